@@ -1,0 +1,1 @@
+//! The notebook of runs. Promise: the only room that speaks SQL.

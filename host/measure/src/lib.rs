@@ -1,0 +1,1 @@
+//! Load: bulk, request/response and datagrams. Promise: changes no setting.

@@ -1,0 +1,1 @@
+//! Every unsafe block and every system call that std lacks.

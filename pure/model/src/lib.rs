@@ -1,0 +1,27 @@
+//! The nouns of linerate, and the physics that joins them.
+//!
+//! Nothing here touches a clock, a file or a socket: every value can be saved, sent and read again.
+//! Data flows one way: kernel bytes -> [`Sample`] -> [`Run`] -> [`Summary`] -> words and pages.
+
+mod fingerprint;
+mod latency;
+mod run;
+mod sample;
+mod spec;
+mod summary;
+mod tcp;
+mod units;
+
+pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
+pub use latency::Latency;
+pub use run::{Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Warning};
+pub use sample::{CpuTimes, Sample, StreamSample};
+pub use spec::{
+    Bulk, Direction, Directions, IpVersion, Limit, Placement, Request, Side, SocketSettings, Spec,
+    Udp, Wait, Workload,
+};
+pub use summary::{
+    CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, summarise, summarise_leg,
+};
+pub use tcp::TcpInfo;
+pub use units::{BitRate, Bytes, Nanos, ParseUnitError};

@@ -1,0 +1,175 @@
+//! What was done and seen: one execution, kept whole.
+
+use crate::{BitRate, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, Spec};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// Version of the JSON form of [`Run`]; raised when a field changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Name of a run in the archive: eight hexadecimal digits.
+pub type RunId = String;
+
+/// One execution of a [`Spec`]: what was asked, what both hosts are, what both ends saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Version of this form.
+    pub schema: u32,
+    /// Name in the archive.
+    pub id: RunId,
+    /// Start, nanoseconds since 1970-01-01 UTC.
+    #[serde(rename = "started_unix_ns")]
+    pub started: Nanos,
+    /// The other host as the user named it.
+    pub host: String,
+    /// A note of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What was asked.
+    pub spec: Spec,
+    /// The host of the command.
+    pub near: Fingerprint,
+    /// The other host; `None` if it could not tell (a stock iperf3 server cannot).
+    pub far: Option<Fingerprint>,
+    /// In the order of their start.
+    pub legs: Vec<Leg>,
+    /// What the reader must know to take the figures right.
+    pub warnings: Vec<Warning>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// One direction of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Leg {
+    /// Which way the data (or the requests) went.
+    pub direction: Direction,
+    /// Start, since the start of the run.
+    #[serde(rename = "started_ns")]
+    pub started: Nanos,
+    /// What the end on the host of the command saw.
+    pub near: EndRecord,
+    /// What the other end saw; empty where it could not tell.
+    pub far: EndRecord,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+impl Leg {
+    /// The record of one side.
+    pub fn end(&self, side: Side) -> &EndRecord {
+        match side {
+            Side::Near => &self.near,
+            Side::Far => &self.far,
+        }
+    }
+
+    /// The same, to be written.
+    pub fn end_mut(&mut self, side: Side) -> &mut EndRecord {
+        match side {
+            Side::Near => &mut self.near,
+            Side::Far => &mut self.far,
+        }
+    }
+
+    /// The end that sent the data (for requests: the client).
+    pub fn sender(&self) -> &EndRecord {
+        self.end(self.direction.sender())
+    }
+
+    /// The end that received the data (for requests: the server).
+    pub fn receiver(&self) -> &EndRecord {
+        self.end(self.direction.sender().other())
+    }
+}
+
+/// What one end of a leg did and saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndRecord {
+    /// The live sockets as they were read back once connected.
+    pub sockets: Vec<SocketState>,
+    /// From the start of the leg; the first at time zero, the last when the leg ended.
+    pub samples: Vec<Sample>,
+    /// Application bytes in all; more exact than the last sample.
+    pub bytes: Bytes,
+    /// From the first byte to the last.
+    #[serde(rename = "duration_ns")]
+    pub duration: Nanos,
+    /// All request latencies (client of the request workload).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Latency>,
+    /// Counts of datagrams (UDP).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Datagrams>,
+    /// What this end must tell of its figures.
+    pub warnings: Vec<Warning>,
+}
+
+/// Datagrams as one end counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Datagrams {
+    /// Sent, or expected by the highest sequence number seen.
+    pub packets: u64,
+    /// Missing at the receiver.
+    pub lost: u64,
+    /// Arrived behind a later one.
+    pub out_of_order: u64,
+    /// Interarrival jitter (RFC 3550, 6.4.1; the same as RFC 1889).
+    #[serde(rename = "jitter_ns")]
+    pub jitter: Nanos,
+}
+
+/// Options of a live data socket, read back from the kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SocketState {
+    /// Number of the stream, from 0.
+    pub stream: u32,
+    /// This end.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// `SO_SNDBUF` as the kernel holds it, in bytes (twice what was asked).
+    pub send_buffer: Bytes,
+    /// `SO_RCVBUF` as the kernel holds it, in bytes (twice what was asked).
+    pub receive_buffer: Bytes,
+    /// `TCP_MAXSEG`, in bytes; 0 for UDP.
+    pub mss: u32,
+    /// `TCP_CONGESTION`; empty for UDP.
+    pub congestion: String,
+    /// `TCP_NODELAY`.
+    pub nodelay: bool,
+    /// `SO_MAX_PACING_RATE`; `None` if unlimited.
+    #[serde(rename = "pacing_bit_s")]
+    pub pacing: Option<BitRate>,
+    /// Differentiated services code point.
+    pub dscp: u8,
+}
+
+/// A doubt, as data: what happened, what it means for the number, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Warning {
+    /// What happened.
+    pub what: String,
+    /// What it means for the figures.
+    pub meaning: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// How a run or a leg ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Ended {
+    /// Still running, or its process was killed: what is there is what was seen.
+    Unfinished,
+    /// As ordered.
+    Complete,
+    /// The user stopped it.
+    Interrupted,
+    /// It broke; the sentence says why.
+    Failed {
+        /// What happened, to what, and what to do.
+        why: String,
+    },
+}

@@ -1,0 +1,228 @@
+//! What is to be done: the order for a run, as data.
+
+use crate::{BitRate, Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The whole order for one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// What moves.
+    pub workload: Workload,
+    /// Which way.
+    pub directions: Directions,
+    /// Connections for each leg, each with a thread of its own.
+    pub streams: u32,
+    /// When a leg ends.
+    pub limit: Limit,
+    /// Start of each leg that the steady figures leave out; `None`: see [`crate::ramp_for`].
+    #[serde(rename = "ramp_ns")]
+    pub ramp: Option<Nanos>,
+    /// Time between samples.
+    #[serde(rename = "interval_ns")]
+    pub interval: Nanos,
+    /// Options of every data socket.
+    pub socket: SocketSettings,
+    /// Where the load runs on the host of the command.
+    pub near: Placement,
+    /// Where the load runs on the other host.
+    pub far: Placement,
+}
+
+/// What moves over the connections of a leg.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Workload {
+    /// As much as fits, one way.
+    Bulk(Bulk),
+    /// Small requests, each answered.
+    Request(Request),
+    /// Datagrams at a set rate (towards and from iperf3 only).
+    Udp(Udp),
+}
+
+/// Bulk transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bulk {
+    /// Bytes a write; `None`: chosen by the engine and adapted to the path.
+    pub write_size: Option<Bytes>,
+    /// The receiver discards in the kernel (`MSG_TRUNC`): measures the path, not the reader.
+    pub discard: bool,
+    /// The sender asks for `MSG_ZEROCOPY`.
+    pub zerocopy: bool,
+}
+
+/// Request and response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Bytes of a request, at least [`Request::MIN_SIZE`].
+    pub request_size: Bytes,
+    /// Bytes of a reply, at least 1.
+    pub reply_size: Bytes,
+    /// Requests a second over all connections together; `None`: closed loop, the next request
+    /// leaves when the reply is in. Paced latencies count from the moment that the request was due,
+    /// so that a stall is charged to every request that it delays (coordinated omission).
+    pub pace_per_s: Option<f64>,
+    /// A new connection for every request; its handshake counts.
+    pub reconnect: bool,
+    /// How both ends wait for data.
+    pub wait: Wait,
+}
+
+impl Request {
+    /// A request begins with the size of the reply that it wants, 32-bit big-endian.
+    pub const MIN_SIZE: Bytes = Bytes(4);
+}
+
+/// How an end waits for data: what the network takes, or what a sleeping server takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// Spin for some tens of microseconds, then sleep: leaves the wake-up of a core out.
+    #[default]
+    Hybrid,
+    /// Sleep at once, as most servers do.
+    Block,
+}
+
+/// Datagrams at a set rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Udp {
+    /// Rate of each stream.
+    #[serde(rename = "rate_bit_s")]
+    pub rate: BitRate,
+    /// Payload bytes of a datagram.
+    pub datagram_size: Bytes,
+}
+
+/// One way between the two hosts, seen from the host of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// From here to the other host.
+    Up,
+    /// From the other host to here.
+    Down,
+}
+
+impl Direction {
+    /// The side whose host sends the data (or the requests).
+    pub fn sender(self) -> Side {
+        match self {
+            Direction::Up => Side::Near,
+            Direction::Down => Side::Far,
+        }
+    }
+}
+
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        })
+    }
+}
+
+/// The legs of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Directions {
+    /// One leg up.
+    Up,
+    /// One leg down.
+    Down,
+    /// Up, then down.
+    UpThenDown,
+    /// Both at once.
+    Bidirectional,
+}
+
+impl Directions {
+    /// The legs in their order.
+    pub fn legs(self) -> &'static [Direction] {
+        match self {
+            Directions::Up => &[Direction::Up],
+            Directions::Down => &[Direction::Down],
+            Directions::UpThenDown | Directions::Bidirectional => &[Direction::Up, Direction::Down],
+        }
+    }
+}
+
+/// The host of the command, or the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The host where the command runs.
+    Near,
+    /// The host at the other end.
+    Far,
+}
+
+impl Side {
+    /// The other one.
+    pub fn other(self) -> Side {
+        match self {
+            Side::Near => Side::Far,
+            Side::Far => Side::Near,
+        }
+    }
+}
+
+/// When a leg ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// After this time.
+    #[serde(rename = "time_ns")]
+    Time(Nanos),
+    /// When the streams together have sent this much.
+    Bytes(Bytes),
+    /// When this many requests are answered (request workload).
+    Requests(u64),
+}
+
+/// Options of a data socket; `None` leaves the kernel's own choice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SocketSettings {
+    /// `SO_SNDBUF` as asked; the kernel doubles it for its own bookkeeping (socket(7)).
+    pub send_buffer: Option<Bytes>,
+    /// `SO_RCVBUF` as asked; doubled likewise. An explicit value switches autotuning off.
+    pub receive_buffer: Option<Bytes>,
+    /// `TCP_MAXSEG`, in bytes.
+    pub mss: Option<u32>,
+    /// `TCP_CONGESTION`.
+    pub congestion: Option<String>,
+    /// `TCP_NODELAY`; always set for the request workload unless `Some(false)`.
+    pub nodelay: Option<bool>,
+    /// `SO_MAX_PACING_RATE` of each stream.
+    #[serde(rename = "pacing_bit_s")]
+    pub pacing: Option<BitRate>,
+    /// Differentiated services code point, 0 to 63 (RFC 2474).
+    pub dscp: Option<u8>,
+    /// IP version to insist on.
+    pub ip_version: Option<IpVersion>,
+}
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IpVersion {
+    /// RFC 791.
+    V4,
+    /// RFC 8200.
+    V6,
+}
+
+/// Where the load of one host runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Placement {
+    /// Source address.
+    pub bind_address: Option<IpAddr>,
+    /// Network device (`SO_BINDTODEVICE`).
+    pub bind_device: Option<String>,
+    /// Processors for the stream threads, given out in turn; empty: the scheduler's choice.
+    pub cpus: Vec<u32>,
+}

@@ -1,0 +1,384 @@
+//! From samples to the figures that are told first.
+
+use crate::{
+    BitRate, Bytes, Datagrams, Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample,
+    SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
+};
+use serde::{Deserialize, Serialize};
+
+/// The figures of a whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// One entry a leg, in order.
+    pub legs: Vec<LegSummary>,
+    /// Doubts of the run and of its ends, each once.
+    pub warnings: Vec<Warning>,
+}
+
+/// The figures of one leg. Steady figures leave the ramp out; `None` means that it cannot be known
+/// from what was seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LegSummary {
+    /// Which way.
+    pub direction: Direction,
+    /// How it ended.
+    pub ended: Ended,
+    /// From the first byte to the last, at the receiver where it told.
+    #[serde(rename = "duration_ns")]
+    pub duration: Nanos,
+    /// Bytes that the receiver's application took (the sender's count where the receiver is silent).
+    pub bytes: Bytes,
+    /// Bytes by time, over the whole leg, slow start included.
+    #[serde(rename = "goodput_bit_s")]
+    pub goodput: BitRate,
+    /// The same without the ramp.
+    #[serde(rename = "steady_goodput_bit_s")]
+    pub steady_goodput: Option<BitRate>,
+    /// End of the ramp.
+    #[serde(rename = "ramp_ns")]
+    pub ramp: Nanos,
+    /// Segments retransmitted.
+    pub retransmits: Option<u64>,
+    /// Bytes retransmitted by bytes sent, 0 to 1.
+    pub retransmit_share: Option<f64>,
+    /// Segments delivered with an ECN mark.
+    pub ecn_marks: Option<u64>,
+    /// Round-trip time before the load: from the handshake.
+    #[serde(rename = "rtt_idle_ns")]
+    pub rtt_idle: Option<Nanos>,
+    /// Median of the smoothed round-trip times in the steady part.
+    #[serde(rename = "rtt_loaded_ns")]
+    pub rtt_loaded: Option<Nanos>,
+    /// Largest smoothed round-trip time of the steady part.
+    #[serde(rename = "rtt_loaded_max_ns")]
+    pub rtt_loaded_max: Option<Nanos>,
+    /// Bandwidth-delay product: steady goodput times loaded round-trip time.
+    pub bdp: Option<Bytes>,
+    /// Median receive window that the sender saw, all streams together.
+    pub window: Option<Bytes>,
+    /// Median congestion window, all streams together.
+    pub cwnd: Option<Bytes>,
+    /// Median of written and unsent bytes, all streams together.
+    pub unsent: Option<Bytes>,
+    /// Send buffer of one sender socket, as the kernel holds it at the end of the set-up.
+    pub send_buffer: Option<Bytes>,
+    /// Receive buffer of one receiver socket likewise.
+    pub receive_buffer: Option<Bytes>,
+    /// Share of the busy time that waited for the receive window, 0 to 1.
+    pub rwnd_limited_share: Option<f64>,
+    /// Share of the busy time that waited for the send buffer, 0 to 1.
+    pub sndbuf_limited_share: Option<f64>,
+    /// Share of the leg with data to send, 0 to 1: below one, the application did not always send.
+    pub busy_share: Option<f64>,
+    /// Processor use at the sender.
+    pub sender_cpu: Option<CpuUse>,
+    /// Processor use at the receiver.
+    pub receiver_cpu: Option<CpuUse>,
+    /// Requests (request workload).
+    pub requests: Option<LatencySummary>,
+    /// Datagrams as the receiver counted them (UDP).
+    pub datagrams: Option<Datagrams>,
+    /// Settings as asked and as the live sockets have them.
+    pub settings: Vec<SettingInForce>,
+    /// The receiver discarded in the kernel: the path was measured, not the reader.
+    pub discarded: bool,
+}
+
+/// Processor use of one end over a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuUse {
+    /// The process, in processors: 1.0 is one of them all the time.
+    pub process: f64,
+    /// The whole host as a share of all its processors, 0 to 1.
+    pub host_share: f64,
+    /// The process, in seconds for each 10^9 bytes moved; `None` if nothing moved.
+    pub process_s_per_gb: Option<f64>,
+}
+
+/// Request latency in the usual percentiles.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Requests answered.
+    pub count: u64,
+    /// Requests answered a second.
+    pub per_s: f64,
+    /// Arithmetic mean.
+    #[serde(rename = "mean_ns")]
+    pub mean: Nanos,
+    /// Median.
+    #[serde(rename = "p50_ns")]
+    pub p50: Nanos,
+    /// 90 in 100 are not slower.
+    #[serde(rename = "p90_ns")]
+    pub p90: Nanos,
+    /// 99 in 100 are not slower.
+    #[serde(rename = "p99_ns")]
+    pub p99: Nanos,
+    /// 999 in 1000 are not slower.
+    #[serde(rename = "p999_ns")]
+    pub p999: Nanos,
+    /// The slowest.
+    #[serde(rename = "max_ns")]
+    pub max: Nanos,
+}
+
+/// A setting beside what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingInForce {
+    /// Name, as on the command line.
+    pub name: String,
+    /// As asked; `None` if the kernel's own choice.
+    pub asked: Option<String>,
+    /// On the sender's live socket; `None` if that end did not tell.
+    pub sender: Option<String>,
+    /// On the receiver's live socket; `None` if that end did not tell.
+    pub receiver: Option<String>,
+}
+
+/// The start of a leg that steady figures leave out: the longer of 2 s and 20 round trips (slow
+/// start doubles each round trip, so 20 cover any window), but at most half of the leg. It depends
+/// on nothing that the leg itself achieved, so it cannot flatter.
+pub fn ramp_for(spec: &Spec, rtt: Option<Nanos>, duration: Nanos) -> Nanos {
+    let asked = spec.ramp.unwrap_or_else(|| {
+        let round_trips = Nanos(rtt.unwrap_or_default().0.saturating_mul(20));
+        round_trips.max(Nanos::from_secs(2))
+    });
+    asked.min(Nanos(duration.0 / 2))
+}
+
+/// Sums a run up.
+pub fn summarise(run: &Run) -> Summary {
+    let legs = run
+        .legs
+        .iter()
+        .map(|leg| summarise_leg(&run.spec, leg))
+        .collect();
+    let ends = run.legs.iter().flat_map(|leg| [&leg.near, &leg.far]);
+    let all = run
+        .warnings
+        .iter()
+        .chain(ends.flat_map(|end| &end.warnings));
+    let mut warnings: Vec<Warning> = Vec::new();
+    for warning in all {
+        if !warnings.contains(warning) {
+            warnings.push(warning.clone());
+        }
+    }
+    Summary { legs, warnings }
+}
+
+/// Sums one leg up.
+pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
+    let sender = leg.sender();
+    let receiver = leg.receiver();
+    // A peer that tells nothing (stock iperf3) leaves its end empty: then the other end's count serves.
+    let counted = if receiver.duration > Nanos(0) {
+        receiver
+    } else {
+        sender
+    };
+    let first_tcp = || sender.samples.first().into_iter().flat_map(tcp_of);
+    let rtt_idle = first_tcp()
+        .filter_map(|tcp| tcp.min_rtt.or(Some(tcp.rtt)))
+        .filter(|rtt| *rtt > Nanos(0))
+        .min();
+    let ramp = ramp_for(spec, rtt_idle, counted.duration);
+    let steady: Vec<&Sample> = sender.samples.iter().filter(|s| s.at >= ramp).collect();
+    let steady_goodput = steady_rate(&counted.samples, ramp);
+    let rtts = || {
+        steady
+            .iter()
+            .flat_map(|s| tcp_of(s))
+            .map(|t| t.rtt)
+            .filter(|r| *r > Nanos(0))
+    };
+    let rtt_loaded = median(rtts().collect());
+    let last = last_tcp(sender);
+    let first: Vec<&TcpInfo> = first_tcp().collect();
+    let busy = sum_of(&last, |t| t.busy);
+    let share_of_busy = |part: Option<Nanos>| match (part, busy) {
+        (Some(part), Some(busy)) if busy > Nanos(0) => Some(part.0 as f64 / busy.0 as f64),
+        _ => None,
+    };
+    let streams = last.len().max(1) as f64;
+    let grown = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+    let retransmitted = |tcp: &[&TcpInfo]| sum_of(tcp, |t| Some(u64::from(t.total_retrans)));
+    let bytes_sent: Option<Bytes> = sum_of(&last, |t| t.bytes_sent);
+    let bytes_retrans: Option<Bytes> = sum_of(&last, |t| t.bytes_retrans);
+    let together = |f: fn(&TcpInfo) -> Option<Bytes>| {
+        let sums = steady
+            .iter()
+            .filter_map(|s| sum_of(&tcp_of(s).collect::<Vec<_>>(), f));
+        median(sums.collect())
+    };
+
+    LegSummary {
+        direction: leg.direction,
+        ended: leg.ended.clone(),
+        duration: counted.duration,
+        bytes: counted.bytes,
+        goodput: counted.bytes.per(counted.duration),
+        steady_goodput,
+        ramp,
+        retransmits: grown(retransmitted(&last), retransmitted(&first)),
+        retransmit_share: match (bytes_retrans, bytes_sent) {
+            (Some(again), Some(all)) if all > Bytes(0) => Some(again.0 as f64 / all.0 as f64),
+            _ => None,
+        },
+        ecn_marks: sum_of(&last, |t| t.delivered_ce.map(u64::from)),
+        rtt_idle,
+        rtt_loaded,
+        rtt_loaded_max: rtts().max(),
+        bdp: match (steady_goodput, rtt_loaded) {
+            (Some(rate), Some(rtt)) => Some(rate.bytes_in(rtt)),
+            _ => None,
+        },
+        window: together(|t| t.snd_wnd),
+        cwnd: together(|t| Some(t.cwnd_bytes())),
+        unsent: together(|t| t.notsent_bytes),
+        send_buffer: sender.sockets.first().map(|s| s.send_buffer),
+        receive_buffer: receiver.sockets.first().map(|s| s.receive_buffer),
+        rwnd_limited_share: share_of_busy(sum_of(&last, |t| t.rwnd_limited)),
+        sndbuf_limited_share: share_of_busy(sum_of(&last, |t| t.sndbuf_limited)),
+        busy_share: busy.zip(sender.samples.last()).and_then(|(busy, end)| {
+            let span = end.at.0 as f64 * streams;
+            (span > 0.0).then(|| (busy.0 as f64 / span).min(1.0))
+        }),
+        sender_cpu: cpu_use(sender),
+        receiver_cpu: cpu_use(receiver),
+        requests: requests(sender),
+        datagrams: receiver.datagrams.or(sender.datagrams),
+        settings: settings(spec, sender.sockets.first(), receiver.sockets.first()),
+        discarded: matches!(&spec.workload, Workload::Bulk(bulk) if bulk.discard)
+            && receiver.duration > Nanos(0),
+    }
+}
+
+fn tcp_of(sample: &Sample) -> impl Iterator<Item = &TcpInfo> {
+    sample
+        .streams
+        .iter()
+        .filter_map(|s: &StreamSample| s.tcp.as_ref())
+}
+
+/// The newest account of each stream: streams may close at different times.
+fn last_tcp(end: &EndRecord) -> Vec<&TcpInfo> {
+    let mut newest = std::collections::BTreeMap::new();
+    for stream in end.samples.iter().flat_map(|s| &s.streams) {
+        if let Some(tcp) = &stream.tcp {
+            newest.insert(stream.stream, tcp);
+        }
+    }
+    newest.into_values().collect()
+}
+
+/// The sum over all streams; `None` if there is none or one does not tell.
+fn sum_of<T: std::iter::Sum>(tcp: &[&TcpInfo], f: impl Fn(&TcpInfo) -> Option<T>) -> Option<T> {
+    if tcp.is_empty() {
+        return None;
+    }
+    tcp.iter()
+        .map(|t| f(t))
+        .collect::<Option<Vec<T>>>()
+        .map(|all| all.into_iter().sum())
+}
+
+/// The lower median.
+fn median<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
+    values.sort_unstable();
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+/// Rate between the last sample at or before the end of the ramp and the last sample that still
+/// moved data; `None` with fewer than two such samples.
+fn steady_rate(samples: &[Sample], ramp: Nanos) -> Option<BitRate> {
+    let from = samples.iter().rev().find(|s| s.at <= ramp)?;
+    let total = samples.last()?.bytes;
+    let to = samples.iter().find(|s| s.bytes == total)?;
+    (to.at > from.at).then(|| to.bytes.since(from.bytes).per(to.at.since(from.at)))
+}
+
+fn cpu_use(end: &EndRecord) -> Option<CpuUse> {
+    let (first, last) = (end.samples.first()?, end.samples.last()?);
+    let wall = last.at.since(first.at).as_secs_f64();
+    if wall <= 0.0 {
+        return None;
+    }
+    let of = |c: &crate::CpuTimes| (c.process_user + c.process_system).as_secs_f64();
+    let process_s = of(&last.cpu) - of(&first.cpu);
+    let host_total = last
+        .cpu
+        .host_total
+        .since(first.cpu.host_total)
+        .as_secs_f64();
+    let host_busy = last.cpu.host_busy.since(first.cpu.host_busy).as_secs_f64();
+    Some(CpuUse {
+        process: process_s / wall,
+        host_share: if host_total > 0.0 {
+            host_busy / host_total
+        } else {
+            0.0
+        },
+        process_s_per_gb: (end.bytes.0 > 0).then(|| process_s / (end.bytes.0 as f64 / 1e9)),
+    })
+}
+
+fn requests(client: &EndRecord) -> Option<LatencySummary> {
+    let latency: &Latency = client.requests.as_ref()?;
+    let at = |share| latency.percentile(share);
+    Some(LatencySummary {
+        count: latency.count(),
+        per_s: latency.count() as f64 / client.duration.as_secs_f64().max(1e-9),
+        mean: latency.mean()?,
+        p50: at(0.5)?,
+        p90: at(0.9)?,
+        p99: at(0.99)?,
+        p999: at(0.999)?,
+        max: latency.max()?,
+    })
+}
+
+fn settings(
+    spec: &Spec,
+    sender: Option<&SocketState>,
+    receiver: Option<&SocketState>,
+) -> Vec<SettingInForce> {
+    let row =
+        |name: &str, asked: Option<String>, read: &dyn Fn(&SocketState) -> String| SettingInForce {
+            name: name.to_owned(),
+            asked,
+            sender: sender.map(read),
+            receiver: receiver.map(read),
+        };
+    let socket = &spec.socket;
+    let on_off = |on: bool| if on { "on" } else { "off" }.to_owned();
+    let or_unlimited =
+        |rate: Option<BitRate>| rate.map_or_else(|| "unlimited".to_owned(), |r| r.to_string());
+    vec![
+        row(
+            "send-buffer",
+            socket.send_buffer.map(|b| b.to_string()),
+            &|s| s.send_buffer.to_string(),
+        ),
+        row(
+            "receive-buffer",
+            socket.receive_buffer.map(|b| b.to_string()),
+            &|s| s.receive_buffer.to_string(),
+        ),
+        row("mss", socket.mss.map(|m| m.to_string()), &|s| {
+            s.mss.to_string()
+        }),
+        row("congestion", socket.congestion.clone(), &|s| {
+            s.congestion.clone()
+        }),
+        row("nodelay", socket.nodelay.map(on_off), &|s| {
+            on_off(s.nodelay)
+        }),
+        row("pacing", socket.pacing.map(|r| r.to_string()), &|s| {
+            or_unlimited(s.pacing)
+        }),
+        row("dscp", socket.dscp.map(|d| d.to_string()), &|s| {
+            s.dscp.to_string()
+        }),
+    ]
+}

@@ -1,0 +1,340 @@
+//! Quantities that cannot be mixed up: an amount of data, a rate, a span of time.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
+
+/// An amount of data in bytes. Reads and prints binary multiples: `64K` is 65,536 bytes, as in iperf3.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// A rate in bits per second. Reads and prints decimal multiples: `1G` is 1,000,000,000 bit/s.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct BitRate(pub u64);
+
+/// A span of time in nanoseconds.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Bytes {
+    /// The average rate of moving this much in `span`; zero for an empty span.
+    pub fn per(self, span: Nanos) -> BitRate {
+        if span.0 == 0 {
+            return BitRate(0);
+        }
+        let bits = u128::from(self.0) * 8 * 1_000_000_000;
+        BitRate(u64::try_from(bits / u128::from(span.0)).unwrap_or(u64::MAX))
+    }
+
+    /// The difference to an earlier reading of the same counter; zero if the counter went back.
+    pub fn since(self, earlier: Bytes) -> Bytes {
+        Bytes(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl BitRate {
+    /// The data moved in `span` at this rate: with a round-trip time, the bandwidth-delay product.
+    pub fn bytes_in(self, span: Nanos) -> Bytes {
+        let bytes = u128::from(self.0) * u128::from(span.0) / 8_000_000_000;
+        Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+impl Nanos {
+    /// From whole microseconds, the kernel's unit for RTT and limited times.
+    pub const fn from_micros(us: u64) -> Nanos {
+        Nanos(us.saturating_mul(1_000))
+    }
+
+    /// From whole milliseconds.
+    pub const fn from_millis(ms: u64) -> Nanos {
+        Nanos(ms.saturating_mul(1_000_000))
+    }
+
+    /// From whole seconds.
+    pub const fn from_secs(s: u64) -> Nanos {
+        Nanos(s.saturating_mul(1_000_000_000))
+    }
+
+    /// In seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The difference to an earlier moment; zero if it is not earlier.
+    pub fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<std::time::Duration> for Nanos {
+    fn from(d: std::time::Duration) -> Nanos {
+        Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Nanos> for std::time::Duration {
+    fn from(n: Nanos) -> std::time::Duration {
+        std::time::Duration::from_nanos(n.0)
+    }
+}
+
+macro_rules! arithmetic {
+    ($($unit:ident),*) => {$(
+        impl Add for $unit {
+            type Output = $unit;
+            fn add(self, other: $unit) -> $unit {
+                $unit(self.0.saturating_add(other.0))
+            }
+        }
+        impl Sub for $unit {
+            type Output = $unit;
+            fn sub(self, other: $unit) -> $unit {
+                $unit(self.0.saturating_sub(other.0))
+            }
+        }
+        impl AddAssign for $unit {
+            fn add_assign(&mut self, other: $unit) {
+                *self = *self + other;
+            }
+        }
+        impl Sum for $unit {
+            fn sum<I: Iterator<Item = $unit>>(all: I) -> $unit {
+                all.fold($unit(0), Add::add)
+            }
+        }
+    )*};
+}
+arithmetic!(Bytes, BitRate, Nanos);
+
+/// Three significant digits with the unit: `941 Mbit/s`, `1.45 GiB`, `12.4 ms`.
+fn three_digits(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
+    let decimals = match value.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    f.pad(&format!("{value:.decimals$} {unit}"))
+}
+
+fn scaled<'a>(value: f64, step: f64, units: &[&'a str]) -> (f64, &'a str) {
+    let mut value = value;
+    let mut at = 0;
+    // 999.5 would print as "1000" in three digits, so it moves up first.
+    while value >= step - 0.5 && at + 1 < units.len() {
+        value /= step;
+        at += 1;
+    }
+    (value, units[at])
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 1024 {
+            return f.pad(&format!("{} B", self.0));
+        }
+        let (value, unit) = scaled(
+            self.0 as f64,
+            1024.0,
+            &["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
+        );
+        three_digits(f, value, unit)
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
+        let (value, unit) = scaled(self.0 as f64, 1000.0, &units);
+        three_digits(f, value, unit)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = scaled(self.0 as f64, 1000.0, &["ns", "us", "ms", "s"]);
+        three_digits(f, value, unit)
+    }
+}
+
+/// Why a quantity could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseUnitError {
+    text: String,
+    expected: &'static str,
+}
+
+impl fmt::Display for ParseUnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' is not {}", self.text, self.expected)
+    }
+}
+
+impl std::error::Error for ParseUnitError {}
+
+/// Splits `1.5M` into 1.5 and `M`, and multiplies by what `factor` says of the suffix.
+fn parse_scaled(
+    text: &str,
+    expected: &'static str,
+    factor: impl Fn(&str) -> Option<f64>,
+) -> Result<u64, ParseUnitError> {
+    let fail = || ParseUnitError {
+        text: text.to_owned(),
+        expected,
+    };
+    let trimmed = text.trim();
+    let split = trimmed
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(trimmed.len());
+    let (digits, suffix) = trimmed.split_at(split);
+    let factor = factor(suffix.trim()).ok_or_else(fail)?;
+    if let Ok(whole) = digits.parse::<u64>()
+        && factor >= 1.0
+    {
+        return whole.checked_mul(factor as u64).ok_or_else(fail);
+    }
+    let value = digits.parse::<f64>().map_err(|_| fail())? * factor;
+    if !value.is_finite() || value >= u64::MAX as f64 {
+        return Err(fail());
+    }
+    Ok(value.round() as u64)
+}
+
+impl FromStr for Bytes {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Bytes, ParseUnitError> {
+        parse_scaled(
+            text,
+            "an amount of data (like 65536, 64K, 8M, 1.5G)",
+            |suffix| {
+                Some(match suffix.to_ascii_uppercase().as_str() {
+                    "" | "B" => 1.0,
+                    "K" | "KIB" | "KB" => 1024.0,
+                    "M" | "MIB" | "MB" => 1024.0 * 1024.0,
+                    "G" | "GIB" | "GB" => 1024.0 * 1024.0 * 1024.0,
+                    "T" | "TIB" | "TB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+                    _ => return None,
+                })
+            },
+        )
+        .map(Bytes)
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<BitRate, ParseUnitError> {
+        parse_scaled(
+            text,
+            "a rate in bits per second (like 100M, 2.5G)",
+            |suffix| {
+                let suffix = suffix.to_ascii_uppercase();
+                let scale = ["BIT/S", "BPS", "BIT"]
+                    .iter()
+                    .find_map(|tail| suffix.strip_suffix(tail))
+                    .unwrap_or(&suffix);
+                Some(match scale {
+                    "" => 1.0,
+                    "K" => 1e3,
+                    "M" => 1e6,
+                    "G" => 1e9,
+                    "T" => 1e12,
+                    _ => return None,
+                })
+            },
+        )
+        .map(BitRate)
+    }
+}
+
+impl FromStr for Nanos {
+    type Err = ParseUnitError;
+
+    fn from_str(text: &str) -> Result<Nanos, ParseUnitError> {
+        parse_scaled(text, "a time (like 10, 10s, 250ms, 2m)", |suffix| {
+            Some(match suffix {
+                "" | "s" => 1e9,
+                "ms" => 1e6,
+                "us" => 1e3,
+                "ns" => 1.0,
+                "m" | "min" => 60e9,
+                "h" => 3600e9,
+                _ => return None,
+            })
+        })
+        .map(Nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rates_and_products() {
+        assert_eq!(
+            Bytes(125_000_000).per(Nanos::from_secs(1)),
+            BitRate(1_000_000_000)
+        );
+        assert_eq!(Bytes(1).per(Nanos(0)), BitRate(0));
+        let bdp = BitRate(1_000_000_000).bytes_in(Nanos::from_millis(50));
+        assert_eq!(bdp, Bytes(6_250_000));
+    }
+
+    #[test]
+    fn printed_in_three_digits() {
+        for (rate, text) in [
+            (941_482_000, "941 Mbit/s"),
+            (999_600_000, "1.00 Gbit/s"),
+            (12_345, "12.3 kbit/s"),
+            (7, "7.00 bit/s"),
+        ] {
+            assert_eq!(BitRate(rate).to_string(), text);
+        }
+        assert_eq!(Bytes(8 << 20).to_string(), "8.00 MiB");
+        assert_eq!(Bytes(512).to_string(), "512 B");
+        assert_eq!(Nanos(12_400_000).to_string(), "12.4 ms");
+    }
+
+    #[test]
+    fn read_as_a_person_writes_them() {
+        assert_eq!("8M".parse(), Ok(Bytes(8 << 20)));
+        assert_eq!("1.5K".parse(), Ok(Bytes(1536)));
+        assert_eq!("2.5G".parse(), Ok(BitRate(2_500_000_000)));
+        assert_eq!("100 Mbit/s".parse(), Ok(BitRate(100_000_000)));
+        assert_eq!("250ms".parse(), Ok(Nanos::from_millis(250)));
+        assert_eq!("10".parse(), Ok(Nanos::from_secs(10)));
+        for bad in ["", "x", "-1", "1..2", "8Q", "1e400", "99999999999999999999"] {
+            assert!(bad.parse::<Bytes>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_rate_over_its_own_span_gives_the_bytes_back(bytes in 0u64..1 << 50, ms in 1u64..1 << 20) {
+            let span = Nanos::from_millis(ms);
+            let back = Bytes(bytes).per(span).bytes_in(span);
+            // The rate is cut to whole bits per second: at most one bit a second is lost.
+            prop_assert!(bytes - back.0 <= ms / 8000 + 1);
+        }
+
+        #[test]
+        fn reading_never_panics(text in ".{0,20}") {
+            let _ = (text.parse::<Bytes>(), text.parse::<BitRate>(), text.parse::<Nanos>());
+        }
+    }
+}

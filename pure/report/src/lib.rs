@@ -1,0 +1,1 @@
+//! Runs and summaries to text and JSON; returns strings, writes nothing.
