@@ -1,2 +1,5 @@
 //! The linerate command.
+
+mod progress;
+
 fn main() {}

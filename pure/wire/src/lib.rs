@@ -1,1 +1,4 @@
-//! The control protocol and the iperf3 protocol as machines without a socket.
+//! Protocols as machines without a socket and without a clock: bytes and moments go in, events and
+//! bytes come out. The only code that parses what a stranger sent.
+
+pub mod control;
