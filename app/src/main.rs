@@ -1,5 +1,10 @@
 //! The linerate command.
 
+mod cli;
 mod progress;
 
-fn main() {}
+use clap::Parser;
+
+fn main() -> anyhow::Result<()> {
+    cli::run(cli::Cli::parse())
+}

@@ -1,1 +1,4 @@
-//! Every unsafe block and every system call that std lacks.
+//! Every unsafe block and every system call that std lacks, behind safe functions.
+//! Architecture invariant: knows no other room.
+
+pub mod signal;

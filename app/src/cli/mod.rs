@@ -1,0 +1,53 @@
+//! The commands, one file each.
+
+mod measure;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// A laboratory for TCP transfer performance.
+///
+/// Why isn't this transfer running at line rate, and does this change really fix it?
+#[derive(Parser)]
+#[command(name = "linerate", version, max_term_width = 100)]
+#[command(
+    after_help = "Start with:  linerate measure local      this machine, to see what is shown
+             linerate serve              on the far end
+             linerate measure HOST       from here"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    global: Global,
+}
+
+/// Options of every command.
+#[derive(Args, Clone)]
+pub struct Global {
+    /// Archive of runs [default: linerate/runs.db in the user's data directory]
+    #[arg(long, global = true, value_name = "FILE", env = "LINERATE_ARCHIVE")]
+    #[arg(help_heading = "Global options")]
+    pub archive: Option<PathBuf>,
+    /// Directory of this host's key and of whom it trusts [default: linerate in the user's configuration directory]
+    #[arg(long, global = true, value_name = "DIR", env = "LINERATE_CONFIG")]
+    #[arg(help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Measure(Box<measure::Measure>),
+}
+
+/// The whole command line, for manual pages and completions.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs what the command line asks for.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Measure(measure) => measure.run(&cli.global),
+    }
+}
