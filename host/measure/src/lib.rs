@@ -1,1 +1,15 @@
 //! Load: bulk, request/response and datagrams. Promise: changes no setting.
+//!
+//! Sockets are made by [`connect`] and [`listen`] with every option set before the handshake. A
+//! [`Job`] and its connected sockets become a [`Load`]: one thread a stream, counters that anyone
+//! may read meanwhile, and an [`Outcome`] at the end that never loses what was counted.
+
+mod error;
+mod load;
+mod open;
+
+pub use error::Error;
+pub use load::{
+    Acceptor, Connector, DRAIN, Job, LOST_AFTER, Load, Outcome, Reconnect, Role, StreamError,
+};
+pub use open::{accept_options, connect, listen};

@@ -1,0 +1,68 @@
+//! What can go wrong before a load runs.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Why a socket or a load could not be set up. Each is one sentence: what, to what, what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel did not take a socket option.
+    #[error("cannot set {option} to {value}: {source}; {remedy}")]
+    Option {
+        /// Name as on the command line.
+        option: &'static str,
+        /// Value as asked.
+        value: String,
+        /// What the kernel said.
+        source: io::Error,
+        /// What to do.
+        remedy: String,
+    },
+    /// A value that no kernel takes.
+    #[error("{option} {value} is out of range; {remedy}")]
+    Range {
+        /// Name as on the command line.
+        option: &'static str,
+        /// Value as asked.
+        value: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The peer's host answered that nobody listens.
+    #[error(
+        "connection to {0} refused: nobody listens on that port; start the far end or check the port"
+    )]
+    Refused(SocketAddr),
+    /// Nobody answered.
+    #[error(
+        "no answer from {remote} within {} s; check the address, the route and firewalls on the way",
+        .after.as_secs_f64()
+    )]
+    Timeout {
+        /// Whom.
+        remote: SocketAddr,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// No way there.
+    #[error("{remote} cannot be reached: {source}; check the address, the route and `ip route get {}`", .remote.ip())]
+    Unreachable {
+        /// Whom.
+        remote: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Any other failure of a system call.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// Operation and subject.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// An order that does not fit together.
+    #[error("{0}")]
+    Job(String),
+}
