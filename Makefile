@@ -1,0 +1,35 @@
+# Two commands do everything on a fresh Debian machine with make and Rust: `make demo` and `make test`.
+
+LINERATE := target/release/linerate
+
+.PHONY: demo test bench build setup setup-test install
+
+demo: build
+	$(LINERATE) measure local --time 5s
+	$(LINERATE) measure local --workload request --time 3s
+	$(LINERATE) runs list -n 2
+
+test: setup-test
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked
+
+bench: build setup-test
+	scripts/need sockperf
+	bench/run
+
+build: setup
+	cargo build --release --locked
+
+# A C compiler and linker: for the bundled SQLite and for ring.
+setup:
+	@scripts/need gcc libc6-dev
+
+setup-test: setup
+	@scripts/need iperf3 iproute2 ethtool openssl jq
+
+# The command, its manual pages and completions, below PREFIX.
+PREFIX ?= /usr/local
+install: build
+	install -Dm755 $(LINERATE) $(DESTDIR)$(PREFIX)/bin/linerate
+	$(LINERATE) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
