@@ -1,4 +1,5 @@
 //! Every unsafe block and every system call that std lacks, behind safe functions.
 //! Architecture invariant: knows no other room.
 
+pub mod poll;
 pub mod signal;
