@@ -13,7 +13,11 @@ fn rooms() -> Vec<(String, Vec<String>)> {
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs this test, so it can be started");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     let metadata: Value = serde_json::from_slice(&out.stdout).expect("cargo prints JSON");
     let room = |name: &Value| {
         let name = name.as_str().expect("a package has a name");
@@ -21,14 +25,23 @@ fn rooms() -> Vec<(String, Vec<String>)> {
     };
     let ours = |dependency: &&Value| {
         dependency["kind"].is_null()
-            && dependency["name"].as_str().is_some_and(|n| n.starts_with("linerate"))
+            && dependency["name"]
+                .as_str()
+                .is_some_and(|n| n.starts_with("linerate"))
     };
-    let packages = metadata["packages"].as_array().expect("metadata lists packages");
+    let packages = metadata["packages"]
+        .as_array()
+        .expect("metadata lists packages");
     packages
         .iter()
         .map(|package| {
-            let all = package["dependencies"].as_array().expect("a package lists dependencies");
-            (room(&package["name"]), all.iter().filter(ours).map(|d| room(&d["name"])).collect())
+            let all = package["dependencies"]
+                .as_array()
+                .expect("a package lists dependencies");
+            (
+                room(&package["name"]),
+                all.iter().filter(ours).map(|d| room(&d["name"])).collect(),
+            )
         })
         .collect()
 }
@@ -37,20 +50,28 @@ fn rooms() -> Vec<(String, Vec<String>)> {
 fn every_room_knows_only_whom_it_may() {
     let rooms = rooms();
     for room in PURE.iter().chain(&HOST) {
-        assert!(rooms.iter().any(|(name, _)| name == room), "the room {room} is gone");
+        assert!(
+            rooms.iter().any(|(name, _)| name == room),
+            "the room {room} is gone"
+        );
     }
     for (room, known) in rooms {
         let allowed: &[&str] = match room.as_str() {
             "model" | "sys" => &[],
             pure if PURE.contains(&pure) => &["model"],
             host if HOST.contains(&host) => &["model", "sys"],
-            "linerate" => &["model", "wire", "report", "sys", "measure", "observe", "archive"],
+            "linerate" => &[
+                "model", "wire", "report", "sys", "measure", "observe", "archive",
+            ],
             // Fuzzing drives the decoders of both floors.
             "fuzz" => &["model", "wire", "report", "observe"],
             other => panic!("the room {other} has no place in the plan: name it here"),
         };
         for other in known {
-            assert!(allowed.contains(&other.as_str()), "{room} must not know {other}");
+            assert!(
+                allowed.contains(&other.as_str()),
+                "{room} must not know {other}"
+            );
         }
     }
 }

@@ -23,7 +23,11 @@ impl<'fd> PollFd<'fd> {
             events |= libc::POLLOUT;
         }
         PollFd {
-            raw: libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 },
+            raw: libc::pollfd {
+                fd: fd.as_raw_fd(),
+                events,
+                revents: 0,
+            },
             borrowed: PhantomData,
         }
     }
