@@ -1,6 +1,7 @@
 //! The linerate command.
 
 mod cli;
+mod exit;
 mod progress;
 
 use clap::Parser;

@@ -1,1 +1,12 @@
-//! Runs and summaries to text and JSON; returns strings, writes nothing.
+//! Runs and summaries to text, CSV and JSON; returns strings, writes nothing.
+//!
+//! Whatever came from a peer or a file (host names, kernel strings, sysctls, error sentences) passes
+//! [`words::escape`] before it can reach a terminal.
+
+pub mod csv;
+pub mod json;
+mod summary;
+pub mod words;
+
+pub use summary::summary;
+pub use words::Style;

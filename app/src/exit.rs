@@ -1,0 +1,148 @@
+//! How the command ends: exit codes, and errors that know theirs.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The exit codes, for people and scripts. They are part of the interface: the manual pages print
+/// [`Exit::ALL`], and a code never changes its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything was done as asked.
+    Done = 0,
+    /// The measurement or the operation failed.
+    Failed = 1,
+    /// The command line or a file was wrong; nothing was started. The same code as clap's.
+    Usage = 2,
+    /// The other host could not be reached, or refused.
+    Unreachable = 3,
+    /// The user ended it early; what had been measured until then was printed and kept.
+    Interrupted = 4,
+}
+
+impl Exit {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Exit; 5] = [
+        Exit::Done,
+        Exit::Failed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::Interrupted,
+    ];
+
+    /// What it means, for the manual.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Exit::Done => "Everything was done as asked.",
+            Exit::Failed => "The measurement or the operation failed; the sentence says why.",
+            Exit::Usage => "The command line or an input was wrong; nothing was started.",
+            Exit::Unreachable => "The other host could not be reached, or refused.",
+            Exit::Interrupted => {
+                "Ended early by the user (Ctrl-C); what had been measured until then was printed and kept."
+            }
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An error that knows its exit code. Put it anywhere in an anyhow chain: [`exit_of`] finds it.
+#[derive(Debug)]
+pub struct Refusal {
+    /// How the command ends.
+    pub code: Exit,
+    /// What happened, to what, and what to do.
+    pub sentence: String,
+}
+
+impl Refusal {
+    /// Bad usage or bad input.
+    pub fn usage(sentence: impl Into<String>) -> Refusal {
+        Refusal {
+            code: Exit::Usage,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// A host that cannot be reached or refuses.
+    pub fn unreachable(sentence: impl Into<String>) -> Refusal {
+        Refusal {
+            code: Exit::Unreachable,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// The user stopped it.
+    pub fn interrupted(sentence: impl Into<String>) -> Refusal {
+        Refusal {
+            code: Exit::Interrupted,
+            sentence: sentence.into(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// The exit code of an error: that of the outermost [`Refusal`] in its chain, else [`Exit::Failed`].
+pub fn exit_of(error: &anyhow::Error) -> Exit {
+    // A Refusal given as context is found by anyhow's own downcast, one at the bottom by the chain.
+    error
+        .downcast_ref::<Refusal>()
+        .or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
+        .map_or(Exit::Failed, |refusal| refusal.code)
+}
+
+/// The error as one line for the user: the whole chain, each part once, nothing in it that a terminal
+/// would obey.
+pub fn sentence(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let part = cause.to_string();
+        // Many errors print their source themselves.
+        if !parts.iter().any(|said| said.contains(&part)) {
+            parts.push(part);
+        }
+    }
+    report::words::escape_sentence(&parts.join(": "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn codes_are_found_anywhere_in_the_chain() {
+        let refused = || Refusal::unreachable("db1 refused");
+        let at_the_bottom: anyhow::Error = Err::<(), _>(refused())
+            .context("cannot measure")
+            .unwrap_err();
+        assert_eq!(exit_of(&at_the_bottom), Exit::Unreachable);
+        let as_context = anyhow!("ECONNREFUSED").context(refused());
+        assert_eq!(exit_of(&as_context), Exit::Unreachable);
+        let buried = as_context.context("cannot measure");
+        assert_eq!(exit_of(&buried), Exit::Unreachable);
+        assert_eq!(exit_of(&anyhow!("no space left")), Exit::Failed);
+    }
+
+    #[test]
+    fn numbers_stay() {
+        assert_eq!(Exit::ALL.map(|e| e as u8), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_sentence_says_each_part_once_and_nothing_moves_the_cursor() {
+        let error = anyhow!("refused\x1b[2J").context("cannot reach db1: refused\x1b[2J");
+        assert_eq!(sentence(&error), "cannot reach db1: refused\\u{1b}[2J");
+    }
+}

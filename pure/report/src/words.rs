@@ -1,0 +1,231 @@
+//! The handful of things that all text output needs: safe strings, wrapped lines, aligned tables.
+
+use std::fmt::Write as _;
+
+/// What the reader's screen can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns that a line may take. Tables may be wider than a very narrow screen.
+    pub width: u16,
+    /// Escape sequences for colour and weight are welcome.
+    pub colour: bool,
+    /// Block characters for bars and sparklines are welcome; if not, plain ASCII stands in.
+    pub unicode: bool,
+}
+
+impl Style {
+    /// For a pipe or a file: 80 columns of plain ASCII furniture.
+    pub const PLAIN: Style = Style {
+        width: 80,
+        colour: false,
+        unicode: false,
+    };
+
+    /// `text` in `ink`, or just `text` where colour is not welcome. The text must be escaped already.
+    pub fn paint(self, ink: Ink, text: &str) -> String {
+        if !self.colour {
+            return text.to_owned();
+        }
+        let code = match ink {
+            Ink::Bold => 1,
+            Ink::Faint => 2,
+            Ink::Red => 31,
+            Ink::Yellow => 33,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// Emphasis, as few as will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    /// The answer.
+    Bold,
+    /// Beside the point.
+    Faint,
+    /// Something broke.
+    Red,
+    /// A doubt.
+    Yellow,
+}
+
+/// Longest name (host, kernel, device, setting) that is shown; what is longer was not meant to be read.
+const LONGEST_NAME: usize = 120;
+/// Longest sentence (a warning, a reason) that is shown.
+const LONGEST_SENTENCE: usize = 600;
+
+/// A name from a peer or a file made fit for a terminal: control characters and characters that
+/// change the direction or vanish are written out as `\u{1b}`, and what is too long is cut.
+pub fn escape(text: &str) -> String {
+    escape_to(text, LONGEST_NAME)
+}
+
+/// The same for a whole sentence.
+pub fn escape_sentence(text: &str) -> String {
+    escape_to(text, LONGEST_SENTENCE)
+}
+
+fn escape_to(text: &str, longest: usize) -> String {
+    let mut out = String::new();
+    for (n, c) in text.trim().chars().enumerate() {
+        if n == longest {
+            out.push_str("...");
+            break;
+        }
+        if is_unprintable(c) {
+            let _ = write!(out, "{}", c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Control characters (C0, DEL, C1 with its one-character CSI), line and paragraph separators,
+/// zero-width characters, and the bidirectional overrides that can make text read as another.
+pub(crate) fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// `text` broken at spaces into lines of at most `width` characters, the first behind `first`, the
+/// others behind `rest`. A word longer than a line is cut.
+pub fn wrap(text: &str, width: u16, first: &str, rest: &str) -> String {
+    let width = usize::from(width).max(rest.chars().count() + 8);
+    let mut out = first.to_owned();
+    let mut column = first.chars().count();
+    let mut at_start = true;
+    for word in text.split_whitespace() {
+        let mut word: Vec<char> = word.chars().collect();
+        let gap = usize::from(!at_start);
+        if !at_start && column + gap + word.len() > width {
+            out.push('\n');
+            out.push_str(rest);
+            column = rest.chars().count();
+        } else if !at_start {
+            out.push(' ');
+            column += 1;
+        }
+        while column + word.len() > width {
+            let tail = word.split_off(width.saturating_sub(column).max(1));
+            out.extend(word);
+            out.push('\n');
+            out.push_str(rest);
+            column = rest.chars().count();
+            word = tail;
+        }
+        column += word.len();
+        out.extend(word);
+        at_start = false;
+    }
+    out.push('\n');
+    out
+}
+
+/// Rows of cells, each column as wide as its widest cell, two spaces between; nothing behind the
+/// last cell of a row.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            let len = cell.chars().count();
+            match widths.get_mut(column) {
+                Some(width) => *width = (*width).max(len),
+                None => widths.push(len),
+            }
+        }
+    }
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A share from 0 to 1 as a percentage: `0 %`, `0.012 %`, `3.4 %`, `97 %`. Never rounds something to 0.
+pub fn percent(share: f64) -> String {
+    let p = share * 100.0;
+    match p {
+        p if !p.is_finite() => "unknown".to_owned(),
+        0.0 => "0 %".to_owned(),
+        p if p < 0.001 => "< 0.001 %".to_owned(),
+        p if p < 0.1 => format!("{p:.3} %"),
+        p if p < 1.0 => format!("{p:.2} %"),
+        p if p < 10.0 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// A count a second: `116,500/s`, `12.5/s`.
+pub fn per_second(rate: f64) -> String {
+    if rate >= 100.0 {
+        format!("{}/s", grouped(rate.round() as u64))
+    } else {
+        format!("{rate:.1}/s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_moves_a_cursor_survives() {
+        assert_eq!(escape("db1.example.net"), "db1.example.net");
+        assert_eq!(escape("Zürich-日本"), "Zürich-日本");
+        assert_eq!(
+            escape("a\x1b[2Jb\r\nc\u{9b}31m\u{7f}"),
+            "a\\u{1b}[2Jb\\r\\nc\\u{9b}31m\\u{7f}"
+        );
+        assert_eq!(escape("x\u{202e}y\u{200b}"), "x\\u{202e}y\\u{200b}");
+        assert_eq!(escape(&"x".repeat(500)).len(), LONGEST_NAME + 3);
+    }
+
+    #[test]
+    fn lines_keep_their_width() {
+        let text = wrap("one two three fourfivesixseven eight", 14, "- ", "  ");
+        assert_eq!(text, "- one two\n  three\n  fourfivesixs\n  even eight\n");
+        assert!(text.lines().all(|l| l.chars().count() <= 14));
+        assert_eq!(wrap("", 10, "a", "b"), "a\n");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let cell = |s: &str| s.to_owned();
+        let rows = [vec![cell("a"), cell("bb")], vec![cell("ccc"), cell("")]];
+        assert_eq!(table(&rows), "a    bb\nccc\n");
+    }
+
+    #[test]
+    fn figures_as_a_person_writes_them() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_165_000), "1,165,000");
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(0.000_001), "< 0.001 %");
+        assert_eq!(percent(0.000_12), "0.012 %");
+        assert_eq!(percent(0.034), "3.4 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(per_second(116_499.6), "116,500/s");
+    }
+}
