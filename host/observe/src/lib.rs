@@ -1,1 +1,21 @@
 //! Kernel to samples: TCP_INFO, CPU, the fingerprint of a host. Promise: reads only.
+//!
+//! - [`tcp_info`] reads the kernel's account of one TCP socket; [`decode_tcp_info`] is its pure half.
+//! - [`socket_state`] reads back the options of a live socket, and [`setting_warnings`] says in words
+//!   where they differ from those asked for.
+//! - [`Sampler`] takes the samples of one end of a leg.
+//! - [`fingerprint`] says what this host is, as far as it bears on a transfer.
+
+mod error;
+mod fingerprint;
+mod sampler;
+mod socket;
+mod tcp_info;
+mod warnings;
+
+pub use error::Error;
+pub use fingerprint::fingerprint;
+pub use sampler::Sampler;
+pub use socket::socket_state;
+pub use tcp_info::{decode_tcp_info, tcp_info};
+pub use warnings::setting_warnings;

@@ -2,4 +2,6 @@
 //! Architecture invariant: knows no other room.
 
 pub mod poll;
+pub mod process;
+pub mod read_option;
 pub mod signal;

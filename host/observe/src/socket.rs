@@ -1,0 +1,96 @@
+//! The options of a live socket as the kernel holds them.
+
+use crate::Error;
+use model::{BitRate, Bytes, SocketState};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::BorrowedFd;
+use sys::read_option::{read_int_option, read_option};
+
+/// Reads back the options of a connected socket, TCP or UDP. IPv4 in an IPv6 socket is told as IPv4.
+///
+/// # Errors
+/// [`Error`] if the socket is not connected, or not one of the internet protocols.
+pub fn socket_state(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketState, Error> {
+    let int = |option, level, name| {
+        read_int_option(fd, level, name).map_err(|source| Error::Option { option, source })
+    };
+    let (local, remote) = addresses(fd)?;
+    let buffer = |option, name| {
+        let held = int(option, libc::SOL_SOCKET, name)?;
+        Ok(Bytes(u64::try_from(held).unwrap_or(0)))
+    };
+    let is_tcp = int("SO_PROTOCOL", libc::SOL_SOCKET, libc::SO_PROTOCOL)? == libc::IPPROTO_TCP;
+    let (mss, congestion, nodelay) = if is_tcp {
+        let mss = int("TCP_MAXSEG", libc::IPPROTO_TCP, libc::TCP_MAXSEG)?;
+        (
+            u32::try_from(mss).unwrap_or(0),
+            congestion(fd)?,
+            int("TCP_NODELAY", libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0,
+        )
+    } else {
+        (0, String::new(), false)
+    };
+    let traffic_class = match remote {
+        SocketAddr::V4(_) => int("IP_TOS", libc::IPPROTO_IP, libc::IP_TOS)?,
+        SocketAddr::V6(_) => int("IPV6_TCLASS", libc::IPPROTO_IPV6, libc::IPV6_TCLASS)?,
+    };
+    Ok(SocketState {
+        stream,
+        local,
+        remote,
+        send_buffer: buffer("SO_SNDBUF", libc::SO_SNDBUF)?,
+        receive_buffer: buffer("SO_RCVBUF", libc::SO_RCVBUF)?,
+        mss,
+        congestion,
+        nodelay,
+        pacing: pacing(fd)?,
+        // The upper six bits; the lower two are ECN (RFC 3168).
+        dscp: ((traffic_class >> 2) & 0x3f) as u8,
+    })
+}
+
+fn addresses(fd: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAddr), Error> {
+    let failed = |which| move |source| Error::Address { which, source };
+    // std reads the addresses of any internet socket through its TcpStream, which must own what it
+    // reads: a duplicate, closed again at once.
+    let socket = TcpStream::from(fd.try_clone_to_owned().map_err(failed("local"))?);
+    let canonical = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+    Ok((
+        canonical(socket.local_addr().map_err(failed("local"))?),
+        canonical(socket.peer_addr().map_err(failed("remote"))?),
+    ))
+}
+
+fn congestion(fd: BorrowedFd<'_>) -> Result<String, Error> {
+    // TCP_CA_NAME_MAX is 16, the final NUL included.
+    let mut name = [0; 16];
+    let filled =
+        read_option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name).map_err(|source| {
+            Error::Option {
+                option: "TCP_CONGESTION",
+                source,
+            }
+        })?;
+    let name = name[..filled].split(|b| *b == 0).next().unwrap_or(&[]);
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Bytes a second in the kernel: 64 bits since 4.20 if there is room for them, else 32; all ones
+/// mean no limit.
+fn pacing(fd: BorrowedFd<'_>) -> Result<Option<BitRate>, Error> {
+    let mut rate = [0; 8];
+    let filled = read_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate).map_err(
+        |source| Error::Option {
+            option: "SO_MAX_PACING_RATE",
+            source,
+        },
+    )?;
+    let limit = if filled == 8 {
+        Some(u64::from_ne_bytes(rate)).filter(|r| *r != u64::MAX)
+    } else {
+        let [a, b, c, d, ..] = rate;
+        let short = u32::from_ne_bytes([a, b, c, d]);
+        Some(u64::from(short)).filter(|r| *r != u64::from(u32::MAX))
+    };
+    Ok(limit.map(|bytes| BitRate(bytes.saturating_mul(8))))
+}

@@ -1,0 +1,282 @@
+//! `TCP_INFO` by the kernel's own layout.
+
+use crate::Error;
+use model::{BitRate, Bytes, Nanos, TcpInfo};
+use std::os::fd::BorrowedFd;
+
+/// Room for `struct tcp_info` as any kernel may grow it in years to come: Linux 6.18 fills 280 bytes.
+/// The kernel fills no more than it is given and says how much that was.
+const ROOM: usize = 512;
+
+/// Reads the kernel's account of a TCP socket.
+///
+/// A socket that was closed by the peer or reset can still be read while its descriptor is open: the
+/// counters stay as they were last (state `TCP_CLOSE` = 7).
+///
+/// # Errors
+/// [`Error::Option`] if the descriptor is not a TCP socket.
+pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<TcpInfo, Error> {
+    let mut raw = [0; ROOM];
+    let filled = sys::read_option::read_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)
+        .map_err(|source| Error::Option {
+            option: "TCP_INFO",
+            source,
+        })?;
+    Ok(decode_tcp_info(&raw[..filled]))
+}
+
+/// Decodes `struct tcp_info` (`include/uapi/linux/tcp.h`, as of Linux 6.18) from as many bytes as the
+/// kernel filled. The structure has only ever grown at its end, so an offset means the same on every
+/// kernel. A field that does not lie wholly within `raw` is `None`, or zero where the model has no
+/// `None` for it: those fields are all in the first 104 bytes, which every kernel since 2.6.x fills.
+///
+/// The kernel's own conventions, and what becomes of them:
+/// - `tcpi_rtt` and `tcpi_rcv_rtt` are 0 before their first sample: kept, as zero.
+/// - `tcpi_min_rtt` is `~0` before its first sample: `None`.
+/// - `tcpi_snd_ssthresh` is `0x7fffffff` until the first loss: kept, as the model says.
+/// - `tcpi_pacing_rate` is `~0` for a socket that is not paced: `None`. Rates are in bytes a second.
+/// - `tcpi_delivery_rate` is 0 before its first sample, and never afterwards: `None`.
+/// - The window scales mean something only when `TCPI_OPT_WSCALE` is set.
+/// - For a listening socket `tcpi_unacked` and `tcpi_sacked` are the length and limit of its queue.
+/// - `tcpi_rto` and all other times are in microseconds.
+pub fn decode_tcp_info(raw: &[u8]) -> TcpInfo {
+    let raw = Raw(raw);
+    let options = raw.byte(5);
+    let has = |bit: u8| options & bit != 0;
+    // Bit-fields are laid out from the least significant bit on little-endian machines and from the
+    // most significant on the others.
+    let [low, high] = nibbles(raw.byte(6));
+    let app_limited = if cfg!(target_endian = "little") {
+        0x01
+    } else {
+        0x80
+    };
+    TcpInfo {
+        state: raw.byte(0),
+        ca_state: raw.byte(1),
+        timestamps: has(TCPI_OPT_TIMESTAMPS),
+        sack: has(TCPI_OPT_SACK),
+        ecn: has(TCPI_OPT_ECN),
+        ecn_seen: has(TCPI_OPT_ECN_SEEN),
+        snd_wscale: has(TCPI_OPT_WSCALE).then_some(low),
+        rcv_wscale: has(TCPI_OPT_WSCALE).then_some(high),
+        delivery_rate_app_limited: raw.byte(7) & app_limited != 0,
+        rto: micros(raw.word(8)),
+        ato: micros(raw.word(12)),
+        snd_mss: raw.word(16),
+        rcv_mss: raw.word(20),
+        unacked: raw.word(24),
+        sacked: raw.word(28),
+        lost: raw.word(32),
+        retrans: raw.word(36),
+        // 40: fackets, always 0 since Linux 4.15; 44 to 56: milliseconds since last data and ACK.
+        pmtu: raw.word(60),
+        rcv_ssthresh: raw.word(64),
+        rtt: micros(raw.word(68)),
+        rttvar: micros(raw.word(72)),
+        snd_ssthresh: raw.word(76),
+        snd_cwnd: raw.word(80),
+        advmss: raw.word(84),
+        reordering: raw.word(88),
+        rcv_rtt: micros(raw.word(92)),
+        rcv_space: raw.word(96),
+        total_retrans: raw.word(100),
+        pacing_rate: raw.u64(104).filter(|r| *r != u64::MAX).map(rate),
+        // 112: max_pacing_rate, which the socket option tells.
+        bytes_acked: raw.u64(120).map(Bytes),
+        bytes_received: raw.u64(128).map(Bytes),
+        segs_out: raw.u32(136),
+        segs_in: raw.u32(140),
+        notsent_bytes: raw.u32(144).map(bytes),
+        min_rtt: raw.u32(148).filter(|t| *t != u32::MAX).map(micros),
+        data_segs_in: raw.u32(152),
+        data_segs_out: raw.u32(156),
+        delivery_rate: raw.u64(160).filter(|r| *r != 0).map(rate),
+        busy: raw.u64(168).map(Nanos::from_micros),
+        rwnd_limited: raw.u64(176).map(Nanos::from_micros),
+        sndbuf_limited: raw.u64(184).map(Nanos::from_micros),
+        delivered: raw.u32(192),
+        delivered_ce: raw.u32(196),
+        bytes_sent: raw.u64(200).map(Bytes),
+        bytes_retrans: raw.u64(208).map(Bytes),
+        dsack_dups: raw.u32(216),
+        reord_seen: raw.u32(220),
+        rcv_ooopack: raw.u32(224),
+        snd_wnd: raw.u32(228).map(bytes),
+        rcv_wnd: raw.u32(232).map(bytes),
+        // 236: rehash.
+        total_rto: raw.u16(240),
+        // 242 and 244: recoveries from and time in timeouts; 248 to 280: accurate ECN (6.18).
+    }
+}
+
+const TCPI_OPT_TIMESTAMPS: u8 = 1;
+const TCPI_OPT_SACK: u8 = 2;
+const TCPI_OPT_WSCALE: u8 = 4;
+const TCPI_OPT_ECN: u8 = 8;
+const TCPI_OPT_ECN_SEEN: u8 = 16;
+
+/// The bytes that the kernel filled: a field is there only if all of it is.
+struct Raw<'a>(&'a [u8]);
+
+impl Raw<'_> {
+    fn at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.0.get(offset..offset + N)?.try_into().ok()
+    }
+
+    fn u16(&self, offset: usize) -> Option<u16> {
+        self.at(offset).map(u16::from_ne_bytes)
+    }
+
+    fn u32(&self, offset: usize) -> Option<u32> {
+        self.at(offset).map(u32::from_ne_bytes)
+    }
+
+    fn u64(&self, offset: usize) -> Option<u64> {
+        self.at(offset).map(u64::from_ne_bytes)
+    }
+
+    fn byte(&self, offset: usize) -> u8 {
+        self.0.get(offset).copied().unwrap_or(0)
+    }
+
+    fn word(&self, offset: usize) -> u32 {
+        self.u32(offset).unwrap_or(0)
+    }
+}
+
+/// The two four-bit fields of a byte in the order of their declaration.
+fn nibbles(byte: u8) -> [u8; 2] {
+    if cfg!(target_endian = "little") {
+        [byte & 0x0f, byte >> 4]
+    } else {
+        [byte >> 4, byte & 0x0f]
+    }
+}
+
+fn micros(us: u32) -> Nanos {
+    Nanos::from_micros(u64::from(us))
+}
+
+fn bytes(count: u32) -> Bytes {
+    Bytes(u64::from(count))
+}
+
+fn rate(bytes_per_second: u64) -> BitRate {
+    BitRate(bytes_per_second.saturating_mul(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A structure whose every 32-bit word holds its own offset in its low half and 1 in its high
+    /// half, so that a field decoded from the wrong place shows where it came from.
+    fn numbered(length: usize) -> Vec<u8> {
+        let mut raw: Vec<u8> = (0..)
+            .step_by(4)
+            .take(length.div_ceil(4))
+            .flat_map(|offset: u32| (offset | 1 << 16).to_ne_bytes())
+            .collect();
+        raw.truncate(length);
+        raw
+    }
+
+    fn word(offset: u32) -> u32 {
+        offset | 1 << 16
+    }
+
+    #[test]
+    fn an_empty_answer_is_all_unknown() {
+        assert_eq!(decode_tcp_info(&[]), TcpInfo::default());
+    }
+
+    #[test]
+    fn each_generation_of_the_kernel_ends_where_it_ended() {
+        // 2.6 to 3.14: total_retrans is the last.
+        let old = decode_tcp_info(&numbered(104));
+        assert_eq!(old.total_retrans, word(100));
+        assert_eq!(old.pmtu, word(60));
+        assert_eq!(old.rtt, micros(word(68)));
+        assert_eq!(old.pacing_rate, None);
+        assert_eq!(old.bytes_acked, None);
+
+        // 4.10: the limited times.
+        let middle = decode_tcp_info(&numbered(192));
+        assert_eq!(middle.segs_out, Some(word(136)));
+        assert_eq!(middle.min_rtt, Some(micros(word(148))));
+        assert!(middle.sndbuf_limited.is_some());
+        assert_eq!(middle.delivered, None);
+
+        // 5.4: snd_wnd.
+        let newer = decode_tcp_info(&numbered(232));
+        assert_eq!(newer.delivered_ce, Some(word(196)));
+        assert_eq!(newer.rcv_ooopack, Some(word(224)));
+        assert_eq!(newer.snd_wnd, Some(bytes(word(228))));
+        assert_eq!(newer.rcv_wnd, None);
+
+        // 6.7: timeouts.
+        let recent = decode_tcp_info(&numbered(248));
+        assert_eq!(recent.rcv_wnd, Some(bytes(word(232))));
+        assert!(recent.total_rto.is_some());
+
+        // 6.18 adds only what is not kept.
+        assert_eq!(decode_tcp_info(&numbered(280)), recent);
+    }
+
+    #[test]
+    fn a_field_cut_short_is_unknown() {
+        assert_eq!(decode_tcp_info(&numbered(231)).snd_wnd, None);
+        assert_eq!(decode_tcp_info(&numbered(111)).pacing_rate, None);
+        assert_eq!(decode_tcp_info(&numbered(103)).total_retrans, 0);
+    }
+
+    #[test]
+    fn bits_and_the_kernels_words_for_unset() {
+        let mut raw = [0u8; 280];
+        raw[5] = TCPI_OPT_WSCALE | TCPI_OPT_SACK | TCPI_OPT_ECN_SEEN;
+        raw[6] = if cfg!(target_endian = "little") {
+            0xa7
+        } else {
+            0x7a
+        };
+        raw[7] = if cfg!(target_endian = "little") {
+            0x01
+        } else {
+            0x80
+        };
+        raw[104..112].fill(0xff);
+        raw[148..152].fill(0xff);
+        let info = decode_tcp_info(&raw);
+        assert_eq!((info.snd_wscale, info.rcv_wscale), (Some(7), Some(10)));
+        assert!(info.sack && info.ecn_seen && !info.ecn && !info.timestamps);
+        assert!(info.delivery_rate_app_limited);
+        assert_eq!(info.pacing_rate, None);
+        assert_eq!(info.min_rtt, None);
+        assert_eq!(info.delivery_rate, None);
+        assert_eq!(info.bytes_acked, Some(Bytes(0)));
+
+        // The other bits of that byte are another field, and scales count only if negotiated.
+        raw[5] = 0;
+        raw[7] = if cfg!(target_endian = "little") {
+            0x06
+        } else {
+            0x60
+        };
+        raw[104..112].copy_from_slice(&1_000_000u64.to_ne_bytes());
+        let info = decode_tcp_info(&raw);
+        assert_eq!((info.snd_wscale, info.rcv_wscale), (None, None));
+        assert!(!info.delivery_rate_app_limited);
+        assert_eq!(info.pacing_rate, Some(BitRate(8_000_000)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode(raw in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let info = decode_tcp_info(&raw);
+            // What is known at a length stays the same at any greater length.
+            prop_assert_eq!(decode_tcp_info(&raw[..raw.len().min(280)]), info);
+        }
+    }
+}

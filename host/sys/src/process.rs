@@ -1,0 +1,98 @@
+//! What the kernel says of this process and this host by call rather than by file.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// Processor time that this process, all its threads together, has used so far: (user, kernel).
+///
+/// # Errors
+/// What getrusage(2) says; for the calling process itself it has no reason to fail.
+pub fn cpu_time() -> io::Result<(Duration, Duration)> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the pointer is to room for one rusage, which the kernel fills whole when it returns 0.
+    let usage = unsafe {
+        if libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        usage.assume_init()
+    };
+    let time = |t: libc::timeval| {
+        // A used time is not negative and its microseconds are below a million (getrusage(2)).
+        Duration::from_secs(t.tv_sec.unsigned_abs())
+            + Duration::from_micros(t.tv_usec.unsigned_abs())
+    };
+    Ok((time(usage.ru_utime), time(usage.ru_stime)))
+}
+
+/// Clock ticks per second in `/proc` (`_SC_CLK_TCK`; 100 on every Linux that is known).
+pub fn clock_ticks_per_second() -> u64 {
+    // SAFETY: sysconf takes a plain number and touches no memory of ours.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).ok().filter(|t| *t > 0).unwrap_or(100)
+}
+
+/// What uname(2) tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uname {
+    /// `Linux`.
+    pub system: String,
+    /// Name of the host.
+    pub node: String,
+    /// Release of the kernel, like `6.1.0-18-amd64`.
+    pub release: String,
+    /// Architecture that the kernel runs on, like `x86_64`.
+    pub machine: String,
+}
+
+/// Names this host and its kernel.
+///
+/// # Errors
+/// What uname(2) says; it has no reason to fail.
+pub fn uname() -> io::Result<Uname> {
+    let mut names = MaybeUninit::<libc::utsname>::uninit();
+    // SAFETY: the pointer is to room for one utsname, which the kernel fills whole when it returns 0.
+    let names = unsafe {
+        if libc::uname(names.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        names.assume_init()
+    };
+    let text = |field: &[libc::c_char]| {
+        // SAFETY: the kernel ends every name within its field with a NUL byte (uname(2)).
+        let text = unsafe { CStr::from_ptr(field.as_ptr()) };
+        text.to_string_lossy().into_owned()
+    };
+    Ok(Uname {
+        system: text(&names.sysname),
+        node: text(&names.nodename),
+        release: text(&names.release),
+        machine: text(&names.machine),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_uses_time_and_the_host_has_a_name() {
+        let start = cpu_time().unwrap();
+        // Work until the kernel has counted some of it: the count moves by its own tick.
+        let mut x = 1u64;
+        while cpu_time().unwrap() == start {
+            for _ in 0..1_000_000 {
+                x = std::hint::black_box(x.wrapping_mul(3));
+            }
+        }
+        let later = cpu_time().unwrap();
+        assert!(later.0 + later.1 > start.0 + start.1);
+        assert!(clock_ticks_per_second() > 0);
+
+        let names = uname().unwrap();
+        assert_eq!(names.system, "Linux");
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert_eq!(names.release, release.trim());
+    }
+}
