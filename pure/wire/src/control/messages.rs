@@ -90,6 +90,9 @@ pub enum ToController {
         /// The listener closes after this.
         #[serde(rename = "expires_ns")]
         expires: Nanos,
+        /// The leg as the agent will play it: the order, made smaller where its rules say so. The
+        /// controller keeps to this one (limit, pacing) when it sends.
+        order: Box<Order>,
         /// What the agent's rules made smaller than asked.
         warnings: Vec<Warning>,
     },
@@ -146,5 +149,10 @@ pub enum ToController {
     Pong {
         /// The number of the ping.
         number: u64,
+    },
+    /// Last message: the agent ends the session.
+    Bye {
+        /// What, why and what to do.
+        why: String,
     },
 }

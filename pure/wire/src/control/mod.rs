@@ -1,5 +1,35 @@
-//! The protocol between a controller and an agent.
+//! The protocol between a controller (the host of the command) and an agent (the other host).
+//!
+//! Over an authenticated stream of bytes both send [frames](frame) of JSON: [`ToAgent`] one way,
+//! [`ToController`] the other. [`ControllerMachine`] and [`AgentMachine`] hold the two ends without
+//! a socket and without a clock. [`Preamble`] opens a data connection; [`enrol`] is the one thing
+//! that a stranger with an invitation may say.
 
+pub mod enrol;
+mod frame;
+mod legs;
+mod machine;
 mod messages;
+mod preamble;
 
+pub use frame::{FrameError, FrameReader, HEADER_LEN, MAX_FRAME, encode_frame};
+pub use machine::{
+    Agent, AgentMachine, Controller, ControllerMachine, Event, Fault, IDLE, MAX_EVENTS,
+    MAX_LIVE_LEGS, MAX_QUEUED, Machine, PING_EVERY, Role, SILENCE,
+};
 pub use messages::{Order, PROTOCOL, TOKEN_LEN, ToAgent, ToController};
+pub use preamble::{PREAMBLE_LEN, Preamble, Token};
+
+/// What a peer wrote, fit for a terminal and a log: control characters (and the marks that turn
+/// the direction of text) become `?`, and at most `limit` characters are kept.
+pub fn printable(text: &str, limit: usize) -> String {
+    text.chars()
+        .take(limit)
+        .map(|c| match c {
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
+            '\u{2028}' | '\u{2029}' => '?',
+            c if c.is_control() => '?',
+            c => c,
+        })
+        .collect()
+}

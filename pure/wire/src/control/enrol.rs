@@ -1,0 +1,176 @@
+//! Enrolment: all that a stranger with an invitation may say, in frames of one fixed size, so that
+//! nothing of it needs parsing before the token is checked.
+
+use super::messages::TOKEN_LEN;
+use super::preamble::Token;
+
+/// Longest name of a host in bytes.
+pub const MAX_NAME: usize = 64;
+
+/// Bytes of an encoded [`Request`].
+pub const REQUEST_LEN: usize = MAGIC.len() + TOKEN_LEN + 1 + MAX_NAME;
+
+/// Bytes of an encoded [`Answer`].
+pub const ANSWER_LEN: usize = MAGIC.len() + 1 + 1 + MAX_NAME;
+
+const MAGIC: [u8; 8] = *b"LRENROL1";
+
+/// "Here is the token of my invitation; I am called `name`."
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Of the invitation.
+    pub token: Token,
+    /// Name of the newcomer: see [`is_name`].
+    pub name: String,
+}
+
+/// What becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Enrolled; the server calls itself `name`.
+    Welcome {
+        /// Name of the server: see [`is_name`].
+        name: String,
+    },
+    /// No such invitation: never made, used, or expired. The server does not say which.
+    Unknown,
+    /// The server could not keep the new entry.
+    Failed,
+}
+
+/// Names are 1 to [`MAX_NAME`] letters, digits, `.`, `_` and `-` of ASCII, so that they can stand
+/// in a log, a file and a terminal as they are.
+pub fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+impl Request {
+    /// As a frame. A name that is none (see [`is_name`]) goes as an empty one, which is refused.
+    pub fn encode(&self) -> [u8; REQUEST_LEN] {
+        let mut frame = [0; REQUEST_LEN];
+        let (magic, rest) = frame.split_at_mut(MAGIC.len());
+        let (token, name) = rest.split_at_mut(TOKEN_LEN);
+        magic.copy_from_slice(&MAGIC);
+        token.copy_from_slice(self.token.as_bytes());
+        write_name(name, &self.name);
+        frame
+    }
+
+    /// The reverse; `None` for anything that [`Request::encode`] does not write.
+    pub fn decode(frame: &[u8; REQUEST_LEN]) -> Option<Request> {
+        let rest = frame.strip_prefix(&MAGIC)?;
+        let (token, name) = rest.split_first_chunk::<TOKEN_LEN>()?;
+        Some(Request {
+            token: Token::new(*token),
+            name: read_name(name)?,
+        })
+    }
+}
+
+impl Answer {
+    /// As a frame.
+    pub fn encode(&self) -> [u8; ANSWER_LEN] {
+        let mut frame = [0; ANSWER_LEN];
+        let (magic, rest) = frame.split_at_mut(MAGIC.len());
+        magic.copy_from_slice(&MAGIC);
+        match self {
+            Answer::Welcome { name } => {
+                rest[0] = b'W';
+                write_name(&mut rest[1..], name);
+            }
+            Answer::Unknown => rest[0] = b'U',
+            Answer::Failed => rest[0] = b'F',
+        }
+        frame
+    }
+
+    /// The reverse; `None` for anything that [`Answer::encode`] does not write.
+    pub fn decode(frame: &[u8; ANSWER_LEN]) -> Option<Answer> {
+        let rest = frame.strip_prefix(&MAGIC)?;
+        let (kind, name) = rest.split_first()?;
+        match kind {
+            b'W' => read_name(name).map(|name| Answer::Welcome { name }),
+            b'U' if name.iter().all(|&b| b == 0) => Some(Answer::Unknown),
+            b'F' if name.iter().all(|&b| b == 0) => Some(Answer::Failed),
+            _ => None,
+        }
+    }
+}
+
+/// Length in one byte, the name, zeros.
+fn write_name(into: &mut [u8], name: &str) {
+    if is_name(name) {
+        into[0] = name.len() as u8;
+        into[1..=name.len()].copy_from_slice(name.as_bytes());
+    }
+}
+
+fn read_name(from: &[u8]) -> Option<String> {
+    let (&len, rest) = from.split_first()?;
+    let (name, zeros) = rest.split_at_checked(usize::from(len))?;
+    let name = std::str::from_utf8(name).ok()?;
+    (is_name(name) && zeros.iter().all(|&b| b == 0)).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn answers_come_back() {
+        for answer in [
+            Answer::Welcome {
+                name: "far-host.example".into(),
+            },
+            Answer::Unknown,
+            Answer::Failed,
+        ] {
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn a_name_that_could_fool_a_terminal_is_none() {
+        let long = "a".repeat(MAX_NAME + 1);
+        for bad in ["", "a b", "a\n", "\u{1b}[2J", "ä", long.as_str()] {
+            assert!(!is_name(bad), "{bad:?}");
+            let request = Request {
+                token: Token::new([7; TOKEN_LEN]),
+                name: bad.to_owned(),
+            };
+            assert!(Request::decode(&request.encode()).is_none(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn requests_come_back(token: [u8; TOKEN_LEN], name in "[A-Za-z0-9._-]{1,64}") {
+            let request = Request { token: Token::new(token), name };
+            let back = Request::decode(&request.encode()).unwrap();
+            prop_assert!(back.token.matches(&request.token));
+            prop_assert_eq!(back.name, request.name);
+        }
+
+        #[test]
+        fn what_is_read_is_what_would_be_written(
+            bytes in prop::collection::vec(any::<u8>(), REQUEST_LEN), valid in any::<bool>(),
+        ) {
+            let mut frame: [u8; REQUEST_LEN] = bytes.try_into().unwrap();
+            if valid {
+                frame[..MAGIC.len()].copy_from_slice(&MAGIC);
+                frame[MAGIC.len() + TOKEN_LEN] %= 4;
+            }
+            if let Some(request) = Request::decode(&frame) {
+                prop_assert_eq!(request.encode(), frame);
+            }
+            let answer: &[u8; ANSWER_LEN] = frame.first_chunk().unwrap();
+            if let Some(read) = Answer::decode(answer) {
+                prop_assert_eq!(&read.encode(), answer);
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The legal order of messages, leg by leg. Both ends keep the same table from what they send and
+//! what they receive.
+
+use super::machine::{Fault, MAX_LIVE_LEGS};
+use super::messages::{Order, ToAgent, ToController};
+use model::{Limit, Nanos};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Legs that one session may have in all.
+const MAX_LEGS: usize = 4096;
+
+/// For the answer to an order.
+const ANSWER: Nanos = Nanos::from_secs(30);
+
+/// For the report after the grant ran out: its own listener tells the agent first.
+const AFTER_EXPIRY: Nanos = Nanos::from_secs(10);
+
+/// For the start once all is connected (with both directions at once, the other leg's grant lies
+/// between).
+const START: Nanos = Nanos::from_secs(60);
+
+/// For the end of a leg past its limit, and for the report after a stop: the last bytes may wait in
+/// deep buffers.
+const DRAIN: Nanos = Nanos::from_secs(60);
+
+/// For legs that are limited by an amount: silence ends those whose peer is lost, this the rest.
+const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Ordered, not yet answered.
+    Asked,
+    /// The data listener waits for connections.
+    Granted,
+    /// All connections are there.
+    Connected,
+    /// Under load.
+    Running,
+    /// The controller wants the end.
+    Stopping,
+}
+
+struct Leg {
+    stage: Stage,
+    limit: Limit,
+    until: Nanos,
+}
+
+/// What to do with a message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in order.
+    Take,
+    /// It crossed the end of its leg on the way: drop it.
+    Late,
+}
+
+/// The legs of a session.
+#[derive(Default)]
+pub struct Legs {
+    live: BTreeMap<u32, Leg>,
+    over: BTreeSet<u32>,
+}
+
+impl Legs {
+    /// Whether no leg is open.
+    pub fn is_idle(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// The earliest moment at which the agent owes the controller something.
+    pub fn agent_owes(&self) -> Option<(Nanos, &'static str)> {
+        let owed = self.live.values().filter_map(|leg| {
+            let what = match leg.stage {
+                Stage::Asked => "answer an order",
+                Stage::Granted => "report the data connections",
+                Stage::Connected => return None,
+                Stage::Running => "end its part of the measurement",
+                Stage::Stopping => "report after the stop",
+            };
+            Some((leg.until, what))
+        });
+        owed.min()
+    }
+
+    /// The earliest moment at which the controller owes the agent something.
+    pub fn controller_owes(&self) -> Option<(Nanos, &'static str)> {
+        let connected = |leg: &&Leg| leg.stage == Stage::Connected;
+        let owed = self.live.values().filter(connected);
+        owed.map(|leg| (leg.until, "start the measurement")).min()
+    }
+
+    /// Notes what the controller says.
+    pub fn to_agent(&mut self, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
+        match message {
+            ToAgent::Open { order } => self.open(now, order),
+            ToAgent::Start { leg } => self.step(*leg, "start", |leg| {
+                let until = match leg.limit {
+                    Limit::Time(span) => span.0.min(LONGEST.0),
+                    Limit::Bytes(_) | Limit::Requests(_) => LONGEST.0,
+                };
+                (leg.stage == Stage::Connected)
+                    .then_some((Stage::Running, now + Nanos(until) + DRAIN))
+            }),
+            ToAgent::Stop { leg } => self.step(*leg, "stop", |leg| match leg.stage {
+                // A second stop does not lengthen the wait.
+                Stage::Stopping => Some((Stage::Stopping, leg.until)),
+                _ => Some((Stage::Stopping, now + DRAIN)),
+            }),
+            ToAgent::Hello { .. } => Err(Fault::order("greeted twice")),
+            ToAgent::Ping { .. } | ToAgent::Bye => Ok(Verdict::Take),
+        }
+    }
+
+    /// Notes what the agent says.
+    pub fn to_controller(
+        &mut self,
+        now: Nanos,
+        message: &ToController,
+    ) -> Result<Verdict, Fault> {
+        match message {
+            ToController::Granted { leg, expires, .. } => self.step(*leg, "grant", |leg| {
+                let expires = Nanos(expires.0.min(LONGEST.0));
+                match leg.stage {
+                    Stage::Asked => Some((Stage::Granted, now + expires + AFTER_EXPIRY)),
+                    Stage::Stopping => Some((Stage::Stopping, leg.until)),
+                    _ => None,
+                }
+            }),
+            ToController::Connected { leg, .. } => {
+                self.step(*leg, "report of connections", |leg| match leg.stage {
+                    Stage::Granted => Some((Stage::Connected, now + START)),
+                    Stage::Stopping => Some((Stage::Stopping, leg.until)),
+                    _ => None,
+                })
+            }
+            ToController::Sample { leg, .. } => self.step(*leg, "sample", |leg| {
+                matches!(leg.stage, Stage::Running | Stage::Stopping)
+                    .then_some((leg.stage, leg.until))
+            }),
+            ToController::Busy { leg, .. } => self.answer(*leg, "refusal", false),
+            ToController::Refused { leg, .. } => self.answer(*leg, "refusal", true),
+            ToController::Finished { leg, .. } => {
+                let verdict = self.step(*leg, "result", |leg| {
+                    matches!(leg.stage, Stage::Running | Stage::Stopping)
+                        .then_some((leg.stage, leg.until))
+                })?;
+                self.end(*leg);
+                Ok(verdict)
+            }
+            ToController::Failed { leg, .. } => {
+                let verdict = self.step(*leg, "failure", |leg| Some((leg.stage, leg.until)))?;
+                self.end(*leg);
+                Ok(verdict)
+            }
+            ToController::Hello { .. } => Err(Fault::order("greeted twice")),
+            ToController::Pong { .. } | ToController::Bye { .. } => Ok(Verdict::Take),
+        }
+    }
+
+    fn open(&mut self, now: Nanos, order: &Order) -> Result<Verdict, Fault> {
+        if self.live.contains_key(&order.leg) || self.over.contains(&order.leg) {
+            return Err(Fault::order("used the number of a leg twice"));
+        }
+        if self.live.len() >= MAX_LIVE_LEGS || self.over.len() >= MAX_LEGS {
+            return Err(Fault::order("opened more legs than a session may have"));
+        }
+        let leg = Leg {
+            stage: Stage::Asked,
+            limit: order.limit,
+            until: now + ANSWER,
+        };
+        self.live.insert(order.leg, leg);
+        Ok(Verdict::Take)
+    }
+
+    /// Moves a live leg on, by a rule that says `None` where the message is out of order.
+    fn step(
+        &mut self,
+        number: u32,
+        what: &'static str,
+        rule: impl FnOnce(&Leg) -> Option<(Stage, Nanos)>,
+    ) -> Result<Verdict, Fault> {
+        let Some(leg) = self.live.get_mut(&number) else {
+            return if self.over.contains(&number) {
+                Ok(Verdict::Late)
+            } else {
+                Err(Fault::Order(format!("sent a {what} for a leg that is not open")))
+            };
+        };
+        let (stage, until) =
+            rule(leg).ok_or_else(|| Fault::Order(format!("sent a {what} out of turn")))?;
+        leg.stage = stage;
+        leg.until = until;
+        Ok(Verdict::Take)
+    }
+
+    /// A negative answer to an order; after `Busy` the same leg may be asked for again.
+    fn answer(&mut self, number: u32, what: &'static str, last: bool) -> Result<Verdict, Fault> {
+        let verdict = self.step(number, what, |leg| {
+            matches!(leg.stage, Stage::Asked | Stage::Stopping).then_some((leg.stage, leg.until))
+        })?;
+        if last {
+            self.end(number);
+        } else {
+            self.live.remove(&number);
+        }
+        Ok(verdict)
+    }
+
+    fn end(&mut self, number: u32) {
+        if self.live.remove(&number).is_some() {
+            self.over.insert(number);
+        }
+    }
+}
