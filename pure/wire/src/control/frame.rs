@@ -26,7 +26,8 @@ pub enum FrameError {
 /// When its JSON is larger than [`MAX_FRAME`].
 pub fn encode_frame(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; HEADER_LEN];
-    serde_json::to_writer(&mut frame, message).expect("messages have string keys and a Vec takes all");
+    serde_json::to_writer(&mut frame, message)
+        .expect("messages have string keys and a Vec takes all");
     let len = frame.len() - HEADER_LEN;
     match u32::try_from(len) {
         Ok(header) if len <= MAX_FRAME => {

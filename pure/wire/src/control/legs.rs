@@ -113,11 +113,7 @@ impl Legs {
     }
 
     /// Notes what the agent says.
-    pub fn to_controller(
-        &mut self,
-        now: Nanos,
-        message: &ToController,
-    ) -> Result<Verdict, Fault> {
+    pub fn to_controller(&mut self, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
         match message {
             ToController::Granted { leg, expires, .. } => self.step(*leg, "grant", |leg| {
                 let expires = Nanos(expires.0.min(LONGEST.0));
@@ -185,7 +181,9 @@ impl Legs {
             return if self.over.contains(&number) {
                 Ok(Verdict::Late)
             } else {
-                Err(Fault::Order(format!("sent a {what} for a leg that is not open")))
+                Err(Fault::Order(format!(
+                    "sent a {what} for a leg that is not open"
+                )))
             };
         };
         let (stage, until) =

@@ -66,7 +66,9 @@ pub enum Fault {
     #[error("sent {0}: it does not speak linerate's control protocol")]
     Frame(FrameError),
     /// Not a message.
-    #[error("sent a message that cannot be read ({0}): install the same version of linerate on both hosts")]
+    #[error(
+        "sent a message that cannot be read ({0}): install the same version of linerate on both hosts"
+    )]
     Message(String),
     /// No greeting at the beginning.
     #[error("did not greet: it does not speak linerate's control protocol")]
@@ -217,7 +219,9 @@ impl<R: Role> Machine<R> {
     pub fn send(&mut self, now: Nanos, message: &R::Out) -> Result<(), Fault> {
         match self.state {
             State::Over => return Ok(()),
-            State::Greeting => return Err(Fault::order("is to be told something before its greeting")),
+            State::Greeting => {
+                return Err(Fault::order("is to be told something before its greeting"));
+            }
             State::Ready => {}
         }
         let frame = encode_frame(message).map_err(Fault::Frame)?;
@@ -393,7 +397,11 @@ mod sealed {
             legs.agent_owes()
         }
 
-        fn take(machine: &mut Machine<Self>, now: Nanos, mut said: ToController) -> Result<(), Fault> {
+        fn take(
+            machine: &mut Machine<Self>,
+            now: Nanos,
+            mut said: ToController,
+        ) -> Result<(), Fault> {
             if machine.legs.to_controller(now, &said)? == Verdict::Late {
                 return Ok(());
             }
@@ -405,7 +413,8 @@ mod sealed {
                     machine.state = State::Over;
                     return Ok(());
                 }
-                ToController::Granted { warnings, .. } | ToController::Connected { warnings, .. } => {
+                ToController::Granted { warnings, .. }
+                | ToController::Connected { warnings, .. } => {
                     clean(warnings);
                 }
                 ToController::Busy { why, .. }
@@ -445,7 +454,11 @@ mod sealed {
             matches!(message, ToController::Bye { .. })
         }
 
-        fn note_sent(legs: &mut Legs, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
+        fn note_sent(
+            legs: &mut Legs,
+            now: Nanos,
+            message: &ToController,
+        ) -> Result<Verdict, Fault> {
             legs.to_controller(now, message)
         }
 

@@ -43,7 +43,11 @@ impl Token {
 
     /// Whether both are the same, in a time that does not tell where they differ.
     pub fn matches(&self, other: &Token) -> bool {
-        let differing = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
+        let differing = self
+            .0
+            .iter()
+            .zip(&other.0)
+            .fold(0, |all, (a, b)| all | (a ^ b));
         std::hint::black_box(differing) == 0
     }
 }
@@ -92,7 +96,14 @@ mod tests {
 
     #[test]
     fn hexadecimal_of_another_length_or_alphabet_is_refused() {
-        for bad in ["", "00", &"0".repeat(63), &"0".repeat(65), &"g".repeat(64), &"é".repeat(32)] {
+        for bad in [
+            "",
+            "00",
+            &"0".repeat(63),
+            &"0".repeat(65),
+            &"g".repeat(64),
+            &"é".repeat(32),
+        ] {
             assert!(Token::from_hex(bad).is_none(), "{bad}");
         }
     }
