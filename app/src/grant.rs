@@ -1,0 +1,280 @@
+//! The agent's data listener: open for one leg, to whoever holds its token.
+
+use anyhow::{Context, Result, bail};
+use measure::{Acceptor, accept_options};
+use model::{Placement, SocketSettings};
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+use wire::control::{PREAMBLE_LEN, Preamble, Token};
+
+/// A data connection must have proved itself by then.
+const PROVE_WITHIN: Duration = Duration::from_secs(2);
+/// Connections that may be proving themselves at once; more wait in the listener's queue.
+const MAX_PENDING: usize = 160;
+
+/// One leg's right to data connections.
+pub struct Grant {
+    listener: TcpListener,
+    token: Token,
+    streams: u32,
+    peer: Option<IpAddr>,
+    settings: SocketSettings,
+}
+
+impl Grant {
+    /// Opens a listener with the options of the leg, on a free port (of `ports`, if bounded).
+    /// Connections are taken from `peer` alone, if it is known.
+    pub fn open(
+        settings: &SocketSettings,
+        placement: &Placement,
+        streams: u32,
+        listen: IpAddr,
+        ports: Option<RangeInclusive<u16>>,
+        peer: Option<IpAddr>,
+    ) -> Result<Grant> {
+        let listener = match ports {
+            None => measure::listen(SocketAddr::new(listen, 0), settings, placement)?,
+            Some(ports) => {
+                let (first, last) = (*ports.start(), *ports.end());
+                ports
+                    .map(|port| measure::listen(SocketAddr::new(listen, port), settings, placement))
+                    .find(|tried| !tried.as_ref().is_err_and(is_taken))
+                    .with_context(|| {
+                        format!("data ports {first}-{last} are all in use; widen --data-ports")
+                    })??
+            }
+        };
+        listener.set_nonblocking(true).context("cannot make the data listener non-blocking")?;
+        Ok(Grant {
+            listener,
+            token: Token::new(crate::chance::bytes()?),
+            streams,
+            peer: peer.map(|ip| ip.to_canonical()),
+            settings: settings.clone(),
+        })
+    }
+
+    /// Where to connect.
+    pub fn port(&self) -> Result<u16> {
+        Ok(self.listener.local_addr().context("the data listener has no address")?.port())
+    }
+
+    /// What to say first.
+    pub fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// Takes connections until each stream has one, in the order of their numbers. A stranger, or
+    /// a connection that says nothing, is closed and holds nobody up.
+    pub fn collect(&self, until: Instant, stop: &AtomicBool) -> Result<Vec<TcpStream>> {
+        let mut streams: Vec<Option<TcpStream>> = (0..self.streams).map(|_| None).collect();
+        let mut pending: Vec<Pending> = Vec::new();
+        while streams.iter().any(Option::is_none) {
+            let now = Instant::now();
+            if stop.load(Ordering::Relaxed) {
+                bail!("the session ended before the data connections came");
+            }
+            if now >= until {
+                let came = streams.iter().flatten().count();
+                bail!(
+                    "{came} of {} data connections came in time; is the data port open in every firewall on the way?",
+                    self.streams
+                );
+            }
+            pending.retain(|p| now < p.until);
+            let mut fds: Vec<PollFd<'_>> =
+                pending.iter().map(|p| PollFd::new(p.stream.as_fd(), true, false)).collect();
+            let room = pending.len() < MAX_PENDING;
+            fds.push(PollFd::new(self.listener.as_fd(), room, false));
+            poll(&mut fds, Some(Duration::from_millis(50))).context("waiting for connections")?;
+            let ready: Vec<bool> = fds.iter().map(PollFd::readable).collect();
+
+            for at in (0..pending.len()).rev() {
+                if !ready[at] {
+                    continue;
+                }
+                match pending[at].read() {
+                    Reading::More => {}
+                    Reading::Over => drop(pending.swap_remove(at)),
+                    Reading::Whole(preamble) => {
+                        let proved = pending.swap_remove(at).stream;
+                        let free = usize::try_from(preamble.stream).ok().and_then(|n| streams.get_mut(n));
+                        if let (true, Some(slot @ None)) = (preamble.token.matches(&self.token), free) {
+                            proved.set_nonblocking(false)?;
+                            *slot = Some(proved);
+                        }
+                    }
+                }
+            }
+            if ready.last() == Some(&true)
+                && let Some(stream) = self.next()?
+            {
+                pending.push(Pending {
+                    stream,
+                    bytes: [0; PREAMBLE_LEN],
+                    read: 0,
+                    until: now + PROVE_WITHIN,
+                });
+            }
+        }
+        Ok(streams.into_iter().flatten().collect())
+    }
+
+    /// The next connection from the granted peer, non-blocking, not yet proved.
+    fn next(&self) -> Result<Option<TcpStream>> {
+        let (stream, from) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if passing(&error) => return Ok(None),
+            Err(error) => return Err(error).context("cannot accept a data connection"),
+        };
+        if self.peer.is_some_and(|peer| peer != from.ip().to_canonical()) {
+            return Ok(None);
+        }
+        stream.set_nonblocking(true)?;
+        accept_options(&stream, &self.settings)?;
+        Ok(Some(stream))
+    }
+}
+
+/// Requests that each want a connection of their own come here while the leg runs.
+impl Acceptor for Grant {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    fn accept(&self) -> io::Result<Option<TcpStream>> {
+        let Some(mut stream) = self.next().map_err(io::Error::other)? else {
+            return Ok(None);
+        };
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PROVE_WITHIN))?;
+        let mut bytes = [0; PREAMBLE_LEN];
+        if stream.read_exact(&mut bytes).is_err()
+            || !Preamble::decode(&bytes).token.matches(&self.token)
+        {
+            return Ok(None);
+        }
+        stream.set_read_timeout(None)?;
+        Ok(Some(stream))
+    }
+}
+
+/// A connection that has not proved itself yet.
+struct Pending {
+    stream: TcpStream,
+    bytes: [u8; PREAMBLE_LEN],
+    read: usize,
+    until: Instant,
+}
+
+enum Reading {
+    More,
+    Over,
+    Whole(Preamble),
+}
+
+impl Pending {
+    fn read(&mut self) -> Reading {
+        match self.stream.read(&mut self.bytes[self.read..]) {
+            Ok(0) => Reading::Over,
+            Ok(n) => {
+                self.read += n;
+                if self.read == PREAMBLE_LEN {
+                    Reading::Whole(Preamble::decode(&self.bytes))
+                } else {
+                    Reading::More
+                }
+            }
+            Err(error) if passing(&error) => Reading::More,
+            Err(_) => Reading::Over,
+        }
+    }
+}
+
+/// An error of one connection or one moment, not of the listener (accept(2)).
+fn passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+    )
+}
+
+fn is_taken(error: &measure::Error) -> bool {
+    matches!(error, measure::Error::System { source, .. } if source.kind() == ErrorKind::AddrInUse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn grant(streams: u32, peer: Option<IpAddr>) -> Grant {
+        let settings = SocketSettings::default();
+        Grant::open(&settings, &Placement::default(), streams, HERE, None, peer).unwrap()
+    }
+
+    fn knock(grant: &Grant, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect((HERE, grant.port().unwrap())).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    }
+
+    fn proof(grant: &Grant, stream: u32) -> [u8; PREAMBLE_LEN] {
+        Preamble { token: *grant.token(), stream }.encode()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    #[test]
+    fn strangers_and_silent_ones_hold_nobody_up() {
+        let grant = grant(2, Some(HERE));
+        let silent = TcpStream::connect((HERE, grant.port().unwrap())).unwrap();
+        let stranger = knock(&grant, &[7; PREAMBLE_LEN]);
+        let beyond = knock(&grant, &proof(&grant, 2));
+        // The second comes in two pieces, the first comes twice.
+        let (head, tail) = (proof(&grant, 1), proof(&grant, 1));
+        let mut second = knock(&grant, &head[..10]);
+        let first = knock(&grant, &proof(&grant, 0));
+        let again = knock(&grant, &proof(&grant, 0));
+        second.write_all(&tail[10..]).unwrap();
+
+        let streams = grant.collect(soon(), &AtomicBool::new(false)).unwrap();
+        let peers: Vec<_> = streams.iter().map(|s| s.peer_addr().unwrap()).collect();
+        let first_ones = [first.local_addr().unwrap(), again.local_addr().unwrap()];
+        assert!(first_ones.contains(&peers[0]));
+        assert_eq!(peers[1], second.local_addr().unwrap());
+        drop((silent, stranger, beyond));
+    }
+
+    #[test]
+    fn another_address_is_not_let_in() {
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        let grant = grant(1, Some(elsewhere));
+        let _knock = knock(&grant, &proof(&grant, 0));
+        let until = Instant::now() + Duration::from_millis(300);
+        let error = grant.collect(until, &AtomicBool::new(false)).unwrap_err();
+        assert!(error.to_string().starts_with("0 of 1 data connections came"), "{error}");
+    }
+
+    #[test]
+    fn a_leg_may_want_a_port_of_a_range() {
+        let taken = TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap().port();
+        let open = |ports| {
+            let settings = SocketSettings::default();
+            Grant::open(&settings, &Placement::default(), 1, HERE, Some(ports), None)
+        };
+        let _holder = TcpListener::bind((HERE, taken)).unwrap();
+        let error = open(taken..=taken).err().expect("the only port is in use");
+        assert!(error.to_string().contains("are all in use"), "{error:#}");
+    }
+}

@@ -1,0 +1,108 @@
+//! One end of one leg: a load, and a sampler beside it.
+
+use measure::{Job, Load, Role};
+use model::{Direction, EndRecord, Nanos, Sample, Side, SocketSettings, SocketState, Warning};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How soon an end notices that it is to stop.
+const STOP_WITHIN: Duration = Duration::from_millis(50);
+
+/// What `side` does in a leg of `direction`.
+pub fn role(workload: &model::Workload, direction: Direction, side: Side) -> Role {
+    let starts = direction.sender() == side;
+    match (workload, starts) {
+        (model::Workload::Request(_), true) => Role::Ask,
+        (model::Workload::Request(_), false) => Role::Answer,
+        (_, true) => Role::Send,
+        (_, false) => Role::Receive,
+    }
+}
+
+/// The live sockets as the kernel has them, and where that is not what was asked for.
+/// `whose` names this end in the warnings.
+pub fn inspect(
+    sockets: &[TcpStream],
+    asked: &SocketSettings,
+    whose: &str,
+) -> Result<(Vec<SocketState>, Vec<Warning>), observe::Error> {
+    let mut states = Vec::new();
+    let mut warnings = Vec::new();
+    for (stream, socket) in (0..).zip(sockets) {
+        let state = observe::socket_state(stream, socket.as_fd())?;
+        for warning in observe::setting_warnings(asked, &state, whose) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        states.push(state);
+    }
+    Ok((states, warnings))
+}
+
+/// Runs one end to its limit, or until `stop` is set; every sample goes to `on_sample` as soon as
+/// it is taken. The record holds everything but the samples and the sockets. Streams that broke are
+/// among its warnings; if all broke, the second value says why.
+///
+/// # Errors
+/// If the load could not start: then nothing was sent.
+pub fn run_end(
+    job: Job,
+    sockets: Vec<TcpStream>,
+    interval: Nanos,
+    stop: &AtomicBool,
+    on_sample: &mut dyn FnMut(Sample),
+) -> anyhow::Result<(EndRecord, Option<String>)> {
+    let streams = sockets.len();
+    let copies = sockets.iter().map(TcpStream::try_clone).collect::<Result<Vec<_>, _>>()?;
+    let mut sampler = observe::Sampler::start(copies);
+    // Before the load starts: the round-trip time of the handshake is that of the idle path.
+    on_sample(sampler.sample(Nanos(0), &vec![model::Bytes(0); streams], None));
+
+    let interval = Duration::from(interval);
+    let started = Instant::now();
+    let load = Load::start(job, sockets)?;
+    let mut due = started + interval;
+    let mut stopped = false;
+    loop {
+        let finished = load.wait(due.min(Instant::now() + STOP_WITHIN));
+        if !stopped && stop.load(Ordering::Relaxed) {
+            load.stop();
+            stopped = true;
+        }
+        if finished || Instant::now() >= due {
+            let at = Nanos::from(started.elapsed());
+            on_sample(sampler.sample(at, &load.bytes(), load.take_requests()));
+            // A sampler that fell behind skips moments instead of crowding them.
+            let now = Instant::now();
+            while due <= now {
+                due += interval;
+            }
+        }
+        if finished {
+            break;
+        }
+    }
+
+    let outcome = load.finish();
+    let mut warnings = outcome.warnings;
+    let broke: Vec<String> = outcome.errors.iter().map(|e| e.what.clone()).collect();
+    let all_broke = broke.len() == streams && streams > 0;
+    if !all_broke {
+        warnings.extend(outcome.errors.into_iter().map(|error| Warning {
+            what: format!("stream {} broke: {}", error.stream, error.what),
+            meaning: "the figures hold what it moved until then".to_owned(),
+            remedy: "measure again; if it stays, look at the path with fewer streams".to_owned(),
+        }));
+    }
+    let record = EndRecord {
+        bytes: outcome.bytes.iter().copied().sum(),
+        duration: outcome.duration,
+        requests: outcome.requests,
+        warnings,
+        ..EndRecord::default()
+    };
+    Ok((record, if all_broke { broke.into_iter().next() } else { None }))
+}
