@@ -49,7 +49,9 @@ impl Grant {
                     })??
             }
         };
-        listener.set_nonblocking(true).context("cannot make the data listener non-blocking")?;
+        listener
+            .set_nonblocking(true)
+            .context("cannot make the data listener non-blocking")?;
         Ok(Grant {
             listener,
             token: Token::new(crate::chance::bytes()?),
@@ -61,7 +63,11 @@ impl Grant {
 
     /// Where to connect.
     pub fn port(&self) -> Result<u16> {
-        Ok(self.listener.local_addr().context("the data listener has no address")?.port())
+        Ok(self
+            .listener
+            .local_addr()
+            .context("the data listener has no address")?
+            .port())
     }
 
     /// What to say first.
@@ -87,8 +93,10 @@ impl Grant {
                 );
             }
             pending.retain(|p| now < p.until);
-            let mut fds: Vec<PollFd<'_>> =
-                pending.iter().map(|p| PollFd::new(p.stream.as_fd(), true, false)).collect();
+            let mut fds: Vec<PollFd<'_>> = pending
+                .iter()
+                .map(|p| PollFd::new(p.stream.as_fd(), true, false))
+                .collect();
             let room = pending.len() < MAX_PENDING;
             fds.push(PollFd::new(self.listener.as_fd(), room, false));
             poll(&mut fds, Some(Duration::from_millis(50))).context("waiting for connections")?;
@@ -103,8 +111,12 @@ impl Grant {
                     Reading::Over => drop(pending.swap_remove(at)),
                     Reading::Whole(preamble) => {
                         let proved = pending.swap_remove(at).stream;
-                        let free = usize::try_from(preamble.stream).ok().and_then(|n| streams.get_mut(n));
-                        if let (true, Some(slot @ None)) = (preamble.token.matches(&self.token), free) {
+                        let free = usize::try_from(preamble.stream)
+                            .ok()
+                            .and_then(|n| streams.get_mut(n));
+                        if let (true, Some(slot @ None)) =
+                            (preamble.token.matches(&self.token), free)
+                        {
                             proved.set_nonblocking(false)?;
                             *slot = Some(proved);
                         }
@@ -132,7 +144,10 @@ impl Grant {
             Err(error) if passing(&error) => return Ok(None),
             Err(error) => return Err(error).context("cannot accept a data connection"),
         };
-        if self.peer.is_some_and(|peer| peer != from.ip().to_canonical()) {
+        if self
+            .peer
+            .is_some_and(|peer| peer != from.ip().to_canonical())
+        {
             return Ok(None);
         }
         stream.set_nonblocking(true)?;
@@ -228,7 +243,11 @@ mod tests {
     }
 
     fn proof(grant: &Grant, stream: u32) -> [u8; PREAMBLE_LEN] {
-        Preamble { token: *grant.token(), stream }.encode()
+        Preamble {
+            token: *grant.token(),
+            stream,
+        }
+        .encode()
     }
 
     fn soon() -> Instant {
@@ -263,12 +282,21 @@ mod tests {
         let _knock = knock(&grant, &proof(&grant, 0));
         let until = Instant::now() + Duration::from_millis(300);
         let error = grant.collect(until, &AtomicBool::new(false)).unwrap_err();
-        assert!(error.to_string().starts_with("0 of 1 data connections came"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("0 of 1 data connections came"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_leg_may_want_a_port_of_a_range() {
-        let taken = TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap().port();
+        let taken = TcpListener::bind((HERE, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let open = |ports| {
             let settings = SocketSettings::default();
             Grant::open(&settings, &Placement::default(), 1, HERE, Some(ports), None)

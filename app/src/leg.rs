@@ -56,7 +56,10 @@ pub fn run_end(
     on_sample: &mut dyn FnMut(Sample),
 ) -> anyhow::Result<(EndRecord, Option<String>)> {
     let streams = sockets.len();
-    let copies = sockets.iter().map(TcpStream::try_clone).collect::<Result<Vec<_>, _>>()?;
+    let copies = sockets
+        .iter()
+        .map(TcpStream::try_clone)
+        .collect::<Result<Vec<_>, _>>()?;
     let mut sampler = observe::Sampler::start(copies);
     // Before the load starts: the round-trip time of the handshake is that of the idle path.
     on_sample(sampler.sample(Nanos(0), &vec![model::Bytes(0); streams], None));
@@ -104,5 +107,12 @@ pub fn run_end(
         warnings,
         ..EndRecord::default()
     };
-    Ok((record, if all_broke { broke.into_iter().next() } else { None }))
+    Ok((
+        record,
+        if all_broke {
+            broke.into_iter().next()
+        } else {
+            None
+        },
+    ))
 }

@@ -1,11 +1,21 @@
 //! The linerate command.
 
+mod chance;
 mod cli;
 mod exit;
+mod grant;
+mod leg;
 mod progress;
 
 use clap::Parser;
+use std::process::ExitCode;
 
-fn main() -> anyhow::Result<()> {
-    cli::run(cli::Cli::parse())
+fn main() -> ExitCode {
+    match cli::run(cli::Cli::parse()) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("linerate: {}", exit::sentence(&error));
+            exit::exit_of(&error).into()
+        }
+    }
 }

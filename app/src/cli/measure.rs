@@ -1,6 +1,7 @@
 //! `linerate measure`: how fast is this path, and what did the kernel see meanwhile?
 
 use super::Global;
+use crate::exit::Exit;
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use model::{
@@ -232,7 +233,7 @@ enum WaitArg {
 
 impl Measure {
     /// Runs the command.
-    pub fn run(&self, _global: &Global) -> Result<()> {
+    pub fn run(&self, _global: &Global) -> Result<Exit> {
         let _spec = self.spec()?;
         bail!("not yet")
     }

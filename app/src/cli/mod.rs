@@ -2,6 +2,7 @@
 
 mod measure;
 
+use crate::exit::Exit;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -46,7 +47,7 @@ pub fn command() -> clap::Command {
 }
 
 /// Runs what the command line asks for.
-pub fn run(cli: Cli) -> anyhow::Result<()> {
+pub fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Measure(measure) => measure.run(&cli.global),
     }

@@ -5,10 +5,11 @@ use model::{Bytes, CpuTimes, Latency, Nanos, Sample, StreamSample};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use sys::read_option::read_int_option;
 
 /// Reads TCP_INFO of every stream and the processor time of process and host, from the start of a leg.
 ///
-/// A sample costs one system call a stream and three more (pread of `/proc/stat`, getrusage, and the
+/// A sample costs three system calls a stream and three more (pread of `/proc/stat`, getrusage, and the
 /// kernel's work to print `/proc/stat`).
 pub struct Sampler<S> {
     sockets: Vec<S>,
@@ -43,6 +44,8 @@ impl<S: AsFd> Sampler<S> {
                 stream: u32::try_from(i).unwrap_or(u32::MAX),
                 bytes: bytes.get(i).copied().unwrap_or_default(),
                 tcp: self.sockets.get(i).and_then(|s| tcp_info(s.as_fd()).ok()),
+                send_buffer: self.buffer(i, libc::SO_SNDBUF),
+                receive_buffer: self.buffer(i, libc::SO_RCVBUF),
             })
             .collect();
         let now = self.cpu_times();
@@ -53,6 +56,12 @@ impl<S: AsFd> Sampler<S> {
             cpu: since(now, self.start),
             requests,
         }
+    }
+
+    fn buffer(&self, stream: usize, option: libc::c_int) -> Option<Bytes> {
+        let socket = self.sockets.get(stream)?;
+        let held = read_int_option(socket.as_fd(), libc::SOL_SOCKET, option).ok()?;
+        u64::try_from(held).ok().map(Bytes)
     }
 
     fn cpu_times(&self) -> CpuTimes {

@@ -31,6 +31,12 @@ pub struct StreamSample {
     /// The kernel's account of the socket; `None` once it is closed, or for UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpInfo>,
+    /// `SO_SNDBUF` as the kernel holds it now: autotuning moves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<Bytes>,
+    /// `SO_RCVBUF` as the kernel holds it now: autotuning moves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<Bytes>,
 }
 
 /// Processor time used since the leg began.

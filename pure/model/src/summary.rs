@@ -60,9 +60,9 @@ pub struct LegSummary {
     pub cwnd: Option<Bytes>,
     /// Median of written and unsent bytes, all streams together.
     pub unsent: Option<Bytes>,
-    /// Send buffer of one sender socket, as the kernel holds it at the end of the set-up.
+    /// Largest send buffer that a sender socket had: autotuning moves it.
     pub send_buffer: Option<Bytes>,
-    /// Receive buffer of one receiver socket likewise.
+    /// Largest receive buffer that a receiver socket had.
     pub receive_buffer: Option<Bytes>,
     /// Share of the busy time that waited for the receive window, 0 to 1.
     pub rwnd_limited_share: Option<f64>,
@@ -236,8 +236,10 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         window: together(|t| t.snd_wnd),
         cwnd: together(|t| Some(t.cwnd_bytes())),
         unsent: together(|t| t.notsent_bytes),
-        send_buffer: sender.sockets.first().map(|s| s.send_buffer),
-        receive_buffer: receiver.sockets.first().map(|s| s.receive_buffer),
+        send_buffer: largest(sender, |s| s.send_buffer)
+            .or(sender.sockets.first().map(|s| s.send_buffer)),
+        receive_buffer: largest(receiver, |s| s.receive_buffer)
+            .or(receiver.sockets.first().map(|s| s.receive_buffer)),
         rwnd_limited_share: share_of_busy(sum_of(&last, |t| t.rwnd_limited)),
         sndbuf_limited_share: share_of_busy(sum_of(&last, |t| t.sndbuf_limited)),
         busy_share: busy.zip(sender.samples.last()).and_then(|(busy, end)| {
@@ -259,6 +261,14 @@ fn tcp_of(sample: &Sample) -> impl Iterator<Item = &TcpInfo> {
         .streams
         .iter()
         .filter_map(|s: &StreamSample| s.tcp.as_ref())
+}
+
+fn largest(end: &EndRecord, f: impl Fn(&StreamSample) -> Option<Bytes>) -> Option<Bytes> {
+    end.samples
+        .iter()
+        .flat_map(|s| &s.streams)
+        .filter_map(f)
+        .max()
 }
 
 /// The newest account of each stream: streams may close at different times.
