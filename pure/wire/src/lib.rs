@@ -2,3 +2,4 @@
 //! bytes come out. The only code that parses what a stranger sent.
 
 pub mod control;
+pub mod iperf3;

@@ -1,0 +1,259 @@
+//! The client's end of a control connection.
+
+use super::frame::{Incoming, framed};
+use super::{Cookie, Failure, Params, Results, State};
+use model::Nanos;
+use std::collections::VecDeque;
+
+/// Span in which the server must answer each step. Stream set-up and results may take a stock
+/// server several round trips and the end of its last write.
+const PATIENCE: Nanos = Nanos::from_secs(15);
+
+/// What the client is to do, or learns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientEvent {
+    /// Open the data connections: first those that this end sends on, then those that it receives on.
+    OpenStreams,
+    /// Start the load.
+    Begin,
+    /// The server stopped its load: stop receiving and call [`Client::results`].
+    GiveResults,
+    /// All is over; the server's results.
+    Finished(Box<Results>),
+    /// The test broke. Nothing follows.
+    Failed(Failure),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// The cookie is sent.
+    Greeted,
+    /// The parameters are sent.
+    Asked,
+    /// The streams are being opened.
+    Opening,
+    /// The test is about to run or runs.
+    Starting,
+    Running,
+    /// TEST_END is sent.
+    Ending,
+    /// This end's results are due.
+    Results,
+    /// They are sent; the server's are due.
+    Exchanging,
+    /// DISPLAY_RESULTS is due.
+    Displaying,
+    /// Two integers are due.
+    Refused,
+    Over,
+}
+
+impl At {
+    fn words(self) -> &'static str {
+        match self {
+            At::Greeted => "its first answer was due",
+            At::Asked => "its answer to the parameters was due",
+            At::Opening => "the streams were being opened",
+            At::Starting => "the test was about to start",
+            At::Running => "the test ran",
+            At::Ending => "the end of the test was to be confirmed",
+            At::Results | At::Exchanging | At::Displaying => "the results were exchanged",
+            At::Refused => "it was about to say why it refuses",
+            At::Over => "nothing was due",
+        }
+    }
+}
+
+/// The client's machine: bytes and moments go in, [`ClientEvent`]s and bytes come out. Moments are
+/// counted from anywhere, as long as they do not run back.
+#[derive(Debug)]
+pub struct Client {
+    at: At,
+    params: Params,
+    server_results: Option<Box<Results>>,
+    incoming: Incoming,
+    outgoing: Vec<u8>,
+    events: VecDeque<ClientEvent>,
+    deadline: Option<Nanos>,
+}
+
+impl Client {
+    /// A test to be; [`Client::output`] starts with the cookie.
+    pub fn new(now: Nanos, cookie: &Cookie, params: Params) -> Client {
+        Client {
+            at: At::Greeted,
+            params,
+            server_results: None,
+            incoming: Incoming::default(),
+            outgoing: cookie.to_vec(),
+            events: VecDeque::new(),
+            deadline: Some(now + PATIENCE),
+        }
+    }
+
+    /// Takes what came from the server.
+    pub fn receive(&mut self, now: Nanos, bytes: &[u8]) {
+        if self.at == At::Over {
+            return;
+        }
+        self.incoming.push(bytes);
+        while self.at != At::Over && self.step(now) {}
+    }
+
+    /// The server closed the connection.
+    pub fn closed(&mut self) {
+        match self.at {
+            At::Over => {}
+            at => self.fail(Failure::Closed(at.words())),
+        }
+    }
+
+    /// This end's load is over (its limit is reached, or the user stopped it): ends the test.
+    /// Without effect unless it runs.
+    pub fn end(&mut self, now: Nanos) {
+        if self.at == At::Running {
+            self.outgoing.push(State::TestEnd.byte());
+            self.go(At::Ending, now);
+        }
+    }
+
+    /// Gives up in whatever state; the server is told.
+    pub fn terminate(&mut self) {
+        if self.at != At::Over {
+            self.outgoing.push(State::ClientTerminate.byte());
+            self.at = At::Over;
+            self.deadline = None;
+        }
+    }
+
+    /// This end's results, after [`ClientEvent::GiveResults`].
+    pub fn results(&mut self, now: Nanos, results: &Results) {
+        if self.at == At::Results {
+            self.outgoing.extend(framed(&results.to_json()));
+            self.go(At::Exchanging, now);
+            while self.at != At::Over && self.step(now) {}
+        }
+    }
+
+    /// Until when something must come; call [`Client::timeout`] then.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.deadline
+    }
+
+    /// Looks at the clock.
+    pub fn timeout(&mut self, now: Nanos) {
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.fail(Failure::Silent {
+                during: self.at.words(),
+                span: PATIENCE,
+            });
+        }
+    }
+
+    /// The next thing to do or to know.
+    pub fn event(&mut self) -> Option<ClientEvent> {
+        self.events.pop_front()
+    }
+
+    /// Bytes to send, each once.
+    pub fn output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.outgoing)
+    }
+
+    /// Uses one piece of what came; false if it is not all there.
+    fn step(&mut self, now: Nanos) -> bool {
+        match self.at {
+            At::Refused => match self.incoming.exactly::<8>() {
+                Some([a, b, c, d, e, f, g, h]) => {
+                    self.fail(Failure::ServerError {
+                        number: i32::from_be_bytes([a, b, c, d]),
+                        errno: i32::from_be_bytes([e, f, g, h]),
+                    });
+                    true
+                }
+                None => false,
+            },
+            At::Exchanging => {
+                // A server that gives up sends a negative byte; a length cannot begin with one,
+                // because it is bounded far below 2^31.
+                if self.incoming.peek().is_some_and(|byte| byte >= 0x80) {
+                    return self.state(now);
+                }
+                match self.incoming.object("results", Results::MAX_JSON) {
+                    Some(Ok(map)) => {
+                        match Results::from_map(&map) {
+                            Ok(results) => {
+                                self.server_results = Some(Box::new(results));
+                                self.go(At::Displaying, now);
+                            }
+                            Err(why) => self.fail(Failure::Malformed {
+                                what: "results",
+                                why,
+                            }),
+                        }
+                        true
+                    }
+                    Some(Err(failure)) => {
+                        self.fail(failure);
+                        true
+                    }
+                    None => false,
+                }
+            }
+            _ => self.state(now),
+        }
+    }
+
+    fn state(&mut self, now: Nanos) -> bool {
+        // Until this end's results are given nothing but an error may come.
+        let Some(byte) = self.incoming.byte() else {
+            return false;
+        };
+        match (self.at, State::from_byte(byte)) {
+            (At::Greeted, Some(State::ParamExchange)) => {
+                self.outgoing.extend(framed(&self.params.to_json()));
+                self.go(At::Asked, now);
+            }
+            (At::Asked, Some(State::CreateStreams)) => {
+                self.events.push_back(ClientEvent::OpenStreams);
+                self.go(At::Opening, now);
+            }
+            (At::Opening, Some(State::TestStart)) => self.go(At::Starting, now),
+            (At::Starting, Some(State::TestRunning)) => {
+                self.events.push_back(ClientEvent::Begin);
+                self.at = At::Running;
+                self.deadline = None;
+            }
+            (At::Ending, Some(State::ExchangeResults)) => {
+                self.events.push_back(ClientEvent::GiveResults);
+                self.go(At::Results, now);
+            }
+            (At::Displaying, Some(State::DisplayResults)) => {
+                self.outgoing.push(State::Done.byte());
+                self.at = At::Over;
+                self.deadline = None;
+                let results = self.server_results.take().expect("set on the way here");
+                self.events.push_back(ClientEvent::Finished(results));
+            }
+            (_, Some(State::AccessDenied)) => self.fail(Failure::Busy),
+            (_, Some(State::ServerError)) => self.go(At::Refused, now),
+            (_, Some(State::ServerTerminate)) => self.fail(Failure::ServerTerminated),
+            (at, _) => self.fail(Failure::Unexpected {
+                byte,
+                during: at.words(),
+            }),
+        }
+        true
+    }
+
+    fn go(&mut self, at: At, now: Nanos) {
+        self.at = at;
+        self.deadline = Some(now + PATIENCE);
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.at = At::Over;
+        self.deadline = None;
+        self.events.push_back(ClientEvent::Failed(failure));
+    }
+}

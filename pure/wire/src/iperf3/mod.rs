@@ -1,0 +1,58 @@
+//! iperf3's protocol: the control connection of both roles as machines, and what rides beside it.
+//!
+//! A control connection carries single signed bytes that name a state, and JSON objects behind a
+//! 32-bit big-endian length. The server drives; the client only ends the test. Facts checked against
+//! iperf3 3.12 and 3.21.
+
+mod auth;
+mod client;
+mod frame;
+mod params;
+mod results;
+mod server;
+mod state;
+mod udp;
+
+#[cfg(test)]
+mod pair;
+
+pub use auth::{
+    AuthError, Credentials, DEFAULT_SKEW_S, UsersFile, UsersFileError, read_token_text, token_text,
+};
+pub use client::{Client, ClientEvent};
+pub use params::{Params, Protocol};
+pub use results::{Results, StreamResult};
+pub use server::{Server, ServerEvent};
+pub use state::{
+    COOKIE_LEN, Cookie, DEFAULT_PORT, Failure, State, code, error_text, is_cookie, stream_id,
+};
+pub use udp::{CONNECT, Counter, Header, connect_reply, is_connect_reply};
+
+/// Why a JSON object of the peer was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Not JSON, or JSON that is no object.
+    #[error("it is not a JSON object ({0})")]
+    NotAnObject(String),
+    /// A key holds another type than it must.
+    #[error("'{key}' is not {expected}")]
+    Type {
+        /// The key.
+        key: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A key holds a number that is out of its range.
+    #[error("'{key}' is {value}, and must be {range}")]
+    Range {
+        /// The key.
+        key: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        range: &'static str,
+    },
+    /// A key that must be there is not.
+    #[error("'{0}' is missing")]
+    Missing(&'static str),
+}

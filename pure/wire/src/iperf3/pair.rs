@@ -1,0 +1,255 @@
+//! Both machines against each other on a hand-moved clock, over a line that cuts, loses and repeats.
+
+use super::*;
+use model::Nanos;
+use proptest::prelude::*;
+
+const COOKIE: Cookie = *b"sluyyqsbvuv7awowz64yimjgdqqad5dnpykq\0";
+
+/// What the line does to the bytes of one direction.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    None,
+    /// Delivers this many bytes at a time.
+    Cut(usize),
+    /// Loses the byte at this position.
+    Drop(usize),
+    /// Delivers the byte at this position twice.
+    Repeat(usize),
+    /// Changes the byte at this position.
+    Flip(usize, u8),
+}
+
+#[derive(Debug, Default)]
+struct Ends {
+    client: Option<Result<Results, Failure>>,
+    server: Option<Result<Results, Failure>>,
+}
+
+fn params() -> Params {
+    Params {
+        time_s: 1,
+        parallel: 2,
+        block_size: Some(131_072),
+        ..Params::default()
+    }
+}
+
+fn results(bytes: u64) -> Results {
+    Results {
+        sender_has_retransmits: 1,
+        streams: vec![StreamResult {
+            id: 1,
+            bytes,
+            omitted_errors: Some(0),
+            omitted_packets: Some(0),
+            ..StreamResult::default()
+        }],
+        ..Results::default()
+    }
+}
+
+fn harmed(bytes: Vec<u8>, seen: &mut usize, harm: Harm) -> Vec<u8> {
+    let mut out = Vec::new();
+    for byte in bytes {
+        match harm {
+            Harm::Drop(at) if at == *seen => {}
+            Harm::Repeat(at) if at == *seen => out.extend([byte, byte]),
+            Harm::Flip(at, with) if at == *seen => out.push(byte ^ with),
+            _ => out.push(byte),
+        }
+        *seen += 1;
+    }
+    out
+}
+
+fn pieces(bytes: &[u8], harm: Harm) -> Vec<&[u8]> {
+    match harm {
+        Harm::Cut(size) => bytes.chunks(size.max(1)).collect(),
+        _ if bytes.is_empty() => Vec::new(),
+        _ => vec![bytes],
+    }
+}
+
+/// Plays one test; returns how both ends fared. The clock jumps to the next deadline when nothing
+/// moves any more, so every play ends.
+fn play(up: Harm, down: Harm) -> Ends {
+    let mut now = Nanos(0);
+    let mut client = Client::new(now, &COOKIE, params());
+    let mut server = Server::new(now);
+    let (mut up_seen, mut down_seen) = (0, 0);
+    let mut ends = Ends::default();
+    for _ in 0..1000 {
+        let mut moved = false;
+        let bytes = harmed(client.output(), &mut up_seen, up);
+        for piece in pieces(&bytes, up) {
+            server.receive(now, piece);
+            moved = true;
+        }
+        while let Some(event) = server.event() {
+            moved = true;
+            match event {
+                ServerEvent::Greeted(cookie) => assert!(is_cookie(&cookie)),
+                ServerEvent::Asked(_) => server.open(now),
+                ServerEvent::Ended => server.results(now, results(7)),
+                ServerEvent::Finished(results) => ends.server = Some(Ok(*results)),
+                ServerEvent::Failed(failure) => ends.server = Some(Err(failure)),
+            }
+        }
+        let bytes = harmed(server.output(), &mut down_seen, down);
+        for piece in pieces(&bytes, down) {
+            client.receive(now, piece);
+            moved = true;
+        }
+        while let Some(event) = client.event() {
+            moved = true;
+            match event {
+                ClientEvent::OpenStreams => server.start(now, Nanos::from_secs(40)),
+                ClientEvent::Begin => client.end(now + Nanos::from_secs(1)),
+                ClientEvent::GiveResults => client.results(now, &results(9)),
+                ClientEvent::Finished(results) => ends.client = Some(Ok(*results)),
+                ClientEvent::Failed(failure) => ends.client = Some(Err(failure)),
+            }
+        }
+        if moved {
+            continue;
+        }
+        // The line closes when one end has hung up.
+        if ends.client.is_some() {
+            server.closed();
+        } else if ends.server.is_some() {
+            client.closed();
+        } else if let Some(next) = client.deadline().into_iter().chain(server.deadline()).min() {
+            now = next;
+            client.timeout(now);
+            server.timeout(now);
+        } else {
+            break;
+        }
+        if ends.client.is_some() && ends.server.is_some() {
+            break;
+        }
+    }
+    while let Some(event) = server.event() {
+        if let ServerEvent::Failed(failure) = event {
+            ends.server = Some(Err(failure));
+        }
+    }
+    ends
+}
+
+#[test]
+fn a_whole_test() {
+    let ends = play(Harm::None, Harm::None);
+    assert_eq!(ends.client, Some(Ok(results(7))));
+    assert_eq!(ends.server, Some(Ok(results(9))));
+}
+
+#[test]
+fn two_states_in_one_segment() {
+    let mut client = Client::new(Nanos(0), &COOKIE, params());
+    client.receive(Nanos(0), &[9, 10]);
+    assert_eq!(client.event(), Some(ClientEvent::OpenStreams));
+    client.receive(Nanos(0), &[1, 2]);
+    assert_eq!(client.event(), Some(ClientEvent::Begin));
+}
+
+#[test]
+fn every_refusal_has_its_words() {
+    let told = |bytes: &[u8]| {
+        let mut client = Client::new(Nanos(0), &COOKIE, params());
+        client.receive(Nanos(0), bytes);
+        match client.event() {
+            Some(ClientEvent::Failed(failure)) => failure.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(&[0xff]), "the iperf3 server is busy with another test");
+    assert_eq!(told(&[11]), "the iperf3 server was stopped during the test");
+    assert!(told(&[0xfe, 0, 0, 0, 142, 0, 0, 0, 0]).contains("user name, password or clock"));
+    assert!(told(b"HTTP").contains("does not speak iperf3's protocol: byte 72"));
+}
+
+#[test]
+fn a_silent_peer_costs_a_known_time() {
+    let mut server = Server::new(Nanos(0));
+    let deadline = server.deadline().unwrap();
+    server.timeout(deadline);
+    assert!(matches!(
+        server.event(),
+        Some(ServerEvent::Failed(Failure::Silent { .. }))
+    ));
+
+    let mut client = Client::new(Nanos(0), &COOKIE, params());
+    client.timeout(client.deadline().unwrap());
+    assert!(matches!(
+        client.event(),
+        Some(ClientEvent::Failed(Failure::Silent { .. }))
+    ));
+}
+
+#[test]
+fn a_huge_frame_is_refused_before_it_is_kept() {
+    let mut server = Server::new(Nanos(0));
+    server.receive(Nanos(0), &COOKIE);
+    server.receive(Nanos(0), &u32::MAX.to_be_bytes());
+    assert!(matches!(server.event(), Some(ServerEvent::Greeted(_))));
+    assert!(matches!(
+        server.event(),
+        Some(ServerEvent::Failed(Failure::TooLarge {
+            size: 0xffff_ffff,
+            ..
+        }))
+    ));
+    // The client learns it in iperf3's own words.
+    assert_eq!(server.output(), [9, 0xfe, 0, 0, 0, 114, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_client_that_gives_up_is_noticed_in_every_state() {
+    let mut server = Server::new(Nanos(0));
+    server.receive(Nanos(0), &COOKIE);
+    let json = params().to_json().to_string();
+    server.receive(Nanos(0), &(json.len() as u32).to_be_bytes());
+    server.receive(Nanos(0), json.as_bytes());
+    server.receive(Nanos(0), &[12]);
+    let last = std::iter::from_fn(|| server.event()).last();
+    assert_eq!(last, Some(ServerEvent::Failed(Failure::ClientTerminated)));
+}
+
+fn harm() -> impl Strategy<Value = Harm> {
+    prop_oneof![
+        Just(Harm::None),
+        (1usize..50).prop_map(Harm::Cut),
+        (0usize..600).prop_map(Harm::Drop),
+        (0usize..600).prop_map(Harm::Repeat),
+        (0usize..600, 1u8..=255).prop_map(|(at, with)| Harm::Flip(at, with)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn cuts_change_nothing(up in 1usize..60, down in 1usize..60) {
+        let ends = play(Harm::Cut(up), Harm::Cut(down));
+        prop_assert_eq!(ends.client, Some(Ok(results(7))));
+        prop_assert_eq!(ends.server, Some(Ok(results(9))));
+    }
+
+    #[test]
+    fn whatever_the_line_does_both_ends_come_to_an_end(up in harm(), down in harm()) {
+        let ends = play(up, down);
+        prop_assert!(ends.client.is_some() && ends.server.is_some(), "{ends:?}");
+    }
+
+    #[test]
+    fn garbage_never_panics(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..20)) {
+        let mut client = Client::new(Nanos(0), &COOKIE, params());
+        let mut server = Server::new(Nanos(0));
+        for chunk in &chunks {
+            client.receive(Nanos(0), chunk);
+            server.receive(Nanos(0), chunk);
+        }
+        client.closed();
+        server.closed();
+    }
+}

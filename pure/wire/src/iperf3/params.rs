@@ -1,0 +1,304 @@
+//! What a client asks of a server.
+
+use super::Malformed;
+use super::frame::{flag, object, text, whole};
+use serde_json::{Map, Value, json};
+
+/// What carries the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// The parameters of a test. Zero and `None` leave the choice to the peer, as in iperf3.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params {
+    /// What carries the data.
+    pub protocol: Protocol,
+    /// Seconds at the start that the results leave out.
+    pub omit_s: u32,
+    /// Seconds to run after that; 0: until `bytes` or `blocks` are through.
+    pub time_s: u32,
+    /// Bytes to send in all; 0: no such limit.
+    pub bytes: u64,
+    /// Writes (or datagrams) to send in all; 0: no such limit.
+    pub blocks: u64,
+    /// `TCP_MAXSEG` in bytes.
+    pub mss: Option<u32>,
+    /// `TCP_NODELAY`.
+    pub nodelay: bool,
+    /// Streams each way.
+    pub parallel: u32,
+    /// The server sends.
+    pub reverse: bool,
+    /// Both send.
+    pub bidirectional: bool,
+    /// Socket buffers in bytes, both of them.
+    pub window: Option<u32>,
+    /// Bytes of a write or a datagram.
+    pub block_size: Option<u32>,
+    /// Rate of each stream in bit/s; 0: as fast as it goes.
+    pub rate_bit_s: u64,
+    /// Rate of each socket in bit/s that the kernel is to keep; 0: none.
+    pub fq_rate_bit_s: u64,
+    /// Datagrams or writes in one go.
+    pub burst: u32,
+    /// Byte of the type of service; the code point is its upper six bits.
+    pub tos: u8,
+    /// A title for the reports.
+    pub title: Option<String>,
+    /// A text for the reports.
+    pub extra_data: Option<String>,
+    /// Congestion control to use.
+    pub congestion: Option<String>,
+    /// The client wants the report of the server.
+    pub get_server_output: bool,
+    /// Datagrams carry 64-bit sequence numbers.
+    pub udp_counters_64bit: bool,
+    /// The sender avoids a copy.
+    pub zerocopy: bool,
+    /// The receiver discards in the kernel.
+    pub skip_rx_copy: bool,
+    /// Datagrams must not be fragmented.
+    pub dont_fragment: bool,
+    /// Credentials, encrypted and in base64.
+    pub authtoken: Option<String>,
+    /// Version of the client.
+    pub client_version: Option<String>,
+}
+
+impl Params {
+    /// Bytes of JSON that are taken at most (the limit of iperf3 itself).
+    pub const MAX_JSON: usize = 8 * 1024;
+
+    /// Reads the client's JSON. Unknown keys are ignored; types and ranges are checked.
+    pub fn from_json(bytes: &[u8]) -> Result<Params, Malformed> {
+        Params::from_map(&object(bytes)?)
+    }
+
+    pub(super) fn from_map(map: &Map<String, Value>) -> Result<Params, Malformed> {
+        if flag(map, "sctp")? {
+            return Err(Malformed::Range {
+                key: "sctp",
+                value: "true".into(),
+                range: "absent: only TCP and UDP are spoken here",
+            });
+        }
+        let udp = flag(map, "udp")?;
+        let upto = |key, max: u64, range| {
+            whole(map, key, max, range).map(|v| v.and_then(|v| u32::try_from(v).ok()))
+        };
+        let some = |value: Option<u32>| value.filter(|&v| v > 0);
+        let short = |key| -> Result<Option<String>, Malformed> {
+            let value = text(map, key)?;
+            match &value {
+                Some(v) if v.len() > 15 || !v.bytes().all(is_name) => Err(Malformed::Range {
+                    key,
+                    value: v.chars().take(40).collect(),
+                    range: "a name of at most 15 letters",
+                }),
+                _ => Ok(value),
+            }
+        };
+        let params = Params {
+            protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
+            omit_s: upto("omit", 600, "0 to 600")?.unwrap_or(0),
+            time_s: upto("time", 86_400, "0 to 86400")?.unwrap_or(0),
+            bytes: whole(map, "num", u64::MAX, "0 or more")?.unwrap_or(0),
+            blocks: whole(map, "blockcount", u64::MAX, "0 or more")?.unwrap_or(0),
+            mss: some(upto("MSS", 32_767, "0 to 32767")?),
+            nodelay: flag(map, "nodelay")?,
+            parallel: upto("parallel", 128, "1 to 128")?.unwrap_or(1),
+            reverse: flag(map, "reverse")?,
+            bidirectional: flag(map, "bidirectional")?,
+            window: some(upto("window", 512 << 20, "0 to 536870912")?),
+            block_size: some(upto("len", 1 << 20, "0 to 1048576")?),
+            rate_bit_s: whole(map, "bandwidth", u64::MAX, "0 or more")?.unwrap_or(0),
+            fq_rate_bit_s: whole(map, "fqrate", u64::MAX, "0 or more")?.unwrap_or(0),
+            burst: upto("burst", 1000, "0 to 1000")?.unwrap_or(0),
+            tos: upto("TOS", 255, "0 to 255")?.unwrap_or(0) as u8,
+            title: text(map, "title")?,
+            extra_data: text(map, "extra_data")?,
+            congestion: short("congestion")?,
+            get_server_output: flag(map, "get_server_output")?,
+            udp_counters_64bit: flag(map, "udp_counters_64bit")?,
+            zerocopy: flag(map, "zerocopy")?,
+            skip_rx_copy: flag(map, "skip_rx_copy")?,
+            dont_fragment: flag(map, "dont_fragment")?,
+            authtoken: text(map, "authtoken")?,
+            client_version: text(map, "client_version")?,
+        };
+        params.check()?;
+        Ok(params)
+    }
+
+    fn check(&self) -> Result<(), Malformed> {
+        let range = |key, value: u32, range| {
+            Err(Malformed::Range {
+                key,
+                value: value.to_string(),
+                range,
+            })
+        };
+        if self.parallel == 0 {
+            return range("parallel", 0, "1 to 128");
+        }
+        if self.reverse && self.bidirectional {
+            return range("bidirectional", 1, "absent where 'reverse' is set");
+        }
+        match (self.protocol, self.block_size) {
+            (Protocol::Udp, Some(size)) if !(16..=65_507).contains(&size) => {
+                range("len", size, "16 to 65507 for UDP")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The JSON that a client sends.
+    pub fn to_json(&self) -> Value {
+        let mut map = Map::new();
+        let mut put = |key: &str, value: Value| {
+            map.insert(key.to_owned(), value);
+        };
+        put(
+            match self.protocol {
+                Protocol::Tcp => "tcp",
+                Protocol::Udp => "udp",
+            },
+            true.into(),
+        );
+        for (key, value) in [
+            ("omit", u64::from(self.omit_s)),
+            ("time", u64::from(self.time_s)),
+            ("num", self.bytes),
+            ("blockcount", self.blocks),
+            ("parallel", u64::from(self.parallel)),
+        ] {
+            put(key, json!(value));
+        }
+        for (key, value) in [
+            ("MSS", self.mss.map_or(0, u64::from)),
+            ("window", self.window.map_or(0, u64::from)),
+            ("len", self.block_size.map_or(0, u64::from)),
+            ("bandwidth", self.rate_bit_s),
+            ("fqrate", self.fq_rate_bit_s),
+            ("burst", u64::from(self.burst)),
+            ("TOS", u64::from(self.tos)),
+            ("get_server_output", u64::from(self.get_server_output)),
+            ("udp_counters_64bit", u64::from(self.udp_counters_64bit)),
+            ("zerocopy", u64::from(self.zerocopy)),
+            ("skip_rx_copy", u64::from(self.skip_rx_copy)),
+            ("dont_fragment", u64::from(self.dont_fragment)),
+        ] {
+            if value > 0 {
+                put(key, json!(value));
+            }
+        }
+        // Stock servers take these three only as `true`.
+        for (key, value) in [
+            ("nodelay", self.nodelay),
+            ("reverse", self.reverse),
+            ("bidirectional", self.bidirectional),
+        ] {
+            if value {
+                put(key, true.into());
+            }
+        }
+        for (key, value) in [
+            ("title", &self.title),
+            ("extra_data", &self.extra_data),
+            ("congestion", &self.congestion),
+            ("authtoken", &self.authtoken),
+            ("client_version", &self.client_version),
+        ] {
+            if let Some(value) = value {
+                put(key, json!(value));
+            }
+        }
+        Value::Object(map)
+    }
+}
+
+/// Letters of the name of a congestion control.
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_stock_client_sends() {
+        let sent =
+            br#"{"tcp":true,"omit":1,"time":10,"num":0,"blockcount":0,"MSS":1400,"nodelay":true,
+            "parallel":2,"reverse":true,"window":65536,"len":131072,"pacing_timer":1000,"TOS":16,
+            "congestion":"cubic","get_server_output":1,"client_version":"3.12","news":{"a":[]}}"#;
+        let params = Params::from_json(sent).unwrap();
+        assert_eq!(params.parallel, 2);
+        assert!(params.reverse && params.nodelay && params.get_server_output);
+        assert_eq!(params.mss, Some(1400));
+        assert_eq!(params.block_size, Some(131_072));
+        assert_eq!(params.congestion.as_deref(), Some("cubic"));
+    }
+
+    #[test]
+    fn wrong_types_and_ranges_are_named() {
+        for (text, says) in [
+            (r#"{"parallel":"2"}"#, "'parallel' is not a number"),
+            (r#"{"parallel":0}"#, "'parallel' is 0, and must be 1 to 128"),
+            (
+                r#"{"parallel":1e99}"#,
+                "'parallel' is 1e+99, and must be 1 to 128",
+            ),
+            (r#"{"time":-1}"#, "'time' is -1, and must be 0 to 86400"),
+            (r#"{"title":7}"#, "'title' is not a text"),
+            (
+                r#"{"udp":true,"len":4}"#,
+                "'len' is 4, and must be 16 to 65507 for UDP",
+            ),
+            (
+                r#"{"reverse":true,"bidirectional":true}"#,
+                "absent where 'reverse' is set",
+            ),
+            (
+                r#"{"congestion":"../../etc"}"#,
+                "a name of at most 15 letters",
+            ),
+            ("[1]", "not a JSON object"),
+            ("", "not a JSON object"),
+        ] {
+            let error = Params::from_json(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_what_was_written(
+            (udp, reverse, nodelay, wide) in any::<(bool, bool, bool, bool)>(),
+            (omit_s, time_s, parallel) in (0u32..600, 0u32..86_400, 1u32..=128),
+            (bytes, blocks, rate_bit_s) in any::<(u64, u64, u64)>(),
+            (mss, window, size, tos) in (1u32..9000, 1u32..1 << 29, 16u32..65_507, any::<u8>()),
+            title in proptest::option::of(".{0,20}"),
+        ) {
+            let params = Params {
+                protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
+                omit_s, time_s, bytes, blocks, mss: Some(mss), nodelay, parallel, reverse,
+                window: Some(window), block_size: Some(size), rate_bit_s, tos, title,
+                udp_counters_64bit: wide, ..Params::default()
+            };
+            prop_assert_eq!(Params::from_json(params.to_json().to_string().as_bytes()), Ok(params));
+        }
+
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Params::from_json(&bytes);
+        }
+    }
+}

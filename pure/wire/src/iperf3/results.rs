@@ -1,0 +1,237 @@
+//! What an end tells of a test when it is over.
+
+use super::Malformed;
+use super::frame::{number, object, text, whole};
+use serde_json::{Map, Value, json};
+
+/// The results of one end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Results {
+    /// Processor use in percent of one processor.
+    pub cpu_total: f64,
+    /// The same, user mode.
+    pub cpu_user: f64,
+    /// The same, kernel mode.
+    pub cpu_system: f64,
+    /// 1: retransmissions are counted; 0: the system cannot; -1: this end did not send.
+    pub sender_has_retransmits: i64,
+    /// Congestion control in use.
+    pub congestion_used: Option<String>,
+    /// One entry a stream.
+    pub streams: Vec<StreamResult>,
+    /// Report of the server, as text.
+    pub server_output_text: Option<String>,
+    /// Report of the server, as JSON.
+    pub server_output_json: Option<Value>,
+}
+
+/// One stream of [`Results`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StreamResult {
+    /// See [`super::stream_id`].
+    pub id: u32,
+    /// Bytes sent or received, without the omitted start.
+    pub bytes: u64,
+    /// Segments retransmitted; -1 where this end received.
+    pub retransmits: i64,
+    /// Jitter in seconds (UDP).
+    pub jitter_s: f64,
+    /// Datagrams lost, the omitted start included.
+    pub errors: i64,
+    /// Datagrams lost in the omitted start; `None` from versions that do not tell.
+    pub omitted_errors: Option<i64>,
+    /// Datagrams sent, or expected by the highest number seen, the omitted start included.
+    pub packets: i64,
+    /// Datagrams of the omitted start; `None` from versions that do not tell.
+    pub omitted_packets: Option<i64>,
+    /// Start in seconds; always 0 in practice.
+    pub start_s: f64,
+    /// End in seconds.
+    pub end_s: f64,
+}
+
+impl Results {
+    /// Bytes of JSON that are taken at most: the report of a long test with many streams fits.
+    pub const MAX_JSON: usize = 4 << 20;
+
+    /// Streams that are taken at most: 128 each way.
+    const MAX_STREAMS: usize = 256;
+
+    /// Reads the peer's JSON. Unknown keys are ignored; types are checked.
+    pub fn from_json(bytes: &[u8]) -> Result<Results, Malformed> {
+        Results::from_map(&object(bytes)?)
+    }
+
+    pub(super) fn from_map(map: &Map<String, Value>) -> Result<Results, Malformed> {
+        let real = |key| Ok(number(map, key)?.filter(|n| n.is_finite()).unwrap_or(0.0));
+        let streams = match map.get("streams") {
+            Some(Value::Array(streams)) if streams.len() <= Results::MAX_STREAMS => streams,
+            Some(Value::Array(streams)) => {
+                return Err(Malformed::Range {
+                    key: "streams",
+                    value: format!("{} long", streams.len()),
+                    range: "at most 256 long",
+                });
+            }
+            Some(_) => {
+                return Err(Malformed::Type {
+                    key: "streams",
+                    expected: "a list",
+                });
+            }
+            None => return Err(Malformed::Missing("streams")),
+        };
+        Ok(Results {
+            cpu_total: real("cpu_util_total")?,
+            cpu_user: real("cpu_util_user")?,
+            cpu_system: real("cpu_util_system")?,
+            sender_has_retransmits: signed(map, "sender_has_retransmits")?.unwrap_or(-1),
+            congestion_used: text(map, "congestion_used")?,
+            streams: streams
+                .iter()
+                .map(StreamResult::from_value)
+                .collect::<Result<_, _>>()?,
+            server_output_text: text(map, "server_output_text")?,
+            server_output_json: map.get("server_output_json").cloned(),
+        })
+    }
+
+    /// The JSON to send.
+    pub fn to_json(&self) -> Value {
+        let mut all = json!({
+            "cpu_util_total": self.cpu_total,
+            "cpu_util_user": self.cpu_user,
+            "cpu_util_system": self.cpu_system,
+            "sender_has_retransmits": self.sender_has_retransmits,
+            "streams": self.streams.iter().map(StreamResult::to_value).collect::<Vec<_>>(),
+        });
+        if let Some(used) = &self.congestion_used {
+            all["congestion_used"] = json!(used);
+        }
+        if let Some(output) = &self.server_output_text {
+            all["server_output_text"] = json!(output);
+        }
+        if let Some(output) = &self.server_output_json {
+            all["server_output_json"] = output.clone();
+        }
+        all
+    }
+}
+
+impl StreamResult {
+    fn from_value(value: &Value) -> Result<StreamResult, Malformed> {
+        let Value::Object(map) = value else {
+            return Err(Malformed::Type {
+                key: "streams",
+                expected: "a list of objects",
+            });
+        };
+        let real = |key| Ok(number(map, key)?.filter(|n| n.is_finite()).unwrap_or(0.0));
+        let id = whole(map, "id", u64::from(u32::MAX), "0 to 4294967295")?;
+        Ok(StreamResult {
+            id: id.ok_or(Malformed::Missing("id"))? as u32,
+            bytes: whole(map, "bytes", u64::MAX, "0 or more")?
+                .ok_or(Malformed::Missing("bytes"))?,
+            retransmits: signed(map, "retransmits")?.unwrap_or(-1),
+            jitter_s: real("jitter")?,
+            errors: signed(map, "errors")?.unwrap_or(0),
+            omitted_errors: signed(map, "omitted_errors")?,
+            packets: signed(map, "packets")?.unwrap_or(0),
+            omitted_packets: signed(map, "omitted_packets")?,
+            start_s: real("start_time")?,
+            end_s: real("end_time")?,
+        })
+    }
+
+    fn to_value(&self) -> Value {
+        json!({
+            "id": self.id,
+            "bytes": self.bytes,
+            "retransmits": self.retransmits,
+            "jitter": self.jitter_s,
+            "errors": self.errors,
+            "omitted_errors": self.omitted_errors.unwrap_or(0),
+            "packets": self.packets,
+            "omitted_packets": self.omitted_packets.unwrap_or(0),
+            "start_time": self.start_s,
+            "end_time": self.end_s,
+        })
+    }
+}
+
+/// A whole number under `key` that may be negative; `None` if absent.
+fn signed(map: &Map<String, Value>, key: &'static str) -> Result<Option<i64>, Malformed> {
+    let Some(value) = map.get(key).filter(|v| !v.is_null()) else {
+        return Ok(None);
+    };
+    match (value.as_i64(), value.as_f64()) {
+        (Some(whole), _) => Ok(Some(whole)),
+        (None, Some(real)) if real.is_finite() => Ok(Some(real as i64)),
+        _ => Err(Malformed::Type {
+            key,
+            expected: "a number",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_stock_server_sends() {
+        let sent = br#"{"cpu_util_total":41.01,"cpu_util_user":0.1,"cpu_util_system":40.8,
+            "sender_has_retransmits":1,"congestion_used":"bbr","streams":[{"id":1,"bytes":1410334720,
+            "retransmits":-1,"jitter":0,"errors":0,"omitted_errors":0,"packets":0,"omitted_packets":0,
+            "start_time":0,"end_time":1.003618}]}"#;
+        let results = Results::from_json(sent).unwrap();
+        assert_eq!(results.streams[0].bytes, 1_410_334_720);
+        assert_eq!(results.streams[0].retransmits, -1);
+        assert_eq!(results.congestion_used.as_deref(), Some("bbr"));
+    }
+
+    #[test]
+    fn wrong_shapes_are_named() {
+        for (text, says) in [
+            ("{}", "'streams' is missing"),
+            (r#"{"streams":{}}"#, "'streams' is not a list"),
+            (r#"{"streams":[1]}"#, "'streams' is not a list of objects"),
+            (r#"{"streams":[{"id":1}]}"#, "'bytes' is missing"),
+            (
+                r#"{"streams":[{"id":1,"bytes":"x"}]}"#,
+                "'bytes' is not a number",
+            ),
+            (
+                r#"{"streams":[],"cpu_util_total":"1"}"#,
+                "'cpu_util_total' is not a number",
+            ),
+        ] {
+            let error = Results::from_json(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_what_was_written(streams in proptest::collection::vec(
+            (any::<u32>(), any::<u64>(), any::<i64>(), 0.0f64..10.0, any::<i64>(), 0.0f64..100.0), 0..5)) {
+            let results = Results {
+                cpu_total: 12.5,
+                sender_has_retransmits: 1,
+                congestion_used: Some("cubic".into()),
+                streams: streams.into_iter().map(|(id, bytes, retransmits, jitter_s, packets, end_s)| StreamResult {
+                    id, bytes, retransmits, jitter_s, packets, end_s,
+                    omitted_errors: Some(0), omitted_packets: Some(0), ..StreamResult::default()
+                }).collect(),
+                ..Results::default()
+            };
+            prop_assert_eq!(Results::from_json(results.to_json().to_string().as_bytes()), Ok(results));
+        }
+
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Results::from_json(&bytes);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The server's end of a control connection.
+
+use super::frame::{Incoming, framed};
+use super::{Cookie, Failure, Params, Results, State, is_cookie};
+use model::Nanos;
+use std::collections::VecDeque;
+
+/// Span in which the client must take each step.
+const PATIENCE: Nanos = Nanos::from_secs(10);
+/// Span in which the client must open all of its streams.
+const OPENING: Nanos = Nanos::from_secs(20);
+/// Bytes that may come before they are due; no client sends any.
+const MAX_EARLY: usize = 64;
+
+/// What the server is to do, or learns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServerEvent {
+    /// The cookie of the test. Nothing to do.
+    Greeted(Cookie),
+    /// The client asks for a test: call [`Server::open`], or [`Server::refuse`].
+    Asked(Box<Params>),
+    /// The client ended the test: stop the load and call [`Server::results`].
+    Ended,
+    /// All is over; the client's results.
+    Finished(Box<Results>),
+    /// The test broke. Nothing follows.
+    Failed(Failure),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// The cookie is due.
+    Greeting,
+    /// The parameters are due.
+    Asking,
+    /// They are being looked at.
+    Deciding,
+    /// The streams are being opened.
+    Opening,
+    Running,
+    /// The client's results are due.
+    Exchanging,
+    /// The client's good bye is due.
+    Parting,
+    Over,
+}
+
+impl At {
+    fn words(self) -> &'static str {
+        match self {
+            At::Greeting => "its cookie was due",
+            At::Asking => "its parameters were due",
+            At::Deciding => "its parameters were looked at",
+            At::Opening => "its streams were being opened",
+            At::Running => "the test ran",
+            At::Exchanging => "its results were due",
+            At::Parting => "its good bye was due",
+            At::Over => "nothing was due",
+        }
+    }
+}
+
+/// The server's machine, for one client: bytes and moments go in, [`ServerEvent`]s and bytes come
+/// out. Every state has a deadline.
+#[derive(Debug)]
+pub struct Server {
+    at: At,
+    client_results: Option<Box<Results>>,
+    results: Option<Results>,
+    incoming: Incoming,
+    outgoing: Vec<u8>,
+    events: VecDeque<ServerEvent>,
+    since: Nanos,
+    deadline: Option<Nanos>,
+}
+
+impl Server {
+    /// A connection that was just accepted.
+    pub fn new(now: Nanos) -> Server {
+        Server {
+            at: At::Greeting,
+            client_results: None,
+            results: None,
+            incoming: Incoming::default(),
+            outgoing: Vec::new(),
+            events: VecDeque::new(),
+            since: now,
+            deadline: Some(now + PATIENCE),
+        }
+    }
+
+    /// Takes what came from the client.
+    pub fn receive(&mut self, now: Nanos, bytes: &[u8]) {
+        if self.at == At::Over {
+            return;
+        }
+        self.incoming.push(bytes);
+        self.steps(now);
+    }
+
+    /// The client closed the connection.
+    pub fn closed(&mut self) {
+        match self.at {
+            // All has been said; a client that leaves without a good bye is as welcome.
+            At::Parting => self.finish(),
+            At::Over => {}
+            at => self.fail(Failure::Closed(at.words())),
+        }
+    }
+
+    /// Grants the test: the client opens its streams.
+    pub fn open(&mut self, now: Nanos) {
+        if self.at == At::Deciding {
+            self.outgoing.push(State::CreateStreams.byte());
+            self.go(At::Opening, now, OPENING);
+            self.steps(now);
+        }
+    }
+
+    /// All streams are there: the test runs, for `at_most`.
+    pub fn start(&mut self, now: Nanos, at_most: Nanos) {
+        if self.at == At::Opening {
+            self.outgoing
+                .extend([State::TestStart.byte(), State::TestRunning.byte()]);
+            self.go(At::Running, now, at_most);
+            self.steps(now);
+        }
+    }
+
+    /// Refuses, or gives up, with iperf3's number of the reason (see [`super::code`]).
+    pub fn refuse(&mut self, number: i32, errno: i32) {
+        if self.at != At::Over {
+            self.outgoing.push(State::ServerError.byte());
+            self.outgoing.extend(number.to_be_bytes());
+            self.outgoing.extend(errno.to_be_bytes());
+            self.over();
+        }
+    }
+
+    /// Turns the client away because others are served.
+    pub fn deny(&mut self) {
+        if self.at != At::Over {
+            self.outgoing.push(State::AccessDenied.byte());
+            self.over();
+        }
+    }
+
+    /// Gives up because this server stops.
+    pub fn terminate(&mut self) {
+        if self.at != At::Over {
+            self.outgoing.push(State::ServerTerminate.byte());
+            self.over();
+        }
+    }
+
+    /// This end's results, after [`ServerEvent::Ended`]. They leave when the client's are in.
+    pub fn results(&mut self, now: Nanos, results: Results) {
+        if self.at == At::Exchanging {
+            self.results = Some(results);
+            self.answer(now);
+        }
+    }
+
+    /// Until when something must come; call [`Server::timeout`] then.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.deadline
+    }
+
+    /// Looks at the clock.
+    pub fn timeout(&mut self, now: Nanos) {
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            match self.at {
+                At::Parting => self.finish(),
+                at => self.fail(Failure::Silent {
+                    during: at.words(),
+                    span: now.since(self.since),
+                }),
+            }
+        }
+    }
+
+    /// The next thing to do or to know.
+    pub fn event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// Bytes to send, each once.
+    pub fn output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.outgoing)
+    }
+
+    fn steps(&mut self, now: Nanos) {
+        while self.at != At::Over && self.step(now) {}
+    }
+
+    /// Uses one piece of what came; false if it is not all there.
+    fn step(&mut self, now: Nanos) -> bool {
+        match self.at {
+            At::Greeting => match self.incoming.exactly() {
+                Some(cookie) if is_cookie(&cookie) => {
+                    self.outgoing.push(State::ParamExchange.byte());
+                    self.events.push_back(ServerEvent::Greeted(cookie));
+                    self.go(At::Asking, now, PATIENCE);
+                    true
+                }
+                Some(_) => {
+                    self.fail(Failure::NotACookie);
+                    true
+                }
+                None => false,
+            },
+            At::Asking => match self.incoming.object("parameters", Params::MAX_JSON) {
+                Some(read) => {
+                    let params = read.and_then(|map| {
+                        Params::from_map(&map).map_err(|why| Failure::Malformed {
+                            what: "parameters",
+                            why,
+                        })
+                    });
+                    match params {
+                        Ok(params) => {
+                            self.events.push_back(ServerEvent::Asked(Box::new(params)));
+                            // The decision may wait for a turn; the server bounds that itself.
+                            self.at = At::Deciding;
+                            self.deadline = None;
+                        }
+                        Err(failure) => self.fail(failure),
+                    }
+                    true
+                }
+                None => false,
+            },
+            At::Exchanging if self.client_results.is_none() => {
+                match self.incoming.object("results", Results::MAX_JSON) {
+                    Some(read) => {
+                        let results = read.and_then(|map| {
+                            Results::from_map(&map).map_err(|why| Failure::Malformed {
+                                what: "results",
+                                why,
+                            })
+                        });
+                        match results {
+                            Ok(results) => {
+                                self.client_results = Some(Box::new(results));
+                                self.answer(now);
+                            }
+                            Err(failure) => self.fail(failure),
+                        }
+                        true
+                    }
+                    None => false,
+                }
+            }
+            At::Deciding if self.incoming.peek() != Some(State::ClientTerminate.byte()) => {
+                self.too_early()
+            }
+            At::Exchanging => self.too_early(),
+            _ => self.state(now),
+        }
+    }
+
+    fn state(&mut self, now: Nanos) -> bool {
+        let Some(byte) = self.incoming.byte() else {
+            return false;
+        };
+        match (self.at, State::from_byte(byte)) {
+            (At::Running, Some(State::TestEnd)) => {
+                self.outgoing.push(State::ExchangeResults.byte());
+                self.events.push_back(ServerEvent::Ended);
+                self.go(At::Exchanging, now, PATIENCE);
+            }
+            (At::Parting, Some(State::Done)) => self.finish(),
+            (_, Some(State::ClientTerminate)) => self.fail(Failure::ClientTerminated),
+            (at, _) => self.fail(Failure::Unexpected {
+                byte,
+                during: at.words(),
+            }),
+        }
+        true
+    }
+
+    fn too_early(&mut self) -> bool {
+        if self.incoming.len() > MAX_EARLY {
+            self.fail(Failure::TooLarge {
+                what: "data before its turn",
+                size: self.incoming.len() as u64,
+                limit: MAX_EARLY as u64,
+            });
+        }
+        false
+    }
+
+    /// Sends this end's results once both are there.
+    fn answer(&mut self, now: Nanos) {
+        if self.client_results.is_some()
+            && let Some(results) = self.results.take()
+        {
+            self.outgoing.extend(framed(&results.to_json()));
+            self.outgoing.push(State::DisplayResults.byte());
+            self.go(At::Parting, now, PATIENCE);
+            self.steps(now);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.over();
+        let results = self.client_results.take().expect("set on the way here");
+        self.events.push_back(ServerEvent::Finished(results));
+    }
+
+    fn go(&mut self, at: At, now: Nanos, patience: Nanos) {
+        self.at = at;
+        self.since = now;
+        self.deadline = Some(now + patience);
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        // The client is told where iperf3 has a word for it.
+        let number = match &failure {
+            Failure::Malformed { what, .. } | Failure::TooLarge { what, .. } => match *what {
+                "results" => super::code::RECEIVE_RESULTS,
+                _ => super::code::RECEIVE_PARAMS,
+            },
+            Failure::Silent { .. } if self.at == At::Running => super::code::EXPIRED,
+            Failure::Silent { .. } if self.at == At::Opening => super::code::STREAM_ACCEPT,
+            Failure::Silent { .. } if self.at != At::Greeting => super::code::NO_MESSAGE,
+            _ => 0,
+        };
+        if number != 0 {
+            self.refuse(number, 0);
+        }
+        self.over();
+        self.events.push_back(ServerEvent::Failed(failure));
+    }
+
+    fn over(&mut self) {
+        self.at = At::Over;
+        self.deadline = None;
+    }
+}
