@@ -4,6 +4,8 @@
 //! [`words::escape`] before it can reach a terminal.
 
 pub mod csv;
+#[cfg(test)]
+mod fixtures;
 pub mod json;
 mod summary;
 pub mod words;

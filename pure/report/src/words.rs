@@ -1,5 +1,6 @@
 //! The handful of things that all text output needs: safe strings, wrapped lines, aligned tables.
 
+use model::Nanos;
 use std::fmt::Write as _;
 
 /// What the reader's screen can do.
@@ -91,14 +92,14 @@ pub(crate) fn is_unprintable(c: char) -> bool {
 }
 
 /// `text` broken at spaces into lines of at most `width` characters, the first behind `first`, the
-/// others behind `rest`. A word longer than a line is cut.
+/// others behind `rest`. A word longer than a line is cut. What [`glue`] joined stays on one line.
 pub fn wrap(text: &str, width: u16, first: &str, rest: &str) -> String {
     let width = usize::from(width).max(rest.chars().count() + 8);
     let mut out = first.to_owned();
     let mut column = first.chars().count();
     let mut at_start = true;
-    for word in text.split_whitespace() {
-        let mut word: Vec<char> = word.chars().collect();
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
+        let mut word: Vec<char> = word.replace(GLUE, " ").chars().collect();
         let gap = usize::from(!at_start);
         if !at_start && column + gap + word.len() > width {
             out.push('\n');
@@ -122,6 +123,14 @@ pub fn wrap(text: &str, width: u16, first: &str, rest: &str) -> String {
     }
     out.push('\n');
     out
+}
+
+/// No-break space: stands for a space at which [`wrap`] must not break.
+const GLUE: char = '\u{a0}';
+
+/// A figure with its unit, or a command, that must not be broken between two lines.
+pub fn glue(words: impl std::fmt::Display) -> String {
+    words.to_string().replace(' ', "\u{a0}")
 }
 
 /// Rows of cells, each column as wide as its widest cell, two spaces between; nothing behind the
@@ -176,6 +185,47 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A moment since 1970 as `2026-11-20 20:17:16 UTC`, in the proleptic Gregorian calendar (the
+/// algorithm of Howard Hinnant's "chrono-compatible low-level date algorithms", civil_from_days).
+pub fn utc(unix: Nanos) -> String {
+    let seconds = unix.0 / 1_000_000_000;
+    let days = seconds / 86_400 + 719_468; // since 0000-03-01, so that leap days end a year
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = (march_month + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (h, m, s) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02} UTC")
+}
+
+/// A span of time that was chosen rather than measured: `10 s`, not `10.0 s`.
+pub fn round_span(span: Nanos) -> String {
+    let text = span.to_string();
+    let Some((digits, unit)) = text.split_once(' ') else {
+        return text;
+    };
+    match digits.split_once('.') {
+        Some((whole, fraction)) if fraction.bytes().all(|d| d == b'0') => format!("{whole} {unit}"),
+        _ => text,
+    }
+}
+
+/// Three significant digits, at most four decimals: `16.3`, `0.0721`.
+pub fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.9995 => 2,
+        v if v >= 0.09995 => 3,
+        _ => 4,
+    };
+    format!("{value:.decimals$}")
+}
+
 /// A count a second: `116,500/s`, `12.5/s`.
 pub fn per_second(rate: f64) -> String {
     if rate >= 100.0 {
@@ -207,6 +257,8 @@ mod tests {
         assert_eq!(text, "- one two\n  three\n  fourfivesixs\n  even eight\n");
         assert!(text.lines().all(|l| l.chars().count() <= 14));
         assert_eq!(wrap("", 10, "a", "b"), "a\n");
+        let glued = format!("took {} in all", glue("10 s"));
+        assert_eq!(wrap(&glued, 8, "", ""), "took\n10 s in\nall\n");
     }
 
     #[test]
@@ -214,6 +266,19 @@ mod tests {
         let cell = |s: &str| s.to_owned();
         let rows = [vec![cell("a"), cell("bb")], vec![cell("ccc"), cell("")]];
         assert_eq!(table(&rows), "a    bb\nccc\n");
+    }
+
+    #[test]
+    fn moments_in_the_calendar() {
+        for (unix, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_709_251_199, "2024-02-29 23:59:59 UTC"),
+            (1_795_205_836, "2026-11-20 20:17:16 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(utc(Nanos::from_secs(unix)), text);
+        }
     }
 
     #[test]
@@ -226,6 +291,10 @@ mod tests {
         assert_eq!(percent(0.000_12), "0.012 %");
         assert_eq!(percent(0.034), "3.4 %");
         assert_eq!(percent(1.0), "100 %");
+        assert_eq!(round_span(Nanos::from_secs(10)), "10 s");
+        assert_eq!(round_span(Nanos::from_millis(2_500)), "2.50 s");
+        assert_eq!(three_digits(16.304), "16.3");
+        assert_eq!(three_digits(0.07214), "0.0721");
         assert_eq!(per_second(116_499.6), "116,500/s");
     }
 }

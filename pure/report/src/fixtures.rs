@@ -1,0 +1,246 @@
+//! Runs for the tests: a path of known figures, sampled once a second for ten seconds.
+
+use model::*;
+use std::collections::BTreeMap;
+
+/// What one direction of a made-up path does.
+#[derive(Clone, Copy)]
+pub struct Way {
+    pub mbit: u64,
+    pub idle: Nanos,
+    pub loaded: Nanos,
+    /// Segments retransmitted each second.
+    pub retransmits: u32,
+    pub cwnd: u32,
+    pub window: Bytes,
+    pub rwnd_limited: f64,
+    pub sndbuf_limited: f64,
+}
+
+/// A quiet gigabit LAN.
+pub const LAN: Way = Way {
+    mbit: 943,
+    idle: Nanos(212_000),
+    loaded: Nanos(1_900_000),
+    retransmits: 0,
+    cwnd: 410,
+    window: Bytes(3 << 20),
+    rwnd_limited: 0.0,
+    sndbuf_limited: 0.0,
+};
+
+/// Berkeley to Chicago with small buffers, in the bad direction: shallow buffers lose bursts.
+pub const LOSSY: Way = Way {
+    mbit: 62,
+    idle: Nanos(52_100_000),
+    loaded: Nanos(52_900_000),
+    retransmits: 41,
+    cwnd: 280,
+    window: Bytes(16 << 20),
+    rwnd_limited: 0.0,
+    sndbuf_limited: 0.0,
+};
+
+/// The same path in the good direction, held back by the receive window.
+pub const WINDOWED: Way = Way {
+    mbit: 850,
+    idle: Nanos(52_100_000),
+    loaded: Nanos(53_400_000),
+    retransmits: 0,
+    cwnd: 4200,
+    window: Bytes(6 << 20),
+    rwnd_limited: 0.83,
+    sndbuf_limited: 0.11,
+};
+
+pub fn spec() -> Spec {
+    Spec {
+        workload: Workload::Bulk(Bulk::default()),
+        directions: Directions::UpThenDown,
+        streams: 1,
+        limit: Limit::Time(Nanos::from_secs(10)),
+        ramp: None,
+        interval: Nanos::from_secs(1),
+        socket: SocketSettings::default(),
+        near: Placement::default(),
+        far: Placement::default(),
+    }
+}
+
+pub fn host(name: &str) -> Fingerprint {
+    Fingerprint {
+        linerate: "0.1.0".to_owned(),
+        hostname: name.to_owned(),
+        kernel: "Linux 6.12.48-amd64".to_owned(),
+        architecture: "x86_64".to_owned(),
+        distribution: Some("Debian GNU/Linux 13 (trixie)".to_owned()),
+        cpu: Cpu {
+            model: "AMD EPYC 7313P".to_owned(),
+            online: 32,
+            governor: Some("performance".to_owned()),
+        },
+        memory: Some(Bytes(64 << 30)),
+        virtualisation: None,
+        clock_source: Some("tsc".to_owned()),
+        route: None,
+        device: Some(Device {
+            name: "eno1".to_owned(),
+            driver: Some("ixgbe".to_owned()),
+            speed: Some(BitRate(1_000_000_000)),
+            mtu: 1500,
+            qdisc: Some("fq_codel".to_owned()),
+            ..Device::default()
+        }),
+        congestion: Some(Congestion {
+            default: "cubic".to_owned(),
+            available: vec!["reno".to_owned(), "cubic".to_owned()],
+        }),
+        sysctls: BTreeMap::new(),
+        unread: Vec::new(),
+    }
+}
+
+pub fn run(spec: Spec, legs: Vec<Leg>) -> Run {
+    Run {
+        schema: SCHEMA_VERSION,
+        id: "1a2b3c4d".to_owned(),
+        started: Nanos::from_secs(1_795_205_836),
+        host: "db1".to_owned(),
+        title: None,
+        spec,
+        near: host("web1"),
+        far: Some(host("db1")),
+        legs,
+        warnings: Vec::new(),
+        ended: Ended::Complete,
+    }
+}
+
+/// A bulk leg; its first second runs at half the rate.
+pub fn leg(direction: Direction, way: Way) -> Leg {
+    let second = Bytes(way.mbit * 125_000);
+    let sent = |s: u64| Bytes(second.0 * s - if s > 0 { second.0 / 2 } else { 0 });
+    let end = |sends: bool| EndRecord {
+        sockets: vec![socket(if sends { 47_000 } else { 5211 })],
+        samples: (0..=10)
+            .map(|s| Sample {
+                at: Nanos::from_secs(s),
+                bytes: sent(s),
+                streams: vec![StreamSample {
+                    stream: 0,
+                    bytes: sent(s),
+                    tcp: Some(tcp(way, s, sent(s), sends)),
+                }],
+                cpu: CpuTimes {
+                    process_user: Nanos::from_millis(10 * s),
+                    process_system: Nanos::from_millis(if sends { 110 } else { 240 } * s),
+                    host_busy: Nanos::from_millis(1600 * s),
+                    host_softirq: Nanos::from_millis(300 * s),
+                    host_steal: Nanos(0),
+                    host_total: Nanos::from_secs(32 * s),
+                },
+                requests: None,
+            })
+            .collect(),
+        bytes: sent(10),
+        duration: Nanos::from_secs(10),
+        requests: None,
+        datagrams: None,
+        warnings: Vec::new(),
+    };
+    let (near, far) = match direction {
+        Direction::Up => (end(true), end(false)),
+        Direction::Down => (end(false), end(true)),
+    };
+    Leg {
+        direction,
+        started: Nanos(0),
+        near,
+        far,
+        ended: Ended::Complete,
+    }
+}
+
+pub fn socket(port: u16) -> SocketState {
+    SocketState {
+        stream: 0,
+        local: ([192, 0, 2, 1], port).into(),
+        remote: ([192, 0, 2, 2], 5211).into(),
+        send_buffer: Bytes(2_626_560),
+        receive_buffer: Bytes(131_072),
+        mss: 1448,
+        congestion: "cubic".to_owned(),
+        nodelay: false,
+        pacing: None,
+        dscp: 0,
+    }
+}
+
+fn tcp(way: Way, s: u64, sent: Bytes, sends: bool) -> TcpInfo {
+    let busy = Nanos::from_secs(s);
+    let share = |of: f64| Some(Nanos((busy.0 as f64 * of) as u64));
+    let retransmitted = way.retransmits * s as u32;
+    TcpInfo {
+        state: 1,
+        snd_mss: 1448,
+        rcv_mss: 1448,
+        rtt: match (sends, s) {
+            (false, _) | (_, 0) => way.idle,
+            // The largest once, so that it differs from the median.
+            (_, 7) => Nanos(way.loaded.0 * 3 / 2),
+            _ => way.loaded,
+        },
+        min_rtt: Some(way.idle),
+        total_retrans: if sends { retransmitted } else { 0 },
+        snd_cwnd: way.cwnd,
+        snd_wnd: Some(way.window),
+        notsent_bytes: Some(Bytes(512 << 10)),
+        bytes_acked: Some(if sends { sent } else { Bytes(1) }),
+        bytes_sent: Some(sent + Bytes(1448 * u64::from(retransmitted))),
+        bytes_retrans: Some(Bytes(1448 * u64::from(retransmitted))),
+        busy: Some(busy),
+        rwnd_limited: share(way.rwnd_limited),
+        sndbuf_limited: share(way.sndbuf_limited),
+        delivered_ce: Some(0),
+        ..TcpInfo::default()
+    }
+}
+
+/// The request workload, closed loop, one connection.
+pub fn request() -> Request {
+    Request {
+        request_size: Bytes(128),
+        reply_size: Bytes(8 << 10),
+        pace_per_s: None,
+        reconnect: false,
+        wait: Wait::Hybrid,
+    }
+}
+
+pub fn latencies(times: u64) -> Latency {
+    Latency::from_counts([
+        (6_600, 90 * times),
+        (9_100, 5 * times),
+        (21_000, 4 * times),
+        (85_000, times - 1),
+        (1_230_000, 1),
+    ])
+}
+
+/// Ten seconds of requests upwards.
+pub fn request_leg(times: u64) -> Leg {
+    let mut leg = leg(Direction::Up, LAN);
+    leg.near.requests = Some(latencies(times));
+    for sample in leg.near.samples.iter_mut().skip(1) {
+        sample.requests = Some(latencies(times / 10));
+    }
+    leg
+}
+
+pub fn warning(what: &str, meaning: &str, remedy: &str) -> Warning {
+    Warning {
+        what: what.to_owned(),
+        meaning: meaning.to_owned(),
+        remedy: remedy.to_owned(),
+    }
+}
