@@ -130,6 +130,8 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
                     stream: 0,
                     bytes: sent(s),
                     tcp: Some(tcp(way, s, sent(s), sends)),
+                    send_buffer: sends.then_some(Bytes(4 << 20)),
+                    receive_buffer: (!sends).then_some(Bytes(6 << 20)),
                 }],
                 cpu: CpuTimes {
                     process_user: Nanos::from_millis(10 * s),

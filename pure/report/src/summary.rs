@@ -374,12 +374,12 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
     rows
 }
 
-/// A buffer that nobody asked for grows by the kernel's autotuning: then this is where it began.
+/// A buffer that nobody asked for moves by the kernel's autotuning: then this is the largest it got.
 fn buffer(leg: &LegSummary, name: &str, size: Option<Bytes>) -> Option<String> {
     let asked = |s: &SettingInForce| s.name == name && s.asked.is_some();
     let tail = match leg.settings.iter().any(asked) {
         true => "",
-        false => " at first",
+        false => " autotuned",
     };
     size.map(|size| format!("{size}{tail}"))
 }
@@ -723,8 +723,8 @@ mod tests {
         BDP at the loaded RTT        219 KiB                219 KiB
         congestion window            580 KiB                580 KiB
         receive window               3.00 MiB               3.00 MiB
-        receive buffer               128 KiB at first       128 KiB at first
-        send buffer                  2.50 MiB at first      2.50 MiB at first
+        receive buffer               6.00 MiB autotuned     6.00 MiB autotuned
+        send buffer                  4.00 MiB autotuned     4.00 MiB autotuned
           written, not yet sent      512 KiB                512 KiB
         had data to send             100 % of the time      100 % of the time
           limited by receive window  0 %                    0 %
@@ -784,7 +784,7 @@ mod tests {
         congestion window            396 KiB                5.80 MiB
         receive window               16.0 MiB               6.00 MiB
         receive buffer               6.00 MiB               6.00 MiB
-        send buffer                  2.50 MiB at first      2.50 MiB at first
+        send buffer                  4.00 MiB autotuned     4.00 MiB autotuned
           written, not yet sent      512 KiB                512 KiB
         had data to send             100 % of the time      100 % of the time
           limited by receive window  0 %                    83 %
@@ -907,8 +907,8 @@ mod tests {
         BDP at the loaded RTT        219 KiB                not told
         congestion window            580 KiB                not told
         receive window               3.00 MiB               not told
-        receive buffer               not told               128 KiB at first
-        send buffer                  2.50 MiB at first      not told
+        receive buffer               not told               6.00 MiB autotuned
+        send buffer                  4.00 MiB autotuned     not told
           written, not yet sent      512 KiB                not told
         had data to send             100 % of the time      not told
           limited by receive window  0 %                    not told
@@ -949,8 +949,8 @@ mod tests {
         BDP at the loaded RTT        219 KiB
         congestion window            580 KiB
         receive window               3.00 MiB
-        receive buffer               128 KiB at first
-        send buffer                  2.50 MiB at first
+        receive buffer               6.00 MiB autotuned
+        send buffer                  4.00 MiB autotuned
           written, not yet sent      512 KiB
         had data to send             100 % of the time
           limited by receive window  0 %
