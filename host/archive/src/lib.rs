@@ -1,1 +1,26 @@
 //! The notebook of runs. Promise: the only room that speaks SQL.
+//!
+//! One SQLite file holds every run. Each sample is committed as it comes, so a killed process loses
+//! at most what [`Recorder`] held back for [`GROUP`], and leaves a run that reads as
+//! [`Ended::Unfinished`](model::Ended::Unfinished).
+//!
+//! **Durability.** The file is in WAL mode with `synchronous = NORMAL`: a commit is a write to the
+//! log without waiting for the disk, so recording does not disturb what is measured. A killed
+//! process loses nothing that was committed; a power cut may lose the last commits, never the file
+//! (<https://sqlite.org/pragma.html#pragma_synchronous>). The end of a run, an import and a deletion
+//! are committed with `FULL`: once the command has said so, they survive a power cut.
+//!
+//! **Exactness.** Runs, legs and samples are kept as their JSON documents, beside a few columns that
+//! [`Archive::list`] reads without opening any document. [`Archive::get`] gives back exactly the
+//! [`Run`](model::Run) that was written.
+
+mod archive;
+mod error;
+mod place;
+mod recorder;
+mod schema;
+
+pub use archive::{Archive, Filter, Imported, Row};
+pub use error::Error;
+pub use place::{default_path, is_id, new_id};
+pub use recorder::{GROUP, Recorder};

@@ -1,0 +1,776 @@
+//! Runs in, runs out.
+
+use crate::place::is_hex;
+use crate::schema;
+use crate::{Error, is_id};
+use model::{
+    BitRate, Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, RunId, Sample, Side, Spec,
+    Workload, summarise_leg,
+};
+use rusqlite::types::Value;
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+    params_from_iter,
+};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// An open archive. Several processes may have the same file open and write: each waits up to 5 s
+/// for the others.
+#[derive(Debug)]
+pub struct Archive {
+    db: Connection,
+    path: PathBuf,
+}
+
+/// Which runs to list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Part of the host's name, upper and lower case alike (ASCII).
+    pub host: Option<String>,
+    /// Started at this time or later, since 1970-01-01 UTC.
+    pub since: Option<Nanos>,
+    /// Kind of the workload: `bulk`, `request` or `udp`.
+    pub workload: Option<String>,
+    /// At most this many, the newest.
+    pub limit: Option<u32>,
+}
+
+/// A run in a list, read without opening any document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Name.
+    pub id: RunId,
+    /// Start, since 1970-01-01 UTC.
+    pub started: Nanos,
+    /// The other host as the user named it.
+    pub host: String,
+    /// The user's note.
+    pub title: Option<String>,
+    /// `bulk`, `request` or `udp`.
+    pub workload: String,
+    /// `unfinished`, `complete`, `interrupted` or `failed`.
+    pub ended: String,
+    /// Goodput from here to the host, where that was measured.
+    pub goodput_up: Option<BitRate>,
+    /// Goodput from the host to here, where that was measured.
+    pub goodput_down: Option<BitRate>,
+    /// Median latency of requests made here.
+    pub p50_up: Option<Nanos>,
+    /// Median latency of requests made by the host.
+    pub p50_down: Option<Nanos>,
+}
+
+/// What became of an import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// It is kept now.
+    New,
+    /// The very same run was kept already.
+    Known,
+}
+
+impl Archive {
+    /// Opens the archive to write in it; makes the file and its directories (mode 0700) where they
+    /// are missing, and brings an older file to the form of today.
+    ///
+    /// # Errors
+    /// A file that cannot be made, opened or written, that is not an archive, or a newer one.
+    pub fn open(path: &Path) -> Result<Archive, Error> {
+        if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(|source| Error::Directory {
+                    path: directory.to_owned(),
+                    source,
+                })?;
+        }
+        let archive = Archive::open_with(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+        match archive.db.is_readonly(rusqlite::MAIN_DB) {
+            // SQLite falls back to reading without a word.
+            Ok(true) => Err(Error::ReadOnly {
+                path: path.to_owned(),
+                doing: "keep a run",
+            }),
+            _ => Ok(archive),
+        }
+    }
+
+    /// Opens an archive to look at it or delete from it; makes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] if there is none, and those of [`Archive::open`].
+    pub fn open_existing(path: &Path) -> Result<Archive, Error> {
+        match std::fs::metadata(path) {
+            Err(reason) if reason.kind() == std::io::ErrorKind::NotFound => Err(Error::Missing {
+                path: path.to_owned(),
+            }),
+            _ => Archive::open_with(path, OpenFlags::empty()),
+        }
+    }
+
+    fn open_with(path: &Path, more: OpenFlags) -> Result<Archive, Error> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+        let mut db = Connection::open_with_flags(path, flags)
+            .map_err(|source| Error::sql(path, "open it", source))?;
+        schema::prepare(&mut db, path, schema::STEPS)?;
+        Ok(Archive {
+            db,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins a run: keeps all of it but its legs.
+    ///
+    /// # Errors
+    /// [`Error::Taken`] if the name is in use, [`Error::BadId`] if it is none, and failures to write.
+    pub fn begin(&mut self, run: &Run) -> Result<(), Error> {
+        let doing = "begin a run";
+        if !is_id(&run.id) {
+            return Err(Error::BadId { id: run.id.clone() });
+        }
+        let head = Head::of(run);
+        self.write(|tx| {
+            if head.insert(tx)? {
+                Ok(())
+            } else {
+                Err(Failure::Taken)
+            }
+        })
+        .map_err(|failure| failure.told(&self.path, doing, &run.id))
+    }
+
+    /// Writes anew what is known of a run beside its legs: hosts, warnings, how it ended.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the run was deleted meanwhile, and failures to write.
+    pub fn update(&mut self, run: &Run) -> Result<(), Error> {
+        let doing = "keep what is known of a run";
+        let head = Head::of(run);
+        self.write(|tx| head.update(tx))
+            .map_err(|failure| failure.told(&self.path, doing, &run.id))
+    }
+
+    /// Begins a leg; its samples may come from now on. `started` counts from the start of the run.
+    ///
+    /// # Errors
+    /// As [`Archive::update`].
+    pub fn start_leg(
+        &mut self,
+        id: &str,
+        index: usize,
+        direction: Direction,
+        started: Nanos,
+    ) -> Result<(), Error> {
+        let doing = "begin a leg";
+        self.write(|tx| put_leg(tx, id, index, direction, started, None))
+            .map_err(|failure| failure.told(&self.path, doing, id))
+    }
+
+    /// Keeps one sample of a leg that has begun, and commits it.
+    ///
+    /// # Errors
+    /// As [`Archive::update`]; [`Error::Full`] on a full disk. What was kept before stays.
+    pub fn sample(
+        &mut self,
+        id: &str,
+        index: usize,
+        side: Side,
+        sample: &Sample,
+    ) -> Result<(), Error> {
+        self.samples(id, [(index, side, sample)])
+    }
+
+    /// Keeps several samples, in one commit.
+    ///
+    /// # Errors
+    /// As [`Archive::sample`]; then none of them is kept.
+    pub fn samples<'a>(
+        &mut self,
+        id: &str,
+        samples: impl IntoIterator<Item = (usize, Side, &'a Sample)>,
+    ) -> Result<(), Error> {
+        let doing = "keep a sample";
+        self.write(|tx| {
+            let mut put = tx.prepare_cached(
+                "INSERT INTO samples (run, leg, side, n, document)
+                 SELECT ?1, ?2, ?3, coalesce(max(n) + 1, 0), ?4
+                 FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3",
+            )?;
+            for (index, side, sample) in samples {
+                put.execute(params![id, index, name_of(side), json(sample)])?;
+            }
+            Ok(())
+        })
+        .map_err(|failure| failure.told(&self.path, doing, id))
+    }
+
+    /// Ends a leg: from now on it reads exactly as given here, whatever samples came before.
+    ///
+    /// # Errors
+    /// As [`Archive::sample`].
+    pub fn finish_leg(&mut self, id: &str, index: usize, leg: &Leg) -> Result<(), Error> {
+        let doing = "keep a leg";
+        self.write(|tx| {
+            put_whole_leg(tx, id, index, leg)?;
+            let document: Option<String> = tx
+                .prepare_cached("SELECT document FROM runs WHERE id = ?1")?
+                .query_row([id], |row| row.get(0))
+                .optional()?;
+            let document = document.ok_or(Failure::Gone)?;
+            let run: Run = serde_json::from_str(&document).map_err(Failure::Document)?;
+            let mut figures = Figures::default();
+            figures.add(&run.spec, leg);
+            figures.update(tx, id)
+        })
+        .map_err(|failure| failure.told(&self.path, doing, id))
+    }
+
+    /// Ends a run: from now on it reads exactly as given here. Survives a power cut once done.
+    ///
+    /// # Errors
+    /// As [`Archive::sample`].
+    pub fn finish(&mut self, run: &Run) -> Result<(), Error> {
+        let doing = "keep the end of a run";
+        let head = Head::of(run);
+        self.write_through(|tx| {
+            head.update(tx)?;
+            put_legs(tx, run)
+        })
+        .map_err(|failure| failure.told(&self.path, doing, &run.id))
+    }
+
+    /// Keeps a whole run that was made elsewhere. Survives a power cut once done.
+    ///
+    /// # Errors
+    /// [`Error::Taken`] if another run has its name, [`Error::BadId`] if it has none, and failures to
+    /// write; then nothing of it is kept.
+    pub fn import(&mut self, run: &Run) -> Result<Imported, Error> {
+        let doing = "import a run";
+        if !is_id(&run.id) {
+            return Err(Error::BadId { id: run.id.clone() });
+        }
+        let head = Head::of(run);
+        self.write_through(|tx| {
+            if head.insert(tx)? {
+                put_legs(tx, run)?;
+                return Ok(Imported::New);
+            }
+            match read_run(tx, &run.id)? {
+                kept if kept == *run => Ok(Imported::Known),
+                _ => Err(Failure::Taken),
+            }
+        })
+        .map_err(|failure| failure.told(&self.path, doing, &run.id))
+    }
+
+    /// The full name of a run: by itself, by digits that no other begins with, or by `last`, the one
+    /// that started last.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Ambiguous`], [`Error::Empty`], and failures to read.
+    pub fn find(&self, name: &str) -> Result<RunId, Error> {
+        let path = || self.path.clone();
+        let failed = |source| Error::sql(&self.path, "look for a run", source);
+        if name == "last" {
+            let newest = self
+                .db
+                .query_row(
+                    "SELECT id FROM runs ORDER BY started_unix_ns DESC, id LIMIT 1",
+                    [],
+                    |row| row.get(0),
+                )
+                .optional()
+                .map_err(failed)?;
+            return newest.ok_or_else(|| Error::Empty { path: path() });
+        }
+        let prefix = name.to_ascii_lowercase();
+        let not_found = || Error::NotFound {
+            path: path(),
+            name: name.to_owned(),
+        };
+        if !is_hex(&prefix) {
+            return Err(not_found());
+        }
+        let mut found: Vec<RunId> = self
+            .db
+            .prepare_cached("SELECT id FROM runs WHERE id GLOB ?1 || '*' ORDER BY id LIMIT ?2")
+            .and_then(|mut query| {
+                query
+                    .query_map(params![prefix, Error::CANDIDATES], |row| row.get(0))?
+                    .collect()
+            })
+            .map_err(failed)?;
+        match found.len() {
+            0 => Err(not_found()),
+            1 => Ok(found.remove(0)),
+            _ => Err(Error::Ambiguous {
+                prefix: name.to_owned(),
+                candidates: found,
+            }),
+        }
+    }
+
+    /// A whole run, by whatever [`Archive::find`] takes. A leg that never ended reads as what its
+    /// samples tell.
+    ///
+    /// # Errors
+    /// As [`Archive::find`]; [`Error::Document`] if the run cannot be understood.
+    pub fn get(&self, name: &str) -> Result<Run, Error> {
+        let doing = "read a run";
+        let id = self.find(name)?;
+        let read = || -> Result<Run, Failure> {
+            // One transaction sees one state, even while another process writes this run.
+            let tx = self.db.unchecked_transaction()?;
+            read_run(&tx, &id)
+        };
+        read().map_err(|failure| failure.told(&self.path, doing, &id))
+    }
+
+    /// The runs that pass, the newest first.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
+        let mut wanted = vec!["1"];
+        let mut values: Vec<Value> = Vec::new();
+        if let Some(host) = &filter.host {
+            wanted.push("instr(lower(host), lower(?)) > 0");
+            values.push(host.clone().into());
+        }
+        if let Some(since) = filter.since {
+            wanted.push("started_unix_ns >= ?");
+            values.push(column(since.0).into());
+        }
+        if let Some(workload) = &filter.workload {
+            wanted.push("workload = ?");
+            values.push(workload.clone().into());
+        }
+        values.push(filter.limit.map_or(-1, i64::from).into());
+        let sql = format!(
+            "SELECT id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
+                    goodput_down_bit_s, p50_up_ns, p50_down_ns
+             FROM runs WHERE {} ORDER BY started_unix_ns DESC, id LIMIT ?",
+            wanted.join(" AND ")
+        );
+        let rows = || -> rusqlite::Result<Vec<Row>> {
+            self.db
+                .prepare_cached(&sql)?
+                .query_map(params_from_iter(values), |row| {
+                    let number = |at: usize| -> rusqlite::Result<Option<u64>> {
+                        Ok(row.get::<_, Option<i64>>(at)?.map(|n| n.max(0) as u64))
+                    };
+                    Ok(Row {
+                        id: row.get(0)?,
+                        started: Nanos(number(1)?.unwrap_or_default()),
+                        host: row.get(2)?,
+                        title: row.get(3)?,
+                        workload: row.get(4)?,
+                        ended: row.get(5)?,
+                        goodput_up: number(6)?.map(BitRate),
+                        goodput_down: number(7)?.map(BitRate),
+                        p50_up: number(8)?.map(Nanos),
+                        p50_down: number(9)?.map(Nanos),
+                    })
+                })?
+                .collect()
+        };
+        rows().map_err(|source| Error::sql(&self.path, "list the runs", source))
+    }
+
+    /// Deletes a run for good. Takes full names only: see [`Archive::find`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], and failures to write.
+    pub fn delete(&mut self, id: &str) -> Result<(), Error> {
+        let doing = "delete a run";
+        self.write_through(
+            |tx| match tx.execute("DELETE FROM runs WHERE id = ?1", [id])? {
+                0 => Err(Failure::Gone),
+                _ => Ok(()),
+            },
+        )
+        .map_err(|failure| failure.told(&self.path, doing, id))
+    }
+
+    /// One transaction that takes the write lock at once, so that it never fails half-way for having
+    /// read an older state.
+    fn write<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let tx = self
+            .db
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let done = work(&tx)?;
+        tx.commit()?;
+        Ok(done)
+    }
+
+    /// The same, and it is on the disk when this returns.
+    fn write_through<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.db.pragma_update(None, "synchronous", "FULL")?;
+        let done = self.write(work);
+        self.db.pragma_update(None, "synchronous", "NORMAL")?;
+        done
+    }
+}
+
+/// Why a transaction did not go through.
+enum Failure {
+    Sql(rusqlite::Error),
+    Document(serde_json::Error),
+    /// The run is not there.
+    Gone,
+    /// The name is in use.
+    Taken,
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(source: rusqlite::Error) -> Failure {
+        match source.sqlite_error().map(|e| e.extended_code) {
+            // What the row belongs to was deleted, by this process or another.
+            Some(rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => Failure::Gone,
+            _ => Failure::Sql(source),
+        }
+    }
+}
+
+impl Failure {
+    fn told(self, path: &Path, doing: &'static str, id: &str) -> Error {
+        let id = id.to_owned();
+        match self {
+            Failure::Sql(source) => Error::sql(path, doing, source),
+            Failure::Document(source) => Error::Document {
+                path: path.to_owned(),
+                id,
+                source,
+            },
+            Failure::Gone => Error::NotFound {
+                path: path.to_owned(),
+                name: id,
+            },
+            Failure::Taken => Error::Taken { id },
+        }
+    }
+}
+
+/// The row of a run, without its legs.
+struct Head<'a> {
+    run: &'a Run,
+    document: String,
+    figures: Figures,
+}
+
+impl Head<'_> {
+    fn of(run: &Run) -> Head<'_> {
+        let mut figures = Figures::default();
+        for leg in &run.legs {
+            figures.add(&run.spec, leg);
+        }
+        let bare = Run {
+            legs: Vec::new(),
+            schema: run.schema,
+            id: run.id.clone(),
+            started: run.started,
+            host: run.host.clone(),
+            title: run.title.clone(),
+            spec: run.spec.clone(),
+            near: run.near.clone(),
+            far: run.far.clone(),
+            warnings: run.warnings.clone(),
+            ended: run.ended.clone(),
+        };
+        Head {
+            run,
+            document: json(&bare),
+            figures,
+        }
+    }
+
+    /// Whether it went in; not if the name is taken.
+    fn insert(&self, tx: &Transaction<'_>) -> Result<bool, Failure> {
+        let run = self.run;
+        let inserted = tx.execute(
+            "INSERT INTO runs (id, started_unix_ns, host, title, workload, ended, document)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+            params![
+                run.id,
+                column(run.started.0),
+                run.host,
+                run.title,
+                kind_of(&run.spec.workload),
+                end_of(&run.ended),
+                self.document
+            ],
+        )?;
+        self.figures.update(tx, &run.id)?;
+        Ok(inserted == 1)
+    }
+
+    fn update(&self, tx: &Transaction<'_>) -> Result<(), Failure> {
+        let run = self.run;
+        let updated = tx.execute(
+            "UPDATE runs SET started_unix_ns = ?2, host = ?3, title = ?4, workload = ?5, ended = ?6,
+                             document = ?7 WHERE id = ?1",
+            params![
+                run.id,
+                column(run.started.0),
+                run.host,
+                run.title,
+                kind_of(&run.spec.workload),
+                end_of(&run.ended),
+                self.document
+            ],
+        )?;
+        match updated {
+            0 => Err(Failure::Gone),
+            _ => self.figures.update(tx, &run.id),
+        }
+    }
+}
+
+/// What a list tells of the legs.
+#[derive(Default)]
+struct Figures {
+    goodput: [Option<i64>; 2],
+    p50: [Option<i64>; 2],
+}
+
+impl Figures {
+    fn add(&mut self, spec: &Spec, leg: &Leg) {
+        let summary = summarise_leg(spec, leg);
+        let way = match leg.direction {
+            Direction::Up => 0,
+            Direction::Down => 1,
+        };
+        if summary.duration > Nanos(0) {
+            self.goodput[way] = Some(column(summary.goodput.0));
+        }
+        self.p50[way] = summary.requests.map(|latency| column(latency.p50.0));
+    }
+
+    /// What is not known yet leaves what is kept.
+    fn update(&self, tx: &Transaction<'_>, id: &str) -> Result<(), Failure> {
+        tx.prepare_cached(
+            "UPDATE runs SET goodput_up_bit_s = coalesce(?2, goodput_up_bit_s),
+                             goodput_down_bit_s = coalesce(?3, goodput_down_bit_s),
+                             p50_up_ns = coalesce(?4, p50_up_ns),
+                             p50_down_ns = coalesce(?5, p50_down_ns) WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            self.goodput[0],
+            self.goodput[1],
+            self.p50[0],
+            self.p50[1]
+        ])?;
+        Ok(())
+    }
+}
+
+fn put_legs(tx: &Transaction<'_>, run: &Run) -> Result<(), Failure> {
+    for (index, leg) in run.legs.iter().enumerate() {
+        put_whole_leg(tx, &run.id, index, leg)?;
+    }
+    tx.execute(
+        "DELETE FROM legs WHERE run = ?1 AND leg >= ?2",
+        params![run.id, run.legs.len()],
+    )?;
+    Ok(())
+}
+
+fn put_whole_leg(tx: &Transaction<'_>, id: &str, index: usize, leg: &Leg) -> Result<(), Failure> {
+    let bare = Leg {
+        direction: leg.direction,
+        started: leg.started,
+        near: without_samples(&leg.near),
+        far: without_samples(&leg.far),
+        ended: leg.ended.clone(),
+    };
+    put_leg(tx, id, index, leg.direction, leg.started, Some(json(&bare)))?;
+    for side in [Side::Near, Side::Far] {
+        put_samples(tx, id, index, side, &leg.end(side).samples)?;
+    }
+    Ok(())
+}
+
+fn put_leg(
+    tx: &Transaction<'_>,
+    id: &str,
+    index: usize,
+    direction: Direction,
+    started: Nanos,
+    document: Option<String>,
+) -> Result<(), Failure> {
+    tx.prepare_cached(
+        "INSERT INTO legs (run, leg, direction, started_ns, document) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET direction = excluded.direction, started_ns = excluded.started_ns,
+                                   document = excluded.document",
+    )?
+    .execute(params![
+        id,
+        index,
+        way_of(direction),
+        column(started.0),
+        document
+    ])?;
+    Ok(())
+}
+
+/// Makes the kept samples of one end those given. Most of them came before: those cost a comparison
+/// and no write.
+fn put_samples(
+    tx: &Transaction<'_>,
+    id: &str,
+    index: usize,
+    side: Side,
+    samples: &[Sample],
+) -> Result<(), Failure> {
+    let mut put = tx.prepare_cached(
+        "INSERT INTO samples (run, leg, side, n, document) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET document = excluded.document
+         WHERE document <> excluded.document",
+    )?;
+    for (n, sample) in samples.iter().enumerate() {
+        put.execute(params![id, index, name_of(side), n, json(sample)])?;
+    }
+    tx.prepare_cached("DELETE FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 AND n >= ?4")?
+        .execute(params![id, index, name_of(side), samples.len()])?;
+    Ok(())
+}
+
+fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
+    let document: Option<String> = tx
+        .query_row("SELECT document FROM runs WHERE id = ?1", [id], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    let mut run: Run =
+        serde_json::from_str(&document.ok_or(Failure::Gone)?).map_err(Failure::Document)?;
+    let mut legs = tx.prepare_cached(
+        "SELECT leg, direction, started_ns, document FROM legs WHERE run = ?1 ORDER BY leg",
+    )?;
+    let mut rows = legs.query([id])?;
+    while let Some(row) = rows.next()? {
+        let index: usize = row.get(0)?;
+        let near = read_samples(tx, id, index, Side::Near)?;
+        let far = read_samples(tx, id, index, Side::Far)?;
+        run.legs.push(match row.get::<_, Option<String>>(3)? {
+            Some(document) => {
+                let mut leg: Leg = serde_json::from_str(&document).map_err(Failure::Document)?;
+                leg.near.samples = near;
+                leg.far.samples = far;
+                leg
+            }
+            None => Leg {
+                direction: match row.get::<_, String>(1)?.as_str() {
+                    "down" => Direction::Down,
+                    _ => Direction::Up,
+                },
+                started: Nanos(row.get::<_, i64>(2)?.max(0) as u64),
+                near: as_seen(near),
+                far: as_seen(far),
+                ended: Ended::Unfinished,
+            },
+        });
+    }
+    Ok(run)
+}
+
+fn read_samples(
+    tx: &Transaction<'_>,
+    id: &str,
+    index: usize,
+    side: Side,
+) -> Result<Vec<Sample>, Failure> {
+    let mut query = tx.prepare_cached(
+        "SELECT document FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
+    )?;
+    let mut rows = query.query(params![id, index, name_of(side)])?;
+    let mut samples = Vec::new();
+    while let Some(row) = rows.next()? {
+        let document = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        samples.push(serde_json::from_str(document).map_err(Failure::Document)?);
+    }
+    Ok(samples)
+}
+
+/// The end of a leg that never ended, as far as its samples tell.
+fn as_seen(samples: Vec<Sample>) -> EndRecord {
+    let last = samples.last();
+    let requests: Vec<&Latency> = samples.iter().filter_map(|s| s.requests.as_ref()).collect();
+    EndRecord {
+        bytes: last.map(|s| s.bytes).unwrap_or_default(),
+        duration: last.map(|s| s.at).unwrap_or_default(),
+        requests: (!requests.is_empty()).then(|| {
+            let pairs = requests.iter().flat_map(|latency| latency.counts());
+            Latency::from_counts(pairs.copied())
+        }),
+        samples,
+        ..EndRecord::default()
+    }
+}
+
+fn without_samples(end: &EndRecord) -> EndRecord {
+    EndRecord {
+        samples: Vec::new(),
+        sockets: end.sockets.clone(),
+        bytes: end.bytes,
+        duration: end.duration,
+        requests: end.requests.clone(),
+        datagrams: end.datagrams,
+        warnings: end.warnings.clone(),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("the nouns have string keys and cannot fail to be written")
+}
+
+/// SQLite's integers end at 2^63 - 1. Columns only serve lists; the documents are exact.
+fn column(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn way_of(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    }
+}
+
+fn name_of(side: Side) -> &'static str {
+    match side {
+        Side::Near => "near",
+        Side::Far => "far",
+    }
+}
+
+fn kind_of(workload: &Workload) -> &'static str {
+    match workload {
+        Workload::Bulk(_) => "bulk",
+        Workload::Request(_) => "request",
+        Workload::Udp(_) => "udp",
+    }
+}
+
+fn end_of(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Unfinished => "unfinished",
+        Ended::Complete => "complete",
+        Ended::Interrupted => "interrupted",
+        Ended::Failed { .. } => "failed",
+    }
+}

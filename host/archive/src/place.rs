@@ -1,0 +1,76 @@
+//! Where the archive is, and how runs are named.
+
+use crate::Error;
+use model::RunId;
+use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+
+/// The archive of a user: `linerate/runs.db` in `$XDG_DATA_HOME`, or in `~/.local/share` where that is
+/// unset, empty or relative (XDG Base Directory Specification). The caller reads the environment.
+///
+/// # Errors
+/// [`Error::NoHome`] if neither variable leads to a directory.
+pub fn default_path(xdg_data_home: Option<&OsStr>, home: Option<&OsStr>) -> Result<PathBuf, Error> {
+    let absolute = |value: Option<&OsStr>| {
+        value
+            .map(Path::new)
+            .filter(|path| path.is_absolute())
+            .map(Path::to_owned)
+    };
+    absolute(xdg_data_home)
+        .or_else(|| Some(absolute(home)?.join(".local/share")))
+        .map(|data| data.join("linerate/runs.db"))
+        .ok_or(Error::NoHome)
+}
+
+/// A name for a new run: eight random hexadecimal digits.
+pub fn new_id() -> RunId {
+    // The keys of RandomState come from the kernel's random numbers; this spares a dependency.
+    let chance = RandomState::new().hash_one(());
+    format!("{:08x}", chance as u32)
+}
+
+/// Whether a name has the form of [`new_id`].
+pub fn is_id(name: &str) -> bool {
+    name.len() == 8 && is_hex(name)
+}
+
+pub(crate) fn is_hex(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_directory_of_the_user() {
+        let path = |xdg: Option<&str>, home: Option<&str>| {
+            default_path(xdg.map(OsStr::new), home.map(OsStr::new))
+        };
+        let of = |text: &str| PathBuf::from(text);
+        assert_eq!(
+            path(Some("/data"), Some("/home/a")).unwrap(),
+            of("/data/linerate/runs.db")
+        );
+        for unset in [None, Some(""), Some("relative")] {
+            assert_eq!(
+                path(unset, Some("/home/a")).unwrap(),
+                of("/home/a/.local/share/linerate/runs.db")
+            );
+        }
+        assert!(matches!(path(None, None), Err(Error::NoHome)));
+        assert!(matches!(path(None, Some("")), Err(Error::NoHome)));
+    }
+
+    #[test]
+    fn ids_have_their_form_and_differ() {
+        let many: std::collections::BTreeSet<RunId> = (0..1000).map(|_| new_id()).collect();
+        assert!(many.len() > 990);
+        assert!(many.iter().all(|id| is_id(id)));
+        for no in ["", "last", "0123456", "012345678", "0123456G", "ABCDEF01"] {
+            assert!(!is_id(no), "{no}");
+        }
+    }
+}

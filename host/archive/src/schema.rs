@@ -1,0 +1,138 @@
+//! The tables, and how older files become newer ones.
+
+use crate::Error;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a writer waits for another process.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Marks the file as ours in SQLite's header: "line".
+const APPLICATION_ID: i32 = i32::from_be_bytes(*b"line");
+
+/// One step from the version before to the next.
+pub(crate) type Step = fn(&Transaction<'_>) -> rusqlite::Result<()>;
+
+/// Step n leads from version n to n + 1; version 0 is the empty file. A step that was released never
+/// changes: a new form is a new step.
+pub(crate) const STEPS: &[Step] = &[|tx| tx.execute_batch(V1)];
+
+/// Documents come last in their rows, so that reading the columns before them never follows the
+/// pages that a long document spills into.
+pub(crate) const V1: &str = "
+CREATE TABLE runs (
+    id                 TEXT    NOT NULL PRIMARY KEY,
+    started_unix_ns    INTEGER NOT NULL,
+    host               TEXT    NOT NULL,
+    title              TEXT,
+    workload           TEXT    NOT NULL,
+    ended              TEXT    NOT NULL,
+    goodput_up_bit_s   INTEGER,
+    goodput_down_bit_s INTEGER,
+    p50_up_ns          INTEGER,
+    p50_down_ns        INTEGER,
+    document           TEXT    NOT NULL -- Run as JSON, its legs left out
+) STRICT;
+CREATE INDEX runs_by_start ON runs (started_unix_ns);
+CREATE TABLE legs (
+    run        TEXT    NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    leg        INTEGER NOT NULL,
+    direction  TEXT    NOT NULL,
+    started_ns INTEGER NOT NULL,
+    document   TEXT, -- Leg as JSON, its samples left out; NULL until it is finished
+    PRIMARY KEY (run, leg)
+) STRICT;
+CREATE TABLE samples (
+    run      TEXT    NOT NULL,
+    leg      INTEGER NOT NULL,
+    side     TEXT    NOT NULL,
+    n        INTEGER NOT NULL,
+    document TEXT    NOT NULL, -- Sample as JSON
+    PRIMARY KEY (run, leg, side, n),
+    FOREIGN KEY (run, leg) REFERENCES legs (run, leg) ON DELETE CASCADE
+) STRICT;
+";
+
+/// Readies a connection: brings an older or empty file to the version of `steps`, refuses what is not
+/// ours or newer, sets what holds for this connection alone.
+pub(crate) fn prepare(db: &mut Connection, path: &Path, steps: &[Step]) -> Result<(), Error> {
+    let doing = "read the form";
+    let failed = |source| Error::sql(path, doing, source);
+    db.busy_timeout(PATIENCE).map_err(failed)?;
+    db.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL;")
+        .map_err(failed)?;
+    if version(db, path, steps)? < steps.len() {
+        migrate(db, path, steps)?;
+    }
+    Ok(())
+}
+
+/// The version of the file, as long as it is ours and known.
+fn version(db: &Connection, path: &Path, steps: &[Step]) -> Result<usize, Error> {
+    let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let read = || -> rusqlite::Result<(i32, i32, bool)> {
+        let tables: i64 =
+            db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        Ok((
+            pragma("user_version")?,
+            pragma("application_id")?,
+            tables == 0,
+        ))
+    };
+    let (version, application, empty) =
+        read().map_err(|source| Error::sql(path, "read the form", source))?;
+    let known = u32::try_from(steps.len()).expect("there are few steps");
+    match u32::try_from(version) {
+        Ok(0) if empty => Ok(0),
+        Ok(found) if found > 0 && application == APPLICATION_ID => {
+            if found > known {
+                return Err(Error::Newer {
+                    path: path.to_owned(),
+                    found,
+                    known,
+                });
+            }
+            Ok(found as usize)
+        }
+        _ => Err(Error::NotAnArchive {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+fn migrate(db: &mut Connection, path: &Path, steps: &[Step]) -> Result<(), Error> {
+    let failed = |source| Error::sql(path, "make the tables", source);
+    write_ahead(db).map_err(failed)?;
+    let tx = db
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    // Another process may have done it while this one waited for the lock.
+    let from = version(&tx, path, steps)?;
+    for (n, step) in steps.iter().enumerate().skip(from) {
+        step(&tx).map_err(failed)?;
+        tx.pragma_update(None, "user_version", n + 1)
+            .map_err(failed)?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION_ID)
+        .map_err(failed)?;
+    tx.commit().map_err(failed)
+}
+
+/// Switches to WAL for good. SQLite does not wait for another process that is switching at the same
+/// moment, so this does.
+fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let switched = db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
+        match switched {
+            Err(e)
+                if e.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            done => return done,
+        }
+    }
+}
