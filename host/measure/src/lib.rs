@@ -7,9 +7,11 @@
 mod error;
 mod load;
 mod open;
+mod udp;
 
 pub use error::Error;
 pub use load::{
     Acceptor, Connector, DRAIN, Job, LOST_AFTER, Load, Outcome, Reconnect, Role, StreamError,
 };
 pub use open::{accept_options, connect, listen};
+pub use udp::{Count, Stamp, UdpJob, UdpLoad, UdpOutcome};

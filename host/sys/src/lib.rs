@@ -5,3 +5,4 @@ pub mod poll;
 pub mod process;
 pub mod read_option;
 pub mod signal;
+pub mod udp;

@@ -99,6 +99,9 @@ pub struct EndRecord {
     /// All request latencies (client of the request workload).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Latency>,
+    /// Segments retransmitted, told as a number by an end that gives no TCP_INFO (stock iperf3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmits: Option<u64>,
     /// Counts of datagrams (UDP).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,

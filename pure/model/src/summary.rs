@@ -184,7 +184,12 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         .min();
     let ramp = ramp_for(spec, rtt_idle, counted.duration);
     let steady: Vec<&Sample> = sender.samples.iter().filter(|s| s.at >= ramp).collect();
-    let steady_goodput = steady_rate(&counted.samples, ramp);
+    // Stock iperf3 tells its totals only: a first and a last sample cannot leave the ramp out.
+    let steady_goodput = if counted.samples.len() > 2 {
+        steady_rate(&counted.samples, ramp)
+    } else {
+        steady_rate(&sender.samples, ramp).filter(|_| sender.samples.len() > 2)
+    };
     let rtts = || {
         steady
             .iter()
@@ -220,7 +225,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         goodput: counted.bytes.per(counted.duration),
         steady_goodput,
         ramp,
-        retransmits: grown(retransmitted(&last), retransmitted(&first)),
+        retransmits: grown(retransmitted(&last), retransmitted(&first)).or(sender.retransmits),
         retransmit_share: match (bytes_retrans, bytes_sent) {
             (Some(again), Some(all)) if all > Bytes(0) => Some(again.0 as f64 / all.0 as f64),
             _ => None,

@@ -1,0 +1,343 @@
+//! UDP sockets that share a port, and many datagrams in one system call.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Datagrams that one system call takes at most.
+pub const BATCH: usize = 64;
+
+/// Room for one control message with a time stamp, generously.
+const CONTROL: usize = 64;
+
+/// Binds a UDP socket that lets others bind the same port (`SO_REUSEADDR`), which UDP needs for one
+/// connected socket a peer beside the one that listens. An IPv6 socket takes IPv4 as well if bound to
+/// the unspecified address.
+///
+/// # Errors
+/// What socket(2), setsockopt(2) and bind(2) return.
+pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
+    let family = match local {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    // SAFETY: no pointers; the result is checked before it is owned.
+    let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: socket(2) returned a new descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_int(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if local.is_ipv6() {
+        set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
+    }
+    bind(&fd, local)?;
+    Ok(UdpSocket::from(fd))
+}
+
+/// Asks for the kernel's time of arrival with every datagram (`SO_TIMESTAMPNS`).
+///
+/// # Errors
+/// What setsockopt(2) returns.
+pub fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Sets send and receive buffer (`SO_SNDBUF`, `SO_RCVBUF`) to `bytes`; the kernel doubles them and
+/// cuts them to `net.core.wmem_max` and `rmem_max` without a word.
+///
+/// # Errors
+/// What setsockopt(2) returns.
+pub fn set_buffers(socket: &UdpSocket, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_int(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
+}
+
+/// Sets the byte of the type of service (traffic class in IPv6) by the family of the peer.
+///
+/// # Errors
+/// What setsockopt(2) returns.
+pub fn set_tos(socket: &UdpSocket, tos: u8) -> io::Result<()> {
+    let tos = libc::c_int::from(tos);
+    if socket.local_addr()?.is_ipv6() {
+        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos)
+    } else {
+        set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, tos)
+    }
+}
+
+/// Datagrams to be sent together, in buffers that are used again and again.
+pub struct SendBatch {
+    buffers: Vec<u8>,
+    size: usize,
+}
+
+impl SendBatch {
+    /// Room for [`BATCH`] datagrams of `size` bytes, all zero.
+    pub fn new(size: usize) -> SendBatch {
+        SendBatch {
+            buffers: vec![0; BATCH * size.max(1)],
+            size: size.max(1),
+        }
+    }
+
+    /// One of the datagrams, to be written.
+    ///
+    /// # Panics
+    /// If `index` is not below [`BATCH`].
+    pub fn datagram(&mut self, index: usize) -> &mut [u8] {
+        &mut self.buffers[index * self.size..(index + 1) * self.size]
+    }
+
+    /// Sends the first `count` datagrams over a connected socket; returns how many left.
+    ///
+    /// # Errors
+    /// What sendmmsg(2) returns if not even the first left: also errors that an earlier datagram
+    /// caused at the peer (`ECONNREFUSED`).
+    pub fn send(&self, socket: &UdpSocket, count: usize) -> io::Result<usize> {
+        let count = count.min(BATCH);
+        let mut parts = [libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        }; BATCH];
+        // SAFETY: an all-zero mmsghdr is valid: no name, no parts, no control.
+        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        for (index, datagram) in self.buffers.chunks_exact(self.size).take(count).enumerate() {
+            parts[index].iov_base = datagram.as_ptr().cast_mut().cast();
+            parts[index].iov_len = datagram.len();
+            messages[index].msg_hdr.msg_iov = &raw mut parts[index];
+            messages[index].msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: each of the `count` headers points to one part, and each part to a live buffer of
+        // its length, which the kernel only reads.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                count as libc::c_uint,
+                0,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Datagrams received together.
+pub struct ReceiveBatch {
+    buffers: Vec<u8>,
+    size: usize,
+    received: Vec<(usize, Option<Duration>)>,
+}
+
+impl ReceiveBatch {
+    /// Room for [`BATCH`] datagrams of up to `size` bytes; the rest of a longer one is lost.
+    pub fn new(size: usize) -> ReceiveBatch {
+        ReceiveBatch {
+            buffers: vec![0; BATCH * size.max(1)],
+            size: size.max(1),
+            received: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Waits for one datagram (as long as the socket's read timeout says) and takes all that are
+    /// there; returns how many.
+    ///
+    /// # Errors
+    /// What recvmmsg(2) returns; `WouldBlock` after the timeout.
+    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.received.clear();
+        let mut parts = [libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        }; BATCH];
+        let mut controls = [Control([0; CONTROL]); BATCH];
+        // SAFETY: an all-zero mmsghdr is valid: no name, no parts, no control.
+        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        for (index, buffer) in self.buffers.chunks_exact_mut(self.size).enumerate() {
+            parts[index].iov_base = buffer.as_mut_ptr().cast();
+            parts[index].iov_len = buffer.len();
+            let header = &mut messages[index].msg_hdr;
+            header.msg_iov = &raw mut parts[index];
+            header.msg_iovlen = 1;
+            header.msg_control = controls[index].0.as_mut_ptr().cast();
+            header.msg_controllen = CONTROL as _;
+        }
+        // SAFETY: each header points to one part and one control buffer, all live, exclusively
+        // borrowed and of the lengths given; a null timeout is allowed.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_WAITFORONE,
+                std::ptr::null_mut(),
+            )
+        };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        for message in &messages[..count] {
+            let length = (message.msg_len as usize).min(self.size);
+            self.received.push((length, arrival(&message.msg_hdr)));
+        }
+        Ok(count)
+    }
+
+    /// The datagrams of the last call, each with its time of arrival since 1970 if the kernel told.
+    pub fn datagrams(&self) -> impl Iterator<Item = (&[u8], Option<Duration>)> {
+        self.received
+            .iter()
+            .zip(self.buffers.chunks_exact(self.size))
+            .map(|(&(length, at), buffer)| (&buffer[..length], at))
+    }
+}
+
+/// Aligned as control messages must be.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+fn arrival(header: &libc::msghdr) -> Option<Duration> {
+    // SAFETY: recvmmsg filled the header and its control buffer, which is live; CMSG_FIRSTHDR
+    // returns null if no whole control message is in it.
+    let first = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
+    let wanted = first.cmsg_level == libc::SOL_SOCKET
+        && first.cmsg_type == libc::SCM_TIMESTAMPNS
+        && first.cmsg_len as usize >= size_of::<libc::timespec>() + size_of::<libc::cmsghdr>();
+    if !wanted {
+        return None;
+    }
+    // SAFETY: the message is long enough for a timespec, checked above; it may be unaligned.
+    let time = unsafe {
+        libc::CMSG_DATA(first)
+            .cast::<libc::timespec>()
+            .read_unaligned()
+    };
+    let nanos = u32::try_from(time.tv_nsec)
+        .ok()
+        .filter(|n| *n < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, nanos))
+}
+
+fn set_int(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the length of the borrow, and the kernel reads one int.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn bind(fd: &OwnedFd, local: SocketAddr) -> io::Result<()> {
+    let status = match local {
+        SocketAddr::V4(v4) => {
+            let address = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the kernel reads one sockaddr_in, whose size is given.
+            unsafe {
+                libc::bind(
+                    fd.as_raw_fd(),
+                    (&raw const address).cast(),
+                    size_of::<libc::sockaddr_in>() as libc::socklen_t,
+                )
+            }
+        }
+        SocketAddr::V6(v6) => {
+            let address = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: the kernel reads one sockaddr_in6, whose size is given.
+            unsafe {
+                libc::bind(
+                    fd.as_raw_fd(),
+                    (&raw const address).cast(),
+                    size_of::<libc::sockaddr_in6>() as libc::socklen_t,
+                )
+            }
+        }
+    };
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (UdpSocket, UdpSocket) {
+        let a = bind_shared("127.0.0.1:0".parse().unwrap()).unwrap();
+        let b = bind_shared("127.0.0.1:0".parse().unwrap()).unwrap();
+        a.connect(b.local_addr().unwrap()).unwrap();
+        b.connect(a.local_addr().unwrap()).unwrap();
+        b.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        (a, b)
+    }
+
+    #[test]
+    fn a_batch_arrives_whole_and_stamped() {
+        let (a, b) = pair();
+        stamp_arrivals(&b).unwrap();
+        let mut out = SendBatch::new(100);
+        for index in 0..BATCH {
+            out.datagram(index)[0] = index as u8;
+        }
+        assert_eq!(out.send(&a, BATCH).unwrap(), BATCH);
+        let mut into = ReceiveBatch::new(200);
+        let mut seen = Vec::new();
+        while seen.len() < BATCH {
+            into.receive(&b).unwrap();
+            for (datagram, at) in into.datagrams() {
+                assert_eq!(datagram.len(), 100);
+                assert!(at.unwrap() > Duration::from_secs(1_500_000_000));
+                seen.push(datagram[0]);
+            }
+        }
+        assert_eq!(seen, (0..BATCH as u8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_connected_socket_shares_the_port_of_the_listening_one() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let listening = bind_shared(any.parse().unwrap()).unwrap();
+            let port = listening.local_addr().unwrap();
+            let client = UdpSocket::bind(any).unwrap();
+            client.connect(port).unwrap();
+            let connected = bind_shared(port).unwrap();
+            connected.connect(client.local_addr().unwrap()).unwrap();
+            connected
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
+            client.send(b"to the connected one").unwrap();
+            let mut buffer = [0; 64];
+            assert_eq!(connected.recv(&mut buffer).unwrap(), 20, "{any}");
+        }
+    }
+}
