@@ -730,6 +730,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         bytes: end.bytes,
         duration: end.duration,
         requests: end.requests.clone(),
+        retransmits: end.retransmits,
         datagrams: end.datagrams,
         warnings: end.warnings.clone(),
     }
