@@ -147,6 +147,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
         bytes: sent(10),
         duration: Nanos::from_secs(10),
         requests: None,
+        retransmits: None,
         datagrams: None,
         warnings: Vec::new(),
     };
