@@ -7,6 +7,7 @@ pub mod csv;
 #[cfg(test)]
 mod fixtures;
 pub mod json;
+pub mod live;
 mod summary;
 pub mod words;
 

@@ -1,0 +1,760 @@
+//! What a run looks like while it runs: samples in, lines out.
+//!
+//! Counters in samples only grow, so every figure here is a difference of two of them, and a lost or
+//! late sample loses nothing but a little smoothness.
+
+use crate::words::{Ink, Style, escape_sentence, grouped, per_second, round_span, three_digits};
+use model::{
+    BitRate, Bytes, Direction, Ended, Latency, Limit, Nanos, Sample, Side, Spec, Workload,
+};
+use std::collections::BTreeMap;
+
+/// The rate that is shown as the present one covers at least this much, so that it can be read.
+const RATE_SPAN: Nanos = Nanos::from_millis(500);
+/// More points of history than this are thinned to half: enough for any screen.
+const MOST_POINTS: usize = 2048;
+/// Streams numbered beyond this are a peer's mistake.
+const MOST_STREAMS: u32 = 1024;
+
+/// The run so far, as far as a viewer cares.
+pub struct Live {
+    kind: Kind,
+    limit: Limit,
+    interval: Nanos,
+    planned_legs: usize,
+    legs: BTreeMap<usize, LegView>,
+    waiting: Option<String>,
+    header_due: bool,
+    pending: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bulk,
+    Request,
+    Udp,
+}
+
+struct LegView {
+    direction: Direction,
+    near: EndView,
+    far: EndView,
+    ended: Option<Ended>,
+    /// Where the last plain line stopped.
+    line_at: Point,
+    line_retransmits: u64,
+}
+
+/// A moment and what had been moved (bytes) or answered (requests) by then.
+#[derive(Clone, Copy, Default)]
+struct Point {
+    at: Nanos,
+    moved: u64,
+}
+
+#[derive(Default)]
+struct EndView {
+    /// The newest count of each stream: acknowledged bytes at a sender that knows them, since what
+    /// was only written may still sit in a buffer; else application bytes.
+    streams: BTreeMap<u32, StreamView>,
+    history: Vec<Point>,
+    answered: u64,
+    latest_requests: Option<Latency>,
+    rtt: Option<Nanos>,
+    cwnd: Option<Bytes>,
+    unsent: Option<Bytes>,
+    knows_tcp: bool,
+}
+
+#[derive(Default)]
+struct StreamView {
+    moved: u64,
+    retransmits_at_start: u64,
+    retransmits: u64,
+}
+
+impl Live {
+    /// Before anything has happened.
+    pub fn new(spec: &Spec) -> Live {
+        Live {
+            kind: match spec.workload {
+                Workload::Bulk(_) => Kind::Bulk,
+                Workload::Request(_) => Kind::Request,
+                Workload::Udp(_) => Kind::Udp,
+            },
+            limit: spec.limit,
+            interval: spec.interval,
+            planned_legs: spec.directions.legs().len(),
+            legs: BTreeMap::new(),
+            waiting: None,
+            header_due: true,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Something is waited for; shown until a leg starts.
+    pub fn waiting(&mut self, words: &str) {
+        let words = escape_sentence(words);
+        if self.waiting.as_ref() != Some(&words) {
+            self.pending.push(words.clone());
+            self.waiting = Some(words);
+        }
+    }
+
+    /// A leg begins.
+    pub fn leg_started(&mut self, index: usize, direction: Direction) {
+        self.waiting = None;
+        self.legs.insert(
+            index,
+            LegView {
+                direction,
+                near: EndView::default(),
+                far: EndView::default(),
+                ended: None,
+                line_at: Point::default(),
+                line_retransmits: 0,
+            },
+        );
+    }
+
+    /// An end took a sample. Samples of legs that were never started are ignored.
+    pub fn sample(&mut self, index: usize, side: Side, sample: &Sample) {
+        let Some(leg) = self.legs.get_mut(&index) else {
+            return;
+        };
+        let sends = leg.direction.sender() == side;
+        let end = match side {
+            Side::Near => &mut leg.near,
+            Side::Far => &mut leg.far,
+        };
+        end.take(sample, sends, self.kind);
+        if side == leg.teller(self.kind) {
+            let span = sample.at.since(leg.line_at.at);
+            // The last sample comes when the leg ends; so soon after the one before it tells nothing.
+            if span.0 > 0 && span.0 >= self.interval.0 / 4 {
+                let line = leg.plain_line(self.kind, span);
+                if std::mem::take(&mut self.header_due) {
+                    self.pending.push(header(self.kind));
+                }
+                self.pending.push(line);
+            }
+        }
+    }
+
+    /// A leg is over.
+    pub fn leg_ended(&mut self, index: usize, ended: &Ended) {
+        if let Some(leg) = self.legs.get_mut(&index) {
+            leg.ended = Some(ended.clone());
+        }
+    }
+
+    /// Takes the plain lines that are due: one for each leg and interval, a header before the first.
+    /// Columns never move, so that the lines can be read by the eye and by awk.
+    pub fn plain(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// The present picture, to be drawn over the one before. No line is wider than `style.width`.
+    pub fn frame(&self, style: Style) -> Vec<String> {
+        let width = usize::from(style.width);
+        let mut lines = Vec::new();
+        for leg in self.legs.values() {
+            match &leg.ended {
+                Some(ended) => lines.push(leg.ended_line(self.kind, ended, style)),
+                None => lines.extend(leg.running_lines(self.kind, style)),
+            }
+        }
+        if let Some(words) = &self.waiting {
+            lines.push(cut(words, width));
+        } else if let Some(bar) = self.bar(style) {
+            lines.push(bar);
+        }
+        lines
+    }
+
+    /// How far the running legs are, and how long it takes still.
+    fn bar(&self, style: Style) -> Option<String> {
+        let (index, leg) = self.legs.iter().rev().find(|(_, l)| l.ended.is_none())?;
+        let end = leg.end(leg.teller(self.kind));
+        let now = end.history.last().copied().unwrap_or_default();
+        let (done, left) = match self.limit {
+            Limit::Time(all) => (share(now.at.0, all.0), Some(all.since(now.at))),
+            Limit::Bytes(Bytes(all)) | Limit::Requests(all) => {
+                let per_ns = end.rate_now().map_or(0.0, |rate| rate / 1e9);
+                let left = all.saturating_sub(now.moved) as f64 / per_ns;
+                let left =
+                    (left.is_finite() && left < u64::MAX as f64).then_some(Nanos(left as u64));
+                (share(now.moved, all), left)
+            }
+        };
+        let left = match left {
+            // Rounded up: it is never over before it says so.
+            Some(left) => round_span(Nanos::from_secs(left.0.div_ceil(1_000_000_000))) + " left",
+            None => "unknown time left".to_owned(),
+        };
+        let running = self.legs.values().filter(|l| l.ended.is_none()).count();
+        let of = match (self.planned_legs, running) {
+            (legs, 1) if legs > 1 => format!(", leg {} of {legs}", index + 1),
+            _ => String::new(),
+        };
+        let words = format!("{left}{of}");
+        let width = usize::from(style.width);
+        let room = width.saturating_sub(words.len() + 2).min(60);
+        if room < 6 {
+            return Some(cut(&words, width));
+        }
+        let (full, empty) = match style.unicode {
+            true => ('\u{2588}', '\u{2591}'),
+            false => ('#', '.'),
+        };
+        let filled = (done * room as f64) as usize;
+        let bar: String = (0..room)
+            .map(|at| if at < filled { full } else { empty })
+            .collect();
+        Some(format!("{}  {words}", style.paint(Ink::Faint, &bar)))
+    }
+}
+
+impl EndView {
+    fn take(&mut self, sample: &Sample, sends: bool, kind: Kind) {
+        if self.history.last().is_some_and(|last| sample.at <= last.at) {
+            return;
+        }
+        let mut rtts = Vec::new();
+        let (mut cwnd, mut unsent) = (None, None);
+        for stream in sample.streams.iter().filter(|s| s.stream < MOST_STREAMS) {
+            let fresh = !self.streams.contains_key(&stream.stream);
+            let view = self.streams.entry(stream.stream).or_default();
+            let acked = stream.tcp.as_ref().and_then(|tcp| tcp.bytes_acked);
+            let moved = match acked {
+                // Never more than was written: the handshake and the stream's token are not payload.
+                Some(acked) if sends => acked.min(stream.bytes),
+                _ => stream.bytes,
+            };
+            view.moved = view.moved.max(moved.0);
+            if let Some(tcp) = &stream.tcp {
+                self.knows_tcp = true;
+                if fresh {
+                    view.retransmits_at_start = u64::from(tcp.total_retrans);
+                }
+                view.retransmits = view.retransmits.max(u64::from(tcp.total_retrans));
+                rtts.extend((tcp.rtt > Nanos(0)).then_some(tcp.rtt));
+                cwnd = Some(cwnd.unwrap_or_default() + tcp.cwnd_bytes());
+                unsent = match (unsent, tcp.notsent_bytes) {
+                    (sum, Some(more)) => Some(sum.unwrap_or_default() + more),
+                    (sum, None) => sum,
+                };
+            }
+        }
+        rtts.sort_unstable();
+        self.rtt = rtts.get(rtts.len().saturating_sub(1) / 2).copied();
+        (self.cwnd, self.unsent) = (cwnd, unsent);
+        if let Some(requests) = &sample.requests {
+            self.answered = self.answered.saturating_add(requests.count());
+            self.latest_requests = Some(requests.clone());
+        }
+        let by_stream = || {
+            self.streams
+                .values()
+                .fold(0u64, |sum, s| sum.saturating_add(s.moved))
+        };
+        let moved = match kind {
+            Kind::Request => self.answered,
+            Kind::Udp => sample.bytes.0,
+            Kind::Bulk if sample.streams.is_empty() => sample.bytes.0,
+            Kind::Bulk => by_stream(),
+        };
+        if self.history.is_empty() && sample.at > Nanos(0) {
+            self.history.push(Point::default());
+        }
+        self.history.push(Point {
+            at: sample.at,
+            moved,
+        });
+        if self.history.len() > MOST_POINTS {
+            let last = self.history.len() - 1;
+            let mut at = 0;
+            self.history.retain(|_| {
+                at += 1;
+                (at - 1) % 2 == 0 || at - 1 == last
+            });
+        }
+    }
+
+    fn retransmits(&self) -> Option<u64> {
+        self.knows_tcp.then(|| {
+            self.streams.values().fold(0u64, |sum, s| {
+                sum.saturating_add(s.retransmits.saturating_sub(s.retransmits_at_start))
+            })
+        })
+    }
+
+    /// Bytes or requests a second, lately.
+    fn rate_now(&self) -> Option<f64> {
+        let last = self.history.last()?;
+        let before = self.history.iter().rev();
+        let mut before = before.skip_while(|p| p.at + RATE_SPAN > last.at);
+        let from = before.next().or(self.history.first())?;
+        rate(*from, *last)
+    }
+
+    /// Bytes or requests a second, from the start.
+    fn rate_overall(&self) -> Option<f64> {
+        rate(*self.history.first()?, *self.history.last()?)
+    }
+
+    /// The rates over the whole leg in at most `cells` slices of time, as levels 0 to 7 of the largest.
+    fn levels(&self, cells: usize) -> Vec<usize> {
+        let Some(last) = self.history.last() else {
+            return Vec::new();
+        };
+        let cells = cells.min(self.history.len().saturating_sub(1));
+        let moved_by = |at: f64| {
+            let next = self.history.partition_point(|p| (p.at.0 as f64) < at);
+            let (Some(b), a) = (
+                self.history.get(next),
+                self.history.get(next.wrapping_sub(1)),
+            ) else {
+                return last.moved as f64;
+            };
+            let Some(a) = a else { return b.moved as f64 };
+            let part = (at - a.at.0 as f64) / (b.at.0 - a.at.0) as f64;
+            a.moved as f64 + part * (b.moved as f64 - a.moved as f64)
+        };
+        let edge = |cell: usize| last.at.0 as f64 * cell as f64 / cells as f64;
+        let slices: Vec<f64> = (0..cells)
+            .map(|cell| (moved_by(edge(cell + 1)) - moved_by(edge(cell))).max(0.0))
+            .collect();
+        let most = slices.iter().copied().fold(0.0, f64::max);
+        slices
+            .iter()
+            .map(|slice| {
+                if most > 0.0 {
+                    (slice / most * 7.0).round() as usize
+                } else {
+                    0
+                }
+            })
+            .collect()
+    }
+}
+
+impl LegView {
+    fn end(&self, side: Side) -> &EndView {
+        match side {
+            Side::Near => &self.near,
+            Side::Far => &self.far,
+        }
+    }
+
+    fn sender(&self) -> &EndView {
+        self.end(self.direction.sender())
+    }
+
+    /// The end whose samples set the pace: the client of requests, else the end on this host, which
+    /// is always heard.
+    fn teller(&self, kind: Kind) -> Side {
+        match kind {
+            Kind::Request => self.direction.sender(),
+            Kind::Bulk | Kind::Udp => Side::Near,
+        }
+    }
+
+    fn plain_line(&mut self, kind: Kind, span: Nanos) -> String {
+        let end = self.end(self.teller(kind));
+        let now = end.history.last().copied().unwrap_or_default();
+        let moved = now.moved.saturating_sub(self.line_at.moved);
+        let sender = self.sender();
+        let retransmits = sender.retransmits();
+        let again = retransmits.map(|all| all.saturating_sub(self.line_retransmits));
+        let line = match kind {
+            Kind::Request => columns(&[
+                &self.direction.to_string(),
+                &seconds(now.at),
+                &three_or_grouped(moved as f64 / span.as_secs_f64()),
+                &told(percentile(end, 0.5)),
+                &told(percentile(end, 0.99)),
+                &told(end.latest_requests.as_ref().and_then(Latency::max)),
+                &told(again),
+            ]),
+            Kind::Udp => columns(&[
+                &self.direction.to_string(),
+                &seconds(now.at),
+                &Bytes(moved).per(span).to_string(),
+            ]),
+            Kind::Bulk => columns(&[
+                &self.direction.to_string(),
+                &seconds(now.at),
+                &Bytes(moved).per(span).to_string(),
+                &told(sender.rtt),
+                &told(sender.cwnd),
+                &told(sender.unsent),
+                &told(again),
+            ]),
+        };
+        self.line_at = now;
+        self.line_retransmits = retransmits.unwrap_or(self.line_retransmits);
+        line
+    }
+
+    fn ended_line(&self, kind: Kind, ended: &Ended, style: Style) -> String {
+        let end = self.end(self.teller(kind));
+        let rate = end
+            .rate_overall()
+            .map_or_else(|| "nothing".to_owned(), |rate| rate_words(kind, rate));
+        let words = match ended {
+            Ended::Complete => "done",
+            Ended::Interrupted => "interrupted",
+            Ended::Unfinished | Ended::Failed { .. } => "broke off",
+        };
+        let line = format!("{:<5} {rate:<11}  {words}", self.direction);
+        style.paint(Ink::Faint, &cut(&line, usize::from(style.width)))
+    }
+
+    fn running_lines(&self, kind: Kind, style: Style) -> Vec<String> {
+        let width = usize::from(style.width);
+        let end = self.end(self.teller(kind));
+        let Some(rate) = end.rate_now() else {
+            return vec![cut(&format!("{:<5} starts", self.direction), width)];
+        };
+        let rate = rate_words(kind, rate);
+        let head = format!("{:<5} ", self.direction);
+        let taken = head.len() + rate.chars().count().max(11) + 2;
+        let spark: String = end
+            .levels(width.saturating_sub(taken).min(60))
+            .into_iter()
+            .map(|level| spark(level, style))
+            .collect();
+        let first = format!(
+            "{head}{}{}  {spark}",
+            style.paint(Ink::Bold, &rate),
+            " ".repeat(11usize.saturating_sub(rate.chars().count()))
+        );
+        let mut lines = vec![match taken > width {
+            true => cut(&format!("{head}{rate}"), width),
+            false => first.trim_end().to_owned(),
+        }];
+
+        let sender = self.sender();
+        let mut pieces: Vec<(Option<Ink>, String)> = Vec::new();
+        let mut piece = |ink, name: &str, value: Option<String>| {
+            pieces.extend(value.map(|value| (ink, format!("{name} {value}"))));
+        };
+        if kind == Kind::Request {
+            piece(None, "p50", percentile(end, 0.5).map(|p| p.to_string()));
+            piece(None, "p99", percentile(end, 0.99).map(|p| p.to_string()));
+        }
+        if kind != Kind::Udp {
+            piece(None, "RTT", sender.rtt.map(|rtt| rtt.to_string()));
+            let ink = sender
+                .retransmits()
+                .is_some_and(|n| n > 0)
+                .then_some(Ink::Yellow);
+            piece(ink, "retransmitted", sender.retransmits().map(grouped));
+        }
+        if kind == Kind::Bulk {
+            piece(None, "cwnd", sender.cwnd.map(|cwnd| cwnd.to_string()));
+            piece(
+                None,
+                "unsent",
+                sender.unsent.map(|unsent| unsent.to_string()),
+            );
+        }
+        let mut second = " ".repeat(head.len());
+        let mut column = second.len();
+        let mut some = false;
+        for (ink, text) in pieces {
+            let gap = if some { 2 } else { 0 };
+            if column + gap + text.chars().count() > width {
+                break;
+            }
+            second.push_str(&"  "[..gap]);
+            column += gap + text.chars().count();
+            second.push_str(&ink.map_or(text.clone(), |ink| style.paint(ink, &text)));
+            some = true;
+        }
+        if some {
+            lines.push(second);
+        }
+        lines
+    }
+}
+
+fn header(kind: Kind) -> String {
+    match kind {
+        Kind::Bulk => columns(&["leg", "seconds", "rate", "RTT", "cwnd", "unsent", "retrans"]),
+        Kind::Request => columns(&[
+            "leg",
+            "seconds",
+            "requests/s",
+            "p50",
+            "p99",
+            "max",
+            "retrans",
+        ]),
+        Kind::Udp => columns(&["leg", "seconds", "rate"]),
+    }
+}
+
+/// Cells at fixed columns: the name on the left, figures on the right.
+fn columns(cells: &[&str]) -> String {
+    const WIDTHS: [usize; 7] = [5, 9, 13, 10, 10, 10, 8];
+    let mut line = String::new();
+    for (at, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
+        match at {
+            0 => line.push_str(&format!("{cell:<width$}")),
+            _ => line.push_str(&format!(" {cell:>width$}")),
+        }
+    }
+    line
+}
+
+fn told<T: std::fmt::Display>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn seconds(at: Nanos) -> String {
+    format!("{:.2}", at.as_secs_f64())
+}
+
+fn percentile(end: &EndView, share: f64) -> Option<Nanos> {
+    end.latest_requests.as_ref()?.percentile(share)
+}
+
+fn rate(from: Point, to: Point) -> Option<f64> {
+    let span = to.at.since(from.at).as_secs_f64();
+    (span > 0.0).then(|| to.moved.saturating_sub(from.moved) as f64 / span)
+}
+
+fn rate_words(kind: Kind, rate: f64) -> String {
+    match kind {
+        Kind::Request => format!("{} requests/s", per_second(rate).trim_end_matches("/s")),
+        Kind::Bulk | Kind::Udp => BitRate((rate * 8.0) as u64).to_string(),
+    }
+}
+
+fn three_or_grouped(value: f64) -> String {
+    if value >= 1000.0 {
+        grouped(value.round() as u64)
+    } else {
+        three_digits(value)
+    }
+}
+
+fn share(part: u64, all: u64) -> f64 {
+    if all == 0 {
+        return 1.0;
+    }
+    (part as f64 / all as f64).min(1.0)
+}
+
+fn spark(level: usize, style: Style) -> char {
+    const BLOCKS: [char; 8] = [
+        '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
+        '\u{2588}',
+    ];
+    const ASCII: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
+    let set = if style.unicode { BLOCKS } else { ASCII };
+    set[level.min(7)]
+}
+
+/// At most `width` characters.
+fn cut(text: &str, width: usize) -> String {
+    match text.char_indices().nth(width) {
+        Some((at, _)) => text[..at].to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{self, LAN, LOSSY};
+    use model::{Directions, Leg};
+
+    fn style(width: u16) -> Style {
+        Style {
+            width,
+            colour: false,
+            unicode: true,
+        }
+    }
+
+    /// Feeds both ends of a leg up to and with sample `upto`, far behind near, as they arrive.
+    fn feed(live: &mut Live, index: usize, leg: &Leg, upto: usize) {
+        for at in 0..=upto {
+            for side in [Side::Near, Side::Far] {
+                if let Some(sample) = leg.end(side).samples.get(at) {
+                    live.sample(index, side, sample);
+                }
+            }
+        }
+    }
+
+    fn in_the_second_leg() -> Live {
+        let mut live = Live::new(&fixtures::spec());
+        let up = fixtures::leg(Direction::Up, LAN);
+        live.leg_started(0, Direction::Up);
+        feed(&mut live, 0, &up, 10);
+        live.leg_ended(0, &Ended::Complete);
+        let down = fixtures::leg(Direction::Down, LOSSY);
+        live.leg_started(1, Direction::Down);
+        feed(&mut live, 1, &down, 6);
+        live
+    }
+
+    #[test]
+    fn frames_fit_their_screen() {
+        let live = in_the_second_leg();
+        for width in 1..=250 {
+            for line in live.frame(style(width)) {
+                assert!(
+                    line.chars().count() <= usize::from(width),
+                    "{width}: {line}"
+                );
+            }
+        }
+        insta::assert_snapshot!(live.frame(style(40)).join("\n"), @r#"
+        up    896 Mbit/s   done
+        down  62.0 Mbit/s  ▅█████
+              RTT 52.9 ms  retransmitted 246
+        ██████████░░░░░░░░  4 s left, leg 2 of 2
+        "#);
+        insta::assert_snapshot!(live.frame(style(80)).join("\n"), @r#"
+        up    896 Mbit/s   done
+        down  62.0 Mbit/s  ▅█████
+              RTT 52.9 ms  retransmitted 246  cwnd 396 KiB  unsent 512 KiB
+        ██████████████████████████████████░░░░░░░░░░░░░░░░░░░░░░░░  4 s left, leg 2 of 2
+        "#);
+        insta::assert_snapshot!(live.frame(style(200)).join("\n"), @r#"
+        up    896 Mbit/s   done
+        down  62.0 Mbit/s  ▅█████
+              RTT 52.9 ms  retransmitted 246  cwnd 396 KiB  unsent 512 KiB
+        ████████████████████████████████████░░░░░░░░░░░░░░░░░░░░░░░░  4 s left, leg 2 of 2
+        "#);
+        insta::assert_snapshot!(live.frame(Style::PLAIN).join("\n"), @r#"
+        up    896 Mbit/s   done
+        down  62.0 Mbit/s  =#####
+              RTT 52.9 ms  retransmitted 246  cwnd 396 KiB  unsent 512 KiB
+        ##################################........................  4 s left, leg 2 of 2
+        "#);
+    }
+
+    #[test]
+    fn both_legs_at_once() {
+        let mut spec = fixtures::spec();
+        spec.directions = Directions::Bidirectional;
+        let mut live = Live::new(&spec);
+        for (index, direction) in [Direction::Up, Direction::Down].into_iter().enumerate() {
+            live.leg_started(index, direction);
+        }
+        assert_eq!(live.frame(style(80))[0], "up    starts");
+        for (index, direction) in [Direction::Up, Direction::Down].into_iter().enumerate() {
+            feed(&mut live, index, &fixtures::leg(direction, LAN), 3);
+        }
+        insta::assert_snapshot!(live.frame(style(80)).join("\n"), @r#"
+        up    943 Mbit/s   ▅██
+              RTT 1.90 ms  retransmitted 0  cwnd 580 KiB  unsent 512 KiB
+        down  943 Mbit/s   ▅██
+              RTT 1.90 ms  retransmitted 0  cwnd 580 KiB  unsent 512 KiB
+        ██████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  7 s left
+        "#);
+    }
+
+    #[test]
+    fn requests_show_their_latencies() {
+        let mut spec = fixtures::spec();
+        spec.workload = Workload::Request(fixtures::request());
+        spec.directions = Directions::Up;
+        spec.limit = Limit::Requests(1_165_000);
+        let mut live = Live::new(&spec);
+        live.leg_started(0, Direction::Up);
+        feed(&mut live, 0, &fixtures::request_leg(11_650), 4);
+        insta::assert_snapshot!(live.frame(style(80)).join("\n"), @r#"
+        up    116,500 requests/s  ████
+              p50 6.60 us  p99 21.0 us  RTT 1.90 ms  retransmitted 0
+        ████████████████████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  6 s left
+        "#);
+        insta::assert_snapshot!(live.plain().join("\n"), @r#"
+        leg     seconds    requests/s        p50        p99        max  retrans
+        up         1.00       116,500    6.60 us    21.0 us    1.23 ms        0
+        up         2.00       116,500    6.60 us    21.0 us    1.23 ms        0
+        up         3.00       116,500    6.60 us    21.0 us    1.23 ms        0
+        up         4.00       116,500    6.60 us    21.0 us    1.23 ms        0
+        "#);
+    }
+
+    #[test]
+    fn plain_lines_keep_their_columns() {
+        let mut live = Live::new(&fixtures::spec());
+        live.waiting("db1 is busy\x1b[2J for 3 s more");
+        let up = fixtures::leg(Direction::Up, LAN);
+        live.leg_started(0, Direction::Up);
+        feed(&mut live, 0, &up, 3);
+        let mut lines = live.plain();
+        assert!(live.plain().is_empty());
+        let mut down = fixtures::leg(Direction::Down, LOSSY);
+        down.far.samples.truncate(2);
+        live.leg_started(1, Direction::Down);
+        feed(&mut live, 1, &down, 2);
+        lines.extend(live.plain());
+        // A peer that tells nothing.
+        down.far.samples.clear();
+        live.leg_started(2, Direction::Down);
+        feed(&mut live, 2, &down, 1);
+        lines.extend(live.plain());
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        db1 is busy\u{1b}[2J for 3 s more
+        leg     seconds          rate        RTT       cwnd     unsent  retrans
+        up         1.00    472 Mbit/s    1.90 ms    580 KiB    512 KiB        0
+        up         2.00    943 Mbit/s    1.90 ms    580 KiB    512 KiB        0
+        up         3.00    943 Mbit/s    1.90 ms    580 KiB    512 KiB        0
+        down       1.00   31.0 Mbit/s    52.1 ms    396 KiB    512 KiB        0
+        down       2.00   62.0 Mbit/s    52.9 ms    396 KiB    512 KiB       41
+        down       1.00   31.0 Mbit/s          -          -          -        -
+        "#);
+    }
+
+    #[test]
+    fn a_long_run_at_short_intervals_stays_small_and_right() {
+        let mut spec = fixtures::spec();
+        spec.interval = Nanos::from_millis(10);
+        spec.limit = Limit::Time(Nanos::from_secs(1000));
+        let mut live = Live::new(&spec);
+        live.leg_started(0, Direction::Up);
+        for n in 0..=50_000u64 {
+            let bytes = Bytes(n * 1_250_000);
+            let sample = Sample {
+                at: Nanos::from_millis(10 * n),
+                bytes,
+                streams: vec![model::StreamSample {
+                    bytes,
+                    ..model::StreamSample::default()
+                }],
+                ..Sample::default()
+            };
+            live.sample(0, Side::Near, &sample);
+            live.plain();
+        }
+        assert!(live.legs[&0].near.history.len() <= MOST_POINTS);
+        let frame = live.frame(style(60));
+        assert_eq!(
+            frame[0],
+            format!("up    1.00 Gbit/s  {}", "\u{2588}".repeat(41))
+        );
+        assert!(frame[1].ends_with("  500 s left, leg 1 of 2"), "{frame:?}");
+    }
+
+    #[test]
+    fn samples_that_make_no_sense_change_nothing() {
+        let mut live = Live::new(&fixtures::spec());
+        let leg = fixtures::leg(Direction::Up, LAN);
+        live.sample(7, Side::Near, &leg.near.samples[1]);
+        assert!(live.frame(style(80)).is_empty());
+        live.leg_started(0, Direction::Up);
+        feed(&mut live, 0, &leg, 5);
+        let before = live.frame(style(80));
+        live.sample(0, Side::Near, &leg.near.samples[2]);
+        assert_eq!(live.frame(style(80)), before);
+    }
+}
