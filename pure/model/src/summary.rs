@@ -1,8 +1,8 @@
 //! From samples to the figures that are told first.
 
 use crate::{
-    BitRate, Bytes, Datagrams, Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample,
-    SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
+    BitRate, Bytes, Datagrams, Direction, EndRecord, Ended, Latency, Leg, Limit, Nanos, Run,
+    Sample, SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,8 @@ pub struct LegSummary {
     pub direction: Direction,
     /// How it ended.
     pub ended: Ended,
-    /// From the first byte to the last, at the receiver where it told.
+    /// From the first byte to the last, at the receiver where it told; under a time limit at least to
+    /// that limit, even if nothing came any more.
     #[serde(rename = "duration_ns")]
     pub duration: Nanos,
     /// Bytes that the receiver's application took (the sender's count where the receiver is silent).
@@ -182,13 +183,14 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         .filter_map(|tcp| tcp.min_rtt.or(Some(tcp.rtt)))
         .filter(|rtt| *rtt > Nanos(0))
         .min();
-    let ramp = ramp_for(spec, rtt_idle, counted.duration);
+    let span = span(spec.limit, counted);
+    let ramp = ramp_for(spec, rtt_idle, span);
     let steady: Vec<&Sample> = sender.samples.iter().filter(|s| s.at >= ramp).collect();
     // Stock iperf3 tells its totals only: a first and a last sample cannot leave the ramp out.
     let steady_goodput = if counted.samples.len() > 2 {
-        steady_rate(&counted.samples, ramp)
+        steady_rate(&counted.samples, ramp, span)
     } else {
-        steady_rate(&sender.samples, ramp).filter(|_| sender.samples.len() > 2)
+        steady_rate(&sender.samples, ramp, span).filter(|_| sender.samples.len() > 2)
     };
     let rtts = || {
         steady
@@ -220,9 +222,9 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     LegSummary {
         direction: leg.direction,
         ended: leg.ended.clone(),
-        duration: counted.duration,
+        duration: span,
         bytes: counted.bytes,
-        goodput: counted.bytes.per(counted.duration),
+        goodput: counted.bytes.per(span),
         steady_goodput,
         ramp,
         retransmits: grown(retransmitted(&last), retransmitted(&first)).or(sender.retransmits),
@@ -304,13 +306,23 @@ fn median<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
     values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
-/// Rate between the last sample at or before the end of the ramp and the last sample that still
-/// moved data; `None` with fewer than two such samples.
-fn steady_rate(samples: &[Sample], ramp: Nanos) -> Option<BitRate> {
+/// The time over which a leg is judged: from the first byte to the last; under a time limit at least
+/// to that limit (or to where the leg was ended), so that a path that fell silent is not flattered.
+fn span(limit: Limit, end: &EndRecord) -> Nanos {
+    let seen = end.samples.last().map_or(Nanos(0), |s| s.at);
+    match limit {
+        Limit::Time(limit) => end.duration.max(limit.min(seen)),
+        Limit::Bytes(_) | Limit::Requests(_) => end.duration,
+    }
+}
+
+/// Rate from the last sample at or before the end of the ramp to `span`, or to the sample that saw
+/// the last byte if that is later; `None` if nothing lies between.
+fn steady_rate(samples: &[Sample], ramp: Nanos, span: Nanos) -> Option<BitRate> {
     let from = samples.iter().rev().find(|s| s.at <= ramp)?;
     let total = samples.last()?.bytes;
-    let to = samples.iter().find(|s| s.bytes == total)?;
-    (to.at > from.at).then(|| to.bytes.since(from.bytes).per(to.at.since(from.at)))
+    let to = samples.iter().find(|s| s.bytes == total)?.at.max(span);
+    (samples.len() > 1 && to > from.at).then(|| total.since(from.bytes).per(to.since(from.at)))
 }
 
 fn cpu_use(end: &EndRecord) -> Option<CpuUse> {
@@ -396,4 +408,193 @@ fn settings(
             s.dscp.to_string()
         }),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Bulk, CpuTimes, Directions, Placement, SocketSettings};
+
+    fn spec() -> Spec {
+        Spec {
+            workload: Workload::Bulk(Bulk::default()),
+            directions: Directions::Up,
+            streams: 2,
+            limit: Limit::Time(Nanos::from_secs(10)),
+            ramp: None,
+            interval: Nanos::from_secs(1),
+            socket: SocketSettings::default(),
+            near: Placement::default(),
+            far: Placement::default(),
+        }
+    }
+
+    /// A sample of two streams at second `at`, each of which has moved `mb` 10^6 bytes.
+    fn sample(at: u64, mb: u64, tcp: Option<&TcpInfo>) -> Sample {
+        let stream = |stream| StreamSample {
+            stream,
+            bytes: Bytes(mb * 1_000_000),
+            tcp: tcp.cloned(),
+            ..StreamSample::default()
+        };
+        Sample {
+            at: Nanos::from_secs(at),
+            bytes: Bytes(2 * mb * 1_000_000),
+            streams: vec![stream(0), stream(1)],
+            cpu: CpuTimes {
+                process_user: Nanos::from_millis(at * 100),
+                process_system: Nanos::from_millis(at * 400),
+                host_busy: Nanos::from_secs(at),
+                host_total: Nanos::from_secs(at * 2),
+                ..CpuTimes::default()
+            },
+            requests: None,
+        }
+    }
+
+    fn tcp(rtt_ms: u64, retrans: u32) -> TcpInfo {
+        TcpInfo {
+            rtt: Nanos::from_millis(rtt_ms),
+            min_rtt: Some(Nanos::from_millis(1)),
+            total_retrans: retrans,
+            snd_mss: 1000,
+            snd_cwnd: 50,
+            snd_wnd: Some(Bytes(1 << 20)),
+            busy: Some(Nanos::from_secs(8)),
+            rwnd_limited: Some(Nanos::from_secs(2)),
+            sndbuf_limited: Some(Nanos(0)),
+            bytes_sent: Some(Bytes(1000)),
+            bytes_retrans: Some(Bytes(10)),
+            ..TcpInfo::default()
+        }
+    }
+
+    fn leg() -> Leg {
+        // The ramp moves little: 2 x 10 MB in 2 s; then 2 x 100 MB a second.
+        let samples = |with_tcp: bool| {
+            (0..=10u64)
+                .map(|at| {
+                    let mb = if at <= 2 { at * 5 } else { 10 + (at - 2) * 100 };
+                    let account = tcp(if at <= 2 { 1 } else { at }, at as u32);
+                    sample(at, mb, with_tcp.then_some(&account))
+                })
+                .collect::<Vec<_>>()
+        };
+        let bytes = Bytes(2 * 810 * 1_000_000);
+        let duration = Nanos::from_secs(10);
+        Leg {
+            direction: Direction::Up,
+            started: Nanos(0),
+            near: EndRecord {
+                samples: samples(true),
+                bytes,
+                duration,
+                ..EndRecord::default()
+            },
+            far: EndRecord {
+                samples: samples(false),
+                bytes,
+                duration,
+                ..EndRecord::default()
+            },
+            ended: Ended::Complete,
+        }
+    }
+
+    #[test]
+    fn the_ramp_is_fixed_before_the_leg_and_at_most_half_of_it() {
+        let ramp = |rtt_ms: Option<u64>, s| {
+            ramp_for(&spec(), rtt_ms.map(Nanos::from_millis), Nanos::from_secs(s))
+        };
+        assert_eq!(ramp(None, 10), Nanos::from_secs(2));
+        assert_eq!(ramp(Some(200), 10), Nanos::from_secs(4));
+        assert_eq!(ramp(Some(200), 6), Nanos::from_secs(3));
+        let asked = Spec {
+            ramp: Some(Nanos(0)),
+            ..spec()
+        };
+        assert_eq!(ramp_for(&asked, None, Nanos::from_secs(10)), Nanos(0));
+    }
+
+    #[test]
+    fn figures_of_a_leg() {
+        let s = summarise_leg(&spec(), &leg());
+        assert_eq!(s.goodput, BitRate(1_296_000_000));
+        assert_eq!(s.steady_goodput, Some(BitRate(1_600_000_000)));
+        assert_eq!(s.retransmits, Some(20), "two streams, ten each");
+        assert_eq!(s.retransmit_share, Some(0.01));
+        assert_eq!(s.rtt_idle, Some(Nanos::from_millis(1)));
+        assert_eq!(
+            s.rtt_loaded,
+            Some(Nanos::from_millis(6)),
+            "lower median of 1, 3..=10, twice each"
+        );
+        assert_eq!(s.rtt_loaded_max, Some(Nanos::from_millis(10)));
+        assert_eq!(s.bdp, Some(Bytes(1_200_000)));
+        assert_eq!(s.cwnd, Some(Bytes(100_000)));
+        assert_eq!(s.window, Some(Bytes(2 << 20)));
+        assert_eq!(s.rwnd_limited_share, Some(0.25));
+        assert_eq!(s.sndbuf_limited_share, Some(0.0));
+        assert_eq!(s.busy_share, Some(0.8));
+        let cpu = s.sender_cpu.unwrap();
+        assert!((cpu.process - 0.5).abs() < 1e-9 && (cpu.host_share - 0.5).abs() < 1e-9);
+        assert!((cpu.process_s_per_gb.unwrap() - 5.0 / 1.62).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_silent_end_leaves_figures_open_and_a_stalled_tail_counts() {
+        let mut silent = leg();
+        silent.far = EndRecord::default();
+        let s = summarise_leg(&spec(), &silent);
+        assert_eq!(
+            s.goodput,
+            BitRate(1_296_000_000),
+            "the sender's own count serves"
+        );
+        assert!(s.receiver_cpu.is_none() && s.receive_buffer.is_none());
+
+        let mut stalled = leg();
+        stalled.far.duration = Nanos::from_secs(1);
+        for sample in &mut stalled.far.samples[1..] {
+            sample.bytes = Bytes(125_000_000);
+        }
+        stalled.far.bytes = Bytes(125_000_000);
+        let s = summarise_leg(&spec(), &stalled);
+        assert_eq!(
+            (s.duration, s.goodput),
+            (Nanos::from_secs(10), BitRate(100_000_000))
+        );
+        assert_eq!(s.steady_goodput, Some(BitRate(0)));
+
+        silent.near = EndRecord::default();
+        let s = summarise_leg(&spec(), &silent);
+        assert_eq!(s.goodput, BitRate(0));
+        assert!(s.steady_goodput.is_none() && s.retransmits.is_none() && s.rtt_idle.is_none());
+    }
+
+    #[test]
+    fn a_warning_of_both_ends_is_told_once() {
+        let warning = Warning {
+            what: "a".into(),
+            meaning: "b".into(),
+            remedy: "c".into(),
+        };
+        let mut both = leg();
+        both.near.warnings = vec![warning.clone()];
+        both.far.warnings = vec![warning.clone()];
+        let run = Run {
+            schema: crate::SCHEMA_VERSION,
+            id: "0badcafe".into(),
+            started: Nanos(0),
+            host: "far".into(),
+            title: None,
+            spec: spec(),
+            near: crate::Fingerprint::default(),
+            far: None,
+            legs: vec![both],
+            warnings: vec![],
+            ended: Ended::Complete,
+        };
+        assert_eq!(summarise(&run).warnings, [warning]);
+    }
 }
