@@ -1,5 +1,8 @@
 //! The commands, one file each.
 
+mod completions;
+mod live;
+mod man;
 mod measure;
 
 use crate::exit::Exit;
@@ -39,6 +42,8 @@ pub struct Global {
 #[derive(Subcommand)]
 enum Command {
     Measure(Box<measure::Measure>),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 /// The whole command line, for manual pages and completions.
@@ -50,5 +55,7 @@ pub fn command() -> clap::Command {
 pub fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Measure(measure) => measure.run(&cli.global),
+        Command::Completions(completions) => completions.run(command()),
+        Command::Man(man) => man.run(command()),
     }
 }

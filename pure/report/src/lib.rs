@@ -12,4 +12,4 @@ mod summary;
 pub mod words;
 
 pub use summary::summary;
-pub use words::Style;
+pub use words::{Ink, Style};
