@@ -4,5 +4,7 @@
 pub mod poll;
 pub mod process;
 pub mod read_option;
+pub mod sched;
 pub mod signal;
+pub mod socket;
 pub mod udp;

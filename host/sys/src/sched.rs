@@ -1,0 +1,60 @@
+//! Where and how promptly the calling thread runs.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+
+/// The processors that the calling thread may run on, rising.
+pub fn allowed_cpus() -> io::Result<Vec<u32>> {
+    // SAFETY: cpu_set_t is a plain bit mask, for which all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { zeroed() };
+    // SAFETY: the set is valid for writing and its size is given; 0 is the calling thread.
+    check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) })?;
+    let in_set = |cpu: &u32| {
+        // SAFETY: every number below CPU_SETSIZE lies inside the mask.
+        unsafe { libc::CPU_ISSET(*cpu as usize, &set) }
+    };
+    Ok((0..libc::CPU_SETSIZE as u32).filter(in_set).collect())
+}
+
+/// Keeps the calling thread on one processor.
+pub fn pin(cpu: u32) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as u32 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: cpu_set_t is a plain bit mask, for which all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { zeroed() };
+    // SAFETY: the number was checked to lie inside the mask.
+    unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+    // SAFETY: the set is initialised and its size is given; 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
+}
+
+/// Lets the kernel end sleeps of the calling thread on time instead of up to 50 us later
+/// (`PR_SET_TIMERSLACK`).
+pub fn wake_on_time() -> io::Result<()> {
+    // SAFETY: this operation takes no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) })
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_pinned_thread_may_run_there_only() {
+        std::thread::spawn(|| {
+            let last = *super::allowed_cpus().unwrap().last().unwrap();
+            super::pin(last).unwrap();
+            assert_eq!(super::allowed_cpus().unwrap(), [last]);
+            assert!(super::pin(u32::MAX).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+}
