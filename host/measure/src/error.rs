@@ -66,3 +66,38 @@ pub enum Error {
     #[error("{0}")]
     Job(String),
 }
+
+impl Error {
+    pub(crate) fn option(
+        option: &'static str,
+        value: impl ToString,
+        source: io::Error,
+        remedy: impl Into<String>,
+    ) -> Error {
+        Error::Option {
+            option,
+            value: value.to_string(),
+            source,
+            remedy: remedy.into(),
+        }
+    }
+
+    pub(crate) fn range(
+        option: &'static str,
+        value: impl ToString,
+        remedy: impl Into<String>,
+    ) -> Error {
+        Error::Range {
+            option,
+            value: value.to_string(),
+            remedy: remedy.into(),
+        }
+    }
+
+    pub(crate) fn system(what: impl Into<String>, source: io::Error) -> Error {
+        Error::System {
+            what: what.into(),
+            source,
+        }
+    }
+}

@@ -4,9 +4,11 @@
 //! [`Job`] and its connected sockets become a [`Load`]: one thread a stream, counters that anyone
 //! may read meanwhile, and an [`Outcome`] at the end that never loses what was counted.
 
+mod bulk;
 mod error;
 mod load;
 mod open;
+mod request;
 mod udp;
 
 pub use error::Error;

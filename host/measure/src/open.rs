@@ -2,8 +2,19 @@
 
 use crate::Error;
 use model::{Placement, SocketSettings};
+use std::fs;
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use sys::socket;
+
+/// Smallest MSS that Linux takes (`TCP_MIN_MSS`, include/net/tcp.h).
+const MSS_MIN: u32 = 88;
+/// Largest MSS that Linux takes (`MAX_TCP_WINDOW`, include/net/tcp.h).
+const MSS_MAX: u32 = 32_767;
+/// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
 
 /// Opens a data connection. Buffers, MSS, congestion control, pacing, DSCP, source address and
 /// device are in force from the SYN on, which therefore announces the right window scale and MSS.
@@ -14,22 +25,384 @@ pub fn connect(
     placement: &Placement,
     timeout: Duration,
 ) -> Result<TcpStream, Error> {
-    let _ = (remote, settings, placement, timeout);
-    unimplemented!()
+    let socket = prepared(&remote, settings, placement)?;
+    let fd = socket.as_fd();
+    if let Some(address) = placement.bind_address {
+        if address.is_ipv4() != remote.is_ipv4() {
+            return Err(Error::Job(format!(
+                "source address {address} and destination {} are of different IP versions; \
+                 choose an address of the other version for one of them",
+                remote.ip()
+            )));
+        }
+        bind(fd, SocketAddr::new(address, 0))?;
+    }
+    socket::connect(fd, &remote, timeout).map_err(|e| refused(remote, timeout, e))?;
+    Ok(socket.into())
 }
 
-/// Opens a data listener. Accepted sockets inherit the options, so the SYN-ACK carries them.
+/// Opens a data listener. Accepted sockets inherit the options, so the SYN-ACK carries them. A
+/// bind address in `placement` takes the place of the one in `local`.
 pub fn listen(
     local: SocketAddr,
     settings: &SocketSettings,
     placement: &Placement,
 ) -> Result<TcpListener, Error> {
-    let _ = (local, settings, placement);
-    unimplemented!()
+    let local = SocketAddr::new(placement.bind_address.unwrap_or(local.ip()), local.port());
+    let socket = prepared(&local, settings, placement)?;
+    let fd = socket.as_fd();
+    socket::set_reuse_address(fd).map_err(|e| Error::system("set SO_REUSEADDR", e))?;
+    if local.is_ipv6() && local.ip().is_unspecified() {
+        // One listener for both IP versions, whatever net.ipv6.bindv6only says.
+        socket::set_v6_only(fd, false).map_err(|e| Error::system("clear IPV6_V6ONLY", e))?;
+    }
+    bind(fd, local)?;
+    socket::listen(fd, BACKLOG).map_err(|e| Error::system(format!("listen on {local}"), e))?;
+    Ok(socket.into())
 }
 
-/// Sets on an accepted stream what a listener does not hand down.
+/// Sets the options on a stream whose listener did not have them. Window scale and announced MSS
+/// stay what the handshake said.
 pub fn accept_options(stream: &TcpStream, settings: &SocketSettings) -> Result<(), Error> {
-    let _ = (stream, settings);
-    unimplemented!()
+    let local = stream
+        .local_addr()
+        .map_err(|e| Error::system("read the local address of a data connection", e))?;
+    set_options(stream.as_fd(), local.is_ipv6(), settings)
+}
+
+fn prepared(
+    address: &SocketAddr,
+    settings: &SocketSettings,
+    placement: &Placement,
+) -> Result<OwnedFd, Error> {
+    let socket = socket::tcp(address).map_err(|e| Error::system("open a TCP socket", e))?;
+    set_options(socket.as_fd(), address.is_ipv6(), settings)?;
+    if let Some(name) = &placement.bind_device {
+        socket::set_device(socket.as_fd(), name).map_err(|e| no_device(name, e))?;
+    }
+    Ok(socket)
+}
+
+fn set_options(fd: BorrowedFd<'_>, ipv6: bool, settings: &SocketSettings) -> Result<(), Error> {
+    if let Some(bytes) = settings.send_buffer {
+        let value = buffer_size("send buffer", bytes)?;
+        socket::set_send_buffer(fd, value)
+            .map_err(|e| Error::option("send buffer", bytes, e, "choose another size"))?;
+    }
+    if let Some(bytes) = settings.receive_buffer {
+        let value = buffer_size("receive buffer", bytes)?;
+        socket::set_receive_buffer(fd, value)
+            .map_err(|e| Error::option("receive buffer", bytes, e, "choose another size"))?;
+    }
+    if let Some(mss) = settings.mss {
+        if !(MSS_MIN..=MSS_MAX).contains(&mss) {
+            let remedy = format!("Linux takes {MSS_MIN} to {MSS_MAX} bytes");
+            return Err(Error::range("MSS", mss, remedy));
+        }
+        socket::set_mss(fd, mss as i32)
+            .map_err(|e| Error::option("MSS", mss, e, "choose another MSS"))?;
+    }
+    if let Some(name) = &settings.congestion {
+        socket::set_congestion(fd, name).map_err(|e| no_congestion(name, e))?;
+    }
+    if let Some(on) = settings.nodelay {
+        socket::set_nodelay(fd, on)
+            .map_err(|e| Error::option("nodelay", on, e, "leave the option away"))?;
+    }
+    if let Some(rate) = settings.pacing {
+        if rate.0 < 8 {
+            return Err(Error::range("pacing", rate, "choose at least 8 bit/s"));
+        }
+        socket::set_pacing(fd, rate.0 / 8).map_err(|e| {
+            let remedy = "64-bit pacing rates need Linux 4.20";
+            Error::option("pacing", rate, e, remedy)
+        })?;
+    }
+    if let Some(dscp) = settings.dscp {
+        if dscp > 63 {
+            return Err(Error::range("DSCP", dscp, "choose 0 to 63 (RFC 2474)"));
+        }
+        let fail = |e| Error::option("DSCP", dscp, e, "choose a value that this user may set");
+        let tos = dscp << 2;
+        if ipv6 {
+            socket::set_tos_v6(fd, tos).map_err(fail)?;
+        }
+        // On an IPv6 socket this one is for IPv4-mapped peers.
+        socket::set_tos_v4(fd, tos).map_err(fail)?;
+    }
+    Ok(())
+}
+
+fn buffer_size(option: &'static str, bytes: model::Bytes) -> Result<i32, Error> {
+    // The kernel doubles it in an int.
+    i32::try_from(bytes.0)
+        .ok()
+        .filter(|&b| b > 0 && b <= i32::MAX / 2)
+        .ok_or_else(|| Error::range(option, bytes, "choose 1 byte to less than 1 GiB"))
+}
+
+fn bind(fd: BorrowedFd<'_>, local: SocketAddr) -> Result<(), Error> {
+    socket::bind(fd, &local).map_err(|e| {
+        let remedy = match e.raw_os_error() {
+            Some(code) if code == ADDRESS_NOT_HERE => {
+                "no device of this host has it; `ip address` lists those there are"
+            }
+            Some(code) if code == ADDRESS_IN_USE => {
+                "another process listens there; choose another port or stop that process"
+            }
+            _ => "choose another address or port",
+        };
+        let value = if local.port() == 0 {
+            local.ip().to_string()
+        } else {
+            local.to_string()
+        };
+        Error::option("bind address", value, e, remedy)
+    })
+}
+
+// Numbers of asm-generic/errno.h that std has no stable kinds for, or lumps together.
+const NO_ENTRY: i32 = 2;
+const NOT_PERMITTED: i32 = 1;
+const ADDRESS_IN_USE: i32 = 98;
+const ADDRESS_NOT_HERE: i32 = 99;
+
+fn no_device(name: &str, e: io::Error) -> Error {
+    let remedy = if e.raw_os_error() == Some(NOT_PERMITTED) {
+        "this needs CAP_NET_RAW; bind to the device's address instead".to_owned()
+    } else {
+        let mut names: Vec<String> = fs::read_dir("/sys/class/net")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        format!("this host has: {}", names.join(", "))
+    };
+    Error::option("bind device", name, e, remedy)
+}
+
+fn no_congestion(name: &str, e: io::Error) -> Error {
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .unwrap_or_default();
+    let available = available.split_whitespace().collect::<Vec<_>>().join(", ");
+    let remedy = match e.raw_os_error() {
+        Some(NOT_PERMITTED) => format!(
+            "this kernel lets only root choose it; add it to \
+             net.ipv4.tcp_allowed_congestion_control or take one of: {available}"
+        ),
+        Some(NO_ENTRY) => {
+            format!("available: {available}; others need their module (`modprobe tcp_{name}`)")
+        }
+        _ => format!("available: {available}"),
+    };
+    Error::option("congestion control", name, e, remedy)
+}
+
+fn refused(remote: SocketAddr, after: Duration, e: io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::ConnectionRefused => Error::Refused(remote),
+        io::ErrorKind::TimedOut => Error::Timeout { remote, after },
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            Error::Unreachable { remote, source: e }
+        }
+        io::ErrorKind::AddrNotAvailable => Error::System {
+            what: format!(
+                "connect to {remote}: no free local port or address (see \
+                 net.ipv4.ip_local_port_range)"
+            ),
+            source: e,
+        },
+        _ => Error::System {
+            what: format!("connect to {remote}"),
+            source: e,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{BitRate, Bytes};
+    use std::net::Ipv4Addr;
+
+    const SHORTLY: Duration = Duration::from_secs(5);
+
+    fn listener(settings: &SocketSettings) -> TcpListener {
+        let local = (Ipv4Addr::LOCALHOST, 0).into();
+        listen(local, settings, &Placement::default()).unwrap()
+    }
+
+    fn refusal(settings: SocketSettings, placement: Placement) -> String {
+        let listener = listener(&SocketSettings::default());
+        let remote = listener.local_addr().unwrap();
+        connect(remote, &settings, &placement, SHORTLY)
+            .unwrap_err()
+            .to_string()
+    }
+
+    fn option(socket: &TcpStream, level: i32, name: i32) -> i32 {
+        sys::read_option::read_int_option(socket.as_fd(), level, name).unwrap()
+    }
+
+    #[test]
+    fn options_are_in_force_at_both_ends() {
+        // asm-generic/socket.h, netinet/in.h, netinet/tcp.h.
+        let settings = SocketSettings {
+            send_buffer: Some(Bytes(50_000)),
+            receive_buffer: Some(Bytes(60_000)),
+            mss: Some(600),
+            congestion: Some("reno".into()),
+            nodelay: Some(true),
+            pacing: Some(BitRate(8_000_000)),
+            dscp: Some(46),
+            ip_version: None,
+        };
+        let listener = listener(&settings);
+        let remote = listener.local_addr().unwrap();
+        let near = connect(remote, &settings, &Placement::default(), SHORTLY).unwrap();
+        let far = listener.accept().unwrap().0;
+        accept_options(&far, &settings).unwrap();
+        for stream in [&near, &far] {
+            assert_eq!(option(stream, 1, 7), 100_000, "SO_SNDBUF, doubled");
+            assert_eq!(option(stream, 1, 8), 120_000, "SO_RCVBUF, doubled");
+            assert_eq!(
+                option(stream, 1, 47),
+                1_000_000,
+                "SO_MAX_PACING_RATE, bytes"
+            );
+            // Timestamps take twelve bytes of each segment (RFC 7323).
+            let mss = option(stream, 6, 2);
+            assert!((588..=600).contains(&mss), "TCP_MAXSEG {mss}");
+            assert_eq!(option(stream, 6, 1), 1, "TCP_NODELAY");
+            assert_eq!(option(stream, 0, 1), 46 << 2, "IP_TOS");
+            assert_eq!(
+                option(stream, 6, 13),
+                i32::from_ne_bytes(*b"reno"),
+                "TCP_CONGESTION"
+            );
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let cases: [(SocketSettings, &str); 6] = [
+            (
+                SocketSettings {
+                    mss: Some(40),
+                    ..SocketSettings::default()
+                },
+                "MSS 40 is out of range; Linux takes 88 to 32767 bytes",
+            ),
+            (
+                SocketSettings {
+                    dscp: Some(64),
+                    ..SocketSettings::default()
+                },
+                "DSCP 64 is out of range",
+            ),
+            (
+                SocketSettings {
+                    send_buffer: Some(Bytes(1 << 40)),
+                    ..SocketSettings::default()
+                },
+                "send buffer 1.00 TiB is out of range",
+            ),
+            (
+                SocketSettings {
+                    receive_buffer: Some(Bytes(0)),
+                    ..SocketSettings::default()
+                },
+                "receive buffer 0 B is out of range",
+            ),
+            (
+                SocketSettings {
+                    pacing: Some(BitRate(0)),
+                    ..SocketSettings::default()
+                },
+                "pacing 0.00 bit/s is out of range",
+            ),
+            (
+                SocketSettings {
+                    congestion: Some("warp".into()),
+                    ..SocketSettings::default()
+                },
+                "cannot set congestion control to warp",
+            ),
+        ];
+        for (settings, words) in cases {
+            let said = refusal(settings, Placement::default());
+            assert!(said.starts_with(words), "{said}");
+        }
+        let unknown = SocketSettings {
+            congestion: Some("warp".into()),
+            ..SocketSettings::default()
+        };
+        let said = refusal(unknown, Placement::default());
+        assert!(
+            said.contains("available: ") && said.contains("reno"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn places_that_are_not_there_are_named() {
+        let placed = |placement| refusal(SocketSettings::default(), placement);
+        let said = placed(Placement {
+            bind_device: Some("nosuch0".into()),
+            ..Placement::default()
+        });
+        assert!(said.contains("bind device to nosuch0"), "{said}");
+        assert!(said.contains("this host has: "), "{said}");
+        let said = placed(Placement {
+            // TEST-NET-1, RFC 5737: no host has it.
+            bind_address: Some(Ipv4Addr::new(192, 0, 2, 1).into()),
+            ..Placement::default()
+        });
+        assert!(said.contains("no device of this host has it"), "{said}");
+        let said = placed(Placement {
+            bind_address: Some(std::net::Ipv6Addr::LOCALHOST.into()),
+            ..Placement::default()
+        });
+        assert!(said.contains("different IP versions"), "{said}");
+    }
+
+    #[test]
+    fn a_closed_port_refuses_and_a_full_backlog_times_out() {
+        let closed = listener(&SocketSettings::default()).local_addr().unwrap();
+        let plain = SocketSettings::default();
+        let here = Placement::default();
+        let refused = connect(closed, &plain, &here, SHORTLY).unwrap_err();
+        assert!(
+            matches!(refused, Error::Refused(a) if a == closed),
+            "{refused}"
+        );
+
+        // A listener with a backlog of nothing drops further SYNs.
+        let full = prepared(&(Ipv4Addr::LOCALHOST, 0).into(), &plain, &here).unwrap();
+        bind(full.as_fd(), (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        socket::listen(full.as_fd(), 0).unwrap();
+        let full: TcpListener = full.into();
+        let remote = full.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        let late = loop {
+            match connect(remote, &plain, &here, Duration::from_millis(100)) {
+                Ok(stream) => waiting.push(stream),
+                Err(e) => break e,
+            }
+            assert!(waiting.len() < 10, "the backlog takes everything");
+        };
+        assert!(matches!(late, Error::Timeout { .. }), "{late}");
+        assert!(late.to_string().contains("within 0.1 s"), "{late}");
+    }
+
+    #[test]
+    fn a_port_in_use_is_said() {
+        let taken = listener(&SocketSettings::default());
+        let local = taken.local_addr().unwrap();
+        let again = listen(local, &SocketSettings::default(), &Placement::default());
+        let said = again.unwrap_err().to_string();
+        assert!(said.contains("another process listens there"), "{said}");
+    }
 }

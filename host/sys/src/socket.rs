@@ -2,12 +2,14 @@
 //!
 //! Everything here takes a borrowed descriptor and reports the kernel's own error.
 
+use crate::poll::{PollFd, poll};
+use crate::read_option::read_int_option;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A new TCP socket for the family of `address`, close-on-exec, in blocking mode.
 pub fn tcp(address: &SocketAddr) -> io::Result<OwnedFd> {
@@ -44,10 +46,8 @@ pub fn connect(fd: BorrowedFd<'_>, address: &SocketAddr, timeout: Duration) -> i
         check(unsafe { libc::connect(fd.as_raw_fd(), ptr::from_ref(&storage).cast(), len) });
     match begun {
         Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {
-            if !wait(fd, libc::POLLOUT, Some(timeout))? {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            let code: i32 = get(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
+            await_handshake(fd, timeout)?;
+            let code = read_int_option(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
             if code != 0 {
                 return Err(io::Error::from_raw_os_error(code));
             }
@@ -57,51 +57,18 @@ pub fn connect(fd: BorrowedFd<'_>, address: &SocketAddr, timeout: Duration) -> i
     set_nonblocking(fd, false)
 }
 
-/// Waits until `fd` is ready for `events` (`POLLIN`, `POLLOUT`) or broken: `true`; or until
-/// `timeout` is over: `false`.
-pub fn wait(fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -> io::Result<bool> {
-    let mut fds = [(fd, events)];
-    wait_any(&mut fds, timeout).map(|[ready]| ready)
-}
-
-/// Waits until any of the descriptors is readable or broken, and says which; none within `timeout`.
-pub fn wait_readable<const N: usize>(
-    fds: [BorrowedFd<'_>; N],
-    timeout: Option<Duration>,
-) -> io::Result<[bool; N]> {
-    wait_any(&mut fds.map(|fd| (fd, libc::POLLIN)), timeout)
-}
-
-fn wait_any<const N: usize>(
-    fds: &mut [(BorrowedFd<'_>, i16); N],
-    timeout: Option<Duration>,
-) -> io::Result<[bool; N]> {
-    let mut polled = fds.map(|(fd, events)| libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events,
-        revents: 0,
-    });
-    let until = timeout.map(|t| std::time::Instant::now() + t);
+fn await_handshake(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
+    let until = Instant::now() + timeout;
     loop {
-        let left = until.map(|u| u.saturating_duration_since(std::time::Instant::now()));
-        let spec = left.map(|t| libc::timespec {
-            tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: t.subsec_nanos().into(),
-        });
-        // SAFETY: `polled` holds N entries; the timeout is null or outlives the call; no signal mask.
-        let result = check(unsafe {
-            libc::ppoll(
-                polled.as_mut_ptr(),
-                N as libc::nfds_t,
-                spec.as_ref().map_or(ptr::null(), ptr::from_ref),
-                ptr::null(),
-            )
-        });
-        match result {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            other => drop(other?),
+        let left = until.saturating_duration_since(Instant::now());
+        let mut fds = [PollFd::new(fd, false, true)];
+        poll(&mut fds, Some(left))?;
+        if fds[0].writable() {
+            return Ok(());
         }
-        return Ok(polled.map(|p| p.revents != 0));
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
     }
 }
 
@@ -141,22 +108,6 @@ fn set_bytes(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Res
         )
     })
     .map(drop)
-}
-
-fn get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
-    let mut value = 0i32;
-    let mut len = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: value and length are valid for writing, and the length is the value's size.
-    check(unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            ptr::from_mut(&mut value).cast(),
-            &mut len,
-        )
-    })?;
-    Ok(value)
 }
 
 /// `SO_REUSEADDR`.

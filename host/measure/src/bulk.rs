@@ -1,0 +1,278 @@
+//! As much as fits, one way.
+
+use crate::Error;
+use crate::load::{Phase, Stream, Tally};
+use model::Bulk;
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+use sys::socket::{self, SendMode};
+
+/// The largest write that an order may ask for: the far end allocates it.
+const WRITE_MAX: u64 = 64 << 20;
+/// Bytes a read.
+const READ: usize = 1 << 20;
+
+pub(crate) fn check(order: &Bulk) -> Result<(), Error> {
+    match order.write_size {
+        Some(size) if size.0 == 0 || size.0 > WRITE_MAX => {
+            Err(Error::range("write size", size, "choose 1 byte to 64 MiB"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes until the limit, then ends the stream.
+pub(crate) fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
+    let mut stride = Stride::new(order);
+    let buffer = noise(stride.largest());
+    let mut zerocopy = ZeroCopy::new(stream, order.zerocopy)?;
+    let first = Instant::now();
+    let mut before = first;
+    let mut result = Ok(());
+    while stream.phase() == Phase::Running {
+        let claimed = stream.claim(stride.size as u64);
+        if claimed == 0 {
+            break;
+        }
+        let sent = zerocopy.send(stream.fd(), &buffer[..claimed as usize]);
+        let written = *sent.as_ref().unwrap_or(&0);
+        stream.count(written);
+        stream.give_back(claimed - written as u64);
+        match sent {
+            Ok(_) => before = stride.follow(before),
+            Err(e) if is_pause(&e) => {}
+            // The keeper ended the stream under a waiting write.
+            Err(e) if e.kind() == ErrorKind::BrokenPipe && stream.phase() != Phase::Running => {}
+            Err(e) => {
+                result = Err(stream.broken(&e));
+                break;
+            }
+        }
+    }
+    stream.moved(first, Instant::now());
+    zerocopy.settle(stream);
+    if stream.half_close() {
+        // A connection that is gone already needs none.
+        let _ = stream.socket().shutdown(Shutdown::Write);
+    }
+    result
+}
+
+/// Reads to the end of the stream.
+pub(crate) fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
+    let mut buffer = vec![0; if order.discard { 0 } else { READ }];
+    let mut first = None;
+    let mut result = Ok(());
+    let last = loop {
+        let got = if order.discard {
+            socket::discard(stream.fd(), READ)
+        } else {
+            socket::receive(stream.fd(), &mut buffer)
+        };
+        match got {
+            Ok(0) => break Instant::now(),
+            Ok(bytes) => {
+                stream.count(bytes);
+                first.get_or_insert_with(Instant::now);
+            }
+            Err(e) if is_pause(&e) => {}
+            Err(e) => {
+                result = Err(stream.broken(&e));
+                break Instant::now();
+            }
+        }
+        if stream.phase() == Phase::Cut {
+            break Instant::now();
+        }
+    };
+    if stream.phase() == Phase::Cut {
+        if stream.half_close() {
+            stream.tally(|t: &mut Tally| t.cut_receivers += 1);
+        }
+        result = Ok(());
+    }
+    if let Some(first) = first {
+        stream.moved(first, last);
+    }
+    result
+}
+
+/// Not an error: a signal, or a timeout that only serves to look at the phase.
+fn is_pause(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+}
+
+/// The size of the next write. It follows the path: a write that takes long makes the counters jump
+/// and the end late, a short one costs a system call. So a size whose write took less than a
+/// millisecond doubles, and one that took more than four halves.
+struct Stride {
+    size: usize,
+    fixed: bool,
+}
+
+impl Stride {
+    const SMALLEST: usize = 16 << 10;
+    const FIRST: usize = 64 << 10;
+    const LARGEST: usize = 1 << 20;
+    const SHORT: Duration = Duration::from_millis(1);
+    const LONG: Duration = Duration::from_millis(4);
+
+    fn new(order: &Bulk) -> Stride {
+        Stride {
+            size: order.write_size.map_or(Self::FIRST, |s| s.0 as usize),
+            fixed: order.write_size.is_some(),
+        }
+    }
+
+    fn largest(&self) -> usize {
+        if self.fixed { self.size } else { Self::LARGEST }
+    }
+
+    /// Takes the end of the write before, returns the end of this one. One look at the clock for
+    /// up to 1 MiB is a ten-thousandth of what the copy costs.
+    fn follow(&mut self, before: Instant) -> Instant {
+        if self.fixed {
+            return before;
+        }
+        let now = Instant::now();
+        self.adapt(now - before);
+        now
+    }
+
+    fn adapt(&mut self, took: Duration) {
+        if took < Self::SHORT {
+            self.size = (self.size * 2).min(Self::LARGEST);
+        } else if took > Self::LONG {
+            self.size = (self.size / 2).max(Self::SMALLEST);
+        }
+    }
+}
+
+/// Data that nothing on the way can compress: xorshift64 (Marsaglia 2003).
+fn noise(len: usize) -> Vec<u8> {
+    let mut x = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x.to_ne_bytes()
+    };
+    let mut data: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next()).collect();
+    data.truncate(len);
+    data
+}
+
+/// Sends, by `MSG_ZEROCOPY` if asked. The buffer never changes, so it may be sent again before the
+/// kernel is done with it; completions only tell whether the kernel copied after all, and free the
+/// socket's memory for notices.
+struct ZeroCopy {
+    asked: bool,
+    pending: u64,
+    done: u64,
+    copied: u64,
+    refused: u64,
+}
+
+impl ZeroCopy {
+    fn new(stream: &Stream<'_>, asked: bool) -> Result<ZeroCopy, String> {
+        if asked {
+            socket::set_zerocopy(stream.fd()).map_err(|e| {
+                format!("cannot set SO_ZEROCOPY: {e}; leave zero-copy away on this kernel")
+            })?;
+        }
+        Ok(ZeroCopy {
+            asked,
+            pending: 0,
+            done: 0,
+            copied: 0,
+            refused: 0,
+        })
+    }
+
+    fn send(&mut self, fd: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
+        /// `ENOBUFS` of asm-generic/errno.h.
+        const NO_BUFFERS: i32 = 105;
+        if !self.asked {
+            return socket::send(fd, data, SendMode::Copy);
+        }
+        self.collect(fd)?;
+        match socket::send(fd, data, SendMode::ZeroCopy) {
+            Ok(sent) => {
+                self.pending += 1;
+                Ok(sent)
+            }
+            // Too many notices wait, or too much memory is locked.
+            Err(e) if e.raw_os_error() == Some(NO_BUFFERS) => {
+                self.refused += 1;
+                socket::send(fd, data, SendMode::Copy)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn collect(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        while let Some(completion) = socket::zerocopy_completion(fd)? {
+            let sends = u64::from(completion.sends);
+            self.pending = self.pending.saturating_sub(sends);
+            self.done += sends;
+            if completion.copied {
+                self.copied += sends;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a little for the last completions: they come with the acknowledgements.
+    fn settle(&mut self, stream: &Stream<'_>) {
+        let until = Instant::now() + Duration::from_millis(200);
+        while self.pending > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            let before = self.pending;
+            let mut error_queue = [PollFd::new(stream.fd(), false, false)];
+            if left.is_zero()
+                || poll(&mut error_queue, Some(left)).is_err()
+                || self.collect(stream.fd()).is_err()
+                // Ready without a completion: the connection itself is broken.
+                || self.pending == before
+            {
+                break;
+            }
+        }
+        stream.tally(|t: &mut Tally| {
+            t.zerocopy_sends += self.done;
+            t.zerocopy_copied += self.copied;
+            t.zerocopy_refused += self.refused;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_write_size_follows_the_path() {
+        let mut stride = Stride::new(&Bulk::default());
+        for _ in 0..10 {
+            stride.adapt(Duration::from_micros(100));
+        }
+        assert_eq!(stride.size, Stride::LARGEST);
+        stride.adapt(Duration::from_millis(2));
+        assert_eq!(stride.size, Stride::LARGEST);
+        for _ in 0..10 {
+            stride.adapt(Duration::from_millis(80));
+        }
+        assert_eq!(stride.size, Stride::SMALLEST);
+    }
+
+    #[test]
+    fn noise_has_its_length_and_no_pattern() {
+        let data = noise(1001);
+        assert_eq!(data.len(), 1001);
+        let ones: u32 = data.iter().map(|b| b.count_ones()).sum();
+        assert!((3600..4400).contains(&ones), "{ones}");
+    }
+}

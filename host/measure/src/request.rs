@@ -1,0 +1,480 @@
+//! Small requests, each answered.
+
+use crate::Error;
+use crate::load::{Acceptor, Connector, Phase, Stream, Tally, Task};
+use model::{Request, Wait, Warning};
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+use sys::sched;
+use sys::socket::{self, SendMode};
+
+/// The largest request or reply that an order may ask for.
+const SIZE_MAX: u64 = 1 << 30;
+/// Bytes of a reply (or request) that are held at once.
+const CHUNK: usize = 1 << 20;
+/// How long an end spins for data before it sleeps. A little more than a quick exchange in a data
+/// centre takes; sleeping and waking costs about as much, so that spinning at most doubles the price.
+const SPIN: Duration = Duration::from_micros(50);
+/// A paced client wakes up this much before a request is due and spins, so that the lateness of
+/// timers does not count as latency of the path.
+const EARLY: Duration = Duration::from_micros(80);
+
+pub(crate) fn check(order: &Request) -> Result<(), Error> {
+    let sizes = [
+        ("request size", order.request_size, Request::MIN_SIZE.0),
+        ("reply size", order.reply_size, 1),
+    ];
+    for (option, size, least) in sizes {
+        if size.0 < least || size.0 > SIZE_MAX {
+            let remedy = format!("choose {least} bytes to 1 GiB");
+            return Err(Error::range(option, size, remedy));
+        }
+    }
+    match order.pace_per_s {
+        Some(pace) if !(pace.is_finite() && pace > 0.0) => Err(Error::range(
+            "pace",
+            pace,
+            "choose requests per second above 0",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// How long threads may spin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spin {
+    /// For data.
+    data: Duration,
+    /// For the moment that a request is due.
+    due: Duration,
+}
+
+impl Spin {
+    /// Spinning threads must not take each other's processors: with more threads than processors
+    /// (both ends counted if the peer is on this host) all sleep, and a warning says so.
+    pub(crate) fn allowed(task: &Task, sockets: &[TcpStream], warnings: &mut Vec<Warning>) -> Spin {
+        let (Task::Ask(order, _) | Task::Answer(order, _)) = task else {
+            return Spin::NEVER;
+        };
+        let ends_here = sockets.first().map_or(1, |s| 1 + usize::from(is_local(s)));
+        let threads = sockets.len() * ends_here;
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        Spin::within(order.wait, threads, cpus, warnings)
+    }
+
+    fn within(wait: Wait, threads: usize, cpus: usize, warnings: &mut Vec<Warning>) -> Spin {
+        let crowded = threads > cpus;
+        if crowded && wait == Wait::Hybrid {
+            warnings.push(Warning {
+                what: format!("{threads} threads on {cpus} processors cannot all spin; they sleep"),
+                meaning: "latencies include waking up, as with waiting mode block".into(),
+                remedy: "use fewer connections to measure what the network takes".into(),
+            });
+        }
+        match (crowded, wait) {
+            (true, _) => Spin::NEVER,
+            (false, Wait::Hybrid) => Spin {
+                data: SPIN,
+                due: EARLY,
+            },
+            (false, Wait::Block) => Spin {
+                data: Duration::ZERO,
+                due: EARLY,
+            },
+        }
+    }
+
+    const NEVER: Spin = Spin {
+        data: Duration::ZERO,
+        due: Duration::ZERO,
+    };
+
+    /// Receives, spinning before it sleeps.
+    fn receive(&self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.data.is_zero() {
+            let got = self.until(|| match socket::receive_now(fd, buffer) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => None,
+                other => Some(other),
+            });
+            if let Some(got) = got {
+                return got;
+            }
+        }
+        socket::receive(fd, buffer)
+    }
+
+    /// Tries until it gives something or the time to spin is over.
+    fn until<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut over = None;
+        loop {
+            if let Some(result) = attempt() {
+                return Some(result);
+            }
+            let now = Instant::now();
+            if now >= *over.get_or_insert(now + self.data) {
+                return None;
+            }
+        }
+    }
+}
+
+fn is_local(socket: &TcpStream) -> bool {
+    match (socket.local_addr(), socket.peer_addr()) {
+        (Ok(local), Ok(peer)) => peer.ip().is_loopback() || local.ip() == peer.ip(),
+        _ => false,
+    }
+}
+
+/// Asks until the limit.
+pub(crate) fn ask(
+    stream: &Stream<'_>,
+    order: &Request,
+    connector: Option<&dyn Connector>,
+    spin: Spin,
+) -> Result<(), String> {
+    // Timers may be late otherwise by more than a whole exchange; without it they only are.
+    let _ = sched::wake_on_time();
+    let mut client = Client::new(order, spin);
+    let pace = order.pace_per_s.map(|rate| Pace::new(stream, rate));
+    let started = Instant::now();
+    let mut done = 0u64;
+    let mut result = Ok(());
+    while stream.phase() == Phase::Running {
+        let due = pace.as_ref().map(|p| p.due(done));
+        if let Some(due) = due
+            && !sleep_until(stream, in_time(stream, due), spin.due)
+        {
+            break;
+        }
+        if stream.claim(1) == 0 {
+            break;
+        }
+        // A paced request counts from when it was due: an earlier one that came back late, or a
+        // thread that woke up late, is part of what a user would have waited.
+        let began = due.unwrap_or_else(Instant::now);
+        let answered = match connector {
+            None => client.exchange(stream, stream.fd(), || {
+                stream.record(began.elapsed());
+            }),
+            Some(connector) => client.exchange_anew(stream, connector, || {
+                stream.record(began.elapsed());
+            }),
+        };
+        match answered {
+            Ok(()) => done += 1,
+            Err(_) if stream.phase() == Phase::Cut => {
+                stream.tally(|t: &mut Tally| t.unanswered += 1);
+                break;
+            }
+            Err(what) => {
+                stream.give_back(1);
+                result = Err(what);
+                break;
+            }
+        }
+    }
+    let ended = Instant::now();
+    if let (Some(pace), Ok(())) = (&pace, &result) {
+        let late = pace.due_before(stream.ends().map_or(ended, |e| e.min(ended)));
+        // The last one may just have been on its way to its moment.
+        let missed = late.saturating_sub(done + 1);
+        if stream.phase() != Phase::Running && missed > 0 {
+            stream.tally(|t: &mut Tally| t.never_sent += missed);
+        }
+    }
+    stream.moved(started, ended);
+    // Tells the server that this was all.
+    let _ = stream.socket().shutdown(Shutdown::Write);
+    result
+}
+
+/// Answers until the client closes.
+pub(crate) fn answer(
+    stream: &Stream<'_>,
+    order: &Request,
+    acceptor: Option<&dyn Acceptor>,
+    spin: Spin,
+) -> Result<(), String> {
+    let mut server = Server::new(order, spin);
+    let started = Instant::now();
+    let result = match acceptor {
+        None => loop {
+            match server.serve(stream, stream.fd()) {
+                Ok(Served::Answer) => {}
+                Ok(Served::End) => break Ok(()),
+                Err(what) => break Err(what),
+            }
+        },
+        Some(acceptor) => server.serve_anew(stream, acceptor),
+    };
+    stream.moved(server.first.unwrap_or(started), Instant::now());
+    if stream.phase() == Phase::Cut {
+        return Ok(());
+    }
+    result
+}
+
+/// When the requests of one connection are due: the connections take turns, so that together they
+/// ask at even steps.
+struct Pace {
+    first: Instant,
+    step_s: f64,
+}
+
+impl Pace {
+    fn new(stream: &Stream<'_>, rate: f64) -> Pace {
+        let offset = Duration::try_from_secs_f64(stream.index as f64 / rate);
+        Pace {
+            first: stream.shared.begun + offset.unwrap_or(FAR),
+            step_s: stream.streams() as f64 / rate,
+        }
+    }
+
+    fn due(&self, number: u64) -> Instant {
+        let after = Duration::try_from_secs_f64(number as f64 * self.step_s);
+        self.first + after.unwrap_or(FAR).min(FAR)
+    }
+
+    /// How many are due before `moment`.
+    fn due_before(&self, moment: Instant) -> u64 {
+        match moment.checked_duration_since(self.first) {
+            Some(span) => (span.as_secs_f64() / self.step_s).ceil() as u64,
+            None => 0,
+        }
+    }
+}
+
+/// A request that is due at the very end of the time is not sent.
+fn in_time(stream: &Stream<'_>, due: Instant) -> Instant {
+    match stream.ends() {
+        Some(end) if due >= end => end + FAR,
+        _ => due,
+    }
+}
+
+/// A century: later than any load, early enough for the clock.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Sleeps until `due`, the last bit of it spinning; `false` if the load ends meanwhile.
+fn sleep_until(stream: &Stream<'_>, due: Instant, spin: Duration) -> bool {
+    loop {
+        if stream.phase() != Phase::Running {
+            return false;
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        if left > spin {
+            // The keeper wakes the thread when the load ends.
+            thread::park_timeout(left - spin);
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+struct Client {
+    request: Vec<u8>,
+    reply: Vec<u8>,
+    reply_size: u64,
+    request_size: u64,
+    spin: Spin,
+}
+
+impl Client {
+    fn new(order: &Request, spin: Spin) -> Client {
+        let mut request = vec![0x5a; order.request_size.0.min(CHUNK as u64) as usize];
+        let size = u32::try_from(order.reply_size.0).expect("checked to be at most 1 GiB");
+        request[..4].copy_from_slice(&size.to_be_bytes());
+        Client {
+            request,
+            reply: vec![0; order.reply_size.0.min(CHUNK as u64) as usize],
+            reply_size: order.reply_size.0,
+            request_size: order.request_size.0,
+            spin,
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        stream: &Stream<'_>,
+        fd: BorrowedFd<'_>,
+        answered: impl FnOnce(),
+    ) -> Result<(), String> {
+        let sent = send_all(stream, fd, &self.request, self.request_size);
+        sent.map_err(|e| stream.broken(&e))?;
+        stream.count(self.request_size as usize);
+        let mut left = self.reply_size;
+        while left > 0 {
+            let want = left.min(CHUNK as u64) as usize;
+            match self.spin.receive(fd, &mut self.reply[..want]) {
+                Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
+                Ok(got) => left -= got as u64,
+                Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
+                Err(e) => return Err(stream.broken(&e)),
+            }
+        }
+        answered();
+        Ok(())
+    }
+
+    fn exchange_anew(
+        &mut self,
+        stream: &Stream<'_>,
+        connector: &dyn Connector,
+        answered: impl FnOnce(),
+    ) -> Result<(), String> {
+        let number = u32::try_from(stream.index).unwrap_or(u32::MAX);
+        let connection = connector
+            .connect(number)
+            .map_err(|e| format!("cannot open a new connection for a request: {e}"))?;
+        let fd = connection.as_fd();
+        // The keeper cannot cut a connection that it does not know: so this thread looks.
+        let look = Some(Duration::from_millis(100));
+        connection
+            .set_read_timeout(look)
+            .and_then(|()| connection.set_write_timeout(look))
+            .and_then(|()| socket::set_lost_after(fd, stream.shared.lost_after))
+            .map_err(|e| stream.broken(&e))?;
+        self.exchange(stream, fd, answered)?;
+        // The server closes first and keeps the closed connection's ports (TIME-WAIT, RFC 9293
+        // 3.6.1): otherwise this end would run out of ports after some ten thousand requests.
+        let _ = socket::receive(fd, &mut self.reply[..1]);
+        Ok(())
+    }
+}
+
+/// What came of waiting for a request.
+enum Served {
+    Answer,
+    End,
+}
+
+struct Server {
+    buffer: Vec<u8>,
+    request_size: u64,
+    reply_max: u64,
+    spin: Spin,
+    first: Option<Instant>,
+}
+
+impl Server {
+    fn new(order: &Request, spin: Spin) -> Server {
+        let largest = order.request_size.max(order.reply_size).0;
+        Server {
+            buffer: vec![0x5a; largest.min(CHUNK as u64) as usize],
+            request_size: order.request_size.0,
+            reply_max: order.reply_size.0,
+            spin,
+            first: None,
+        }
+    }
+
+    fn serve(&mut self, stream: &Stream<'_>, fd: BorrowedFd<'_>) -> Result<Served, String> {
+        let mut size = [0; 4];
+        let mut read = 0u64;
+        while read < self.request_size {
+            let want = (self.request_size - read).min(CHUNK as u64) as usize;
+            match self.spin.receive(fd, &mut self.buffer[..want]) {
+                Ok(0) if read == 0 => return Ok(Served::End),
+                Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
+                Ok(got) => {
+                    self.first.get_or_insert_with(Instant::now);
+                    let head = (read as usize).min(4)..(read as usize + got).min(4);
+                    let len = head.len();
+                    size[head].copy_from_slice(&self.buffer[..len]);
+                    read += got as u64;
+                    stream.count(got);
+                }
+                Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
+                Err(e) => return Err(stream.broken(&e)),
+            }
+        }
+        let size = u64::from(u32::from_be_bytes(size));
+        if size == 0 || size > self.reply_max {
+            return Err(format!(
+                "the client asked for a reply of {size} bytes where the order allows 1 to {}; \
+                 use the same version of linerate at both ends",
+                self.reply_max
+            ));
+        }
+        send_all(stream, fd, &self.buffer, size).map_err(|e| stream.broken(&e))?;
+        Ok(Served::Answer)
+    }
+
+    /// Serves new connections, one request each, until the client closes the idle one.
+    fn serve_anew(&mut self, stream: &Stream<'_>, acceptor: &dyn Acceptor) -> Result<(), String> {
+        loop {
+            match self.accept(stream, acceptor)? {
+                None => return Ok(()),
+                Some(connection) => {
+                    let fd = connection.as_fd();
+                    let look = Some(Duration::from_millis(100));
+                    let prepared = connection
+                        .set_nonblocking(false)
+                        .and_then(|()| connection.set_read_timeout(look))
+                        .and_then(|()| connection.set_write_timeout(look))
+                        .and_then(|()| socket::set_lost_after(fd, stream.shared.lost_after));
+                    prepared.map_err(|e| stream.broken(&e))?;
+                    self.serve(stream, fd)?;
+                }
+            }
+        }
+    }
+
+    fn accept(
+        &self,
+        stream: &Stream<'_>,
+        acceptor: &dyn Acceptor,
+    ) -> Result<Option<TcpStream>, String> {
+        let fail = |e: io::Error| format!("cannot accept a new connection for a request: {e}");
+        loop {
+            let accepted = self.spin.until(|| acceptor.accept().transpose());
+            if let Some(accepted) = accepted {
+                return accepted.map(Some).map_err(fail);
+            }
+            let mut fds = [
+                PollFd::new(acceptor.as_fd(), true, false),
+                PollFd::new(stream.fd(), true, false),
+            ];
+            poll(&mut fds, None).map_err(fail)?;
+            if !fds[0].readable() && fds[1].readable() {
+                let mut byte = [0];
+                return match socket::receive_now(stream.fd(), &mut byte) {
+                    Ok(0) => Ok(None),
+                    Ok(_) => Err(
+                        "the client sent a request over the connection that stays idle; use the \
+                         same version of linerate at both ends"
+                            .into(),
+                    ),
+                    Err(e) => Err(stream.broken(&e)),
+                };
+            }
+        }
+    }
+}
+
+/// Sends `size` bytes: `data`, and again from its start until it is enough.
+fn send_all(stream: &Stream<'_>, fd: BorrowedFd<'_>, data: &[u8], size: u64) -> io::Result<()> {
+    let mut sent = 0u64;
+    while sent < size {
+        let at = (sent % data.len() as u64) as usize;
+        let want = (size - sent).min((data.len() - at) as u64) as usize;
+        match socket::send(fd, &data[at..at + want], SendMode::Copy) {
+            Ok(now) => sent += now as u64,
+            Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Not an error: a signal, or a timeout that only serves to look at the phase.
+fn is_pause(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+}

@@ -1,0 +1,629 @@
+//! Both ends of a load over loopback sockets, and peers that misbehave.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use linerate_measure::{
+    Acceptor, Job, Load, Outcome, Reconnect, Role, accept_options, connect, listen,
+};
+use model::{
+    BitRate, Bulk, Bytes, Latency, Limit, Nanos, Placement, Request, SocketSettings, Wait, Workload,
+};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, shorter than a person's patience with a hanging test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn sockets(n: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
+    sockets_with(n, &SocketSettings::default(), &SocketSettings::default())
+}
+
+fn sockets_with(
+    n: usize,
+    near: &SocketSettings,
+    far: &SocketSettings,
+) -> (Vec<TcpStream>, Vec<TcpStream>) {
+    let placement = Placement::default();
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), far, &placement).unwrap();
+    let address = listener.local_addr().unwrap();
+    (0..n)
+        .map(|_| {
+            let stream = connect(address, near, &placement, PATIENCE).unwrap();
+            let accepted = listener.accept().unwrap().0;
+            accept_options(&accepted, far).unwrap();
+            (stream, accepted)
+        })
+        .unzip()
+}
+
+fn bulk(role: Role, limit: Limit, order: &Bulk) -> Job {
+    Job::new(role, Workload::Bulk(order.clone()), limit)
+}
+
+fn request(role: Role, limit: Limit, order: &Request) -> Job {
+    Job::new(role, Workload::Request(order.clone()), limit)
+}
+
+fn small() -> Request {
+    Request {
+        request_size: Bytes(64),
+        reply_size: Bytes(8192),
+        pace_per_s: None,
+        reconnect: false,
+        wait: Wait::Hybrid,
+    }
+}
+
+fn total(outcome: &Outcome) -> u64 {
+    outcome.bytes.iter().map(|b| b.0).sum()
+}
+
+fn done(load: Load) -> Outcome {
+    assert!(load.wait(Instant::now() + PATIENCE), "the load hangs");
+    assert!(load.is_finished());
+    load.finish()
+}
+
+/// A bulk transfer over `n` streams; both ends must have ended well.
+fn transfer(n: usize, limit: Limit, order: &Bulk) -> (Outcome, Outcome) {
+    let (near, far) = sockets(n);
+    let receiver = Load::start(bulk(Role::Receive, limit, order), far).unwrap();
+    let sender = Load::start(bulk(Role::Send, limit, order), near).unwrap();
+    let (sent, received) = (done(sender), done(receiver));
+    assert_eq!(sent.errors, []);
+    assert_eq!(received.errors, []);
+    assert_eq!(received.warnings, []);
+    assert_eq!(sent.bytes, received.bytes, "both ends count alike");
+    (sent, received)
+}
+
+#[test]
+fn bytes_are_exact_over_all_streams_together() {
+    for (n, bytes) in [(1, 1), (1, 10_000_000), (3, 7_654_321), (16, 100)] {
+        let (sent, _) = transfer(n, Limit::Bytes(Bytes(bytes)), &Bulk::default());
+        assert_eq!(total(&sent), bytes);
+    }
+}
+
+#[test]
+fn time_ends_a_transfer_and_both_ends_count_alike() {
+    let limit = Limit::Time(Nanos::from_millis(200));
+    for discard in [false, true] {
+        let order = Bulk {
+            discard,
+            ..Bulk::default()
+        };
+        let (sent, received) = transfer(2, limit, &order);
+        assert!(sent.bytes.iter().all(|b| b.0 > 0), "{:?}", sent.bytes);
+        assert!(received.duration.0 > 0);
+        assert!(sent.duration > Nanos(0));
+    }
+}
+
+#[test]
+fn a_write_size_that_was_asked_is_used() {
+    let order = Bulk {
+        write_size: Some(Bytes(1000)),
+        ..Bulk::default()
+    };
+    let (sent, _) = transfer(1, Limit::Bytes(Bytes(123_456)), &order);
+    assert_eq!(total(&sent), 123_456);
+}
+
+#[test]
+fn zero_copy_over_loopback_is_copied_and_said() {
+    let (near, far) = sockets(1);
+    let limit = Limit::Bytes(Bytes(20_000_000));
+    let order = Bulk {
+        zerocopy: true,
+        ..Bulk::default()
+    };
+    let receiver = Load::start(bulk(Role::Receive, limit, &order), far).unwrap();
+    let sent = done(Load::start(bulk(Role::Send, limit, &order), near).unwrap());
+    assert_eq!(sent.errors, []);
+    assert_eq!(total(&sent), 20_000_000);
+    assert_eq!(total(&done(receiver)), 20_000_000);
+    assert!(
+        sent.warnings.iter().any(|w| w.what.contains("zero-copy")),
+        "{:?}",
+        sent.warnings
+    );
+}
+
+#[test]
+fn stop_ends_a_transfer_early() {
+    let (near, far) = sockets(2);
+    let limit = Limit::Time(Nanos::from_secs(3600));
+    let order = Bulk::default();
+    let receiver = Load::start(bulk(Role::Receive, limit, &order), far).unwrap();
+    let sender = Load::start(bulk(Role::Send, limit, &order), near).unwrap();
+    while receiver.bytes().iter().any(|b| b.0 == 0) {
+        assert!(!sender.wait(Instant::now() + Duration::from_millis(1)));
+    }
+    sender.stop();
+    assert_eq!(done(sender).bytes, done(receiver).bytes);
+}
+
+#[test]
+fn the_limit_ends_a_sender_that_is_stuck_in_a_write() {
+    // Nobody reads: the writes fill the buffers and sleep.
+    let (near, _far) = sockets(2);
+    let limit = Limit::Time(Nanos::from_millis(300));
+    let sent = done(Load::start(bulk(Role::Send, limit, &Bulk::default()), near).unwrap());
+    assert_eq!(sent.errors, []);
+    assert!(total(&sent) > 0);
+}
+
+#[test]
+fn without_half_close_the_connection_stays_open() {
+    let (near, mut far) = sockets(1);
+    let mut job = bulk(Role::Send, Limit::Bytes(Bytes(5000)), &Bulk::default());
+    job.half_close = false;
+    let sender = Load::start(job, near).unwrap();
+    assert!(sender.wait(Instant::now() + PATIENCE));
+    let mut got = [0; 5000];
+    far[0].read_exact(&mut got).unwrap();
+    far[0].set_nonblocking(true).unwrap();
+    let open = far[0].read(&mut got).unwrap_err();
+    assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(total(&sender.finish()), 5000);
+
+    // A stuck write ends as well.
+    let (near, _far) = sockets(1);
+    let mut job = bulk(
+        Role::Send,
+        Limit::Time(Nanos::from_millis(200)),
+        &Bulk::default(),
+    );
+    job.half_close = false;
+    assert_eq!(done(Load::start(job, near).unwrap()).errors, []);
+}
+
+#[test]
+fn a_receiver_gives_up_when_the_time_to_drain_is_over() {
+    let (_near, far) = sockets(1);
+    let limit = Limit::Time(Nanos::from_millis(50));
+    let mut job = bulk(Role::Receive, limit, &Bulk::default());
+    job.drain = Duration::from_millis(50);
+    let received = done(Load::start(job, far).unwrap());
+    assert_eq!(received.errors, []);
+    assert!(received.warnings[0].what.contains("drain"));
+
+    let (_near, far) = sockets(1);
+    let mut job = bulk(Role::Receive, Limit::Bytes(Bytes(10)), &Bulk::default());
+    job.drain = Duration::from_millis(50);
+    let receiver = Load::start(job, far).unwrap();
+    receiver.stop();
+    assert_eq!(done(receiver).errors, []);
+}
+
+#[test]
+fn a_peer_that_resets_ends_its_stream_and_keeps_the_counts() {
+    let (near, mut far) = sockets(2);
+    // Far more than fits into buffers: both streams sleep in a write until someone reads.
+    let limit = Limit::Bytes(Bytes(200_000_000));
+    let sender = Load::start(bulk(Role::Send, limit, &Bulk::default()), near).unwrap();
+    let mut some = vec![0; 100_000];
+    far[0].read_exact(&mut some).unwrap();
+    // Closing with unread data resets the connection (RFC 2525, 2.17).
+    drop(far.remove(0));
+    let well = far.remove(0);
+    let reader = thread::spawn(move || io::copy(&mut &well, &mut io::sink()).unwrap());
+    let sent = done(sender);
+    assert_eq!(reader.join().unwrap(), sent.bytes[1].0);
+    assert!(sent.bytes[0].0 >= 100_000);
+    assert_eq!(sent.errors.len(), 1);
+    assert_eq!(sent.errors[0].stream, 0);
+    assert!(
+        sent.errors[0].what.contains("closed the connection"),
+        "{}",
+        sent.errors[0].what
+    );
+}
+
+#[test]
+fn dropping_a_load_ends_it() {
+    let (near, _far) = sockets(2);
+    let limit = Limit::Time(Nanos::from_secs(3600));
+    drop(Load::start(bulk(Role::Receive, limit, &Bulk::default()), near).unwrap());
+}
+
+#[test]
+fn a_hundred_streams() {
+    let (sent, _) = transfer(100, Limit::Bytes(Bytes(30_000_000)), &Bulk::default());
+    assert_eq!(total(&sent), 30_000_000);
+    assert_eq!(sent.bytes.len(), 100);
+}
+
+/// Requests against an answering load; both ends must have ended well.
+fn ask(n: usize, limit: Limit, order: &Request) -> (Outcome, Outcome) {
+    let (near, far) = sockets(n);
+    let server = Load::start(request(Role::Answer, limit, order), far).unwrap();
+    let client = Load::start(request(Role::Ask, limit, order), near).unwrap();
+    let (asked, answered) = (done(client), done(server));
+    assert_eq!(asked.errors, []);
+    assert_eq!(answered.errors, []);
+    assert_eq!(asked.bytes, answered.bytes);
+    (asked, answered)
+}
+
+fn count(outcome: &Outcome) -> u64 {
+    outcome.requests.as_ref().map_or(0, Latency::count)
+}
+
+#[test]
+fn requests_are_counted_exactly() {
+    for wait in [Wait::Hybrid, Wait::Block] {
+        for n in [1, 3] {
+            let order = Request { wait, ..small() };
+            let (asked, answered) = ask(n, Limit::Requests(500), &order);
+            assert_eq!(count(&asked), 500);
+            assert_eq!(total(&asked), 500 * 64);
+            assert_eq!(answered.requests, None);
+        }
+    }
+}
+
+#[test]
+fn requests_end_by_time_and_by_bytes() {
+    let (asked, _) = ask(1, Limit::Time(Nanos::from_millis(100)), &small());
+    assert!(count(&asked) > 0);
+    let (asked, _) = ask(1, Limit::Bytes(Bytes(6400)), &small());
+    assert_eq!(count(&asked), 100);
+}
+
+#[test]
+fn requests_and_replies_of_any_size() {
+    for (request_size, reply_size) in [(4, 1), (4, 3_000_000), (3_000_000, 1), (70_000, 70_000)] {
+        let order = Request {
+            request_size: Bytes(request_size),
+            reply_size: Bytes(reply_size),
+            ..small()
+        };
+        let (asked, _) = ask(1, Limit::Requests(3), &order);
+        assert_eq!(count(&asked), 3);
+        assert_eq!(total(&asked), 3 * request_size);
+    }
+}
+
+#[test]
+fn taken_latencies_add_up_to_the_total() {
+    let (near, far) = sockets(2);
+    let limit = Limit::Requests(2000);
+    let server = Load::start(request(Role::Answer, limit, &small()), far).unwrap();
+    let client = Load::start(request(Role::Ask, limit, &small()), near).unwrap();
+    assert_eq!(server.take_requests(), None);
+    let mut taken = Latency::default();
+    while !client.wait(Instant::now() + Duration::from_millis(1)) {
+        taken = taken.merged(&client.take_requests().unwrap());
+    }
+    taken = taken.merged(&client.take_requests().unwrap());
+    assert_eq!(taken.count(), 2000);
+    assert_eq!(done(client).requests, Some(taken));
+    done(server);
+}
+
+#[test]
+fn more_connections_than_processors_sleep_and_say_so() {
+    let n = thread::available_parallelism().unwrap().get() + 1;
+    let (asked, _) = ask(n, Limit::Requests(50), &small());
+    assert!(asked.warnings[0].what.contains("cannot all spin"));
+    let order = Request {
+        wait: Wait::Block,
+        ..small()
+    };
+    let (asked, _) = ask(n, Limit::Requests(50), &order);
+    assert_eq!(asked.warnings, []);
+}
+
+/// A server that answers one request at a time, when told to.
+struct Gate {
+    open: Mutex<u64>,
+    changed: Condvar,
+    seen: AtomicU64,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut open = self.open.lock().unwrap();
+        while *open == 0 {
+            open = self.changed.wait(open).unwrap();
+        }
+        *open -= 1;
+    }
+
+    fn let_through(&self, n: u64) {
+        *self.open.lock().unwrap() = n;
+        self.changed.notify_all();
+    }
+
+    fn serve(self: &Arc<Gate>, mut socket: TcpStream) -> thread::JoinHandle<()> {
+        let gate = Arc::clone(self);
+        thread::spawn(move || {
+            let mut buffer = [0; 64];
+            while socket.read_exact(&mut buffer).is_ok() {
+                gate.seen.fetch_add(1, Ordering::SeqCst);
+                gate.pass();
+                let reply = [0; 100];
+                if socket.write_all(&reply).is_err() {
+                    break;
+                }
+            }
+        })
+    }
+}
+
+fn gate(open: u64) -> Arc<Gate> {
+    Arc::new(Gate {
+        open: Mutex::new(open),
+        changed: Condvar::new(),
+        seen: AtomicU64::new(0),
+    })
+}
+
+#[test]
+fn a_stall_is_charged_to_every_request_that_was_due_in_it() {
+    let (near, mut far) = sockets(1);
+    let gate = gate(10);
+    let server = gate.serve(far.remove(0));
+    let order = Request {
+        reply_size: Bytes(100),
+        pace_per_s: Some(1000.0),
+        ..small()
+    };
+    let began = Instant::now();
+    let client = Load::start(request(Role::Ask, Limit::Requests(500), &order), near).unwrap();
+    while gate.seen.load(Ordering::SeqCst) < 11 {
+        assert!(!client.wait(Instant::now() + Duration::from_millis(1)));
+    }
+    // The eleventh waits at the gate. Due one a millisecond from `began` on, those of the next
+    // 400 ms and more cannot be sent; an uncorrected client would count this stall once.
+    let stalled_until = began + Duration::from_millis(420);
+    assert!(!client.wait(stalled_until));
+    gate.let_through(u64::MAX);
+    let asked = done(client);
+    server.join().unwrap();
+    let latency = asked.requests.unwrap();
+    assert_eq!(latency.count(), 500);
+    // Request k was due at k ms and was answered after 420 ms at the earliest: k = 11 waited 409
+    // and so on down. At least 300 must have waited 100 ms or more.
+    let late: u64 = latency
+        .counts()
+        .iter()
+        .filter(|(ns, _)| *ns >= 100_000_000)
+        .map(|(_, n)| n)
+        .sum();
+    assert!(late >= 300, "{late}");
+    assert!(latency.max().unwrap() >= Nanos::from_millis(400));
+}
+
+#[test]
+fn what_was_never_answered_or_sent_is_said() {
+    let (near, mut far) = sockets(1);
+    let gate = gate(3);
+    let server = gate.serve(far.remove(0));
+    let order = Request {
+        reply_size: Bytes(100),
+        pace_per_s: Some(1000.0),
+        ..small()
+    };
+    let mut job = request(Role::Ask, Limit::Time(Nanos::from_millis(200)), &order);
+    job.drain = Duration::from_millis(50);
+    let asked = done(Load::start(job, near).unwrap());
+    gate.let_through(u64::MAX);
+    server.join().unwrap();
+    assert_eq!(asked.errors, []);
+    assert_eq!(asked.requests.unwrap().count(), 3);
+    let said: Vec<&str> = asked.warnings.iter().map(|w| w.what.as_str()).collect();
+    assert!(
+        said[0].contains("1 request(s) were never answered"),
+        "{said:?}"
+    );
+    assert!(said[1].contains("due and never sent"), "{said:?}");
+}
+
+#[test]
+fn a_paced_client_keeps_its_pace_and_no_more() {
+    let order = Request {
+        pace_per_s: Some(200.0),
+        ..small()
+    };
+    let (asked, _) = ask(2, Limit::Time(Nanos::from_millis(250)), &order);
+    // Due at 0, 5, 10, ... 245 ms: fifty over both connections, if the machine kept up.
+    assert!((1..=50).contains(&count(&asked)), "{}", count(&asked));
+}
+
+#[test]
+fn a_reply_beyond_the_order_is_refused() {
+    let (mut near, far) = sockets(1);
+    let server = Load::start(request(Role::Answer, Limit::Requests(1), &small()), far).unwrap();
+    let mut wild = [0; 64];
+    wild[..4].copy_from_slice(&u32::MAX.to_be_bytes());
+    near[0].write_all(&wild).unwrap();
+    let answered = done(server);
+    assert!(
+        answered.errors[0].what.contains("4294967295 bytes"),
+        "{}",
+        answered.errors[0].what
+    );
+}
+
+#[test]
+fn a_server_that_goes_away_is_an_error_with_counts() {
+    let (near, mut far) = sockets(1);
+    let gate = gate(5);
+    let socket = far.remove(0);
+    let handle = socket.try_clone().unwrap();
+    let server = gate.serve(socket);
+    let order = Request {
+        reply_size: Bytes(100),
+        ..small()
+    };
+    let limit = Limit::Time(Nanos::from_secs(3600));
+    let client = Load::start(request(Role::Ask, limit, &order), near).unwrap();
+    while gate.seen.load(Ordering::SeqCst) < 6 {
+        assert!(!client.wait(Instant::now() + Duration::from_millis(1)));
+    }
+    handle.shutdown(std::net::Shutdown::Both).unwrap();
+    gate.let_through(u64::MAX);
+    server.join().unwrap();
+    let asked = done(client);
+    assert_eq!(asked.requests.unwrap().count(), 5);
+    assert!(asked.errors[0].what.contains("closed the connection"));
+}
+
+struct Door(TcpListener);
+
+impl Acceptor for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn accept(&self) -> io::Result<Option<TcpStream>> {
+        match self.0.accept() {
+            Ok((stream, _)) => Ok(Some(stream)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+#[test]
+fn a_new_connection_for_every_request() {
+    let plain = SocketSettings::default();
+    let here = Placement::default();
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), &plain, &here).unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let opened = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&opened);
+    let open = move |_stream: u32| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        connect(address, &plain, &here, PATIENCE).map_err(io::Error::other)
+    };
+    for wait in [Wait::Hybrid, Wait::Block] {
+        let (near, far) = sockets(2);
+        let order = Request {
+            reconnect: true,
+            wait,
+            ..small()
+        };
+        let limit = Limit::Requests(200);
+        let mut serve = request(Role::Answer, limit, &order);
+        serve.reconnect = Some(Reconnect::Accept(Arc::new(Door(
+            listener.try_clone().unwrap(),
+        ))));
+        let mut job = request(Role::Ask, limit, &order);
+        job.reconnect = Some(Reconnect::Connect(Arc::new(open.clone())));
+        let server = Load::start(serve, far).unwrap();
+        let asked = done(Load::start(job, near).unwrap());
+        let answered = done(server);
+        assert_eq!(asked.errors, []);
+        assert_eq!(answered.errors, []);
+        assert_eq!(count(&asked), 200);
+        assert_eq!(total(&answered), 200 * 64);
+    }
+    assert_eq!(opened.load(Ordering::SeqCst), 400);
+}
+
+#[test]
+fn a_reconnecting_client_gives_up_on_a_silent_server() {
+    let plain = SocketSettings::default();
+    let here = Placement::default();
+    // The backlog completes the handshakes; nobody accepts.
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), &plain, &here).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (near, _far) = sockets(1);
+    let order = Request {
+        reconnect: true,
+        ..small()
+    };
+    let mut job = request(Role::Ask, Limit::Time(Nanos::from_millis(50)), &order);
+    job.drain = Duration::from_millis(50);
+    let open = move |_: u32| connect(address, &plain, &here, PATIENCE).map_err(io::Error::other);
+    job.reconnect = Some(Reconnect::Connect(Arc::new(open)));
+    let asked = done(Load::start(job, near).unwrap());
+    assert_eq!(asked.errors, []);
+    assert!(asked.warnings[0].what.contains("never answered"));
+}
+
+#[test]
+fn threads_stay_on_the_processors_given() {
+    let (near, far) = sockets(2);
+    let limit = Limit::Bytes(Bytes(1000));
+    let mut job = bulk(Role::Send, limit, &Bulk::default());
+    job.cpus = vec![first_cpu()];
+    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), far).unwrap();
+    assert_eq!(done(Load::start(job, near).unwrap()).errors, []);
+    done(receiver);
+
+    let (near, _far) = sockets(1);
+    let mut job = bulk(Role::Send, limit, &Bulk::default());
+    job.cpus = vec![1_000_000];
+    let refused = Load::start(job, near).err().unwrap().to_string();
+    assert!(
+        refused.starts_with("CPU 1000000 is out of range"),
+        "{refused}"
+    );
+}
+
+fn first_cpu() -> u32 {
+    sys::sched::allowed_cpus().unwrap()[0]
+}
+
+#[test]
+fn orders_that_do_not_fit_together_are_refused() {
+    let udp = Workload::Udp(model::Udp {
+        rate: BitRate(1),
+        datagram_size: Bytes(1),
+    });
+    let limit = Limit::Bytes(Bytes(1));
+    let huge = Bulk {
+        write_size: Some(Bytes(u64::MAX)),
+        ..Bulk::default()
+    };
+    let tiny = Request {
+        request_size: Bytes(3),
+        ..small()
+    };
+    let anew = Request {
+        reconnect: true,
+        ..small()
+    };
+    let cases = [
+        (Job::new(Role::Send, udp, limit), "do not fit together"),
+        (request(Role::Send, limit, &small()), "do not fit together"),
+        (bulk(Role::Send, limit, &huge), "write size"),
+        (
+            bulk(Role::Send, Limit::Requests(1), &Bulk::default()),
+            "requests",
+        ),
+        (request(Role::Ask, limit, &tiny), "request size 3 B"),
+        (request(Role::Ask, limit, &anew), "must go together"),
+    ];
+    for (job, words) in cases {
+        let (near, _far) = sockets(1);
+        let refused = Load::start(job, near).err().unwrap().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
+fn over_ipv6() {
+    let plain = SocketSettings::default();
+    let here = Placement::default();
+    let local = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    let listener = listen(local, &plain, &here).unwrap();
+    let address = listener.local_addr().unwrap();
+    let near = connect(address, &plain, &here, PATIENCE).unwrap();
+    let far = listener.accept().unwrap().0;
+    let limit = Limit::Bytes(Bytes(100_000));
+    let receiver = Load::start(bulk(Role::Receive, limit, &Bulk::default()), vec![far]).unwrap();
+    done(Load::start(bulk(Role::Send, limit, &Bulk::default()), vec![near]).unwrap());
+    assert_eq!(total(&done(receiver)), 100_000);
+}
