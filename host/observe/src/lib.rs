@@ -6,11 +6,17 @@
 //! - [`Sampler`] takes the samples of one end of a leg.
 //! - [`fingerprint`] says what this host is, as far as it bears on a transfer.
 
+mod device;
 mod error;
 mod fingerprint;
+mod netlink;
+mod qdisc;
+mod route;
 mod sampler;
 mod socket;
+mod sysctl;
 mod tcp_info;
+mod virtualisation;
 mod warnings;
 
 pub use error::Error;

@@ -38,7 +38,8 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<TcpInfo, Error> {
 /// - `tcpi_delivery_rate` is 0 before its first sample, and never afterwards: `None`.
 /// - The window scales mean something only when `TCPI_OPT_WSCALE` is set.
 /// - For a listening socket `tcpi_unacked` and `tcpi_sacked` are the length and limit of its queue.
-/// - `tcpi_rto` and all other times are in microseconds.
+/// - `tcpi_rto` and all other times are in microseconds; busy, rwnd-limited and sndbuf-limited time move
+///   by the kernel's tick, 1 to 10 ms (`CONFIG_HZ`), so short waits are not in them.
 pub fn decode_tcp_info(raw: &[u8]) -> TcpInfo {
     let raw = Raw(raw);
     let options = raw.byte(5);

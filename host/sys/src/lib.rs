@@ -1,6 +1,8 @@
 //! Every unsafe block and every system call that std lacks, behind safe functions.
 //! Architecture invariant: knows no other room.
 
+pub mod ethtool;
+pub mod netlink;
 pub mod poll;
 pub mod process;
 pub mod read_option;

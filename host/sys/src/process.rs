@@ -72,9 +72,43 @@ pub fn uname() -> io::Result<Uname> {
     })
 }
 
+/// The signature that a hypervisor leaves for its guests (CPUID leaf 0x40000000), like `KVMKVMKVM`;
+/// `None` on bare metal, and on architectures without such a register.
+pub fn hypervisor_signature() -> Option<String> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid;
+        // CPUID exists on every x86-64 processor and only fills the returned registers. It has become
+        // a safe function in newer compilers.
+        #[allow(unused_unsafe)]
+        // SAFETY: as above.
+        let (features, leaf) = unsafe { (__cpuid(1), __cpuid(0x4000_0000)) };
+        // Bit 31 of ECX is never set by a processor, only by a hypervisor.
+        if features.ecx & 1 << 31 == 0 {
+            return None;
+        }
+        let signature: Vec<u8> = [leaf.ebx, leaf.ecx, leaf.edx]
+            .into_iter()
+            .flat_map(u32::to_le_bytes)
+            .filter(|b| b.is_ascii_graphic() || *b == b' ')
+            .collect();
+        Some(String::from_utf8_lossy(&signature).trim().to_owned())
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_hypervisor_flag_agrees_with_the_kernels() {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        let flag = cpuinfo.split_whitespace().any(|word| word == "hypervisor");
+        assert_eq!(hypervisor_signature().is_some(), flag);
+    }
 
     #[test]
     fn the_process_uses_time_and_the_host_has_a_name() {

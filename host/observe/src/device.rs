@@ -1,0 +1,167 @@
+//! A network device, as its kernel driver tells of it.
+
+use crate::fingerprint::Unreadable;
+use crate::netlink::Rtnetlink;
+use crate::qdisc;
+use model::{BitRate, Device};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage};
+use std::io;
+use sys::ethtool::{Ethtool, OFFLOADS};
+
+/// Reads the device of this index; what its driver does not tell is put into `unread`.
+pub(crate) fn read(
+    netlink: &mut Rtnetlink,
+    index: u32,
+    unread: &mut Unreadable,
+) -> io::Result<Device> {
+    let Link { mut device, kind } = link(netlink, index)?;
+    let name = device.name.clone();
+    match qdisc::root(netlink, index) {
+        // With parameters where there are any; the kind alone came with the link.
+        Ok(Some(words)) => device.qdisc = Some(words),
+        Ok(None) => {}
+        Err(error) => unread.push(format!("parameters of the qdisc of {name}"), why(&error)),
+    }
+    match Ethtool::open(&name) {
+        Ok(ethtool) => ask_driver(&mut device, kind, &ethtool, unread),
+        Err(error) => unread.push(format!("driver, link and offloads of {name}"), why(&error)),
+    }
+    Ok(device)
+}
+
+struct Link {
+    device: Device,
+    /// Kind of a virtual device.
+    kind: Option<InfoKind>,
+}
+
+fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
+    let mut question = LinkMessage::default();
+    question.header.index = index;
+    question
+        .attributes
+        .push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    let answer = netlink.get(RouteNetlinkMessage::GetLink(question))?;
+    let RouteNetlinkMessage::NewLink(answer) = answer else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the kernel's answer is not a link",
+        ));
+    };
+    let mut device = Device::default();
+    let mut kind = None;
+    for attribute in answer.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => device.name = name,
+            LinkAttribute::Mtu(mtu) => device.mtu = mtu,
+            LinkAttribute::TxQueueLen(packets) => device.tx_queue_len = Some(packets),
+            LinkAttribute::NumRxQueues(queues) => device.rx_queues = Some(queues),
+            LinkAttribute::NumTxQueues(queues) => device.tx_queues = Some(queues),
+            LinkAttribute::Qdisc(kind) => device.qdisc = Some(kind),
+            LinkAttribute::ParentDevName(address) => device.bus = Some(address),
+            LinkAttribute::LinkInfo(infos) => {
+                kind = infos.into_iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(Link { device, kind })
+}
+
+fn ask_driver(
+    device: &mut Device,
+    kind: Option<InfoKind>,
+    ethtool: &Ethtool,
+    unread: &mut Unreadable,
+) {
+    let name = device.name.clone();
+    let mut driver_name = String::new();
+    match ethtool.driver() {
+        Ok(info) => {
+            driver_name.clone_from(&info.driver);
+            device.driver = told(info.driver);
+            device.firmware = told(info.firmware);
+            device.bus = told(info.bus).or(device.bus.take());
+        }
+        Err(error) => unread.push(
+            format!("driver of {name}"),
+            not_told(&error, kind.as_ref(), &driver_name),
+        ),
+    }
+    let refusal = |error: &io::Error| not_told(error, kind.as_ref(), &driver_name);
+
+    match ethtool.link() {
+        // These drivers make a speed up that limits nothing (`veth_get_link_ksettings` and
+        // `tun_default_link_ksettings`: 10 Gbit/s).
+        Ok(_) if matches!(kind, Some(InfoKind::Veth | InfoKind::Tun)) => unread.push(
+            format!("link speed of {name}"),
+            format!("the driver {driver_name} always tells the same speed, which limits nothing"),
+        ),
+        Ok(settings) => {
+            device.speed = settings
+                .speed_mbit_s
+                .map(|mbit| BitRate(u64::from(mbit) * 1_000_000));
+            device.duplex = settings
+                .full_duplex
+                .map(|full| if full { "full" } else { "half" }.to_owned());
+            if device.speed.is_none() {
+                unread.push(
+                    format!("link speed of {name}"),
+                    format!("the driver {driver_name} says that it is unknown"),
+                );
+            }
+        }
+        Err(error) => unread.push(format!("link speed of {name}"), refusal(&error)),
+    }
+    for offload in &OFFLOADS {
+        match ethtool.offload(offload) {
+            Ok(on) => {
+                device.offloads.insert(offload.name.to_owned(), on);
+            }
+            Err(error) => unread.push(
+                format!("offload {} of {name}", offload.name),
+                refusal(&error),
+            ),
+        }
+    }
+    match ethtool.rings() {
+        Ok(rings) => {
+            device.rx_ring = Some((rings.rx.current, rings.rx.maximum));
+            device.tx_ring = Some((rings.tx.current, rings.tx.maximum));
+        }
+        Err(error) => unread.push(format!("ring sizes of {name}"), refusal(&error)),
+    }
+    match ethtool.channels() {
+        Ok(channels) => {
+            device.rx_queues = Some(channels.rx);
+            device.tx_queues = Some(channels.tx);
+        }
+        // The link told how many the device has; only how many are in use stays unknown.
+        Err(error) => unread.push(format!("queues in use of {name}"), refusal(&error)),
+    }
+}
+
+/// Drivers fill what they do not know with nothing, or with `N/A`.
+fn told(text: String) -> Option<String> {
+    (!text.is_empty() && text != "N/A").then_some(text)
+}
+
+fn not_told(error: &io::Error, kind: Option<&InfoKind>, driver: &str) -> String {
+    if error.raw_os_error() != Some(libc::EOPNOTSUPP) {
+        return why(error);
+    }
+    match (driver, kind) {
+        ("", None) => "its driver does not support the question".to_owned(),
+        ("", Some(kind)) => format!("not supported by devices of the kind {kind}"),
+        (driver, _) => format!("not supported by the driver {driver}"),
+    }
+}
+
+/// The kernel's reason in words.
+fn why(error: &io::Error) -> String {
+    crate::fingerprint::why(error)
+}

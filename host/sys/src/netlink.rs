@@ -1,0 +1,132 @@
+//! A plain, blocking routing netlink socket. What goes through it is encoded and decoded elsewhere.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// A socket of family `AF_NETLINK`, protocol `NETLINK_ROUTE` (rtnetlink(7)).
+#[derive(Debug)]
+pub struct RouteSocket(OwnedFd);
+
+impl RouteSocket {
+    /// Opens the socket in the network namespace of the calling thread. Needs no privilege.
+    ///
+    /// # Errors
+    /// What socket(2) and setsockopt(2) say; `EAFNOSUPPORT` or `EPERM` in a sandbox without netlink.
+    pub fn open() -> io::Result<RouteSocket> {
+        // SAFETY: socket takes plain numbers and touches no memory of ours.
+        let fd = unsafe {
+            libc::socket(
+                libc::AF_NETLINK,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+                libc::NETLINK_ROUTE,
+            )
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just opened and nothing else owns it.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // The kernel answers at once; this bounds the wait should it ever not.
+        let patience = libc::timeval {
+            tv_sec: 2,
+            tv_usec: 0,
+        };
+        // SAFETY: the kernel reads one timeval, of which size and address are given.
+        let status = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVTIMEO,
+                (&raw const patience).cast(),
+                size_of::<libc::timeval>() as libc::socklen_t,
+            )
+        };
+        if status != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(RouteSocket(socket))
+    }
+
+    /// Sends one whole request to the kernel.
+    ///
+    /// # Errors
+    /// What send(2) says.
+    pub fn send(&self, request: &[u8]) -> io::Result<()> {
+        // SAFETY: the kernel reads as many bytes as the borrowed slice has.
+        let sent = unsafe {
+            libc::send(
+                self.0.as_raw_fd(),
+                request.as_ptr().cast(),
+                request.len(),
+                0,
+            )
+        };
+        match usize::try_from(sent) {
+            Ok(n) if n == request.len() => Ok(()),
+            Ok(_) => Err(io::Error::new(
+                io::ErrorKind::WriteZero,
+                "the kernel took only a part of a netlink request",
+            )),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Receives one datagram, which can hold several messages, and returns its length.
+    ///
+    /// # Errors
+    /// What recv(2) says; `InvalidData` if the datagram is longer than the buffer.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: the kernel writes at most as many bytes as the exclusively borrowed buffer has;
+        // MSG_TRUNC changes only what is returned: the true length of the datagram.
+        let length = unsafe {
+            libc::recv(
+                self.0.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                libc::MSG_TRUNC,
+            )
+        };
+        match usize::try_from(length) {
+            Ok(n) if n <= buffer.len() => Ok(n),
+            Ok(n) => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a netlink answer of {n} bytes is longer than its buffer"),
+            )),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_answers_an_unknown_request_with_an_error() {
+        let socket = RouteSocket::open().unwrap();
+        // struct nlmsghdr: length 16, type 0xffff, flags NLM_F_REQUEST | NLM_F_ACK, sequence 7, port 0.
+        let mut request = Vec::new();
+        request.extend(16u32.to_ne_bytes());
+        request.extend(0xffffu16.to_ne_bytes());
+        request.extend(5u16.to_ne_bytes());
+        request.extend(7u32.to_ne_bytes());
+        request.extend(0u32.to_ne_bytes());
+        socket.send(&request).unwrap();
+        let mut answer = [0; 4096];
+        let n = socket.receive(&mut answer).unwrap();
+        assert!(n >= 20);
+        // NLMSG_ERROR to the same sequence number.
+        assert_eq!(answer[4..6], 2u16.to_ne_bytes());
+        assert_eq!(answer[8..12], 7u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn a_buffer_too_small_is_said() {
+        let socket = RouteSocket::open().unwrap();
+        socket
+            .send(&[16, 0, 0, 0, 0xff, 0xff, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0])
+            .unwrap();
+        let error = socket.receive(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+}
