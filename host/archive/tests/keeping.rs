@@ -1,0 +1,400 @@
+//! What goes in comes out, whole or in parts, by any of its names.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Scratch, begun, complete, leg, sample};
+use linerate_archive::{Archive, Error, Filter, Imported};
+use model::{
+    BitRate, Bytes, Direction, Directions, EndRecord, Ended, Latency, Leg, Limit, Nanos, Request,
+    Run, Sample, Side, StreamSample, Udp, Wait, Warning, Workload,
+};
+use proptest::prelude::*;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn a_run_recorded_step_by_step_reads_as_it_ended() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let run = complete("00c0ffee", "db2", Nanos(5));
+    let mut begun = run.clone();
+    begun.legs.clear();
+    begun.ended = Ended::Unfinished;
+    begun.far = None;
+
+    archive.begin(&begun).unwrap();
+    assert_eq!(archive.get("last").unwrap(), begun);
+    begun.far = run.far.clone();
+    archive.update(&begun).unwrap();
+    assert_eq!(archive.get("last").unwrap(), begun);
+
+    for (index, leg) in run.legs.iter().enumerate() {
+        archive
+            .start_leg(&run.id, index, leg.direction, leg.started)
+            .unwrap();
+        for (n, s) in leg.near.samples.iter().enumerate() {
+            archive.sample(&run.id, index, Side::Near, s).unwrap();
+            // A sample that never came is made good at the end of the leg.
+            if n % 3 == 0
+                && let Some(far) = leg.far.samples.get(n)
+            {
+                archive.sample(&run.id, index, Side::Far, far).unwrap();
+            }
+        }
+        archive.finish_leg(&run.id, index, leg).unwrap();
+        assert_eq!(archive.get(&run.id).unwrap().legs[index], *leg);
+        assert_eq!(archive.get(&run.id).unwrap().ended, Ended::Unfinished);
+    }
+    archive.finish(&run).unwrap();
+    assert_eq!(archive.get("00c0").unwrap(), run);
+
+    drop(archive);
+    assert_eq!(
+        Archive::open_existing(&scratch.file())
+            .unwrap()
+            .get("last")
+            .unwrap(),
+        run
+    );
+}
+
+#[test]
+fn the_end_of_a_run_has_the_last_word() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let mut run = complete("00c0ffee", "db2", Nanos(5));
+    archive.begin(&run).unwrap();
+    // More legs and samples than the run turns out to have.
+    for index in 0..3 {
+        archive
+            .start_leg(&run.id, index, Direction::Up, Nanos(0))
+            .unwrap();
+        for n in 0..50 {
+            archive
+                .sample(&run.id, index, Side::Far, &sample(n * 7))
+                .unwrap();
+        }
+    }
+    run.ended = Ended::Interrupted;
+    archive.finish(&run).unwrap();
+    assert_eq!(archive.get(&run.id).unwrap(), run);
+}
+
+#[test]
+fn an_unfinished_leg_reads_as_what_its_samples_tell() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let run = begun("00c0ffee", "db2", Nanos(5));
+    archive.begin(&run).unwrap();
+    archive
+        .start_leg(&run.id, 0, Direction::Down, Nanos(77))
+        .unwrap();
+    for n in 0..=100 {
+        let mut one = sample(n);
+        one.requests = (n > 0).then(|| Latency::from_counts([(n % 2 + 1, 1)]));
+        archive.sample(&run.id, 0, Side::Near, &one).unwrap();
+    }
+    let got = archive.get(&run.id).unwrap();
+    assert_eq!(got.ended, Ended::Unfinished);
+    let leg = &got.legs[0];
+    assert_eq!((leg.direction, leg.started), (Direction::Down, Nanos(77)));
+    assert_eq!(leg.ended, Ended::Unfinished);
+    assert_eq!(leg.near.samples.len(), 101);
+    assert_eq!(leg.near.bytes, Bytes(1_000_000_000));
+    assert_eq!(leg.near.duration, Nanos::from_secs(1));
+    let requests = leg.near.requests.as_ref().unwrap();
+    assert_eq!(requests.counts(), [(1, 50), (2, 50)]);
+    assert_eq!(leg.far, EndRecord::default());
+    let summary = model::summarise(&got);
+    assert_eq!(summary.legs[0].goodput, BitRate(8_000_000_000));
+}
+
+#[test]
+fn runs_are_found_by_name_by_first_digits_and_as_last() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    assert!(matches!(archive.find("last"), Err(Error::Empty { .. })));
+    for (id, started) in [("aa000001", 3), ("aa000002", 9), ("ab000000", 6)] {
+        archive.import(&begun(id, "db2", Nanos(started))).unwrap();
+    }
+    assert_eq!(archive.find("last").unwrap(), "aa000002");
+    assert_eq!(archive.find("ab").unwrap(), "ab000000");
+    assert_eq!(archive.find("AB").unwrap(), "ab000000");
+    assert_eq!(archive.find("aa000001").unwrap(), "aa000001");
+    let several = archive.find("aa").unwrap_err();
+    assert_eq!(
+        several.to_string(),
+        "'aa' could be any of aa000001, aa000002: give more digits"
+    );
+    for none in ["ac", "", "*", "aa?", "%", "'", "aa0000010", "\u{e9}"] {
+        assert!(
+            matches!(archive.find(none), Err(Error::NotFound { .. })),
+            "{none}"
+        );
+    }
+}
+
+#[test]
+fn lists_are_filtered_and_newest_first() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let mut request = complete("00000003", "web1.Example", Nanos(30));
+    request.spec.workload = Workload::Request(Request {
+        request_size: Bytes(128),
+        reply_size: Bytes(8192),
+        pace_per_s: Some(0.1 + 0.2),
+        reconnect: false,
+        wait: Wait::Block,
+    });
+    let mut failed = begun("00000001", "db1", Nanos(10));
+    failed.ended = Ended::Failed {
+        why: "db1 went away".to_owned(),
+    };
+    for run in [&failed, &complete("00000002", "db2", Nanos(20)), &request] {
+        archive.import(run).unwrap();
+    }
+    let ids = |filter: Filter| -> Vec<String> {
+        let rows = archive.list(&filter).unwrap();
+        rows.into_iter().map(|row| row.id).collect()
+    };
+    assert_eq!(ids(Filter::default()), ["00000003", "00000002", "00000001"]);
+    let host = |part: &str| Filter {
+        host: Some(part.to_owned()),
+        ..Filter::default()
+    };
+    assert_eq!(ids(host("DB")), ["00000002", "00000001"]);
+    assert_eq!(ids(host("example")), ["00000003"]);
+    assert_eq!(ids(host("%")), [""; 0]);
+    let since = Filter {
+        since: Some(Nanos(20)),
+        limit: Some(1),
+        ..Filter::default()
+    };
+    assert_eq!(ids(since), ["00000003"]);
+    let bulk = Filter {
+        workload: Some("bulk".to_owned()),
+        ..Filter::default()
+    };
+    assert_eq!(ids(bulk), ["00000002", "00000001"]);
+
+    let rows = archive.list(&Filter::default()).unwrap();
+    assert_eq!(rows[0].p50_down, None, "the client of a leg down is far");
+    assert_eq!(rows[1].goodput_up, Some(BitRate(8_000_000_000)));
+    assert_eq!(rows[1].goodput_down, Some(BitRate(8_000_000_000)));
+    assert_eq!(rows[1].title.as_deref(), Some("before the change"));
+    assert_eq!(rows[2].goodput_up, None);
+    assert_eq!(
+        (rows[2].ended.as_str(), rows[2].host.as_str()),
+        ("failed", "db1")
+    );
+    // The documents are not opened: the list does without them.
+    let db = rusqlite::Connection::open(scratch.file()).unwrap();
+    db.execute("UPDATE runs SET document = 'no JSON'", [])
+        .unwrap();
+    assert_eq!(archive.list(&Filter::default()).unwrap(), rows);
+    assert!(matches!(archive.get("last"), Err(Error::Document { .. })));
+}
+
+#[test]
+fn the_same_run_comes_in_once_and_another_does_not_replace_it() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let run = complete("00c0ffee", "db2", Nanos(5));
+    assert_eq!(archive.import(&run).unwrap(), Imported::New);
+    assert_eq!(archive.import(&run).unwrap(), Imported::Known);
+    let mut other = run.clone();
+    other.legs[0].near.samples[3].bytes = Bytes(1);
+    assert!(matches!(archive.import(&other), Err(Error::Taken { .. })));
+    assert!(matches!(archive.begin(&other), Err(Error::Taken { .. })));
+    assert_eq!(archive.get(&run.id).unwrap(), run);
+    for bad in ["", "last", "00C0FFEE", "00c0ffee1", "../../ab"] {
+        other.id = bad.to_owned();
+        assert!(matches!(archive.import(&other), Err(Error::BadId { .. })));
+    }
+}
+
+#[test]
+fn a_deleted_run_is_gone_with_all_that_belongs_to_it() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let run = complete("00c0ffee", "db2", Nanos(5));
+    archive.import(&run).unwrap();
+    archive
+        .import(&complete("00c0ffef", "db2", Nanos(6)))
+        .unwrap();
+    archive.delete(&run.id).unwrap();
+    assert!(matches!(
+        archive.delete(&run.id),
+        Err(Error::NotFound { .. })
+    ));
+    assert!(matches!(archive.get(&run.id), Err(Error::NotFound { .. })));
+    let db = rusqlite::Connection::open(scratch.file()).unwrap();
+    for table in ["runs", "legs", "samples"] {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let left: u32 = db.query_row(&sql, [], |row| row.get(0)).unwrap();
+        let kept = match table {
+            "runs" => 1,
+            "legs" => 2,
+            _ => 100,
+        };
+        assert_eq!(left, kept, "{table}");
+    }
+    // Whoever still records it is told.
+    assert!(matches!(
+        archive.start_leg(&run.id, 0, Direction::Up, Nanos(0)),
+        Err(Error::NotFound { .. })
+    ));
+    assert!(matches!(
+        archive.sample(&run.id, 0, Side::Near, &sample(0)),
+        Err(Error::NotFound { .. })
+    ));
+    assert!(matches!(
+        archive.finish_leg(&run.id, 0, &leg(Direction::Up, 1, 1)),
+        Err(Error::NotFound { .. })
+    ));
+    assert!(matches!(archive.finish(&run), Err(Error::NotFound { .. })));
+    assert_eq!(archive.list(&Filter::default()).unwrap().len(), 1);
+}
+
+#[test]
+fn the_directory_is_made_for_its_owner_alone() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("data/linerate/runs.db");
+    assert!(matches!(
+        Archive::open_existing(&path),
+        Err(Error::Missing { .. })
+    ));
+    assert!(!scratch.0.join("data").exists(), "looking makes nothing");
+    Archive::open(&path).unwrap();
+    for made in ["data", "data/linerate"] {
+        let mode = std::fs::metadata(scratch.0.join(made))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o700, "{made}");
+    }
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        "[a-z]{1,8}",
+        ".{0,12}",
+        "\\PC{0,3}\u{0}?"
+    ]
+}
+
+fn any_latency() -> impl Strategy<Value = Option<Latency>> {
+    prop::option::of(
+        prop::collection::vec((any::<u64>(), 0u64..1 << 40), 0..6).prop_map(Latency::from_counts),
+    )
+}
+
+prop_compose! {
+    fn any_sample()(at in any::<u64>(), bytes in any::<u64>(), requests in any_latency(),
+                    rtts in prop::collection::vec(prop::option::of(any::<u64>()), 0..3)) -> Sample {
+        let mut sample = sample(1);
+        let tcp = sample.streams[0].tcp.take().unwrap();
+        sample.streams = rtts.into_iter().zip(0..).map(|(rtt, stream)| StreamSample {
+            stream,
+            bytes: Bytes(bytes / 2),
+            tcp: rtt.map(|rtt| model::TcpInfo { min_rtt: Some(Nanos(rtt)), ..tcp.clone() }),
+            ..StreamSample::default()
+        }).collect();
+        Sample { at: Nanos(at), bytes: Bytes(bytes), requests, ..sample }
+    }
+}
+
+prop_compose! {
+    fn any_end()(samples in prop::collection::vec(any_sample(), 0..5), bytes in any::<u64>(),
+                 duration in any::<u64>(), requests in any_latency(), text in any_text(),
+                 sockets in any::<bool>(), datagrams in any::<bool>()) -> EndRecord {
+        let full = common::end(0);
+        EndRecord {
+            sockets: if sockets { full.sockets } else { Vec::new() },
+            samples,
+            bytes: Bytes(bytes),
+            duration: Nanos(duration),
+            requests,
+            datagrams: full.datagrams.filter(|_| datagrams),
+            warnings: vec![Warning { what: text.clone(), meaning: text, remedy: String::new() }],
+        }
+    }
+}
+
+fn any_ended() -> impl Strategy<Value = Ended> {
+    prop_oneof![
+        Just(Ended::Unfinished),
+        Just(Ended::Complete),
+        Just(Ended::Interrupted),
+        any_text().prop_map(|why| Ended::Failed { why }),
+    ]
+}
+
+prop_compose! {
+    fn any_leg()(up in any::<bool>(), started in any::<u64>(), near in any_end(), far in any_end(),
+                 ended in any_ended()) -> Leg {
+        let direction = if up { Direction::Up } else { Direction::Down };
+        Leg { direction, started: Nanos(started), near, far, ended }
+    }
+}
+
+prop_compose! {
+    fn any_workload()(kind in 0..3, n in any::<u64>(), pace in prop::option::of(1e-3f64..1e7),
+                      flag in any::<bool>()) -> Workload {
+        match kind {
+            0 => Workload::Bulk(model::Bulk {
+                write_size: flag.then_some(Bytes(n)), discard: flag, zerocopy: !flag,
+            }),
+            1 => Workload::Request(Request {
+                request_size: Bytes(n), reply_size: Bytes(1), pace_per_s: pace, reconnect: flag,
+                wait: if flag { Wait::Hybrid } else { Wait::Block },
+            }),
+            _ => Workload::Udp(Udp { rate: BitRate(n), datagram_size: Bytes(1448) }),
+        }
+    }
+}
+
+prop_compose! {
+    fn any_run()(id in "[0-9a-f]{8}", host in any_text(), title in prop::option::of(any_text()),
+                 started in any::<u64>(), workload in any_workload(), n in any::<u64>(),
+                 legs in prop::collection::vec(any_leg(), 0..3), ended in any_ended(),
+                 known in any::<bool>()) -> Run {
+        let mut run = complete(&id, &host, Nanos(started));
+        run.title = title;
+        run.far = run.far.filter(|_| known);
+        run.spec.workload = workload;
+        run.spec.directions = Directions::Bidirectional;
+        run.spec.limit = if known { Limit::Bytes(Bytes(n)) } else { Limit::Requests(n) };
+        run.near.sysctls.insert(host.clone(), host);
+        run.legs = legs;
+        run.ended = ended;
+        run
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_goes_in_comes_out(run in any_run()) {
+        let scratch = Scratch::new();
+        let mut archive = Archive::open(&scratch.file()).unwrap();
+        prop_assert_eq!(archive.import(&run).unwrap(), Imported::New);
+        prop_assert_eq!(&archive.get(&run.id).unwrap(), &run);
+        prop_assert_eq!(archive.import(&run).unwrap(), Imported::Known);
+        prop_assert_eq!(archive.list(&Filter::default()).unwrap().len(), 1);
+
+        // The same in steps.
+        archive.delete(&run.id).unwrap();
+        archive.begin(&run).unwrap();
+        for (index, leg) in run.legs.iter().enumerate() {
+            archive.start_leg(&run.id, index, Direction::Up, Nanos(0)).unwrap();
+            archive.samples(&run.id, leg.far.samples.iter().map(|s| (index, Side::Far, s))).unwrap();
+            archive.finish_leg(&run.id, index, leg).unwrap();
+        }
+        prop_assert_eq!(&archive.get(&run.id).unwrap(), &run);
+        archive.finish(&run).unwrap();
+        prop_assert_eq!(&archive.get(&run.id).unwrap(), &run);
+    }
+}
