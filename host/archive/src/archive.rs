@@ -775,3 +775,42 @@ fn end_of(ended: &Ended) -> &'static str {
         Ended::Failed { .. } => "failed",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SQLite's own bound on the file gives the error of a full disk, on every machine.
+    #[test]
+    fn a_full_disk_undoes_the_sample_and_keeps_those_before() {
+        let path = std::env::temp_dir().join(format!("linerate-full-{}.db", std::process::id()));
+        let mut archive = Archive::open(&path).unwrap();
+        let id = "00c0ffee";
+        archive
+            .db
+            .execute_batch(
+                "INSERT INTO runs (id, started_unix_ns, host, workload, ended, document)
+                 VALUES ('00c0ffee', 0, 'db2', 'bulk', 'unfinished', '{}');
+                 PRAGMA max_page_count = 60;",
+            )
+            .unwrap();
+        archive.start_leg(id, 0, Direction::Up, Nanos(0)).unwrap();
+        let mut kept = 0;
+        let error = loop {
+            match archive.sample(id, 0, Side::Near, &Sample::default()) {
+                Ok(()) => kept += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::Full { .. }), "{error:?}");
+        let count: usize = archive
+            .db
+            .query_row("SELECT count(*) FROM samples", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(count, kept);
+        assert!(kept > 0);
+        archive.delete(id).unwrap();
+        drop(archive);
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -136,3 +136,129 @@ fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tables of version 1, as they were released. Never change this.
+    const RELEASED_V1: &str = "
+CREATE TABLE runs (
+    id                 TEXT    NOT NULL PRIMARY KEY,
+    started_unix_ns    INTEGER NOT NULL,
+    host               TEXT    NOT NULL,
+    title              TEXT,
+    workload           TEXT    NOT NULL,
+    ended              TEXT    NOT NULL,
+    goodput_up_bit_s   INTEGER,
+    goodput_down_bit_s INTEGER,
+    p50_up_ns          INTEGER,
+    p50_down_ns        INTEGER,
+    document           TEXT    NOT NULL -- Run as JSON, its legs left out
+) STRICT;
+CREATE INDEX runs_by_start ON runs (started_unix_ns);
+CREATE TABLE legs (
+    run        TEXT    NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    leg        INTEGER NOT NULL,
+    direction  TEXT    NOT NULL,
+    started_ns INTEGER NOT NULL,
+    document   TEXT, -- Leg as JSON, its samples left out; NULL until it is finished
+    PRIMARY KEY (run, leg)
+) STRICT;
+CREATE TABLE samples (
+    run      TEXT    NOT NULL,
+    leg      INTEGER NOT NULL,
+    side     TEXT    NOT NULL,
+    n        INTEGER NOT NULL,
+    document TEXT    NOT NULL, -- Sample as JSON
+    PRIMARY KEY (run, leg, side, n),
+    FOREIGN KEY (run, leg) REFERENCES legs (run, leg) ON DELETE CASCADE
+) STRICT;
+PRAGMA application_id = 1818848869;
+PRAGMA user_version = 1;
+INSERT INTO runs VALUES ('00c0ffee', 5, 'db2', NULL, 'bulk', 'complete', 941, NULL, NULL, NULL, '{}');
+INSERT INTO legs VALUES ('00c0ffee', 0, 'up', 0, NULL);
+INSERT INTO samples VALUES ('00c0ffee', 0, 'near', 0, '{}');
+";
+
+    fn open(path: &Path, steps: &[Step]) -> Result<Connection, Error> {
+        let mut db = Connection::open(path).unwrap();
+        prepare(&mut db, path, steps).map(|()| db)
+    }
+
+    fn tables(db: &Connection) -> Vec<(String, Option<String>)> {
+        db.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")
+            .unwrap()
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap()
+    }
+
+    fn scratch(name: &str) -> std::path::PathBuf {
+        let file = format!("linerate-schema-{}-{name}.db", std::process::id());
+        std::env::temp_dir().join(file)
+    }
+
+    #[test]
+    fn a_file_of_version_1_opens_and_has_the_tables_of_today() {
+        let old = scratch("v1");
+        Connection::open(&old)
+            .unwrap()
+            .execute_batch(RELEASED_V1)
+            .unwrap();
+        let old_db = open(&old, STEPS).unwrap();
+        let new = scratch("new");
+        let new_db = open(&new, STEPS).unwrap();
+        assert_eq!(tables(&old_db), tables(&new_db));
+        drop((old_db, new_db));
+
+        let archive = crate::Archive::open(&old).unwrap();
+        let rows = archive.list(&crate::Filter::default()).unwrap();
+        assert_eq!(rows[0].goodput_up, Some(model::BitRate(941)));
+        drop(archive);
+        std::fs::remove_file(old).unwrap();
+        std::fs::remove_file(new).unwrap();
+    }
+
+    #[test]
+    fn steps_are_taken_once_all_or_none_and_newer_files_are_refused() {
+        let add: Step = |tx| tx.execute_batch("ALTER TABLE runs ADD COLUMN note TEXT");
+        let fill: Step = |tx| tx.execute_batch("UPDATE runs SET note = host");
+        let broken: Step = |tx| tx.execute_batch("DROP TABLE samples; DROP TABLE nothing");
+        let note = |db: &Connection| -> rusqlite::Result<String> {
+            db.query_row("SELECT note FROM runs", [], |row| row.get(0))
+        };
+        let path = scratch("steps");
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(RELEASED_V1)
+            .unwrap();
+
+        let failed = open(&path, &[STEPS[0], add, broken]).unwrap_err();
+        assert!(matches!(failed, Error::Sql { .. }), "{failed:?}");
+        let db = open(&path, STEPS).unwrap();
+        assert!(note(&db).is_err(), "half a migration leaves nothing");
+        db.query_row("SELECT count(*) FROM samples", [], |_| Ok(()))
+            .unwrap();
+
+        for _ in 0..2 {
+            let db = open(&path, &[STEPS[0], add, fill]).unwrap();
+            assert_eq!(note(&db).unwrap(), "db2");
+        }
+        let newer = open(&path, STEPS).unwrap_err();
+        assert_eq!(
+            newer.to_string(),
+            format!(
+                "the archive of runs {} was written by a newer linerate (form 3, known up to 1): \
+                 use that version, or another file with --archive",
+                path.display()
+            )
+        );
+        for end in ["", "-wal", "-shm"] {
+            let mut file = path.clone().into_os_string();
+            file.push(end);
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
