@@ -143,6 +143,7 @@ pub fn end(samples: u64) -> EndRecord {
         duration: last.at,
         samples,
         requests: None,
+        retransmits: Some(3),
         datagrams: Some(Datagrams {
             packets: 9,
             lost: 1,
