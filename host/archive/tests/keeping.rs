@@ -316,6 +316,7 @@ prop_compose! {
             bytes: Bytes(bytes),
             duration: Nanos(duration),
             requests,
+            retransmits: datagrams.then_some(bytes),
             datagrams: full.datagrams.filter(|_| datagrams),
             warnings: vec![Warning { what: text.clone(), meaning: text, remedy: String::new() }],
         }
