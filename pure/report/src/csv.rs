@@ -1,5 +1,6 @@
 //! A run's samples as a table for a spreadsheet or a data frame.
 
+use crate::words::escape;
 use model::{Latency, Leg, Nanos, Run, Sample, Side, StreamSample, TcpInfo};
 use serde::Serialize;
 use serde_json::Value;
@@ -8,7 +9,8 @@ use serde_json::Value;
 /// where none is said). RFC 4180: CRLF, and quotes around what needs them.
 ///
 /// Columns that begin with `end_` belong to the whole end, all streams together, and repeat on the
-/// row of each stream. A cell is empty where the end did not tell.
+/// row of each stream. A cell is empty where the end did not tell. Names are escaped like all text, for
+/// a table is often looked at in a terminal first.
 pub fn run(run: &Run) -> String {
     let tcp_fields = fields(&TcpInfo::default());
     let mut table = Table::default();
@@ -66,8 +68,8 @@ fn keys(
         Side::Far => "far",
     };
     vec![
-        run.id.clone(),
-        run.host.clone(),
+        escape(&run.id),
+        escape(&run.host),
         index.to_string(),
         leg.direction.to_string(),
         side.to_owned(),
@@ -243,9 +245,13 @@ mod tests {
         run_.host = "a,\"b\"\r\nc".to_owned();
         let text = run(&run_);
         assert!(
-            text.contains("1a2b3c4d,\"a,\"\"b\"\"\r\nc\",0,down"),
+            text.contains("1a2b3c4d,\"a,\"\"b\"\"\\r\\nc\",0,down"),
             "{text}"
         );
-        assert_eq!(parse(&text)[1][1], run_.host);
+        assert_eq!(parse(&text)[1][1], "a,\"b\"\\r\\nc");
+        let mut table = Table::default();
+        let row = ["", "a\r\nb", "\"", ",", " x "].map(str::to_owned);
+        table.row(&row);
+        assert_eq!(parse(&table.text), [row]);
     }
 }

@@ -163,3 +163,250 @@ fn inert(text: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{self, LAN};
+    use model::*;
+    use serde_json::json;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    type Keys = BTreeSet<String>;
+
+    /// The sections of docs/json.md with the keys of their tables.
+    fn documented() -> BTreeMap<String, Keys> {
+        let mut sections = BTreeMap::new();
+        let mut section = String::new();
+        for line in include_str!("../../../docs/json.md").lines() {
+            if let Some(name) = line.strip_prefix("### `") {
+                section = name.trim_end_matches('`').to_owned();
+                let before = sections.insert(section.clone(), Keys::new());
+                assert_eq!(before, None, "{section} is documented twice");
+            } else if let Some((key, _)) = line.strip_prefix("| `").and_then(|l| l.split_once('`'))
+            {
+                let keys = sections.get_mut(&section).expect("a table has a heading");
+                assert!(
+                    keys.insert(key.to_owned()),
+                    "{section}.{key} is documented twice"
+                );
+            }
+        }
+        sections
+    }
+
+    fn keys(of: &Value) -> Keys {
+        of.as_object().expect("an object").keys().cloned().collect()
+    }
+
+    fn strings() -> BTreeMap<String, String> {
+        [("net.example".to_owned(), "1".to_owned())].into()
+    }
+
+    /// A run in which nothing is left out.
+    fn full() -> Run {
+        let mut leg = fixtures::request_leg(100);
+        leg.ended = Ended::Failed {
+            why: "it broke".to_owned(),
+        };
+        for end in [&mut leg.near, &mut leg.far] {
+            end.requests = Some(fixtures::latencies(10));
+            end.datagrams = Some(Datagrams::default());
+            end.retransmits = Some(1);
+            end.warnings = vec![fixtures::warning("a", "b", "c")];
+            end.samples[1].requests = Some(fixtures::latencies(10));
+            let stream = &mut end.samples[1].streams[0];
+            stream.send_buffer = Some(Bytes(1));
+            stream.receive_buffer = Some(Bytes(1));
+        }
+        let mut run = fixtures::run(fixtures::spec(), vec![leg]);
+        run.title = Some("all of it".to_owned());
+        run.warnings = vec![fixtures::warning("d", "e", "f")];
+        run.near.unread = vec![Unread {
+            what: "a".to_owned(),
+            why: "b".to_owned(),
+        }];
+        run.near.sysctls = strings();
+        run.near.route = Some(Route {
+            metrics: strings(),
+            ..Route::default()
+        });
+        run.near.device = Some(Device {
+            offloads: [("tso".to_owned(), true)].into(),
+            ..Device::default()
+        });
+        run
+    }
+
+    /// Which section describes the object under `key` of an object that `parent` describes.
+    fn section(parent: &str, key: &str, value: &Value) -> Option<&'static str> {
+        Some(match (parent, key) {
+            ("run" | "start", "spec") => "spec",
+            ("run" | "hosts", "near" | "far") => "fingerprint",
+            ("run", "legs") | ("leg_ended", "record") => "leg",
+            ("run" | "end" | "summary", "warnings") | ("warned", "warning") => "warning",
+            (_, "ended") => "ended",
+            ("run" | "finished", "summary") => "summary",
+            ("spec", "workload") => match value["kind"].as_str() {
+                Some("bulk") => "bulk",
+                Some("request") => "request",
+                Some("udp") => "udp",
+                _ => return None,
+            },
+            ("spec", "limit") => "limit",
+            ("spec", "socket") => "socket_settings",
+            ("spec", "near" | "far") => "placement",
+            ("fingerprint", "cpu") => "cpu",
+            ("fingerprint", "route") => "route",
+            ("fingerprint", "device") => "device",
+            ("fingerprint", "congestion") => "congestion",
+            ("fingerprint", "unread") => "unread",
+            ("leg", "near" | "far") => "end",
+            ("end", "sockets") => "socket",
+            ("end", "samples") | ("sample_taken", "sample") => "sample",
+            ("end" | "sample", "requests") => "latency",
+            ("end" | "leg_summary", "datagrams") => "datagrams",
+            ("sample", "streams") => "stream",
+            ("sample", "cpu") => "cpu_times",
+            ("stream", "tcp") => "tcp",
+            ("summary", "legs") => "leg_summary",
+            ("leg_summary", "sender_cpu" | "receiver_cpu") => "cpu_use",
+            ("leg_summary", "requests") => "latency_summary",
+            ("leg_summary", "settings") => "setting",
+            _ => return None,
+        })
+    }
+
+    /// Collects the keys of every object below `value` under the section that describes it. Objects
+    /// whose keys are names of the host's (sysctls, metrics, offloads) hold no objects.
+    fn collect(value: &Value, name: &str, into: &mut BTreeMap<String, Keys>) {
+        into.entry(name.to_owned()).or_default().extend(keys(value));
+        for (key, inner) in value.as_object().expect("an object") {
+            let objects: Vec<&Value> = match inner {
+                Value::Object(_) => vec![inner],
+                Value::Array(all) => all.iter().filter(|v| v.is_object()).collect(),
+                _ => continue,
+            };
+            let free = matches!(key.as_str(), "sysctls" | "metrics" | "offloads");
+            for object in objects {
+                match section(name, key, object) {
+                    Some(section) => collect(object, section, into),
+                    None => assert!(free, "{name}.{key} has no section in docs/json.md"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_every_key_and_no_other() {
+        let full = full();
+        let summary = summarise(&full);
+        let mut found = BTreeMap::new();
+        let mut see = |text: String, name: &str| {
+            let value: Value = serde_json::from_str(&text).unwrap();
+            collect(&value, name, &mut found);
+        };
+        let workloads = [
+            Workload::Bulk(Bulk::default()),
+            Workload::Request(fixtures::request()),
+            Workload::Udp(Udp {
+                rate: BitRate(1),
+                datagram_size: Bytes(1),
+            }),
+        ];
+        let limits = [
+            Limit::Time(Nanos(1)),
+            Limit::Bytes(Bytes(1)),
+            Limit::Requests(1),
+        ];
+        for (workload, limit) in workloads.into_iter().zip(limits) {
+            let mut run_ = full.clone();
+            run_.spec.workload = workload;
+            run_.spec.limit = limit;
+            see(run(&run_, &summary), "run");
+        }
+        let leg = &full.legs[0];
+        let lines = [
+            ("start", Line::start(&full)),
+            (
+                "hosts",
+                Line::Hosts {
+                    near: &full.near,
+                    far: full.far.as_ref(),
+                },
+            ),
+            (
+                "leg_started",
+                Line::LegStarted {
+                    leg: 0,
+                    direction: leg.direction,
+                },
+            ),
+            (
+                "sample_taken",
+                Line::Sample {
+                    leg: 0,
+                    side: Side::Far,
+                    sample: &leg.far.samples[0],
+                },
+            ),
+            ("leg_ended", Line::leg_ended(0, leg)),
+            (
+                "warned",
+                Line::Warning {
+                    warning: &full.warnings[0],
+                },
+            ),
+            ("waiting", Line::Waiting { what: "x" }),
+            ("finished", Line::end(&full, &summary)),
+        ];
+        for (name, line) in lines {
+            let text = line.print();
+            assert_eq!(text.matches('\n').count(), 1, "{text}");
+            assert!(text.starts_with("{\"event\":"), "{text}");
+            see(text, name);
+        }
+        let documented = documented();
+        let names = |of: &BTreeMap<String, Keys>| of.keys().cloned().collect::<Keys>();
+        assert_eq!(names(&documented), names(&found));
+        for (name, keys) in found {
+            assert_eq!(documented[&name], keys, "section {name} of docs/json.md");
+        }
+        assert_eq!(
+            SCHEMA_VERSION, 1,
+            "docs/json.md says which version it describes"
+        );
+    }
+
+    #[test]
+    fn a_run_survives_its_json() {
+        let full = full();
+        let text = run(&full, &summarise(&full));
+        let mut value: Value = serde_json::from_str(&text).unwrap();
+        let summary: Summary = serde_json::from_value(value["summary"].take()).unwrap();
+        assert_eq!(summary, summarise(&full));
+        assert_eq!(serde_json::from_str::<Run>(&text).unwrap(), full);
+    }
+
+    #[test]
+    fn the_leg_is_told_without_its_samples() {
+        let leg = fixtures::leg(Direction::Up, LAN);
+        let line: Value = serde_json::from_str(&Line::leg_ended(1, &leg).print()).unwrap();
+        assert_eq!(line["leg"], json!(1));
+        assert_eq!(line["record"]["near"].get("samples"), None);
+        assert_eq!(line["record"]["near"]["bytes"], json!(leg.near.bytes.0));
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        let mut run_ = fixtures::run(fixtures::spec(), Vec::new());
+        let nasty = "\u{1b}[2J\u{9b}2J\u{7f}\u{202e}\u{e0041}é";
+        run_.host = nasty.to_owned();
+        let text = run(&run_, &summarise(&run_));
+        assert!(
+            text.contains("\\u001b[2J\\u009b2J\\u007f\\u202e\\udb40\\udc41é"),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Run>(&text).unwrap().host, nasty);
+    }
+}
