@@ -1,6 +1,6 @@
 //! A network device, as its kernel driver tells of it.
 
-use crate::fingerprint::Unreadable;
+use crate::fingerprint::{Unreadable, why};
 use crate::netlink::Rtnetlink;
 use crate::qdisc;
 use model::{BitRate, Device};
@@ -159,9 +159,4 @@ fn not_told(error: &io::Error, kind: Option<&InfoKind>, driver: &str) -> String 
         ("", Some(kind)) => format!("not supported by devices of the kind {kind}"),
         (driver, _) => format!("not supported by the driver {driver}"),
     }
-}
-
-/// The kernel's reason in words.
-fn why(error: &io::Error) -> String {
-    crate::fingerprint::why(error)
 }

@@ -71,7 +71,6 @@ pub(crate) fn why(error: &io::Error) -> String {
         Some(libc::ENOENT) => "no such file on this host".to_owned(),
         Some(libc::EACCES | libc::EPERM) => "permission denied".to_owned(),
         Some(libc::EOPNOTSUPP) => "not supported".to_owned(),
-        Some(libc::ENETUNREACH) => "the kernel has no route to it".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -93,7 +92,12 @@ fn read_path(host: &mut Fingerprint, peer: IpAddr, unread: &mut Unreadable) {
     };
     let resolved = match route::resolve(&mut netlink, peer) {
         Ok(resolved) => resolved,
-        Err(error) => return unread.push(format!("{route_to} and its device"), why(&error)),
+        Err(error) => {
+            return unread.push(
+                format!("{route_to} and its device"),
+                route::why_none(&error),
+            );
+        }
     };
     let mut route = resolved.route;
     match device::read(&mut netlink, resolved.device_index, unread) {

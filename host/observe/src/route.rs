@@ -1,5 +1,6 @@
 //! The route to one peer, as the kernel resolves it.
 
+use crate::fingerprint::why;
 use crate::netlink::Rtnetlink;
 use model::Route;
 use netlink_packet_core::Nla;
@@ -77,6 +78,18 @@ pub(crate) fn resolve(netlink: &mut Rtnetlink, peer: IpAddr) -> io::Result<Resol
         route,
         device_index,
     })
+}
+
+/// Why there is no route, in words: the kernel answers with an error by the kind of the route that it
+/// found (`fib_props` in `net/ipv4/fib_semantics.c`).
+pub(crate) fn why_none(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENETUNREACH) => "this host has no route to it".to_owned(),
+        Some(libc::EHOSTUNREACH) => "a route of this host says that it is unreachable".to_owned(),
+        Some(libc::EACCES) => "a route of this host prohibits it".to_owned(),
+        Some(libc::EINVAL) => "a route of this host discards everything to it".to_owned(),
+        _ => why(error),
+    }
 }
 
 fn ip(address: &RouteAddress) -> Option<IpAddr> {

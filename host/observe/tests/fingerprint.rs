@@ -3,9 +3,10 @@
 
 use linerate_observe::fingerprint;
 use model::{BitRate, Device, Fingerprint};
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_host_without_a_peer() {
@@ -63,7 +64,7 @@ fn the_route_to_the_world() {
         } else {
             assert_eq!(
                 why(&host, &format!("route to {peer}")),
-                "the kernel has no route to it"
+                "this host has no route to it"
             );
         }
     }
@@ -71,6 +72,17 @@ fn the_route_to_the_world() {
 
 #[test]
 fn a_route_with_metrics_and_a_device_with_settings() {
+    in_a_namespace_of_its_own("inside_a_namespace");
+}
+
+#[test]
+fn a_learned_path_mtu_is_told() {
+    in_a_namespace_of_its_own("a_router_inside_a_namespace");
+}
+
+/// Runs one of the ignored tests in a new network namespace. It lives as long as the process in it, so
+/// that nothing is left behind, whatever happens.
+fn in_a_namespace_of_its_own(test: &str) {
     let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
     if !is_root && std::env::var("LINERATE_TEST_UNPRIVILEGED").as_deref() == Ok("1") {
         eprintln!("left out: a network namespace needs root");
@@ -81,12 +93,11 @@ fn a_route_with_metrics_and_a_device_with_settings() {
         "this test makes a network namespace of its own, which needs root; \
          LINERATE_TEST_UNPRIVILEGED=1 leaves it out"
     );
-    // The namespace lives as long as the process in it: nothing is left behind, whatever happens.
     let outside = std::fs::read_link("/proc/self/ns/net").unwrap();
     let output = Command::new("unshare")
         .arg("--net")
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "inside_a_namespace", "--ignored"])
+        .args(["--exact", test, "--ignored"])
         .env(OUTSIDE, &outside)
         .output()
         .expect("unshare (Debian package util-linux) must be installed for this test");
@@ -101,9 +112,8 @@ fn a_route_with_metrics_and_a_device_with_settings() {
 /// Names the network namespace that must not be touched.
 const OUTSIDE: &str = "LINERATE_TEST_OUTSIDE_NAMESPACE";
 
-#[test]
-#[ignore = "run by a_route_with_metrics_and_a_device_with_settings, in a namespace of its own"]
-fn inside_a_namespace() {
+/// Guards the tests that change their namespace against being run in that of the host.
+fn assert_is_inside() {
     let here = std::fs::read_link("/proc/self/ns/net").unwrap();
     let outside =
         std::env::var_os(OUTSIDE).expect("not started by the test that makes a namespace");
@@ -112,7 +122,12 @@ fn inside_a_namespace() {
         outside,
         "still in the namespace of the host"
     );
+}
 
+#[test]
+#[ignore = "run by a_route_with_metrics_and_a_device_with_settings, in a namespace of its own"]
+fn inside_a_namespace() {
+    assert_is_inside();
     for line in [
         "ip link set lo up",
         "ip link add v0 mtu 1480 txqueuelen 777 type veth peer name v1",
@@ -125,12 +140,18 @@ fn inside_a_namespace() {
          hoplimit 33 reordering 5",
         "ip route add 2001:db8:9::/48 via 2001:db8::9 mtu 1380 advmss 1250 congctl lock reno",
         "ip route add unreachable 203.0.113.0/24",
+        "ip route add prohibit 203.0.114.0/24",
         "ip route add blackhole 2001:db8:dead::/48",
         "ethtool -K v0 tso off gro on",
+        "ip link add m0 numtxqueues 2 numrxqueues 2 type veth peer name m1",
+        "tc qdisc add dev m0 root handle 1: mq",
+        "tc qdisc replace dev m0 parent 1:1 pfifo limit 50",
+        "tc qdisc replace dev m0 parent 1:2 pfifo limit 50",
+        "ip link set m0 up",
+        "ip addr add 198.18.0.1/24 dev m0",
         "tc qdisc add dev v0 root tbf rate 100mbit burst 32k limit 102400",
     ] {
-        let words: Vec<_> = line.split_whitespace().collect();
-        run(words[0], &words[1..]);
+        run_line(line);
     }
 
     let peer: IpAddr = "198.51.100.7".parse().unwrap();
@@ -187,16 +208,93 @@ fn inside_a_namespace() {
     assert_eq!(route.metrics["mtu"], "1380");
     assert_eq!(route.metrics["congctl"], "lock reno");
 
+    let peer: IpAddr = "198.18.0.9".parse().unwrap();
+    let host = fingerprint("", Some(peer));
+    agrees_with_the_tools(&host, peer);
+    let device = host.device.as_ref().unwrap();
+    assert_eq!((device.rx_queues, device.tx_queues), (Some(2), Some(2)));
+    assert_eq!(device.qdisc.as_deref(), Some("mq, 2 x pfifo limit 50p"));
+
     for (peer, words) in [
-        ("203.0.113.1", "No route to host"),
-        ("2001:db8:dead::1", "Invalid argument"),
-        ("100.64.0.1", "the kernel has no route to it"),
+        ("203.0.113.1", "says that it is unreachable"),
+        ("203.0.114.1", "prohibits it"),
+        ("2001:db8:dead::1", "discards everything"),
+        ("100.64.0.1", "this host has no route to it"),
     ] {
         let host = fingerprint("", Some(peer.parse().unwrap()));
         assert_eq!((&host.route, &host.device), (&None, &None));
         let why = why(&host, &format!("route to {peer}"));
         assert!(why.contains(words), "{peer}: {why}");
     }
+}
+
+#[test]
+#[ignore = "run by a_learned_path_mtu_is_told, in a namespace of its own"]
+fn a_router_inside_a_namespace() {
+    assert_is_inside();
+    // The router's namespace is held by a process that ends when its input does, which is when this
+    // process ends, however it ends.
+    let mut router = Command::new("unshare")
+        .args(["--net", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = router.id().to_string();
+    let here = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap() == here {
+        assert!(Instant::now() < deadline, "unshare made no namespace");
+        std::thread::yield_now();
+    }
+    let in_router = format!("nsenter --net=/proc/{pid}/ns/net");
+    for line in [
+        "ip link set lo up".to_owned(),
+        format!("ip link add v0 type veth peer name v1 netns {pid}"),
+        "ip addr add 192.0.2.1/24 dev v0".to_owned(),
+        "ip link set v0 up".to_owned(),
+        "ip route add default via 192.0.2.2".to_owned(),
+        format!("{in_router} ip addr add 192.0.2.2/24 dev v1"),
+        format!("{in_router} ip link set v1 up"),
+        format!("{in_router} sysctl -qw net.ipv4.ip_forward=1"),
+        format!("{in_router} ip link add narrow mtu 1280 type veth peer name end"),
+        format!("{in_router} ip link set narrow up"),
+        format!("{in_router} ip link set end up"),
+        format!("{in_router} ip route add 198.51.100.0/24 dev narrow"),
+    ] {
+        run_line(&line);
+    }
+
+    let peer: IpAddr = "198.51.100.7".parse().unwrap();
+    assert!(
+        fingerprint("", Some(peer))
+            .route
+            .unwrap()
+            .metrics
+            .is_empty()
+    );
+    // A datagram that does not fit, and must not be cut: the router says so (ICMP, RFC 1191).
+    let socket = UdpSocket::bind("192.0.2.1:0").unwrap();
+    socket.send_to(&[0; 1400], (peer, 9)).unwrap();
+    let metrics = loop {
+        let metrics = fingerprint("", Some(peer)).route.unwrap().metrics;
+        if !metrics.is_empty() {
+            break metrics;
+        }
+        assert!(Instant::now() < deadline, "no path MTU was learned");
+        std::thread::yield_now();
+    };
+    assert_eq!(metrics["mtu"], "1280");
+    let expires: u64 = metrics["expires"]
+        .strip_suffix("sec")
+        .unwrap()
+        .parse()
+        .unwrap();
+    // net.ipv4.route.mtu_expires is ten minutes.
+    assert!((500..=600).contains(&expires), "{expires}");
+
+    drop(router.stdin.take());
+    assert!(router.wait().unwrap().success());
 }
 
 /// Why something whose name begins so could not be read.
@@ -295,6 +393,12 @@ fn offloads_agree(device: &Device) {
             "{short}: {word}"
         );
     }
+}
+
+/// Runs a command without quoting.
+fn run_line(line: &str) {
+    let words: Vec<_> = line.split_whitespace().collect();
+    run(words[0], &words[1..]);
 }
 
 /// What a tool prints, which must be there and succeed.
