@@ -13,6 +13,8 @@ use model::{
 const ASYMMETRY: f64 = 1.1;
 /// So many unread things are named; the others are counted.
 const UNREAD_NAMED: usize = 6;
+/// Room for options in a TCP header (RFC 9293), in bytes.
+const TCP_OPTIONS_MOST: u32 = 40;
 /// What stands where an end did not tell.
 const NOT_TOLD: &str = "not told";
 
@@ -354,7 +356,7 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
             "client's CPU"
         },
         "sender's CPU",
-        &|l| l.sender_cpu.as_ref().map(cpu),
+        &|l| l.sender_cpu.as_ref().map(|c| cpu(c, l)),
     );
     row("  its whole host", "sender's CPU", &|l| {
         l.sender_cpu.map(|c| percent(c.host_share))
@@ -366,7 +368,7 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
             "server's CPU"
         },
         "receiver's CPU",
-        &|l| l.receiver_cpu.as_ref().map(cpu),
+        &|l| l.receiver_cpu.as_ref().map(|c| cpu(c, l)),
     );
     row("  its whole host", "receiver's CPU", &|l| {
         l.receiver_cpu.map(|c| percent(c.host_share))
@@ -384,11 +386,16 @@ fn buffer(leg: &LegSummary, name: &str, size: Option<Bytes>) -> Option<String> {
     size.map(|size| format!("{size}{tail}"))
 }
 
-fn cpu(cpu: &CpuUse) -> String {
+/// Processor use beside what it paid for: a request, or an amount of data.
+fn cpu(cpu: &CpuUse, leg: &LegSummary) -> String {
     let cores = format!("{:.2} cores", cpu.process);
-    match cpu.process_s_per_gb {
-        Some(each) => format!("{cores}, {} s/GB", three_digits(each)),
-        None => cores,
+    match (&leg.requests, cpu.process_s_per_gb) {
+        (Some(requests), _) if requests.per_s > 0.0 => {
+            let each = Nanos((cpu.process / requests.per_s * 1e9) as u64);
+            format!("{cores}, {each}/request")
+        }
+        (None, Some(each)) => format!("{cores}, {} s/GB", three_digits(each)),
+        _ => cores,
     }
 }
 
@@ -538,12 +545,20 @@ fn settings(summary: &Summary) -> String {
 }
 
 fn worth_telling(setting: &SettingInForce) -> bool {
-    let differs = match (&setting.sender, &setting.receiver) {
-        (Some(sender), Some(receiver)) => sender != receiver,
-        _ => false,
+    let (Some(sender), Some(receiver)) = (&setting.sender, &setting.receiver) else {
+        return setting.asked.is_some();
     };
-    let differs_by_nature = ["congestion", "send-buffer", "receive-buffer"];
-    setting.asked.is_some() || (differs && !differs_by_nature.contains(&setting.name.as_str()))
+    let differs = match setting.name.as_str() {
+        // Differ by nature.
+        "congestion" | "send-buffer" | "receive-buffer" => false,
+        // So do these by the TCP options that one end counts in.
+        "mss" => match (sender.parse::<u32>(), receiver.parse::<u32>()) {
+            (Ok(a), Ok(b)) => a.abs_diff(b) > TCP_OPTIONS_MOST,
+            _ => sender != receiver,
+        },
+        _ => sender != receiver,
+    };
+    setting.asked.is_some() || differs
 }
 
 // ---- where ----
@@ -838,9 +853,9 @@ mod tests {
         RTT idle -> loaded      212 us -> 1.90 ms
           at most under load    2.85 ms
         congestion control      cubic
-        client's CPU            0.12 cores, 1.07 s/GB
+        client's CPU            0.12 cores, 1.03 us/request
           its whole host        5.0 %
-        server's CPU            0.25 cores, 2.23 s/GB
+        server's CPU            0.25 cores, 2.15 us/request
           its whole host        5.0 %
 
         128 B asked, 8.00 KiB answered, on 1 connection; closed loop: the next request
@@ -924,6 +939,21 @@ mod tests {
         there iperf3:speed.example did not tell what it is
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
+        "#);
+    }
+
+    #[test]
+    fn settings_that_differ_without_being_asked() {
+        let mut leg = fixtures::leg(Direction::Up, LAN);
+        leg.near.sockets[0].mss = 1460;
+        let mut run = fixtures::run(fixtures::spec(), vec![leg]);
+        assert_eq!(settings(&summarise(&run)), "");
+        run.legs[0].near.sockets[0].mss = 8948;
+        run.legs[0].far.sockets[0].dscp = 46;
+        insta::assert_snapshot!(settings(&summarise(&run)), @r#"
+        setting  asked  here  there
+        mss      -      8948  1448
+        dscp     -      0     46
         "#);
     }
 
