@@ -4,8 +4,15 @@ mod chance;
 mod cli;
 mod exit;
 mod grant;
+mod host;
 mod leg;
+mod listener;
 mod progress;
+mod session;
+#[cfg(test)]
+mod testing;
+mod transport;
+mod trust;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -3,7 +3,10 @@
 mod completions;
 mod live;
 mod man;
+mod agent;
 mod measure;
+mod serve;
+mod trust;
 
 use crate::exit::Exit;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -44,6 +47,10 @@ enum Command {
     Measure(Box<measure::Measure>),
     Completions(completions::Completions),
     Man(man::Man),
+    Serve(serve::Serve),
+    Trust(trust::Trust),
+    #[command(hide = true)]
+    Agent(agent::Agent),
 }
 
 /// The whole command line, for manual pages and completions.
@@ -57,5 +64,8 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Measure(measure) => measure.run(&cli.global),
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),
+        Command::Serve(serve) => serve.run(&cli.global),
+        Command::Trust(trust) => trust.run(&cli.global),
+        Command::Agent(agent) => agent.run(),
     }
 }

@@ -1,6 +1,8 @@
 //! Ctrl-C and a request to terminate, as a flag that any thread can read.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -30,9 +32,32 @@ pub fn stop_flag() -> io::Result<&'static AtomicBool> {
     Ok(&STOP)
 }
 
+/// Makes a child that `command` will start ignore SIGINT: Ctrl-C reaches every process of the
+/// terminal, and a child that serves the session has to outlive it for a clean end.
+pub fn deaf_to_interrupt(command: &mut Command) {
+    // SAFETY: between fork and exec only signal(2) is called, which is async-signal-safe; an ignored
+    // signal stays ignored across exec (POSIX).
+    unsafe {
+        command.pre_exec(|| {
+            if libc::signal(libc::SIGINT, libc::SIG_IGN) == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deaf_child_outlives_an_interrupt() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -INT $$; exit 7"]);
+        deaf_to_interrupt(&mut command);
+        assert_eq!(command.status().unwrap().code(), Some(7));
+    }
 
     #[test]
     fn a_signal_sets_the_flag() {

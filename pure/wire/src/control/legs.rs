@@ -91,7 +91,7 @@ impl Legs {
     }
 
     /// Notes what the controller says.
-    pub fn to_agent(&mut self, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
+    pub fn controller_says(&mut self, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
         match message {
             ToAgent::Open { order } => self.open(now, order),
             ToAgent::Start { leg } => self.step(*leg, "start", |leg| {
@@ -113,7 +113,7 @@ impl Legs {
     }
 
     /// Notes what the agent says.
-    pub fn to_controller(&mut self, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
+    pub fn agent_says(&mut self, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
         match message {
             ToController::Granted { leg, expires, .. } => self.step(*leg, "grant", |leg| {
                 let expires = Nanos(expires.0.min(LONGEST.0));

@@ -112,7 +112,7 @@ impl Fault {
 }
 
 /// Which end a machine is: [`Controller`] or [`Agent`]. `Out` is what it says, `In` what it hears.
-pub trait Role: sealed::Sealed {}
+pub trait Role: sealed::Sealed + Send + 'static {}
 
 /// The end on the host of the command.
 #[derive(Debug)]
@@ -241,6 +241,20 @@ impl<R: Role> Machine<R> {
         Ok(())
     }
 
+    /// Ends the session; an agent says `why`. Nothing if it is over.
+    pub fn bye(&mut self, why: &str) {
+        if self.state != State::Over {
+            self.push(&R::goodbye(why));
+            self.state = State::Over;
+            self.event(Event::Closed { why: None });
+        }
+    }
+
+    /// Whether the last event has happened.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
     /// What happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event<R::In>> {
         self.events.pop_front()
@@ -356,6 +370,7 @@ mod sealed {
         /// Between two calls of [`Sealed::due`].
         const EVERY: Nanos;
         fn hello(version: &str) -> Self::Out;
+        fn goodbye(why: &str) -> Self::Out;
         fn is_bye(message: &Self::Out) -> bool;
         fn note_sent(legs: &mut Legs, now: Nanos, message: &Self::Out) -> Result<Verdict, Fault>;
         fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)>;
@@ -385,12 +400,16 @@ mod sealed {
             }
         }
 
+        fn goodbye(_why: &str) -> ToAgent {
+            ToAgent::Bye
+        }
+
         fn is_bye(message: &ToAgent) -> bool {
             matches!(message, ToAgent::Bye)
         }
 
         fn note_sent(legs: &mut Legs, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
-            legs.to_agent(now, message)
+            legs.controller_says(now, message)
         }
 
         fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)> {
@@ -402,7 +421,7 @@ mod sealed {
             now: Nanos,
             mut said: ToController,
         ) -> Result<(), Fault> {
-            if machine.legs.to_controller(now, &said)? == Verdict::Late {
+            if machine.legs.agent_says(now, &said)? == Verdict::Late {
                 return Ok(());
             }
             match &mut said {
@@ -450,6 +469,12 @@ mod sealed {
             }
         }
 
+        fn goodbye(why: &str) -> ToController {
+            ToController::Bye {
+                why: why.to_owned(),
+            }
+        }
+
         fn is_bye(message: &ToController) -> bool {
             matches!(message, ToController::Bye { .. })
         }
@@ -459,7 +484,7 @@ mod sealed {
             now: Nanos,
             message: &ToController,
         ) -> Result<Verdict, Fault> {
-            legs.to_controller(now, message)
+            legs.agent_says(now, message)
         }
 
         fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)> {
@@ -467,7 +492,7 @@ mod sealed {
         }
 
         fn take(machine: &mut Machine<Self>, now: Nanos, said: ToAgent) -> Result<(), Fault> {
-            if machine.legs.to_agent(now, &said)? == Verdict::Late {
+            if machine.legs.controller_says(now, &said)? == Verdict::Late {
                 return Ok(());
             }
             match said {
@@ -495,11 +520,7 @@ mod sealed {
 
         fn due(machine: &mut Machine<Self>, now: Nanos) {
             if machine.legs.is_idle() {
-                machine.push(&ToController::Bye {
-                    why: format!("nothing was ordered for {IDLE}"),
-                });
-                machine.event(Event::Closed { why: None });
-                machine.state = State::Over;
+                machine.bye(&format!("nothing was ordered for {IDLE}"));
             } else {
                 machine.next = now + IDLE;
             }

@@ -46,7 +46,7 @@ pub enum ToAgent {
     /// Asks for a grant: a listening data port for one leg.
     Open {
         /// The leg.
-        order: Order,
+        order: Box<Order>,
     },
     /// All data connections are open: begin. The agent answers by starting its load at once.
     Start {

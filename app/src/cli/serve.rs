@@ -1,0 +1,86 @@
+//! `linerate serve`: be the far end.
+
+use super::Global;
+use crate::exit::Exit;
+use crate::host::DEFAULT_PORT;
+use crate::listener::{self, Listener};
+use crate::{session, trust};
+use anyhow::Result;
+use clap::Args;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// Be the far end: let trusted hosts measure towards and from this one
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate serve                               until Ctrl-C; on loopback only until somebody is trusted
+  linerate trust invite                        meanwhile, in another terminal: one line for the other host
+  linerate serve --data-ports 5300-5399        behind a firewall that lets 5210 and these through
+  linerate serve --bind 192.0.2.1 --clients 1  one address; one client measures at a time
+
+Nobody is trusted until 'linerate trust add' or an accepted invitation says so; changes count at
+once. Control connections are TLS 1.3 with raw public keys. Data connections are plain TCP, open
+only while a leg is granted, only from the client's address, and only with the leg's secret token.")]
+pub struct Serve {
+    /// Where to listen once somebody is trusted [default: all addresses]
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// TCP port of control connections
+    #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT")]
+    port: u16,
+    /// Ports of data connections, like 5300-5399 [default: any]
+    #[arg(long, value_name = "A-B", value_parser = ports)]
+    data_ports: Option<Ports>,
+    /// Clients that may measure at the same time; others are told how long to wait
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: u32,
+}
+
+impl Serve {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let stop = sys::signal::stop_flag()?;
+        let config = listener::Serve {
+            directory: trust::directory(global.config.as_deref())?,
+            bind: self.bind,
+            port: self.port,
+            data_ports: self.data_ports.as_ref().map(|ports| ports.0.clone()),
+            clients: self.clients as usize,
+        };
+        let session = |channel, peer| session::serve(channel, peer, stop);
+        let listener = Listener::open(config, Box::new(session))?;
+        listener::log(&format!("this host's id is {}", listener.id()));
+        listener.run(stop)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// A range of ports, as an option takes it.
+#[derive(Clone)]
+pub struct Ports(pub RangeInclusive<u16>);
+
+/// Reads `A-B` or `A`.
+pub fn ports(text: &str) -> Result<Ports, String> {
+    let wrong =
+        || format!("'{text}' is no range of ports: write the first and the last, like 5300-5399");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(Ports(first..=last)),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_ports() {
+        assert_eq!(ports("5300-5399").unwrap().0, 5300..=5399);
+        assert_eq!(ports("5300").unwrap().0, 5300..=5300);
+        for bad in ["", "-", "5-4", "0-5", "1-65536", "a-b", "1-2-3"] {
+            assert!(ports(bad).is_err(), "{bad}");
+        }
+    }
+}

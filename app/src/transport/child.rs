@@ -1,0 +1,211 @@
+//! An agent at the other end of a pair of pipes: one that we started, or the one that we are.
+
+use super::channel::ByteStream;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+use wire::control::printable;
+
+/// A pipe that can be written takes so much without waiting (`PIPE_BUF`, pipe(7)). So neither end
+/// needs to be made non-blocking, which would last beyond this process if others share it.
+const ATOMIC: usize = 4096;
+
+/// For a child that was told to end, before it is killed.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// The end of a child's words that is kept, in bytes.
+const LAST_WORDS: usize = 4096;
+
+/// Two pipes as one stream of bytes.
+pub struct Pipes {
+    from: Option<File>,
+    to: Option<File>,
+}
+
+impl Pipes {
+    /// Standard input and output of this process.
+    ///
+    /// # Errors
+    /// If they are closed.
+    pub fn standard() -> Result<Pipes> {
+        let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
+        Ok(Pipes {
+            from: Some(own(io::stdin().as_fd()).context("no standard input")?),
+            to: Some(own(io::stdout().as_fd()).context("no standard output")?),
+        })
+    }
+}
+
+impl ByteStream for Pipes {
+    fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>> {
+        let from = self.from.iter().filter(|_| read);
+        let to = self.to.iter().filter(|_| write);
+        from.map(|fd| PollFd::new(fd.as_fd(), true, false))
+            .chain(to.map(|fd| PollFd::new(fd.as_fd(), false, true)))
+            .collect()
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(from) = &mut self.from else {
+            return Ok(0);
+        };
+        let mut fds = [PollFd::new(from.as_fd(), true, false)];
+        if poll(&mut fds, Some(Duration::ZERO))? == 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        from.read(into)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(to) = &mut self.to else {
+            return Err(ErrorKind::BrokenPipe.into());
+        };
+        let mut fds = [PollFd::new(to.as_fd(), false, true)];
+        if poll(&mut fds, Some(Duration::ZERO))? == 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        to.write(&bytes[..bytes.len().min(ATOMIC)])
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn finish(&mut self) {
+        self.to = None;
+    }
+
+    fn explain(&mut self, _: Option<&io::Error>) -> Option<String> {
+        None
+    }
+}
+
+/// A started agent. It ends when its input does; dropping this makes sure of it.
+pub struct ChildAgent {
+    pipes: Pipes,
+    child: Child,
+    words: Arc<Words>,
+    meaning: Box<Meaning>,
+}
+
+/// What the end of a child means for the user, by its status and last words.
+pub type Meaning = dyn Fn(Option<ExitStatus>, &str) -> Option<String> + Send;
+
+/// What a child writes to its standard error.
+#[derive(Default)]
+struct Words {
+    state: Mutex<(Vec<u8>, bool)>,
+    closed: Condvar,
+}
+
+impl ChildAgent {
+    /// Starts the command. Ctrl-C does not reach the child: the session ends first, in good order.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(mut command: Command, meaning: Box<Meaning>) -> io::Result<ChildAgent> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        sys::signal::deaf_to_interrupt(&mut command);
+        let mut child = command.spawn()?;
+        let pipes = Pipes {
+            from: child.stdout.take().map(|fd| File::from(OwnedFd::from(fd))),
+            to: child.stdin.take().map(|fd| File::from(OwnedFd::from(fd))),
+        };
+        let words = Arc::new(Words::default());
+        if let Some(stderr) = child.stderr.take() {
+            let words = Arc::clone(&words);
+            // Not joined: an ssh that stays behind for others (ControlPersist) keeps it open.
+            std::thread::spawn(move || words.listen(stderr));
+        }
+        Ok(ChildAgent {
+            pipes,
+            child,
+            words,
+            meaning,
+        })
+    }
+
+    /// The status, if the child ends within `patience`.
+    fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + patience;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+                Ok(status) => return status,
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl ByteStream for ChildAgent {
+    fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>> {
+        self.pipes.wait_for(read, write)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.pipes.read(into)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pipes.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn finish(&mut self) {
+        self.pipes.finish();
+    }
+
+    fn explain(&mut self, _: Option<&io::Error>) -> Option<String> {
+        let status = self.wait(LEAVE);
+        (self.meaning)(status, &self.words.last(Duration::from_millis(200)))
+    }
+}
+
+impl Drop for ChildAgent {
+    fn drop(&mut self) {
+        self.pipes.finish();
+        if self.wait(LEAVE).is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Words {
+    fn listen(&self, mut stderr: ChildStderr) {
+        let mut piece = [0; 1024];
+        while let Ok(n @ 1..) = stderr.read(&mut piece) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.0.extend_from_slice(&piece[..n]);
+            let excess = state.0.len().saturating_sub(LAST_WORDS);
+            state.0.drain(..excess);
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.1 = true;
+        self.closed.notify_all();
+    }
+
+    /// The last line with something in it, fit for a terminal; waits a little for its end.
+    fn last(&self, patience: Duration) -> String {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = self
+            .closed
+            .wait_timeout_while(state, patience, |(_, closed)| !*closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&state.0);
+        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+        printable(line.unwrap_or_default(), 300)
+    }
+}

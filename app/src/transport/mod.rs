@@ -1,0 +1,16 @@
+//! Control connections: a protocol machine over a stream of bytes, with a thread that drives it.
+//!
+//! [`connect`] reaches the agent of a [`Host`]; [`at_stdio`] is an agent's end of a pipe, and
+//! [`crate::listener`] accepts agents' ends from the network.
+
+mod channel;
+mod child;
+mod reach;
+mod tls;
+
+pub use channel::{AgentChannel, Channel, ControllerChannel, Ended, Event, Sender};
+pub use reach::{How, Reached, accept_invitation, at_stdio, connect};
+pub use tls::{ENROL, Handshake, SESSION, Tls, Verdict, discard};
+
+/// Version of linerate, as it introduces itself.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,450 @@
+//! From the name of a host to a control connection with its agent.
+
+use super::channel::{AgentChannel, Channel, ControllerChannel};
+use super::child::{ChildAgent, Meaning, Pipes};
+use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
+use crate::exit::Refusal;
+use crate::host::{DEFAULT_PORT, Host, authority};
+use crate::trust::{Entry, Identity, Invitation, NodeId, Store, host_name, unix_seconds};
+use anyhow::{Context, Result, bail};
+use model::{IpVersion, Placement, SocketSettings};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wire::control::enrol::{ANSWER_LEN, Answer, Request};
+
+/// For the greeting once there is a connection.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// For ssh, which may ask a person for a passphrase first.
+const SSH: Duration = Duration::from_secs(120);
+
+/// How to reach a host.
+pub struct How<'a> {
+    /// Where this host's key and the list of trusted hosts are ([`crate::trust::directory`]).
+    pub directory: PathBuf,
+    /// The IP version to insist on.
+    pub ip_version: Option<IpVersion>,
+    /// Source address and device: those of the data, since an agent takes data only from where the
+    /// control connection comes from.
+    pub placement: &'a Placement,
+    /// How ssh is to start linerate at the other end; `linerate` by default.
+    pub remote_command: Option<&'a str>,
+    /// Ends the attempt.
+    pub stop: Option<&'a AtomicBool>,
+}
+
+/// An agent that has greeted.
+pub struct Reached {
+    /// The control connection.
+    pub channel: ControllerChannel,
+    /// Where its data listeners are to be reached: try them in turn.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Reaches the agent of a host. Not for iperf3 servers, which have none.
+///
+/// # Errors
+/// One sentence: what failed, at which host, what to do.
+pub fn connect(host: &Host, how: &How<'_>) -> Result<Reached> {
+    match host {
+        Host::Agent { name, port } => over_tls(name, *port, how),
+        Host::Ssh { destination, port } => over_ssh(destination, *port, how),
+        Host::Local => on_this_machine(how),
+        Host::Iperf3 { .. } => bail!("{host} is an iperf3 server: it has no agent"),
+    }
+}
+
+/// The agent's end of a session over standard input and output.
+///
+/// # Errors
+/// If the other end does not greet.
+pub fn at_stdio() -> Result<AgentChannel> {
+    Channel::start(
+        Box::new(Pipes::standard()?),
+        "the controller",
+        GREETING,
+        None,
+    )
+}
+
+/// Enrols this host at the server of an invitation, and trusts that server from now on.
+///
+/// # Errors
+/// One sentence; nothing is changed then.
+pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry> {
+    let store = Store::new(&how.directory);
+    store.load()?;
+    let at = authority(&invitation.name, invitation.port, DEFAULT_PORT);
+    if invitation.expires_unix_s <= unix_seconds() {
+        return Err(Refusal::usage(format!(
+            "the invitation to {at} has expired (or this host's clock is wrong): ask for another"
+        ))
+        .into());
+    }
+    let identity = Identity::open(&how.directory)?;
+    let server = invitation.server;
+    let socket = tcp(&invitation.name, invitation.port, how)?;
+    let until = Instant::now() + CONNECT;
+    let accepts: Arc<Verdict> = Arc::new(move |id| *id == server);
+    let shaken = Tls::client(socket, &identity, accepts, ENROL, &at, until);
+    let mut tls = shaken.map_err(|failure| match failure {
+        Handshake::Key(key) => Refusal::unreachable(format!(
+            "another host answers at {at} than the one that invited: its key is {}, the invitation's {}: do not go on before you know why",
+            key.short(),
+            server.short()
+        )),
+        Handshake::Broken(why) => Refusal::unreachable(format!("{at}: {why}")),
+    })?;
+    let request = Request {
+        token: invitation.token,
+        name: host_name(),
+    };
+    let mut answer = [0; ANSWER_LEN];
+    let asked = tls
+        .write_all(&request.encode(), until)
+        .and_then(|()| tls.read_exact(&mut answer, until));
+    asked.map_err(|e| {
+        Refusal::unreachable(format!(
+            "{at} did not answer the invitation ({e}): it may have been used or withdrawn; ask for another"
+        ))
+    })?;
+    let name = match Answer::decode(&answer) {
+        Some(Answer::Welcome { name }) => name,
+        Some(Answer::Unknown) => {
+            return Err(Refusal::unreachable(format!(
+                "{at} does not know this invitation: it was used, withdrawn, or has expired; ask for another"
+            ))
+            .into());
+        }
+        Some(Answer::Failed) => {
+            return Err(Refusal::unreachable(format!(
+                "{at} could not keep this host's key: see what 'linerate serve' said there"
+            ))
+            .into());
+        }
+        None => {
+            return Err(Refusal::unreachable(format!(
+                "{at} gave no answer that can be understood: install the same version of linerate on both hosts"
+            ))
+            .into());
+        }
+    };
+    store.update(|trust| {
+        let old = trust.host(&server).cloned();
+        let entry = Entry {
+            id: server,
+            name: old
+                .as_ref()
+                .map_or_else(|| trust.free_name(&name, &server), |old| old.name.clone()),
+            address: Some(at.clone()),
+            // It lets us measure; that gives it no right here.
+            rights: old
+                .as_ref()
+                .map_or_else(BTreeSet::new, |old| old.rights.clone()),
+            limits: old.map(|old| old.limits).unwrap_or_default(),
+        };
+        trust.put(entry.clone())?;
+        Ok(entry)
+    })
+}
+
+fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
+    let at = authority(name, port, DEFAULT_PORT);
+    let identity = Identity::open(&how.directory)?;
+    let us = identity.id();
+    let trust = Store::new(&how.directory).load()?;
+    let pinned: Vec<NodeId> = trust
+        .hosts
+        .iter()
+        .filter(|entry| {
+            entry
+                .address
+                .as_deref()
+                .is_some_and(|a| same_address(a, name, port))
+        })
+        .map(|entry| entry.id)
+        .collect();
+    if trust.hosts.is_empty() {
+        return Err(Refusal::unreachable(format!(
+            "this host trusts nobody, so not {at} either: run 'linerate trust invite' on {name} and here 'linerate trust accept' with the line that it prints (or measure ssh:{name})"
+        ))
+        .into());
+    }
+    let known: BTreeSet<NodeId> = trust.hosts.iter().map(|entry| entry.id).collect();
+    let expected = pinned.clone();
+    let accepts: Arc<Verdict> = Arc::new(move |id| {
+        if expected.is_empty() {
+            known.contains(id)
+        } else {
+            expected.contains(id)
+        }
+    });
+    let socket = tcp(name, port, how)?;
+    let address = socket
+        .peer_addr()
+        .with_context(|| at.clone())?
+        .ip()
+        .to_canonical();
+    let shaken = Tls::client(
+        socket,
+        &identity,
+        accepts,
+        SESSION,
+        &at,
+        Instant::now() + CONNECT,
+    );
+    let tls = shaken.map_err(|failure| {
+        Refusal::unreachable(match (failure, pinned.first()) {
+            (Handshake::Key(key), Some(pin)) => format!(
+                "another host answers at {at} than before: its key is {key}, the trusted one {}: do not go on before you know why; if the host is new, 'linerate trust remove {}' and enrol it again",
+                pin.short(),
+                pin.short()
+            ),
+            (Handshake::Key(key), None) => format!(
+                "{at} shows the key {key}, which is not trusted here: compare it with 'linerate trust show' there and run 'linerate trust add {key} --name {name} --address {at} --server'"
+            ),
+            (Handshake::Broken(why), _) => format!("{at}: {why}"),
+        })
+    })?;
+    let channel = Channel::start(Box::new(tls), &at, GREETING, how.stop)
+        .map_err(|error| refusal(error, &at, &us))?;
+    Ok(Reached {
+        channel,
+        addresses: vec![address],
+    })
+}
+
+/// A session that ended before its greeting. A server that refuses our key closes at once; the
+/// alert that says so is lost if the reset overtakes it.
+fn refusal(error: anyhow::Error, at: &str, us: &NodeId) -> anyhow::Error {
+    if error.downcast_ref::<Refusal>().is_some() {
+        return error;
+    }
+    let said = error.to_string();
+    let reset = said.contains(&io::Error::from_raw_os_error(104).to_string());
+    Refusal::unreachable(if reset { not_trusted(at, us) } else { said }).into()
+}
+
+/// Whether the address of an entry is this name and port.
+fn same_address(entry: &str, name: &str, port: u16) -> bool {
+    matches!(entry.parse(), Ok(Host::Agent { name: n, port: p }) if p == port && n.eq_ignore_ascii_case(name))
+}
+
+/// Connects to the first of a host's addresses that answers.
+fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
+    let at = authority(name, port, DEFAULT_PORT);
+    let addresses = resolve(name, port, how.ip_version)?;
+    let until = Instant::now() + CONNECT;
+    let mut last = None;
+    for (tried, address) in addresses.iter().enumerate() {
+        if how.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(Refusal::interrupted(format!("stopped while connecting to {at}")).into());
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        // A silent first address leaves time for the others.
+        let share = left / u32::try_from(addresses.len() - tried).unwrap_or(1).max(1);
+        if share.is_zero() {
+            break;
+        }
+        let placed = how.placement.bind_address.is_some() || how.placement.bind_device.is_some();
+        let opened = if placed {
+            let settings = SocketSettings::default();
+            measure::connect(*address, &settings, how.placement, share).map_err(anyhow::Error::from)
+        } else {
+            TcpStream::connect_timeout(address, share).map_err(anyhow::Error::from)
+        };
+        match opened {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = Some((*address, error)),
+        }
+    }
+    let Some((address, error)) = last else {
+        return Err(Refusal::unreachable(format!("{at} has no address to try")).into());
+    };
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    let place = if address.ip().to_string() == name {
+        at.clone()
+    } else {
+        format!("{at} ({})", address.ip())
+    };
+    Err(Refusal::unreachable(match kind {
+        Some(io::ErrorKind::ConnectionRefused) => format!(
+            "{place}: nothing listens on TCP port {port}: run 'linerate serve' there (it listens on loopback only until somebody is trusted or invited), or measure ssh:{name}"
+        ),
+        Some(io::ErrorKind::TimedOut) => format!(
+            "{place} did not answer on TCP port {port}: it is down, or a firewall drops the packets; measure ssh:{name} if ssh gets through"
+        ),
+        _ => format!("{place} cannot be reached: {error}"),
+    })
+    .into())
+}
+
+/// The addresses of a name.
+fn resolve(name: &str, port: u16, version: Option<IpVersion>) -> Result<Vec<SocketAddr>> {
+    let all: Vec<SocketAddr> = (name, port)
+        .to_socket_addrs()
+        .map_err(|e| {
+            Refusal::unreachable(format!(
+                "the name '{name}' has no address ({e}): check its spelling, or give the address"
+            ))
+        })?
+        .collect();
+    let wanted = |a: &SocketAddr| match version {
+        Some(IpVersion::V4) => a.is_ipv4(),
+        Some(IpVersion::V6) => a.is_ipv6(),
+        None => true,
+    };
+    let some: Vec<SocketAddr> = all.iter().copied().filter(wanted).collect();
+    if some.is_empty() {
+        let version = if version == Some(IpVersion::V4) {
+            "IPv4"
+        } else {
+            "IPv6"
+        };
+        return Err(Refusal::unreachable(format!("'{name}' has no {version} address")).into());
+    }
+    Ok(some)
+}
+
+fn on_this_machine(how: &How<'_>) -> Result<Reached> {
+    let listen = match how.ip_version {
+        Some(IpVersion::V6) => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
+        _ => IpAddr::from(Ipv4Addr::LOCALHOST),
+    };
+    // The file that runs, even if a newer one has taken its place.
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["agent", "--stdio", "--listen", &listen.to_string()]);
+    let meaning: Box<Meaning> = Box::new(|status, words| {
+        let how = status.map_or_else(|| "does not end".to_owned(), |s| format!("ended: {s}"));
+        Some(format!("the agent on this machine {how}{}", quoted(words)))
+    });
+    let child =
+        ChildAgent::start(command, meaning).context("cannot start an agent on this machine")?;
+    let channel = Channel::start(
+        Box::new(child),
+        "the agent on this machine",
+        GREETING,
+        how.stop,
+    )?;
+    Ok(Reached {
+        channel,
+        addresses: vec![listen],
+    })
+}
+
+fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<Reached> {
+    let name = format!("ssh:{destination}");
+    let remote = how.remote_command.unwrap_or("linerate");
+    let real = ssh_host_name(destination, port, how.ip_version)?;
+    let mut command = ssh(destination, port, how.ip_version, &[]);
+    // One string: the shell of the other host splits it, as it does for ssh itself. The data
+    // listener is dual-stack; the agent falls back to IPv4 where there is no IPv6.
+    command.arg(format!("{remote} agent --stdio --listen ::"));
+    let meaning = ssh_meaning(destination.to_owned(), remote.to_owned());
+    let child = ChildAgent::start(command, meaning).map_err(no_ssh)?;
+    let channel = Channel::start(Box::new(child), &name, SSH, how.stop).map_err(|error| {
+        if error.downcast_ref::<Refusal>().is_some() {
+            return error;
+        }
+        Refusal::unreachable(error.to_string()).into()
+    })?;
+    let addresses = resolve(&real, 0, how.ip_version)
+        .map_err(|_| {
+            Refusal::unreachable(format!(
+                "ssh reaches {destination}, but its host name '{real}' has no address here: data goes past ssh, so give a name or address that this host can reach itself"
+            ))
+        })?
+        .iter()
+        .map(SocketAddr::ip)
+        .collect();
+    Ok(Reached { channel, addresses })
+}
+
+fn ssh(
+    destination: &str,
+    port: Option<u16>,
+    version: Option<IpVersion>,
+    options: &[&str],
+) -> Command {
+    let mut command = Command::new("ssh");
+    command.args(options).args(["-T", "-x", "-a"]);
+    match version {
+        Some(IpVersion::V4) => drop(command.arg("-4")),
+        Some(IpVersion::V6) => drop(command.arg("-6")),
+        None => {}
+    }
+    if let Some(port) = port {
+        command.args(["-p", &port.to_string()]);
+    }
+    command.args(["--", destination]);
+    command
+}
+
+/// What ssh's configuration makes of a name: where data has to go.
+fn ssh_host_name(
+    destination: &str,
+    port: Option<u16>,
+    version: Option<IpVersion>,
+) -> Result<String> {
+    let output = ssh(destination, port, version, &["-G"])
+        .output()
+        .map_err(no_ssh)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.lines().find_map(|line| line.strip_prefix("hostname ")) {
+        Some(name) if output.status.success() => Ok(name.trim().to_owned()),
+        _ => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last().unwrap_or_default();
+            Err(Refusal::usage(format!(
+                "ssh cannot use '{destination}'{}",
+                quoted(&wire::control::printable(last, 300))
+            ))
+            .into())
+        }
+    }
+}
+
+fn no_ssh(error: io::Error) -> Refusal {
+    Refusal::unreachable(match error.kind() {
+        io::ErrorKind::NotFound => "there is no ssh command on this machine: install an ssh client, or run 'linerate serve' at the other end".to_owned(),
+        _ => format!("cannot start ssh: {error}"),
+    })
+}
+
+/// What the end of ssh means: 255 is its own failure, 127 and 126 the remote shell's word for a
+/// command that it does not find or may not run (POSIX).
+fn ssh_meaning(destination: String, remote: String) -> Box<Meaning> {
+    Box::new(move |status: Option<ExitStatus>, words: &str| {
+        let words = quoted(words);
+        Some(match status.map(|s| s.code()) {
+            Some(Some(255)) => format!("ssh to {destination} failed{words}"),
+            Some(Some(127)) => format!(
+                "{destination} does not find the command '{remote}': install linerate there, or say where it is with --remote-command{words}"
+            ),
+            Some(Some(126)) => format!(
+                "{destination} may not run '{remote}': make it executable for that user{words}"
+            ),
+            Some(Some(2)) => format!(
+                "'{remote}' on {destination} does not know how to be an agent: install the same version of linerate on both hosts{words}"
+            ),
+            Some(_) => {
+                format!("the agent on {destination} ended in the middle of the session{words}")
+            }
+            None => format!("ssh to {destination} closed its output but does not end{words}"),
+        })
+    })
+}
+
+fn quoted(words: &str) -> String {
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(" (it said: {words})")
+    }
+}

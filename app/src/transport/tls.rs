@@ -1,0 +1,559 @@
+//! TLS 1.3 over TCP with raw public keys (RFC 7250) of Ed25519 at both ends. No certificates, no
+//! other version, no resumption: every connection proves both keys anew.
+
+use super::channel::ByteStream;
+use crate::trust::{Identity, NodeId};
+use anyhow::{Context, Result, anyhow};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer,
+    UnixTime,
+};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection,
+    DigitallySignedStruct, DistinguishedName, Error, ServerConfig, ServerConnection,
+    SignatureScheme,
+};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+
+/// Application protocol (RFC 7301) of a session.
+pub const SESSION: &[u8] = b"linerate-control/1";
+
+/// Application protocol of the enrolment of a stranger with an invitation.
+pub const ENROL: &[u8] = b"linerate-enrol/1";
+
+/// For a TCP connection, and for its handshake.
+pub const CONNECT: Duration = Duration::from_secs(10);
+
+/// For a peer to close its side once we have closed ours.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// Decides about a key, once its holder has proved to have it.
+pub type Verdict = dyn Fn(&NodeId) -> bool + Send + Sync;
+
+/// A TLS connection, first blocking through its handshake and then as a [`ByteStream`].
+pub struct Tls {
+    socket: TcpStream,
+    tls: Connection,
+    peer: NodeId,
+    /// How sentences name the peer.
+    name: String,
+    us: NodeId,
+    /// Something came from the peer after the handshake: it accepted our key.
+    heard: bool,
+}
+
+/// How a handshake ended that did not succeed.
+pub enum Handshake {
+    /// The peer showed a key that is not accepted here.
+    Key(NodeId),
+    /// It did not go through; a sentence without a name.
+    Broken(String),
+}
+
+/// Settings of a server that accepts the clients that `accepts` names.
+///
+/// # Errors
+/// A key that cannot be used.
+fn server_config(
+    identity: &Identity,
+    accepts: Arc<Verdict>,
+) -> Result<(Arc<ServerConfig>, Arc<Seen>)> {
+    let provider = provider();
+    let seen = Arc::new(Seen::default());
+    let verifier = Arc::new(Keys {
+        accepts,
+        seen: Arc::clone(&seen),
+        provider: Arc::clone(&provider),
+    });
+    let key = certified(identity, &provider)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .context("TLS 1.3 is not available")?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key)));
+    config.alpn_protocols = vec![SESSION.to_vec(), ENROL.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok((Arc::new(config), seen))
+}
+
+impl Tls {
+    /// Connects as a client: shows our key, and accepts the server that `accepts` names.
+    ///
+    /// # Errors
+    /// As [`Handshake`]; none of it names the server.
+    pub fn client(
+        socket: TcpStream,
+        identity: &Identity,
+        accepts: Arc<Verdict>,
+        protocol: &[u8],
+        name: &str,
+        until: Instant,
+    ) -> Result<Tls, Handshake> {
+        let broken = |e: anyhow::Error| Handshake::Broken(format!("{e:#}"));
+        let provider = provider();
+        let seen = Arc::new(Seen::default());
+        let verifier = Arc::new(Keys {
+            accepts,
+            seen: Arc::clone(&seen),
+            provider: Arc::clone(&provider),
+        });
+        let key = certified(identity, &provider).map_err(broken)?;
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|e| broken(e.into()))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)));
+        config.alpn_protocols = vec![protocol.to_vec()];
+        config.resumption = Resumption::disabled();
+        // Keys have no names: none is sent.
+        config.enable_sni = false;
+        let nameless = ServerName::try_from("linerate.invalid").expect("a valid DNS name");
+        let tls =
+            ClientConnection::new(Arc::new(config), nameless).map_err(|e| broken(e.into()))?;
+        Tls::handshake(socket, tls.into(), identity.id(), &seen, name, until)
+    }
+
+    /// Answers as a server, with [`server_config`].
+    ///
+    /// # Errors
+    /// As [`Handshake`].
+    pub fn server(
+        socket: TcpStream,
+        identity: &Identity,
+        accepts: Arc<Verdict>,
+        name: &str,
+        until: Instant,
+    ) -> Result<Tls, Handshake> {
+        let broken = |e: anyhow::Error| Handshake::Broken(format!("{e:#}"));
+        let (config, seen) = server_config(identity, accepts).map_err(broken)?;
+        let tls = ServerConnection::new(config).map_err(|e| broken(e.into()))?;
+        Tls::handshake(socket, tls.into(), identity.id(), &seen, name, until)
+    }
+
+    fn handshake(
+        socket: TcpStream,
+        tls: Connection,
+        us: NodeId,
+        seen: &Seen,
+        name: &str,
+        until: Instant,
+    ) -> Result<Tls, Handshake> {
+        let broken = |e: io::Error| Handshake::Broken(e.to_string());
+        socket.set_nonblocking(true).map_err(broken)?;
+        // Samples are small and wanted at once.
+        socket.set_nodelay(true).map_err(broken)?;
+        let mut new = Tls {
+            socket,
+            tls,
+            peer: us,
+            name: name.to_owned(),
+            us,
+            heard: false,
+        };
+        while new.tls.is_handshaking() {
+            if let Err(error) = new.step(until) {
+                linger(&mut new.socket);
+                return Err(match (tls_error(&error), seen.refused()) {
+                    (Some(Error::InvalidCertificate(_)), Some(key)) => Handshake::Key(key),
+                    (Some(error), _) => Handshake::Broken(not_ours(error)),
+                    (None, _) => Handshake::Broken(error.to_string()),
+                });
+            }
+        }
+        new.wait_flushed(until).map_err(broken)?;
+        let key = new.tls.peer_certificates().and_then(|keys| keys.first());
+        match key.and_then(|key| NodeId::of_spki(key)) {
+            Some(peer) => new.peer = peer,
+            None => return Err(Handshake::Broken("it showed no key".to_owned())),
+        }
+        Ok(new)
+    }
+
+    /// The peer's proven key.
+    pub fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    /// Names the peer in sentences from now on.
+    pub fn rename(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+    }
+
+    /// The application protocol that both speak.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.tls.alpn_protocol()
+    }
+
+    /// Our address, as the peer reaches it.
+    ///
+    /// # Errors
+    /// If the connection broke already.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        let mut address = self.socket.local_addr()?;
+        address.set_ip(address.ip().to_canonical());
+        Ok(address)
+    }
+
+    /// Reads exactly so many bytes, waiting until then.
+    ///
+    /// # Errors
+    /// The end of the stream, an error, or the time.
+    pub fn read_exact(&mut self, mut into: &mut [u8], until: Instant) -> io::Result<()> {
+        while !into.is_empty() {
+            match self.read(into) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(n) => into = &mut into[n..],
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.wait(true, until)?,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all the bytes, waiting until then.
+    ///
+    /// # Errors
+    /// An error or the time.
+    pub fn write_all(&mut self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.wait(false, until)?,
+                Err(e) => return Err(e),
+            }
+        }
+        self.wait_flushed(until)
+    }
+
+    /// One exchange of a handshake.
+    fn step(&mut self, until: Instant) -> io::Result<()> {
+        if !self.flush()? {
+            return self.wait(false, until);
+        }
+        match self.fill() {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => self.wait(true, until),
+            filled => filled,
+        }
+    }
+
+    /// Waits until the socket can be read, or written.
+    fn wait(&self, read: bool, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(
+                ErrorKind::TimedOut,
+                "it did not answer in time",
+            ));
+        }
+        poll(
+            &mut [PollFd::new(self.socket.as_fd(), read, !read)],
+            Some(left),
+        )?;
+        Ok(())
+    }
+
+    fn wait_flushed(&mut self, until: Instant) -> io::Result<()> {
+        while !self.flush()? {
+            self.wait(false, until)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one piece of what came and works on it.
+    fn fill(&mut self) -> io::Result<()> {
+        if self.tls.read_tls(&mut self.socket)? == 0 {
+            return Err(io::Error::new(
+                ErrorKind::UnexpectedEof,
+                "it closed the connection",
+            ));
+        }
+        if let Err(error) = self.tls.process_new_packets() {
+            // The alert that says why.
+            let _ = self.flush();
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        Ok(())
+    }
+}
+
+impl ByteStream for Tls {
+    fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>> {
+        vec![PollFd::new(
+            self.socket.as_fd(),
+            read,
+            write || self.tls.wants_write(),
+        )]
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(into) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.fill()?,
+                Ok(n) => {
+                    self.heard |= n > 0;
+                    return Ok(n);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = self.tls.writer().write(bytes)?;
+        self.flush()?;
+        // Nothing taken: its buffer is full until the socket takes some.
+        if taken == 0 {
+            Err(ErrorKind::WouldBlock.into())
+        } else {
+            Ok(taken)
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.socket) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    fn finish(&mut self) {
+        self.tls.send_close_notify();
+        let _ = self.flush();
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
+    fn explain(&mut self, error: Option<&io::Error>) -> Option<String> {
+        let (name, us) = (&self.name, self.us);
+        match error.and_then(tls_error) {
+            // In TLS 1.3 a client has finished before the server looks at its key.
+            Some(Error::AlertReceived(
+                AlertDescription::AccessDenied
+                | AlertDescription::BadCertificate
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::CertificateRequired,
+            )) if !self.heard => Some(not_trusted(name, &us)),
+            Some(Error::AlertReceived(alert)) => Some(format!(
+                "{name} broke off the control connection (TLS alert {alert:?})"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// The sentence for a server that does not know our key.
+pub fn not_trusted(name: &str, us: &NodeId) -> String {
+    format!(
+        "{name} does not trust this host's key: on {name} run 'linerate trust add {us}', or 'linerate trust invite' and here 'linerate trust accept' with the line that it prints"
+    )
+}
+
+/// Ends a connection whose peer may still be writing: reads what comes, unseen, for a moment, for a
+/// socket closed with unread bytes resets the connection, and the last words would be lost.
+pub fn discard(tls: &mut Tls) {
+    tls.finish();
+    linger(&mut tls.socket);
+}
+
+fn linger(socket: &mut TcpStream) {
+    let until = Instant::now() + LINGER;
+    let _ = socket.shutdown(Shutdown::Write);
+    let mut unseen = [0; 4096];
+    loop {
+        match socket.read(&mut unseen) {
+            Ok(1..) => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            _ => return,
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero()
+            || poll(&mut [PollFd::new(socket.as_fd(), true, false)], Some(left)).is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// What a TLS error means before anybody has said who he is.
+fn not_ours(error: &Error) -> String {
+    match error {
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => {
+            "what answers there does not speak TLS".to_owned()
+        }
+        Error::AlertReceived(alert) => format!("it refused the connection (TLS alert {alert:?})"),
+        Error::PeerIncompatible(_) => {
+            "what answers there is no linerate (it does not speak TLS 1.3 with raw public keys)"
+                .to_owned()
+        }
+        Error::NoCertificatesPresented => "it showed no key".to_owned(),
+        Error::InvalidCertificate(CertificateError::BadSignature) => {
+            "it could not prove to have the key that it showed".to_owned()
+        }
+        error => format!("no TLS connection came about ({error})"),
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn certified(identity: &Identity, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>> {
+    let pkcs8 = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.pkcs8().to_vec()));
+    let key = provider
+        .key_provider
+        .load_private_key(pkcs8)
+        .map_err(|e| anyhow!("this host's key cannot be used: {e}"))?;
+    let spki = CertificateDer::from(identity.spki().to_vec());
+    Ok(Arc::new(CertifiedKey::new(vec![spki], key)))
+}
+
+/// The key that was refused last, for the sentence about it.
+#[derive(Default)]
+struct Seen(Mutex<Option<NodeId>>);
+
+impl Seen {
+    fn refused(&self) -> Option<NodeId> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Accepts raw public keys of Ed25519 by their id alone.
+struct Keys {
+    accepts: Arc<Verdict>,
+    seen: Arc<Seen>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+impl Keys {
+    fn judge(&self, spki: &CertificateDer<'_>) -> Result<(), Error> {
+        let id = NodeId::of_spki(spki).ok_or(CertificateError::BadEncoding)?;
+        if (self.accepts)(&id) {
+            return Ok(());
+        }
+        *self.seen.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        Err(CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    fn signed(
+        &self,
+        message: &[u8],
+        spki: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let key = SubjectPublicKeyInfoDer::from(spki.as_ref());
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
+    }
+
+    fn old_tls() -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("only TLS 1.3 is spoken here".to_owned()))
+    }
+}
+
+impl ServerCertVerifier for Keys {
+    fn verify_server_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.judge(key).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Keys::old_tls()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signed(message, key, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Keys {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.judge(key).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Keys::old_tls()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signed(message, key, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}

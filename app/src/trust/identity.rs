@@ -1,0 +1,263 @@
+//! The key of this host, and the id that follows from a key.
+
+use anyhow::{Context, Result, bail};
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::str::FromStr;
+
+/// What a SubjectPublicKeyInfo of Ed25519 begins with; the 32 bytes of the key follow (RFC 8410, 4).
+const SPKI_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+
+const SPKI_LEN: usize = SPKI_PREFIX.len() + 32;
+
+/// Lower-case base 32 (RFC 4648, 6): easy to read out, and no `l` beside `1`.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// Digits of a printed [`NodeId`]: 256 bits by five.
+const ID_LEN: usize = 52;
+
+/// Who a host is: the SHA-256 of its public key (as SubjectPublicKeyInfo).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId([u8; 32]);
+
+impl NodeId {
+    /// Of a raw public key as TLS carries it; `None` if it is not an Ed25519 key in its one form.
+    pub fn of_spki(spki: &[u8]) -> Option<NodeId> {
+        (spki.len() == SPKI_LEN && spki.starts_with(&SPKI_PREFIX))
+            .then(|| NodeId(Sha256::digest(spki).into()))
+    }
+
+    /// The beginning, for people; 60 bits.
+    pub fn short(&self) -> String {
+        self.to_string()[..12].to_owned()
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bit = |n: usize| self.0.get(n / 8).map_or(0, |byte| byte >> (7 - n % 8) & 1);
+        let digit = |at: usize| (0..5).fold(0, |value, n| value << 1 | bit(at * 5 + n));
+        let text: String = (0..ID_LEN)
+            .map(|at| char::from(ALPHABET[usize::from(digit(at))]))
+            .collect();
+        f.pad(&text)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({self})")
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<NodeId> {
+        let wrong = || {
+            format!(
+                "'{text}' is not the id of a host: 52 letters and digits, as 'linerate trust show' prints them there"
+            )
+        };
+        if text.len() != ID_LEN {
+            bail!(wrong());
+        }
+        let mut bytes = [0u8; 33];
+        for (at, digit) in text.bytes().enumerate() {
+            let value = ALPHABET
+                .iter()
+                .position(|a| *a == digit.to_ascii_lowercase())
+                .with_context(wrong)?;
+            for n in (0..5).filter(|n| value >> (4 - n) & 1 == 1) {
+                let bit = at * 5 + n;
+                bytes[bit / 8] |= 1 << (7 - bit % 8);
+            }
+        }
+        match bytes.split_last() {
+            Some((0, id)) => Ok(NodeId(
+                id.try_into().expect("33 bytes without the last are 32"),
+            )),
+            _ => bail!(wrong()),
+        }
+    }
+}
+
+impl serde::Serialize for NodeId {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for NodeId {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<NodeId, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The key of this host.
+pub struct Identity {
+    pkcs8: Vec<u8>,
+    spki: Vec<u8>,
+    id: NodeId,
+}
+
+impl Identity {
+    /// The key in `directory`, made on first use. Only the user may read it.
+    ///
+    /// # Errors
+    /// A directory that cannot be written, a key that others can read, a damaged key.
+    pub fn open(directory: &Path) -> Result<Identity> {
+        let path = directory.join("identity.p8");
+        let mut made = false;
+        loop {
+            match fs::read(&path) {
+                Ok(pkcs8) => {
+                    let mode = fs::metadata(&path).map(|m| m.mode()).unwrap_or(0o600);
+                    if mode & 0o077 != 0 {
+                        bail!(
+                            "{}: others than its owner may read this host's private key (mode {:03o}): chmod 600 it, or delete it for a new one",
+                            path.display(),
+                            mode & 0o777
+                        );
+                    }
+                    return Identity::from_pkcs8(pkcs8).with_context(|| {
+                        format!(
+                            "{}: not an Ed25519 key: restore it, or delete it for a new one",
+                            path.display()
+                        )
+                    });
+                }
+                Err(e) if e.kind() == ErrorKind::NotFound && !made => {
+                    make_key(directory, &path)
+                        .with_context(|| format!("cannot keep a key in {}", directory.display()))?;
+                    made = true;
+                }
+                Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+            }
+        }
+    }
+
+    /// From an Ed25519 private key in PKCS#8.
+    ///
+    /// # Errors
+    /// For anything else.
+    pub fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Identity> {
+        let pair = Ed25519KeyPair::from_pkcs8(&pkcs8).map_err(|e| anyhow::anyhow!("{e}"))?;
+        let spki = [SPKI_PREFIX.as_slice(), pair.public_key().as_ref()].concat();
+        let id = NodeId::of_spki(&spki).expect("just built in its one form");
+        Ok(Identity { pkcs8, spki, id })
+    }
+
+    /// The id of this host.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// The public key as SubjectPublicKeyInfo.
+    pub fn spki(&self) -> &[u8] {
+        &self.spki
+    }
+
+    /// The private key as PKCS#8.
+    pub fn pkcs8(&self) -> &[u8] {
+        &self.pkcs8
+    }
+}
+
+/// Writes a new key so that it appears whole or not at all, and never replaces one that another
+/// process made meanwhile.
+fn make_key(directory: &Path, path: &Path) -> Result<()> {
+    make_directory(directory)?;
+    let _lock = super::store::lock(directory)?;
+    if path.exists() {
+        return Ok(());
+    }
+    let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
+        .map_err(|_| anyhow::anyhow!("the kernel gave no random numbers"))?;
+    super::store::replace(path, pkcs8.as_ref())
+}
+
+/// Makes the directory for the user alone, where there is none.
+pub(super) fn make_directory(directory: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A new identity that is nowhere kept.
+    pub fn fresh() -> Identity {
+        let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        Identity::from_pkcs8(pkcs8.as_ref().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_key_is_made_once_and_for_its_owner_only() {
+        let dir = crate::testing::TempDir::new();
+        let inside = dir.path().join("a/b");
+        let first = Identity::open(&inside).unwrap();
+        assert_eq!(Identity::open(&inside).unwrap().id(), first.id());
+        let path = inside.join("identity.p8");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = Identity::open(&inside).err().unwrap().to_string();
+        assert!(error.contains("chmod 600"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, b"nonsense").unwrap();
+        let error = Identity::open(&inside).err().unwrap().to_string();
+        assert!(error.contains("not an Ed25519 key"), "{error}");
+    }
+
+    #[test]
+    fn many_at_once_agree_on_one_key() {
+        let dir = crate::testing::TempDir::new();
+        let ids: Vec<NodeId> = std::thread::scope(|scope| {
+            let open = || scope.spawn(|| Identity::open(dir.path()).unwrap().id());
+            let all: Vec<_> = (0..8).map(|_| open()).collect();
+            all.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(ids.windows(2).all(|two| two[0] == two[1]));
+    }
+
+    #[test]
+    fn only_the_one_form_of_the_key_has_an_id() {
+        let spki = fresh().spki().to_vec();
+        assert!(NodeId::of_spki(&spki).is_some());
+        assert!(NodeId::of_spki(&spki[..43]).is_none());
+        assert!(NodeId::of_spki(&[&spki[..], &[0]].concat()).is_none());
+        assert!(NodeId::of_spki(&spki[12..]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn ids_are_printed_and_read_back(bytes: [u8; 32]) {
+            let id = NodeId(bytes);
+            prop_assert_eq!(id.to_string().len(), ID_LEN);
+            prop_assert_eq!(id.to_string().parse::<NodeId>().unwrap(), id);
+            prop_assert!(id.to_string().starts_with(&id.short()));
+        }
+
+        #[test]
+        fn nothing_else_is_read(text in "[a-z2-7]{52}|.{0,60}") {
+            if let Ok(id) = text.parse::<NodeId>() {
+                prop_assert_eq!(id.to_string(), text.to_ascii_lowercase());
+            }
+        }
+    }
+}
