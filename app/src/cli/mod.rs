@@ -1,9 +1,9 @@
 //! The commands, one file each.
 
+mod agent;
 mod completions;
 mod live;
 mod man;
-mod agent;
 mod measure;
 mod serve;
 mod trust;
