@@ -6,8 +6,10 @@ use model::Bulk;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
+use sys::sched;
 use sys::socket::{self, SendMode};
 
 /// The largest write that an order may ask for: the far end allocates it.
@@ -26,6 +28,7 @@ pub(crate) fn check(order: &Bulk) -> Result<(), Error> {
 
 /// Writes until the limit, then ends the stream.
 pub(crate) fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
+    let _busy = Busy::count();
     let mut stride = Stride::new(order);
     let buffer = noise(stride.largest());
     let mut zerocopy = ZeroCopy::new(stream, order.zerocopy)?;
@@ -63,7 +66,9 @@ pub(crate) fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
 
 /// Reads to the end of the stream.
 pub(crate) fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
+    let _busy = Busy::count();
     let mut buffer = vec![0; if order.discard { 0 } else { READ }];
+    let mut intake = Intake::new(stream);
     let mut first = None;
     let mut result = Ok(());
     let last = loop {
@@ -77,8 +82,9 @@ pub(crate) fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
             Ok(bytes) => {
                 stream.count(bytes);
                 first.get_or_insert_with(Instant::now);
+                intake.follow(bytes);
             }
-            Err(e) if is_pause(&e) => {}
+            Err(e) if is_pause(&e) => intake.follow(0),
             Err(e) => {
                 result = Err(stream.broken(&e));
                 break Instant::now();
@@ -148,6 +154,123 @@ impl Stride {
         } else if took > Self::LONG {
             self.size = (self.size / 2).max(Self::SMALLEST);
         }
+    }
+}
+
+/// How a receiver takes data in from a fast path.
+///
+/// Waking a sleeping reader costs more than copying what woke it, so on a fast path the reader
+/// sleeps until there is a batch (`SO_RCVLOWAT`): up to half a millisecond of data, so that counters
+/// stay smooth, and up to an eighth of the receive buffer, so that the window stays open. A timeout
+/// ends the wait for a batch on a path that slows down.
+///
+/// A reader that shares a processor with the work of the kernel that feeds it (on loopback: with
+/// the sender) halves the rate, and a scheduler that sees them wake each other keeps them together.
+/// So the thread moves away, if nobody placed it and there are processors enough.
+struct Intake<'a> {
+    stream: &'a Stream<'a>,
+    cpus: Vec<u32>,
+    batch: usize,
+    bytes: usize,
+    since: Instant,
+}
+
+impl<'a> Intake<'a> {
+    const SPAN: Duration = Duration::from_micros(500);
+    const SMALLEST: usize = 64 << 10;
+    const LOOK_AFTER: Duration = Duration::from_millis(5);
+
+    fn new(stream: &'a Stream<'a>) -> Intake<'a> {
+        let cpus = if stream.shared.roams {
+            sched::allowed_cpus().unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        Intake {
+            stream,
+            cpus,
+            batch: 1,
+            bytes: 0,
+            since: Instant::now(),
+        }
+    }
+
+    fn follow(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        // A slow path needs no look at the clock.
+        if self.batch == 1 && self.bytes < READ {
+            return;
+        }
+        let now = Instant::now();
+        let span = now - self.since;
+        if span < Self::LOOK_AFTER {
+            return;
+        }
+        let room = socket::receive_buffer(self.stream.fd()).unwrap_or(0) / 8;
+        let batch = Self::batch(self.bytes, span, room);
+        if batch != self.batch && self.set(batch).is_ok() {
+            self.batch = batch;
+        }
+        self.move_away();
+        self.bytes = 0;
+        self.since = now;
+    }
+
+    /// Bytes to wait for; 1: do not.
+    fn batch(bytes: usize, span: Duration, room: usize) -> usize {
+        let share = Self::SPAN.as_secs_f64() / span.as_secs_f64();
+        let most = ((bytes as f64 * share) as usize).min(room).min(READ);
+        if most < Self::SMALLEST {
+            1
+        } else {
+            // In few steps, so that it is seldom set anew.
+            1 << most.ilog2()
+        }
+    }
+
+    fn set(&self, batch: usize) -> io::Result<()> {
+        let patience = (batch > 1).then_some(Duration::from_millis(20));
+        self.stream.socket().set_read_timeout(patience)?;
+        socket::set_receive_low_water(self.stream.fd(), batch as i32)
+    }
+
+    fn move_away(&self) {
+        if self.cpus.len() < 2 * Busy::threads() {
+            return;
+        }
+        let fed_on = socket::incoming_cpu(self.stream.fd()).ok().flatten();
+        if fed_on.is_some() && fed_on == sched::current_cpu() {
+            let others: Vec<u32> = self
+                .cpus
+                .iter()
+                .copied()
+                .filter(|c| Some(*c) != fed_on)
+                .collect();
+            // Only slower without it.
+            let _ = sched::run_on(&others);
+        }
+    }
+}
+
+/// Counts the threads of this process that move bulk data.
+struct Busy;
+
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+impl Busy {
+    fn count() -> Busy {
+        BUSY.fetch_add(1, Ordering::Relaxed);
+        Busy
+    }
+
+    fn threads() -> usize {
+        BUSY.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -266,6 +389,18 @@ mod tests {
             stride.adapt(Duration::from_millis(80));
         }
         assert_eq!(stride.size, Stride::SMALLEST);
+    }
+
+    #[test]
+    fn a_batch_is_half_a_millisecond_within_bounds() {
+        let ms = Duration::from_millis;
+        let batch = |bytes, span, room| Intake::batch(bytes, span, room);
+        assert_eq!(batch(100_000, ms(10), 1 << 20), 1, "80 Mbit/s");
+        assert_eq!(batch(12_500_000, ms(10), 8 << 20), 512 << 10, "10 Gbit/s");
+        assert_eq!(batch(100_000_000, ms(10), 8 << 20), READ, "80 Gbit/s");
+        assert_eq!(batch(100_000_000, ms(10), 70_000), 64 << 10, "small buffer");
+        assert_eq!(batch(100_000_000, ms(10), 60_000), 1, "too small a buffer");
+        assert_eq!(batch(0, ms(20), 8 << 20), 1, "silence");
     }
 
     #[test]

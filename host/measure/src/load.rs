@@ -352,6 +352,8 @@ pub(crate) enum Phase {
 pub(crate) struct Shared {
     sockets: Vec<TcpStream>,
     streams: Vec<PerStream>,
+    /// The scheduler chooses the processors.
+    pub(crate) roams: bool,
     asks: bool,
     sends: bool,
     /// Both ends send: requests.
@@ -437,6 +439,7 @@ impl Shared {
         };
         Ok(Shared {
             streams: sockets.iter().map(PerStream::new).collect(),
+            roams: job.cpus.is_empty(),
             asks: job.role == Role::Ask,
             sends: job.role == Role::Send,
             talks,
@@ -608,7 +611,7 @@ pub(crate) struct Stream<'a> {
 
 impl Stream<'_> {
     fn run(&self, cpu: Option<u32>, task: &Task, spin: Spin) {
-        let result = match cpu.map_or(Ok(()), sched::pin) {
+        let result = match cpu.map_or(Ok(()), |cpu| sched::run_on(&[cpu])) {
             Err(e) => Err(format!(
                 "cannot keep a thread on its CPU: {e}; leave CPUs away"
             )),

@@ -16,17 +16,25 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     Ok((0..libc::CPU_SETSIZE as u32).filter(in_set).collect())
 }
 
-/// Keeps the calling thread on one processor.
-pub fn pin(cpu: u32) -> io::Result<()> {
-    if cpu >= libc::CPU_SETSIZE as u32 {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
+/// Keeps the calling thread on these processors.
+pub fn run_on(cpus: &[u32]) -> io::Result<()> {
     // SAFETY: cpu_set_t is a plain bit mask, for which all zeroes is the empty set.
     let mut set: libc::cpu_set_t = unsafe { zeroed() };
-    // SAFETY: the number was checked to lie inside the mask.
-    unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+    for &cpu in cpus {
+        if cpu >= libc::CPU_SETSIZE as u32 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the number was checked to lie inside the mask.
+        unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+    }
     // SAFETY: the set is initialised and its size is given; 0 is the calling thread.
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
+}
+
+/// The processor that the calling thread runs on at this moment.
+pub fn current_cpu() -> Option<u32> {
+    // SAFETY: sched_getcpu(3) takes no pointers.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
 /// Lets the kernel end sleeps of the calling thread on time instead of up to 50 us later
@@ -50,9 +58,10 @@ mod tests {
     fn a_pinned_thread_may_run_there_only() {
         std::thread::spawn(|| {
             let last = *super::allowed_cpus().unwrap().last().unwrap();
-            super::pin(last).unwrap();
+            super::run_on(&[last]).unwrap();
             assert_eq!(super::allowed_cpus().unwrap(), [last]);
-            assert!(super::pin(u32::MAX).is_err());
+            assert_eq!(super::current_cpu(), Some(last));
+            assert!(super::run_on(&[u32::MAX]).is_err());
         })
         .join()
         .unwrap();

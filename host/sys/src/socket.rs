@@ -130,6 +130,18 @@ pub fn set_receive_low_water(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
+/// `SO_RCVBUF` in bytes as the kernel holds it now, autotuned or set.
+pub fn receive_buffer(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let bytes = read_int_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
+/// `SO_INCOMING_CPU`: the processor that took the latest segment in; `None` before the first.
+pub fn incoming_cpu(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    let cpu = read_int_option(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?;
+    Ok(u32::try_from(cpu).ok())
+}
+
 /// `TCP_MAXSEG` in bytes.
 pub fn set_mss(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes)
