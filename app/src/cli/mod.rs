@@ -5,6 +5,7 @@ mod completions;
 mod live;
 mod man;
 mod measure;
+mod runs;
 mod serve;
 mod trust;
 
@@ -45,6 +46,7 @@ pub struct Global {
 #[derive(Subcommand)]
 enum Command {
     Measure(Box<measure::Measure>),
+    Runs(runs::Runs),
     Completions(completions::Completions),
     Man(man::Man),
     Serve(serve::Serve),
@@ -62,6 +64,7 @@ pub fn command() -> clap::Command {
 pub fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Measure(measure) => measure.run(&cli.global),
+        Command::Runs(runs) => runs.run(&cli.global),
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),
         Command::Serve(serve) => serve.run(&cli.global),

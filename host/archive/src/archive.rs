@@ -13,6 +13,7 @@ use rusqlite::{
     params_from_iter,
 };
 use std::fs::DirBuilder;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -99,7 +100,8 @@ impl Archive {
         }
     }
 
-    /// Opens an archive to look at it or delete from it; makes nothing.
+    /// Opens an archive to look at it or delete from it; makes nothing. Where SQLite cannot keep its
+    /// files beside the archive (a full disk, a directory of someone else), it can still be read.
     ///
     /// # Errors
     /// [`Error::Missing`] if there is none, and those of [`Archive::open`].
@@ -108,14 +110,50 @@ impl Archive {
             Err(reason) if reason.kind() == std::io::ErrorKind::NotFound => Err(Error::Missing {
                 path: path.to_owned(),
             }),
-            _ => Archive::open_with(path, OpenFlags::empty()),
+            _ => match Archive::open_with(path, OpenFlags::empty()) {
+                Err(
+                    reason @ (Error::Open { .. } | Error::Full { .. } | Error::ReadOnly { .. }),
+                ) => Archive::open_still(path).map_err(|_| reason),
+                opened => opened,
+            },
         }
     }
 
     fn open_with(path: &Path, more: OpenFlags) -> Result<Archive, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
-        let mut db = Connection::open_with_flags(path, flags)
-            .map_err(|source| Error::sql(path, "open it", source))?;
+        Archive::ready(path, Connection::open_with_flags(path, flags))
+    }
+
+    /// Opens a file that nobody else has open, as if nobody could write it: then SQLite needs no file
+    /// beside it. The log beside it, which the last process to close the archive removes, tells.
+    fn open_still(path: &Path) -> Result<Archive, Error> {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+            return Err(Error::Busy {
+                path: path.to_owned(),
+                doing: "read it",
+            });
+        }
+        // A path in a URI: all but the plainest bytes escaped (https://sqlite.org/uri.html).
+        let mut uri = "file:".to_owned();
+        for &byte in path.as_os_str().as_bytes() {
+            match byte {
+                b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                    uri.push(char::from(byte));
+                }
+                _ => uri.push_str(&format!("%{byte:02x}")),
+            }
+        }
+        uri.push_str("?immutable=1");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Archive::ready(path, Connection::open_with_flags(uri, flags))
+    }
+
+    fn ready(path: &Path, opened: rusqlite::Result<Connection>) -> Result<Archive, Error> {
+        let mut db = opened.map_err(|source| Error::sql(path, "open it", source))?;
         schema::prepare(&mut db, path, schema::STEPS)?;
         Ok(Archive {
             db,

@@ -232,6 +232,8 @@ fn child_on_a_full_disk() {
     assert!(matches!(last, Error::Full { .. }), "{last:?}");
 
     // What was kept before stays readable, on the full disk.
+    let left = std::fs::File::create(path.with_file_name("rest"));
+    let _ = std::io::copy(&mut std::io::repeat(1), &mut left.unwrap());
     let kept = Archive::open_existing(&path).unwrap().get("last").unwrap();
     assert_eq!(kept.ended, Ended::Unfinished);
     let samples = &kept.legs[0].near.samples;
@@ -239,7 +241,7 @@ fn child_on_a_full_disk() {
     assert_eq!(*samples, run.legs[0].near.samples[..samples.len()]);
 
     // Once there is room, the end of the run brings all that was left out.
-    for left in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+    for left in ["rest", "runs.db", "runs.db-wal", "runs.db-shm"] {
         let _ = std::fs::remove_file(path.with_file_name(left));
     }
     let (recorder, run, _) = record_until_trouble(&path);
@@ -329,6 +331,14 @@ fn child_without_rights() {
         let error = Archive::open(&file).unwrap_err();
         let is_said = matches!(error, Error::Open { .. } | Error::ReadOnly { .. });
         assert!(is_said, "{error:?}");
+        // It can be looked at all the same.
+        let mut archive = Archive::open_existing(&file).unwrap();
+        assert_eq!(
+            archive.get("last").unwrap(),
+            complete("00c0ffee", "db2", Nanos(1))
+        );
+        let error = archive.delete("00c0ffee").unwrap_err();
+        assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
     }
     assert!(!directory.join("new.db").exists());
 }

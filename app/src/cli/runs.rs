@@ -1,0 +1,614 @@
+//! `linerate runs`: the archive, to look into and to tidy up.
+
+use super::Global;
+use super::live::stdout_style;
+use crate::exit::{Exit, Refusal};
+use anyhow::{Context, Result};
+use archive::{Archive, Filter, Imported, Row};
+use clap::{Args, Subcommand, ValueEnum};
+use model::{Nanos, Run, RunId, SCHEMA_VERSION, summarise};
+use report::words::{escape, table, utc};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use std::io::{ErrorKind, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The archive of runs: list, show, export, import, delete
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs list                           the newest runs
+  linerate runs list --host db2 --since 7d     those with db2 in the last week
+  linerate runs show last                      the summary of the newest run
+  linerate runs show 3f                        by the first digits of its name
+  linerate runs export 3f -o run.json          all of it, to keep or to send
+  linerate runs export 3f --format csv         its samples, for a spreadsheet
+  linerate runs import run.json                one of ours, or what iperf3 -J printed
+  linerate runs delete 3f
+
+Every run of 'linerate measure' is kept. ID is the name of a run, its first digits as
+long as no other run begins with them, or 'last'.")]
+pub struct Runs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    List(List),
+    Show(Show),
+    Export(Export),
+    Import(Import),
+    Delete(Delete),
+}
+
+/// List the runs that are kept, the newest first
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs list -n 5
+  linerate runs list --host db2 --since 7d
+  linerate runs list --since 2026-03-01 --json | jq -r '.[].id'
+
+UP and DOWN tell the goodput, or the median latency where requests were measured.")]
+struct List {
+    /// Only runs with a host whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    host: Option<String>,
+    /// Only runs started since: an age like 12h, 7d, 2w, or a day like 2026-03-01 (UTC)
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Since>,
+    /// Only runs of this workload
+    #[arg(long, value_name = "KIND", value_parser = ["bulk", "request", "udp"])]
+    workload: Option<String>,
+    /// At most this many
+    #[arg(short = 'n', long = "number", value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    number: u32,
+    /// An array of JSON objects instead of a table
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Print the summary of a run
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs show last
+  linerate runs show 3f")]
+struct Show {
+    /// Name of the run, its first digits, or 'last'
+    id: String,
+}
+
+/// Write a run out whole
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs export last -o run.json        can be imported again, elsewhere too
+  linerate runs export 3f --format csv -o run.csv
+  linerate runs export last | jq .summary
+
+A file appears whole or not at all; one of the same name is replaced.")]
+struct Export {
+    /// Name of the run, its first digits, or 'last'
+    id: String,
+    /// json: the run with its summary; csv: its samples
+    #[arg(short = 'f', long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+    /// File to write [default: standard output]
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Json,
+    Csv,
+}
+
+/// Keep runs from files: linerate's JSON, or what 'iperf3 -J' printed
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs import run.json other.json
+  linerate measure db2 --json | ssh desk linerate runs import -
+  iperf3 -c db2 -J | linerate runs import -
+
+The same file imported twice is kept once.")]
+struct Import {
+    /// Files to read; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Delete runs for good
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs delete 3f 41
+  linerate runs delete last -y
+
+Asks first if standard input is a terminal. Nothing is deleted unless every ID is found.")]
+struct Delete {
+    /// Names of runs, their first digits, or 'last'
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+/// From when on: a moment, or an age.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Since {
+    Unix(Nanos),
+    Ago(Nanos),
+}
+
+/// Longest file that is imported: an hour of samples each 10 ms over several streams is shorter.
+const LONGEST_IMPORT: u64 = 2 << 30;
+
+impl Runs {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        match &self.command {
+            Command::List(list) => list.run(global),
+            Command::Show(show) => show.run(global),
+            Command::Export(export) => export.run(global),
+            Command::Import(import) => import.run(global),
+            Command::Delete(delete) => delete.run(global),
+        }
+    }
+}
+
+/// The archive that the options and the environment name.
+pub fn archive_path(global: &Global) -> Result<PathBuf> {
+    match &global.archive {
+        Some(path) => Ok(path.clone()),
+        None => archive::default_path(
+            std::env::var_os("XDG_DATA_HOME").as_deref(),
+            std::env::var_os("HOME").as_deref(),
+        )
+        .map_err(said),
+    }
+}
+
+fn open_existing(global: &Global) -> Result<Archive> {
+    Archive::open_existing(&archive_path(global)?).map_err(said)
+}
+
+/// What the user got wrong ends with the code for that; what the machine refused, with the other.
+fn said(error: archive::Error) -> anyhow::Error {
+    use archive::Error as E;
+    match error {
+        E::NoHome
+        | E::Missing { .. }
+        | E::NotAnArchive { .. }
+        | E::NotFound { .. }
+        | E::Empty { .. }
+        | E::Ambiguous { .. }
+        | E::Taken { .. }
+        | E::BadId { .. } => Refusal::usage(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+impl List {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let path = archive_path(global)?;
+        let rows = match Archive::open_existing(&path) {
+            // Before the first run there is no archive, and nothing is wrong.
+            Err(archive::Error::Missing { .. }) if global.archive.is_none() => Vec::new(),
+            opened => {
+                let filter = Filter {
+                    host: self.host.clone(),
+                    since: self.since.map(|since| since.from(now())),
+                    workload: self.workload.clone(),
+                    limit: Some(self.number),
+                };
+                opened.and_then(|a| a.list(&filter)).map_err(said)?
+            }
+        };
+        let text = if self.json {
+            report::json::pretty(&rows.iter().map(row_json).collect::<Vec<_>>())
+        } else if rows.is_empty() && self.filters() {
+            format!(
+                "no run in {} is like that\n",
+                escape(&path.to_string_lossy())
+            )
+        } else if rows.is_empty() {
+            "no runs are kept yet: linerate measure HOST makes one\n".to_owned()
+        } else {
+            rows_table(&rows, usize::from(stdout_style().width))
+        };
+        say(&text)?;
+        Ok(Exit::Done)
+    }
+
+    fn filters(&self) -> bool {
+        self.host.is_some() || self.since.is_some() || self.workload.is_some()
+    }
+}
+
+impl Show {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let run = open_existing(global)?.get(&self.id).map_err(said)?;
+        say(&report::summary(&run, &summarise(&run), stdout_style()))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Export {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let run = open_existing(global)?.get(&self.id).map_err(said)?;
+        let text = match self.format {
+            Format::Json => report::json::run(&run, &summarise(&run)),
+            Format::Csv => report::csv::run(&run),
+        };
+        match &self.output {
+            Some(file) if file.as_os_str() != "-" => write_whole(file, &text)?,
+            _ => say(&text)?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Import {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        // All files are read before the first is kept: a bad one leaves everything as it was.
+        let runs: Vec<Run> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
+        let mut archive = Archive::open(&archive_path(global)?).map_err(said)?;
+        for run in runs {
+            let what = match archive.import(&run).map_err(said)? {
+                Imported::New => "imported",
+                Imported::Known => "already kept:",
+            };
+            say(&format!(
+                "{what} {}  {}  {}\n",
+                run.id,
+                utc(run.started),
+                escape(&run.host)
+            ))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Delete {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let mut archive = open_existing(global)?;
+        let mut ids: Vec<RunId> = Vec::new();
+        for name in &self.ids {
+            let id = archive.find(name).map_err(said)?;
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        if !self.yes && std::io::stdin().is_terminal() && !agreed(&archive, &ids)? {
+            say("nothing was deleted\n")?;
+            return Ok(Exit::Done);
+        }
+        for id in &ids {
+            archive.delete(id).map_err(said)?;
+            say(&format!("deleted {id}\n"))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Shows the runs and asks.
+fn agreed(archive: &Archive, ids: &[RunId]) -> Result<bool> {
+    let all = archive.list(&Filter::default()).map_err(said)?;
+    let chosen: Vec<Row> = all.into_iter().filter(|r| ids.contains(&r.id)).collect();
+    say(&rows_table(&chosen, usize::from(stdout_style().width)))?;
+    say("delete for good? [y/N] ")?;
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .context("cannot read the answer from the terminal")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Writes to standard output. A reader that has seen enough (`| head`) is no failure.
+fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to standard output"),
+    }
+}
+
+/// Writes a file that appears whole or not at all, unless it is a device or a pipe.
+fn write_whole(file: &Path, text: &str) -> Result<()> {
+    let failed = || format!("cannot write {}", file.display());
+    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(file, text).with_context(failed);
+    }
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = file.with_file_name(name);
+    let written = std::fs::File::create_new(&part).and_then(|mut out| {
+        out.write_all(text.as_bytes())?;
+        out.sync_all()?;
+        std::fs::rename(&part, file)
+    });
+    if written.is_err() {
+        // It may not even have been made; the first failure is the one to tell.
+        let _ = std::fs::remove_file(&part);
+    }
+    written.with_context(failed)
+}
+
+/// A run from a file, by the shape of its JSON.
+fn read(file: &Path) -> Result<Run> {
+    let name = match file.as_os_str().to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => file.display().to_string(),
+    };
+    let bad = |why: String| Refusal::usage(format!("cannot import {name}: {why}"));
+    let input: Box<dyn Read> = if file.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(std::fs::File::open(file).map_err(|e| bad(e.to_string()))?)
+    };
+    let mut bytes = Vec::new();
+    input
+        .take(LONGEST_IMPORT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| bad(e.to_string()))?;
+    if bytes.len() as u64 > LONGEST_IMPORT {
+        return Err(bad("it is longer than 2 GiB".to_owned()).into());
+    }
+    let text = String::from_utf8(bytes).map_err(|_| bad("it is not text".to_owned()))?;
+    run_from(&text).map_err(|why| bad(why).into())
+}
+
+/// The members that tell whose JSON it is.
+#[derive(Deserialize)]
+struct Shape {
+    schema: Option<u32>,
+    start: Option<IgnoredAny>,
+    end: Option<IgnoredAny>,
+}
+
+fn run_from(text: &str) -> Result<Run, String> {
+    let shape: Shape = serde_json::from_str(text)
+        .map_err(|e| format!("it is neither linerate's nor iperf3's JSON: {e}"))?;
+    match shape {
+        Shape {
+            schema: Some(schema),
+            ..
+        } if schema > SCHEMA_VERSION => Err(format!(
+            "it was written by a newer linerate (schema {schema}, known up to {SCHEMA_VERSION})"
+        )),
+        Shape {
+            schema: Some(_), ..
+        } => serde_json::from_str(text).map_err(|e| format!("it is not a whole run: {e}")),
+        Shape {
+            start: Some(_),
+            end: Some(_),
+            ..
+        } => Err("this version does not read iperf3's JSON".to_owned()),
+        _ => Err("it is neither a run of linerate nor the output of iperf3 -J".to_owned()),
+    }
+}
+
+fn row_json(row: &Row) -> serde_json::Value {
+    json!({
+        "id": row.id,
+        "started_unix_ns": row.started,
+        "host": row.host,
+        "title": row.title,
+        "workload": row.workload,
+        "ended": row.ended,
+        "goodput_up_bit_s": row.goodput_up,
+        "goodput_down_bit_s": row.goodput_down,
+        "p50_up_ns": row.p50_up,
+        "p50_down_ns": row.p50_down,
+    })
+}
+
+/// The runs as a table of `width` columns: host and note share what the figures leave.
+fn rows_table(rows: &[Row], width: usize) -> String {
+    let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
+    cells.extend(rows.iter().map(|row| {
+        let figure = |p50: Option<Nanos>, goodput: Option<model::BitRate>| {
+            let latency = p50.map(|p50| p50.to_string());
+            let rate = || goodput.map(|rate| rate.to_string());
+            latency.or_else(rate).unwrap_or_else(|| "-".to_owned())
+        };
+        let ended = Some(row.ended.as_str()).filter(|ended| *ended != "complete");
+        let note: Vec<&str> = ended.into_iter().chain(row.title.as_deref()).collect();
+        [
+            row.id.clone(),
+            utc(row.started).chars().take(16).collect(),
+            escape(&row.host),
+            figure(row.p50_up, row.goodput_up),
+            figure(row.p50_down, row.goodput_down),
+            escape(&note.join(": ")),
+        ]
+    }));
+    const HOST: usize = 2;
+    const NOTE: usize = 5;
+    let widest = |column: usize| {
+        let lengths = cells.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let gaps = 2 * NOTE;
+    let figures: usize = [0, 1, 3, 4].map(widest).iter().sum();
+    let room = width.saturating_sub(figures + gaps);
+    // How runs ended is always told; then come the hosts, then the titles.
+    let states = rows.iter().filter(|row| row.ended != "complete");
+    let state = states.map(|row| row.ended.len()).max().unwrap_or(0);
+    let note = widest(NOTE).min(state.max("NOTE".len()));
+    let host = widest(HOST).min(room.saturating_sub(note)).max(8);
+    let note = room.saturating_sub(host).max(note);
+    let rows: Vec<Vec<String>> = cells
+        .into_iter()
+        .map(|mut row| {
+            row[HOST] = cut(&row[HOST], host);
+            row[NOTE] = cut(&row[NOTE], note);
+            row.to_vec()
+        })
+        .collect();
+    table(&rows)
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(2)).collect();
+    format!("{}..", kept.trim_end())
+}
+
+/// Now, since 1970-01-01 UTC.
+fn now() -> Nanos {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map(Nanos::from)
+        .unwrap_or_default()
+}
+
+impl Since {
+    fn from(self, now: Nanos) -> Nanos {
+        match self {
+            Since::Unix(moment) => moment,
+            Since::Ago(age) => now.since(age),
+        }
+    }
+}
+
+fn parse_since(text: &str) -> Result<Since, String> {
+    let text = text.trim();
+    let days = |count: &str, days: u64| {
+        let count: u64 = count.parse().ok()?;
+        count.checked_mul(days)?.checked_mul(86_400)
+    };
+    let age = match text.char_indices().last() {
+        Some((at, 'd')) => days(&text[..at], 1).map(Nanos::from_secs),
+        Some((at, 'w')) => days(&text[..at], 7).map(Nanos::from_secs),
+        // A bare number would leave open what it counts.
+        Some((_, last)) if last.is_ascii_alphabetic() => text.parse().ok(),
+        _ => None,
+    };
+    age.map(Since::Ago)
+        .or_else(|| day(text).map(Since::Unix))
+        .ok_or_else(|| {
+            "an age is like 90m, 12h, 7d or 2w; a day is like 2026-03-01 (UTC)".to_owned()
+        })
+}
+
+/// The beginning of a day in UTC, of a date as `YYYY-MM-DD` (ISO 8601).
+fn day(text: &str) -> Option<Nanos> {
+    let parts: Vec<u64> = text
+        .split('-')
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let [year @ 1970..=2500, month @ 1..=12, day] = parts[..] else {
+        return None;
+    };
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let february = 28 + u64::from(is_leap(year));
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let before = usize::try_from(month).ok()? - 1;
+    if day == 0 || day > months[before] {
+        return None;
+    }
+    let years: u64 = (1970..year).map(|y| 365 + u64::from(is_leap(y))).sum();
+    let days = years + months[..before].iter().sum::<u64>() + day - 1;
+    Some(Nanos::from_secs(days * 86_400))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::BitRate;
+
+    #[test]
+    fn ages_and_days() {
+        let hours = |n| Ok(Since::Ago(Nanos::from_secs(3600 * n)));
+        assert_eq!(parse_since("12h"), hours(12));
+        assert_eq!(parse_since("7d"), hours(7 * 24));
+        assert_eq!(parse_since("2w"), hours(14 * 24));
+        assert_eq!(parse_since("90m"), Ok(Since::Ago(Nanos::from_secs(5400))));
+        let unix = |s| Ok(Since::Unix(Nanos::from_secs(s)));
+        assert_eq!(parse_since("1970-01-01"), unix(0));
+        assert_eq!(parse_since("2000-03-01"), unix(951_868_800));
+        assert_eq!(parse_since("2024-02-29"), unix(1_709_164_800));
+        assert_eq!(parse_since("2026-11-20"), unix(1_795_132_800));
+        for bad in [
+            "",
+            "7",
+            "d",
+            "-1d",
+            "2025-02-29",
+            "2026-13-01",
+            "2026-1",
+            "tomorrow",
+            "99999999999999999d",
+            "1e3d",
+            "2026-11-20T10:00",
+            "\u{e9}d",
+        ] {
+            assert!(parse_since(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Since::Ago(Nanos(9)).from(Nanos(5)), Nanos(0));
+    }
+
+    #[test]
+    fn a_day_is_the_day_that_is_printed() {
+        for text in ["1970-01-01", "1999-12-31", "2024-02-29", "2100-03-01"] {
+            assert!(utc(day(text).unwrap()).starts_with(text));
+        }
+    }
+
+    #[test]
+    fn the_table_keeps_to_its_width_and_says_how_runs_ended() {
+        let row = |host: &str, title: Option<&str>, ended: &str| Row {
+            id: "00c0ffee".to_owned(),
+            started: Nanos::from_secs(1_795_132_800),
+            host: host.to_owned(),
+            title: title.map(str::to_owned),
+            workload: "bulk".to_owned(),
+            ended: ended.to_owned(),
+            goodput_up: Some(BitRate(1_234_000_000)),
+            goodput_down: None,
+            p50_up: None,
+            p50_down: Some(Nanos(41_000)),
+        };
+        let rows = [
+            row(
+                &"host".repeat(30),
+                Some(&"title ".repeat(30)),
+                "interrupted",
+            ),
+            row("a\x1b[2Jb", None, "complete"),
+        ];
+        for width in [80, 100] {
+            let text = rows_table(&rows, width);
+            assert!(
+                text.lines().all(|line| line.chars().count() <= width),
+                "{text}"
+            );
+            assert!(text.contains("interrupted"), "{text}");
+            assert!(!text.contains('\x1b'));
+        }
+    }
+
+    #[test]
+    fn whose_json_it_is() {
+        for (text, why) in [
+            ("", "it is neither linerate's nor iperf3's JSON: EOF"),
+            ("{}", "it is neither a run of linerate nor"),
+            ("[1]", "it is neither"),
+            (
+                r#"{"schema": 99}"#,
+                "it was written by a newer linerate (schema 99",
+            ),
+            (r#"{"schema": 1}"#, "it is not a whole run: missing field"),
+        ] {
+            let said = run_from(text).unwrap_err();
+            assert!(said.starts_with(why), "{text}: {said}");
+        }
+    }
+}

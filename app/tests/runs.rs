@@ -1,0 +1,465 @@
+//! Sessions with `linerate runs`, as a user types them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use archive::Archive;
+use model::{
+    Bulk, Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, Nanos,
+    Placement, Request, Run, SCHEMA_VERSION, Sample, Spec, StreamSample, Wait, Workload,
+};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A user with a home of their own.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> Home {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "linerate-runs-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Home(path)
+    }
+
+    /// With three runs in the archive.
+    fn with_runs() -> Home {
+        let home = Home::new();
+        let mut archive = Archive::open(&home.archive()).unwrap();
+        for run in [bulk(), requests(), killed()] {
+            archive.import(&run).unwrap();
+        }
+        home
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.0.join(".local/share/linerate/runs.db")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        command
+            .arg("runs")
+            .args(arguments)
+            .env_clear()
+            .env("HOME", &self.0)
+            .current_dir(&self.0)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// What the command prints, when it succeeds without a word on standard error.
+    fn runs(&self, arguments: &[&str]) -> String {
+        text(&self.command(arguments).output().unwrap())
+    }
+
+    /// The sentence of a command that fails with this code and prints nothing else.
+    fn fails(&self, arguments: &[&str], code: i32) -> String {
+        let output = self.command(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(output.stdout, b"");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        said.replace(self.0.to_str().unwrap(), "~")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said, "");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn end(rate_bytes_s: u64, seconds: u64) -> EndRecord {
+    let sample = |n: u64| Sample {
+        at: Nanos::from_secs(n),
+        bytes: Bytes(rate_bytes_s * n),
+        streams: vec![StreamSample {
+            stream: 0,
+            bytes: Bytes(rate_bytes_s * n),
+            ..StreamSample::default()
+        }],
+        ..Sample::default()
+    };
+    EndRecord {
+        samples: (0..=seconds).map(sample).collect(),
+        bytes: Bytes(rate_bytes_s * seconds),
+        duration: Nanos::from_secs(seconds),
+        ..EndRecord::default()
+    }
+}
+
+fn leg(direction: Direction, rate_bytes_s: u64) -> Leg {
+    Leg {
+        direction,
+        started: Nanos(0),
+        near: end(rate_bytes_s, 10),
+        far: end(rate_bytes_s, 10),
+        ended: Ended::Complete,
+    }
+}
+
+/// 941 Mbit/s up, 12 Gbit/s down; 2026-11-20 00:00 UTC.
+fn bulk() -> Run {
+    Run {
+        schema: SCHEMA_VERSION,
+        id: "3f00c0de".to_owned(),
+        started: Nanos::from_secs(1_795_132_800),
+        host: "db2.example.net".to_owned(),
+        title: Some("before the change".to_owned()),
+        spec: Spec {
+            workload: Workload::Bulk(Bulk::default()),
+            directions: Directions::UpThenDown,
+            streams: 1,
+            limit: Limit::Time(Nanos::from_secs(10)),
+            ramp: None,
+            interval: Nanos::from_secs(1),
+            socket: Default::default(),
+            near: Placement::default(),
+            far: Placement::default(),
+        },
+        near: Fingerprint::default(),
+        far: Some(Fingerprint::default()),
+        legs: vec![
+            leg(Direction::Up, 117_625_000),
+            leg(Direction::Down, 1_500_000_000),
+        ],
+        warnings: Vec::new(),
+        ended: Ended::Complete,
+    }
+}
+
+/// A day later, 41 us in the median.
+fn requests() -> Run {
+    let mut run = bulk();
+    run.id = "3fabcdef".to_owned();
+    run.started = run.started + Nanos::from_secs(86_400);
+    run.host = "web1".to_owned();
+    run.title = None;
+    run.spec.directions = Directions::Up;
+    run.spec.workload = Workload::Request(Request {
+        request_size: Bytes(128),
+        reply_size: Bytes(8192),
+        pace_per_s: Some(0.3),
+        reconnect: false,
+        wait: Wait::Hybrid,
+    });
+    run.legs.truncate(1);
+    run.legs[0].near.requests = Some(Latency::from_counts([(41_000, 99), (90_000, 1)]));
+    run
+}
+
+/// Two days later, and killed.
+fn killed() -> Run {
+    let mut run = bulk();
+    run.id = "00000001".to_owned();
+    run.started = run.started + Nanos::from_secs(2 * 86_400);
+    run.host = "local".to_owned();
+    run.title = None;
+    run.legs.clear();
+    run.ended = Ended::Unfinished;
+    run
+}
+
+#[test]
+fn the_list() {
+    let home = Home::with_runs();
+    assert_eq!(
+        home.runs(&["list"]),
+        "\
+ID        STARTED (UTC)     HOST             UP          DOWN         NOTE
+00000001  2026-11-22 00:00  local            -           -            unfinished
+3fabcdef  2026-11-21 00:00  web1             41.0 us     -
+3f00c0de  2026-11-20 00:00  db2.example.net  941 Mbit/s  12.0 Gbit/s  before t..
+"
+    );
+    let ids = |arguments: &[&str]| -> Vec<String> {
+        let listed = home.runs(arguments);
+        let lines = listed.lines().skip(1);
+        lines.map(|line| line[..8].to_owned()).collect()
+    };
+    assert_eq!(ids(&["list", "-n", "1"]), ["00000001"]);
+    assert_eq!(ids(&["list", "--host", "EXAMPLE"]), ["3f00c0de"]);
+    assert_eq!(ids(&["list", "--workload", "request"]), ["3fabcdef"]);
+    assert_eq!(
+        ids(&["list", "--since", "2026-11-21"]),
+        ["00000001", "3fabcdef"]
+    );
+    assert_eq!(
+        home.runs(&["list", "--host", "nowhere"]),
+        format!("no run in {} is like that\n", home.archive().display())
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&home.runs(&["list", "--json", "--host", "db2"])).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!([{
+            "id": "3f00c0de",
+            "started_unix_ns": 1_795_132_800_000_000_000_u64,
+            "host": "db2.example.net",
+            "title": "before the change",
+            "workload": "bulk",
+            "ended": "complete",
+            "goodput_up_bit_s": 941_000_000,
+            "goodput_down_bit_s": 12_000_000_000_u64,
+            "p50_up_ns": null,
+            "p50_down_ns": null,
+        }])
+    );
+}
+
+#[test]
+fn before_the_first_run() {
+    let home = Home::new();
+    assert_eq!(
+        home.runs(&["list"]),
+        "no runs are kept yet: linerate measure HOST makes one\n"
+    );
+    assert_eq!(home.runs(&["list", "--json"]), "[]\n");
+    assert_eq!(
+        home.fails(&["show", "last"], 2),
+        "linerate: there is no archive of runs at ~/.local/share/linerate/runs.db\n"
+    );
+    assert_eq!(
+        home.fails(&["--archive", "elsewhere.db", "list"], 2),
+        "linerate: there is no archive of runs at elsewhere.db\n"
+    );
+    assert!(!home.0.join(".local").exists(), "looking makes nothing");
+    Archive::open(&home.archive()).unwrap();
+    assert_eq!(
+        home.fails(&["show", "last"], 2),
+        "linerate: there is no run in the archive ~/.local/share/linerate/runs.db yet: linerate measure makes one\n"
+    );
+}
+
+#[test]
+fn one_run_is_shown_by_any_of_its_names() {
+    let home = Home::with_runs();
+    let whole = home.runs(&["show", "3f00c0de"]);
+    assert!(whole.contains("941 Mbit/s"), "{whole}");
+    assert!(whole.contains("12.0 Gbit/s"), "{whole}");
+    assert_eq!(home.runs(&["show", "3f0"]), whole);
+    assert_eq!(
+        home.runs(&["show", "last"]),
+        home.runs(&["show", "00000001"])
+    );
+    assert_eq!(
+        home.fails(&["show", "3f"], 2),
+        "linerate: '3f' could be any of 3f00c0de, 3fabcdef: give more digits\n"
+    );
+    assert_eq!(
+        home.fails(&["show", "4"], 2),
+        "linerate: there is no run '4' in the archive ~/.local/share/linerate/runs.db: see linerate runs list\n"
+    );
+}
+
+#[test]
+fn a_run_travels_to_another_archive_and_comes_back_the_same() {
+    let home = Home::with_runs();
+    assert_eq!(home.runs(&["export", "3fa", "-o", "run.json"]), "");
+    let file = std::fs::read_to_string(home.0.join("run.json")).unwrap();
+    assert_eq!(home.runs(&["export", "3fa"]), file);
+    assert_eq!(serde_json::from_str::<Run>(&file).unwrap(), requests());
+    let names: Vec<_> = std::fs::read_dir(&home.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name != ".local")
+        .collect();
+    assert_eq!(names, ["run.json"], "no part of a file stays");
+
+    let other = ["--archive", "other.db"];
+    let import = |file: &str| home.runs(&[&other[..], &["import", file]].concat());
+    assert_eq!(
+        import("run.json"),
+        "imported 3fabcdef  2026-11-21 00:00:00 UTC  web1\n"
+    );
+    assert_eq!(
+        import("run.json"),
+        "already kept: 3fabcdef  2026-11-21 00:00:00 UTC  web1\n"
+    );
+    assert_eq!(home.runs(&[&other[..], &["export", "last"]].concat()), file);
+
+    let mut through_a_pipe = home
+        .command(&["--archive", "third.db", "import", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = through_a_pipe.stdin.take().unwrap();
+    input.write_all(file.as_bytes()).unwrap();
+    drop(input);
+    assert_eq!(
+        text(&through_a_pipe.wait_with_output().unwrap()),
+        "imported 3fabcdef  2026-11-21 00:00:00 UTC  web1\n"
+    );
+}
+
+#[test]
+fn samples_as_a_table() {
+    let home = Home::with_runs();
+    assert_eq!(
+        home.runs(&["export", "3f00", "-f", "csv", "-o", "run.csv"]),
+        ""
+    );
+    let file = std::fs::read_to_string(home.0.join("run.csv")).unwrap();
+    assert_eq!(file, report::csv::run(&bulk()));
+    assert_eq!(home.runs(&["export", "3f00", "--format", "csv"]), file);
+}
+
+#[test]
+fn what_cannot_be_imported_is_said_and_changes_nothing() {
+    let home = Home::new();
+    std::fs::write(home.0.join("empty"), "").unwrap();
+    std::fs::write(home.0.join("binary"), [0xff, 0xfe]).unwrap();
+    std::fs::write(home.0.join("other.json"), "{\"a\": 1}").unwrap();
+    std::fs::write(home.0.join("newer.json"), "{\"schema\": 99}").unwrap();
+    let mut named = bulk();
+    named.id = "last".to_owned();
+    std::fs::write(
+        home.0.join("named.json"),
+        serde_json::to_string(&named).unwrap(),
+    )
+    .unwrap();
+    for (file, why) in [
+        ("missing", "No such file or directory (os error 2)\n"),
+        ("empty", "it is neither linerate's nor iperf3's JSON: "),
+        ("binary", "it is not text\n"),
+        (
+            "other.json",
+            "it is neither a run of linerate nor the output of iperf3 -J\n",
+        ),
+        (
+            "newer.json",
+            "it was written by a newer linerate (schema 99, known up to 1)\n",
+        ),
+    ] {
+        let said = home.fails(&["import", file], 2);
+        let expected = format!("linerate: cannot import {file}: {why}");
+        assert!(said.starts_with(&expected), "{said}");
+    }
+    assert!(!home.archive().exists());
+    assert_eq!(
+        home.fails(&["import", "named.json"], 2),
+        "linerate: 'last' is not the name of a run: names are eight hexadecimal digits\n"
+    );
+    // A good file beside a bad one is not kept.
+    std::fs::write(
+        home.0.join("good.json"),
+        serde_json::to_string(&bulk()).unwrap(),
+    )
+    .unwrap();
+    home.fails(&["import", "good.json", "empty"], 2);
+    assert_eq!(home.runs(&["list", "--json"]), "[]\n");
+    // Another run does not take the place of one that is kept.
+    home.runs(&["import", "good.json"]);
+    let mut other = bulk();
+    other.title = None;
+    std::fs::write(
+        home.0.join("good.json"),
+        serde_json::to_string(&other).unwrap(),
+    )
+    .unwrap();
+    assert_eq!(
+        home.fails(&["import", "good.json"], 2),
+        "linerate: another run is already kept as 3f00c0de: delete it first (linerate runs delete 3f00c0de)\n"
+    );
+}
+
+#[test]
+fn deleting() {
+    let home = Home::with_runs();
+    // Not one is deleted unless all are found.
+    home.fails(&["delete", "00000001", "77"], 2);
+    assert_eq!(home.runs(&["list"]).lines().count(), 4);
+    assert_eq!(
+        home.runs(&["delete", "last", "00000001", "3fa"]),
+        "deleted 00000001\ndeleted 3fabcdef\n"
+    );
+    assert_eq!(home.runs(&["delete", "-y", "3f"]), "deleted 3f00c0de\n");
+    assert_eq!(home.runs(&["list", "--json"]), "[]\n");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let home = Home::with_runs();
+    // Longer than a pipe holds.
+    let mut long = bulk();
+    long.id = "0000beef".to_owned();
+    long.legs[0].near = end(1, 5_000);
+    Archive::open(&home.archive())
+        .unwrap()
+        .import(&long)
+        .unwrap();
+    for arguments in [&["list"][..], &["export", "0000beef"]] {
+        let mut child = home
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut first)
+            .unwrap();
+        assert_ne!(first, "");
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    }
+}
+
+#[test]
+fn an_export_that_fails_leaves_the_file_as_it_was() {
+    let home = Home::with_runs();
+    let said = home.fails(&["export", "last", "-o", "no/such/run.json"], 1);
+    assert_eq!(
+        said,
+        "linerate: cannot write no/such/run.json: No such file or directory (os error 2)\n"
+    );
+    std::fs::write(home.0.join("kept.json"), "kept").unwrap();
+    // A file size limit stands for a full disk: the archive is read all the same, and the file is not
+    // replaced by half of another.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_linerate"))
+        .args(["runs", "export", "3f00", "-o", "kept.json"])
+        .env("HOME", &home.0)
+        .current_dir(&home.0)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.starts_with("linerate: cannot write kept.json: "),
+        "{said}"
+    );
+    let kept = |name: &str| std::fs::read_to_string(Path::new(&home.0).join(name)).unwrap();
+    assert_eq!(kept("kept.json"), "kept");
+    assert_eq!(std::fs::read_dir(&home.0).unwrap().count(), 2);
+}
+
+#[test]
+fn help_teaches_by_examples() {
+    let home = Home::new();
+    for command in ["list", "show", "export", "import", "delete"] {
+        let help = home.runs(&[command, "--help"]);
+        assert!(help.contains("EXAMPLES\n  linerate "), "{help}");
+        assert!(
+            help.lines().all(|line| line.chars().count() <= 100),
+            "{help}"
+        );
+    }
+}
