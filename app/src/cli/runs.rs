@@ -526,7 +526,7 @@ mod tests {
 
     #[test]
     fn ages_and_days() {
-        let hours = |n| Ok(Since::Ago(Nanos::from_secs(3600 * n)));
+        let hours = |n: u64| Ok(Since::Ago(Nanos::from_secs(3600 * n)));
         assert_eq!(parse_since("12h"), hours(12));
         assert_eq!(parse_since("7d"), hours(7 * 24));
         assert_eq!(parse_since("2w"), hours(14 * 24));
