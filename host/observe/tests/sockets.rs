@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use linerate_observe::{Sampler, setting_warnings, socket_state, tcp_info};
-use model::{BitRate, Bytes, Nanos, SocketSettings};
+use model::{BitRate, Bytes, Nanos, SocketSettings, SocketState};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::Command;
+use std::time::Duration;
+use sys::socket as set;
 
 /// A connected pair: (client, server).
 fn pair(address: &str) -> (TcpStream, TcpStream) {
@@ -223,15 +225,59 @@ fn fewer_counters_than_sockets_and_more() {
 }
 
 #[test]
-fn what_the_kernel_changed_is_told() {
-    let (client, _server) = pair("127.0.0.1:0");
-    let state = socket_state(0, client.as_fd()).unwrap();
-    let asked = SocketSettings {
-        send_buffer: Some(Bytes(state.send_buffer.0 / 2 + 1)),
-        congestion: Some("none-such".to_owned()),
-        mss: Some(state.mss),
-        ..SocketSettings::default()
+fn what_was_asked_is_in_force_or_told() {
+    let limit = |name| -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/core/{name}"));
+        text.unwrap().trim().parse().unwrap()
     };
-    let warnings = setting_warnings(&asked, &state, "this host");
-    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    let (wmem_max, rmem_max) = (limit("wmem_max"), limit("rmem_max"));
+    let asked = SocketSettings {
+        send_buffer: Some(Bytes(wmem_max)),
+        receive_buffer: Some(Bytes(rmem_max)),
+        mss: Some(1400),
+        congestion: Some("reno".to_owned()),
+        nodelay: Some(true),
+        pacing: Some(BitRate(2_500_000_000)),
+        dscp: Some(46),
+        ip_version: None,
+    };
+    let state = configured(&asked);
+    assert_eq!(state.send_buffer, Bytes(2 * wmem_max));
+    assert_eq!(state.receive_buffer, Bytes(2 * rmem_max));
+    assert_eq!(state.congestion, "reno");
+    assert_eq!((state.pacing, state.dscp), (asked.pacing, 46));
+    // Less the timestamps option, which every segment carries.
+    assert_eq!(state.mss, 1388);
+    assert_eq!(setting_warnings(&asked, &state, "this host"), []);
+
+    let asked = SocketSettings {
+        send_buffer: Some(Bytes(2 * wmem_max)),
+        receive_buffer: Some(Bytes(1)),
+        ..asked
+    };
+    let state = configured(&asked);
+    let [send, receive] = &setting_warnings(&asked, &state, "this host")[..] else {
+        panic!("one warning a buffer");
+    };
+    let limit = format!("net.core.wmem_max is {wmem_max} there");
+    assert!(send.remedy.starts_with(&limit), "{send:?}");
+    assert!(receive.meaning.contains("least"), "{receive:?}");
+}
+
+/// The state of a client's socket that was set up as asked before it connected.
+fn configured(asked: &SocketSettings) -> SocketState {
+    let bytes = |size: Option<Bytes>| i32::try_from(size.unwrap().0).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let socket = set::tcp(&address).unwrap();
+    let fd = socket.as_fd();
+    set::set_send_buffer(fd, bytes(asked.send_buffer)).unwrap();
+    set::set_receive_buffer(fd, bytes(asked.receive_buffer)).unwrap();
+    set::set_mss(fd, asked.mss.unwrap().cast_signed()).unwrap();
+    set::set_congestion(fd, asked.congestion.as_ref().unwrap()).unwrap();
+    set::set_nodelay(fd, asked.nodelay.unwrap()).unwrap();
+    set::set_pacing(fd, asked.pacing.unwrap().0 / 8).unwrap();
+    set::set_tos_v4(fd, asked.dscp.unwrap() << 2).unwrap();
+    set::connect(fd, &address, Duration::from_secs(5)).unwrap();
+    socket_state(0, fd).unwrap()
 }
