@@ -5,6 +5,7 @@ mod cli;
 mod exit;
 mod grant;
 mod host;
+mod iperf3;
 mod leg;
 mod listener;
 mod progress;

@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 /// Span in which the server must answer each step. Stream set-up and results may take a stock
 /// server several round trips and the end of its last write.
 const PATIENCE: Nanos = Nanos::from_secs(15);
+/// The same for the grant of the test: a server may let its clients wait in a queue.
+const QUEUE_PATIENCE: Nanos = Nanos::from_secs(150);
 
 /// What the client is to do, or learns.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +76,7 @@ pub struct Client {
     incoming: Incoming,
     outgoing: Vec<u8>,
     events: VecDeque<ClientEvent>,
+    since: Nanos,
     deadline: Option<Nanos>,
 }
 
@@ -87,6 +90,7 @@ impl Client {
             incoming: Incoming::default(),
             outgoing: cookie.to_vec(),
             events: VecDeque::new(),
+            since: now,
             deadline: Some(now + PATIENCE),
         }
     }
@@ -145,7 +149,7 @@ impl Client {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.fail(Failure::Silent {
                 during: self.at.words(),
-                span: PATIENCE,
+                span: now.since(self.since),
             });
         }
     }
@@ -213,6 +217,7 @@ impl Client {
             (At::Greeted, Some(State::ParamExchange)) => {
                 self.outgoing.extend(framed(&self.params.to_json()));
                 self.go(At::Asked, now);
+                self.deadline = Some(now + QUEUE_PATIENCE);
             }
             (At::Asked, Some(State::CreateStreams)) => {
                 self.events.push_back(ClientEvent::OpenStreams);
@@ -248,6 +253,7 @@ impl Client {
 
     fn go(&mut self, at: At, now: Nanos) {
         self.at = at;
+        self.since = now;
         self.deadline = Some(now + PATIENCE);
     }
 

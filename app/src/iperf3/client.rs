@@ -1,0 +1,1011 @@
+//! `measure iperf3:HOST`: a test against any stock iperf3 server.
+
+use super::control::Control;
+use super::{auth, new_cookie, together, udp};
+use crate::exit::Refusal;
+use crate::leg;
+use crate::progress::{Event, Watcher};
+use anyhow::{Context, Result, anyhow, bail};
+use measure::{Job, UdpJob, UdpLoad};
+use model::{
+    BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, IpVersion,
+    Leg, Limit, Nanos, Run, SCHEMA_VERSION, Sample, Side, SocketSettings, Spec, StreamSample, Udp,
+    Warning, Workload,
+};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wire::iperf3::{
+    CONNECT, Client, ClientEvent, Credentials, Failure, Params, Protocol, Results, StreamResult,
+    is_connect_reply, stream_id,
+};
+
+/// How long a connection may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How often the control connection is looked at while the load runs.
+const TICK: Duration = Duration::from_millis(20);
+/// Between two questions to a busy server.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// How long the last bytes of the sender may take to be acknowledged before the end is told.
+const LAST_BYTES_WITHIN: Duration = Duration::from_secs(10);
+/// A byte limit of a receiver is looked at this often: the server goes on until it is told.
+const LOOK: Nanos = Nanos::from_millis(20);
+/// Bytes of a write at the server, iperf3's own default.
+const BLOCK: u32 = 128 * 1024;
+
+/// What only an iperf3 server asks for.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "iperf3 servers")]
+pub struct Options {
+    /// User at a server that asks for one; the password comes from IPERF3_PASSWORD
+    #[arg(long, value_name = "NAME", requires = "rsa_public_key")]
+    pub username: Option<String>,
+    /// Password of the user
+    #[arg(long, env = "IPERF3_PASSWORD", hide = true, hide_env_values = true)]
+    pub password: Option<String>,
+    /// Public key of the server, in PEM form
+    #[arg(long, value_name = "FILE", requires = "username")]
+    pub rsa_public_key: Option<PathBuf>,
+    /// Pad as servers before 3.17 expect it (PKCS#1 v1.5 instead of OAEP)
+    #[arg(long)]
+    pub use_pkcs1_padding: bool,
+    /// How long to ask a busy server again
+    #[arg(long, default_value = "60s", value_name = "TIME")]
+    pub busy_wait: Nanos,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            username: None,
+            password: None,
+            rsa_public_key: None,
+            use_pkcs1_padding: false,
+            busy_wait: Nanos::from_secs(60),
+        }
+    }
+}
+
+/// Measures against the server at `host`. Up and down one after the other are two tests. What was
+/// seen until a test broke is kept in the run, with the reason.
+///
+/// # Errors
+/// If the order cannot be carried out by iperf3, or nothing at all could be measured.
+pub fn run(
+    host: &str,
+    port: u16,
+    spec: &Spec,
+    options: &Options,
+    title: Option<String>,
+    watcher: &mut dyn Watcher,
+    stop: &AtomicBool,
+) -> Result<Run> {
+    check(spec)?;
+    let remote = resolve(host, port, spec.socket.ip_version)?;
+    let began = Instant::now();
+    let mut run = Run {
+        schema: SCHEMA_VERSION,
+        id: archive::new_id(),
+        started: unix_now(),
+        host: format!("iperf3:{}", authority(host, port)),
+        title,
+        spec: spec.clone(),
+        near: observe::fingerprint(env!("CARGO_PKG_VERSION"), Some(remote.ip())),
+        far: None,
+        legs: Vec::new(),
+        warnings: vec![stock_server()],
+        ended: Ended::Complete,
+    };
+    watcher.event(&Event::Hosts {
+        near: &run.near,
+        far: None,
+    });
+    let tests: Vec<&[Direction]> = match spec.directions {
+        Directions::UpThenDown => vec![&[Direction::Up], &[Direction::Down]],
+        directions => vec![directions.legs()],
+    };
+    for directions in tests {
+        if stop.load(Ordering::Relaxed) {
+            run.ended = Ended::Interrupted;
+            break;
+        }
+        let mut test = Test {
+            remote,
+            name: authority(host, port),
+            spec,
+            options,
+            directions,
+            first_leg: run.legs.len(),
+            began,
+            title: run.title.as_deref(),
+            stop,
+        };
+        match test.run(watcher) {
+            Ok(legs) => {
+                for leg in &legs {
+                    if leg.ended != Ended::Complete {
+                        run.ended = leg.ended.clone();
+                    }
+                }
+                run.legs.extend(legs);
+            }
+            // Keep what the first test measured.
+            Err(error) if !run.legs.is_empty() => {
+                run.ended = Ended::Failed {
+                    why: crate::exit::sentence(&error),
+                };
+            }
+            Err(error) => return Err(error),
+        }
+        if run.ended != Ended::Complete {
+            break;
+        }
+    }
+    Ok(run)
+}
+
+/// One test: one control connection, one leg or two at once.
+struct Test<'a> {
+    remote: SocketAddr,
+    name: String,
+    spec: &'a Spec,
+    options: &'a Options,
+    directions: &'a [Direction],
+    first_leg: usize,
+    began: Instant,
+    title: Option<&'a str>,
+    stop: &'a AtomicBool,
+}
+
+/// The open sockets of one direction.
+enum Sockets {
+    Tcp(Vec<TcpStream>),
+    Udp(Vec<UdpSocket>),
+}
+
+/// What this end of one leg did.
+struct NearEnd {
+    record: EndRecord,
+    broke: Option<String>,
+    /// Counts of each stream (UDP).
+    datagrams: Vec<Datagrams>,
+}
+
+impl Test<'_> {
+    fn run(&mut self, watcher: &mut dyn Watcher) -> Result<Vec<Leg>> {
+        let patience = Instant::now() + Duration::from(self.options.busy_wait);
+        let (mut control, sockets) = loop {
+            match self.open()? {
+                Ok(opened) => break opened,
+                Err(Failure::Busy) => {
+                    let left = patience.saturating_duration_since(Instant::now());
+                    if left.is_zero() || self.stop.load(Ordering::Relaxed) {
+                        bail!(Refusal::unreachable(format!(
+                            "{}: {}; try again later, or wait longer with --busy-wait",
+                            self.name,
+                            Failure::Busy
+                        )));
+                    }
+                    watcher.event(&Event::Waiting(&format!(
+                        "{} is busy with another test; asking again for {:.0} s",
+                        self.name,
+                        left.as_secs_f64().ceil()
+                    )));
+                    self.sleep(ASK_AGAIN.min(left));
+                }
+                Err(failure) => return Err(self.explain(&failure)),
+            }
+        };
+        self.play(&mut control, sockets, watcher)
+    }
+
+    /// From the first connection to the moment when the server says go.
+    #[allow(clippy::type_complexity)] // Ok of Ok: nothing broke here, and the server is willing.
+    fn open(&self) -> Result<Result<(Control<Client>, Vec<Sockets>), Failure>> {
+        let settings = SocketSettings::default();
+        let stream = measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)
+            .map_err(|error| Refusal::unreachable(error.to_string()))?;
+        let cookie = new_cookie()?;
+        let machine = Client::new(Nanos(0), &cookie, self.params()?);
+        let mut control = Control::new(stream, machine)?;
+        let mut sockets = Vec::new();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                control.machine.terminate();
+                control.flush();
+                bail!(Refusal::interrupted(
+                    "stopped before the test began; nothing was measured"
+                ));
+            }
+            match control.pump(None, Instant::now() + TICK) {
+                None => {}
+                Some(ClientEvent::OpenStreams) => {
+                    for &direction in self.directions {
+                        match self.open_streams(direction, &cookie) {
+                            Ok(opened) => sockets.push(opened),
+                            // The server's own reason explains more than a refused connection.
+                            Err(error) => {
+                                let until = Instant::now() + Duration::from_millis(500);
+                                if let Some(ClientEvent::Failed(failure)) =
+                                    control.pump(None, until)
+                                {
+                                    return Ok(Err(failure));
+                                }
+                                control.machine.terminate();
+                                control.flush();
+                                return Err(error);
+                            }
+                        }
+                    }
+                }
+                Some(ClientEvent::Begin) => return Ok(Ok((control, sockets))),
+                Some(ClientEvent::Failed(failure)) => return Ok(Err(failure)),
+                Some(ClientEvent::GiveResults | ClientEvent::Finished(_)) => {
+                    unreachable!("the machine tells these only after Begin")
+                }
+            }
+        }
+    }
+
+    fn open_streams(&self, direction: Direction, cookie: &[u8]) -> Result<Sockets> {
+        let streams = 0..self.spec.streams;
+        if let Workload::Udp(_) = self.spec.workload {
+            return streams
+                .map(|_| self.open_udp())
+                .collect::<Result<_>>()
+                .map(Sockets::Udp);
+        }
+        streams
+            .map(|_| {
+                let settings = SocketSettings {
+                    // A pacing of the sender only: the server's own is among the parameters.
+                    pacing: self
+                        .spec
+                        .socket
+                        .pacing
+                        .filter(|_| direction == Direction::Up),
+                    ..self.spec.socket.clone()
+                };
+                let mut stream =
+                    measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)?;
+                stream
+                    .write_all(cookie)
+                    .context("cannot greet the server on a data connection")?;
+                Ok(stream)
+            })
+            .collect::<Result<_>>()
+            .map(Sockets::Tcp)
+    }
+
+    fn open_udp(&self) -> Result<UdpSocket> {
+        let any: IpAddr = match self.remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let local = SocketAddr::new(self.spec.near.bind_address.unwrap_or(any), 0);
+        let socket = UdpSocket::bind(local)
+            .with_context(|| format!("cannot bind a UDP socket to {}", local.ip()))?;
+        if let Some(device) = &self.spec.near.bind_device {
+            sys::socket::set_device(socket.as_fd(), device)
+                .with_context(|| format!("cannot bind a UDP socket to the device {device}"))?;
+        }
+        let wanted = self
+            .spec
+            .socket
+            .send_buffer
+            .max(self.spec.socket.receive_buffer);
+        if let Some(bytes) = wanted {
+            sys::udp::set_buffers(&socket, u32::try_from(bytes.0).unwrap_or(u32::MAX))
+                .with_context(|| format!("cannot set the socket buffers to {bytes}"))?;
+        }
+        if let Some(dscp) = self.spec.socket.dscp {
+            sys::udp::set_tos(&socket, dscp << 2).context("cannot set the code point")?;
+        }
+        socket
+            .connect(self.remote)
+            .with_context(|| format!("cannot send datagrams to {}", self.remote))?;
+        // The greeting or its answer may be lost: a second one does no harm.
+        let end = Instant::now() + CONNECT_WITHIN;
+        let mut buffer = [0; 64];
+        while Instant::now() < end && !self.stop.load(Ordering::Relaxed) {
+            socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+            let answered = match socket.send(&CONNECT) {
+                Ok(_) => socket.recv(&mut buffer),
+                Err(error) => Err(error),
+            };
+            match answered {
+                Ok(length) if is_connect_reply(&buffer[..length]) => return Ok(socket),
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                    self.sleep(Duration::from_millis(100));
+                }
+                Err(_) => {}
+            }
+        }
+        bail!(Refusal::unreachable(format!(
+            "{} answers no datagrams although its control connection works; let UDP port {} \
+             through the firewalls on the way",
+            self.name,
+            self.remote.port()
+        )))
+    }
+
+    /// The load, and the end of the test.
+    fn play(
+        &self,
+        control: &mut Control<Client>,
+        sockets: Vec<Sockets>,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Vec<Leg>> {
+        let started = Nanos::from(self.began.elapsed());
+        let mut legs = Vec::new();
+        // They keep the data connections open until the results are in, as a server expects it.
+        let mut kept: Vec<TcpStream> = Vec::new();
+        let mut sending: Vec<TcpStream> = Vec::new();
+        for (&direction, opened) in self.directions.iter().zip(&sockets) {
+            let mut near = EndRecord::default();
+            match opened {
+                Sockets::Tcp(streams) => {
+                    (near.sockets, near.warnings) =
+                        leg::inspect(streams, &self.spec.socket, "this host")?;
+                    for stream in streams {
+                        kept.push(stream.try_clone()?);
+                        if direction == Direction::Up {
+                            sending.push(stream.try_clone()?);
+                        }
+                    }
+                }
+                Sockets::Udp(streams) => {
+                    for (stream, socket) in (0..).zip(streams) {
+                        near.sockets
+                            .push(observe::socket_state(stream, socket.as_fd())?);
+                    }
+                }
+            }
+            legs.push(Leg {
+                direction,
+                started,
+                near,
+                far: EndRecord::default(),
+                ended: Ended::Complete,
+            });
+        }
+        for (index, leg) in legs.iter().enumerate() {
+            watcher.event(&Event::LegStarted {
+                index: self.first_leg + index,
+                direction: leg.direction,
+            });
+        }
+
+        let stops: Vec<AtomicBool> = legs.iter().map(|_| AtomicBool::new(false)).collect();
+        let (tell, told) = mpsc::channel();
+        let outcome = std::thread::scope(|scope| {
+            for (index, opened) in sockets.into_iter().enumerate() {
+                let (tell, stop) = (tell.clone(), &stops[index]);
+                let direction = self.directions[index];
+                scope.spawn(move || {
+                    let end = self.near_end(direction, opened, stop, &mut |sample| {
+                        // Nobody listens any more: then the sample is of no use either.
+                        let _ = tell.send(Said::Sample(index, Box::new(sample)));
+                    });
+                    let _ = tell.send(Said::Over(index, Box::new(end)));
+                });
+            }
+            drop(tell);
+            let mut conductor = Conductor {
+                test: self,
+                legs: &mut legs,
+                stops: &stops,
+                sending: &sending,
+                ends: self.directions.iter().map(|_| None).collect(),
+                looked: vec![None; self.directions.len()],
+                told: &told,
+                watcher,
+            };
+            let outcome = conductor.conduct(control);
+            // Whatever happened: the threads end before their sockets do.
+            conductor.stop_all();
+            conductor.collect_all();
+            (outcome, conductor.ends)
+        });
+        drop(kept);
+        let (results, ends) = outcome;
+        let interrupted = self.stop.load(Ordering::Relaxed);
+        for (index, (leg, end)) in legs.iter_mut().zip(ends).enumerate() {
+            let end = end.expect("every thread tells its end")?;
+            let samples = std::mem::take(&mut leg.near.samples);
+            let sockets = std::mem::take(&mut leg.near.sockets);
+            let mut warnings = std::mem::take(&mut leg.near.warnings);
+            warnings.extend(end.record.warnings.iter().cloned());
+            leg.near = EndRecord {
+                samples,
+                sockets,
+                warnings,
+                ..end.record
+            };
+            match &results {
+                Ok(results) => leg.far = self.far_end(index, leg, results),
+                Err(failure) => {
+                    leg.ended = Ended::Failed {
+                        why: self.explain(failure).to_string(),
+                    }
+                }
+            }
+            if let (Some(why), true) = (end.broke, results.is_ok()) {
+                leg.ended = Ended::Failed { why };
+            }
+            if interrupted {
+                leg.ended = Ended::Interrupted;
+            }
+        }
+        for (index, leg) in legs.iter().enumerate() {
+            watcher.event(&Event::LegEnded {
+                index: self.first_leg + index,
+                leg,
+            });
+        }
+        Ok(legs)
+    }
+
+    /// This end of one leg, in a thread of its own.
+    fn near_end(
+        &self,
+        direction: Direction,
+        sockets: Sockets,
+        stop: &AtomicBool,
+        on_sample: &mut dyn FnMut(Sample),
+    ) -> Result<NearEnd> {
+        let role = leg::role(&self.spec.workload, direction, Side::Near);
+        // The receiver stops when the server has confirmed the end, not before.
+        let limit = match direction {
+            Direction::Up => self.spec.limit,
+            Direction::Down => Limit::Time(Nanos::from_secs(7 * 86_400)),
+        };
+        let looks_often =
+            direction == Direction::Down && matches!(self.spec.limit, Limit::Bytes(_));
+        let interval = if looks_often {
+            self.spec.interval.min(LOOK)
+        } else {
+            self.spec.interval
+        };
+        match sockets {
+            Sockets::Tcp(streams) => {
+                let mut job = Job::new(role, self.spec.workload.clone(), limit);
+                job.cpus.clone_from(&self.spec.near.cpus);
+                job.half_close = false;
+                job.drain = Duration::from_millis(300);
+                let (record, broke) = leg::run_end(job, streams, interval, stop, on_sample)?;
+                Ok(NearEnd {
+                    record,
+                    broke,
+                    datagrams: Vec::new(),
+                })
+            }
+            Sockets::Udp(sockets) => {
+                let Workload::Udp(workload) = &self.spec.workload else {
+                    unreachable!("datagram sockets are opened for datagrams only");
+                };
+                let load = match direction {
+                    Direction::Up => UdpLoad::send(
+                        UdpJob {
+                            rate: Some(workload.rate).filter(|rate| rate.0 > 0),
+                            size: workload.datagram_size,
+                            limit,
+                        },
+                        sockets,
+                        udp::stamp(true),
+                    ),
+                    Direction::Down => {
+                        let counters = udp::counters(sockets.len(), true);
+                        UdpLoad::receive(sockets, counters)
+                    }
+                }?;
+                Ok(udp_end(load, interval, stop, on_sample))
+            }
+        }
+    }
+
+    /// What the server told of its end.
+    fn far_end(&self, index: usize, leg: &Leg, results: &Results) -> EndRecord {
+        let count = self.spec.streams as usize;
+        let ids: Vec<u32> = (index * count..(index + 1) * count)
+            .map(stream_id)
+            .collect();
+        let streams: Vec<&StreamResult> = ids
+            .iter()
+            .filter_map(|id| results.streams.iter().find(|s| s.id == *id))
+            .collect();
+        let seconds = streams
+            .iter()
+            .map(|s| s.end_s - s.start_s)
+            .fold(0.0, f64::max);
+        let duration = if seconds > 0.0 && seconds < 1e6 {
+            Nanos((seconds * 1e9) as u64)
+        } else {
+            leg.near.duration
+        };
+        let cpu = |percent: f64| {
+            Nanos((percent.clamp(0.0, 1e6) / 100.0 * duration.as_secs_f64() * 1e9) as u64)
+        };
+        let bytes: Bytes = streams.iter().map(|s| Bytes(s.bytes)).sum();
+        let sample = |at: Nanos, share: u64, cpu: CpuTimes| Sample {
+            at,
+            bytes: Bytes(bytes.0 * share),
+            streams: (0..)
+                .zip(&streams)
+                .map(|(stream, s)| StreamSample {
+                    stream,
+                    bytes: Bytes(s.bytes * share),
+                    ..StreamSample::default()
+                })
+                .collect(),
+            cpu,
+            requests: None,
+        };
+        let sends = leg.direction == Direction::Down;
+        let datagrams = streams.iter().map(|s| Datagrams {
+            packets: u64::try_from(s.packets).unwrap_or(0),
+            lost: u64::try_from(s.errors).unwrap_or(0),
+            out_of_order: 0,
+            jitter: Nanos((s.jitter_s.clamp(0.0, 1e6) * 1e9) as u64),
+        });
+        let retransmits: Option<u64> = streams
+            .iter()
+            .map(|s| u64::try_from(s.retransmits).ok())
+            .sum();
+        EndRecord {
+            samples: vec![
+                sample(Nanos(0), 0, CpuTimes::default()),
+                sample(
+                    duration,
+                    1,
+                    CpuTimes {
+                        process_user: cpu(results.cpu_user),
+                        process_system: cpu(results.cpu_system),
+                        ..CpuTimes::default()
+                    },
+                ),
+            ],
+            bytes,
+            duration,
+            retransmits: retransmits.filter(|_| sends && results.sender_has_retransmits == 1),
+            datagrams: matches!(self.spec.workload, Workload::Udp(_))
+                .then(|| together(&datagrams.collect::<Vec<_>>())),
+            ..EndRecord::default()
+        }
+    }
+
+    fn params(&self) -> Result<Params> {
+        let socket = &self.spec.socket;
+        let up = self.directions.contains(&Direction::Up);
+        let down = self.directions.contains(&Direction::Down);
+        // The server has one size for both of its buffers: the one that bears on its role.
+        let window = match (up, down) {
+            (true, false) => socket.receive_buffer,
+            (false, true) => socket.send_buffer,
+            _ => socket.receive_buffer.max(socket.send_buffer),
+        };
+        let small = |bytes: Bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX);
+        let params = Params {
+            time_s: match self.spec.limit {
+                Limit::Time(span) => u32::try_from(span.0.div_ceil(1_000_000_000)).unwrap_or(0),
+                _ => 0,
+            },
+            bytes: match self.spec.limit {
+                Limit::Bytes(bytes) => bytes.0,
+                _ => 0,
+            },
+            parallel: self.spec.streams,
+            reverse: down && !up,
+            bidirectional: down && up,
+            mss: socket.mss,
+            nodelay: socket.nodelay == Some(true),
+            window: window.map(small),
+            tos: socket.dscp.unwrap_or(0) << 2,
+            congestion: socket.congestion.clone(),
+            title: self.title.map(str::to_owned),
+            client_version: Some(concat!("linerate ", env!("CARGO_PKG_VERSION")).to_owned()),
+            authtoken: self.token()?,
+            ..Params::default()
+        };
+        Ok(match &self.spec.workload {
+            Workload::Udp(Udp {
+                rate,
+                datagram_size,
+            }) => Params {
+                protocol: Protocol::Udp,
+                rate_bit_s: rate.0,
+                block_size: Some(small(*datagram_size)),
+                udp_counters_64bit: true,
+                ..params
+            },
+            Workload::Bulk(Bulk {
+                write_size,
+                discard,
+                zerocopy,
+            }) => Params {
+                block_size: Some(write_size.map_or(BLOCK, |size| small(size).clamp(1, 1 << 20))),
+                skip_rx_copy: *discard,
+                zerocopy: *zerocopy,
+                fq_rate_bit_s: socket
+                    .pacing
+                    .filter(|_| down)
+                    .map_or(0, |BitRate(rate)| rate),
+                ..params
+            },
+            Workload::Request(_) => unreachable!("checked before the first connection"),
+        })
+    }
+
+    fn token(&self) -> Result<Option<String>> {
+        let (Some(user), Some(key)) = (&self.options.username, &self.options.rsa_public_key) else {
+            return Ok(None);
+        };
+        let password = self.options.password.clone().ok_or_else(|| {
+            Refusal::usage(format!(
+                "no password for the user {user}: put it into the environment as IPERF3_PASSWORD"
+            ))
+        })?;
+        let seconds = i64::try_from(unix_now().0 / 1_000_000_000).unwrap_or(i64::MAX);
+        let credentials = Credentials {
+            user: user.clone(),
+            password,
+            seconds,
+        };
+        auth::token(&credentials, key, self.options.use_pkcs1_padding).map(Some)
+    }
+
+    /// A failure of the protocol as an error: one sentence with what to do.
+    fn explain(&self, failure: &Failure) -> anyhow::Error {
+        let remedy = match failure {
+            Failure::Busy => "try again later",
+            Failure::ServerError { number: 142, .. } => {
+                "check --username, IPERF3_PASSWORD, the key and both clocks; for a server before \
+                 3.17 add --use-pkcs1-padding"
+            }
+            Failure::ServerError { .. } => "see the server's own output, and change the order",
+            Failure::ServerTerminated => "start the server again",
+            Failure::Unexpected { .. } | Failure::NotACookie => {
+                "check that an iperf3 server listens on that port"
+            }
+            Failure::Silent { .. } | Failure::Closed(_) => {
+                "check that the server runs, and the path to it"
+            }
+            _ => "check the version of the server",
+        };
+        anyhow!(Refusal::unreachable(format!(
+            "{}: {failure}; {remedy}",
+            self.name
+        )))
+    }
+
+    /// Waits, unless the user stops.
+    fn sleep(&self, span: Duration) {
+        let end = Instant::now() + span;
+        while Instant::now() < end && !self.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK.min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+}
+
+/// From the threads of the legs to the conductor.
+enum Said {
+    Sample(usize, Box<Sample>),
+    Over(usize, Box<Result<NearEnd>>),
+}
+
+/// Leads a test from its start to its results.
+struct Conductor<'a> {
+    test: &'a Test<'a>,
+    legs: &'a mut Vec<Leg>,
+    stops: &'a [AtomicBool],
+    sending: &'a [TcpStream],
+    ends: Vec<Option<Result<NearEnd>>>,
+    looked: Vec<Option<Sample>>,
+    told: &'a Receiver<Said>,
+    watcher: &'a mut dyn Watcher,
+}
+
+impl Conductor<'_> {
+    fn conduct(&mut self, control: &mut Control<Client>) -> Result<Results, Failure> {
+        let start = Instant::now();
+        let mut acknowledged_by = None;
+        loop {
+            let event = control.pump(None, Instant::now() + TICK);
+            self.collect();
+            match event {
+                Some(ClientEvent::GiveResults) => {
+                    self.stop_all();
+                    self.collect_all();
+                    let results = self.results();
+                    let now = control.now();
+                    control.machine.results(now, &results);
+                }
+                Some(ClientEvent::Finished(results)) => {
+                    control.flush();
+                    return Ok(*results);
+                }
+                Some(ClientEvent::Failed(failure)) => return Err(failure),
+                Some(ClientEvent::OpenStreams | ClientEvent::Begin) | None => {}
+            }
+            let interrupted = self.test.stop.load(Ordering::Relaxed);
+            if interrupted {
+                self.stop_all();
+            }
+            if interrupted || self.reached(start.elapsed()) {
+                // A byte that waits in this host's buffers when the end is told is lost for the
+                // server's count; it costs a moment to let it arrive.
+                let by = *acknowledged_by.get_or_insert(Instant::now() + LAST_BYTES_WITHIN);
+                if interrupted || self.all_acknowledged() || Instant::now() >= by {
+                    let now = control.now();
+                    control.machine.end(now);
+                }
+            }
+        }
+    }
+
+    /// Every leg has reached its limit, or broke.
+    fn reached(&self, elapsed: Duration) -> bool {
+        self.legs.iter().zip(&self.ends).all(|(leg, end)| {
+            if end.is_some() {
+                return true;
+            }
+            match (leg.direction, self.test.spec.limit) {
+                (Direction::Up, _) => false,
+                (Direction::Down, Limit::Time(span)) => elapsed >= Duration::from(span),
+                (Direction::Down, Limit::Bytes(limit)) => leg.near.bytes >= limit,
+                (Direction::Down, Limit::Requests(_)) => true,
+            }
+        })
+    }
+
+    fn all_acknowledged(&self) -> bool {
+        self.sending.iter().all(|socket| {
+            observe::tcp_info(socket.as_fd()).map_or(true, |tcp| {
+                // 1 is TCP_ESTABLISHED: a broken connection acknowledges nothing any more.
+                tcp.state != 1 || (tcp.unacked == 0 && tcp.notsent_bytes.is_none_or(|b| b.0 == 0))
+            })
+        })
+    }
+
+    fn stop_all(&self) {
+        for stop in self.stops {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn collect(&mut self) {
+        while let Ok(said) = self.told.try_recv() {
+            self.take(said);
+        }
+    }
+
+    fn collect_all(&mut self) {
+        while self.ends.iter().any(Option::is_none) {
+            match self.told.recv() {
+                Ok(said) => self.take(said),
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn take(&mut self, said: Said) {
+        match said {
+            Said::Over(index, end) => {
+                // The last look is the final sample of its leg.
+                if let Some(sample) = self.looked[index].take() {
+                    self.keep(index, sample);
+                }
+                self.ends[index] = Some(*end);
+            }
+            Said::Sample(index, sample) => {
+                let leg = &mut self.legs[index];
+                leg.near.bytes = sample.bytes;
+                let beat = |at: Nanos| at.0 / self.test.spec.interval.0.max(1);
+                let last = leg.near.samples.last();
+                let due = last.is_none_or(|last| beat(sample.at) > beat(last.at));
+                // Looks between two beats serve the byte limit of a receiver only.
+                let looks = leg.direction == Direction::Down
+                    && matches!(self.test.spec.limit, Limit::Bytes(_));
+                if due || !looks {
+                    self.looked[index] = None;
+                    self.keep(index, *sample);
+                } else {
+                    self.looked[index] = Some(*sample);
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, index: usize, sample: Sample) {
+        self.watcher.event(&Event::Sample {
+            index: self.test.first_leg + index,
+            side: Side::Near,
+            sample: &sample,
+        });
+        self.legs[index].near.samples.push(sample);
+    }
+
+    /// This end's results, as the server wants them.
+    fn results(&self) -> Results {
+        let mut streams = Vec::new();
+        let mut cpu = CpuTimes::default();
+        let mut span = Nanos(0);
+        let count = self.test.spec.streams as usize;
+        let mut sender_has_retransmits = -1;
+        for (index, (leg, end)) in self.legs.iter().zip(&self.ends).enumerate() {
+            let Some(Ok(end)) = end else { continue };
+            let last = leg.near.samples.last();
+            if let Some(last) = last {
+                cpu = last.cpu;
+                span = last.at;
+            }
+            let up = leg.direction == Direction::Up;
+            for stream in 0..count {
+                let seen = last.and_then(|sample| sample.streams.get(stream));
+                let again = seen.and_then(|s| s.tcp.as_ref()).map(|t| t.total_retrans);
+                if up && again.is_some() {
+                    sender_has_retransmits = 1;
+                }
+                let datagrams = end.datagrams.get(stream).copied().unwrap_or_default();
+                streams.push(StreamResult {
+                    id: stream_id(index * count + stream),
+                    bytes: seen.map_or(0, |s| s.bytes.0),
+                    retransmits: again.filter(|_| up).map_or(-1, i64::from),
+                    jitter_s: datagrams.jitter.as_secs_f64(),
+                    errors: i64::try_from(datagrams.lost).unwrap_or(i64::MAX),
+                    omitted_errors: Some(0),
+                    packets: i64::try_from(datagrams.packets).unwrap_or(i64::MAX),
+                    omitted_packets: Some(0),
+                    start_s: 0.0,
+                    end_s: end.record.duration.as_secs_f64(),
+                });
+            }
+        }
+        let percent = |time: Nanos| {
+            if span.0 == 0 {
+                0.0
+            } else {
+                100.0 * time.0 as f64 / span.0 as f64
+            }
+        };
+        Results {
+            cpu_total: percent(cpu.process_user + cpu.process_system),
+            cpu_user: percent(cpu.process_user),
+            cpu_system: percent(cpu.process_system),
+            sender_has_retransmits,
+            congestion_used: self
+                .legs
+                .first()
+                .and_then(|leg| leg.near.sockets.first())
+                .map(|socket| socket.congestion.clone())
+                .filter(|name| !name.is_empty()),
+            streams,
+            ..Results::default()
+        }
+    }
+}
+
+/// One end of a leg of datagrams, to its limit or until `stop`.
+fn udp_end(
+    load: UdpLoad,
+    interval: Nanos,
+    stop: &AtomicBool,
+    on_sample: &mut dyn FnMut(Sample),
+) -> NearEnd {
+    let mut sampler = observe::Sampler::<UdpSocket>::start(Vec::new());
+    let started = Instant::now();
+    on_sample(sampler.sample(Nanos(0), &vec![Bytes(0); load.sockets().len()], None));
+    let interval = Duration::from(interval);
+    let mut due = started + interval;
+    loop {
+        let finished = load.wait(due.min(Instant::now() + TICK));
+        if stop.load(Ordering::Relaxed) {
+            load.stop();
+        }
+        if finished || Instant::now() >= due {
+            let at = Nanos::from(started.elapsed());
+            on_sample(sampler.sample(at, &load.bytes(), None));
+            while due <= Instant::now() {
+                due += interval;
+            }
+        }
+        if finished {
+            break;
+        }
+    }
+    let streams = load.sockets().len();
+    let outcome = load.finish();
+    let broke: Vec<String> = outcome.errors.iter().map(|(_, why)| why.clone()).collect();
+    let all_broke = streams > 0 && broke.len() == streams;
+    NearEnd {
+        record: EndRecord {
+            bytes: outcome.bytes.iter().copied().sum(),
+            duration: outcome.duration,
+            datagrams: Some(together(&outcome.datagrams)),
+            warnings: broke
+                .iter()
+                .map(|why| Warning {
+                    what: format!("a stream of datagrams broke: {why}"),
+                    meaning: "the figures hold what it moved until then".to_owned(),
+                    remedy: "check that the server runs, and the path to it".to_owned(),
+                })
+                .collect(),
+            ..EndRecord::default()
+        },
+        broke: broke.into_iter().next().filter(|_| all_broke),
+        datagrams: outcome.datagrams,
+    }
+}
+
+fn check(spec: &Spec) -> Result<()> {
+    if let Workload::Request(_) = spec.workload {
+        bail!(Refusal::usage(
+            "an iperf3 server answers no requests: measure bulk or udp there, or requests against \
+             a linerate agent"
+        ));
+    }
+    if let Limit::Requests(_) = spec.limit {
+        bail!(Refusal::usage(
+            "an iperf3 server counts no requests: end the test with --time or --bytes"
+        ));
+    }
+    if !(1..=128).contains(&spec.streams) {
+        bail!(Refusal::usage(format!(
+            "--parallel {}: an iperf3 server takes 1 to 128 streams",
+            spec.streams
+        )));
+    }
+    if !spec.far.cpus.is_empty() {
+        bail!(Refusal::usage(
+            "--far-cpus: an iperf3 server cannot be told where to run; start it with -A there"
+        ));
+    }
+    Ok(())
+}
+
+fn resolve(host: &str, port: u16, version: Option<IpVersion>) -> Result<SocketAddr> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let found = (bare, port).to_socket_addrs().map_err(|error| {
+        Refusal::unreachable(format!(
+            "the name {bare} cannot be resolved ({error}); check its spelling or give an address"
+        ))
+    })?;
+    let wanted = |address: &SocketAddr| match version {
+        None => true,
+        Some(IpVersion::V4) => address.is_ipv4(),
+        Some(IpVersion::V6) => address.is_ipv6(),
+    };
+    found.into_iter().find(wanted).ok_or_else(|| {
+        anyhow!(Refusal::unreachable(format!(
+            "{bare} has no address of the IP version asked for; leave -4 or -6 away"
+        )))
+    })
+}
+
+fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+fn stock_server() -> Warning {
+    Warning {
+        what: "the far end is an iperf3 server".to_owned(),
+        meaning: "it tells its totals and its processor use, but not its samples, sockets or host"
+            .to_owned(),
+        remedy: "run `linerate serve` there to see both ends".to_owned(),
+    }
+}
+
+fn unix_now() -> Nanos {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(Nanos(0), Nanos::from)
+}

@@ -1,0 +1,672 @@
+//! One client, from its cookie to its good bye.
+
+use super::house::House;
+use crate::iperf3::control::Control;
+use crate::iperf3::udp;
+use measure::{Job, Load, Role, UdpJob, UdpLoad};
+use model::{BitRate, Bulk, Bytes, Datagrams, Limit, Nanos, SocketSettings, Workload};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wire::iperf3::{
+    Cookie, Failure, Params, Protocol, Results, Server, ServerEvent, State, StreamResult, code,
+    stream_id,
+};
+
+/// How soon a session notices what happens elsewhere.
+const TICK: Duration = Duration::from_millis(50);
+/// How long a client waits in the queue before it is told that the server is busy.
+const QUEUE_FOR: Duration = Duration::from_secs(120);
+/// A client that does not end its test in time gets this much more, as with iperf3 itself.
+const GRACE: Nanos = Nanos::from_secs(30);
+/// What is on its way when the client ends the test may still arrive within this.
+const DRAIN: Duration = Duration::from_millis(100);
+/// Payload of a datagram if the client names none: what fits an Ethernet frame.
+const DATAGRAM: u32 = 1448;
+
+/// Turns a client away that cannot even wait.
+pub fn deny(mut stream: TcpStream) {
+    // One byte into an empty send buffer: it cannot block, and if it fails nobody is there.
+    let _ = stream.write_all(&[State::AccessDenied.byte()]);
+}
+
+/// Serves one client.
+pub fn run(house: &House<'_>, stream: TcpStream, peer: SocketAddr, cookie: Cookie) {
+    let outcome = Session::open(house, stream, peer, cookie).and_then(Session::serve);
+    match outcome {
+        Ok(done) => (house.log)(&format!("{peer}: {done}")),
+        Err(why) => (house.log)(&format!("{peer}: {why}")),
+    }
+}
+
+struct Session<'a> {
+    house: &'a House<'a>,
+    control: Control<Server>,
+    peer: SocketAddr,
+    local: SocketAddr,
+    cookie: Cookie,
+}
+
+/// The sockets of a test: first those that the client sends on, then those that it receives on.
+enum Streams {
+    Tcp(Vec<TcpStream>),
+    Udp(Vec<UdpSocket>),
+}
+
+/// A load of either kind.
+enum AnyLoad {
+    Tcp(Load),
+    Udp(UdpLoad),
+}
+
+/// One half of a test: the streams that this end receives on, or those that it sends on.
+struct Half {
+    load: AnyLoad,
+    sends: bool,
+    /// What came before the end of the omitted start, by stream.
+    omitted: Vec<Counts>,
+}
+
+/// The counters of one stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    bytes: Bytes,
+    retransmits: Option<u32>,
+    datagrams: Datagrams,
+}
+
+impl<'a> Session<'a> {
+    fn open(
+        house: &'a House<'a>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        cookie: Cookie,
+    ) -> Result<Session<'a>, String> {
+        let local = stream.local_addr().map_err(|error| error.to_string())?;
+        let mut machine = Server::new(Nanos(0));
+        machine.receive(Nanos(0), &cookie);
+        let control = Control::new(stream, machine).map_err(|error| error.to_string())?;
+        Ok(Session {
+            house,
+            control,
+            peer,
+            local,
+            cookie,
+        })
+    }
+
+    fn serve(mut self) -> Result<String, String> {
+        let params = self.params()?;
+        self.admit(&params)?;
+        let _turn = self.turn()?;
+        let streams = match params.protocol {
+            Protocol::Tcp => Streams::Tcp(self.tcp_streams(&params)?),
+            Protocol::Udp => Streams::Udp(self.udp_streams(&params)?),
+        };
+        self.test(&params, streams)
+    }
+
+    fn params(&mut self) -> Result<Params, String> {
+        loop {
+            match self.step(None)? {
+                Some(ServerEvent::Asked(params)) => return Ok(*params),
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// Looks at who asks for what; refuses in iperf3's words.
+    fn admit(&mut self, params: &Params) -> Result<(), String> {
+        if let Some(doorkeeper) = &self.house.doorkeeper {
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX));
+            match doorkeeper.admit(params.authtoken.as_deref(), now) {
+                Ok(user) => (self.house.log)(&format!("{}: is the user {user}", self.peer)),
+                Err(why) => return Err(self.refuse(code::AUTH, &why.to_string())),
+            }
+        }
+        let options = &self.house.options;
+        let asked = Nanos::from_secs(u64::from(params.time_s) + u64::from(params.omit_s));
+        if asked > options.iperf3_max_time {
+            let why = format!(
+                "asked for {asked}, and --iperf3-max-time is {}",
+                options.iperf3_max_time
+            );
+            return Err(self.refuse(code::DURATION, &why));
+        }
+        let ways = if params.bidirectional { 2 } else { 1 };
+        let rate = params
+            .rate_bit_s
+            .saturating_mul(u64::from(params.parallel))
+            .saturating_mul(ways);
+        if let Some(limit) = options.iperf3_max_rate
+            && rate > limit.0
+        {
+            let why = format!(
+                "asked for {}, and --iperf3-max-rate is {limit}",
+                BitRate(rate)
+            );
+            return Err(self.refuse(code::TOTAL_RATE, &why));
+        }
+        Ok(())
+    }
+
+    /// Waits until there is room for another test.
+    fn turn(&mut self) -> Result<super::house::Turn<'a>, String> {
+        let until = Instant::now() + QUEUE_FOR;
+        let mut told = false;
+        loop {
+            if let Some(turn) = self.house.turn() {
+                return Ok(turn);
+            }
+            if !told {
+                (self.house.log)(&format!("{}: waits in the queue", self.peer));
+                told = true;
+            }
+            self.step(None)?;
+            if Instant::now() >= until {
+                self.control.machine.deny();
+                self.control.flush();
+                return Err("waited too long in the queue; told that the server is busy".into());
+            }
+        }
+    }
+
+    fn tcp_streams(&mut self, params: &Params) -> Result<Vec<TcpStream>, String> {
+        let count = stream_count(params);
+        let reservation = match self.house.reserve(self.cookie, self.peer.ip(), count) {
+            Ok(Some(reservation)) => reservation,
+            Ok(None) => return Err(self.refuse(code::RECEIVE_COOKIE, "its cookie is in use")),
+            Err(error) => return Err(self.refuse(code::STREAM_ACCEPT, &error.to_string())),
+        };
+        let now = self.control.now();
+        self.control.machine.open(now);
+        let mut arrived = Vec::new();
+        while arrived.len() < count {
+            self.step(Some(&reservation.waker))?;
+            reservation.waker.clear();
+            arrived.extend(reservation.arrivals.try_iter());
+        }
+        arrived.sort_unstable_by_key(|(order, _)| *order);
+        let settings = self.settings(params);
+        arrived
+            .into_iter()
+            .map(|(_, stream)| {
+                let ready = stream
+                    .set_nonblocking(false)
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| apply(&stream, &settings));
+                match ready {
+                    Ok(()) => Ok(stream),
+                    Err(why) => Err(self.refuse(code::STREAM_ACCEPT, &why)),
+                }
+            })
+            .collect()
+    }
+
+    fn udp_streams(&mut self, params: &Params) -> Result<Vec<UdpSocket>, String> {
+        let count = stream_count(params);
+        let until = Instant::now() + QUEUE_FOR;
+        let waiting = loop {
+            let claim = self
+                .house
+                .desk
+                .claim(self.peer.ip(), self.local.ip(), count);
+            match claim {
+                Ok(Some(waiting)) => break waiting,
+                Ok(None) if Instant::now() < until => {
+                    self.step(None)?;
+                }
+                Ok(None) => {
+                    self.control.machine.deny();
+                    self.control.flush();
+                    return Err("another test of the same client was set up for too long".into());
+                }
+                Err(error) => return Err(self.refuse(code::STREAM_ACCEPT, &error.to_string())),
+            }
+        };
+        let now = self.control.now();
+        self.control.machine.open(now);
+        let mut streams = Vec::new();
+        while streams.len() < count {
+            self.step(Some(&waiting.waker))?;
+            waiting.waker.clear();
+            streams.extend(waiting.streams.try_iter());
+        }
+        for stream in &streams {
+            // A buffer or a code point that does not take changes no count: the test goes on.
+            if let Some(bytes) = params.window {
+                let _ = sys::udp::set_buffers(stream, bytes);
+            }
+            if params.tos > 0 {
+                let _ = sys::udp::set_tos(stream, params.tos);
+            }
+        }
+        Ok(streams)
+    }
+
+    /// The test itself, from its start to the exchange of results.
+    fn test(&mut self, params: &Params, streams: Streams) -> Result<String, String> {
+        let span = match params.time_s {
+            0 => self.house.options.iperf3_max_time,
+            time_s => Nanos::from_secs(u64::from(time_s) + u64::from(params.omit_s)),
+        };
+        let at_most = span + GRACE;
+        let now = self.control.now();
+        self.control.machine.start(now, at_most);
+        self.control.flush();
+        let mut halves = match self.start(params, streams, at_most) {
+            Ok(halves) => halves,
+            Err(why) => return Err(self.refuse(code::STREAM_ACCEPT, &why)),
+        };
+        let cpu = sys::process::cpu_time().unwrap_or_default();
+        let mut cpu_since = cpu;
+        let mut started = Instant::now();
+        let omit = Duration::from_secs(u64::from(params.omit_s));
+        let mut omitting = !omit.is_zero();
+        loop {
+            if omitting && started.elapsed() >= omit {
+                for half in &mut halves {
+                    half.omitted = half.counts();
+                }
+                omitting = false;
+                started = Instant::now();
+                cpu_since = sys::process::cpu_time().unwrap_or_default();
+            }
+            match self.step(None) {
+                Ok(Some(ServerEvent::Ended)) => break,
+                Ok(_) => {}
+                Err(why) => {
+                    let moved: Bytes = halves.iter().map(Half::total).sum();
+                    for half in halves {
+                        half.end();
+                    }
+                    return Err(format!("{why}; {moved} were moved until then"));
+                }
+            }
+            if let Err((number, why)) = self.within_limits(&halves, started) {
+                for half in halves {
+                    half.end();
+                }
+                return Err(self.refuse(number, &why));
+            }
+        }
+        let span = started.elapsed();
+        // Still in the omitted start: all of it counts, which says more than nothing.
+        let until = Instant::now() + DRAIN * 4;
+        for half in &halves {
+            half.load.stop();
+        }
+        for half in &halves {
+            half.load.wait(until);
+        }
+        let (user, system) = sys::process::cpu_time().unwrap_or_default();
+        let percent = |now: Duration, before: Duration| {
+            100.0 * now.saturating_sub(before).as_secs_f64() / span.as_secs_f64().max(1e-6)
+        };
+        let cpu = (percent(user, cpu_since.0), percent(system, cpu_since.1));
+        let results = results(params, &halves, span, cpu, self.peer);
+        let summary = summary(params, &results, span);
+        for half in halves {
+            half.end();
+        }
+        let now = self.control.now();
+        self.control.machine.results(now, results);
+        loop {
+            if let Some(ServerEvent::Finished(_)) = self.step(None)? {
+                return Ok(summary);
+            }
+        }
+    }
+
+    /// Starts the loads: what the client sends is received, and the other way round.
+    fn start(
+        &self,
+        params: &Params,
+        streams: Streams,
+        at_most: Nanos,
+    ) -> Result<Vec<Half>, String> {
+        let receiving = if params.reverse {
+            0
+        } else {
+            params.parallel as usize
+        };
+        let mut halves = Vec::new();
+        let mut add = |load: AnyLoad, sends: bool| {
+            halves.push(Half {
+                load,
+                sends,
+                omitted: Vec::new(),
+            });
+        };
+        // The client ends the test; this is the bound.
+        let limit = Limit::Time(at_most);
+        match streams {
+            Streams::Tcp(mut sockets) => {
+                let sending = sockets.split_off(receiving.min(sockets.len()));
+                let workload = Workload::Bulk(Bulk {
+                    write_size: params.block_size.map(|size| Bytes(u64::from(size))),
+                    discard: params.skip_rx_copy,
+                    zerocopy: params.zerocopy,
+                });
+                for (role, sockets) in [(Role::Receive, sockets), (Role::Send, sending)] {
+                    if sockets.is_empty() {
+                        continue;
+                    }
+                    let mut job = Job::new(role, workload.clone(), limit);
+                    job.half_close = false;
+                    job.drain = DRAIN;
+                    let load = Load::start(job, sockets).map_err(|error| error.to_string())?;
+                    add(AnyLoad::Tcp(load), role == Role::Send);
+                }
+            }
+            Streams::Udp(mut sockets) => {
+                let sending = sockets.split_off(receiving.min(sockets.len()));
+                let wide = params.udp_counters_64bit;
+                if !sockets.is_empty() {
+                    let counters = udp::counters(sockets.len(), wide);
+                    let load = UdpLoad::receive(sockets, counters);
+                    add(AnyLoad::Udp(load.map_err(|e| e.to_string())?), false);
+                }
+                if !sending.is_empty() {
+                    let asked = Some(params.rate_bit_s).filter(|rate| *rate > 0);
+                    let allowed = self.share_of_limit(params);
+                    let job = UdpJob {
+                        rate: asked.or(allowed).map(BitRate),
+                        size: Bytes(u64::from(params.block_size.unwrap_or(DATAGRAM))),
+                        limit,
+                    };
+                    let load = UdpLoad::send(job, sending, udp::stamp(wide));
+                    add(AnyLoad::Udp(load.map_err(|e| e.to_string())?), true);
+                }
+            }
+        }
+        Ok(halves)
+    }
+
+    fn settings(&self, params: &Params) -> SocketSettings {
+        let window = params.window.map(|bytes| Bytes(u64::from(bytes)));
+        let rates = [
+            Some(params.rate_bit_s).filter(|rate| *rate > 0),
+            Some(params.fq_rate_bit_s).filter(|rate| *rate > 0),
+            self.share_of_limit(params),
+        ];
+        SocketSettings {
+            send_buffer: window,
+            receive_buffer: window,
+            // The client announced its own MSS in its SYN, which already binds this end.
+            mss: params.mss.filter(|mss| *mss >= 88),
+            congestion: params.congestion.clone(),
+            nodelay: params.nodelay.then_some(true),
+            pacing: rates
+                .into_iter()
+                .flatten()
+                .min()
+                .map(|rate| BitRate(rate.max(8))),
+            dscp: (params.tos > 3).then_some(params.tos >> 2),
+            ip_version: None,
+        }
+    }
+
+    /// What each stream may have of the highest rate.
+    fn share_of_limit(&self, params: &Params) -> Option<u64> {
+        let limit = self.house.options.iperf3_max_rate?;
+        Some((limit.0 / stream_count(params) as u64).max(8))
+    }
+
+    fn within_limits(&self, halves: &[Half], started: Instant) -> Result<(), (i32, String)> {
+        let options = &self.house.options;
+        let total: Bytes = halves.iter().map(Half::total).sum();
+        if let Some(limit) = options.iperf3_max_bytes
+            && total > limit
+        {
+            return Err((
+                code::EXPIRED,
+                format!("moved more than --iperf3-max-bytes {limit}"),
+            ));
+        }
+        // An average over a second at least; a tenth above is within what pacing can hold.
+        let elapsed = Nanos::from(started.elapsed());
+        if let Some(limit) = options.iperf3_max_rate
+            && elapsed > Nanos::from_secs(1)
+            && total.per(elapsed).0 > limit.0.saturating_add(limit.0 / 10)
+        {
+            return Err((
+                code::TOTAL_RATE,
+                format!("was faster than --iperf3-max-rate {limit}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Waits a moment for the client, or until `waker` rings.
+    fn step(&mut self, waker: Option<&sys::poll::Waker>) -> Result<Option<ServerEvent>, String> {
+        if self.house.stop.load(Ordering::Relaxed) {
+            self.control.machine.terminate();
+            self.control.flush();
+            return Err("told that this server stops".to_owned());
+        }
+        match self.control.pump(waker, Instant::now() + TICK) {
+            Some(ServerEvent::Failed(failure)) => {
+                self.control.flush();
+                Err(match failure {
+                    Failure::ClientTerminated => "stopped its test".to_owned(),
+                    failure => failure.to_string(),
+                })
+            }
+            event => Ok(event),
+        }
+    }
+
+    /// Tells the client in iperf3's words, and the log in ours.
+    fn refuse(&mut self, number: i32, why: &str) -> String {
+        self.control.machine.refuse(number, 0);
+        self.control.flush();
+        format!("refused: {why}")
+    }
+}
+
+impl AnyLoad {
+    fn stop(&self) {
+        match self {
+            AnyLoad::Tcp(load) => load.stop(),
+            AnyLoad::Udp(load) => load.stop(),
+        }
+    }
+
+    fn wait(&self, until: Instant) {
+        match self {
+            AnyLoad::Tcp(load) => load.wait(until),
+            AnyLoad::Udp(load) => load.wait(until),
+        };
+    }
+}
+
+impl Half {
+    /// The counters now, by stream.
+    fn counts(&self) -> Vec<Counts> {
+        match &self.load {
+            AnyLoad::Tcp(load) => load
+                .bytes()
+                .into_iter()
+                .zip(load.sockets())
+                .map(|(bytes, socket)| Counts {
+                    bytes,
+                    retransmits: observe::tcp_info(socket.as_fd())
+                        .ok()
+                        .map(|tcp| tcp.total_retrans),
+                    datagrams: Datagrams::default(),
+                })
+                .collect(),
+            AnyLoad::Udp(load) => load
+                .bytes()
+                .into_iter()
+                .zip(load.datagrams())
+                .map(|(bytes, datagrams)| Counts {
+                    bytes,
+                    retransmits: None,
+                    datagrams,
+                })
+                .collect(),
+        }
+    }
+
+    fn total(&self) -> Bytes {
+        match &self.load {
+            AnyLoad::Tcp(load) => load.bytes(),
+            AnyLoad::Udp(load) => load.bytes(),
+        }
+        .into_iter()
+        .sum()
+    }
+
+    fn end(self) {
+        self.load.stop();
+        match self.load {
+            AnyLoad::Tcp(load) => drop(load.finish()),
+            AnyLoad::Udp(load) => drop(load.finish()),
+        }
+    }
+}
+
+/// Data connections of a test.
+fn stream_count(params: &Params) -> usize {
+    params.parallel as usize * if params.bidirectional { 2 } else { 1 }
+}
+
+/// Sets the options that the client asked for; a congestion control that this host lacks is left
+/// out, as iperf3 does, and shows in the results by the name of the one in use.
+fn apply(stream: &TcpStream, settings: &SocketSettings) -> Result<(), String> {
+    measure::accept_options(stream, settings).or_else(|error| {
+        if settings.congestion.is_none() {
+            return Err(error.to_string());
+        }
+        let without = SocketSettings {
+            congestion: None,
+            ..settings.clone()
+        };
+        measure::accept_options(stream, &without).map_err(|error| error.to_string())
+    })
+}
+
+fn results(
+    params: &Params,
+    halves: &[Half],
+    span: Duration,
+    (cpu_user, cpu_system): (f64, f64),
+    peer: SocketAddr,
+) -> Results {
+    let mut streams = Vec::new();
+    let mut congestion_used = None;
+    let mut sender_has_retransmits = -1;
+    for half in halves {
+        if let AnyLoad::Tcp(load) = &half.load
+            && let Some(socket) = load.sockets().first()
+            && let Ok(state) = observe::socket_state(0, socket.as_fd())
+        {
+            congestion_used = Some(state.congestion);
+        }
+        if half.sends {
+            sender_has_retransmits = i64::from(params.protocol == Protocol::Tcp);
+        }
+        for (index, counts) in half.counts().into_iter().enumerate() {
+            let omitted = half.omitted.get(index).copied().unwrap_or_default();
+            let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+            let again = counts
+                .retransmits
+                .filter(|_| half.sends)
+                .map(|now| i64::from(now.saturating_sub(omitted.retransmits.unwrap_or(0))));
+            streams.push(StreamResult {
+                id: stream_id(streams.len()),
+                bytes: counts.bytes.since(omitted.bytes).0,
+                retransmits: again.unwrap_or(-1),
+                jitter_s: counts.datagrams.jitter.as_secs_f64(),
+                errors: whole(counts.datagrams.lost),
+                omitted_errors: Some(whole(omitted.datagrams.lost)),
+                packets: whole(counts.datagrams.packets),
+                omitted_packets: Some(whole(omitted.datagrams.packets)),
+                start_s: 0.0,
+                end_s: span.as_secs_f64(),
+            });
+        }
+    }
+    let mut results = Results {
+        cpu_total: cpu_user + cpu_system,
+        cpu_user,
+        cpu_system,
+        sender_has_retransmits,
+        congestion_used,
+        streams,
+        server_output_text: None,
+        server_output_json: None,
+    };
+    if params.get_server_output {
+        results.server_output_text = Some(output(params, &results, span, peer));
+    }
+    results
+}
+
+/// The server's report, as a client asks for it with --get-server-output.
+fn output(params: &Params, results: &Results, span: Duration, peer: SocketAddr) -> String {
+    let mut text = format!(
+        "linerate {} served {peer}\n[ ID] Interval           Transfer     Bitrate\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    let receiving = if params.reverse {
+        0
+    } else {
+        params.parallel as usize
+    };
+    for (index, stream) in results.streams.iter().enumerate() {
+        let bytes = Bytes(stream.bytes);
+        let rate = bytes.per(Nanos::from(span));
+        let role = if index < receiving {
+            "receiver"
+        } else {
+            "sender"
+        };
+        write!(
+            text,
+            "[{:3}]   0.00-{:.2} sec  {bytes}  {rate}",
+            stream.id,
+            span.as_secs_f64()
+        )
+        .expect("a String takes all that is written");
+        if params.protocol == Protocol::Udp && role == "receiver" {
+            write!(
+                text,
+                "  {:.3} ms  {}/{}",
+                stream.jitter_s * 1e3,
+                stream.errors,
+                stream.packets
+            )
+            .expect("a String takes all that is written");
+        }
+        writeln!(text, "  {role}").expect("a String takes all that is written");
+    }
+    text
+}
+
+fn summary(params: &Params, results: &Results, span: Duration) -> String {
+    let way = match (params.reverse, params.bidirectional) {
+        (true, _) => "received",
+        (_, true) => "sent and received",
+        _ => "sent",
+    };
+    let bytes: Bytes = results.streams.iter().map(|s| Bytes(s.bytes)).sum();
+    format!(
+        "{way} {bytes} over {} {} stream{} in {:.1} s, {}",
+        results.streams.len(),
+        match params.protocol {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+        },
+        if results.streams.len() == 1 { "" } else { "s" },
+        span.as_secs_f64(),
+        bytes.per(Nanos::from(span))
+    )
+}
