@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use measure::{Acceptor, accept_options};
-use model::{Placement, SocketSettings};
+use model::SocketSettings;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
-use wire::control::{PREAMBLE_LEN, Preamble, Token};
+use wire::control::{Order, PREAMBLE_LEN, Preamble, Token};
 
 /// A data connection must have proved itself by then.
 const PROVE_WITHIN: Duration = Duration::from_secs(2);
@@ -30,13 +30,17 @@ impl Grant {
     /// Opens a listener with the options of the leg, on a free port (of `ports`, if bounded).
     /// Connections are taken from `peer` alone, if it is known.
     pub fn open(
-        settings: &SocketSettings,
-        placement: &Placement,
-        streams: u32,
+        order: &Order,
         listen: IpAddr,
         ports: Option<RangeInclusive<u16>>,
         peer: Option<IpAddr>,
     ) -> Result<Grant> {
+        let Order {
+            socket: settings,
+            placement,
+            streams,
+            ..
+        } = order;
         let listener = match ports {
             None => measure::listen(SocketAddr::new(listen, 0), settings, placement)?,
             Some(ports) => {
@@ -55,7 +59,7 @@ impl Grant {
         Ok(Grant {
             listener,
             token: Token::new(crate::chance::bytes()?),
-            streams,
+            streams: *streams,
             peer: peer.map(|ip| ip.to_canonical()),
             settings: settings.clone(),
         })
@@ -231,9 +235,21 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+    fn order(streams: u32) -> Order {
+        Order {
+            leg: 0,
+            agent_sends: false,
+            workload: model::Workload::Bulk(model::Bulk::default()),
+            streams,
+            limit: model::Limit::Bytes(model::Bytes(1)),
+            interval: model::Nanos::from_secs(1),
+            socket: SocketSettings::default(),
+            placement: model::Placement::default(),
+        }
+    }
+
     fn grant(streams: u32, peer: Option<IpAddr>) -> Grant {
-        let settings = SocketSettings::default();
-        Grant::open(&settings, &Placement::default(), streams, HERE, None, peer).unwrap()
+        Grant::open(&order(streams), HERE, None, peer).unwrap()
     }
 
     fn knock(grant: &Grant, bytes: &[u8]) -> TcpStream {
@@ -297,12 +313,9 @@ mod tests {
             .local_addr()
             .unwrap()
             .port();
-        let open = |ports| {
-            let settings = SocketSettings::default();
-            Grant::open(&settings, &Placement::default(), 1, HERE, Some(ports), None)
-        };
-        let _holder = TcpListener::bind((HERE, taken)).unwrap();
-        let error = open(taken..=taken).err().expect("the only port is in use");
+        let error = Grant::open(&order(1), HERE, Some(taken..=taken), None)
+            .err()
+            .expect("the only port is in use");
         assert!(error.to_string().contains("are all in use"), "{error:#}");
     }
 }

@@ -1,11 +1,12 @@
 //! One end of one leg: a load, and a sampler beside it.
 
-use measure::{Job, Load, Role};
+use measure::{Job, Load, Reconnect, Role};
 use model::{Direction, EndRecord, Nanos, Sample, Side, SocketSettings, SocketState, Warning};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use wire::control::Order;
 
 /// How soon an end notices that it is to stop.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
@@ -19,6 +20,23 @@ pub fn role(workload: &model::Workload, direction: Direction, side: Side) -> Rol
         (_, true) => Role::Send,
         (_, false) => Role::Receive,
     }
+}
+
+/// What `side` is to do of an order. `reconnect` says where new connections come from, if the
+/// order wants one for every request.
+pub fn job(order: &Order, side: Side, cpus: &[u32], reconnect: impl FnOnce() -> Reconnect) -> Job {
+    let direction = if order.agent_sends {
+        Direction::Down
+    } else {
+        Direction::Up
+    };
+    let role = role(&order.workload, direction, side);
+    let mut job = Job::new(role, order.workload.clone(), order.limit);
+    job.cpus = cpus.to_vec();
+    if matches!(&order.workload, model::Workload::Request(request) if request.reconnect) {
+        job.reconnect = Some(reconnect());
+    }
+    job
 }
 
 /// The live sockets as the kernel has them, and where that is not what was asked for.

@@ -2,13 +2,16 @@
 
 mod chance;
 mod cli;
+mod controller;
 mod exit;
 mod grant;
 mod host;
 mod iperf3;
 mod leg;
 mod listener;
+mod out;
 mod progress;
+mod record;
 mod session;
 #[cfg(test)]
 mod testing;

@@ -1,25 +1,205 @@
-//! The agent's part of a session.
+//! The agent's side of a session: grants data connections, plays its end of each leg, reports.
 
-use crate::transport::{AgentChannel, Event};
-use crate::trust::Peer;
-use anyhow::Result;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-use wire::control::{ToAgent, ToController};
+use crate::exit::sentence;
+use crate::grant::Grant;
+use crate::leg::{inspect, job, run_end};
+use crate::transport::{AgentChannel, Ended, Event, Sender};
+use crate::trust::{Admitted, Denied, Peer};
+use anyhow::{Context, Result, bail};
+use measure::Reconnect;
+use model::{Bytes, EndRecord, Sample, Side, Workload};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wire::control::{Agent, Order, ToAgent, ToController};
 
-/// Serves one controller until its session ends.
-pub fn serve(channel: AgentChannel, _peer: Peer, _stop: &AtomicBool) -> Result<()> {
-    loop {
-        match channel.recv(Duration::from_secs(60)) {
-            Some(Event::Message(ToAgent::Open { order })) => {
-                let why = "nothing can be measured yet".to_owned();
-                let _ = channel.send(ToController::Refused {
-                    leg: order.leg,
-                    why,
-                });
-            }
-            Some(Event::Ended(_)) => return Ok(()),
-            _ => {}
+/// Data connections have so long to come once granted.
+const GRANT_FOR: Duration = Duration::from_secs(20);
+/// The controller has so long to say go once all have come.
+const START_WITHIN: Duration = Duration::from_secs(60);
+
+/// Serves one authenticated controller until it leaves, is lost, or `stop` is set. When this
+/// returns every leg is over and every data socket closed.
+///
+/// # Errors
+/// Why the session broke, as a sentence that names the peer.
+pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()> {
+    let mut session = Session {
+        sender: channel.sender(),
+        peer,
+        legs: BTreeMap::new(),
+    };
+    let ended = loop {
+        if stop.load(Ordering::Relaxed) {
+            session
+                .sender
+                .close("it is shutting down; measure again when it is back");
         }
+        match channel.recv(Duration::from_millis(200)) {
+            Some(Event::Message(message)) => session.take(message),
+            Some(Event::Ended(ended)) => break ended,
+            None => {}
+        }
+    };
+    for (_, leg) in session.legs {
+        leg.stop.store(true, Ordering::Relaxed);
+        drop(leg.go);
+        // A leg that panicked has nothing more to say, and its sockets are closed.
+        let _ = leg.thread.join();
+    }
+    match ended {
+        Ended::Closed { .. } => Ok(()),
+        Ended::Lost(sentence) => bail!(sentence),
+    }
+}
+
+struct Session {
+    sender: Sender<Agent>,
+    peer: Peer,
+    legs: BTreeMap<u32, Playing>,
+}
+
+/// A leg of this session, in a thread of its own.
+struct Playing {
+    stop: Arc<AtomicBool>,
+    go: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Session {
+    fn take(&mut self, message: ToAgent) {
+        match message {
+            ToAgent::Open { order } => {
+                self.legs.retain(|_, leg| !leg.thread.is_finished());
+                let answer = self.open(&order);
+                say(&self.sender, answer);
+            }
+            ToAgent::Start { leg } => {
+                if let Some(playing) = self.legs.get(&leg) {
+                    // A leg whose thread is over has said why.
+                    let _ = playing.go.send(());
+                }
+            }
+            ToAgent::Stop { leg } => {
+                if let Some(playing) = self.legs.get(&leg) {
+                    playing.stop.store(true, Ordering::Relaxed);
+                }
+            }
+            ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
+        }
+    }
+
+    /// The answer to an order: a grant, and the thread that plays it; or why not.
+    fn open(&mut self, order: &Order) -> ToController {
+        let leg = order.leg;
+        let admitted = match self.peer.admit(order) {
+            Ok(admitted) => admitted,
+            Err(Denied::Busy { wait, why }) => return ToController::Busy { leg, wait, why },
+            Err(Denied::Refused(why)) => return ToController::Refused { leg, why },
+        };
+        let granted = Grant::open(
+            &admitted.order,
+            self.peer.listen,
+            self.peer.data_ports.clone(),
+            self.peer.address,
+        )
+        .and_then(|g| Ok((g.port()?, g)));
+        let (port, grant) = match granted {
+            Ok(granted) => granted,
+            Err(error) => {
+                return ToController::Refused {
+                    leg,
+                    why: sentence(&error),
+                };
+            }
+        };
+        let answer = ToController::Granted {
+            leg,
+            port,
+            token: grant.token().to_hex(),
+            expires: GRANT_FOR.into(),
+            order: Box::new(admitted.order.clone()),
+            warnings: admitted.warnings.clone(),
+        };
+        let (go, gone) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, stop_leg) = (self.sender.clone(), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            let say = |message| say(&sender, message);
+            say(
+                match play(&admitted, Arc::new(grant), &gone, &stop_leg, &say) {
+                    Ok((record, broke)) => ToController::Finished {
+                        leg,
+                        record: Box::new(record),
+                        broke,
+                    },
+                    Err(error) => ToController::Failed {
+                        leg,
+                        why: sentence(&error),
+                    },
+                },
+            );
+        });
+        self.legs.insert(leg, Playing { stop, go, thread });
+        answer
+    }
+}
+
+/// A session that is over hears no more, and needs nothing more.
+fn say(sender: &Sender<Agent>, message: ToController) {
+    let _ = sender.send(message);
+}
+
+/// The agent's end of one leg, from the grant to the record, and why it broke if it did.
+fn play(
+    admitted: &Admitted,
+    grant: Arc<Grant>,
+    go: &mpsc::Receiver<()>,
+    stop: &AtomicBool,
+    say: &dyn Fn(ToController),
+) -> Result<(EndRecord, Option<String>)> {
+    let order = &admitted.order;
+    let leg = order.leg;
+    let sockets = grant.collect(Instant::now() + GRANT_FOR, stop)?;
+    let (states, warnings) = inspect(&sockets, &order.socket, "the far host")?;
+    let peer = states.first().map(|s| s.remote.ip());
+    let fingerprint = Box::new(observe::fingerprint(env!("CARGO_PKG_VERSION"), peer));
+    say(ToController::Connected {
+        leg,
+        sockets: states,
+        fingerprint,
+        warnings,
+    });
+    go.recv_timeout(START_WITHIN)
+        .context("the start did not come")?;
+
+    let job = job(order, Side::Far, &order.placement.cpus, || {
+        Reconnect::Accept(grant)
+    });
+    let mut overdrawn = None;
+    let mut on_sample = |sample: Sample| {
+        if let Err(why) = admitted.account(sample.at, moved(order, sample.bytes)) {
+            overdrawn = Some(why);
+            stop.store(true, Ordering::Relaxed);
+        }
+        say(ToController::Sample {
+            leg,
+            sample: Box::new(sample),
+        });
+    };
+    let (record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
+    Ok((record, overdrawn.or(broke)))
+}
+
+/// What a leg has moved in both directions, from the bytes that its load counts in the leg's own.
+fn moved(order: &Order, bytes: Bytes) -> Bytes {
+    match &order.workload {
+        Workload::Request(request) => {
+            let requests = bytes.0 / request.request_size.0.max(1);
+            bytes + Bytes(requests.saturating_mul(request.reply_size.0))
+        }
+        Workload::Bulk(_) | Workload::Udp(_) => bytes,
     }
 }

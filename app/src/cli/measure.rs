@@ -1,14 +1,25 @@
 //! `linerate measure`: how fast is this path, and what did the kernel see meanwhile?
 
 use super::Global;
-use crate::exit::Exit;
-use anyhow::{Result, bail};
+use super::live::{View, stdout_style};
+use crate::controller;
+use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::host::Host;
+use crate::out;
+use crate::progress::{Event, Watcher};
+use crate::record::Record;
+use crate::transport::{self, How};
+use crate::trust;
+use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use model::{
-    BitRate, Bulk, Bytes, Directions, IpVersion, Limit, Nanos, Placement, Request, SocketSettings,
-    Spec, Udp, Wait, Workload,
+    BitRate, Bulk, Bytes, Directions, Ended, Fingerprint, IpVersion, Leg, Limit, Nanos, Placement,
+    Request, Run, SCHEMA_VERSION, SocketSettings, Spec, Udp, Wait, Workload,
 };
+use report::json::Line;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 /// Measure a path: throughput each way, or request latency, with both ends' TCP state
 #[derive(Args)]
@@ -193,6 +204,10 @@ pub struct Measure {
     )]
     datagram_size: Bytes,
 
+    /// How ssh is to start linerate at the other end [default: linerate]
+    #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
+    remote_command: Option<String>,
+
     /// A note kept with the run
     #[arg(long, value_name = "TEXT", help_heading = "Output")]
     title: Option<String>,
@@ -233,9 +248,91 @@ enum WaitArg {
 
 impl Measure {
     /// Runs the command.
-    pub fn run(&self, _global: &Global) -> Result<Exit> {
-        let _spec = self.spec()?;
-        bail!("not yet")
+    ///
+    /// # Errors
+    /// If nothing was measured. If something was, it is printed and kept, and the exit code tells
+    /// that it is not all.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let spec = self.spec().map_err(|e| Refusal::usage(e.to_string()))?;
+        let host: Host = self.host.parse()?;
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        let mut run = Run {
+            schema: SCHEMA_VERSION,
+            id: archive::new_id(),
+            started: unix_time(),
+            host: self.host.clone(),
+            title: self.title.clone(),
+            spec,
+            near: Fingerprint::default(),
+            far: None,
+            legs: Vec::new(),
+            warnings: Vec::new(),
+            ended: Ended::Unfinished,
+        };
+        let mut view = View::new(&run.spec, self.quiet);
+        let mut record = Record::new(global.archive_path(), &run);
+        let mut stream = self.json_stream.then(|| Stream::begin(&run));
+        let mut watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
+        watchers.extend(stream.as_mut().map(|s| s as &mut dyn Watcher));
+
+        let outcome = self.play(&host, global, &mut run, &mut Tee(watchers), stop);
+        drop(view);
+        run.ended = match &outcome {
+            Err(error) => Ended::Failed {
+                why: sentence(error),
+            },
+            Ok(()) => worst(&run.legs),
+        };
+        let outcome = match outcome {
+            // Nothing was measured: the error is the whole story.
+            Err(error) if run.legs.is_empty() => return Err(error),
+            outcome => outcome,
+        };
+        run.warnings.extend(record.finish(&run));
+        self.print(&run)?;
+        Ok(match (outcome, &run.ended) {
+            (_, Ended::Interrupted) => Exit::Interrupted,
+            (Ok(()), Ended::Complete) => Exit::Done,
+            (Ok(()), _) => Exit::Failed,
+            (Err(error), _) => exit_of(&error),
+        })
+    }
+
+    fn play(
+        &self,
+        host: &Host,
+        global: &Global,
+        run: &mut Run,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        if let Workload::Udp(_) = run.spec.workload {
+            return Err(Refusal::usage(
+                "datagrams are measured with iperf3 peers only: linerate measure iperf3:HOST --workload udp",
+            )
+            .into());
+        }
+        let how = How {
+            directory: trust::directory(global.config.as_deref())?,
+            ip_version: run.spec.socket.ip_version,
+            placement: &run.spec.near.clone(),
+            remote_command: self.remote_command.as_deref(),
+            stop: Some(stop),
+        };
+        let reached = transport::connect(host, &how)?;
+        run.near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
+        controller::measure(reached, run, watcher, stop)
+    }
+
+    fn print(&self, run: &Run) -> Result<()> {
+        let summary = model::summarise(run);
+        out::print(&if self.json {
+            report::json::run(run, &summary)
+        } else if self.json_stream {
+            Line::end(run, &summary).print()
+        } else {
+            report::summary(run, &summary, stdout_style())
+        })
     }
 
     /// The order that the options describe.
@@ -347,6 +444,70 @@ impl Measure {
             },
         })
     }
+}
+
+/// Tells everything to each of several watchers.
+struct Tee<'a>(Vec<&'a mut dyn Watcher>);
+
+impl Watcher for Tee<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        for watcher in &mut self.0 {
+            watcher.event(event);
+        }
+    }
+}
+
+/// Prints what happens as JSON, an object a line.
+struct Stream;
+
+impl Stream {
+    fn begin(run: &Run) -> Stream {
+        Stream.line(&Line::start(run));
+        Stream
+    }
+
+    /// A reader that is gone does not stop the measurement: the archive keeps it.
+    fn line(&self, line: &Line<'_>) {
+        let _ = out::print(&line.print());
+    }
+}
+
+impl Watcher for Stream {
+    fn event(&mut self, event: &Event<'_>) {
+        self.line(&match *event {
+            Event::Hosts { near, far } => Line::Hosts { near, far },
+            Event::LegStarted {
+                index: leg,
+                direction,
+            } => Line::LegStarted { leg, direction },
+            Event::Sample {
+                index: leg,
+                side,
+                sample,
+            } => Line::Sample { leg, side, sample },
+            Event::LegEnded { index, leg } => Line::leg_ended(index, leg),
+            Event::Warning(warning) => Line::Warning { warning },
+            Event::Waiting(what) => Line::Waiting { what },
+        });
+    }
+}
+
+/// How the run ended that these legs make: one that failed outweighs one that was interrupted.
+fn worst(legs: &[Leg]) -> Ended {
+    let failed = legs
+        .iter()
+        .find(|leg| matches!(leg.ended, Ended::Failed { .. }));
+    let not_whole = || legs.iter().find(|leg| leg.ended != Ended::Complete);
+    failed
+        .or_else(not_whole)
+        .map_or(Ended::Complete, |leg| leg.ended.clone())
+}
+
+fn unix_time() -> Nanos {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .into()
 }
 
 /// A code point as a number or by its name (RFC 2474 class selectors, RFC 2597 assured, RFC 3246

@@ -43,6 +43,22 @@ pub struct Global {
     pub config: Option<PathBuf>,
 }
 
+impl Global {
+    /// Where runs are kept.
+    ///
+    /// # Errors
+    /// If neither an option nor the environment names a place.
+    pub fn archive_path(&self) -> Result<PathBuf, archive::Error> {
+        let value = |name| std::env::var_os(name);
+        match &self.archive {
+            Some(path) => Ok(path.clone()),
+            None => {
+                archive::default_path(value("XDG_DATA_HOME").as_deref(), value("HOME").as_deref())
+            }
+        }
+    }
+}
+
 #[derive(Subcommand)]
 enum Command {
     Measure(Box<measure::Measure>),

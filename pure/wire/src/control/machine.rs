@@ -439,7 +439,12 @@ mod sealed {
                 ToController::Busy { why, .. }
                 | ToController::Refused { why, .. }
                 | ToController::Failed { why, .. } => *why = printable(why, MAX_SENTENCE),
-                ToController::Finished { record, .. } => clean(&mut record.warnings),
+                ToController::Finished { record, broke, .. } => {
+                    clean(&mut record.warnings);
+                    if let Some(why) = broke {
+                        *why = printable(why, MAX_SENTENCE);
+                    }
+                }
                 ToController::Hello { .. } | ToController::Sample { .. } => {}
             }
             machine.event(Event::Message(said));

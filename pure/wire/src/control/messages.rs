@@ -137,6 +137,9 @@ pub enum ToController {
         leg: u32,
         /// What it saw; its samples went before and are left out.
         record: Box<EndRecord>,
+        /// Why it ended before its limit, if it did.
+        #[serde(default)]
+        broke: Option<String>,
     },
     /// The agent's end of the leg broke.
     Failed {

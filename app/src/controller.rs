@@ -1,0 +1,607 @@
+//! The controller's side: drives an agent through the legs of a run and keeps what both ends saw.
+
+use crate::exit::{Refusal, sentence};
+use crate::leg::{inspect, job, run_end};
+use crate::progress::{Event as Progress, Watcher};
+use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
+use anyhow::{Context, Result, anyhow};
+use measure::Reconnect;
+use model::{
+    Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Run, Sample, Side,
+    SocketSettings, SocketState, Spec, Warning,
+};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use wire::control::{Controller, Order, Preamble, ToAgent, ToController, Token};
+
+/// A data connection stands by then, or never will.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How often the listener looks whether it is still wanted; events come at once.
+const LISTEN: Duration = Duration::from_secs(1);
+/// How soon Ctrl-C is noticed.
+const STOP_WITHIN: Duration = Duration::from_millis(50);
+/// How long a busy agent is waited for.
+const BUSY_FOR: Duration = Duration::from_secs(120);
+
+/// Plays the legs of `run.spec` against an agent. They are put into `run` even when this ends in an
+/// error, so that what was seen until then is kept.
+///
+/// # Errors
+/// If the agent refuses, is lost or speaks out of turn, or data connections cannot be made.
+pub fn measure(
+    reached: Reached,
+    run: &mut Run,
+    watcher: &mut dyn Watcher,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let Reached { channel, addresses } = reached;
+    let (post, inbox) = mpsc::channel();
+    let agent = channel.sender();
+    let name = channel.peer().to_owned();
+    let far = post.clone();
+    let listener = std::thread::spawn(move || {
+        loop {
+            match channel.recv(LISTEN) {
+                Some(Event::Message(message)) => drop(far.send(Told::Far(message))),
+                // A controller that is over has hung up itself.
+                Some(Event::Ended(ended)) => return drop(far.send(Told::Ended(ended))),
+                None => {}
+            }
+        }
+    });
+    let spec = run.spec.clone();
+    let groups: Vec<&[Direction]> = match spec.directions {
+        Directions::Bidirectional => vec![spec.directions.legs()],
+        _ => spec.directions.legs().chunks(1).collect(),
+    };
+    let started = Instant::now();
+    let mut drive = Drive {
+        agent,
+        name,
+        addresses,
+        run,
+        watcher,
+        stop,
+        post,
+        inbox,
+        started,
+    };
+    let outcome = groups.into_iter().try_for_each(|group| {
+        if stop.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            drive.group(&spec, group)
+        }
+    });
+    drive.agent.close("");
+    // Its channel has told the end, so it has returned or is about to.
+    let _ = listener.join();
+    outcome
+}
+
+/// What the controller hears.
+enum Told {
+    /// From the thread of this host's end of a leg.
+    Near(usize, Near),
+    /// From the agent.
+    Far(ToController),
+    /// The session is over.
+    Ended(SessionEnd),
+}
+
+/// What the thread of this host's end of a leg tells.
+enum Near {
+    Connected(Vec<SocketState>, Vec<Warning>),
+    Sample(Sample),
+    /// The record, and why the load broke if it did.
+    Over(EndRecord, Option<String>),
+    /// It never began.
+    Failed(anyhow::Error),
+}
+
+struct Drive<'a> {
+    agent: Sender<Controller>,
+    name: String,
+    addresses: Vec<IpAddr>,
+    run: &'a mut Run,
+    watcher: &'a mut dyn Watcher,
+    stop: &'a AtomicBool,
+    post: mpsc::Sender<Told>,
+    inbox: mpsc::Receiver<Told>,
+    started: Instant,
+}
+
+/// A leg under way.
+struct Flight {
+    /// Position in the run, and its number in the protocol.
+    index: usize,
+    leg: Leg,
+    order: Order,
+    near: Stage,
+    far: Stage,
+    began: bool,
+    /// A busy agent is asked again then.
+    ask_again: Option<Instant>,
+    /// Tells this host's end to begin.
+    go: Option<mpsc::Sender<()>>,
+    /// Tells it to end early.
+    stop: Arc<AtomicBool>,
+    failure: Option<anyhow::Error>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Opening,
+    Connected,
+    Running,
+    Over,
+}
+
+impl Drive<'_> {
+    /// Plays the legs of `directions` at once.
+    fn group(&mut self, spec: &Spec, directions: &[Direction]) -> Result<()> {
+        let first = self.run.legs.len();
+        let mut flights: Vec<Flight> = (first..)
+            .zip(directions)
+            .map(|(index, direction)| {
+                Flight::new(index, *direction, order(spec, index, *direction))
+            })
+            .collect();
+        let outcome = self.fly(&mut flights);
+        for flight in &mut flights {
+            flight.stop.store(true, Ordering::Relaxed);
+            flight.go = None;
+        }
+        // Ends still under load stop within moments; their last words belong to the run.
+        while flights.iter().any(|f| f.near == Stage::Running) {
+            match self.inbox.recv_timeout(measure::LOST_AFTER) {
+                Ok(Told::Near(index, what)) => self.near(&mut flights, index, what),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        let mut outcome = outcome;
+        for flight in flights {
+            let never_began = self.land(flight, outcome.as_ref().err());
+            outcome = outcome.and(never_began);
+        }
+        outcome
+    }
+
+    fn fly(&mut self, flights: &mut [Flight]) -> Result<()> {
+        let patience = Instant::now() + BUSY_FOR;
+        for flight in flights.iter() {
+            self.tell(ToAgent::Open {
+                order: Box::new(flight.order.clone()),
+            })?;
+        }
+        let mut told_stop = false;
+        while flights.iter().any(|f| !f.is_over()) {
+            if self.stop.load(Ordering::Relaxed) && !told_stop {
+                told_stop = true;
+                if flights.iter().all(|f| f.near != Stage::Running) {
+                    return Err(Refusal::interrupted("stopped before the load began").into());
+                }
+                for flight in flights.iter() {
+                    flight.stop.store(true, Ordering::Relaxed);
+                    let leg = flight.order.leg;
+                    self.tell(ToAgent::Stop { leg })?;
+                }
+            }
+            self.ask_again(flights)?;
+            match self.inbox.recv_timeout(STOP_WITHIN) {
+                Ok(Told::Near(index, what)) => self.near(flights, index, what),
+                Ok(Told::Far(message)) => self.far(flights, message, patience)?,
+                Ok(Told::Ended(ended)) => {
+                    return Err(Refusal::unreachable(ended.to_string()).into());
+                }
+                Err(_) => {}
+            }
+            self.settle(flights)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, message: ToAgent) -> Result<()> {
+        self.agent
+            .send(message)
+            .map_err(|ended| Refusal::unreachable(ended.to_string()).into())
+    }
+
+    /// Starts the legs once all connections of all of them stand; passes a failure on.
+    fn settle(&mut self, flights: &mut [Flight]) -> Result<()> {
+        let connected = |f: &Flight| f.near == Stage::Connected && f.far == Stage::Connected;
+        if !flights.is_empty() && flights.iter().all(connected) {
+            if flights[0].index == 0 {
+                self.watcher.event(&Progress::Hosts {
+                    near: &self.run.near,
+                    far: self.run.far.as_ref(),
+                });
+            }
+            for flight in flights.iter_mut() {
+                flight.leg.started = Nanos::from(self.started.elapsed());
+                let (index, direction) = (flight.index, flight.leg.direction);
+                self.watcher
+                    .event(&Progress::LegStarted { index, direction });
+                self.tell(ToAgent::Start {
+                    leg: flight.order.leg,
+                })?;
+                if let Some(go) = flight.go.take() {
+                    // A thread that is gone has left its reason in the inbox.
+                    let _ = go.send(());
+                }
+                (flight.near, flight.far, flight.began) = (Stage::Running, Stage::Running, true);
+            }
+        }
+        // One leg that cannot begin keeps the others of its group from ever starting.
+        let failed = flights.iter().any(|f| f.failure.is_some() && !f.began);
+        for flight in flights.iter_mut() {
+            if failed && matches!(flight.near, Stage::Opening | Stage::Connected) {
+                flight.fail(anyhow!("the other direction could not begin"));
+            }
+            if flight.failure.is_some() && flight.far != Stage::Over {
+                self.tell(ToAgent::Stop {
+                    leg: flight.order.leg,
+                })?;
+                if matches!(flight.far, Stage::Opening | Stage::Connected) {
+                    flight.far = Stage::Over;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_again(&mut self, flights: &mut [Flight]) -> Result<()> {
+        for flight in flights {
+            if flight.ask_again.is_some_and(|at| at <= Instant::now()) {
+                flight.ask_again = None;
+                self.tell(ToAgent::Open {
+                    order: Box::new(flight.order.clone()),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what this host's end tells.
+    fn near(&mut self, flights: &mut [Flight], index: usize, what: Near) {
+        let Some(flight) = flights.iter_mut().find(|f| f.index == index) else {
+            return;
+        };
+        match what {
+            Near::Connected(sockets, warnings) => {
+                flight.leg.near.sockets = sockets;
+                self.warn(&mut flight.leg.near, warnings);
+                if flight.near == Stage::Opening {
+                    flight.near = Stage::Connected;
+                }
+            }
+            Near::Sample(sample) => {
+                let side = Side::Near;
+                self.watcher.event(&Progress::Sample {
+                    index,
+                    side,
+                    sample: &sample,
+                });
+                flight.leg.near.samples.push(sample);
+            }
+            Near::Over(record, broke) => {
+                keep(&mut flight.leg.near, record);
+                flight.near = Stage::Over;
+                if let Some(why) = broke {
+                    flight.fail(anyhow!(why));
+                }
+            }
+            Near::Failed(error) => {
+                flight.near = Stage::Over;
+                flight.fail(error);
+            }
+        }
+    }
+
+    /// Takes what the agent tells.
+    fn far(
+        &mut self,
+        flights: &mut [Flight],
+        message: ToController,
+        patience: Instant,
+    ) -> Result<()> {
+        let Some(flight) =
+            leg_of(&message).and_then(|leg| flights.iter_mut().find(|f| f.order.leg == leg))
+        else {
+            return Ok(());
+        };
+        match message {
+            ToController::Granted {
+                port,
+                token,
+                order,
+                warnings,
+                ..
+            } => {
+                let token = Token::from_hex(&token)
+                    .with_context(|| format!("{} sent a token that is none", self.name))?;
+                self.warn(&mut flight.leg.far, warnings);
+                let placement = self.run.spec.near.clone();
+                let dial = Dial {
+                    addresses: self.addresses.clone(),
+                    port,
+                    token,
+                    settings: order.socket.clone(),
+                    placement,
+                };
+                flight.go = Some(near_end(*order, dial, flight, self.post.clone()));
+            }
+            ToController::Busy { wait, why, .. } => {
+                if Instant::now() >= patience {
+                    return Err(
+                        Refusal::unreachable(format!("{} is busy: {why}", self.name)).into(),
+                    );
+                }
+                let wait =
+                    Duration::from(wait).clamp(Duration::from_millis(200), Duration::from_secs(5));
+                flight.ask_again = Some(Instant::now() + wait);
+                self.watcher
+                    .event(&Progress::Waiting(&format!("{} is busy: {why}", self.name)));
+            }
+            ToController::Refused { why, .. } => {
+                return Err(Refusal::unreachable(format!("{} refuses: {why}", self.name)).into());
+            }
+            ToController::Connected {
+                sockets,
+                fingerprint,
+                warnings,
+                ..
+            } => {
+                flight.leg.far.sockets = sockets;
+                self.warn(&mut flight.leg.far, warnings);
+                self.run.far.get_or_insert(*fingerprint);
+                if flight.far == Stage::Opening {
+                    flight.far = Stage::Connected;
+                }
+            }
+            ToController::Sample { sample, .. } => {
+                let (index, side) = (flight.index, Side::Far);
+                self.watcher.event(&Progress::Sample {
+                    index,
+                    side,
+                    sample: &sample,
+                });
+                flight.leg.far.samples.push(*sample);
+            }
+            ToController::Finished { record, broke, .. } => {
+                keep(&mut flight.leg.far, *record);
+                flight.far = Stage::Over;
+                if let Some(why) = broke {
+                    flight.fail(anyhow!("{}: {why}", self.name));
+                }
+            }
+            ToController::Failed { why, .. } => {
+                flight.far = Stage::Over;
+                flight.fail(anyhow!("{}: {why}", self.name));
+            }
+            ToController::Hello { .. } | ToController::Pong { .. } | ToController::Bye { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, end: &mut EndRecord, warnings: Vec<Warning>) {
+        for warning in &warnings {
+            self.watcher.event(&Progress::Warning(warning));
+        }
+        end.warnings.extend(warnings);
+    }
+
+    /// Puts a finished leg into the run.
+    ///
+    /// # Errors
+    /// The failure of a leg that never began: there is nothing of it to keep.
+    fn land(&mut self, mut flight: Flight, session: Option<&anyhow::Error>) -> Result<()> {
+        if !flight.began {
+            return flight.failure.map_or(Ok(()), Err);
+        }
+        flight.leg.ended = match session.or(flight.failure.as_ref()) {
+            Some(error) => Ended::Failed {
+                why: sentence(error),
+            },
+            None if self.stop.load(Ordering::Relaxed) => Ended::Interrupted,
+            None => Ended::Complete,
+        };
+        self.watcher.event(&Progress::LegEnded {
+            index: flight.index,
+            leg: &flight.leg,
+        });
+        self.run.legs.push(flight.leg);
+        Ok(())
+    }
+}
+
+impl Flight {
+    fn new(index: usize, direction: Direction, order: Order) -> Flight {
+        let leg = Leg {
+            direction,
+            started: Nanos(0),
+            near: EndRecord::default(),
+            far: EndRecord::default(),
+            ended: Ended::Unfinished,
+        };
+        Flight {
+            index,
+            leg,
+            order,
+            near: Stage::Opening,
+            far: Stage::Opening,
+            began: false,
+            ask_again: None,
+            go: None,
+            stop: Arc::default(),
+            failure: None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.near == Stage::Over && self.far == Stage::Over
+    }
+
+    /// Ends this host's end, as far as it has begun; what it has seen is kept.
+    fn fail(&mut self, why: anyhow::Error) {
+        self.failure.get_or_insert(why);
+        self.stop.store(true, Ordering::Relaxed);
+        // Without a go, its thread ends at once.
+        self.go = None;
+        if self.near != Stage::Running {
+            self.near = Stage::Over;
+        }
+    }
+}
+
+/// Adds what the end of a load knows to what its beginning knew.
+fn keep(end: &mut EndRecord, record: EndRecord) {
+    let EndRecord {
+        bytes,
+        duration,
+        requests,
+        datagrams,
+        warnings,
+        ..
+    } = record;
+    (end.bytes, end.duration, end.requests, end.datagrams) = (bytes, duration, requests, datagrams);
+    end.warnings.extend(warnings);
+}
+
+fn order(spec: &Spec, index: usize, direction: Direction) -> Order {
+    Order {
+        leg: u32::try_from(index).expect("a run has few legs"),
+        agent_sends: direction.sender() == Side::Far,
+        workload: spec.workload.clone(),
+        streams: spec.streams,
+        limit: spec.limit,
+        interval: spec.interval,
+        socket: spec.socket.clone(),
+        placement: spec.far.clone(),
+    }
+}
+
+fn leg_of(message: &ToController) -> Option<u32> {
+    match message {
+        ToController::Granted { leg, .. }
+        | ToController::Busy { leg, .. }
+        | ToController::Refused { leg, .. }
+        | ToController::Connected { leg, .. }
+        | ToController::Sample { leg, .. }
+        | ToController::Finished { leg, .. }
+        | ToController::Failed { leg, .. } => Some(*leg),
+        ToController::Hello { .. } | ToController::Pong { .. } | ToController::Bye { .. } => None,
+    }
+}
+
+/// Starts the thread of this host's end, which plays the order as it was granted: it connects,
+/// waits for the go, and runs.
+fn near_end(
+    order: Order,
+    dial: Dial,
+    flight: &Flight,
+    post: mpsc::Sender<Told>,
+) -> mpsc::Sender<()> {
+    let (go, gone) = mpsc::channel();
+    let (index, stop) = (flight.index, Arc::clone(&flight.stop));
+    std::thread::spawn(move || {
+        // A controller that is over hears no more, and needs nothing more.
+        let say = |what| drop(post.send(Told::Near(index, what)));
+        match play(&order, dial, &gone, &stop, &say) {
+            Ok(Some((record, broke))) => say(Near::Over(record, broke)),
+            Ok(None) => {}
+            Err(error) => say(Near::Failed(error)),
+        }
+    });
+    go
+}
+
+/// This host's end of a leg; `None` if it was never told to go.
+fn play(
+    order: &Order,
+    mut dial: Dial,
+    go: &mpsc::Receiver<()>,
+    stop: &AtomicBool,
+    say: &dyn Fn(Near),
+) -> Result<Option<(EndRecord, Option<String>)>> {
+    let mut sockets = vec![dial.first()?];
+    for stream in 1..order.streams {
+        sockets.push(dial.open(stream)?);
+    }
+    let (states, warnings) = inspect(&sockets, &order.socket, "this host")?;
+    say(Near::Connected(states, warnings));
+    if go.recv().is_err() {
+        return Ok(None);
+    }
+    let cpus = dial.placement.cpus.clone();
+    let job = job(order, Side::Near, &cpus, || {
+        let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
+        Reconnect::Connect(Arc::new(open))
+    });
+    run_end(job, sockets, order.interval, stop, &mut |sample| {
+        say(Near::Sample(sample))
+    })
+    .map(Some)
+}
+
+/// How to open a data connection of one leg.
+struct Dial {
+    /// In order of preference; never empty.
+    addresses: Vec<IpAddr>,
+    port: u16,
+    token: Token,
+    settings: SocketSettings,
+    placement: Placement,
+}
+
+impl Dial {
+    /// Tries the addresses in turn. The first that answers serves all further connections.
+    fn first(&mut self) -> Result<TcpStream> {
+        let all = std::mem::take(&mut self.addresses);
+        let mut failure = None;
+        for address in all {
+            self.addresses = vec![address];
+            match self.open(0) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| anyhow!("the far host has no address")))
+    }
+
+    fn open(&self, stream: u32) -> Result<TcpStream> {
+        let address = self
+            .addresses
+            .first()
+            .context("the far host has no address")?;
+        let remote = SocketAddr::new(*address, self.port);
+        let mut socket = measure::connect(remote, &self.settings, &self.placement, CONNECT_WITHIN)
+            .map_err(refusal)?;
+        let preamble = Preamble {
+            token: self.token,
+            stream,
+        };
+        socket
+            .write_all(&preamble.encode())
+            .context("cannot write to a data connection")?;
+        Ok(socket)
+    }
+}
+
+/// An option that the kernel does not take is wrong usage; a peer out of reach is not.
+fn refusal(error: measure::Error) -> anyhow::Error {
+    let sentence = error.to_string();
+    match error {
+        measure::Error::Option { .. } | measure::Error::Range { .. } => {
+            Refusal::usage(sentence).into()
+        }
+        measure::Error::Refused(_)
+        | measure::Error::Timeout { .. }
+        | measure::Error::Unreachable { .. } => Refusal::unreachable(sentence).into(),
+        other => other.into(),
+    }
+}

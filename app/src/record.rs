@@ -1,0 +1,82 @@
+//! Keeps a run in the archive while it is measured.
+
+use crate::progress::{Event, Watcher};
+use anyhow::Result;
+use archive::{Archive, Recorder};
+use model::{Nanos, Run, Warning};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// A watcher that writes down what it is told. The archive is opened before anything is measured;
+/// the run appears in it with its first leg, so a host that cannot be reached leaves nothing.
+pub struct Record {
+    archive: Option<Archive>,
+    recorder: Option<Recorder>,
+    /// What is known of the run before its legs.
+    head: Run,
+    begun: Instant,
+    trouble: Option<archive::Error>,
+}
+
+impl Record {
+    /// For the run that `head` describes, in the archive at `path`.
+    pub fn new(path: Result<PathBuf, archive::Error>, head: &Run) -> Record {
+        let (archive, trouble) = match path.and_then(|path| Archive::open(&path)) {
+            Ok(archive) => (Some(archive), None),
+            Err(error) => (None, Some(error)),
+        };
+        Record {
+            archive,
+            recorder: None,
+            head: head.clone(),
+            begun: Instant::now(),
+            trouble,
+        }
+    }
+
+    /// Keeps the whole run. `Some` if it could not be kept: the figures are right all the same.
+    pub fn finish(mut self, run: &Run) -> Option<Warning> {
+        let kept = match (self.recorder.take(), self.trouble.take()) {
+            (Some(recorder), _) => recorder.finish(run),
+            (None, Some(trouble)) => Err(trouble),
+            // Nothing was measured, so there is nothing to keep.
+            (None, None) => Ok(()),
+        };
+        kept.err().map(|error| Warning {
+            what: format!("the run is not kept: {error}"),
+            meaning: "the figures here are right, but the archive does not have them".to_owned(),
+            remedy: "mend that, or keep it by hand: --json > run.json, later runs import run.json"
+                .to_owned(),
+        })
+    }
+}
+
+impl Watcher for Record {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Hosts { near, far } = event
+            && let Some(archive) = self.archive.take()
+        {
+            self.head.near = (*near).clone();
+            self.head.far = far.cloned();
+            match Recorder::start(archive, &self.head) {
+                Ok(recorder) => self.recorder = Some(recorder),
+                Err(error) => self.trouble = Some(error),
+            }
+        }
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        match event {
+            Event::LegStarted { index, direction } => {
+                recorder.start_leg(*index, *direction, Nanos::from(self.begun.elapsed()));
+            }
+            Event::Sample {
+                index,
+                side,
+                sample,
+            } => recorder.sample(*index, *side, sample),
+            Event::LegEnded { index, leg } => recorder.finish_leg(*index, leg),
+            Event::Hosts { .. } | Event::Warning(_) | Event::Waiting(_) => {}
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! What every test of the command needs: a home of its own, processes that end with the test.
+#![allow(dead_code)] // Each test binary uses its part.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A directory of its own, removed with it.
+pub struct Home(PathBuf);
+
+impl Home {
+    pub fn new() -> Home {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("linerate-test-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("the temporary directory can be written");
+        Home(dir)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The command with its key, trust and archive in this home.
+    pub fn linerate(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        command.args(args);
+        self.furnish(&mut command);
+        command
+    }
+
+    /// The same inside a network namespace.
+    pub fn linerate_in(&self, netns: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", netns, env!("CARGO_BIN_EXE_linerate")])
+            .args(args);
+        self.furnish(&mut command);
+        command
+    }
+
+    fn furnish(&self, command: &mut Command) {
+        command
+            .env("LINERATE_CONFIG", self.0.join("config"))
+            .env("LINERATE_ARCHIVE", self.0.join("runs.db"))
+            .env("HOME", &self.0)
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::null());
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs to the end, at most a minute.
+pub fn run(command: &mut Command) -> Output {
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    Running(child.expect("the command can be started")).output(Duration::from_secs(60))
+}
+
+/// Runs a command that is to succeed and print one JSON document.
+pub fn json(command: &mut Command) -> Value {
+    let out = run(command);
+    assert!(out.status.success(), "{}\n{}", out.status, stderr(&out));
+    serde_json::from_slice(&out.stdout).expect("the output is one JSON document")
+}
+
+pub fn stdout(out: &Output) -> String {
+    String::from_utf8(out.stdout.clone()).expect("the output is text")
+}
+
+pub fn stderr(out: &Output) -> String {
+    String::from_utf8(out.stderr.clone()).expect("the output is text")
+}
+
+/// A process that is killed and reaped with the test.
+pub struct Running(pub Child);
+
+impl Running {
+    /// Waits for the end; a process that hangs fails the test.
+    pub fn output(mut self, within: Duration) -> Output {
+        let drain = |pipe: Option<Box<dyn Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+                bytes
+            })
+        };
+        let stdout = drain(
+            self.0
+                .stdout
+                .take()
+                .map(|p| Box::new(p) as Box<dyn Read + Send>),
+        );
+        let stderr = drain(
+            self.0
+                .stderr
+                .take()
+                .map(|p| Box::new(p) as Box<dyn Read + Send>),
+        );
+        let until = Instant::now() + within;
+        let status = loop {
+            if let Some(status) = self.0.try_wait().expect("the child can be waited for") {
+                break status;
+            }
+            assert!(
+                Instant::now() < until,
+                "the command did not end within {within:?}"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        Output {
+            status,
+            stdout: stdout.join().expect("reading does not panic"),
+            stderr: stderr.join().expect("reading does not panic"),
+        }
+    }
+
+    /// Asks it to end as Ctrl-C does.
+    pub fn interrupt(&self) {
+        let status = Command::new("kill")
+            .args(["-INT", &self.0.id().to_string()])
+            .status();
+        assert!(status.expect("kill exists").success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Lines of a pipe as they come.
+pub struct Lines(mpsc::Receiver<String>);
+
+impl Lines {
+    pub fn of(pipe: impl Read + Send + 'static) -> Lines {
+        let (post, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                if post.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Lines(lines)
+    }
+
+    /// The next line that contains `what`; others before it are skipped.
+    pub fn wait_for(&self, what: &str) -> String {
+        let until = Instant::now() + Duration::from_secs(30);
+        let mut seen = Vec::new();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.0.recv_timeout(left) {
+                Ok(line) if line.contains(what) => return line,
+                Ok(line) => seen.push(line),
+                Err(_) => panic!("'{what}' did not come; this came: {seen:#?}"),
+            }
+        }
+    }
+}
+
+/// A TCP port that is free now.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    listener
+        .local_addr()
+        .expect("a bound listener has an address")
+        .port()
+}
+
+/// Two network namespaces joined by a veth pair, 10.99.0.1 and 10.99.0.2 (fd99::1, fd99::2), gone with
+/// the test.
+pub struct Pair {
+    pub near: String,
+    pub far: String,
+}
+
+impl Pair {
+    pub const NEAR: &str = "10.99.0.1";
+    pub const FAR: &str = "10.99.0.2";
+
+    pub fn new(name: &str) -> Pair {
+        let id = std::process::id();
+        let pair = Pair {
+            near: format!("lr{id}{name}n"),
+            far: format!("lr{id}{name}f"),
+        };
+        for netns in [&pair.near, &pair.far] {
+            ip(&["netns", "add", netns]);
+        }
+        let (near, far) = (pair.near.as_str(), pair.far.as_str());
+        ip(&[
+            "-n", near, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", far,
+        ]);
+        for (netns, v4, v6) in [
+            (near, "10.99.0.1/24", "fd99::1/64"),
+            (far, "10.99.0.2/24", "fd99::2/64"),
+        ] {
+            ip(&["-n", netns, "address", "add", v4, "dev", "eth0"]);
+            ip(&["-n", netns, "address", "add", v6, "dev", "eth0", "nodad"]);
+            ip(&["-n", netns, "link", "set", "lo", "up"]);
+            ip(&["-n", netns, "link", "set", "eth0", "up"]);
+        }
+        pair
+    }
+
+    /// Limits what leaves `netns` to `rate` (as tc writes it) by a token bucket.
+    pub fn limit(netns: &str, rate: &str) {
+        let args = [
+            "-n", netns, "qdisc", "replace", "dev", "eth0", "root", "tbf",
+        ];
+        let rest = ["rate", rate, "burst", "32k", "latency", "50ms"];
+        must(Command::new("tc").args(args).args(rest));
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for netns in [&self.near, &self.far] {
+            let _ = Command::new("ip").args(["netns", "delete", netns]).status();
+        }
+    }
+}
+
+fn ip(args: &[&str]) {
+    must(Command::new("ip").args(args));
+}
+
+fn must(command: &mut Command) {
+    let out = command
+        .output()
+        .expect("iproute2 is installed (make test installs it)");
+    assert!(
+        out.status.success(),
+        "{command:?} failed; network namespaces need root: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+}

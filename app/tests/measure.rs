@@ -1,0 +1,414 @@
+//! `linerate measure` as a user meets it: real sockets, real processes, real answers.
+
+mod common;
+
+use common::{Home, Lines, Pair, Running, free_port, json, run, stderr, stdout};
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::Duration;
+
+#[test]
+fn both_ways_against_this_machine() {
+    let home = Home::new();
+    let run = json(&mut home.linerate(&[
+        "measure", "local", "-t", "1s", "-i", "100ms", "-O", "200ms", "--json",
+    ]));
+    assert_eq!(run["ended"]["how"], "complete");
+    let legs = run["legs"].as_array().unwrap();
+    assert_eq!(legs.len(), 2);
+    assert_eq!(
+        (&legs[0]["direction"], &legs[1]["direction"]),
+        (&"up".into(), &"down".into())
+    );
+    for (leg, sender, receiver) in [(&legs[0], "near", "far"), (&legs[1], "far", "near")] {
+        let bytes = |end: &str| leg[end]["bytes"].as_u64().unwrap();
+        assert!(
+            bytes(receiver) > 10_000_000,
+            "a loopback moves more in a second"
+        );
+        assert_eq!(
+            bytes(sender),
+            bytes(receiver),
+            "what was sent has all arrived"
+        );
+        for end in [sender, receiver] {
+            let samples = leg[end]["samples"].as_array().unwrap();
+            assert!(
+                (9..=14).contains(&samples.len()),
+                "{} samples",
+                samples.len()
+            );
+            assert_eq!(samples[0]["at_ns"], 0);
+            let last = samples.last().unwrap();
+            assert_eq!(last["bytes"].as_u64().unwrap(), bytes(end));
+            assert!(last["cpu"]["process_system_ns"].as_u64().unwrap() > 0);
+            assert_eq!(leg[end]["sockets"].as_array().unwrap().len(), 1);
+        }
+        let tcp = &leg[sender]["samples"].as_array().unwrap().last().unwrap()["streams"][0]["tcp"];
+        assert!(tcp["snd_cwnd"].as_u64().unwrap() > 0 && tcp["busy_ns"].as_u64().unwrap() > 0);
+        // TCP_INFO counts the FIN or the token as a byte here and there.
+        let acked = tcp["bytes_acked"].as_u64().unwrap();
+        assert!(acked.abs_diff(bytes(sender)) < 1000, "{acked} acknowledged");
+    }
+    for end in ["near", "far"] {
+        assert!(run[end]["kernel"].as_str().unwrap().starts_with("Linux"));
+        assert_eq!(run[end]["device"]["name"], "lo");
+        assert!(run[end]["sysctls"]["net.ipv4.tcp_rmem"].is_string());
+    }
+    let summary = &run["summary"]["legs"][0];
+    assert!(summary["steady_goodput_bit_s"].as_u64().unwrap() > 100_000_000);
+    assert!(summary["rtt_idle_ns"].as_u64().unwrap() > 0);
+
+    let listed = stdout(&common::run(&mut home.linerate(&["runs", "list"])));
+    assert!(listed.contains(run["id"].as_str().unwrap()), "{listed}");
+}
+
+#[test]
+fn by_bytes_with_several_streams_both_at_once() {
+    let home = Home::new();
+    let args = [
+        "measure", "local", "--bidir", "-P", "3", "-n", "64M", "--json", "-q",
+    ];
+    let run = json(&mut home.linerate(&args));
+    let legs = run["legs"].as_array().unwrap();
+    assert_eq!(legs.len(), 2);
+    for (leg, receiver) in [(&legs[0], "far"), (&legs[1], "near")] {
+        assert_eq!(leg[receiver]["bytes"], 64 << 20);
+        assert_eq!(leg[receiver]["sockets"].as_array().unwrap().len(), 3);
+    }
+    let start = |n: usize| legs[n]["started_ns"].as_u64().unwrap();
+    assert!(
+        start(0).abs_diff(start(1)) < 100_000_000,
+        "both legs start together"
+    );
+}
+
+#[test]
+fn requests_are_counted_and_timed() {
+    let home = Home::new();
+    for extra in [
+        &[][..],
+        &["--wait", "block"],
+        &["--reconnect"],
+        &["--down"],
+        &["-P", "4"],
+    ] {
+        let mut args = vec![
+            "measure",
+            "local",
+            "--workload",
+            "request",
+            "--requests",
+            "400",
+            "--json",
+            "-q",
+        ];
+        args.extend(extra);
+        let run = json(&mut home.linerate(&args));
+        let latency = &run["summary"]["legs"][0]["requests"];
+        assert_eq!(latency["count"], 400, "{extra:?}");
+        let at = |name: &str| latency[name].as_u64().unwrap();
+        assert!(0 < at("p50_ns") && at("p50_ns") <= at("p99_ns") && at("p99_ns") <= at("max_ns"));
+    }
+}
+
+#[test]
+fn a_paced_run_keeps_its_pace() {
+    let home = Home::new();
+    let args = [
+        "measure",
+        "local",
+        "--workload",
+        "request",
+        "--pace",
+        "500",
+        "-P",
+        "2",
+        "-t",
+        "2s",
+        "--json",
+        "-q",
+    ];
+    let run = json(&mut home.linerate(&args));
+    let count = run["summary"]["legs"][0]["requests"]["count"]
+        .as_u64()
+        .unwrap();
+    assert!(
+        (950..=1050).contains(&count),
+        "{count} requests in 2 s at 500 a second"
+    );
+}
+
+#[test]
+fn a_path_of_known_rates_is_measured_right_each_way() {
+    let (home, pair) = (Home::new(), Pair::new("rate"));
+    Pair::limit(&pair.near, "200mbit");
+    Pair::limit(&pair.far, "50mbit");
+    let server = serve(&home, Some(&pair.far), Pair::FAR);
+    let args = [
+        "measure",
+        &server.host,
+        "-t",
+        "4s",
+        "-O",
+        "1s",
+        "-i",
+        "200ms",
+        "-C",
+        "cubic",
+        "--json",
+        "-q",
+    ];
+    let run = json(&mut home.linerate_in(&pair.near, &args));
+    for (leg, rate) in [(0, 200e6), (1, 50e6)] {
+        let goodput = run["summary"]["legs"][leg]["steady_goodput_bit_s"]
+            .as_f64()
+            .unwrap();
+        // Headers of Ethernet, IPv4 and TCP with timestamps: 1448 of 1514 bytes are payload.
+        let share = goodput / (rate * 1448.0 / 1514.0);
+        assert!((0.93..1.02).contains(&share), "{goodput} of {rate} bit/s");
+    }
+    assert_eq!(run["near"]["device"]["name"], "eth0");
+    assert_eq!(run["legs"][0]["near"]["sockets"][0]["congestion"], "cubic");
+}
+
+#[test]
+fn settings_are_read_back_from_the_live_socket() {
+    let home = Home::new();
+    let args = [
+        "measure",
+        "local",
+        "--up",
+        "-n",
+        "8M",
+        "--mss",
+        "1000",
+        "-C",
+        "reno",
+        "--dscp",
+        "EF",
+        "--send-buffer",
+        "128K",
+        "--receive-buffer",
+        "64K",
+        "--pacing",
+        "2G",
+        "--json",
+        "-q",
+        "-4",
+    ];
+    let run = json(&mut home.linerate(&args));
+    let sender = &run["legs"][0]["near"]["sockets"][0];
+    let receiver = &run["legs"][0]["far"]["sockets"][0];
+    assert_eq!(sender["congestion"], "reno");
+    assert_eq!(sender["dscp"], 46);
+    assert_eq!(sender["pacing_bit_s"], 2_000_000_000u64);
+    assert!(sender["mss"].as_u64().unwrap() <= 1000);
+    // The kernel doubles what is asked for (socket(7)).
+    assert_eq!(sender["send_buffer"], 256 << 10);
+    assert_eq!(receiver["receive_buffer"], 128 << 10);
+}
+
+#[test]
+fn a_buffer_larger_than_the_kernel_allows_is_said() {
+    let home = Home::new();
+    let run = json(&mut home.linerate(&[
+        "measure", "local", "--up", "-n", "1M", "-w", "1G", "--json", "-q",
+    ]));
+    let warnings = run["summary"]["warnings"].as_array().unwrap();
+    let told = |what: &str| warnings.iter().any(|w| w.to_string().contains(what));
+    assert!(
+        told("net.core.wmem_max") && told("net.core.rmem_max"),
+        "{warnings:#?}"
+    );
+}
+
+#[test]
+fn ipv6_works() {
+    let home = Home::new();
+    let run = json(&mut home.linerate(&["measure", "local", "-6", "-n", "1M", "--json", "-q"]));
+    let remote = run["legs"][0]["near"]["sockets"][0]["remote"]
+        .as_str()
+        .unwrap();
+    assert!(remote.starts_with("[::1]"), "{remote}");
+}
+
+#[test]
+fn bad_input_is_one_sentence_and_a_code() {
+    let home = Home::new();
+    let closed = format!("127.0.0.1:{}", free_port());
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["local", "-C", "no-such-algorithm"],
+            2,
+            "no-such-algorithm",
+        ),
+        (&["local", "--cpus", "4095"], 2, "4095"),
+        (&["local", "--bind-device", "nodevice9"], 2, "nodevice9"),
+        (&["local", "-t", "0"], 2, "above 0"),
+        (&["local", "-i", "1ms"], 2, "10 ms"),
+        (&["local", "--requests", "5"], 2, "--workload request"),
+        (&["local", "--workload", "udp"], 2, "iperf3"),
+        (&["local", "-w", "8X"], 2, "8X"),
+        (&["local", "--mss", "10"], 2, "10"),
+        (&[&closed], 3, "refused"),
+        (&["no-such-host.invalid"], 3, "no-such-host.invalid"),
+        (&["iperf3:127.0.0.1:1"], 3, "127.0.0.1"),
+        (&["ssh:"], 2, "HOST"),
+    ];
+    for (args, code, word) in cases {
+        let mut all = vec!["measure"];
+        all.extend(*args);
+        let out = run(&mut home.linerate(&all));
+        let said = stderr(&out);
+        assert_eq!(out.status.code(), Some(*code), "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+        assert!(out.stdout.is_empty(), "{args:?}: {}", stdout(&out));
+    }
+    let listed = json(&mut home.linerate(&["runs", "list", "--json"]));
+    assert_eq!(
+        listed.as_array().map(Vec::len),
+        Some(0),
+        "nothing was measured, nothing is kept"
+    );
+}
+
+#[test]
+fn ctrl_c_ends_both_ends_and_prints_what_there_is() {
+    let home = Home::new();
+    let mut command = home.linerate(&[
+        "measure",
+        "local",
+        "--up",
+        "-t",
+        "1h",
+        "-i",
+        "50ms",
+        "--json-stream",
+        "-q",
+    ]);
+    let mut child = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let lines = Lines::of(child.0.stdout.take().unwrap());
+    lines.wait_for("\"leg_started\"");
+    lines.wait_for("\"far\"");
+    child.interrupt();
+    let end: Value = serde_json::from_str(&lines.wait_for("\"summary\"")).unwrap();
+    assert_eq!(end["ended"]["how"], "interrupted");
+    let out = child.output(Duration::from_secs(15));
+    assert_eq!(out.status.code(), Some(4));
+    let shown = json(&mut home.linerate(&["runs", "export", "last", "--format", "json"]));
+    let leg = &shown["legs"][0];
+    assert_eq!(
+        leg["far"]["bytes"], leg["near"]["bytes"],
+        "what was sent was received"
+    );
+}
+
+#[test]
+fn a_lost_agent_is_noticed_and_what_was_measured_is_kept() {
+    let home = Home::new();
+    let server = serve(&home, None, "127.0.0.1");
+    let host = server.host.clone();
+    let mut command = home.linerate(&[
+        "measure",
+        &host,
+        "--up",
+        "-t",
+        "1h",
+        "-i",
+        "50ms",
+        "--json-stream",
+        "-q",
+    ]);
+    let mut child = Running(
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let lines = Lines::of(child.0.stdout.take().unwrap());
+    lines.wait_for("\"leg_started\"");
+    lines.wait_for("\"sample\"");
+    drop(server);
+    let end: Value = serde_json::from_str(&lines.wait_for("\"summary\"")).unwrap();
+    assert_eq!(end["ended"]["how"], "failed");
+    let out = child.output(Duration::from_secs(15));
+    assert_ne!(out.status.code(), Some(0));
+    let kept = json(&mut home.linerate(&["runs", "export", "last", "--format", "json"]));
+    assert!(
+        !kept["legs"][0]["near"]["samples"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[test]
+fn several_clients_at_once_and_no_stranger() {
+    let home = Home::new();
+    let server = serve(&home, None, "127.0.0.1");
+    let host = server.host.clone();
+    // A client that says nothing must not hold up the others.
+    let _silent = std::net::TcpStream::connect(&host).unwrap();
+    let mut first = home.linerate(&["measure", &host, "--up", "-t", "2s", "--json", "-q"]);
+    let first = Running(
+        first
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let second = json(&mut home.linerate(&["measure", &host, "-n", "1M", "--json", "-q"]));
+    assert_eq!(second["ended"]["how"], "complete");
+    assert!(first.output(Duration::from_secs(30)).status.success());
+
+    let stranger = Home::new();
+    let out = run(&mut stranger.linerate(&["measure", &host, "-n", "1M"]));
+    assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
+    assert!(stderr(&out).contains("trust"), "{}", stderr(&out));
+}
+
+/// An agent that listens, trusted by and trusting the key of `home`.
+struct Server {
+    host: String,
+    _process: Running,
+    _home: Home,
+}
+
+/// Starts `linerate serve` on `address` and makes it and `home` trust each other by an invitation.
+fn serve(home: &Home, netns: Option<&str>, address: &str) -> Server {
+    let its_home = Home::new();
+    let port = free_port();
+    let (port_text, at) = (port.to_string(), format!("{address}:{port}"));
+    let command = |home: &Home, netns: Option<&str>, args: &[&str]| match netns {
+        Some(netns) => home.linerate_in(netns, args),
+        None => home.linerate(args),
+    };
+    let mut serve = command(
+        &its_home,
+        netns,
+        &["serve", "--bind", address, "--port", &port_text],
+    );
+    let mut process = Running(serve.stderr(Stdio::piped()).spawn().expect("it starts"));
+    let log = Lines::of(process.0.stderr.take().expect("it is piped"));
+    let invited = run(&mut its_home.linerate(&["trust", "invite", "--address", &at]));
+    let line = stdout(&invited)
+        .lines()
+        .find(|l| l.contains('/'))
+        .expect("a line")
+        .to_owned();
+    log.wait_for(&format!("listens on {at}"));
+    let near = netns.map(|far| far.trim_end_matches('f').to_owned() + "n");
+    let accepted = run(&mut command(
+        home,
+        near.as_deref(),
+        &["trust", "accept", &line],
+    ));
+    assert!(accepted.status.success(), "{}", stderr(&accepted));
+    Server {
+        host: at,
+        _process: process,
+        _home: its_home,
+    }
+}
