@@ -414,15 +414,13 @@ fn rows_table(rows: &[Row], width: usize) -> String {
             let rate = || goodput.map(|rate| rate.to_string());
             latency.or_else(rate).unwrap_or_else(|| "-".to_owned())
         };
-        let ended = Some(row.ended.as_str()).filter(|ended| *ended != "complete");
-        let note: Vec<&str> = ended.into_iter().chain(row.title.as_deref()).collect();
         [
             row.id.clone(),
             utc(row.started).chars().take(16).collect(),
             escape(&row.host),
             figure(row.p50_up, row.goodput_up),
             figure(row.p50_down, row.goodput_down),
-            escape(&note.join(": ")),
+            note(row, usize::MAX),
         ]
     }));
     const HOST: usize = 2;
@@ -435,20 +433,32 @@ fn rows_table(rows: &[Row], width: usize) -> String {
     let figures: usize = [0, 1, 3, 4].map(widest).iter().sum();
     let room = width.saturating_sub(figures + gaps);
     // How runs ended is always told; then come the hosts, then the titles.
-    let states = rows.iter().filter(|row| row.ended != "complete");
-    let state = states.map(|row| row.ended.len()).max().unwrap_or(0);
-    let note = widest(NOTE).min(state.max("NOTE".len()));
-    let host = widest(HOST).min(room.saturating_sub(note)).max(8);
-    let note = room.saturating_sub(host).max(note);
-    let rows: Vec<Vec<String>> = cells
-        .into_iter()
-        .map(|mut row| {
-            row[HOST] = cut(&row[HOST], host);
-            row[NOTE] = cut(&row[NOTE], note);
-            row.to_vec()
-        })
-        .collect();
-    table(&rows)
+    let state = rows.iter().map(|row| note(row, 0).len()).max().unwrap_or(0);
+    let least = widest(NOTE).min(state.max("NOTE".len()));
+    let host = widest(HOST).min(room.saturating_sub(least)).max(8);
+    let room = room.saturating_sub(host);
+    for (row, cells) in rows.iter().zip(&mut cells[1..]) {
+        cells[HOST] = cut(&cells[HOST], host);
+        cells[NOTE] = note(row, room);
+    }
+    table(&cells.into_iter().map(Vec::from).collect::<Vec<_>>())
+}
+
+/// How a run ended unless as ordered, and as much of its title as `room` has place for.
+fn note(row: &Row, room: usize) -> String {
+    /// Less of a title tells nothing.
+    const LEAST: usize = 6;
+    let ended = match row.ended.as_str() {
+        "complete" => "",
+        ended => ended,
+    };
+    let title = escape(row.title.as_deref().unwrap_or_default());
+    let gap = if ended.is_empty() { "" } else { ": " };
+    let room = room.saturating_sub(ended.len() + gap.len());
+    if title.is_empty() || room < LEAST.min(title.chars().count()) {
+        return ended.to_owned();
+    }
+    format!("{ended}{gap}{}", cut(&title, room))
 }
 
 fn cut(text: &str, width: usize) -> String {
