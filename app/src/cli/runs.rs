@@ -3,6 +3,7 @@
 use super::Global;
 use super::live::stdout_style;
 use crate::exit::{Exit, Refusal};
+use crate::out;
 use anyhow::{Context, Result};
 use archive::{Archive, Filter, Imported, Row};
 use clap::{Args, Subcommand, ValueEnum};
@@ -11,7 +12,7 @@ use report::words::{escape, table, utc};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
-use std::io::{ErrorKind, IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -158,20 +159,8 @@ impl Runs {
     }
 }
 
-/// The archive that the options and the environment name.
-pub fn archive_path(global: &Global) -> Result<PathBuf> {
-    match &global.archive {
-        Some(path) => Ok(path.clone()),
-        None => archive::default_path(
-            std::env::var_os("XDG_DATA_HOME").as_deref(),
-            std::env::var_os("HOME").as_deref(),
-        )
-        .map_err(said),
-    }
-}
-
 fn open_existing(global: &Global) -> Result<Archive> {
-    Archive::open_existing(&archive_path(global)?).map_err(said)
+    Archive::open_existing(&global.archive_path().map_err(said)?).map_err(said)
 }
 
 /// What the user got wrong ends with the code for that; what the machine refused, with the other.
@@ -192,7 +181,7 @@ fn said(error: archive::Error) -> anyhow::Error {
 
 impl List {
     fn run(&self, global: &Global) -> Result<Exit> {
-        let path = archive_path(global)?;
+        let path = global.archive_path().map_err(said)?;
         let rows = match Archive::open_existing(&path) {
             // Before the first run there is no archive, and nothing is wrong.
             Err(archive::Error::Missing { .. }) if global.archive.is_none() => Vec::new(),
@@ -218,7 +207,7 @@ impl List {
         } else {
             rows_table(&rows, usize::from(stdout_style().width))
         };
-        say(&text)?;
+        out::print(&text)?;
         Ok(Exit::Done)
     }
 
@@ -230,7 +219,7 @@ impl List {
 impl Show {
     fn run(&self, global: &Global) -> Result<Exit> {
         let run = open_existing(global)?.get(&self.id).map_err(said)?;
-        say(&report::summary(&run, &summarise(&run), stdout_style()))?;
+        out::print(&report::summary(&run, &summarise(&run), stdout_style()))?;
         Ok(Exit::Done)
     }
 }
@@ -244,7 +233,7 @@ impl Export {
         };
         match &self.output {
             Some(file) if file.as_os_str() != "-" => write_whole(file, &text)?,
-            _ => say(&text)?,
+            _ => out::print(&text)?,
         }
         Ok(Exit::Done)
     }
@@ -254,13 +243,13 @@ impl Import {
     fn run(&self, global: &Global) -> Result<Exit> {
         // All files are read before the first is kept: a bad one leaves everything as it was.
         let runs: Vec<Run> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
-        let mut archive = Archive::open(&archive_path(global)?).map_err(said)?;
+        let mut archive = Archive::open(&global.archive_path().map_err(said)?).map_err(said)?;
         for run in runs {
             let what = match archive.import(&run).map_err(said)? {
                 Imported::New => "imported",
                 Imported::Known => "already kept:",
             };
-            say(&format!(
+            out::print(&format!(
                 "{what} {}  {}  {}\n",
                 run.id,
                 utc(run.started),
@@ -282,12 +271,12 @@ impl Delete {
             }
         }
         if !self.yes && std::io::stdin().is_terminal() && !agreed(&archive, &ids)? {
-            say("nothing was deleted\n")?;
+            out::print("nothing was deleted\n")?;
             return Ok(Exit::Done);
         }
         for id in &ids {
             archive.delete(id).map_err(said)?;
-            say(&format!("deleted {id}\n"))?;
+            out::print(&format!("deleted {id}\n"))?;
         }
         Ok(Exit::Done)
     }
@@ -297,22 +286,13 @@ impl Delete {
 fn agreed(archive: &Archive, ids: &[RunId]) -> Result<bool> {
     let all = archive.list(&Filter::default()).map_err(said)?;
     let chosen: Vec<Row> = all.into_iter().filter(|r| ids.contains(&r.id)).collect();
-    say(&rows_table(&chosen, usize::from(stdout_style().width)))?;
-    say("delete for good? [y/N] ")?;
+    out::print(&rows_table(&chosen, usize::from(stdout_style().width)))?;
+    out::print("delete for good? [y/N] ")?;
     let mut answer = String::new();
     std::io::stdin()
         .read_line(&mut answer)
         .context("cannot read the answer from the terminal")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
-/// Writes to standard output. A reader that has seen enough (`| head`) is no failure.
-fn say(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write to standard output"),
-    }
 }
 
 /// Writes a file that appears whole or not at all, unless it is a device or a pipe.

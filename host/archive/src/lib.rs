@@ -18,6 +18,7 @@ mod archive;
 mod error;
 mod place;
 mod recorder;
+mod rows;
 mod schema;
 
 pub use archive::{Archive, Filter, Imported, Row};

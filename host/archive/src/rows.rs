@@ -1,0 +1,363 @@
+//! How runs become rows, and rows runs: their documents, and the columns that serve lists.
+
+use crate::Error;
+use model::{
+    Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample, Side, Spec, Workload,
+    summarise_leg,
+};
+use rusqlite::{OptionalExtension, Transaction, params};
+use std::path::Path;
+
+/// Why a transaction did not go through.
+pub(crate) enum Failure {
+    Sql(rusqlite::Error),
+    Document(serde_json::Error),
+    /// The run is not there.
+    Gone,
+    /// The name is in use.
+    Taken,
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(source: rusqlite::Error) -> Failure {
+        match source.sqlite_error().map(|e| e.extended_code) {
+            // What the row belongs to was deleted, by this process or another.
+            Some(rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => Failure::Gone,
+            _ => Failure::Sql(source),
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn told(self, path: &Path, doing: &'static str, id: &str) -> Error {
+        let id = id.to_owned();
+        match self {
+            Failure::Sql(source) => Error::sql(path, doing, source),
+            Failure::Document(source) => Error::Document {
+                path: path.to_owned(),
+                id,
+                source,
+            },
+            Failure::Gone => Error::NotFound {
+                path: path.to_owned(),
+                name: id,
+            },
+            Failure::Taken => Error::Taken { id },
+        }
+    }
+}
+
+/// The row of a run, without its legs.
+pub(crate) struct Head<'a> {
+    run: &'a Run,
+    document: String,
+    figures: Figures,
+}
+
+impl Head<'_> {
+    pub(crate) fn of(run: &Run) -> Head<'_> {
+        let mut figures = Figures::default();
+        for leg in &run.legs {
+            figures.add(&run.spec, leg);
+        }
+        let bare = Run {
+            legs: Vec::new(),
+            schema: run.schema,
+            id: run.id.clone(),
+            started: run.started,
+            host: run.host.clone(),
+            title: run.title.clone(),
+            spec: run.spec.clone(),
+            near: run.near.clone(),
+            far: run.far.clone(),
+            warnings: run.warnings.clone(),
+            ended: run.ended.clone(),
+        };
+        Head {
+            run,
+            document: json(&bare),
+            figures,
+        }
+    }
+
+    /// Whether it went in; not if the name is taken.
+    pub(crate) fn insert(&self, tx: &Transaction<'_>) -> Result<bool, Failure> {
+        let run = self.run;
+        let inserted = tx.execute(
+            "INSERT INTO runs (id, started_unix_ns, host, title, workload, ended, document)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+            params![
+                run.id,
+                column(run.started.0),
+                run.host,
+                run.title,
+                kind_of(&run.spec.workload),
+                end_of(&run.ended),
+                self.document
+            ],
+        )?;
+        self.figures.update(tx, &run.id)?;
+        Ok(inserted == 1)
+    }
+
+    pub(crate) fn update(&self, tx: &Transaction<'_>) -> Result<(), Failure> {
+        let run = self.run;
+        let updated = tx.execute(
+            "UPDATE runs SET started_unix_ns = ?2, host = ?3, title = ?4, workload = ?5, ended = ?6,
+                             document = ?7 WHERE id = ?1",
+            params![
+                run.id,
+                column(run.started.0),
+                run.host,
+                run.title,
+                kind_of(&run.spec.workload),
+                end_of(&run.ended),
+                self.document
+            ],
+        )?;
+        match updated {
+            0 => Err(Failure::Gone),
+            _ => self.figures.update(tx, &run.id),
+        }
+    }
+}
+
+/// What a list tells of the legs.
+#[derive(Default)]
+pub(crate) struct Figures {
+    goodput: [Option<i64>; 2],
+    p50: [Option<i64>; 2],
+}
+
+impl Figures {
+    pub(crate) fn add(&mut self, spec: &Spec, leg: &Leg) {
+        let summary = summarise_leg(spec, leg);
+        let way = match leg.direction {
+            Direction::Up => 0,
+            Direction::Down => 1,
+        };
+        if summary.duration > Nanos(0) {
+            self.goodput[way] = Some(column(summary.goodput.0));
+        }
+        self.p50[way] = summary.requests.map(|latency| column(latency.p50.0));
+    }
+
+    /// What is not known yet leaves what is kept.
+    pub(crate) fn update(&self, tx: &Transaction<'_>, id: &str) -> Result<(), Failure> {
+        tx.prepare_cached(
+            "UPDATE runs SET goodput_up_bit_s = coalesce(?2, goodput_up_bit_s),
+                             goodput_down_bit_s = coalesce(?3, goodput_down_bit_s),
+                             p50_up_ns = coalesce(?4, p50_up_ns),
+                             p50_down_ns = coalesce(?5, p50_down_ns) WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            self.goodput[0],
+            self.goodput[1],
+            self.p50[0],
+            self.p50[1]
+        ])?;
+        Ok(())
+    }
+}
+
+pub(crate) fn put_legs(tx: &Transaction<'_>, run: &Run) -> Result<(), Failure> {
+    for (index, leg) in run.legs.iter().enumerate() {
+        put_whole_leg(tx, &run.id, index, leg)?;
+    }
+    tx.execute(
+        "DELETE FROM legs WHERE run = ?1 AND leg >= ?2",
+        params![run.id, run.legs.len()],
+    )?;
+    Ok(())
+}
+
+pub(crate) fn put_whole_leg(
+    tx: &Transaction<'_>,
+    id: &str,
+    index: usize,
+    leg: &Leg,
+) -> Result<(), Failure> {
+    let bare = Leg {
+        direction: leg.direction,
+        started: leg.started,
+        near: without_samples(&leg.near),
+        far: without_samples(&leg.far),
+        ended: leg.ended.clone(),
+    };
+    put_leg(tx, id, index, leg.direction, leg.started, Some(json(&bare)))?;
+    for side in [Side::Near, Side::Far] {
+        put_samples(tx, id, index, side, &leg.end(side).samples)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn put_leg(
+    tx: &Transaction<'_>,
+    id: &str,
+    index: usize,
+    direction: Direction,
+    started: Nanos,
+    document: Option<String>,
+) -> Result<(), Failure> {
+    tx.prepare_cached(
+        "INSERT INTO legs (run, leg, direction, started_ns, document) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET direction = excluded.direction, started_ns = excluded.started_ns,
+                                   document = excluded.document",
+    )?
+    .execute(params![
+        id,
+        index,
+        way_of(direction),
+        column(started.0),
+        document
+    ])?;
+    Ok(())
+}
+
+/// Makes the kept samples of one end those given. Most of them came before: those cost a comparison
+/// and no write.
+fn put_samples(
+    tx: &Transaction<'_>,
+    id: &str,
+    index: usize,
+    side: Side,
+    samples: &[Sample],
+) -> Result<(), Failure> {
+    let mut put = tx.prepare_cached(
+        "INSERT INTO samples (run, leg, side, n, document) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET document = excluded.document
+         WHERE document <> excluded.document",
+    )?;
+    for (n, sample) in samples.iter().enumerate() {
+        put.execute(params![id, index, name_of(side), n, json(sample)])?;
+    }
+    tx.prepare_cached("DELETE FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 AND n >= ?4")?
+        .execute(params![id, index, name_of(side), samples.len()])?;
+    Ok(())
+}
+
+pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
+    let document: Option<String> = tx
+        .query_row("SELECT document FROM runs WHERE id = ?1", [id], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    let mut run: Run =
+        serde_json::from_str(&document.ok_or(Failure::Gone)?).map_err(Failure::Document)?;
+    let mut legs = tx.prepare_cached(
+        "SELECT leg, direction, started_ns, document FROM legs WHERE run = ?1 ORDER BY leg",
+    )?;
+    let mut rows = legs.query([id])?;
+    while let Some(row) = rows.next()? {
+        let index: usize = row.get(0)?;
+        let near = read_samples(tx, id, index, Side::Near)?;
+        let far = read_samples(tx, id, index, Side::Far)?;
+        run.legs.push(match row.get::<_, Option<String>>(3)? {
+            Some(document) => {
+                let mut leg: Leg = serde_json::from_str(&document).map_err(Failure::Document)?;
+                leg.near.samples = near;
+                leg.far.samples = far;
+                leg
+            }
+            None => Leg {
+                direction: match row.get::<_, String>(1)?.as_str() {
+                    "down" => Direction::Down,
+                    _ => Direction::Up,
+                },
+                started: Nanos(row.get::<_, i64>(2)?.max(0) as u64),
+                near: as_seen(near),
+                far: as_seen(far),
+                ended: Ended::Unfinished,
+            },
+        });
+    }
+    Ok(run)
+}
+
+fn read_samples(
+    tx: &Transaction<'_>,
+    id: &str,
+    index: usize,
+    side: Side,
+) -> Result<Vec<Sample>, Failure> {
+    let mut query = tx.prepare_cached(
+        "SELECT document FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
+    )?;
+    let mut rows = query.query(params![id, index, name_of(side)])?;
+    let mut samples = Vec::new();
+    while let Some(row) = rows.next()? {
+        let document = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        samples.push(serde_json::from_str(document).map_err(Failure::Document)?);
+    }
+    Ok(samples)
+}
+
+/// The end of a leg that never ended, as far as its samples tell.
+fn as_seen(samples: Vec<Sample>) -> EndRecord {
+    let last = samples.last();
+    let requests: Vec<&Latency> = samples.iter().filter_map(|s| s.requests.as_ref()).collect();
+    EndRecord {
+        bytes: last.map(|s| s.bytes).unwrap_or_default(),
+        duration: last.map(|s| s.at).unwrap_or_default(),
+        requests: (!requests.is_empty()).then(|| {
+            let pairs = requests.iter().flat_map(|latency| latency.counts());
+            Latency::from_counts(pairs.copied())
+        }),
+        samples,
+        ..EndRecord::default()
+    }
+}
+
+fn without_samples(end: &EndRecord) -> EndRecord {
+    EndRecord {
+        samples: Vec::new(),
+        sockets: end.sockets.clone(),
+        bytes: end.bytes,
+        duration: end.duration,
+        requests: end.requests.clone(),
+        retransmits: end.retransmits,
+        datagrams: end.datagrams,
+        warnings: end.warnings.clone(),
+    }
+}
+
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("the nouns have string keys and cannot fail to be written")
+}
+
+/// SQLite's integers end at 2^63 - 1. Columns only serve lists; the documents are exact.
+pub(crate) fn column(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn way_of(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    }
+}
+
+pub(crate) fn name_of(side: Side) -> &'static str {
+    match side {
+        Side::Near => "near",
+        Side::Far => "far",
+    }
+}
+
+fn kind_of(workload: &Workload) -> &'static str {
+    match workload {
+        Workload::Bulk(_) => "bulk",
+        Workload::Request(_) => "request",
+        Workload::Udp(_) => "udp",
+    }
+}
+
+fn end_of(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Unfinished => "unfinished",
+        Ended::Complete => "complete",
+        Ended::Interrupted => "interrupted",
+        Ended::Failed { .. } => "failed",
+    }
+}
