@@ -5,6 +5,7 @@ use super::live::{View, stdout_style};
 use crate::controller;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host::Host;
+use crate::iperf3;
 use crate::out;
 use crate::progress::{Event, Watcher};
 use crate::record::Record;
@@ -208,6 +209,9 @@ pub struct Measure {
     #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
     remote_command: Option<String>,
 
+    #[command(flatten)]
+    iperf3: iperf3::client::Options,
+
     /// A note kept with the run
     #[arg(long, value_name = "TEXT", help_heading = "Output")]
     title: Option<String>,
@@ -306,6 +310,9 @@ impl Measure {
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
     ) -> Result<()> {
+        if let Host::Iperf3 { name, port } = host {
+            return iperf3::client::play(name, *port, run, &self.iperf3, watcher, stop);
+        }
         if let Workload::Udp(_) = run.spec.workload {
             return Err(Refusal::usage(
                 "datagrams are measured with iperf3 peers only: linerate measure iperf3:HOST --workload udp",

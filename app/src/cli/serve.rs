@@ -4,7 +4,7 @@ use super::Global;
 use crate::exit::Exit;
 use crate::host::DEFAULT_PORT;
 use crate::listener::{self, Listener};
-use crate::{session, trust};
+use crate::{iperf3, session, trust};
 use anyhow::Result;
 use clap::Args;
 use std::net::IpAddr;
@@ -17,6 +17,7 @@ use std::ops::RangeInclusive;
   linerate trust invite                        meanwhile, in another terminal: one line for the other host
   linerate serve --data-ports 5300-5399        behind a firewall that lets 5210 and these through
   linerate serve --bind 192.0.2.1 --clients 1  one address; one client measures at a time
+  linerate serve --iperf3 --bind 0.0.0.0       for stock iperf3 clients, whoever they are
 
 Nobody is trusted until 'linerate trust add' or an accepted invitation says so; changes count at
 once. Control connections are TLS 1.3 with raw public keys. Data connections are plain TCP, open
@@ -34,12 +35,22 @@ pub struct Serve {
     /// Clients that may measure at the same time; others are told how long to wait
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: u32,
+    /// Serve stock iperf3 clients instead, without linerate's trust; on loopback unless --bind or
+    /// --authorized-users is given
+    #[arg(long)]
+    iperf3: bool,
+    #[command(flatten)]
+    iperf3_options: iperf3::server::Options,
 }
 
 impl Serve {
     /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag()?;
+        if self.iperf3 {
+            iperf3::server::serve(self.bind, &self.iperf3_options, stop, &listener::log)?;
+            return Ok(Exit::Done);
+        }
         let config = listener::Serve {
             directory: trust::directory(global.config.as_deref())?,
             bind: self.bind,

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use measure::{Job, UdpJob, UdpLoad};
 use model::{
     BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, IpVersion,
-    Leg, Limit, Nanos, Run, SCHEMA_VERSION, Sample, Side, SocketSettings, Spec, StreamSample, Udp,
-    Warning, Workload,
+    Leg, Limit, Nanos, Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning,
+    Workload,
 };
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -70,53 +70,41 @@ impl Default for Options {
     }
 }
 
-/// Measures against the server at `host`. Up and down one after the other are two tests. What was
-/// seen until a test broke is kept in the run, with the reason.
+/// Measures what `run` orders against the server at `host`, and fills in its hosts, legs and
+/// warnings. Up and down one after the other are two tests. What was seen until a test broke stays
+/// in the run, with the reason.
 ///
 /// # Errors
-/// If the order cannot be carried out by iperf3, or nothing at all could be measured.
-pub fn run(
+/// If the order cannot be carried out by iperf3, or a test could not begin.
+pub fn play(
     host: &str,
     port: u16,
-    spec: &Spec,
+    run: &mut Run,
     options: &Options,
-    title: Option<String>,
     watcher: &mut dyn Watcher,
     stop: &AtomicBool,
-) -> Result<Run> {
-    check(spec)?;
-    let remote = resolve(host, port, spec.socket.ip_version)?;
+) -> Result<()> {
+    check(&run.spec)?;
+    let remote = resolve(host, port, run.spec.socket.ip_version)?;
     let began = Instant::now();
-    let mut run = Run {
-        schema: SCHEMA_VERSION,
-        id: archive::new_id(),
-        started: unix_now(),
-        host: format!("iperf3:{}", authority(host, port)),
-        title,
-        spec: spec.clone(),
-        near: observe::fingerprint(env!("CARGO_PKG_VERSION"), Some(remote.ip())),
-        far: None,
-        legs: Vec::new(),
-        warnings: vec![stock_server()],
-        ended: Ended::Complete,
-    };
+    run.near = observe::fingerprint(env!("CARGO_PKG_VERSION"), Some(remote.ip()));
+    run.warnings.push(stock_server());
     watcher.event(&Event::Hosts {
         near: &run.near,
         far: None,
     });
-    let tests: Vec<&[Direction]> = match spec.directions {
+    let tests: Vec<&[Direction]> = match run.spec.directions {
         Directions::UpThenDown => vec![&[Direction::Up], &[Direction::Down]],
         directions => vec![directions.legs()],
     };
     for directions in tests {
-        if stop.load(Ordering::Relaxed) {
-            run.ended = Ended::Interrupted;
+        if stop.load(Ordering::Relaxed) && !run.legs.is_empty() {
             break;
         }
-        let mut test = Test {
+        let test = Test {
             remote,
             name: authority(host, port),
-            spec,
+            spec: &run.spec,
             options,
             directions,
             first_leg: run.legs.len(),
@@ -124,28 +112,14 @@ pub fn run(
             title: run.title.as_deref(),
             stop,
         };
-        match test.run(watcher) {
-            Ok(legs) => {
-                for leg in &legs {
-                    if leg.ended != Ended::Complete {
-                        run.ended = leg.ended.clone();
-                    }
-                }
-                run.legs.extend(legs);
-            }
-            // Keep what the first test measured.
-            Err(error) if !run.legs.is_empty() => {
-                run.ended = Ended::Failed {
-                    why: crate::exit::sentence(&error),
-                };
-            }
-            Err(error) => return Err(error),
-        }
-        if run.ended != Ended::Complete {
+        let legs = test.run(watcher)?;
+        let whole = legs.iter().all(|leg| leg.ended == Ended::Complete);
+        run.legs.extend(legs);
+        if !whole {
             break;
         }
     }
-    Ok(run)
+    Ok(())
 }
 
 /// One test: one control connection, one leg or two at once.
@@ -176,7 +150,7 @@ struct NearEnd {
 }
 
 impl Test<'_> {
-    fn run(&mut self, watcher: &mut dyn Watcher) -> Result<Vec<Leg>> {
+    fn run(&self, watcher: &mut dyn Watcher) -> Result<Vec<Leg>> {
         let patience = Instant::now() + Duration::from(self.options.busy_wait);
         let (mut control, sockets) = loop {
             match self.open()? {

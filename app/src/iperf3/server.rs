@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use house::House;
 use model::{BitRate, Bytes, Nanos, Placement, SocketSettings};
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,13 +80,14 @@ impl Default for Options {
     }
 }
 
-/// Serves on `listen` until `stop` is set. `log` gets one line for each thing that happens: who did
+/// Serves until `stop` is set, on `bind`; without it on all addresses if only authorised users may
+/// test, and on loopback if everybody may. `log` gets one line for each thing that happens: who did
 /// what.
 ///
 /// # Errors
 /// If the keys cannot be read or the port cannot be had.
 pub fn serve(
-    listen: IpAddr,
+    bind: Option<IpAddr>,
     options: &Options,
     stop: &AtomicBool,
     log: &(dyn Fn(&str) + Sync),
@@ -103,14 +104,25 @@ pub fn serve(
             "--rsa-private-key and --authorized-users belong together: give both or none"
         )),
     };
+    let listen = bind.unwrap_or(match doorkeeper {
+        Some(_) => Ipv6Addr::UNSPECIFIED.into(),
+        None => Ipv4Addr::LOCALHOST.into(),
+    });
     let local = SocketAddr::new(listen, options.iperf3_port);
     let listener = measure::listen(local, &SocketSettings::default(), &Placement::default())
         .with_context(|| format!("cannot serve iperf3 clients on {local}"))?;
     listener.set_nonblocking(true)?;
     let local = listener.local_addr()?;
+    let doorkeeper_is_absent = doorkeeper.is_none();
     let house = House::open(options.clone(), doorkeeper, local, stop, log)
         .with_context(|| format!("cannot serve iperf3 datagrams on {local}"))?;
     log(&format!("iperf3 clients are served on {local}"));
+    if bind.is_none() && doorkeeper_is_absent {
+        log(
+            "only this host can reach it: give --bind 0.0.0.0 to let everybody test, or \
+             --rsa-private-key and --authorized-users to let some",
+        );
+    }
     std::thread::scope(|scope| {
         scope.spawn(|| house.desk.run(stop));
         let door = Door {

@@ -11,6 +11,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use sys::poll::Waker;
 use wire::iperf3::{
     Cookie, Failure, Params, Protocol, Results, Server, ServerEvent, State, StreamResult, code,
     stream_id,
@@ -277,7 +278,12 @@ impl<'a> Session<'a> {
                 started = Instant::now();
                 cpu_since = sys::process::cpu_time().unwrap_or_default();
             }
-            match self.step(None) {
+            let until = if omitting {
+                (started + omit).min(Instant::now() + TICK)
+            } else {
+                Instant::now() + TICK
+            };
+            match self.step_until(None, until) {
                 Ok(Some(ServerEvent::Ended)) => break,
                 Ok(_) => {}
                 Err(why) => {
@@ -444,13 +450,21 @@ impl<'a> Session<'a> {
     }
 
     /// Waits a moment for the client, or until `waker` rings.
-    fn step(&mut self, waker: Option<&sys::poll::Waker>) -> Result<Option<ServerEvent>, String> {
+    fn step(&mut self, waker: Option<&Waker>) -> Result<Option<ServerEvent>, String> {
+        self.step_until(waker, Instant::now() + TICK)
+    }
+
+    fn step_until(
+        &mut self,
+        waker: Option<&Waker>,
+        until: Instant,
+    ) -> Result<Option<ServerEvent>, String> {
         if self.house.stop.load(Ordering::Relaxed) {
             self.control.machine.terminate();
             self.control.flush();
             return Err("told that this server stops".to_owned());
         }
-        match self.control.pump(waker, Instant::now() + TICK) {
+        match self.control.pump(waker, until) {
             Some(ServerEvent::Failed(failure)) => {
                 self.control.flush();
                 Err(match failure {
@@ -494,12 +508,15 @@ impl Half {
                 .bytes()
                 .into_iter()
                 .zip(load.sockets())
-                .map(|(bytes, socket)| Counts {
-                    bytes,
-                    retransmits: observe::tcp_info(socket.as_fd())
-                        .ok()
-                        .map(|tcp| tcp.total_retrans),
-                    datagrams: Datagrams::default(),
+                .map(|(bytes, socket)| {
+                    let tcp = observe::tcp_info(socket.as_fd()).ok();
+                    // What still waits in this host has not been sent.
+                    let unsent = tcp.as_ref().and_then(|tcp| tcp.notsent_bytes);
+                    Counts {
+                        bytes: bytes.since(unsent.filter(|_| self.sends).unwrap_or_default()),
+                        retransmits: tcp.map(|tcp| tcp.total_retrans),
+                        datagrams: Datagrams::default(),
+                    }
                 })
                 .collect(),
             AnyLoad::Udp(load) => load
