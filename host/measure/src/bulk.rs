@@ -2,14 +2,13 @@
 
 use crate::Error;
 use crate::load::{Phase, Stream, Tally};
+use crate::place::{Busy, Distance};
 use model::Bulk;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
-use sys::sched;
 use sys::socket::{self, SendMode};
 
 /// The largest write that an order may ask for: the far end allocates it.
@@ -163,13 +162,9 @@ impl Stride {
 /// sleeps until there is a batch (`SO_RCVLOWAT`): up to half a millisecond of data, so that counters
 /// stay smooth, and up to an eighth of the receive buffer, so that the window stays open. A timeout
 /// ends the wait for a batch on a path that slows down.
-///
-/// A reader that shares a processor with the work of the kernel that feeds it (on loopback: with
-/// the sender) halves the rate, and a scheduler that sees them wake each other keeps them together.
-/// So the thread moves away, if nobody placed it and there are processors enough.
 struct Intake<'a> {
     stream: &'a Stream<'a>,
-    cpus: Vec<u32>,
+    distance: Distance<'a>,
     batch: usize,
     bytes: usize,
     since: Instant,
@@ -181,14 +176,9 @@ impl<'a> Intake<'a> {
     const LOOK_AFTER: Duration = Duration::from_millis(5);
 
     fn new(stream: &'a Stream<'a>) -> Intake<'a> {
-        let cpus = if stream.shared.roams {
-            sched::allowed_cpus().unwrap_or_default()
-        } else {
-            Vec::new()
-        };
         Intake {
             stream,
-            cpus,
+            distance: Distance::new(stream),
             batch: 1,
             bytes: 0,
             since: Instant::now(),
@@ -211,7 +201,7 @@ impl<'a> Intake<'a> {
         if batch != self.batch && self.set(batch).is_ok() {
             self.batch = batch;
         }
-        self.move_away();
+        self.distance.keep();
         self.bytes = 0;
         self.since = now;
     }
@@ -232,45 +222,6 @@ impl<'a> Intake<'a> {
         let patience = (batch > 1).then_some(Duration::from_millis(20));
         self.stream.socket().set_read_timeout(patience)?;
         socket::set_receive_low_water(self.stream.fd(), batch as i32)
-    }
-
-    fn move_away(&self) {
-        if self.cpus.len() < 2 * Busy::threads() {
-            return;
-        }
-        let fed_on = socket::incoming_cpu(self.stream.fd()).ok().flatten();
-        if fed_on.is_some() && fed_on == sched::current_cpu() {
-            let others: Vec<u32> = self
-                .cpus
-                .iter()
-                .copied()
-                .filter(|c| Some(*c) != fed_on)
-                .collect();
-            // Only slower without it.
-            let _ = sched::run_on(&others);
-        }
-    }
-}
-
-/// Counts the threads of this process that move bulk data.
-struct Busy;
-
-static BUSY: AtomicUsize = AtomicUsize::new(0);
-
-impl Busy {
-    fn count() -> Busy {
-        BUSY.fetch_add(1, Ordering::Relaxed);
-        Busy
-    }
-
-    fn threads() -> usize {
-        BUSY.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        BUSY.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

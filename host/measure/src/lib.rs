@@ -8,6 +8,7 @@ mod bulk;
 mod error;
 mod load;
 mod open;
+mod place;
 mod request;
 mod udp;
 

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::load::{Acceptor, Connector, Phase, Stream, Tally, Task};
+use crate::place::Distance;
 use model::{Request, Wait, Warning};
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
@@ -93,8 +94,13 @@ impl Spin {
         due: Duration::ZERO,
     };
 
-    /// Receives, spinning before it sleeps.
-    fn receive(&self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Receives, spinning before it sleeps; `in_vain` is called if spinning brought nothing.
+    fn receive(
+        &self,
+        fd: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        in_vain: impl FnOnce(),
+    ) -> io::Result<usize> {
         if !self.data.is_zero() {
             let got = self.until(|| match socket::receive_now(fd, buffer) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => None,
@@ -103,16 +109,21 @@ impl Spin {
             if let Some(got) = got {
                 return got;
             }
+            in_vain();
         }
         socket::receive(fd, buffer)
     }
 
     /// Tries until it gives something or the time to spin is over.
     fn until<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        /// Attempts between looks at the clock, which would otherwise delay the answer.
+        const UNWATCHED: usize = 16;
         let mut over = None;
         loop {
-            if let Some(result) = attempt() {
-                return Some(result);
+            for _ in 0..UNWATCHED {
+                if let Some(result) = attempt() {
+                    return Some(result);
+                }
             }
             let now = Instant::now();
             if now >= *over.get_or_insert(now + self.data) {
@@ -200,16 +211,17 @@ pub(crate) fn answer(
     spin: Spin,
 ) -> Result<(), String> {
     let mut server = Server::new(order, spin);
+    let distance = Distance::new(stream);
     let started = Instant::now();
     let result = match acceptor {
         None => loop {
-            match server.serve(stream, stream.fd()) {
+            match server.serve(stream, &distance, stream.fd()) {
                 Ok(Served::Answer) => {}
                 Ok(Served::End) => break Ok(()),
                 Err(what) => break Err(what),
             }
         },
-        Some(acceptor) => server.serve_anew(stream, acceptor),
+        Some(acceptor) => server.serve_anew(stream, &distance, acceptor),
     };
     stream.moved(server.first.unwrap_or(started), Instant::now());
     if stream.phase() == Phase::Cut {
@@ -312,7 +324,7 @@ impl Client {
         let mut left = self.reply_size;
         while left > 0 {
             let want = left.min(CHUNK as u64) as usize;
-            match self.spin.receive(fd, &mut self.reply[..want]) {
+            match self.spin.receive(fd, &mut self.reply[..want], || {}) {
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
                 Ok(got) => left -= got as u64,
                 Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
@@ -375,12 +387,18 @@ impl Server {
         }
     }
 
-    fn serve(&mut self, stream: &Stream<'_>, fd: BorrowedFd<'_>) -> Result<Served, String> {
+    fn serve(
+        &mut self,
+        stream: &Stream<'_>,
+        distance: &Distance<'_>,
+        fd: BorrowedFd<'_>,
+    ) -> Result<Served, String> {
         let mut size = [0; 4];
         let mut read = 0u64;
         while read < self.request_size {
             let want = (self.request_size - read).min(CHUNK as u64) as usize;
-            match self.spin.receive(fd, &mut self.buffer[..want]) {
+            let in_vain = || distance.keep();
+            match self.spin.receive(fd, &mut self.buffer[..want], in_vain) {
                 Ok(0) if read == 0 => return Ok(Served::End),
                 Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
                 Ok(got) => {
@@ -408,7 +426,12 @@ impl Server {
     }
 
     /// Serves new connections, one request each, until the client closes the idle one.
-    fn serve_anew(&mut self, stream: &Stream<'_>, acceptor: &dyn Acceptor) -> Result<(), String> {
+    fn serve_anew(
+        &mut self,
+        stream: &Stream<'_>,
+        distance: &Distance<'_>,
+        acceptor: &dyn Acceptor,
+    ) -> Result<(), String> {
         loop {
             match self.accept(stream, acceptor)? {
                 None => return Ok(()),
@@ -421,7 +444,7 @@ impl Server {
                         .and_then(|()| connection.set_write_timeout(look))
                         .and_then(|()| socket::set_lost_after(fd, stream.shared.lost_after));
                     prepared.map_err(|e| stream.broken(&e))?;
-                    self.serve(stream, fd)?;
+                    self.serve(stream, distance, fd)?;
                 }
             }
         }

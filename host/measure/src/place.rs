@@ -1,0 +1,62 @@
+//! Where the threads of a load run, if nobody placed them.
+
+use crate::load::Stream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use sys::{sched, socket};
+
+/// Keeps a thread off the processor on which the kernel works to feed it.
+///
+/// On loopback that is the peer's own: both then take turns instead of working side by side, and a
+/// scheduler that sees them wake each other keeps them together. Only one end may move, or both
+/// meet again: the end that receives or answers.
+pub(crate) struct Distance<'a> {
+    stream: &'a Stream<'a>,
+    cpus: Vec<u32>,
+}
+
+impl<'a> Distance<'a> {
+    pub(crate) fn new(stream: &'a Stream<'a>) -> Distance<'a> {
+        let cpus = if stream.shared.roams {
+            sched::allowed_cpus().unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        Distance { stream, cpus }
+    }
+
+    /// Moves away if the thread runs where it is fed, and if the process has at most half as many
+    /// busy threads as processors: with more, nobody gains.
+    pub(crate) fn keep(&self) {
+        if self.cpus.len() < 2 * Busy::threads() {
+            return;
+        }
+        let fed_on = socket::incoming_cpu(self.stream.fd()).ok().flatten();
+        if fed_on.is_some() && fed_on == sched::current_cpu() {
+            let others = self.cpus.iter().copied().filter(|c| Some(*c) != fed_on);
+            // Without it the load is slower and as right.
+            let _ = sched::run_on(&others.collect::<Vec<_>>());
+        }
+    }
+}
+
+/// Counts the threads of this process that move bulk data.
+pub(crate) struct Busy(());
+
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+impl Busy {
+    pub(crate) fn count() -> Busy {
+        BUSY.fetch_add(1, Ordering::Relaxed);
+        Busy(())
+    }
+
+    fn threads() -> usize {
+        BUSY.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Ordering::Relaxed);
+    }
+}
