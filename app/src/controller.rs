@@ -7,8 +7,8 @@ use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
 use anyhow::{Context, Result, anyhow};
 use measure::Reconnect;
 use model::{
-    Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Run, Sample, Side,
-    SocketSettings, SocketState, Spec, Warning,
+    Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Run, Sample, Side,
+    SocketSettings, SocketState, Spec, Warning, Workload,
 };
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -326,11 +326,15 @@ impl Drive<'_> {
                     .with_context(|| format!("{} sent a token that is none", self.name))?;
                 self.warn(&mut flight.leg.far, warnings);
                 let placement = self.run.spec.near.clone();
+                let settings = SocketSettings {
+                    congestion: congestion(&self.run.spec, flight.leg.direction, Side::Near),
+                    ..order.socket.clone()
+                };
                 let dial = Dial {
                     addresses: self.addresses.clone(),
                     port,
                     token,
-                    settings: order.socket.clone(),
+                    settings,
                     placement,
                 };
                 flight.go = Some(near_end(*order, dial, flight, self.post.clone()));
@@ -398,9 +402,10 @@ impl Drive<'_> {
     /// Puts a finished leg into the run.
     ///
     /// # Errors
-    /// The failure of a leg that never began: there is nothing of it to keep.
+    /// The failure of a leg that moved nothing: there is nothing of it to keep.
     fn land(&mut self, mut flight: Flight, session: Option<&anyhow::Error>) -> Result<()> {
-        if !flight.began {
+        let moved = flight.leg.near.bytes + flight.leg.far.bytes > Bytes(0);
+        if !flight.began || (flight.failure.is_some() && !moved) {
             return flight.failure.map_or(Ok(()), Err);
         }
         flight.leg.ended = match session.or(flight.failure.as_ref()) {
@@ -480,9 +485,18 @@ fn order(spec: &Spec, index: usize, direction: Direction) -> Order {
         streams: spec.streams,
         limit: spec.limit,
         interval: spec.interval,
-        socket: spec.socket.clone(),
+        socket: SocketSettings {
+            congestion: congestion(spec, direction, Side::Far),
+            ..spec.socket.clone()
+        },
         placement: spec.far.clone(),
     }
+}
+
+/// The congestion control to set on one side: a host that only receives does not need to have it.
+fn congestion(spec: &Spec, direction: Direction, side: Side) -> Option<String> {
+    let sends = direction.sender() == side || matches!(spec.workload, Workload::Request(_));
+    spec.socket.congestion.clone().filter(|_| sends)
 }
 
 fn leg_of(message: &ToController) -> Option<u32> {
@@ -532,7 +546,7 @@ fn play(
     for stream in 1..order.streams {
         sockets.push(dial.open(stream)?);
     }
-    let (states, warnings) = inspect(&sockets, &order.socket, "this host")?;
+    let (states, warnings) = inspect(&sockets, &dial.settings, "this host")?;
     say(Near::Connected(states, warnings));
     if go.recv().is_err() {
         return Ok(None);
@@ -546,6 +560,7 @@ fn play(
         say(Near::Sample(sample))
     })
     .map(Some)
+    .map_err(|error| error.downcast().map_or_else(|other| other, refusal))
 }
 
 /// How to open a data connection of one leg.

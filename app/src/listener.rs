@@ -4,6 +4,7 @@
 //! frame of a fixed size. Every connection has a thread of its own and a deadline in every state,
 //! so that none keeps another waiting; how many there may be is bounded by source and by key.
 
+use crate::out;
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{Sender, discard};
 use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, host_name, unix_seconds};
@@ -461,11 +462,8 @@ impl Shared {
 /// One line an event. Nothing in it that a terminal would obey.
 pub fn log(line: &str) {
     let now = model::Nanos::from_secs(unix_seconds());
-    eprintln!(
-        "{} {}",
-        report::words::utc(now),
-        wire::control::printable(line, 1000)
-    );
+    let time = report::words::utc(now);
+    out::note(&format!("{time} {}", wire::control::printable(line, 1000)));
 }
 
 /// Sends an authenticated peer, or one that is about to go, a greeting and a good-bye without

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     match cli::run(cli::Cli::parse()) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("linerate: {}", exit::sentence(&error));
+            out::note(&format!("linerate: {}", exit::sentence(&error)));
             exit::exit_of(&error).into()
         }
     }

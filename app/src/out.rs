@@ -1,4 +1,4 @@
-//! Standard output, for results alone.
+//! Standard output, for results alone, and standard error, for everything else.
 
 use anyhow::{Context, Result};
 use std::io::{ErrorKind, Write};
@@ -16,4 +16,10 @@ pub fn print(text: &str) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write the result to standard output"),
     }
+}
+
+/// Writes a line for the user or the log. Nobody may be listening any more: that is no reason to
+/// stop.
+pub fn note(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -213,7 +213,7 @@ fn settings_are_read_back_from_the_live_socket() {
 fn a_buffer_larger_than_the_kernel_allows_is_said() {
     let home = Home::new();
     let run = json(&mut home.linerate(&[
-        "measure", "local", "--up", "-n", "1M", "-w", "1G", "--json", "-q",
+        "measure", "local", "--up", "-n", "1M", "-w", "512M", "--json", "-q",
     ]));
     let warnings = run["summary"]["warnings"].as_array().unwrap();
     let told = |what: &str| warnings.iter().any(|w| w.to_string().contains(what));
@@ -251,7 +251,7 @@ fn bad_input_is_one_sentence_and_a_code() {
         (&["local", "--workload", "udp"], 2, "iperf3"),
         (&["local", "-w", "8X"], 2, "8X"),
         (&["local", "--mss", "10"], 2, "10"),
-        (&[&closed], 3, "refused"),
+        (&[&closed], 3, "trusts nobody"),
         (&["no-such-host.invalid"], 3, "no-such-host.invalid"),
         (&["iperf3:127.0.0.1:1"], 3, "127.0.0.1"),
         (&["ssh:"], 2, "HOST"),
@@ -367,6 +367,21 @@ fn several_clients_at_once_and_no_stranger() {
     let out = run(&mut stranger.linerate(&["measure", &host, "-n", "1M"]));
     assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
     assert!(stderr(&out).contains("trust"), "{}", stderr(&out));
+}
+
+#[test]
+fn a_server_that_is_gone_is_named() {
+    let home = Home::new();
+    let server = serve(&home, None, "127.0.0.1");
+    let host = server.host.clone();
+    drop(server);
+    let out = run(&mut home.linerate(&["measure", &host, "-n", "1M"]));
+    assert_eq!(out.status.code(), Some(3));
+    assert!(
+        stderr(&out).contains(&host) && stderr(&out).contains("refused"),
+        "{}",
+        stderr(&out)
+    );
 }
 
 /// An agent that listens, trusted by and trusting the key of `home`.

@@ -324,9 +324,9 @@ impl Books {
             }
             Err(error) if !self.said => {
                 self.said = true;
-                eprintln!(
+                crate::out::note(&format!(
                     "linerate: cannot keep account of the bytes a day, which start at zero with the next start: {error:#}"
-                );
+                ));
             }
             Err(_) => {}
         }
