@@ -19,7 +19,8 @@ const QUEUE: usize = 4096;
 /// waits for the disk or for another process. When the archive fails, recording stops and
 /// [`Recorder::trouble`] tells why; [`Recorder::finish`] tries once more to keep the whole run.
 ///
-/// Dropped without [`Recorder::finish`], it leaves the run as unfinished.
+/// Dropped without [`Recorder::finish`], it leaves the run as unfinished; if no leg had begun, it
+/// takes the run back.
 #[derive(Debug)]
 pub struct Recorder {
     notes: Option<SyncSender<Note>>,
@@ -49,6 +50,7 @@ impl Recorder {
             archive,
             id: run.id.clone(),
             trouble: Arc::clone(&trouble),
+            measured: false,
             failed: false,
         };
         let writer = std::thread::Builder::new()
@@ -139,6 +141,8 @@ struct Writer {
     archive: Archive,
     id: RunId,
     trouble: Arc<Mutex<Option<Error>>>,
+    /// A leg has begun.
+    measured: bool,
     failed: bool,
 }
 
@@ -165,11 +169,15 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => {
                     self.commit(&mut waiting);
+                    if !self.measured {
+                        self.write(Archive::delete);
+                    }
                     return Ok(());
                 }
             };
             self.commit(&mut waiting);
             due = Instant::now() + GROUP;
+            self.measured |= matches!(note, Some(Note::StartLeg(..)));
             match note {
                 None => {}
                 Some(Note::Finish(run)) => return self.archive.finish(&run),

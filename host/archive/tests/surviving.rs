@@ -111,6 +111,17 @@ fn samples_are_committed_without_waiting_for_the_next() {
     assert_eq!(reader.get("last").unwrap().ended, Ended::Unfinished);
 }
 
+#[test]
+fn a_recording_without_a_leg_is_taken_back() {
+    let scratch = Scratch::new();
+    let run = begun("00c0ffee", "db2", Nanos(1));
+    let recorder = Recorder::start(Archive::open(&scratch.file()).unwrap(), &run).unwrap();
+    let reader = Archive::open_existing(&scratch.file()).unwrap();
+    assert_eq!(reader.get("last").unwrap(), run);
+    drop(recorder);
+    assert!(matches!(reader.get("last"), Err(Error::Empty { .. })));
+}
+
 /// Records `run` as a measurement would.
 fn record(recorder: &mut Recorder, run: &Run) {
     recorder.update(run);
