@@ -60,6 +60,8 @@ pub enum Verdict {
 pub struct Legs {
     live: BTreeMap<u32, Leg>,
     over: BTreeSet<u32>,
+    /// Turned away for now: may be asked for again, and a word about them may be on its way.
+    waiting: BTreeSet<u32>,
 }
 
 impl Legs {
@@ -158,7 +160,7 @@ impl Legs {
         if self.live.contains_key(&order.leg) || self.over.contains(&order.leg) {
             return Err(Fault::order("used the number of a leg twice"));
         }
-        if self.live.len() >= MAX_LIVE_LEGS || self.over.len() >= MAX_LEGS {
+        if self.live.len() >= MAX_LIVE_LEGS || self.over.len() + self.waiting.len() >= MAX_LEGS {
             return Err(Fault::order("opened more legs than a session may have"));
         }
         let leg = Leg {
@@ -166,6 +168,7 @@ impl Legs {
             limit: order.limit,
             until: now + ANSWER,
         };
+        self.waiting.remove(&order.leg);
         self.live.insert(order.leg, leg);
         Ok(Verdict::Take)
     }
@@ -178,7 +181,7 @@ impl Legs {
         rule: impl FnOnce(&Leg) -> Option<(Stage, Nanos)>,
     ) -> Result<Verdict, Fault> {
         let Some(leg) = self.live.get_mut(&number) else {
-            return if self.over.contains(&number) {
+            return if self.over.contains(&number) || self.waiting.contains(&number) {
                 Ok(Verdict::Late)
             } else {
                 Err(Fault::Order(format!(
@@ -200,8 +203,8 @@ impl Legs {
         })?;
         if last {
             self.end(number);
-        } else {
-            self.live.remove(&number);
+        } else if self.live.remove(&number).is_some() {
+            self.waiting.insert(number);
         }
         Ok(verdict)
     }
