@@ -64,7 +64,11 @@ fn sample(leg: u32) -> ToController {
 
 fn finished(leg: u32) -> ToController {
     let record = Box::new(EndRecord::default());
-    ToController::Finished { leg, record }
+    ToController::Finished {
+        leg,
+        record,
+        broke: None,
+    }
 }
 
 fn failed(leg: u32, why: &str) -> ToController {
