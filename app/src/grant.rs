@@ -224,7 +224,8 @@ fn passing(error: &io::Error) -> bool {
 }
 
 fn is_taken(error: &measure::Error) -> bool {
-    matches!(error, measure::Error::System { source, .. } if source.kind() == ErrorKind::AddrInUse)
+    use measure::Error::{Option, System};
+    matches!(error, Option { source, .. } | System { source, .. } if source.kind() == ErrorKind::AddrInUse)
 }
 
 #[cfg(test)]
@@ -308,11 +309,8 @@ mod tests {
 
     #[test]
     fn a_leg_may_want_a_port_of_a_range() {
-        let taken = TcpListener::bind((HERE, 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let holder = TcpListener::bind((HERE, 0)).unwrap();
+        let taken = holder.local_addr().unwrap().port();
         let error = Grant::open(&order(1), HERE, Some(taken..=taken), None)
             .err()
             .expect("the only port is in use");
