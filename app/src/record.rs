@@ -10,6 +10,7 @@ use std::time::Instant;
 /// A watcher that writes down what it is told. The archive is opened before anything is measured;
 /// the run appears in it with its first leg, so a host that cannot be reached leaves nothing.
 pub struct Record {
+    path: Option<PathBuf>,
     archive: Option<Archive>,
     recorder: Option<Recorder>,
     /// What is known of the run before its legs.
@@ -21,11 +22,13 @@ pub struct Record {
 impl Record {
     /// For the run that `head` describes, in the archive at `path`.
     pub fn new(path: Result<PathBuf, archive::Error>, head: &Run) -> Record {
-        let (archive, trouble) = match path.and_then(|path| Archive::open(&path)) {
-            Ok(archive) => (Some(archive), None),
-            Err(error) => (None, Some(error)),
+        let (path, archive, trouble) = match path.and_then(|path| Ok((Archive::open(&path)?, path)))
+        {
+            Ok((archive, path)) => (Some(path), Some(archive), None),
+            Err(error) => (None, None, Some(error)),
         };
         Record {
+            path,
             archive,
             recorder: None,
             head: head.clone(),
@@ -48,6 +51,15 @@ impl Record {
             remedy: "mend that, or keep it by hand: --json > run.json, later runs import run.json"
                 .to_owned(),
         })
+    }
+
+    /// Takes back a run that moved nothing after all.
+    pub fn discard(self) {
+        if let (Some(recorder), Some(path)) = (self.recorder, self.path) {
+            drop(recorder);
+            // An archive that cannot be written shows an empty run that never finished: no harm.
+            let _ = Archive::open(&path).and_then(|mut archive| archive.delete(&self.head.id));
+        }
     }
 }
 

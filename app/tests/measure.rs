@@ -46,9 +46,12 @@ fn both_ways_against_this_machine() {
         }
         let tcp = &leg[sender]["samples"].as_array().unwrap().last().unwrap()["streams"][0]["tcp"];
         assert!(tcp["snd_cwnd"].as_u64().unwrap() > 0 && tcp["busy_ns"].as_u64().unwrap() > 0);
-        // TCP_INFO counts the FIN or the token as a byte here and there.
+        // What the last sample did not see acknowledged fits the send buffer.
         let acked = tcp["bytes_acked"].as_u64().unwrap();
-        assert!(acked.abs_diff(bytes(sender)) < 1000, "{acked} acknowledged");
+        assert!(
+            acked.abs_diff(bytes(sender)) < 16 << 20,
+            "{acked} acknowledged"
+        );
     }
     for end in ["near", "far"] {
         assert!(run[end]["kernel"].as_str().unwrap().starts_with("Linux"));
@@ -378,7 +381,7 @@ fn a_server_that_is_gone_is_named() {
     let out = run(&mut home.linerate(&["measure", &host, "-n", "1M"]));
     assert_eq!(out.status.code(), Some(3));
     assert!(
-        stderr(&out).contains(&host) && stderr(&out).contains("refused"),
+        stderr(&out).contains(&host) && stderr(&out).contains("nothing listens"),
         "{}",
         stderr(&out)
     );

@@ -289,7 +289,10 @@ impl Measure {
         };
         let outcome = match outcome {
             // Nothing was measured: the error is the whole story.
-            Err(error) if run.legs.is_empty() => return Err(error),
+            Err(error) if run.legs.is_empty() => {
+                record.discard();
+                return Err(error);
+            }
             outcome => outcome,
         };
         run.warnings.extend(record.finish(&run));

@@ -222,7 +222,7 @@ impl Pair {
         let args = [
             "-n", netns, "qdisc", "replace", "dev", "eth0", "root", "tbf",
         ];
-        let rest = ["rate", rate, "burst", "32k", "latency", "50ms"];
+        let rest = ["rate", rate, "burst", "256k", "latency", "50ms"];
         must(Command::new("tc").args(args).args(rest));
     }
 }
