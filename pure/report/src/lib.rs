@@ -6,6 +6,7 @@
 pub mod csv;
 #[cfg(test)]
 mod fixtures;
+pub mod iperf3;
 pub mod json;
 pub mod live;
 mod summary;
