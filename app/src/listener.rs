@@ -178,10 +178,7 @@ impl Listener {
         self.said.clear();
         if stamp != self.stamp {
             self.stamp = stamp;
-            log(&format!(
-                "{} of trusted hosts and open invitations read again",
-                self.shared.store.path().display()
-            ));
+            log("the list of trusted hosts changed");
         }
         let open = trust.expects_anybody(unix_seconds());
         if open != self.is_open {
@@ -200,6 +197,10 @@ impl Listener {
         let any = [IpAddr::from(Ipv6Addr::UNSPECIFIED)];
         let any_v4 = [IpAddr::from(Ipv4Addr::UNSPECIFIED)];
         let bind = self.shared.config.bind;
+        if bind.is_some_and(|address| address.is_loopback()) && !self.sockets.is_empty() {
+            self.is_open = open;
+            return Ok(());
+        }
         // The kernel does not let a new socket take the port while an old one listens on it.
         self.sockets.clear();
         self.sockets = match (open, bind) {
@@ -557,3 +558,6 @@ impl Drop for Place {
         self.shared.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::Global;
 use crate::exit::{Exit, Refusal};
-use crate::host::{DEFAULT_PORT, Host};
+use crate::host::{DEFAULT_PORT, Host, authority};
 use crate::transport::{self, How};
 use crate::trust::{
     self, Entry, Identity, Invitation, Limits, NodeId, PendingInvitation, Right, Store,
@@ -189,7 +189,10 @@ impl Add {
     /// The entry: a new one, or the old one changed. An address is kept unless another is given.
     fn entry(&self, old: Option<&Entry>) -> Result<Entry> {
         let address = match &self.address {
-            Some(text) => Some(address(text)?.to_string()),
+            Some(text) => {
+                let (name, port) = address(text)?;
+                Some(authority(&name, port, DEFAULT_PORT))
+            }
             None => old.and_then(|old| old.address.clone()),
         };
         let name = self
@@ -228,10 +231,7 @@ impl Allow {
 impl Invite {
     fn line(&self, identity: &Identity, store: &Store) -> Result<Invitation> {
         let (name, port) = match &self.address {
-            Some(text) => match address(text)? {
-                Host::Agent { name, port } => (name, port),
-                _ => unreachable_host(text)?,
-            },
+            Some(text) => address(text)?,
             None => (own_address(), DEFAULT_PORT),
         };
         let seconds = self.expires.0 / 1_000_000_000;
@@ -306,15 +306,11 @@ fn describe(entry: &Entry) -> String {
 }
 
 /// `name[:port]`, and nothing with a prefix.
-fn address(text: &str) -> Result<Host> {
+fn address(text: &str) -> Result<(String, u16)> {
     match text.parse()? {
-        host @ Host::Agent { .. } => Ok(host),
-        _ => unreachable_host(text),
+        Host::Agent { name, port } => Ok((name, port)),
+        _ => Err(Refusal::usage(format!("'{text}' is no name[:port] of a host")).into()),
     }
-}
-
-fn unreachable_host<T>(text: &str) -> Result<T> {
-    Err(Refusal::usage(format!("'{text}' is no name[:port] of a host")).into())
 }
 
 /// Our address towards the rest of the world. Connecting a UDP socket sends nothing: it only asks

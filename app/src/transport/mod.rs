@@ -8,7 +8,7 @@ mod child;
 mod reach;
 mod tls;
 
-pub use channel::{AgentChannel, Channel, ControllerChannel, Ended, Event, Sender};
+pub use channel::{AgentChannel, Channel, Ended, Event, Sender};
 pub use reach::{How, Reached, accept_invitation, at_stdio, connect};
 pub use tls::{ENROL, Handshake, SESSION, Tls, Verdict, discard};
 

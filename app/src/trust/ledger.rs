@@ -147,7 +147,18 @@ impl Peer {
             },
         );
         drop(books);
+        if self.id.is_some() {
+            crate::listener::log(&format!(
+                "{}: session {}, leg {}: {}",
+                self.name,
+                self.session,
+                order.leg,
+                in_words(&order)
+            ));
+        }
         Ok(Admitted {
+            name: self.name.clone(),
+            session: self.session,
             order,
             warnings,
             limits: self.limits.clone(),
@@ -179,6 +190,8 @@ pub struct Admitted {
     pub order: Order,
     /// What was made smaller, and who else measures.
     pub warnings: Vec<Warning>,
+    name: String,
+    session: u64,
     limits: Limits,
     id: Option<NodeId>,
     ledger: Arc<Ledger>,
@@ -237,6 +250,16 @@ impl Drop for Admitted {
         let mut books = self.ledger.books();
         books.live.remove(&self.number);
         books.write_down(&self.ledger, Instant::now());
+        drop(books);
+        if self.id.is_some() {
+            crate::listener::log(&format!(
+                "{}: session {}, leg {} over: {}",
+                self.name,
+                self.session,
+                self.order.leg,
+                Bytes(*self.counted.get_mut())
+            ));
+        }
     }
 }
 
@@ -363,6 +386,23 @@ fn add_usage(
     }
     let known = |(id, bytes): (String, Bytes)| Some((id.parse().ok()?, bytes));
     Ok(usage.bytes.into_iter().filter_map(known).collect())
+}
+
+/// An order for the log.
+fn in_words(order: &Order) -> String {
+    let what = match (&order.workload, order.agent_sends) {
+        (Workload::Bulk(_), true) => "sends",
+        (Workload::Bulk(_), false) => "receives",
+        (Workload::Request(_), true) => "sends requests",
+        (Workload::Request(_), false) => "answers requests",
+        (Workload::Udp(_), _) => "datagrams",
+    };
+    let limit = match order.limit {
+        Limit::Time(span) => format!("for {span}"),
+        Limit::Bytes(bytes) => format!("up to {bytes}"),
+        Limit::Requests(count) => format!("up to {count} requests"),
+    };
+    format!("{what} over {} connections {limit}", order.streams)
 }
 
 /// Whether an order makes sense at all, whoever sends it.
