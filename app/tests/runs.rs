@@ -308,6 +308,24 @@ fn a_run_travels_to_another_archive_and_comes_back_the_same() {
 }
 
 #[test]
+fn what_iperf3_printed_is_kept_once() {
+    let home = Home::new();
+    let printed = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../pure/report/tests/iperf3/tcp-3.12.json"
+    );
+    let first = home.runs(&["import", printed]);
+    assert!(first.starts_with("imported "), "{first}");
+    let again = home.runs(&["import", printed]);
+    assert_eq!(again, first.replace("imported", "already kept:"));
+    let run: Run = serde_json::from_str(&home.runs(&["export", "last"])).unwrap();
+    let read = report::iperf3::from_json(&std::fs::read_to_string(printed).unwrap()).unwrap();
+    assert_eq!(run, read);
+    assert!(home.runs(&["list"]).contains("bit/s"));
+    assert!(home.runs(&["show", "last"]).contains("bit/s"));
+}
+
+#[test]
 fn samples_as_a_table() {
     let home = Home::with_runs();
     assert_eq!(
@@ -335,11 +353,11 @@ fn what_cannot_be_imported_is_said_and_changes_nothing() {
     .unwrap();
     for (file, why) in [
         ("missing", "No such file or directory (os error 2)\n"),
-        ("empty", "it is neither linerate's nor iperf3's JSON: "),
+        ("empty", "it is not a run of linerate, nor one of iperf3: "),
         ("binary", "it is not text\n"),
         (
             "other.json",
-            "it is neither a run of linerate nor the output of iperf3 -J\n",
+            "it is not a run of linerate, nor one of iperf3: it has no 'start', as iperf3's JSON has\n",
         ),
         (
             "newer.json",

@@ -10,7 +10,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use model::{Nanos, Run, RunId, SCHEMA_VERSION, summarise};
 use report::words::{escape, table, utc};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::json;
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -106,7 +105,7 @@ enum Format {
     Csv,
 }
 
-/// Keep runs from files: linerate's JSON, or what 'iperf3 -J' printed
+/// Keep runs from files: linerate's JSON, or what iperf3 -J or --json-stream printed
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs import run.json other.json
@@ -340,34 +339,23 @@ fn read(file: &Path) -> Result<Run> {
     run_from(&text).map_err(|why| bad(why).into())
 }
 
-/// The members that tell whose JSON it is.
+/// The member that only our JSON has.
 #[derive(Deserialize)]
-struct Shape {
-    schema: Option<u32>,
-    start: Option<IgnoredAny>,
-    end: Option<IgnoredAny>,
+struct Ours {
+    schema: u32,
 }
 
 fn run_from(text: &str) -> Result<Run, String> {
-    let shape: Shape = serde_json::from_str(text)
-        .map_err(|e| format!("it is neither linerate's nor iperf3's JSON: {e}"))?;
-    match shape {
-        Shape {
-            schema: Some(schema),
-            ..
-        } if schema > SCHEMA_VERSION => Err(format!(
+    let Ok(Ours { schema }) = serde_json::from_str(text) else {
+        return report::iperf3::from_json(text)
+            .map_err(|e| format!("it is not a run of linerate, nor one of iperf3: {e}"));
+    };
+    if schema > SCHEMA_VERSION {
+        return Err(format!(
             "it was written by a newer linerate (schema {schema}, known up to {SCHEMA_VERSION})"
-        )),
-        Shape {
-            schema: Some(_), ..
-        } => serde_json::from_str(text).map_err(|e| format!("it is not a whole run: {e}")),
-        Shape {
-            start: Some(_),
-            end: Some(_),
-            ..
-        } => Err("this version does not read iperf3's JSON".to_owned()),
-        _ => Err("it is neither a run of linerate nor the output of iperf3 -J".to_owned()),
+        ));
     }
+    serde_json::from_str(text).map_err(|e| format!("it is not a whole run: {e}"))
 }
 
 fn row_json(row: &Row) -> serde_json::Value {
@@ -588,9 +576,9 @@ mod tests {
     #[test]
     fn whose_json_it_is() {
         for (text, why) in [
-            ("", "it is neither linerate's nor iperf3's JSON: EOF"),
-            ("{}", "it is neither a run of linerate nor"),
-            ("[1]", "it is neither"),
+            ("", "it is not a run of linerate, nor one of iperf3: "),
+            ("{}", "it is not a run of linerate, nor one of iperf3: "),
+            ("[1]", "it is not "),
             (
                 r#"{"schema": 99}"#,
                 "it was written by a newer linerate (schema 99",
