@@ -145,7 +145,7 @@ fn bulk() -> Run {
 fn requests() -> Run {
     let mut run = bulk();
     run.id = "3fabcdef".to_owned();
-    run.started = run.started + Nanos::from_secs(86_400);
+    run.started += Nanos::from_secs(86_400);
     run.host = "web1".to_owned();
     run.title = None;
     run.spec.directions = Directions::Up;
@@ -165,7 +165,7 @@ fn requests() -> Run {
 fn killed() -> Run {
     let mut run = bulk();
     run.id = "00000001".to_owned();
-    run.started = run.started + Nanos::from_secs(2 * 86_400);
+    run.started += Nanos::from_secs(2 * 86_400);
     run.host = "local".to_owned();
     run.title = None;
     run.legs.clear();
