@@ -104,7 +104,7 @@ fn refuse(channel: AgentChannel, _: Peer) -> Result<()> {
         match channel.recv(Duration::from_secs(1)) {
             Some(Event::Message(ToAgent::Open { order })) => {
                 let why = "this is a test".to_owned();
-                let _ = channel.send(ToController::Refused {
+                let _ = channel.sender().send(ToController::Refused {
                     leg: order.leg,
                     why,
                 });
@@ -199,6 +199,7 @@ fn order() -> Box<Order> {
 fn assert_alive(reached: &Reached) {
     reached
         .channel
+        .sender()
         .send(ToAgent::Open { order: order() })
         .unwrap();
     match reached.channel.recv(Duration::from_secs(30)) {
@@ -219,7 +220,7 @@ fn friends_are_served_and_told_when_the_server_stops() {
     assert_alive(&reached);
     drop(server);
     match reached.channel.recv(Duration::from_secs(30)) {
-        Some(Event::Ended(Ended::Closed { why: Some(why) })) => {
+        Some(Event::Ended(Ended::Closed { why: Some(why), .. })) => {
             assert!(why.contains("stopped"), "{why}")
         }
         other => panic!("{other:?}"),
@@ -532,7 +533,7 @@ fn one_key_cannot_take_all_the_places() {
         .collect();
     let one_more = greedy.connect(&server).unwrap();
     match one_more.channel.recv(Duration::from_secs(30)) {
-        Some(Event::Ended(Ended::Closed { why: Some(why) })) => {
+        Some(Event::Ended(Ended::Closed { why: Some(why), .. })) => {
             assert!(why.contains("sessions"), "{why}")
         }
         other => panic!("{other:?}"),

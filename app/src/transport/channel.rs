@@ -57,6 +57,8 @@ pub enum Event<M> {
 pub enum Ended {
     /// Either end said good-bye; an agent may have said why.
     Closed {
+        /// The peer, as its sentences begin.
+        peer: String,
         /// The agent's sentence.
         why: Option<String>,
     },
@@ -67,10 +69,11 @@ pub enum Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Ended::Closed { why: Some(why) } => {
-                write!(f, "the other end closed the session: {why}")
-            }
-            Ended::Closed { why: None } => f.write_str("the session was closed"),
+            Ended::Closed {
+                peer,
+                why: Some(why),
+            } => write!(f, "{peer} ended the session: {why}"),
+            Ended::Closed { peer, why: None } => write!(f, "the session with {peer} was ended"),
             Ended::Lost(sentence) => f.write_str(sentence),
         }
     }
@@ -217,14 +220,6 @@ impl<R: Role> Channel<R> {
     /// A sender for other threads.
     pub fn sender(&self) -> Sender<R> {
         self.sender.clone()
-    }
-
-    /// See [`Sender::send`].
-    ///
-    /// # Errors
-    /// How the session ended, if it did.
-    pub fn send(&self, message: R::Out) -> Result<(), Ended> {
-        self.sender.send(message)
     }
 
     /// The next event, waiting at most `timeout` for it; `None` after that time.
@@ -394,7 +389,8 @@ impl<R: Role> Driver<R> {
                 }
                 control::Event::Closed { why } => {
                     let why = why.filter(|why| !why.is_empty());
-                    return Some(Ended::Closed { why });
+                    let peer = self.peer.clone();
+                    return Some(Ended::Closed { peer, why });
                 }
                 control::Event::Lost(fault) => {
                     return Some(Ended::Lost(format!("{} {fault}", self.peer)));
