@@ -276,8 +276,12 @@ impl Measure {
         let mut view = View::new(&run.spec, self.quiet);
         let mut record = Record::new(global.archive_path(), &run);
         let mut stream = self.json_stream.then(|| Stream::begin(&run));
+        let mut iperf3_stream = self
+            .iperf3_json_stream
+            .then(|| iperf3::stream::Stream::begin(&run));
         let mut watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
         watchers.extend(stream.as_mut().map(|s| s as &mut dyn Watcher));
+        watchers.extend(iperf3_stream.as_mut().map(|s| s as &mut dyn Watcher));
 
         let outcome = self.play(&host, global, &mut run, &mut Tee(watchers), stop);
         drop(view);
@@ -340,6 +344,10 @@ impl Measure {
             report::json::run(run, &summary)
         } else if self.json_stream {
             Line::end(run, &summary).print()
+        } else if self.iperf3_json {
+            report::iperf3::to_json(run, &summary)
+        } else if self.iperf3_json_stream {
+            report::iperf3::stream_end(run, &summary)
         } else {
             report::summary(run, &summary, stdout_style())
         })

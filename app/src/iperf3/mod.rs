@@ -5,6 +5,7 @@ mod auth;
 pub mod client;
 mod control;
 pub mod server;
+pub mod stream;
 mod udp;
 
 use model::{Datagrams, Nanos};

@@ -112,9 +112,8 @@ impl<'a> Session<'a> {
 
     fn params(&mut self) -> Result<Params, String> {
         loop {
-            match self.step(None)? {
-                Some(ServerEvent::Asked(params)) => return Ok(*params),
-                Some(_) | None => {}
+            if let Some(ServerEvent::Asked(params)) = self.step(None)? {
+                return Ok(*params);
             }
         }
     }

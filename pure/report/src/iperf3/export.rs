@@ -390,7 +390,7 @@ fn retransmits(record: &EndRecord) -> Option<u64> {
         (!told.is_empty()).then(|| told.iter().sum::<u64>())
     };
     let mut totals = record.samples.iter().filter_map(total);
-    match (totals.next(), totals.last()) {
+    match (totals.next(), totals.next_back()) {
         (Some(first), Some(last)) => Some(last.saturating_sub(first)),
         _ => record.retransmits,
     }
