@@ -159,7 +159,7 @@ impl Stride {
 /// How a receiver takes data in from a fast path.
 ///
 /// Waking a sleeping reader costs more than copying what woke it, so on a fast path the reader
-/// sleeps until there is a batch (`SO_RCVLOWAT`): up to half a millisecond of data, so that counters
+/// sleeps until there is a batch (`SO_RCVLOWAT`): up to a tenth of a millisecond of data, so that counters
 /// stay smooth, and up to an eighth of the receive buffer, so that the window stays open. A timeout
 /// ends the wait for a batch on a path that slows down.
 struct Intake<'a> {
@@ -168,20 +168,24 @@ struct Intake<'a> {
     batch: usize,
     bytes: usize,
     since: Instant,
+    placed: Instant,
 }
 
 impl<'a> Intake<'a> {
-    const SPAN: Duration = Duration::from_micros(500);
+    const SPAN: Duration = Duration::from_micros(100);
     const SMALLEST: usize = 64 << 10;
     const LOOK_AFTER: Duration = Duration::from_millis(5);
+    const PLACE_AFTER: Duration = Duration::from_millis(50);
 
     fn new(stream: &'a Stream<'a>) -> Intake<'a> {
+        let now = Instant::now();
         Intake {
             stream,
             distance: Distance::new(stream),
             batch: 1,
             bytes: 0,
-            since: Instant::now(),
+            since: now,
+            placed: now,
         }
     }
 
@@ -201,7 +205,10 @@ impl<'a> Intake<'a> {
         if batch != self.batch && self.set(batch).is_ok() {
             self.batch = batch;
         }
-        self.distance.keep();
+        if now - self.placed > Self::PLACE_AFTER {
+            self.distance.keep_if_room();
+            self.placed = now;
+        }
         self.bytes = 0;
         self.since = now;
     }
@@ -343,12 +350,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_half_a_millisecond_within_bounds() {
+    fn a_batch_is_a_tenth_of_a_millisecond_within_bounds() {
         let ms = Duration::from_millis;
         let batch = |bytes, span, room| Intake::batch(bytes, span, room);
-        assert_eq!(batch(100_000, ms(10), 1 << 20), 1, "80 Mbit/s");
-        assert_eq!(batch(12_500_000, ms(10), 8 << 20), 512 << 10, "10 Gbit/s");
-        assert_eq!(batch(100_000_000, ms(10), 8 << 20), READ, "80 Gbit/s");
+        assert_eq!(batch(1_250_000, ms(10), 1 << 20), 1, "1 Gbit/s");
+        assert_eq!(batch(12_500_000, ms(10), 8 << 20), 64 << 10, "10 Gbit/s");
+        assert_eq!(batch(75_000_000, ms(10), 8 << 20), 512 << 10, "60 Gbit/s");
+        assert_eq!(batch(1_000_000_000, ms(10), 64 << 20), READ, "800 Gbit/s");
         assert_eq!(batch(100_000_000, ms(10), 70_000), 64 << 10, "small buffer");
         assert_eq!(batch(100_000_000, ms(10), 60_000), 1, "too small a buffer");
         assert_eq!(batch(0, ms(20), 8 << 20), 1, "silence");

@@ -1,6 +1,7 @@
 //! Where the threads of a load run, if nobody placed them.
 
 use crate::load::Stream;
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use sys::{sched, socket};
 
@@ -24,19 +25,38 @@ impl<'a> Distance<'a> {
         Distance { stream, cpus }
     }
 
-    /// Moves away if the thread runs where it is fed, and if the process has at most half as many
-    /// busy threads as processors: with more, nobody gains.
-    pub(crate) fn keep(&self) {
-        if self.cpus.len() < 2 * Busy::threads() {
-            return;
+    /// Moves away if the thread runs where it is fed, and there are processors enough: at most half
+    /// as many busy threads in this process, and no more runnable ones on the whole host. On a
+    /// crowded host the thread may run anywhere again, since waiting for a processor costs more.
+    pub(crate) fn keep_if_room(&self) {
+        if self.cpus.len() < 2 * Busy::threads() || self.cpus.len() < runnable() {
+            let _ = sched::run_on(&self.cpus);
+        } else {
+            self.keep();
         }
+    }
+
+    /// Moves away if the thread runs where it is fed.
+    pub(crate) fn keep(&self) {
         let fed_on = socket::incoming_cpu(self.stream.fd()).ok().flatten();
         if fed_on.is_some() && fed_on == sched::current_cpu() {
             let others = self.cpus.iter().copied().filter(|c| Some(*c) != fed_on);
-            // Without it the load is slower and as right.
+            // Without it the load is slower and as right. Fails where there is no other.
             let _ = sched::run_on(&others.collect::<Vec<_>>());
         }
     }
+}
+
+/// Threads of the whole host that run or could (proc(5), `/proc/loadavg`); a crowd if unreadable.
+fn runnable() -> usize {
+    let parse = |text: String| -> Option<usize> {
+        let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
+        running.parse().ok()
+    };
+    fs::read_to_string("/proc/loadavg")
+        .ok()
+        .and_then(parse)
+        .unwrap_or(usize::MAX)
 }
 
 /// Counts the threads of this process that move bulk data.
