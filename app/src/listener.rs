@@ -180,6 +180,13 @@ impl Listener {
             self.stamp = stamp;
             log("the list of trusted hosts changed");
         }
+        for (id, sender) in self.shared.tables().sessions.values() {
+            if let Some(sender) = sender
+                && trust.allowed(id, Right::Measure).is_none()
+            {
+                sender.close("this host is no longer trusted there");
+            }
+        }
         let open = trust.expects_anybody(unix_seconds());
         if open != self.is_open {
             self.listen(open)

@@ -1,4 +1,5 @@
 //! `serve`, `trust` and `ssh:` as a user meets them: real processes, loopback only.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 mod common;
 

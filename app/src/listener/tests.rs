@@ -228,6 +228,27 @@ fn friends_are_served_and_told_when_the_server_stops() {
 }
 
 #[test]
+fn whoever_is_trusted_no_longer_is_sent_away_at_once() {
+    let server = Server::start();
+    let client = Client::friend(&server);
+    let reached = client.connect(&server).unwrap();
+    assert_alive(&reached);
+    let store = Store::new(server.dir.path());
+    store
+        .update(|trust| {
+            trust.hosts.clear();
+            Ok(())
+        })
+        .unwrap();
+    match reached.channel.recv(Duration::from_secs(30)) {
+        Some(Event::Ended(Ended::Closed { why: Some(why), .. })) => {
+            assert!(why.contains("no longer trusted"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn strangers_are_refused_with_the_remedy() {
     let server = Server::start();
     let stranger = Client::of(&server, server.id);

@@ -23,6 +23,9 @@ const INBOX: usize = 64;
 /// No more messages are taken while so many bytes wait for the peer to read.
 const ENOUGH_WAITING: usize = 256 << 10;
 
+/// A peer that takes none of the bytes that wait for it for so long is lost, even if it still talks.
+const STALL: Duration = Duration::from_secs(10);
+
 /// For the last bytes once a session is over.
 const PARTING: Duration = Duration::from_secs(1);
 
@@ -170,6 +173,7 @@ impl<R: Role> Channel<R> {
             shared: Arc::clone(&shared),
             peer: peer.to_owned(),
             unsent: Vec::new(),
+            stalled: None,
         };
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
@@ -252,6 +256,8 @@ struct Driver<R: Role> {
     shared: Arc<Shared>,
     peer: String,
     unsent: Vec<u8>,
+    /// Since when nothing of `unsent` was taken.
+    stalled: Option<Instant>,
 }
 
 impl<R: Role> Driver<R> {
@@ -330,11 +336,21 @@ impl<R: Role> Driver<R> {
 
     /// Whether something waits still.
     fn write(&mut self) -> Result<bool, String> {
-        if let Some(bytes) = self.machine.poll_output() {
+        // What waits beyond that waits in the machine, which counts it.
+        if self.unsent.len() < ENOUGH_WAITING
+            && let Some(bytes) = self.machine.poll_output()
+        {
             self.unsent.extend(bytes);
         }
+        let before = self.unsent.len();
         let written = push(self.stream.as_mut(), &mut self.unsent);
-        written.map_err(|e| self.sentence(Some(&e)))
+        let waits = written.map_err(|e| self.sentence(Some(&e)))?;
+        if self.unsent.is_empty() || self.unsent.len() < before {
+            self.stalled = None;
+        } else if self.stalled.get_or_insert_with(Instant::now).elapsed() > STALL {
+            return Err(format!("{} does not read what it is sent", self.peer));
+        }
+        Ok(waits)
     }
 
     fn read(&mut self) -> Result<(), String> {
@@ -435,4 +451,91 @@ fn part(stream: &mut dyn ByteStream, unsent: &[u8]) {
         }
     }
     stream.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::child::Pipes;
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use wire::control::{PROTOCOL, ToAgent, encode_frame};
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    fn greeting() -> Vec<u8> {
+        let hello = ToAgent::Hello {
+            protocol: PROTOCOL,
+            version: "0.0.1".to_owned(),
+        };
+        encode_frame(&hello).unwrap()
+    }
+
+    /// An agent's channel, and the other end of its stream.
+    fn agent(says: &[u8]) -> (Result<AgentChannel>, UnixStream) {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(says).unwrap();
+        let stream = Box::new(Pipes::socket(near));
+        (Channel::start(stream, "the peer", SOON, None), far)
+    }
+
+    #[test]
+    fn a_message_from_another_thread_goes_out_at_once_and_dropping_says_good_bye() {
+        let (channel, mut far) = agent(&greeting());
+        let channel = channel.unwrap();
+        assert_eq!(channel.version(), "0.0.1");
+        let mut read = || {
+            let mut len = [0; 4];
+            far.read_exact(&mut len).unwrap();
+            let mut frame = vec![0; u32::from_be_bytes(len) as usize];
+            far.read_exact(&mut frame).unwrap();
+            String::from_utf8(frame).unwrap()
+        };
+        assert!(read().contains("hello"));
+        let sender = channel.sender();
+        let why = "enough";
+        std::thread::spawn(move || sender.close(why))
+            .join()
+            .unwrap();
+        assert!(read().contains("enough"));
+        assert!(matches!(
+            channel.recv(SOON),
+            Some(Event::Ended(Ended::Closed { .. }))
+        ));
+        drop(channel);
+        assert_eq!(far.read(&mut [0; 1]).unwrap(), 0);
+    }
+
+    #[test]
+    fn whoever_talks_and_never_reads_is_lost() {
+        let (channel, mut far) = agent(&greeting());
+        let channel = channel.unwrap();
+        let pings = encode_frame(&ToAgent::Ping { number: 1 })
+            .unwrap()
+            .repeat(1000);
+        far.set_write_timeout(Some(SOON)).unwrap();
+        // Until it is hung up upon.
+        while far.write_all(&pings).is_ok() {}
+        match channel.recv(SOON) {
+            Some(Event::Ended(Ended::Lost(said))) => assert!(said.contains("read"), "{said}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_stream_that_ends_or_never_greets_is_named() {
+        let (near, far) = UnixStream::pair().unwrap();
+        drop(far);
+        let stream = Box::new(Pipes::socket(near));
+        let gone: Result<AgentChannel> = Channel::start(stream, "the peer", SOON, None);
+        let said = gone.err().unwrap().to_string();
+        assert!(said.starts_with("the peer"), "{said}");
+
+        let (near, _far) = UnixStream::pair().unwrap();
+        let stream = Box::new(Pipes::socket(near));
+        let brief = Duration::from_millis(20);
+        let mute: Result<AgentChannel> = Channel::start(stream, "the peer", brief, None);
+        let said = mute.err().unwrap().to_string();
+        assert!(said.contains("did not greet within 20.0 ms"), "{said}");
+    }
 }

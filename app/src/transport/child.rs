@@ -41,6 +41,18 @@ impl Pipes {
     }
 }
 
+#[cfg(test)]
+impl Pipes {
+    /// Both ways through one socket.
+    pub fn socket(socket: std::os::unix::net::UnixStream) -> Pipes {
+        let from = OwnedFd::from(socket.try_clone().unwrap());
+        Pipes {
+            from: Some(File::from(from)),
+            to: Some(File::from(OwnedFd::from(socket))),
+        }
+    }
+}
+
 impl ByteStream for Pipes {
     fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>> {
         let from = self.from.iter().filter(|_| read);

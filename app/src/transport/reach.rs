@@ -159,14 +159,14 @@ fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
     let identity = Identity::open(&how.directory)?;
     let us = identity.id();
     let trust = Store::new(&how.directory).load()?;
+    // A host that is known by this address or name must show its own key, not just a trusted one.
     let pinned: Vec<NodeId> = trust
         .hosts
         .iter()
         .filter(|entry| {
-            entry
-                .address
-                .as_deref()
-                .is_some_and(|a| same_address(a, name, port))
+            let at = entry.address.as_deref();
+            at.is_some_and(|at| same_address(at, name, port))
+                || entry.name.eq_ignore_ascii_case(name)
         })
         .map(|entry| entry.id)
         .collect();
