@@ -62,11 +62,11 @@ impl Global {
 #[derive(Subcommand)]
 enum Command {
     Measure(Box<measure::Measure>),
-    Runs(runs::Runs),
-    Completions(completions::Completions),
-    Man(man::Man),
     Serve(serve::Serve),
     Trust(trust::Trust),
+    Runs(runs::Runs),
+    Man(man::Man),
+    Completions(completions::Completions),
     #[command(hide = true)]
     Agent(agent::Agent),
 }

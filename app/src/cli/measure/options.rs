@@ -1,0 +1,345 @@
+//! What to measure and how, as options; together they make the order for a run.
+
+use anyhow::{Result, bail};
+use clap::{ArgGroup, Args, ValueEnum};
+use model::{
+    BitRate, Bulk, Bytes, Directions, IpVersion, Limit, Nanos, Placement, Request, SocketSettings,
+    Spec, Udp, Wait, Workload,
+};
+use std::net::IpAddr;
+
+/// Everything that the order for a run is made of.
+#[derive(Args)]
+#[command(group = ArgGroup::new("direction"), group = ArgGroup::new("end"))]
+pub struct Order {
+    #[command(flatten)]
+    what: What,
+    #[command(flatten)]
+    sockets: Sockets,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    bulk: BulkOptions,
+    #[command(flatten)]
+    requests: Requests,
+    #[command(flatten)]
+    datagrams: Datagrams,
+}
+
+/// Which load, which way, how long.
+#[derive(Args)]
+#[command(next_help_heading = "What to measure")]
+struct What {
+    /// Only from here to HOST
+    #[arg(long, group = "direction")]
+    up: bool,
+    /// Only from HOST to here
+    #[arg(long, short = 'R', visible_alias = "reverse", group = "direction")]
+    down: bool,
+    /// Both ways at once
+    #[arg(long, group = "direction")]
+    bidir: bool,
+    /// What moves
+    #[arg(long, value_enum, default_value_t = Kind::Bulk)]
+    workload: Kind,
+    /// Connections, each with a thread of its own
+    #[arg(short = 'P', long, visible_alias = "concurrency", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=128), value_name = "N")]
+    streams: u32,
+    /// How long each leg sends [default: 10s]
+    #[arg(short = 't', long, group = "end", value_name = "TIME")]
+    time: Option<Nanos>,
+    /// Ends a leg after this much, all streams together
+    #[arg(short = 'n', long, group = "end", value_name = "SIZE")]
+    bytes: Option<Bytes>,
+    /// Ends a leg after this many answers (request workload)
+    #[arg(long, group = "end", value_name = "N")]
+    requests: Option<u64>,
+    /// Start of a leg that the steady figures leave out [default: 2s or 20 round trips]
+    #[arg(short = 'O', long, visible_alias = "omit", value_name = "TIME")]
+    ramp: Option<Nanos>,
+    /// Time between samples, from 10ms
+    #[arg(short = 'i', long, default_value = "1s", value_name = "TIME")]
+    interval: Nanos,
+}
+
+/// Options of the data sockets.
+#[derive(Args)]
+#[command(next_help_heading = "Sockets")]
+struct Sockets {
+    /// Send and receive buffer of the data sockets, at both ends
+    #[arg(short = 'w', long, value_name = "SIZE")]
+    sockbuf: Option<Bytes>,
+    /// Send buffer alone
+    #[arg(long, value_name = "SIZE")]
+    send_buffer: Option<Bytes>,
+    /// Receive buffer alone
+    #[arg(long, value_name = "SIZE")]
+    receive_buffer: Option<Bytes>,
+    /// Largest segment, in bytes
+    #[arg(short = 'M', long, value_name = "BYTES")]
+    #[arg(value_parser = clap::value_parser!(u32).range(88..=65495))]
+    mss: Option<u32>,
+    /// Congestion control of the sender
+    #[arg(short = 'C', long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Send small segments at once (TCP_NODELAY); always on for requests
+    #[arg(short = 'N', long)]
+    nodelay: bool,
+    /// Highest rate of each stream, paced by the kernel
+    #[arg(long, value_name = "RATE")]
+    pacing: Option<BitRate>,
+    /// Differentiated services code point: 0 to 63, or a name like EF, AF21, CS1
+    #[arg(long, value_name = "DSCP", value_parser = parse_dscp)]
+    dscp: Option<u8>,
+    /// Only IPv4
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6', long)]
+    ipv6: bool,
+}
+
+/// Where the load runs.
+#[derive(Args)]
+#[command(next_help_heading = "Placement")]
+struct Place {
+    /// Source address here
+    #[arg(short = 'B', long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// Network device here
+    #[arg(long, value_name = "DEVICE")]
+    bind_device: Option<String>,
+    /// Processors for the stream threads here, like 0,2
+    #[arg(short = 'A', long, value_delimiter = ',', value_name = "LIST")]
+    cpus: Vec<u32>,
+    /// Processors for the stream threads at HOST
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    far_cpus: Vec<u32>,
+}
+
+/// Of bulk transfer.
+#[derive(Args)]
+#[command(next_help_heading = "Bulk")]
+struct BulkOptions {
+    /// Bytes a write [default: adapts, up to 1M]
+    #[arg(short = 'l', long, value_name = "SIZE")]
+    write_size: Option<Bytes>,
+    /// The receiver discards in the kernel: measures the path, not the reader
+    #[arg(long)]
+    discard: bool,
+    /// The sender asks for zero-copy
+    #[arg(short = 'Z', long)]
+    zerocopy: bool,
+}
+
+/// Of request and response.
+#[derive(Args)]
+#[command(next_help_heading = "Requests")]
+struct Requests {
+    /// Bytes of a request
+    #[arg(long, default_value = "128", value_name = "SIZE")]
+    request_size: Bytes,
+    /// Bytes of a reply
+    #[arg(long, default_value = "8K", value_name = "SIZE")]
+    reply_size: Bytes,
+    /// Requests a second, all connections together [default: closed loop]
+    #[arg(long, value_name = "N")]
+    pace: Option<f64>,
+    /// A new connection for every request
+    #[arg(long)]
+    reconnect: bool,
+    /// How both ends wait for data
+    #[arg(long, value_enum, default_value_t = WaitArg::Hybrid)]
+    wait: WaitArg,
+}
+
+/// Of datagrams.
+#[derive(Args)]
+#[command(next_help_heading = "Datagrams")]
+struct Datagrams {
+    /// Rate of each stream of datagrams (workload udp, iperf3 only)
+    #[arg(short = 'b', long, default_value = "1M", value_name = "RATE")]
+    rate: BitRate,
+    /// Payload of a datagram
+    #[arg(long, default_value = "1448", value_name = "SIZE")]
+    datagram_size: Bytes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// As much as fits
+    Bulk,
+    /// Requests, each answered
+    Request,
+    /// Datagrams at a set rate
+    Udp,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WaitArg {
+    /// Spin some tens of microseconds, then sleep: what the network takes
+    Hybrid,
+    /// Sleep at once: what a sleeping server takes
+    Block,
+}
+
+impl Order {
+    /// The order that the options describe.
+    pub fn spec(&self) -> Result<Spec> {
+        let workload = match self.what.workload {
+            Kind::Bulk => Workload::Bulk(Bulk {
+                write_size: self.bulk.write_size,
+                discard: self.bulk.discard,
+                zerocopy: self.bulk.zerocopy,
+            }),
+            Kind::Request => Workload::Request(self.request()?),
+            Kind::Udp => Workload::Udp(Udp {
+                rate: self.datagrams.rate,
+                datagram_size: self.datagrams.datagram_size,
+            }),
+        };
+        let limit = match (self.what.time, self.what.bytes, self.what.requests) {
+            (_, Some(bytes), _) => Limit::Bytes(bytes),
+            (_, _, Some(requests)) => Limit::Requests(requests),
+            (time, None, None) => Limit::Time(time.unwrap_or(Nanos::from_secs(10))),
+        };
+        match (&workload, limit) {
+            (Workload::Bulk(_) | Workload::Udp(_), Limit::Requests(_)) => {
+                bail!("--requests counts answers: add --workload request, or end with --bytes")
+            }
+            (Workload::Request(_), Limit::Bytes(_)) => {
+                bail!(
+                    "--bytes ends a bulk transfer: end the request workload with --requests or --time"
+                )
+            }
+            (_, Limit::Time(Nanos(0)) | Limit::Bytes(Bytes(0)) | Limit::Requests(0)) => {
+                bail!("a leg of nothing measures nothing: give a time, size or count above 0")
+            }
+            _ => {}
+        }
+        if self.what.interval < Nanos::from_millis(10) {
+            bail!(
+                "--interval {}: samples can be taken every 10 ms at the most",
+                self.what.interval
+            );
+        }
+        Ok(Spec {
+            directions: self.directions(),
+            workload,
+            streams: self.what.streams,
+            limit,
+            ramp: self.what.ramp,
+            interval: self.what.interval,
+            socket: SocketSettings {
+                send_buffer: self.sockets.send_buffer.or(self.sockets.sockbuf),
+                receive_buffer: self.sockets.receive_buffer.or(self.sockets.sockbuf),
+                mss: self.sockets.mss,
+                congestion: self.sockets.congestion.clone(),
+                nodelay: self.sockets.nodelay.then_some(true),
+                pacing: self.sockets.pacing,
+                dscp: self.sockets.dscp,
+                ip_version: match (self.sockets.ipv4, self.sockets.ipv6) {
+                    (true, _) => Some(IpVersion::V4),
+                    (_, true) => Some(IpVersion::V6),
+                    _ => None,
+                },
+            },
+            near: Placement {
+                bind_address: self.place.bind,
+                bind_device: self.place.bind_device.clone(),
+                cpus: self.place.cpus.clone(),
+            },
+            far: Placement {
+                cpus: self.place.far_cpus.clone(),
+                ..Placement::default()
+            },
+        })
+    }
+
+    fn directions(&self) -> Directions {
+        match (self.what.up, self.what.down, self.what.bidir) {
+            (true, _, _) => Directions::Up,
+            (_, true, _) => Directions::Down,
+            (_, _, true) => Directions::Bidirectional,
+            // A request and its answer use both directions already.
+            _ if self.what.workload == Kind::Request => Directions::Up,
+            _ => Directions::UpThenDown,
+        }
+    }
+
+    fn request(&self) -> Result<Request> {
+        if self.requests.request_size < Request::MIN_SIZE {
+            bail!(
+                "--request-size {}: the smallest request has {}",
+                self.requests.request_size,
+                Request::MIN_SIZE
+            );
+        }
+        let largest = Bytes(1 << 30);
+        if self.requests.reply_size == Bytes(0)
+            || self.requests.reply_size > largest
+            || self.requests.request_size > largest
+        {
+            bail!("--request-size and --reply-size go from 1 byte to {largest}");
+        }
+        if self
+            .requests
+            .pace
+            .is_some_and(|pace| !(pace > 0.0 && pace <= 1e7))
+        {
+            bail!("--pace is in requests a second, above 0 and up to 10 million");
+        }
+        Ok(Request {
+            request_size: self.requests.request_size,
+            reply_size: self.requests.reply_size,
+            pace_per_s: self.requests.pace,
+            reconnect: self.requests.reconnect,
+            wait: match self.requests.wait {
+                WaitArg::Hybrid => Wait::Hybrid,
+                WaitArg::Block => Wait::Block,
+            },
+        })
+    }
+}
+
+/// A code point as a number or by its name (RFC 2474 class selectors, RFC 2597 assured, RFC 3246
+/// expedited forwarding, RFC 8622 lower effort).
+fn parse_dscp(text: &str) -> Result<u8, String> {
+    let upper = text.to_ascii_uppercase();
+    let digit = |at: usize| upper.as_bytes().get(at).map(|d| d.wrapping_sub(b'0'));
+    let named = match (upper.as_str(), upper.len()) {
+        ("BE" | "DF", _) => Some(0),
+        ("EF", _) => Some(46),
+        ("LE", _) => Some(1),
+        (name, 3) if name.starts_with("CS") => digit(2).filter(|c| *c <= 7).map(|c| c * 8),
+        (name, 4) if name.starts_with("AF") => match (digit(2), digit(3)) {
+            (Some(class @ 1..=4), Some(drop @ 1..=3)) => Some(class * 8 + drop * 2),
+            _ => None,
+        },
+        _ => text.parse().ok().filter(|n| *n <= 63),
+    };
+    named.ok_or_else(|| "a code point is 0 to 63 or a name: CS0-CS7, AF11-AF43, EF, LE".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_dscp;
+
+    #[test]
+    fn code_points_by_number_and_name() {
+        for (text, code) in [
+            ("0", 0),
+            ("46", 46),
+            ("ef", 46),
+            ("AF21", 18),
+            ("cs1", 8),
+            ("LE", 1),
+        ] {
+            assert_eq!(parse_dscp(text), Ok(code), "{text}");
+        }
+        for bad in ["64", "-1", "AF51", "AF14", "CS8", "X", ""] {
+            assert!(parse_dscp(bad).is_err(), "{bad}");
+        }
+    }
+}
