@@ -8,9 +8,8 @@ use crate::progress::{Event, Watcher};
 use anyhow::{Context, Result, anyhow, bail};
 use measure::{Job, UdpJob, UdpLoad};
 use model::{
-    BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, IpVersion,
-    Leg, Limit, Nanos, Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning,
-    Workload,
+    Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, IpVersion, Leg,
+    Limit, Nanos, Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning, Workload,
 };
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -180,11 +179,13 @@ impl Test<'_> {
     /// From the first connection to the moment when the server says go.
     #[allow(clippy::type_complexity)] // Ok of Ok: nothing broke here, and the server is willing.
     fn open(&self) -> Result<Result<(Control<Client>, Vec<Sockets>), Failure>> {
+        // What is wrong here is said before anybody is bothered.
+        let params = self.params()?;
         let settings = SocketSettings::default();
         let stream = measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)
             .map_err(|error| Refusal::unreachable(error.to_string()))?;
         let cookie = new_cookie()?;
-        let machine = Client::new(Nanos(0), &cookie, self.params()?);
+        let machine = Client::new(Nanos(0), &cookie, params);
         let mut control = Control::new(stream, machine)?;
         let mut sockets = Vec::new();
         loop {
@@ -586,6 +587,7 @@ impl Test<'_> {
             authtoken: self.token()?,
             ..Params::default()
         };
+        let server_rate = socket.pacing.filter(|_| down).map_or(0, |rate| rate.0);
         Ok(match &self.spec.workload {
             Workload::Udp(Udp {
                 rate,
@@ -605,10 +607,9 @@ impl Test<'_> {
                 block_size: Some(write_size.map_or(BLOCK, |size| small(size).clamp(1, 1 << 20))),
                 skip_rx_copy: *discard,
                 zerocopy: *zerocopy,
-                fq_rate_bit_s: socket
-                    .pacing
-                    .filter(|_| down)
-                    .map_or(0, |BitRate(rate)| rate),
+                // Servers before 3.17 leave the kernel's pacing aside when they send.
+                rate_bit_s: server_rate,
+                fq_rate_bit_s: server_rate,
                 ..params
             },
             Workload::Request(_) => unreachable!("checked before the first connection"),

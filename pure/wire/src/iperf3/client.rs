@@ -106,9 +106,14 @@ impl Client {
 
     /// The server closed the connection.
     pub fn closed(&mut self) {
-        match self.at {
-            At::Over => {}
-            at => self.fail(Failure::Closed(at.words())),
+        match (self.at, self.incoming.exactly::<4>()) {
+            (At::Over, _) => {}
+            // 3.12 closes after the first of the two integers when it does not know the user.
+            (At::Refused, Some(number)) => self.fail(Failure::ServerError {
+                number: i32::from_be_bytes(number),
+                errno: 0,
+            }),
+            (at, _) => self.fail(Failure::Closed(at.words())),
         }
     }
 

@@ -171,6 +171,21 @@ fn every_refusal_has_its_words() {
 }
 
 #[test]
+fn half_a_reason_is_one_if_the_server_then_leaves() {
+    let mut client = Client::new(Nanos(0), &COOKIE, params());
+    client.receive(Nanos(0), &[0xfe, 0, 0, 0, 142]);
+    assert_eq!(client.event(), None);
+    client.closed();
+    assert_eq!(
+        client.event(),
+        Some(ClientEvent::Failed(Failure::ServerError {
+            number: 142,
+            errno: 0
+        }))
+    );
+}
+
+#[test]
 fn a_silent_peer_costs_a_known_time() {
     let mut server = Server::new(Nanos(0));
     let deadline = server.deadline().unwrap();
