@@ -1,8 +1,8 @@
 //! From samples to the figures that are told first.
 
 use crate::{
-    BitRate, Bytes, Datagrams, Direction, EndRecord, Ended, Latency, Leg, Limit, Nanos, Run,
-    Sample, SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
+    BitRate, Bytes, Datagrams, Direction, Directions, EndRecord, Ended, Latency, Leg, Limit, Nanos,
+    Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,9 +90,10 @@ pub struct LegSummary {
 pub struct CpuUse {
     /// The process, in processors: 1.0 is one of them all the time.
     pub process: f64,
-    /// The whole host as a share of all its processors, 0 to 1.
-    pub host_share: f64,
-    /// The process, in seconds for each 10^9 bytes moved; `None` if nothing moved.
+    /// The whole host as a share of all its processors, 0 to 1; `None` if it did not tell.
+    pub host_share: Option<f64>,
+    /// The process, in seconds for each 10^9 bytes that it moved, in both directions if both ran at
+    /// once; `None` if nothing moved.
     pub process_s_per_gb: Option<f64>,
 }
 
@@ -149,11 +150,14 @@ pub fn ramp_for(spec: &Spec, rtt: Option<Nanos>, duration: Nanos) -> Nanos {
 
 /// Sums a run up.
 pub fn summarise(run: &Run) -> Summary {
-    let legs = run
+    let mut legs: Vec<LegSummary> = run
         .legs
         .iter()
         .map(|leg| summarise_leg(&run.spec, leg))
         .collect();
+    if run.spec.directions == Directions::Bidirectional {
+        share_cpu(&mut legs);
+    }
     let ends = run.legs.iter().flat_map(|leg| [&leg.near, &leg.far]);
     let all = run
         .warnings
@@ -341,13 +345,23 @@ fn cpu_use(end: &EndRecord) -> Option<CpuUse> {
     let host_busy = last.cpu.host_busy.since(first.cpu.host_busy).as_secs_f64();
     Some(CpuUse {
         process: process_s / wall,
-        host_share: if host_total > 0.0 {
-            host_busy / host_total
-        } else {
-            0.0
-        },
+        host_share: (host_total > 0.0).then(|| host_busy / host_total),
         process_s_per_gb: (end.bytes.0 > 0).then(|| process_s / (end.bytes.0 as f64 / 1e9)),
     })
+}
+
+/// Directions that ran at once were moved by the same processes: their time is for the bytes of all.
+fn share_cpu(legs: &mut [LegSummary]) {
+    let all: Bytes = legs.iter().map(|leg| leg.bytes).sum();
+    for leg in legs {
+        let share = leg.bytes.0 as f64 / all.0.max(1) as f64;
+        for cpu in [&mut leg.sender_cpu, &mut leg.receiver_cpu]
+            .into_iter()
+            .flatten()
+        {
+            cpu.process_s_per_gb = cpu.process_s_per_gb.map(|own| own * share);
+        }
+    }
 }
 
 fn requests(client: &EndRecord) -> Option<LatencySummary> {
@@ -413,7 +427,7 @@ fn settings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bulk, CpuTimes, Directions, Placement, SocketSettings};
+    use crate::{Bulk, CpuTimes, Placement, SocketSettings};
 
     fn spec() -> Spec {
         Spec {
@@ -537,7 +551,7 @@ mod tests {
         assert_eq!(s.sndbuf_limited_share, Some(0.0));
         assert_eq!(s.busy_share, Some(0.8));
         let cpu = s.sender_cpu.unwrap();
-        assert!((cpu.process - 0.5).abs() < 1e-9 && (cpu.host_share - 0.5).abs() < 1e-9);
+        assert!((cpu.process - 0.5).abs() < 1e-9 && cpu.host_share == Some(0.5));
         assert!((cpu.process_s_per_gb.unwrap() - 5.0 / 1.62).abs() < 1e-9);
     }
 
@@ -596,5 +610,21 @@ mod tests {
             ended: Ended::Complete,
         };
         assert_eq!(summarise(&run).warnings, [warning]);
+
+        let at_once = Run {
+            spec: Spec {
+                directions: Directions::Bidirectional,
+                ..run.spec.clone()
+            },
+            legs: vec![run.legs[0].clone(), run.legs[0].clone()],
+            ..run
+        };
+        let cost = |leg: &LegSummary| leg.sender_cpu.unwrap().process_s_per_gb.unwrap();
+        let legs = summarise(&at_once).legs;
+        let alone = summarise_leg(&at_once.spec, &at_once.legs[0]);
+        assert!(
+            (cost(&legs[1]) - cost(&alone) / 2.0).abs() < 1e-9,
+            "the same process moved both"
+        );
     }
 }

@@ -359,7 +359,7 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
         &|l| l.sender_cpu.as_ref().map(|c| cpu(c, l)),
     );
     row("  its whole host", "sender's CPU", &|l| {
-        l.sender_cpu.map(|c| percent(c.host_share))
+        l.sender_cpu.and_then(|c| c.host_share).map(percent)
     });
     row(
         if bulk || !tcp {
@@ -371,7 +371,7 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
         &|l| l.receiver_cpu.as_ref().map(|c| cpu(c, l)),
     );
     row("  its whole host", "receiver's CPU", &|l| {
-        l.receiver_cpu.map(|c| percent(c.host_share))
+        l.receiver_cpu.and_then(|c| c.host_share).map(percent)
     });
     rows
 }
@@ -439,7 +439,9 @@ fn workload(run: &Run, summary: &Summary, style: Style) -> String {
         )),
     }
     if run.spec.directions == Directions::Bidirectional && summary.legs.len() == 2 {
-        sentences.push("Both directions ran at once.".to_owned());
+        sentences.push(
+            "Both directions ran at once, so processor figures are for both together.".to_owned(),
+        );
     }
     if let (Limit::Bytes(_) | Limit::Requests(_), Some(leg)) =
         (run.spec.limit, summary.legs.first())
