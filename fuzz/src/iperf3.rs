@@ -1,0 +1,176 @@
+//! iperf3's protocol and its JSON.
+
+use model::{Nanos, Run};
+use wire::iperf3::{
+    Client, ClientEvent, Counter, Credentials, Failure, Header, Params, Results, Server,
+    ServerEvent, UsersFile, connect_reply, is_connect_reply, read_token_text, token_text,
+};
+
+const COOKIE: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz234567abcd\0";
+
+pub fn params(bytes: &[u8]) {
+    if let Ok(params) = Params::from_json(bytes) {
+        let written = params.to_json().to_string();
+        assert_eq!(Params::from_json(written.as_bytes()), Ok(params));
+    }
+}
+
+pub fn results(bytes: &[u8]) {
+    if let Ok(results) = Results::from_json(bytes) {
+        let written = results.to_json().to_string();
+        let again = Results::from_json(written.as_bytes()).expect("our own results");
+        // What old versions leave out is written as zero; after that nothing changes.
+        assert_eq!(again.to_json(), results.to_json());
+        assert_eq!(again.streams.len(), results.streams.len());
+    }
+}
+
+/// The client's end, with whatever a server may say; cut elsewhere it learns the same.
+pub fn client(bytes: &[u8]) {
+    assert_eq!(client_learns(bytes, 4096), client_learns(bytes, 1));
+}
+
+fn client_learns(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
+    let mut client = Client::new(Nanos(0), COOKIE, Params::default());
+    let mut learnt = Vec::new();
+    let mut said = Vec::new();
+    let mut hear = |client: &mut Client| {
+        said.extend(client.output());
+        while let Some(event) = client.event() {
+            match &event {
+                ClientEvent::Begin => client.end(Nanos(1)),
+                ClientEvent::GiveResults => client.results(Nanos(1), &Results::default()),
+                _ => {}
+            }
+            learnt.push(format!("{event:?}"));
+            said.extend(client.output());
+        }
+    };
+    // A server answers only what was said before: state by state, as a real one has to.
+    for part in bytes.split_inclusive(|byte| (1..=16).contains(byte)) {
+        for piece in part.chunks(piece) {
+            client.receive(Nanos(0), piece);
+        }
+        hear(&mut client);
+    }
+    client.closed();
+    hear(&mut client);
+    assert!(
+        client.deadline().is_none(),
+        "it waits for a server that is gone"
+    );
+    let ends = learnt
+        .iter()
+        .filter(|event| event.starts_with("Finished") || event.starts_with("Failed"))
+        .count();
+    assert_eq!(ends, 1, "exactly one end: {learnt:?}");
+    (learnt, said)
+}
+
+/// The server's end, with whatever a stranger may say after its cookie.
+pub fn server(bytes: &[u8]) {
+    let mut server = Server::new(Nanos(0));
+    server.receive(Nanos(0), COOKIE);
+    let mut ends = 0;
+    let mut said = 0;
+    let mut hear = |server: &mut Server| {
+        said += server.output().len();
+        while let Some(event) = server.event() {
+            match event {
+                ServerEvent::Greeted(cookie) => assert_eq!(&cookie, COOKIE),
+                ServerEvent::Asked(params) => {
+                    assert!((1..=128).contains(&params.parallel));
+                    server.open(Nanos(1));
+                    server.start(Nanos(1), Nanos::from_secs(1));
+                }
+                ServerEvent::Ended => server.results(Nanos(1), Results::default()),
+                ServerEvent::Finished(_) => ends += 1,
+                ServerEvent::Failed(failure) => {
+                    assert!(!matches!(failure, Failure::Busy), "a client is never busy");
+                    ends += 1;
+                }
+            }
+            said += server.output().len();
+        }
+    };
+    for piece in bytes.chunks(61) {
+        server.receive(Nanos(1), piece);
+        hear(&mut server);
+    }
+    server.closed();
+    hear(&mut server);
+    assert_eq!(ends, 1, "exactly one end");
+    assert!(
+        server.deadline().is_none(),
+        "it waits for a client that is gone"
+    );
+    assert!(said < 1000, "{said} bytes for a stranger");
+}
+
+pub fn udp_header(bytes: &[u8]) {
+    for wide in [false, true] {
+        let length = if wide { Header::WIDE } else { Header::NARROW };
+        let Some(header) = Header::decode(bytes, wide) else {
+            assert!(bytes.len() < length);
+            continue;
+        };
+        let mut again = vec![0; length];
+        assert!(header.encode(&mut again, wide));
+        assert_eq!(again, bytes[..length]);
+    }
+    if let Some(reply) = connect_reply(bytes) {
+        assert!(is_connect_reply(&reply) && !is_connect_reply(bytes));
+    }
+}
+
+pub fn udp_stream(bytes: &[u8]) {
+    let mut counter = Counter::default();
+    let mut before = counter.totals();
+    for (moment, datagram) in (0..).zip(bytes.chunks_exact(Header::WIDE)) {
+        let header = Header::decode(datagram, true).expect("long enough");
+        let counted = counter.arrived(&header, Nanos::from_micros(moment));
+        assert_eq!(counted, header.sequence >= 0);
+        let totals = counter.totals();
+        assert!(totals.packets >= before.packets, "the highest number fell");
+        assert!(totals.lost <= totals.packets, "more lost than sent");
+        assert!(totals.out_of_order <= counter.received());
+        before = totals;
+    }
+}
+
+pub fn auth_token(bytes: &[u8]) {
+    if let Ok(credentials) = read_token_text(bytes) {
+        let written = token_text(&credentials);
+        assert_eq!(read_token_text(written.as_bytes()), Ok(credentials));
+    }
+}
+
+pub fn users_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(users) = UsersFile::parse(text) {
+        // Nobody comes in by a name that stands in no line, nor with an old clock.
+        let stranger = Credentials {
+            user: "\n".to_owned(),
+            password: String::new(),
+            seconds: 0,
+        };
+        assert!(users.check(&stranger, 0, 10).is_err());
+        assert!(users.check(&stranger, 11, 10).is_err());
+    }
+}
+
+pub fn json(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(run) = report::iperf3::from_json(text) {
+        let summary = model::summarise(&run);
+        let written = report::iperf3::to_json(&run, &summary);
+        let again: Run = report::iperf3::from_json(&written).expect("our own JSON");
+        assert_eq!(again, run);
+        let _ = report::iperf3::stream_start(&run);
+        let _ = report::iperf3::stream_end(&run, &summary);
+    }
+}

@@ -1,0 +1,19 @@
+//! What the kernel fills in.
+
+use observe::decode_tcp_info;
+
+/// The kernel may fill any number of bytes: a shorter structure knows less, and nothing else.
+pub fn tcp_info(bytes: &[u8]) {
+    let whole = decode_tcp_info(bytes);
+    let shorter = decode_tcp_info(&bytes[..bytes.len().min(104)]);
+    assert_eq!(shorter.rtt, whole.rtt);
+    assert_eq!(shorter.snd_cwnd, whole.snd_cwnd);
+    assert_eq!(shorter.total_retrans, whole.total_retrans);
+    assert_eq!(shorter.bytes_acked, None);
+    let mut longer = bytes.to_vec();
+    longer.resize(bytes.len().max(1024), 0xff);
+    assert_eq!(
+        decode_tcp_info(&longer).rtt,
+        decode_tcp_info(&longer[..104]).rtt
+    );
+}
