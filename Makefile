@@ -4,6 +4,7 @@ LINERATE := target/release/linerate
 
 .PHONY: demo test bench build setup setup-test install
 
+# Against an agent on this machine: a path without a network, to see what is shown.
 demo: build
 	$(LINERATE) measure local --time 5s
 	$(LINERATE) measure local --workload request --time 3s
@@ -32,4 +33,8 @@ setup-test: setup
 PREFIX ?= /usr/local
 install: build
 	install -Dm755 $(LINERATE) $(DESTDIR)$(PREFIX)/bin/linerate
+	mkdir -p $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions fish/vendor_completions.d zsh/site-functions)
 	$(LINERATE) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	$(LINERATE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/linerate
+	$(LINERATE) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/linerate.fish
+	$(LINERATE) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_linerate
