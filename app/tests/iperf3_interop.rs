@@ -1,4 +1,5 @@
 //! Against Debian's iperf3 in both roles, on loopback. Needs `iperf3` in the path, and says so.
+#![allow(clippy::unwrap_used)] // What a helper of a test cannot do has failed the test.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
