@@ -309,6 +309,21 @@ fn a_stock_client_in_every_mode_against_our_server() {
             "sent"
         });
     }
+    // On an address of both versions, reached by each.
+    let both = Ours::start(&["--bind", "::"]);
+    for (host, args) in [
+        ("::1", "-R"),
+        ("127.0.0.1", "-R"),
+        ("::1", "-u -R"),
+        ("127.0.0.1", "-u"),
+    ] {
+        let output = Command::new("iperf3")
+            .args(["-c", host, "-p", &both.port.to_string(), "-t", "1"])
+            .args(args.split_whitespace())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{host} {args}: {output:?}");
+    }
     let json = ours.client("--get-server-output");
     let output = json["server_output_text"].as_str().unwrap();
     assert!(
@@ -593,20 +608,26 @@ fn what_cannot_be_is_said_in_one_sentence() {
 fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
     let mut stock = Stock::start(&[]);
     let folder = Folder::new("dying");
-    let client = measure(&folder, stock.port, "--up -t 20 -i 100ms --json")
+    let mut client = measure(&folder, stock.port, "--up -t 20 -i 100ms --json-stream")
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the test runs", || connections(stock.port) >= 4);
-    std::thread::sleep(Duration::from_millis(500));
-    stock.child.kill().unwrap();
-    let output = client.wait_with_output().unwrap();
-    assert!(!output.status.success());
-    let run: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(run["legs"][0]["ended"]["how"], "failed");
-    assert!(number(&run, "/legs/0/near/bytes") > 0.0);
-    assert!(run["legs"][0]["near"]["samples"].as_array().unwrap().len() > 2);
+    let lines = BufReader::new(client.stdout.take().unwrap()).lines();
+    let mut samples = 0;
+    let mut last = Value::Null;
+    for line in lines.map_while(Result::ok) {
+        last = serde_json::from_str(&line).unwrap();
+        samples += usize::from(last["event"] == "sample");
+        if samples == 4 {
+            // A second kill of a process that is gone does nothing.
+            stock.child.kill().unwrap();
+        }
+    }
+    assert!(!client.wait().unwrap().success());
+    assert!(samples >= 4, "{samples}");
+    assert_eq!(last["event"], "end", "{last}");
+    assert_eq!(last["ended"]["how"], "failed", "{last}");
 }
 
 /// The paths of all keys of an object, without the indices of lists.

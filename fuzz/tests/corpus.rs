@@ -1,5 +1,7 @@
 //! Every target over its corpus, and over seeded mutations of it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use linerate_fuzz::TARGETS;
 use linerate_fuzz::mutate::{Chance, mutate};
 use std::panic::catch_unwind;

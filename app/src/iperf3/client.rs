@@ -470,13 +470,14 @@ impl Test<'_> {
                             rate: Some(workload.rate).filter(|rate| rate.0 > 0),
                             size: workload.datagram_size,
                             limit,
+                            cpus: self.spec.near.cpus.clone(),
                         },
                         sockets,
                         udp::stamp(true),
                     ),
                     Direction::Down => {
                         let counters = udp::counters(sockets.len(), true);
-                        UdpLoad::receive(sockets, counters)
+                        UdpLoad::receive(sockets, counters, &self.spec.near.cpus)
                     }
                 }?;
                 Ok(udp_end(load, interval, stop, on_sample))

@@ -189,6 +189,8 @@ impl<'a> Door<'a> {
     fn accept(&mut self) {
         // Each error that can happen here is of one connection, or passes.
         while let Ok((stream, peer)) = self.listener.accept() {
+            // An IPv4 client of a socket for both versions is told by its IPv4 address.
+            let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }

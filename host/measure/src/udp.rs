@@ -33,6 +33,8 @@ pub struct UdpJob {
     pub size: Bytes,
     /// When the sender stops.
     pub limit: Limit,
+    /// Processors for the stream threads, given out in turn; empty: the scheduler's choice.
+    pub cpus: Vec<u32>,
 }
 
 /// Writes into a datagram that is about to leave: number (from 1), and time since 1970.
@@ -104,23 +106,24 @@ impl UdpLoad {
                 remedy: format!("a datagram carries 16 to {LARGEST} bytes"),
             });
         }
-        UdpLoad::start(sockets, |socket, stream, shared| {
+        UdpLoad::start(sockets, &job.cpus, |socket, stream, shared| {
             let (job, stamp) = (job.clone(), Arc::clone(&stamp));
             move || sender(&socket, &job, size, &stamp, &stream, &shared)
         })
     }
 
     /// Starts to receive from connected sockets: until the sender says that it is done, or
-    /// [`UdpLoad::stop`]. One counter a socket.
+    /// [`UdpLoad::stop`]. One counter a socket; `cpus` as in [`UdpJob`].
     ///
     /// # Errors
     /// If the sockets cannot be shared with the threads.
     pub fn receive(
         sockets: Vec<UdpSocket>,
         counters: Vec<Box<dyn Count>>,
+        cpus: &[u32],
     ) -> Result<UdpLoad, Error> {
         let mut counters = counters.into_iter();
-        UdpLoad::start(sockets, |socket, stream, shared| {
+        UdpLoad::start(sockets, cpus, |socket, stream, shared| {
             let counter = counters.next();
             move || {
                 if let Some(counter) = counter {
@@ -132,6 +135,7 @@ impl UdpLoad {
 
     fn start<F: FnOnce() + Send + 'static>(
         sockets: Vec<UdpSocket>,
+        cpus: &[u32],
         mut work: impl FnMut(UdpSocket, Arc<Stream>, Arc<Shared>) -> F,
     ) -> Result<UdpLoad, Error> {
         let system = |what: &str| {
@@ -153,12 +157,17 @@ impl UdpLoad {
             let _ = sys::udp::stamp_arrivals(&socket);
             let copy = socket.try_clone().map_err(system("copy a UDP socket"))?;
             let stream = Arc::<Stream>::default();
+            let cpu = cpus.iter().cycle().nth(load.streams.len()).copied();
             let done = Done(Arc::clone(&load.shared));
             let work = work(copy, Arc::clone(&stream), Arc::clone(&load.shared));
             let thread = std::thread::Builder::new()
                 .name(format!("udp-{}", load.streams.len()))
                 .spawn(move || {
                     let _done = done;
+                    // A processor that is not there leaves the choice to the scheduler.
+                    if let Some(cpu) = cpu {
+                        let _ = sys::sched::run_on(&[cpu]);
+                    }
                     work();
                 });
             load.threads.push(match thread {
@@ -499,12 +508,14 @@ mod tests {
     fn what_is_sent_arrives_until_the_sender_is_done() {
         let (a, b) = pair();
         let end = a.try_clone().unwrap();
-        let receiving = UdpLoad::receive(vec![b], vec![Box::new(Numbers(Datagrams::default()))]);
+        let receiving =
+            UdpLoad::receive(vec![b], vec![Box::new(Numbers(Datagrams::default()))], &[]);
         let receiving = receiving.unwrap();
         let job = UdpJob {
             rate: Some(BitRate(8_000_000)),
             size: Bytes(1000),
             limit: Limit::Bytes(Bytes(100_000)),
+            cpus: Vec::new(),
         };
         let sending = UdpLoad::send(job, vec![a], numbered()).unwrap();
         assert!(sending.wait(far()));
@@ -527,6 +538,7 @@ mod tests {
             rate: None,
             size: Bytes(500),
             limit: Limit::Bytes(Bytes(50_000)),
+            cpus: Vec::new(),
         };
         let sending = UdpLoad::send(job, vec![a, c], numbered()).unwrap();
         assert!(sending.wait(far()));
@@ -534,7 +546,8 @@ mod tests {
         assert_eq!(outcome.bytes.iter().copied().sum::<Bytes>(), Bytes(50_000));
 
         let (_e, f) = pair();
-        let receiving = UdpLoad::receive(vec![f], vec![Box::new(Numbers(Datagrams::default()))]);
+        let receiving =
+            UdpLoad::receive(vec![f], vec![Box::new(Numbers(Datagrams::default()))], &[]);
         let receiving = receiving.unwrap();
         assert!(!receiving.wait(Instant::now()));
         receiving.stop();
@@ -562,6 +575,7 @@ mod tests {
                 rate: None,
                 size: Bytes(size),
                 limit: Limit::Bytes(Bytes(1)),
+                cpus: Vec::new(),
             };
             assert!(UdpLoad::send(job, Vec::new(), numbered()).is_err());
         }

@@ -374,7 +374,7 @@ impl<'a> Session<'a> {
                 let wide = params.udp_counters_64bit;
                 if !sockets.is_empty() {
                     let counters = udp::counters(sockets.len(), wide);
-                    let load = UdpLoad::receive(sockets, counters);
+                    let load = UdpLoad::receive(sockets, counters, &[]);
                     add(AnyLoad::Udp(load.map_err(|e| e.to_string())?), false);
                 }
                 if !sending.is_empty() {
@@ -384,6 +384,7 @@ impl<'a> Session<'a> {
                         rate: asked.or(allowed).map(BitRate),
                         size: Bytes(u64::from(params.block_size.unwrap_or(DATAGRAM))),
                         limit,
+                        cpus: Vec::new(),
                     };
                     let load = UdpLoad::send(job, sending, udp::stamp(wide));
                     add(AnyLoad::Udp(load.map_err(|e| e.to_string())?), true);
