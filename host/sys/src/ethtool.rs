@@ -1,5 +1,5 @@
 //! What a network device's driver tells through `SIOCETHTOOL` (`include/uapi/linux/ethtool.h`). All
-//! requests here only read, and none needs a privilege.
+//! requests but [`Ethtool::set_offload`] only read, and need no privilege.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -181,6 +181,23 @@ impl Ethtool {
         };
         self.ask(&mut value)?;
         Ok(value.data & offload.bit != 0)
+    }
+
+    /// Switches an offload on or off; to be used on devices of one's own only. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for one of the flags without a request of its own or where the driver cannot;
+    /// `EPERM` without the right.
+    pub fn set_offload(&self, offload: &Offload, on: bool) -> io::Result<()> {
+        if offload.command == GFLAGS {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        // Each setter's number follows its getter's.
+        let mut value = RawValue {
+            command: offload.command + 1,
+            data: u32::from(on),
+        };
+        self.ask(&mut value)
     }
 
     /// Sizes of the rings.

@@ -2,7 +2,9 @@
 //! Architecture invariant: knows no other room.
 
 pub mod ethtool;
+pub mod namespace;
 pub mod netlink;
+pub mod packet;
 pub mod poll;
 pub mod process;
 pub mod read_option;

@@ -66,6 +66,35 @@ pub fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usi
     }
 }
 
+/// Waits as [`poll`], but for a timeout of less than a millisecond as well (`ppoll(2)`). How much
+/// later than asked it returns depends on the thread ([`crate::sched::wake_on_time`]).
+///
+/// # Errors
+/// As [`poll`].
+pub fn poll_nanos(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<usize> {
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let count = libc::nfds_t::try_from(fds.len()).expect("a slice is shorter than nfds_t");
+    // SAFETY: as for poll; the timespec outlives the call and no signal mask is given.
+    let ready = unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr().cast(),
+            count,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    };
+    match usize::try_from(ready) {
+        Ok(ready) => Ok(ready),
+        Err(_) => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            error => Err(error),
+        },
+    }
+}
+
 /// Ends another thread's [`poll`]: an `eventfd(2)`.
 pub struct Waker(OwnedFd);
 

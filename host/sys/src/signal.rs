@@ -47,6 +47,26 @@ pub fn deaf_to_interrupt(command: &mut Command) {
     }
 }
 
+/// Asks a process to end (SIGTERM), or ends it at once (SIGKILL).
+///
+/// # Errors
+/// What kill(2) says: `ESRCH` if there is no such process, `EPERM` if it is another user's.
+pub fn end(pid: u32, at_once: bool) -> io::Result<()> {
+    let signal = if at_once {
+        libc::SIGKILL
+    } else {
+        libc::SIGTERM
+    };
+    // 0 and what wraps to a negative number would reach whole groups.
+    let pid = libc::pid_t::try_from(pid).ok().filter(|p| *p > 0);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: kill takes plain numbers.
+    if unsafe { libc::kill(pid, signal) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

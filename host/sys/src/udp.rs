@@ -153,7 +153,7 @@ impl ReceiveBatch {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
         }; BATCH];
-        let mut controls = [Control([0; CONTROL]); BATCH];
+        let mut controls = [Control::EMPTY; BATCH];
         // SAFETY: an all-zero mmsghdr is valid: no name, no parts, no control.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
         for (index, buffer) in self.buffers.chunks_exact_mut(self.size).enumerate() {
@@ -162,7 +162,7 @@ impl ReceiveBatch {
             let header = &mut messages[index].msg_hdr;
             header.msg_iov = &raw mut parts[index];
             header.msg_iovlen = 1;
-            header.msg_control = controls[index].0.as_mut_ptr().cast();
+            header.msg_control = controls[index].as_mut_ptr();
             header.msg_controllen = CONTROL as _;
         }
         // SAFETY: each header points to one part and one control buffer, all live, exclusively
@@ -196,9 +196,18 @@ impl ReceiveBatch {
 /// Aligned as control messages must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL]);
+pub(crate) struct Control([u8; CONTROL]);
 
-fn arrival(header: &libc::msghdr) -> Option<Duration> {
+impl Control {
+    pub(crate) const EMPTY: Control = Control([0; CONTROL]);
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// The kernel's time of arrival since 1970 in what recvmmsg(2) filled.
+pub(crate) fn arrival(header: &libc::msghdr) -> Option<Duration> {
     // SAFETY: recvmmsg filled the header and its control buffer, which is live; CMSG_FIRSTHDR
     // returns null if no whole control message is in it.
     let first = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
