@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::process::Command;
 
-const PURE: [&str; 3] = ["model", "wire", "report"];
+const PURE: [&str; 4] = ["model", "wire", "report", "emulate"];
 const HOST: [&str; 4] = ["sys", "measure", "observe", "archive"];
 
 /// The rooms that each room depends on, read from cargo itself (test dependencies left out).

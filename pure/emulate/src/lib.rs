@@ -1,0 +1,34 @@
+//! What a path does to packets: rate, delay, queues and faults, without socket, clock or thread.
+//!
+//! A [`Scenario`] is a network as data, read from a TOML file: nodes, links, and for each direction
+//! of a link a [`Shape`]. A [`Pipe`] is one such direction at work: packets and moments go in,
+//! packets come out when they are due, and [`Truth`] counts what was done to them. A [`Duplex`] is
+//! both directions of a link, which a half-duplex link couples.
+//!
+//! The same seed and the same packets at the same moments have the same fate, for ever.
+
+mod chance;
+mod duplex;
+mod error;
+mod packet;
+mod pipe;
+mod scenario;
+mod shape;
+mod shipped;
+mod truth;
+
+pub use duplex::Duplex;
+pub use error::Error;
+pub use packet::{
+    Delivery, ETHERNET_HEADER, Ecn, FRAME_OVERHEAD, Kept, Packet, wire_bytes_of_frame,
+};
+pub use pipe::Pipe;
+pub use scenario::{
+    Change, Cidr, Direction, End, Host, Icmp, IcmpFilter, Link, MssClamp, Nat, Node, NodeKind,
+    PortForward, Route, Router, Scenario,
+};
+pub use shape::{
+    AckThinning, Aqm, Bucket, Cross, Duplicate, Jitter, Limit, Loss, Queue, Reorder, Shape, State,
+    Wander,
+};
+pub use truth::{Depth, DropCause, Drops, Event, EventKind, Tally, Truth};

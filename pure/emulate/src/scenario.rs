@@ -1,0 +1,278 @@
+//! A network as data.
+
+use crate::{Error, Shape, shipped};
+use model::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A whole lab: nodes, links, and what changes while it runs. Checked: every name that it uses exists.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Name of the lab, fit for a file and a namespace.
+    pub name: String,
+    /// Why these numbers.
+    pub why: String,
+    /// Seed of every chance in it.
+    pub seed: u64,
+    /// Hosts, routers, switches.
+    pub nodes: Vec<Node>,
+    /// What joins them.
+    pub links: Vec<Link>,
+    /// What changes, in order of time.
+    pub script: Vec<Change>,
+}
+
+/// A place where packets begin, end or turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Unique: lower-case letters, digits, `-`; at most 32.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeKind {
+    /// Runs programs.
+    Host(Host),
+    /// Forwards IP packets.
+    Router(Router),
+    /// Forwards frames (a kernel bridge).
+    Switch,
+}
+
+/// Settings of a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Congestion control of its routes (`ip route ... congctl`); none: the kernel's default.
+    pub congestion: Option<String>,
+    /// Largest receive buffer that autotuning may reach (`tcp_rmem`); a small one makes a slow receiver.
+    pub receive_buffer: Option<Bytes>,
+    /// Largest send buffer that autotuning may reach (`tcp_wmem`).
+    pub send_buffer: Option<Bytes>,
+    /// False: segmentation and receive offloads of its devices are off, so that it sees single frames.
+    pub offload: bool,
+    /// What its firewall drops of the ICMP that comes in.
+    pub icmp: Option<IcmpFilter>,
+}
+
+/// Settings of a router.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Router {
+    /// Rewrites the MSS option of the SYNs that it forwards.
+    pub mss_clamp: Option<MssClamp>,
+    /// What it drops of the ICMP that it makes or forwards.
+    pub icmp: Option<IcmpFilter>,
+    /// Sets the TTL of all that it forwards.
+    pub ttl: Option<u8>,
+    /// Hides the other nodes behind the address of one of its links.
+    pub nat: Option<Nat>,
+}
+
+/// How a router limits the MSS of connections through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MssClamp {
+    /// To what the route's MTU allows.
+    PathMtu,
+    /// To this many bytes.
+    To(u16),
+}
+
+/// ICMP and ICMPv6 that is dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IcmpFilter {
+    /// Which.
+    pub drop: Icmp,
+    /// Only what goes to these nodes; empty: to all.
+    pub toward: Vec<String>,
+}
+
+/// Kinds of ICMP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Icmp {
+    /// "Fragmentation needed" (RFC 792 type 3 code 4) and "packet too big" (RFC 4443 type 2).
+    FragNeeded,
+    /// All (of ICMPv6 not neighbour discovery, without which nothing works).
+    All,
+}
+
+/// Address translation at a router.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Nat {
+    /// The link on the public side.
+    pub outside: String,
+    /// Ports of the public address that lead inside.
+    pub forward: Vec<PortForward>,
+    /// Inside nodes reach the forwarded ports by the public address too.
+    pub hairpin: bool,
+}
+
+/// A TCP port of the public address, and who answers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortForward {
+    /// The port, on both sides.
+    pub port: u16,
+    /// Name of the node inside.
+    pub to: String,
+}
+
+/// A cable between two nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Unique.
+    pub name: String,
+    /// What it joins.
+    pub ends: [End; 2],
+    /// From `ends[0]` to `ends[1]`.
+    pub forward: Shape,
+    /// From `ends[1]` to `ends[0]`.
+    pub backward: Shape,
+}
+
+/// Where a link meets a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Name of the node.
+    pub node: String,
+    /// Name of the device there, unique in its node, at most 15 bytes.
+    pub device: String,
+    /// MTU of the device in bytes.
+    pub mtu: u32,
+    /// IPv4 and IPv6 address of the device; none at a switch.
+    pub addresses: Vec<Cidr>,
+}
+
+/// An address with the length of its network's prefix. Prints as `10.77.1.1/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cidr {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the network.
+    pub prefix: u8,
+}
+
+/// A route that a node needs besides those of its own devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// The network.
+    pub to: Cidr,
+    /// The next router's address.
+    pub via: IpAddr,
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From `ends[0]` to `ends[1]`.
+    Forward,
+    /// From `ends[1]` to `ends[0]`.
+    Backward,
+}
+
+/// A step of the script.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Since the lab is up.
+    pub at: Nanos,
+    /// Name of the link.
+    pub link: String,
+    /// Which direction; a step for both is two changes.
+    pub direction: Direction,
+    /// The whole shape from then on (the file names only what changes).
+    pub shape: Shape,
+}
+
+impl Scenario {
+    /// Reads a scenario file; `file` names it in errors.
+    pub fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
+        let _ = text;
+        Err(Error {
+            file: file.to_owned(),
+            line: 1,
+            what: "no reader yet".to_owned(),
+            remedy: "wait".to_owned(),
+        })
+    }
+
+    /// The scenarios in the box: name and text of the file.
+    pub fn shipped() -> &'static [(&'static str, &'static str)] {
+        shipped::ALL
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|n| n.name == name)
+    }
+
+    /// The link of this name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|l| l.name == name)
+    }
+
+    /// The ends of links at this node.
+    pub fn ends_at<'a>(&'a self, node: &'a str) -> impl Iterator<Item = (&'a Link, &'a End)> {
+        self.links
+            .iter()
+            .flat_map(|l| l.ends.iter().map(move |e| (l, e)))
+            .filter(move |(_, e)| e.node == node)
+    }
+
+    /// True if the link is a cable and stays one: neither direction is shaped, now or by the script.
+    pub fn is_plain(&self, link: &Link) -> bool {
+        link.forward.is_plain()
+            && link.backward.is_plain()
+            && !self.script.iter().any(|c| c.link == link.name)
+    }
+
+    /// The shortest routes of a node to the networks that it is not in. Networks behind a router with
+    /// address translation are not told to those outside.
+    pub fn routes(&self, node: &str) -> Vec<Route> {
+        let _ = node;
+        Vec::new()
+    }
+}
+
+impl Link {
+    /// The shape of a direction.
+    pub fn shape(&self, direction: Direction) -> &Shape {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Backward => &self.backward,
+        }
+    }
+}
+
+impl Direction {
+    /// Forward, then backward.
+    pub const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
+}
+
+impl Cidr {
+    /// The network that the address is in: all other bits zero.
+    pub fn network(self) -> Cidr {
+        let prefix = u32::from(self.prefix);
+        let address = match self.address {
+            IpAddr::V4(a) => {
+                let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
+                IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() & mask))
+            }
+            IpAddr::V6(a) => {
+                let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
+                IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() & mask))
+            }
+        };
+        Cidr { address, ..self }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}/{}", self.address, self.prefix))
+    }
+}

@@ -1,0 +1,3 @@
+//! The scenarios in the box.
+
+pub(crate) const ALL: &[(&str, &str)] = &[];
