@@ -10,6 +10,7 @@
 mod chance;
 mod duplex;
 mod error;
+mod file;
 mod packet;
 mod pipe;
 mod scenario;

@@ -1,8 +1,9 @@
 //! A network as data.
 
-use crate::{Error, Shape, shipped};
+use crate::{Error, Shape, file, shipped};
 use model::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -55,6 +56,8 @@ pub struct Host {
     pub send_buffer: Option<Bytes>,
     /// False: segmentation and receive offloads of its devices are off, so that it sees single frames.
     pub offload: bool,
+    /// Asks for ECN on its connections (`net.ipv4.tcp_ecn = 1`); false: the kernel's default.
+    pub ecn: bool,
     /// What its firewall drops of the ICMP that comes in.
     pub icmp: Option<IcmpFilter>,
 }
@@ -191,13 +194,7 @@ pub struct Change {
 impl Scenario {
     /// Reads a scenario file; `file` names it in errors.
     pub fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
-        let _ = text;
-        Err(Error {
-            file: file.to_owned(),
-            line: 1,
-            what: "no reader yet".to_owned(),
-            remedy: "wait".to_owned(),
-        })
+        file::parse(text, file)
     }
 
     /// The scenarios in the box: name and text of the file.
@@ -233,9 +230,78 @@ impl Scenario {
     /// The shortest routes of a node to the networks that it is not in. Networks behind a router with
     /// address translation are not told to those outside.
     pub fn routes(&self, node: &str) -> Vec<Route> {
-        let _ = node;
-        Vec::new()
+        let links: Vec<&Link> = self.links.iter().collect();
+        let segments = segments(&links, &self.nodes);
+        let ends = |router: &str, of: usize| {
+            let all = self.links.iter().zip(&segments);
+            let mine = all.filter(move |(_, s)| **s == of);
+            let mut ends = mine.flat_map(|(l, _)| &l.ends);
+            ends.find(|e| e.node == router)
+        };
+        let touches = |node: &str| -> BTreeSet<usize> {
+            let all = self.links.iter().zip(&segments);
+            all.filter(|(l, _)| l.ends.iter().any(|e| e.node == node))
+                .map(|(_, s)| *s)
+                .collect()
+        };
+        // Breadth first from the node's own segments: (segment, addresses of the first router on the way).
+        let mut seen = touches(node);
+        let mut ways: VecDeque<(usize, Option<&[Cidr]>)> =
+            seen.iter().map(|s| (*s, None)).collect();
+        let mut routes = Vec::new();
+        while let Some((segment, first)) = ways.pop_front() {
+            for router in &self.nodes {
+                let NodeKind::Router(Router { nat, .. }) = &router.kind else {
+                    continue;
+                };
+                let Some(entry) = ends(&router.name, segment).filter(|e| e.node != node) else {
+                    continue;
+                };
+                let outside = nat.as_ref().and_then(|nat| {
+                    let at = self.links.iter().position(|l| l.name == nat.outside)?;
+                    segments.get(at)
+                });
+                if outside == Some(&segment) {
+                    continue;
+                }
+                let via = first.unwrap_or(&entry.addresses);
+                for next in touches(&router.name) {
+                    if !seen.insert(next) {
+                        continue;
+                    }
+                    ways.push_back((next, Some(via)));
+                    let there = ends(&router.name, next).map_or(&[][..], |e| &e.addresses);
+                    routes.extend(there.iter().filter_map(|to| {
+                        let same = |v: &&Cidr| v.address.is_ipv4() == to.address.is_ipv4();
+                        let via = via.iter().find(same)?.address;
+                        let to = to.network();
+                        Some(Route { to, via })
+                    }));
+                }
+            }
+        }
+        routes
     }
+}
+
+/// The segment (broadcast domain) of each link: links that meet at a switch share one. A segment's
+/// number is the index of its first link.
+pub(crate) fn segments(links: &[&Link], nodes: &[Node]) -> Vec<usize> {
+    let mut segments: Vec<usize> = (0..links.len()).collect();
+    for switch in nodes.iter().filter(|n| n.kind == NodeKind::Switch) {
+        let here: BTreeSet<usize> = links
+            .iter()
+            .zip(&segments)
+            .filter(|(l, _)| l.ends.iter().any(|e| e.node == switch.name))
+            .map(|(_, s)| *s)
+            .collect();
+        if let Some(&first) = here.first() {
+            for segment in segments.iter_mut().filter(|s| here.contains(s)) {
+                *segment = first;
+            }
+        }
+    }
+    segments
 }
 
 impl Link {
