@@ -27,7 +27,7 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need iperf3 iproute2 ethtool openssl jq
+	@scripts/need iperf3 iproute2 nftables iputils-ping ethtool openssl jq
 
 # The command, its manual pages and completions, below PREFIX.
 PREFIX ?= /usr/local

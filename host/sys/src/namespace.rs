@@ -102,6 +102,14 @@ pub fn start_inside(command: &mut Command, inside: Inside) {
     }
 }
 
+/// Lets `command` start in a network namespace, and else where the caller is.
+pub fn start_in_net(command: &mut Command, net: OwnedFd) {
+    // SAFETY: between fork and exec only setns(2) is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(move || enter_net(net.as_fd()));
+    }
+}
+
 /// Lets `command` start as the leader of a session of its own, so that neither Ctrl-C nor the end of the
 /// terminal reaches it.
 pub fn detach(command: &mut Command) {

@@ -10,10 +10,22 @@ use std::time::Duration;
 /// # Errors
 /// What getrusage(2) says; for the calling process itself it has no reason to fail.
 pub fn cpu_time() -> io::Result<(Duration, Duration)> {
+    used(libc::RUSAGE_SELF)
+}
+
+/// Processor time that the calling thread has used so far, in user mode and kernel together.
+///
+/// # Errors
+/// As [`cpu_time`].
+pub fn thread_cpu_time() -> io::Result<Duration> {
+    used(libc::RUSAGE_THREAD).map(|(user, kernel)| user + kernel)
+}
+
+fn used(by: libc::c_int) -> io::Result<(Duration, Duration)> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the pointer is to room for one rusage, which the kernel fills whole when it returns 0.
     let usage = unsafe {
-        if libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) != 0 {
+        if libc::getrusage(by, usage.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
         }
         usage.assume_init()
@@ -24,6 +36,12 @@ pub fn cpu_time() -> io::Result<(Duration, Duration)> {
             + Duration::from_micros(t.tv_usec.unsigned_abs())
     };
     Ok((time(usage.ru_utime), time(usage.ru_stime)))
+}
+
+/// The user whose rights this process has.
+pub fn effective_user() -> u32 {
+    // SAFETY: the call only returns a number.
+    unsafe { libc::geteuid() }
 }
 
 /// Clock ticks per second in `/proc` (`_SC_CLK_TCK`; 100 on every Linux that is known).

@@ -1,0 +1,468 @@
+//! The process that holds a lab: makes it, keeps its namespaces alive, moves the frames of its emulated
+//! links, and answers questions. It has no children and leaves nothing: the kernel frees what only its
+//! descriptors held.
+
+use crate::inhabitants;
+use crate::link::{Cable, Worker};
+use crate::place::{LinkRecord, NodeRecord, Place, Record};
+use crate::truth::{LinkBackend, TruthReport};
+use crate::{Backend, Error, netem, plan};
+use emulate::{NodeKind, Scenario};
+use model::Nanos;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+use sys::ethtool::{Ethtool, OFFLOADS};
+use sys::namespace;
+use sys::packet::PacketSocket;
+use sys::poll::{PollFd, poll};
+
+/// What [`keep`] reads from its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub name: String,
+    pub scenario: Scenario,
+    pub backend: Backend,
+    pub in_user_namespace: bool,
+}
+
+/// What [`keep`] writes, once, to its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Up,
+    IsUp,
+    Failed(String),
+}
+
+/// Holds one lab, as [`crate::up`] orders by standard input, until it is asked to end. To be called by a
+/// process that has a single thread and is nothing else; it answers by standard output.
+///
+/// # Errors
+/// [`Error::System`] if there is no order or nobody to answer; why the lab cannot be made goes to
+/// [`crate::up`].
+pub fn keep() -> Result<(), Error> {
+    let order: Order = serde_json::from_reader(io::stdin().lock())
+        .map_err(io::Error::from)
+        .map_err(Error::system(
+            "read the order for a lab from standard input",
+        ))?;
+    let place = Place::of(&order.name)?;
+    let made = place
+        .take(&order.name)
+        .and_then(|lock| Ok((lock, make(&order, &place)?)));
+    let answer = match &made {
+        Ok(_) => Answer::Up,
+        Err(Error::IsUp(_)) => Answer::IsUp,
+        Err(error) => Answer::Failed(error.to_string()),
+    };
+    let mut line = serde_json::to_string(&answer).expect("an answer is plain data");
+    line.push('\n');
+    // If who asked is gone, nobody knows of the lab, and it goes too.
+    io::stdout()
+        .write_all(line.as_bytes())
+        .and_then(|()| io::stdout().flush())
+        .map_err(Error::system("answer who ordered the lab"))?;
+    let Ok((lock, lab)) = made else {
+        return Ok(());
+    };
+    let ended = lab.serve(&place);
+    drop(lock);
+    ended
+}
+
+/// Room for frames that wait to be fetched, in bytes: some milliseconds at 10 Gbit/s.
+const SOCKET_BUFFER: u32 = 32 * 1024 * 1024;
+
+struct Held {
+    nodes: Vec<Node>,
+    workers: Vec<Worker>,
+    control: UnixListener,
+    start: Instant,
+}
+
+struct Node {
+    net: OwnedFd,
+    inode: u64,
+}
+
+fn make(order: &Order, place: &Place) -> Result<Held, Error> {
+    let scenario = &order.scenario;
+    let in_user_namespace = enter_own_namespaces(order.in_user_namespace)?;
+    // The emulator's devices are to send nothing of their own.
+    write_sysctls(&[
+        ("ipv6/conf/all/disable_ipv6", "1".to_owned()),
+        ("ipv6/conf/default/disable_ipv6", "1".to_owned()),
+    ])?;
+    let nodes = scenario
+        .nodes
+        .iter()
+        .map(|node| {
+            let net = namespace::new_net().map_err(Error::system(format!(
+                "make a network namespace for {}",
+                node.name
+            )))?;
+            let inode = File::from(
+                net.try_clone()
+                    .map_err(Error::system("copy a descriptor"))?,
+            )
+            .metadata()
+            .map_err(Error::system("look at a network namespace"))?
+            .ino();
+            in_net(&net, || write_sysctls(&plan::sysctls(scenario, node)))?;
+            Ok(Node { net, inode })
+        })
+        .collect::<Result<Vec<Node>, Error>>()?;
+    let netns = |index: usize| {
+        format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            nodes[index].net.as_raw_fd()
+        )
+    };
+    let number = |name: &str| {
+        let found = scenario.nodes.iter().position(|n| n.name == name);
+        found.expect("a scenario is checked: the ends of links are nodes")
+    };
+
+    let links = choose(scenario, order.backend);
+    let backends: Vec<LinkBackend> = links.iter().map(|l| l.backend).collect();
+    let cables = plan::cables(scenario, &backends, |node| netns(number(node)));
+    ip(&cables, None, "the links")?;
+    for (node, held) in scenario.nodes.iter().zip(&nodes) {
+        ip(&plan::inside(scenario, node), Some(&held.net), &node.name)?;
+        if let Some(rules) = plan::rules(scenario, node) {
+            nft(&rules, &held.net, &node.name)?;
+        }
+        if let NodeKind::Host(host) = &node.kind
+            && !host.offload
+        {
+            for (_, end) in scenario.ends_at(&node.name) {
+                single_frames(&held.net, &end.device)?;
+            }
+        }
+    }
+    for (link, backend) in scenario.links.iter().zip(&backends) {
+        if *backend == LinkBackend::Netem {
+            for (end, direction) in link.ends.iter().zip(emulate::Direction::BOTH) {
+                let net = &nodes[number(&end.node)].net;
+                // A queueing discipline acts on super-packets whole.
+                single_frames(net, &end.device)?;
+                let commands = netem::commands(link.shape(direction), &end.device);
+                let commands = commands.expect("only what netem can express is given to it");
+                tc(&commands, net, &format!("link {}", link.name))?;
+            }
+        }
+    }
+
+    let start = Instant::now();
+    let mut workers = Vec::new();
+    for (index, link) in scenario.links.iter().enumerate() {
+        if backends[index] != LinkBackend::Emulator {
+            continue;
+        }
+        let socket = |end| {
+            let device = plan::emulator_device(index, end);
+            PacketSocket::open(&device, SOCKET_BUFFER).map_err(Error::system(format!(
+                "open a packet socket on {}",
+                link.name
+            )))
+        };
+        let cable = Cable::new(scenario, link, [socket(0)?, socket(1)?], start);
+        workers.push(Worker::start(cable).map_err(Error::system(format!(
+            "start the thread of link {}",
+            link.name
+        )))?);
+    }
+
+    let path = place.file("hosts");
+    fs::write(&path, plan::hosts_file(scenario))
+        .map_err(Error::system(format!("write {}", path.display())))?;
+    let path = place.file("control");
+    let _ = fs::remove_file(&path);
+    let control = UnixListener::bind(&path)
+        .map_err(Error::system(format!("listen at {}", path.display())))?;
+    let record = Record {
+        name: order.name.clone(),
+        scenario: scenario.name.clone(),
+        why: scenario.why.clone(),
+        // The keys of RandomState come from the kernel's random numbers; this spares a dependency.
+        id: format!("{:016x}", RandomState::new().hash_one(())),
+        pid: std::process::id(),
+        started: SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |t| t.as_secs()),
+        in_user_namespace,
+        nodes: scenario
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(index, node)| NodeRecord {
+                name: node.name.clone(),
+                kind: kind(&node.kind).to_owned(),
+                addresses: plan::addresses(scenario, &node.name),
+                netns: PathBuf::from(netns(index)),
+                inode: nodes[index].inode,
+            })
+            .collect(),
+        links,
+    };
+    place.write("lab.json", &record)?;
+    Ok(Held {
+        nodes,
+        workers,
+        control,
+        start,
+    })
+}
+
+impl Held {
+    /// Answers questions, and writes the account each second, until asked to end.
+    fn serve(self, place: &Place) -> Result<(), Error> {
+        const EVERY: Duration = Duration::from_secs(1);
+        let mut next = Instant::now() + EVERY;
+        loop {
+            let mut fds = [PollFd::new(self.control.as_fd(), true, false)];
+            let wait = next.saturating_duration_since(Instant::now());
+            poll(&mut fds, Some(wait)).map_err(Error::system("wait for questions"))?;
+            if fds[0].readable()
+                && let Ok((stream, _)) = self.control.accept()
+                && self.answer(stream)
+            {
+                return Ok(());
+            }
+            if Instant::now() >= next {
+                // A full disk must not end the lab; the next second tries again.
+                let _ = place.write("truth.json", &self.truth());
+                next = Instant::now() + EVERY;
+            }
+        }
+    }
+
+    /// Returns true when asked to end.
+    fn answer(&self, stream: UnixStream) -> bool {
+        // Whoever asks and then says nothing holds up others no longer than this.
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+        let _ = stream.set_write_timeout(Some(Duration::from_secs(1)));
+        let mut question = String::new();
+        let mut reader = BufReader::new((&stream).take(64));
+        if reader.read_line(&mut question).is_err() {
+            return false;
+        }
+        let answer = match question.trim() {
+            "truth" => serde_json::to_vec(&self.truth()),
+            "log" => serde_json::to_vec(
+                &self
+                    .workers
+                    .iter()
+                    .flat_map(Worker::log)
+                    .collect::<Vec<_>>(),
+            ),
+            "restart" => {
+                self.workers.iter().for_each(Worker::restart);
+                serde_json::to_vec(&())
+            }
+            "end" => {
+                let inodes: BTreeSet<u64> = self.nodes.iter().map(|n| n.inode).collect();
+                inhabitants::end(inhabitants::Of::Namespaces(&inodes));
+                return true;
+            }
+            _ => return false,
+        };
+        // Who asked may be gone; that is not the lab's concern.
+        let _ = answer.map(|answer| (&stream).write_all(&answer));
+        false
+    }
+
+    fn truth(&self) -> TruthReport {
+        TruthReport {
+            at: Nanos::from(self.start.elapsed()),
+            links: self.workers.iter().map(Worker::truth).collect(),
+        }
+    }
+}
+
+/// Moves this process into a network namespace of its own, the emulator's, and where it has not the right
+/// to that, into a user namespace first. Returns whether it did.
+fn enter_own_namespaces(by_user_namespace: bool) -> Result<bool, Error> {
+    let forbidden = |source| Error::Forbidden { source };
+    if !by_user_namespace {
+        match namespace::unshare_net() {
+            Ok(()) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(forbidden(error)),
+        }
+    }
+    namespace::unshare_user_and_net().map_err(forbidden)?;
+    Ok(true)
+}
+
+/// How each link is made, and why.
+fn choose(scenario: &Scenario, backend: Backend) -> Vec<LinkRecord> {
+    // Found out once, and only if a link asks.
+    let mut netem_works = None;
+    scenario
+        .links
+        .iter()
+        .map(|link| {
+            let (backend, why) = match plan::why_emulated(scenario, link) {
+                None => (
+                    LinkBackend::Cable,
+                    "nothing is done to the frames".to_owned(),
+                ),
+                Some(why) if backend == Backend::Emulator => (
+                    LinkBackend::Emulator,
+                    format!("{why}, and the emulator was asked for"),
+                ),
+                Some(why) => match netem::expresses(scenario, link) {
+                    Err(what) => (
+                        LinkBackend::Emulator,
+                        format!("{why}, and netem cannot express {what}"),
+                    ),
+                    Ok(()) if *netem_works.get_or_insert_with(netem::works) => {
+                        (LinkBackend::Netem, why.to_owned())
+                    }
+                    Ok(()) => (
+                        LinkBackend::Emulator,
+                        format!("{why}, and this kernel has no netem"),
+                    ),
+                },
+            };
+            LinkRecord {
+                name: link.name.clone(),
+                ends: [link.ends[0].node.clone(), link.ends[1].node.clone()],
+                backend,
+                why,
+            }
+        })
+        .collect()
+}
+
+fn kind(kind: &NodeKind) -> &'static str {
+    match kind {
+        NodeKind::Host(_) => "host",
+        NodeKind::Router(_) => "router",
+        NodeKind::Switch => "switch",
+    }
+}
+
+/// Does something in another network namespace: in a thread of its own, which ends with it.
+fn in_net(net: &OwnedFd, act: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
+    thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                namespace::enter_net(net.as_fd())
+                    .map_err(Error::system("enter a network namespace"))?;
+                act()
+            })
+            .join()
+            .expect("setting up a namespace does not panic")
+    })
+}
+
+/// Writes into /proc/sys/net, which shows the namespace of the calling thread.
+fn write_sysctls(all: &[(&str, String)]) -> Result<(), Error> {
+    for (name, value) in all {
+        match fs::write(format!("/proc/sys/net/{name}"), value) {
+            // A kernel without IPv6 has nothing to switch off.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && name.starts_with("ipv6/") => {}
+            other => other.map_err(Error::system(format!(
+                "set net.{} to {value} in a namespace of the lab",
+                name.replace('/', ".")
+            )))?,
+        }
+    }
+    Ok(())
+}
+
+/// Turns off what joins frames, so that a host and who reads its device sees them as a wire carries them.
+fn single_frames(net: &OwnedFd, device: &str) -> Result<(), Error> {
+    in_net(net, || {
+        let driver = Ethtool::open(device).map_err(Error::system(format!("ask {device}")))?;
+        for offload in &OFFLOADS {
+            if matches!(offload.name, "tso" | "gso" | "gro" | "tx") {
+                driver
+                    .set_offload(offload, false)
+                    .map_err(Error::system(format!(
+                        "turn off {} of {device}",
+                        offload.name
+                    )))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn ip(lines: &str, net: Option<&OwnedFd>, subject: &str) -> Result<(), Error> {
+    run("ip", "iproute2", &["-batch", "-"], lines, net, subject)
+}
+
+fn tc(lines: &str, net: &OwnedFd, subject: &str) -> Result<(), Error> {
+    run(
+        "tc",
+        "iproute2",
+        &["-batch", "-"],
+        lines,
+        Some(net),
+        subject,
+    )
+}
+
+fn nft(rules: &str, net: &OwnedFd, subject: &str) -> Result<(), Error> {
+    run("nft", "nftables", &["-f", "-"], rules, Some(net), subject)
+}
+
+/// Runs a program of set-up in a network namespace and feeds it.
+fn run(
+    program: &'static str,
+    package: &'static str,
+    args: &[&str],
+    input: &str,
+    net: Option<&OwnedFd>,
+    subject: &str,
+) -> Result<(), Error> {
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    // A user's PATH may lack the directories of system programs.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    if let Some(net) = net {
+        let net = net
+            .try_clone()
+            .map_err(Error::system("copy a descriptor"))?;
+        namespace::start_in_net(&mut command, net);
+    }
+    let failed = |source| Error::Missing {
+        program,
+        package,
+        source,
+    };
+    let mut child = command.spawn().map_err(failed)?;
+    let mut stdin = child.stdin.take().expect("stdin was asked for");
+    // If it stops reading, what it says tells why.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().find(|line| !line.trim().is_empty());
+    Err(Error::SetUp {
+        subject: subject.to_owned(),
+        program,
+        said: said.unwrap_or("nothing").trim().to_owned(),
+    })
+}

@@ -1,0 +1,370 @@
+//! A network in a box: network namespaces joined by cables and emulated paths.
+//!
+//! One process holds a lab: it keeps its namespaces alive by descriptors alone and moves the frames of
+//! its emulated links. When it ends, however it ends, the kernel takes namespaces and devices away.
+//! Architecture invariant: touches only what it made.
+
+mod error;
+mod frame;
+mod inhabitants;
+mod keeper;
+mod link;
+mod netem;
+mod place;
+mod plan;
+mod truth;
+
+pub use error::Error;
+pub use keeper::keep;
+pub use place::{LinkRecord, MARK, NodeRecord, Record};
+pub use truth::{Emulator, LATE, LinkBackend, LinkTruth, LogEntry, TruthReport};
+
+use emulate::Scenario;
+use place::Place;
+use serde::{Deserialize, Serialize};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use sys::namespace::{self, Inside};
+
+/// How a lab is to be made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Its name, where that is not to be the scenario's: two labs of one scenario can be up at once.
+    pub name: Option<String>,
+    /// What makes its links.
+    pub backend: Backend,
+    /// A user namespace even for root; a user who is not root gets one anyway.
+    pub in_user_namespace: bool,
+    /// The command that calls [`keep`]; without it this program with `lab-emulator`.
+    pub keeper: Option<Vec<OsString>>,
+}
+
+/// What may make links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// netem where the kernel has it and it can express the link, else the emulator.
+    #[default]
+    Auto,
+    /// The emulator only: the only one that keeps an account.
+    Emulator,
+}
+
+/// A lab as a list shows it.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Its name.
+    pub name: String,
+    /// How it is.
+    pub state: State,
+    /// What was written of it; `None` if it never came up.
+    pub record: Option<Record>,
+}
+
+/// How a lab is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It can be used.
+    Up,
+    /// It is being made, or removed.
+    Changing,
+    /// Its process was killed; `down` removes what is left.
+    Dead,
+}
+
+/// A lab that is up.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    place: Place,
+    record: Record,
+}
+
+/// Makes a lab and returns once its hosts can be used. It stays up until [`down`]; if it cannot be made,
+/// nothing of it stays.
+///
+/// # Errors
+/// [`Error::IsUp`], [`Error::Forbidden`] and the other sentences on why it could not be made.
+pub fn up(scenario: &Scenario, options: &Options) -> Result<Lab, Error> {
+    let name = options.name.as_ref().unwrap_or(&scenario.name);
+    let place = Place::of(name)?;
+    if place.is_alive() {
+        return Err(Error::IsUp(name.clone()));
+    }
+    // What a killed lab of this name left.
+    clear(&place)?;
+    let order = keeper::Order {
+        name: name.clone(),
+        scenario: scenario.clone(),
+        backend: options.backend,
+        in_user_namespace: options.in_user_namespace,
+    };
+    match start(&order, options) {
+        Ok(()) => open(name),
+        Err(error) => {
+            if !matches!(error, Error::IsUp(_)) {
+                place.remove()?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// A lab that is up.
+///
+/// # Errors
+/// [`Error::NotUp`], [`Error::BadName`].
+pub fn open(name: &str) -> Result<Lab, Error> {
+    let place = Place::of(name)?;
+    match place.record() {
+        Some(record) if place.is_alive() => Ok(Lab { place, record }),
+        _ => Err(Error::NotUp(name.to_owned())),
+    }
+}
+
+/// All labs of this user, those included whose process was killed.
+///
+/// # Errors
+/// [`Error::System`].
+pub fn list() -> Result<Vec<Info>, Error> {
+    let info = |(name, place): (String, Place)| {
+        let record = place.record();
+        let state = match (place.is_alive(), &record) {
+            (true, Some(_)) => State::Up,
+            (true, None) => State::Changing,
+            (false, _) => State::Dead,
+        };
+        Info {
+            name,
+            state,
+            record,
+        }
+    };
+    Ok(Place::all()?.into_iter().map(info).collect())
+}
+
+/// Removes a lab, dead or alive, and ends the programs that run in it.
+///
+/// # Errors
+/// [`Error::NotUp`] if there is nothing of this name; [`Error::System`].
+pub fn down(name: &str) -> Result<(), Error> {
+    let place = Place::of(name)?;
+    if !place.exists() {
+        return Err(Error::NotUp(name.to_owned()));
+    }
+    clear(&place)
+}
+
+/// Removes all labs of this user, dead or alive; returns their names.
+///
+/// # Errors
+/// The first that occurred, after all were tried.
+pub fn down_all() -> Result<Vec<String>, Error> {
+    let mut first = Ok(());
+    let mut names = Vec::new();
+    for (name, place) in Place::all()? {
+        match clear(&place) {
+            Ok(()) => names.push(name),
+            Err(error) => first = first.and(Err(error)),
+        }
+    }
+    first.map(|()| names)
+}
+
+impl Lab {
+    /// What is written of the lab.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The nodes in which programs run, routers included.
+    pub fn hosts(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.record.nodes.iter().filter(|n| n.kind != "switch")
+    }
+
+    /// One of the hosts.
+    ///
+    /// # Errors
+    /// [`Error::NoHost`].
+    pub fn host(&self, name: &str) -> Result<&NodeRecord, Error> {
+        self.hosts()
+            .find(|host| host.name == name)
+            .ok_or_else(|| Error::NoHost {
+                lab: self.record.name.clone(),
+                host: name.to_owned(),
+                hosts: self.hosts().map(|h| h.name.clone()).collect(),
+            })
+    }
+
+    /// A command that will run in a host, under the host's name, with `/etc/hosts` naming the others.
+    ///
+    /// # Errors
+    /// [`Error::NoHost`]; [`Error::NotUp`] if the lab has ended.
+    pub fn command(&self, host: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
+        let node = self.host(host)?;
+        let gone = |_| Error::NotUp(self.record.name.clone());
+        let net = File::open(&node.netns).map_err(gone)?.into();
+        let user = if self.record.in_user_namespace {
+            let path = format!("/proc/{}/ns/user", self.record.pid);
+            Some(File::open(path).map_err(gone)?.into())
+        } else {
+            None
+        };
+        // The number of the process could be another's by now.
+        if !self.place.is_alive() {
+            return Err(Error::NotUp(self.record.name.clone()));
+        }
+        let hosts = CString::new(self.place.file("hosts").as_os_str().as_bytes())
+            .expect("a path that was made has no NUL");
+        let mut command = Command::new(program);
+        command.env(MARK, &self.record.id);
+        let inside = Inside {
+            user,
+            net,
+            host_name: host.to_owned(),
+            hosts,
+        };
+        namespace::start_inside(&mut command, inside);
+        Ok(command)
+    }
+
+    /// What really happened so far, counted up to this moment.
+    ///
+    /// # Errors
+    /// [`Error::NotUp`] if the lab has ended; [`Error::System`].
+    pub fn truth(&self) -> Result<TruthReport, Error> {
+        self.ask("truth")
+    }
+
+    /// The log of what was done to frames, oldest first: the last part of it if it was long.
+    ///
+    /// # Errors
+    /// As [`Lab::truth`].
+    pub fn log(&self) -> Result<Vec<LogEntry>, Error> {
+        self.ask("log")
+    }
+
+    /// Begins the scenario's script again from its first moment, with the shapes of the beginning.
+    ///
+    /// # Errors
+    /// As [`Lab::truth`].
+    pub fn restart_script(&self) -> Result<(), Error> {
+        self.ask("restart")
+    }
+
+    /// The process that holds the lab.
+    pub fn pid(&self) -> u32 {
+        self.record.pid
+    }
+
+    fn ask<T: for<'de> Deserialize<'de>>(&self, what: &str) -> Result<T, Error> {
+        let answer = ask(&self.place, what).map_err(|error| match self.place.is_alive() {
+            true => {
+                Error::system(format!("ask the lab {} for its {what}", self.record.name))(error)
+            }
+            false => Error::NotUp(self.record.name.clone()),
+        })?;
+        serde_json::from_slice(&answer).map_err(|error| Error::System {
+            what: format!("read what the lab {} answers", self.record.name),
+            source: error.into(),
+        })
+    }
+}
+
+/// How long a lab has to come up, to answer, or to go.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn start(order: &keeper::Order, options: &Options) -> Result<(), Error> {
+    let mut command = match &options.keeper {
+        Some(words) => {
+            let mut words = words.iter();
+            let mut command =
+                Command::new(words.next().map_or(OsStr::new(""), OsString::as_os_str));
+            command.args(words);
+            command
+        }
+        None => {
+            let program =
+                std::env::current_exe().map_err(Error::system("find this program's own file"))?;
+            let mut command = Command::new(program);
+            command.arg("lab-emulator");
+            command
+        }
+    };
+    command
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    namespace::detach(&mut command);
+    let mut child = command
+        .spawn()
+        .map_err(Error::system("start the process that holds the lab"))?;
+    let mut stdin = child.stdin.take().expect("stdin was asked for");
+    let text = serde_json::to_vec(order).expect("a scenario is plain data");
+    // If the process ended already, its silence below says so.
+    let _ = stdin.write_all(&text);
+    drop(stdin);
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("stdout was asked for");
+    let read = BufReader::new(stdout).read_line(&mut line);
+    if let Ok(answer) = serde_json::from_str::<keeper::Answer>(&line) {
+        return match answer {
+            keeper::Answer::Up => Ok(()),
+            keeper::Answer::IsUp => Err(Error::IsUp(order.name.clone())),
+            keeper::Answer::Failed(why) => Err(Error::Keeper(why)),
+        };
+    }
+    let _ = child.kill();
+    let status = child.wait();
+    Err(Error::Keeper(format!(
+        "the process that should hold the lab {} ended before the lab was up ({}); try again",
+        order.name,
+        match (status, read) {
+            (Ok(status), _) => status.to_string(),
+            (Err(error), _) => error.to_string(),
+        }
+    )))
+}
+
+/// Ends what lives of a lab and removes what is left.
+fn clear(place: &Place) -> Result<(), Error> {
+    let record = place.record();
+    if place.is_alive() {
+        // Asked, it ends the programs in the lab and itself; if it is stuck or being made, it is killed.
+        let asked = ask(place, "end");
+        if let (Err(_), Some(pid)) = (asked, place.holder())
+            && place.is_alive()
+        {
+            let _ = sys::signal::end(pid, true);
+        }
+        let start = Instant::now();
+        while place.is_alive() {
+            if start.elapsed() > PATIENCE {
+                return Err(Error::System {
+                    what: format!("end the process of the lab in {}", place.file("").display()),
+                    source: std::io::ErrorKind::TimedOut.into(),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    if let Some(record) = record {
+        inhabitants::end(inhabitants::Of::Marked(&record.id));
+    }
+    place.remove()
+}
+
+fn ask(place: &Place, what: &str) -> std::io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(place.file("control"))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(what.as_bytes())?;
+    stream.write_all(b"\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(answer)
+}

@@ -1,0 +1,466 @@
+//! One emulated link at work: a thread with a packet socket at each end, and what the link does between
+//! them.
+
+use crate::frame;
+use crate::truth::{Emulator, LinkTruth, LogEntry};
+use emulate::{Change, Delivery, Direction, Duplex, Kept, Link, Packet, Scenario};
+use model::{Latency, Nanos};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+use sys::packet::{BATCH, Inbox, PacketSocket};
+use sys::poll::{PollFd, Waker, poll_nanos};
+
+/// Entries of the log that are kept for one link; older ones go.
+const LOG_KEPT: usize = 100_000;
+
+/// How often the log of the pipes, which is bounded too, is taken over.
+const LOG_EVERY: Nanos = Nanos::from_millis(20);
+
+/// A wait this long at most, so that a clock that stood still is noticed.
+const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
+
+/// Where traffic is sparse, the last part of a wait is spun through, because a sleeping processor comes
+/// back this much too late. Dense traffic makes up for it by the next frame, and needs the processor.
+const SPIN: Nanos = Nanos::from_micros(60);
+const SPARSE: Nanos = Nanos::from_micros(400);
+
+/// How long an answer of a link's thread is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The thread of a link, as the rest of the process sees it.
+pub(crate) struct Worker {
+    link: String,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    pub(crate) fn start(mut cable: Cable) -> io::Result<Worker> {
+        let shared = Arc::new(Shared {
+            waker: Waker::new()?,
+            asked: AtomicU64::new(0),
+            restart: AtomicBool::new(false),
+            told: Mutex::new(Told::default()),
+            changed: Condvar::new(),
+        });
+        let worker = Worker {
+            link: cable.link.name.clone(),
+            shared: Arc::clone(&shared),
+        };
+        thread::Builder::new()
+            .name(cable.link.name.chars().take(15).collect())
+            .spawn(move || cable.run(&shared))?;
+        Ok(worker)
+    }
+
+    /// The account up to now.
+    pub(crate) fn truth(&self) -> LinkTruth {
+        let told = self.fresh();
+        LinkTruth {
+            link: self.link.clone(),
+            ..told.truth.clone()
+        }
+    }
+
+    /// The log up to now.
+    pub(crate) fn log(&self) -> Vec<LogEntry> {
+        self.fresh().log.iter().cloned().collect()
+    }
+
+    /// The script from its beginning.
+    pub(crate) fn restart(&self) {
+        self.shared.restart.store(true, Ordering::Release);
+        drop(self.fresh());
+    }
+
+    fn fresh(&self) -> MutexGuard<'_, Told> {
+        let wanted = self.shared.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        self.shared.waker.wake();
+        let told = self.shared.told();
+        self.shared
+            .changed
+            .wait_timeout_while(told, PATIENCE, |told| told.answered < wanted)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+}
+
+struct Shared {
+    waker: Waker,
+    /// Questions so far.
+    asked: AtomicU64,
+    restart: AtomicBool,
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Told {
+    /// Questions that the rest of this answers.
+    answered: u64,
+    truth: LinkTruth,
+    log: VecDeque<LogEntry>,
+}
+
+impl Shared {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A link, with what its thread needs.
+pub(crate) struct Cable {
+    link: Link,
+    sockets: [PacketSocket; 2],
+    duplex: Duplex<Body>,
+    script: Script,
+    clock: Clock,
+    /// The latest moment that each direction was told of.
+    told: Nanos,
+    last_delivery: Nanos,
+    last_log: Nanos,
+    outgoing: [Vec<Vec<u8>>; 2],
+    too_long: [u64; 2],
+    missed: u64,
+    refused: u64,
+    answered: u64,
+    lateness: Lateness,
+}
+
+/// A frame inside a pipe.
+#[derive(Clone)]
+struct Body {
+    /// With its virtio-net header.
+    bytes: Vec<u8>,
+    /// Length of the longest IP packet in it.
+    packet_bytes: u64,
+}
+
+impl Cable {
+    /// The link, whose clock began at `start`; the sockets are those behind its two ends.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        link: &Link,
+        sockets: [PacketSocket; 2],
+        start: Instant,
+    ) -> Cable {
+        let steps = scenario.script.iter().filter(|c| c.link == link.name);
+        Cable {
+            link: link.clone(),
+            sockets,
+            duplex: Duplex::new(link, scenario.seed),
+            script: Script {
+                steps: steps.cloned().collect(),
+                next: 0,
+                origin: Nanos(0),
+            },
+            clock: Clock(start),
+            told: Nanos(0),
+            last_delivery: Nanos(0),
+            last_log: Nanos(0),
+            outgoing: Default::default(),
+            too_long: [0; 2],
+            missed: 0,
+            refused: 0,
+            answered: 0,
+            lateness: Lateness::default(),
+        }
+    }
+
+    fn run(&mut self, shared: &Shared) {
+        // Where it is not allowed, it is as prompt as any other thread.
+        let _ = sys::sched::wake_on_time();
+        let _ = sys::sched::run_first(10);
+        let mut inbox = Inbox::default();
+        loop {
+            if shared.restart.swap(false, Ordering::AcqRel) {
+                self.restart();
+            }
+            let mut is_more = false;
+            for end in 0..2 {
+                is_more |= self.fetch(end, &mut inbox);
+            }
+            let now = self.clock.now();
+            self.follow_script(now);
+            self.deliver(now);
+            if now.since(self.last_log) >= LOG_EVERY {
+                self.keep_log(shared, now);
+            }
+            let asked = shared.asked.load(Ordering::Acquire);
+            if asked != self.answered {
+                self.answer(shared, now, asked);
+            }
+            if !is_more {
+                self.wait(shared);
+            }
+        }
+    }
+
+    /// Takes what has arrived at one end into the pipe that leads away from it; true if there may be more.
+    fn fetch(&mut self, end: usize, inbox: &mut Inbox) -> bool {
+        // An error belongs to a device that is down: nothing arrives there.
+        let count = inbox.receive(&self.sockets[end]).unwrap_or(0);
+        if count == 0 {
+            return false;
+        }
+        let direction = Direction::BOTH[end];
+        let (now, wall) = (self.clock.now(), SystemTime::now());
+        for (bytes, stamp) in inbox.frames() {
+            // The kernel noted when it came; what passed since is the emulator's, not the network's.
+            let age = stamp
+                .and_then(|stamp| wall.duration_since(SystemTime::UNIX_EPOCH + stamp).ok())
+                .map_or(Nanos(0), Nanos::from);
+            self.told = self.told.max(now.since(age));
+            let view = frame::view(bytes);
+            if view.segments > 1 && self.duplex.pipe(direction).needs_single_frames() {
+                for segment in 0..view.segments {
+                    let part = frame::part(bytes, &view, segment..segment + 1);
+                    let view = frame::view(&part);
+                    self.duplex.offer(self.told, direction, packet(part, &view));
+                }
+            } else {
+                self.duplex
+                    .offer(self.told, direction, packet(bytes.to_vec(), &view));
+            }
+        }
+        count == BATCH
+    }
+
+    /// Sends what has come out by now.
+    fn deliver(&mut self, now: Nanos) {
+        self.told = self.told.max(now);
+        while let Some((direction, delivery)) = self.duplex.take(self.told) {
+            self.lateness.record(self.told.since(delivery.due));
+            self.last_delivery = self.told;
+            let end = match direction {
+                Direction::Forward => 1,
+                Direction::Backward => 0,
+            };
+            if delivery.packet.body.packet_bytes > u64::from(self.link.ends[end].mtu) {
+                self.too_long[1 - end] += u64::from(delivery.packet.segments);
+                continue;
+            }
+            survivors(delivery, &mut self.outgoing[end]);
+            if self.outgoing[end].len() >= BATCH {
+                self.send(end);
+            }
+        }
+        self.send(0);
+        self.send(1);
+    }
+
+    fn send(&mut self, end: usize) {
+        let frames = &mut self.outgoing[end];
+        let mut at = 0;
+        while at < frames.len() {
+            match self.sockets[end].send(frames[at..].iter().map(Vec::as_slice)) {
+                Ok(sent) => at += sent.max(1),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.refused += 1;
+                    at += 1;
+                }
+            }
+        }
+        frames.clear();
+    }
+
+    fn follow_script(&mut self, now: Nanos) {
+        self.told = self.told.max(now);
+        while let Some(step) = self.script.due(now) {
+            self.duplex.change(self.told, step.direction, &step.shape);
+        }
+    }
+
+    fn restart(&mut self) {
+        self.told = self.told.max(self.clock.now());
+        for direction in Direction::BOTH {
+            self.duplex
+                .change(self.told, direction, self.link.shape(direction));
+        }
+        self.script.next = 0;
+        self.script.origin = self.told;
+    }
+
+    fn keep_log(&mut self, shared: &Shared, now: Nanos) {
+        self.last_log = now;
+        let mut told = None;
+        for direction in Direction::BOTH {
+            let events = self.duplex.drain_log(direction);
+            if events.is_empty() {
+                continue;
+            }
+            let told = told.get_or_insert_with(|| shared.told());
+            told.log.extend(events.into_iter().map(|event| LogEntry {
+                link: self.link.name.clone(),
+                direction,
+                event,
+            }));
+            let excess = told.log.len().saturating_sub(LOG_KEPT);
+            told.log.drain(..excess);
+        }
+    }
+
+    fn answer(&mut self, shared: &Shared, now: Nanos, asked: u64) {
+        self.keep_log(shared, now);
+        for socket in &self.sockets {
+            self.missed += u64::from(socket.take_drops().unwrap_or(0));
+        }
+        let truth = LinkTruth {
+            link: String::new(),
+            forward: self.duplex.pipe(Direction::Forward).truth().clone(),
+            backward: self.duplex.pipe(Direction::Backward).truth().clone(),
+            too_long: self.too_long,
+            emulator: Emulator {
+                lateness: self.lateness.histogram(),
+                missed: self.missed,
+                refused: self.refused,
+                cpu: sys::process::thread_cpu_time().map_or(Nanos(0), Nanos::from),
+            },
+        };
+        let mut told = shared.told();
+        told.truth = truth;
+        told.answered = asked;
+        self.answered = asked;
+        shared.waker.clear();
+        drop(told);
+        shared.changed.notify_all();
+    }
+
+    /// Sleeps until something arrives or is due.
+    fn wait(&self, shared: &Shared) {
+        let now = self.clock.now();
+        let next = [self.duplex.due(), self.script.next_at()];
+        let next = next.into_iter().flatten().min();
+        let mut span = next.map_or(LONGEST_WAIT, |at| at.since(now).min(LONGEST_WAIT));
+        if next.is_some() && now.since(self.last_delivery) > SPARSE {
+            span = span.since(SPIN);
+        }
+        let mut fds = [
+            PollFd::new(self.sockets[0].as_fd(), true, false),
+            PollFd::new(self.sockets[1].as_fd(), true, false),
+            PollFd::new(shared.waker.as_fd(), true, false),
+        ];
+        // It fails for lack of memory only; then the next round tries again.
+        let _ = poll_nanos(&mut fds, span.into());
+    }
+}
+
+fn packet(bytes: Vec<u8>, view: &frame::View) -> Packet<Body> {
+    Packet {
+        wire_bytes: view.wire_bytes,
+        segments: view.segments,
+        segment_wire_bytes: view.segment_wire_bytes,
+        ecn: view.ecn,
+        is_pure_ack: view.is_pure_ack,
+        flow: view.flow,
+        body: Body {
+            bytes,
+            packet_bytes: view.packet_bytes,
+        },
+    }
+}
+
+/// What is left of a packet that came through.
+fn survivors(delivery: Delivery<Body>, out: &mut Vec<Vec<u8>>) {
+    let mut bytes = delivery.packet.body.bytes;
+    if delivery.mark {
+        let view = frame::view(&bytes);
+        frame::mark_congestion(&mut bytes, &view);
+    }
+    match delivery.kept {
+        Kept::Whole => out.push(bytes),
+        Kept::Some(ranges) => {
+            let view = frame::view(&bytes);
+            for range in ranges {
+                out.push(frame::part(&bytes, &view, range));
+            }
+        }
+    }
+}
+
+/// The changes of one link, and how far they have come.
+struct Script {
+    steps: Vec<Change>,
+    next: usize,
+    origin: Nanos,
+}
+
+impl Script {
+    fn next_at(&self) -> Option<Nanos> {
+        Some(self.origin + self.steps.get(self.next)?.at)
+    }
+
+    fn due(&mut self, now: Nanos) -> Option<Change> {
+        if self.next_at()? > now {
+            return None;
+        }
+        self.next += 1;
+        self.steps.get(self.next - 1).cloned()
+    }
+}
+
+struct Clock(Instant);
+
+impl Clock {
+    fn now(&self) -> Nanos {
+        Nanos::from(self.0.elapsed())
+    }
+}
+
+/// Steps of an eighth: a value is told within 12 %.
+const STEPS: u32 = 3;
+
+/// How late frames left.
+struct Lateness([u64; 64 << STEPS]);
+
+impl Default for Lateness {
+    fn default() -> Lateness {
+        Lateness([0; 64 << STEPS])
+    }
+}
+
+impl Lateness {
+    fn record(&mut self, late: Nanos) {
+        let value = late.0.max(1 << STEPS);
+        let octave = value.ilog2();
+        let step = (value >> (octave - STEPS)) & ((1 << STEPS) - 1);
+        self.0[((octave as usize) << STEPS) + step as usize] += 1;
+    }
+
+    /// Each value as the upper end of its step.
+    fn histogram(&self) -> Latency {
+        Latency::from_counts(self.0.iter().enumerate().map(|(index, &count)| {
+            let (octave, step) = (index as u32 >> STEPS, index as u128 & ((1 << STEPS) - 1));
+            let upper = (((1 << STEPS) + step + 1) << octave >> STEPS) - 1;
+            (u64::try_from(upper).unwrap_or(u64::MAX), count)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_told_within_an_eighth() {
+        let mut lateness = Lateness::default();
+        for value in [100, 1_000, 30_000, 1_000_000] {
+            lateness.record(Nanos(value));
+        }
+        let told = lateness.histogram();
+        for (&(value, count), truth) in told.counts().iter().zip([100, 1_000, 30_000, 1_000_000]) {
+            assert_eq!(count, 1);
+            assert!(
+                value >= truth && value <= truth + truth / 8,
+                "{value} for {truth}"
+            );
+        }
+        lateness.record(Nanos(u64::MAX));
+        assert_eq!(lateness.histogram().max(), Some(Nanos(u64::MAX)));
+    }
+}

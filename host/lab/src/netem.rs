@@ -1,0 +1,236 @@
+//! The kernel's own emulation, where it has it: a link's shapes as queueing disciplines.
+//!
+//! Each direction is one device's root: netem for delay and chance, below it a token bucket for the rate,
+//! below that the queue. netem comes first there and last on a real line, which for a constant delay is
+//! the same at the far end; a frame that netem loses does not use the line.
+
+use crate::plan;
+use emulate::{Aqm, Direction, Limit, Link, Loss, Queue, Scenario, Shape};
+use model::Nanos;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use sys::namespace;
+
+/// Whether the kernel has netem and the token bucket: tried in a namespace of its own.
+pub(crate) fn works() -> bool {
+    let Ok(net) = namespace::new_net() else {
+        return false;
+    };
+    let tries = "qdisc add dev lo root handle 1: netem delay 1ms\n\
+                 qdisc add dev lo parent 1:1 handle 2: tbf rate 1mbit burst 10k limit 10k\n";
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("tc");
+    command
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let Ok(inside) = net.as_fd().try_clone_to_owned() else {
+        return false;
+    };
+    namespace::start_in_net(&mut command, inside);
+    let Ok(mut child) = command.spawn() else {
+        return false;
+    };
+    if let Some(mut stdin) = child.stdin.take() {
+        // A tc that ended early says so by its status.
+        let _ = std::io::Write::write_all(&mut stdin, tries.as_bytes());
+    }
+    child.wait().is_ok_and(|status| status.success())
+}
+
+/// Whether netem can do all that a link ever does; else what it cannot.
+pub(crate) fn expresses(scenario: &Scenario, link: &Link) -> Result<(), &'static str> {
+    if link.ends[0].mtu != link.ends[1].mtu {
+        return Err("ends of different MTUs");
+    }
+    for direction in Direction::BOTH {
+        let mut shapes = plan::shapes(scenario, link, direction);
+        for shape in shapes.by_ref().take(1) {
+            commands(shape, "")?;
+        }
+        if shapes.next().is_some() {
+            return Err("changes by a script");
+        }
+    }
+    Ok(())
+}
+
+/// Lines for `tc -batch` that give a device this shape; else what cannot be expressed.
+pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static str> {
+    let Shape {
+        rate,
+        delay,
+        jitter,
+        loss,
+        bit_error_rate,
+        reorder,
+        duplicate,
+        queue,
+        policer,
+        shaper,
+        max_frame,
+        ack_thinning,
+        half_duplex,
+        wander,
+        cross,
+    } = shape;
+    let cannot = [
+        (*bit_error_rate > 0.0, "bit errors"),
+        (reorder.is_some(), "frames held back"),
+        (policer.is_some(), "a policer"),
+        (shaper.is_some(), "a shaper behind its queue"),
+        (max_frame.is_some(), "a largest frame"),
+        (ack_thinning.is_some(), "ACK thinning"),
+        (*half_duplex, "half duplex"),
+        (wander.is_some(), "a rate that wanders"),
+        (cross.is_some(), "cross traffic"),
+    ];
+    if let Some((_, what)) = cannot.iter().find(|(is, _)| *is) {
+        return Err(what);
+    }
+    // Frames under way are not to count as queued.
+    let mut netem = format!("delay {}", nanos(*delay));
+    if let Some(jitter) = jitter {
+        if !jitter.reorders {
+            return Err("jitter that keeps the order");
+        }
+        // netem's is uniform about its mean.
+        let half = Nanos(jitter.range.0 / 2);
+        netem = format!("delay {} {}", nanos(*delay + half), nanos(half));
+    }
+    match loss {
+        None => {}
+        Some(Loss::Random(chance)) => netem += &format!(" loss random {}", percent(*chance)),
+        Some(Loss::GilbertElliott {
+            to_bad,
+            to_good,
+            lost_in_bad,
+            lost_in_good,
+        }) => {
+            // tc-netem(8): p, r, 1-h, 1-k.
+            netem += &format!(
+                " loss gemodel {} {} {} {}",
+                percent(*to_bad),
+                percent(*to_good),
+                percent(*lost_in_bad),
+                percent(*lost_in_good)
+            );
+        }
+        Some(Loss::Periodic(_) | Loss::At(_)) => return Err("loss of chosen frames"),
+    }
+    if let Some(duplicate) = duplicate {
+        netem += &format!(" duplicate {}", percent(duplicate.probability));
+    }
+    // stab counts the bytes that a wire carries and a frame does not show; netem's own queue is never
+    // full, because the queue is below.
+    let mut lines = format!(
+        "qdisc add dev {device} root handle 1: stab overhead {} mpu {} netem limit 1000000 {netem}\n",
+        emulate::FRAME_OVERHEAD,
+        emulate::wire_bytes_of_frame(0)
+    );
+    let Some(rate) = rate else {
+        return match queue {
+            Some(_) => Err("a queue without a rate"),
+            None => Ok(lines),
+        };
+    };
+    let Queue { limit, aqm, ecn } = queue.clone().unwrap_or_default();
+    if aqm != Aqm::DropTail || ecn {
+        return Err("active queue management");
+    }
+    let limit = match limit {
+        Limit::Packets(packets) => format!("pfifo limit {packets}"),
+        Limit::Bytes(bytes) => format!("bfifo limit {}", bytes.0),
+    };
+    // The bucket must hold one frame, and what arrives between two ticks of a busy processor.
+    let burst = rate.bytes_in(Nanos::from_micros(100)).0.max(10_000);
+    lines += &format!(
+        "qdisc add dev {device} parent 1:1 handle 2: tbf rate {}bit burst {burst} limit 1000000000\n\
+         qdisc add dev {device} parent 2:1 handle 3: {limit}\n",
+        rate.0
+    );
+    Ok(lines)
+}
+
+fn nanos(span: Nanos) -> String {
+    format!("{}ns", span.0)
+}
+
+fn percent(chance: f64) -> String {
+    format!("{}%", chance * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emulate::{Bucket, Duplicate, Jitter};
+    use model::{BitRate, Bytes};
+
+    #[test]
+    fn delay_and_chance_are_netems() {
+        let shape = Shape {
+            delay: Nanos::from_millis(10),
+            jitter: Some(Jitter {
+                range: Nanos::from_millis(2),
+                reorders: true,
+            }),
+            loss: Some(Loss::Random(0.005)),
+            duplicate: Some(Duplicate { probability: 0.25 }),
+            ..Shape::default()
+        };
+        assert_eq!(
+            commands(&shape, "eth0").unwrap(),
+            "qdisc add dev eth0 root handle 1: stab overhead 24 mpu 84 netem limit 1000000 \
+             delay 11000000ns 1000000ns loss random 0.5% duplicate 25%\n"
+        );
+    }
+
+    #[test]
+    fn rate_and_queue_are_the_token_buckets() {
+        let shape = Shape {
+            rate: Some(BitRate(1_000_000_000)),
+            queue: Some(Queue {
+                limit: Limit::Packets(130),
+                ..Queue::default()
+            }),
+            loss: Some(Loss::GilbertElliott {
+                to_bad: 0.01,
+                to_good: 0.25,
+                lost_in_bad: 1.0,
+                lost_in_good: 0.0,
+            }),
+            ..Shape::default()
+        };
+        let lines = commands(&shape, "wan").unwrap();
+        let lines: Vec<&str> = lines.lines().collect();
+        assert!(lines[0].ends_with("netem limit 1000000 delay 0ns loss gemodel 1% 25% 100% 0%"));
+        assert_eq!(
+            lines[1],
+            "qdisc add dev wan parent 1:1 handle 2: tbf rate 1000000000bit burst 12500 limit 1000000000"
+        );
+        assert_eq!(
+            lines[2],
+            "qdisc add dev wan parent 2:1 handle 3: pfifo limit 130"
+        );
+    }
+
+    #[test]
+    fn what_netem_cannot_is_named() {
+        let bucket = Bucket {
+            rate: BitRate(1_000_000),
+            burst: Bytes(10_000),
+        };
+        let policed = Shape {
+            policer: Some(bucket),
+            ..Shape::default()
+        };
+        assert_eq!(commands(&policed, "eth0"), Err("a policer"));
+        let nth = Shape {
+            loss: Some(Loss::At(vec![7])),
+            ..Shape::default()
+        };
+        assert_eq!(commands(&nth, "eth0"), Err("loss of chosen frames"));
+    }
+}

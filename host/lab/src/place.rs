@@ -1,0 +1,257 @@
+//! Where the state of labs is kept: one directory a lab, whose lock is held by the process that holds the
+//! lab for as long as it lives. The kernel drops the lock with the process, so that a killed lab is told
+//! from a living one without trusting process numbers.
+
+use crate::Error;
+use crate::truth::LinkBackend;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The environment variable that marks every program started in a lab with the lab's own id.
+pub const MARK: &str = "LINERATE_LAB";
+
+/// What is written of a lab once it is up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// Name of the lab.
+    pub name: String,
+    /// Name of the scenario that it was made from.
+    pub scenario: String,
+    /// Why the scenario's numbers are what they are.
+    pub why: String,
+    /// Random, never used again: marks the programs of this lab.
+    pub id: String,
+    /// The process that holds the namespaces and moves the frames.
+    pub pid: u32,
+    /// Seconds since 1970.
+    pub started: u64,
+    /// Whether the lab lives in a user namespace of its own.
+    pub in_user_namespace: bool,
+    /// Hosts, routers and switches.
+    pub nodes: Vec<NodeRecord>,
+    /// How each link is made.
+    pub links: Vec<LinkRecord>,
+}
+
+/// A node of a lab that is up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Its name.
+    pub name: String,
+    /// `host`, `router` or `switch`.
+    pub kind: String,
+    /// Its addresses, in the order of its links.
+    pub addresses: Vec<IpAddr>,
+    /// Its network namespace: a path that setns(2) and `nsenter --net=` take.
+    pub netns: PathBuf,
+    /// Number of the namespace, as in `/proc/PID/ns/net`.
+    pub inode: u64,
+}
+
+/// A link of a lab that is up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkRecord {
+    /// Its name.
+    pub name: String,
+    /// The nodes that it joins: forward is from the first to the second.
+    pub ends: [String; 2],
+    /// What makes it.
+    pub backend: LinkBackend,
+    /// Why that and nothing else.
+    pub why: String,
+}
+
+/// The directory of all labs of this user: `/run/linerate/labs` for root, else `linerate/labs` in
+/// `$XDG_RUNTIME_DIR`, or in `/tmp/linerate-UID` where that is unset.
+pub fn home() -> PathBuf {
+    let uid = sys::process::effective_user();
+    if uid == 0 {
+        return PathBuf::from("/run/linerate/labs");
+    }
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute() && path.is_dir())
+        .unwrap_or_else(|| PathBuf::from(format!("/tmp/linerate-{uid}")))
+        .join("linerate/labs")
+}
+
+/// The directory of one lab.
+#[derive(Clone, Debug)]
+pub struct Place {
+    directory: PathBuf,
+}
+
+impl Place {
+    /// The place of the lab `name`, which need not exist.
+    ///
+    /// # Errors
+    /// [`Error::BadName`].
+    pub fn of(name: &str) -> Result<Place, Error> {
+        let fits = name.len() <= 40
+            && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        if !fits {
+            return Err(Error::BadName(name.to_owned()));
+        }
+        Ok(Place {
+            directory: home().join(name),
+        })
+    }
+
+    /// The places of all labs, dead or alive, by name.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the directory cannot be read.
+    pub fn all() -> Result<Vec<(String, Place)>, Error> {
+        let home = home();
+        let entries = match fs::read_dir(&home) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::system(format!("read {}", home.display()))(error)),
+        };
+        let mut all: Vec<_> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter_map(|name| Some((name.clone(), Place::of(&name).ok()?)))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(all)
+    }
+
+    /// Makes the directory and takes its lock; for the process that holds the lab.
+    ///
+    /// # Errors
+    /// [`Error::IsUp`] if another process has the lock; [`Error::System`].
+    pub fn take(&self, name: &str) -> Result<File, Error> {
+        for _ in 0..PATIENCE {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&self.directory)
+                .map_err(Error::system(format!("make {}", self.directory.display())))?;
+            self.check_owner()?;
+            let lock = match OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(self.lock())
+            {
+                Ok(lock) => lock,
+                // Removed by somebody else in between.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    return Err(Error::system(format!("make {}", self.lock().display()))(
+                        error,
+                    ));
+                }
+            };
+            match lock.try_lock() {
+                Ok(()) if self.is_lock(&lock) => {
+                    let pid = std::process::id().to_string();
+                    return fs::write(self.lock(), pid)
+                        .map(|()| lock)
+                        .map_err(Error::system(format!("write {}", self.lock().display())));
+                }
+                // Removed in between, or held for a moment by somebody who looks.
+                Ok(()) | Err(TryLockError::WouldBlock) => std::thread::sleep(MOMENT),
+                Err(TryLockError::Error(error)) => {
+                    return Err(Error::system(format!("lock {}", self.lock().display()))(
+                        error,
+                    ));
+                }
+            }
+        }
+        Err(Error::IsUp(name.to_owned()))
+    }
+
+    /// Whether a living process holds the lab.
+    pub fn is_alive(&self) -> bool {
+        File::open(self.lock())
+            .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// The process that holds the lab or makes it.
+    pub fn holder(&self) -> Option<u32> {
+        fs::read_to_string(self.lock()).ok()?.trim().parse().ok()
+    }
+
+    /// What is written of the lab; `None` before it is up.
+    pub fn record(&self) -> Option<Record> {
+        serde_json::from_slice(&fs::read(self.file("lab.json")).ok()?).ok()
+    }
+
+    /// Writes a file whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Error> {
+        let path = self.file(name);
+        let fresh = self.file(&format!("{name}.new"));
+        serde_json::to_vec_pretty(value)
+            .map_err(io::Error::from)
+            .and_then(|text| fs::write(&fresh, text))
+            .and_then(|()| fs::rename(&fresh, &path))
+            .map_err(Error::system(format!("write {}", path.display())))
+    }
+
+    /// A file of the lab.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Removes what a lab left, unless a process holds it.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn remove(&self) -> Result<(), Error> {
+        if self.is_alive() {
+            return Ok(());
+        }
+        match fs::remove_dir_all(&self.directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::system(format!(
+                "remove {}",
+                self.directory.display()
+            ))(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is anything of this lab.
+    pub fn exists(&self) -> bool {
+        self.directory.is_dir()
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.file("lock")
+    }
+
+    fn is_lock(&self, lock: &File) -> bool {
+        let number = |m: io::Result<fs::Metadata>| m.map(|m| (m.dev(), m.ino())).ok();
+        number(lock.metadata()) == number(fs::metadata(self.lock()))
+    }
+
+    /// A directory in /tmp could have been put there by anybody.
+    fn check_owner(&self) -> Result<(), Error> {
+        let owner = |path: &Path| fs::metadata(path).map(|m| m.uid());
+        let uid = sys::process::effective_user();
+        match owner(&self.directory) {
+            Ok(owner) if owner == uid => Ok(()),
+            Ok(_) => Err(io::ErrorKind::PermissionDenied.into()),
+            Err(error) => Err(error),
+        }
+        .map_err(Error::system(format!(
+            "use {}, which must belong to you",
+            self.directory.display()
+        )))
+    }
+}
+
+/// How often a lock is tried, this far apart: whoever only looks holds it for microseconds.
+const PATIENCE: u32 = 10;
+const MOMENT: Duration = Duration::from_millis(20);

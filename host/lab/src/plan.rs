@@ -1,0 +1,365 @@
+//! A scenario as the words of the programs that set it up: `ip -batch`, `nft -f`, and sysctls. No more
+//! than text is made here.
+
+use crate::truth::LinkBackend;
+use emulate::{
+    Cidr, Direction, End, Icmp, IcmpFilter, Link, MssClamp, Node, NodeKind, Router, Scenario,
+};
+use std::fmt::Write;
+use std::net::IpAddr;
+
+/// Name of a bridge in a switch.
+const BRIDGE: &str = "switch";
+
+/// MTU of the emulator's own devices: nothing is dropped there.
+const LARGEST_MTU: u32 = 65535;
+
+/// The device of the emulator behind an end of a link.
+pub(crate) fn emulator_device(link: usize, end: usize) -> String {
+    format!("l{link}e{end}")
+}
+
+/// Lines for `ip -batch` in the emulator's namespace that make all links. `netns` gives for a node's
+/// name what `ip` takes for its namespace.
+pub(crate) fn cables(
+    scenario: &Scenario,
+    backends: &[LinkBackend],
+    netns: impl Fn(&str) -> String,
+) -> String {
+    let mut lines = String::new();
+    for (index, link) in scenario.links.iter().enumerate() {
+        let device = |end: usize| {
+            let at = &link.ends[end];
+            format!(
+                "name {} address {} mtu {} netns {}",
+                at.device,
+                address_of_device(index, end),
+                at.mtu,
+                netns(&at.node)
+            )
+        };
+        if backends[index] == LinkBackend::Emulator {
+            for end in 0..2 {
+                let inner = emulator_device(index, end);
+                let outer = device(end);
+                lines += &format!(
+                    "link add name {inner} mtu {LARGEST_MTU} type veth peer {outer}\nlink set {inner} up\n"
+                );
+            }
+        } else {
+            lines += &format!("link add {} type veth peer {}\n", device(0), device(1));
+        }
+    }
+    lines
+}
+
+/// Lines for `ip -batch` inside a node: devices up, addresses, neighbours, routes.
+pub(crate) fn inside(scenario: &Scenario, node: &Node) -> String {
+    let mut lines = "link set lo up\n".to_owned();
+    let is_switch = matches!(node.kind, NodeKind::Switch);
+    if is_switch {
+        lines += &format!("link add name {BRIDGE} type bridge stp_state 0 mcast_snooping 0\n");
+        lines += &format!("link set {BRIDGE} up\n");
+    }
+    for (_, end) in scenario.ends_at(&node.name) {
+        let device = &end.device;
+        if is_switch {
+            lines += &format!("link set {device} master {BRIDGE}\n");
+        }
+        lines += &format!("link set {device} up\n");
+        for address in &end.addresses {
+            let no_detection = if address.address.is_ipv6() {
+                " nodad"
+            } else {
+                ""
+            };
+            lines += &format!("addr add {address} dev {device} noprefixroute{no_detection}\n");
+        }
+    }
+    if is_switch {
+        return lines;
+    }
+    let congestion = match &node.kind {
+        NodeKind::Host(host) => host.congestion.as_ref(),
+        _ => None,
+    };
+    let congestion = congestion.map_or(String::new(), |name| format!(" congctl {name}"));
+    for (_, end) in scenario.ends_at(&node.name) {
+        for address in &end.addresses {
+            let family = family(address.address);
+            let (network, device, source) = (address.network(), &end.device, address.address);
+            lines +=
+                &format!("{family} route add {network} dev {device} src {source}{congestion}\n");
+        }
+    }
+    for (device, address, mac) in neighbours(scenario, &node.name) {
+        lines += &format!("neigh replace {address} lladdr {mac} dev {device} nud permanent\n");
+    }
+    for route in scenario.routes(&node.name) {
+        let family = family(route.via);
+        lines += &format!(
+            "{family} route add {} via {}{congestion}\n",
+            route.to, route.via
+        );
+    }
+    lines
+}
+
+/// Files below /proc/sys/net to be written inside a node before it has devices. IPv6 comes last and
+/// may be missing.
+pub(crate) fn sysctls(scenario: &Scenario, node: &Node) -> Vec<(&'static str, String)> {
+    let mut all: Vec<(&'static str, String)> = Vec::new();
+    let mut set = |name, value: &dyn ToString| all.push((name, value.to_string()));
+    // A run must not inherit what the last one learned of the path.
+    set("ipv4/tcp_no_metrics_save", &1);
+    // The addresses are known; nothing is to be guessed from where a packet comes in.
+    set("ipv4/conf/all/rp_filter", &0);
+    set("ipv4/conf/default/rp_filter", &0);
+    match &node.kind {
+        NodeKind::Host(host) => {
+            let three = |least: u64, usual: u64, most: u64| {
+                format!("{} {} {most}", least.min(most), usual.min(most))
+            };
+            if let Some(most) = host.receive_buffer {
+                set("ipv4/tcp_rmem", &three(4096, 131_072, most.0));
+            }
+            if let Some(most) = host.send_buffer {
+                set("ipv4/tcp_wmem", &three(4096, 16_384, most.0));
+            }
+        }
+        NodeKind::Router(_) => {
+            set("ipv4/ip_forward", &1);
+            set("ipv4/conf/all/send_redirects", &0);
+            set("ipv4/conf/default/send_redirects", &0);
+        }
+        NodeKind::Switch => {}
+    }
+    let has_v6 = scenario
+        .ends_at(&node.name)
+        .flat_map(|(_, end)| &end.addresses)
+        .any(|a| a.address.is_ipv6());
+    if has_v6 {
+        set("ipv6/conf/all/accept_ra", &0);
+        set("ipv6/conf/default/accept_ra", &0);
+        if matches!(node.kind, NodeKind::Router(_)) {
+            set("ipv6/conf/all/forwarding", &1);
+        }
+    } else {
+        // Else each device would send router solicitations and listener reports into the links.
+        set("ipv6/conf/all/disable_ipv6", &1);
+        set("ipv6/conf/default/disable_ipv6", &1);
+    }
+    all
+}
+
+/// A ruleset for `nft -f` inside a node; `None` if it filters nothing.
+pub(crate) fn rules(scenario: &Scenario, node: &Node) -> Option<String> {
+    let mut chains = String::new();
+    match &node.kind {
+        NodeKind::Host(host) => {
+            let rules = icmp_rules(scenario, host.icmp.as_ref()?);
+            chain(&mut chains, "input", "filter hook input priority 0", &rules);
+        }
+        NodeKind::Router(router) => {
+            let icmp = router.icmp.as_ref().map(|f| icmp_rules(scenario, f));
+            let icmp = icmp.unwrap_or_default();
+            let mut forward = icmp.clone();
+            match router.mss_clamp {
+                Some(MssClamp::PathMtu) => {
+                    forward.push("tcp flags syn tcp option maxseg size set rt mtu".into());
+                }
+                Some(MssClamp::To(most)) => forward.push(format!(
+                    "tcp flags syn tcp option maxseg size > {most} tcp option maxseg size set {most}"
+                )),
+                None => {}
+            }
+            if let Some(ttl) = router.ttl {
+                forward.push(format!("ip ttl set {ttl}"));
+                forward.push(format!("ip6 hoplimit set {ttl}"));
+            }
+            chain(
+                &mut chains,
+                "forward",
+                "filter hook forward priority 0",
+                &forward,
+            );
+            chain(
+                &mut chains,
+                "output",
+                "filter hook output priority 0",
+                &icmp,
+            );
+            nat_chains(&mut chains, scenario, node, router);
+        }
+        NodeKind::Switch => {}
+    }
+    (!chains.is_empty()).then(|| format!("table inet linerate {{\n{chains}}}\n"))
+}
+
+/// The names of all nodes with addresses, as `/etc/hosts` has them.
+pub(crate) fn hosts_file(scenario: &Scenario) -> String {
+    let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+    for node in &scenario.nodes {
+        for address in addresses(scenario, &node.name) {
+            let _ = writeln!(text, "{address} {}", node.name);
+        }
+    }
+    text
+}
+
+/// All addresses of a node, in the order of its links.
+pub(crate) fn addresses(scenario: &Scenario, node: &str) -> Vec<IpAddr> {
+    scenario
+        .ends_at(node)
+        .flat_map(|(_, end)| &end.addresses)
+        .map(|a| a.address)
+        .collect()
+}
+
+/// Why a link needs an emulator or not: `None` if it is a cable.
+pub(crate) fn why_emulated(scenario: &Scenario, link: &Link) -> Option<&'static str> {
+    if !scenario.is_plain(link) {
+        return Some("it does something to the frames");
+    }
+    if link.ends[0].mtu != link.ends[1].mtu {
+        // A pair of virtual devices passes a super-packet whatever the size of its segments.
+        return Some("its two ends have different MTUs");
+    }
+    None
+}
+
+/// All shapes that a direction of a link ever has.
+pub(crate) fn shapes<'a>(
+    scenario: &'a Scenario,
+    link: &'a Link,
+    direction: Direction,
+) -> impl Iterator<Item = &'a emulate::Shape> {
+    let later = scenario
+        .script
+        .iter()
+        .filter(move |c| c.link == link.name && c.direction == direction);
+    std::iter::once(link.shape(direction)).chain(later.map(|c| &c.shape))
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv6() { "-6" } else { "-4" }
+}
+
+/// Locally administered, and the same in every lab of a scenario.
+fn address_of_device(link: usize, end: usize) -> String {
+    let [high, low] = (link as u16).to_be_bytes();
+    format!("02:6c:72:{high:02x}:{low:02x}:{end:02x}")
+}
+
+/// Whom a node can reach without a router: its own device, the other's address and device address. They
+/// are written down beforehand, since an ARP request that a fault drops costs a second.
+fn neighbours(scenario: &Scenario, node: &str) -> Vec<(String, IpAddr, String)> {
+    let mut all = Vec::new();
+    for (link, end) in scenario.ends_at(node) {
+        let mut seen = vec![link.name.as_str()];
+        let mut at = 0;
+        while at < seen.len() {
+            let here = scenario.link(seen[at]).expect("seen holds links' names");
+            at += 1;
+            let index = scenario.links.iter().position(|l| l.name == here.name);
+            for (number, other) in here.ends.iter().enumerate() {
+                let is_switch = scenario
+                    .node(&other.node)
+                    .is_some_and(|n| matches!(n.kind, NodeKind::Switch));
+                if is_switch {
+                    for (further, _) in scenario.ends_at(&other.node) {
+                        if !seen.contains(&further.name.as_str()) {
+                            seen.push(&further.name);
+                        }
+                    }
+                } else if other.node != node {
+                    let mac = address_of_device(index.unwrap_or(0), number);
+                    for address in &other.addresses {
+                        all.push((end.device.clone(), address.address, mac.clone()));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+fn chain(text: &mut String, name: &str, hook: &str, rules: &[String]) {
+    if rules.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "  chain lab_{name} {{ type {hook}; policy accept;");
+    for rule in rules {
+        let _ = writeln!(text, "    {rule}");
+    }
+    text.push_str("  }\n");
+}
+
+fn icmp_rules(scenario: &Scenario, filter: &IcmpFilter) -> Vec<String> {
+    let (v4, v6) = match filter.drop {
+        Icmp::FragNeeded => (
+            "icmp type destination-unreachable icmp code frag-needed",
+            "icmpv6 type packet-too-big",
+        ),
+        Icmp::All => (
+            "meta l4proto icmp",
+            "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert }",
+        ),
+    };
+    if filter.toward.is_empty() {
+        return vec![format!("{v4} drop"), format!("{v6} drop")];
+    }
+    let to: Vec<IpAddr> = filter
+        .toward
+        .iter()
+        .flat_map(|node| addresses(scenario, node))
+        .collect();
+    to.iter()
+        .map(|address| match address {
+            IpAddr::V4(a) => format!("ip daddr {a} {v4} drop"),
+            IpAddr::V6(a) => format!("ip6 daddr {a} {v6} drop"),
+        })
+        .collect()
+}
+
+fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node, router: &Router) {
+    let Some(nat) = &router.nat else { return };
+    let outside = scenario
+        .ends_at(&node.name)
+        .find(|(link, _)| link.name == nat.outside)
+        .map(|(_, end)| end);
+    let Some(outside) = outside else { return };
+    let (device, Some(public)) = (&outside.device, v4(outside)) else {
+        return;
+    };
+    let hairpin = nat.hairpin;
+    let from = if hairpin {
+        String::new()
+    } else {
+        format!("iifname \"{device}\" ")
+    };
+    let mut inward = Vec::new();
+    for forward in &nat.forward {
+        let to = scenario.ends_at(&forward.to).find_map(|(_, end)| v4(end));
+        if let Some(to) = to {
+            let (port, public) = (forward.port, public.address);
+            inward.push(format!(
+                "{from}ip daddr {public} tcp dport {port} dnat ip to {}:{port}",
+                to.address
+            ));
+        }
+    }
+    let mut outward = vec![format!("oifname \"{device}\" masquerade")];
+    if hairpin {
+        // The answer has to come back through the router, so the asker is hidden too.
+        outward.push(format!(
+            "iifname != \"{device}\" oifname != \"{device}\" ct status dnat masquerade"
+        ));
+    }
+    chain(text, "dnat", "nat hook prerouting priority -100", &inward);
+    chain(text, "snat", "nat hook postrouting priority 100", &outward);
+}
+
+fn v4(end: &End) -> Option<&Cidr> {
+    end.addresses.iter().find(|a| a.address.is_ipv4())
+}

@@ -1,0 +1,151 @@
+//! What really happened on the links of a lab.
+
+use emulate::{Event, Truth};
+use model::{Latency, Nanos};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What makes a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkBackend {
+    /// A plain pair of virtual devices: nothing is done to the frames.
+    Cable,
+    /// The built-in emulator.
+    Emulator,
+    /// The kernel's own emulation, by queueing disciplines.
+    Netem,
+}
+
+/// The account of a whole lab.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TruthReport {
+    /// Since the lab is up.
+    pub at: Nanos,
+    /// One for each emulated link; cables and netem keep no account.
+    pub links: Vec<LinkTruth>,
+}
+
+/// The account of one link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkTruth {
+    /// Name of the link.
+    pub link: String,
+    /// From its first end to its second.
+    pub forward: Truth,
+    /// From its second end to its first.
+    pub backward: Truth,
+    /// Frames that came through and were too long for the device that they came to, forward and backward.
+    pub too_long: [u64; 2],
+    /// How well the emulator itself kept up.
+    pub emulator: Emulator,
+}
+
+/// How well the emulator kept up: what it did to frames without being told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Emulator {
+    /// How much later than due frames left.
+    pub lateness: Latency,
+    /// Frames or super-packets that the kernel dropped because the emulator did not fetch them in time.
+    pub missed: u64,
+    /// Frames that the receiving device did not take, other than too long ones.
+    pub refused: u64,
+    /// Processor time of its thread.
+    pub cpu: Nanos,
+}
+
+/// An entry of the log of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// Name of the link.
+    pub link: String,
+    /// `forward` or `backward`.
+    pub direction: emulate::Direction,
+    /// What happened, at a moment since the lab is up.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// Lateness beyond which the emulator is no longer a stand-in for the network, at the 99th percentile.
+pub const LATE: Nanos = Nanos::from_millis(1);
+
+impl TruthReport {
+    /// The account of one link.
+    pub fn link(&self, name: &str) -> Option<&LinkTruth> {
+        self.links.iter().find(|l| l.link == name)
+    }
+
+    /// What happened since an earlier report of the same lab, as far as the emulator's own doings go; what
+    /// the pipes count stays counted from the start.
+    #[must_use]
+    pub fn emulator_since(&self, earlier: &TruthReport) -> TruthReport {
+        let mut later = self.clone();
+        for link in &mut later.links {
+            if let Some(before) = earlier.link(&link.link) {
+                link.emulator = link.emulator.since(&before.emulator);
+            }
+        }
+        later
+    }
+
+    /// Sentences on where the emulator, not the network, was the limit.
+    pub fn warnings(&self) -> Vec<String> {
+        self.links
+            .iter()
+            .filter_map(|l| Some(format!("link {}: {}", l.link, l.emulator.complaint()?)))
+            .collect()
+    }
+}
+
+impl Emulator {
+    /// Why figures taken over this link say something of the emulator, not of the network; `None` if it
+    /// kept up.
+    pub fn complaint(&self) -> Option<String> {
+        let late = self
+            .lateness
+            .percentile(0.99)
+            .filter(|late| *late > LATE)
+            .map(|late| format!("frames left up to {late} late (99th percentile)"));
+        let count = |n: u64, what| (n > 0).then(|| format!("{n} frames were {what}"));
+        let all: Vec<String> = [
+            late,
+            count(self.missed, "lost before the emulator saw them"),
+            count(self.refused, "refused by the receiving device"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        (!all.is_empty()).then(|| {
+            format!(
+                "the emulator, not the network, was the limit: {}; use a lower rate or a less busy machine",
+                all.join(", ")
+            )
+        })
+    }
+
+    fn since(&self, earlier: &Emulator) -> Emulator {
+        let before = earlier.lateness.counts();
+        let rest = self.lateness.counts().iter().map(|&(value, count)| {
+            let seen = before
+                .binary_search_by_key(&value, |pair| pair.0)
+                .map_or(0, |at| before[at].1);
+            (value, count.saturating_sub(seen))
+        });
+        Emulator {
+            lateness: Latency::from_counts(rest),
+            missed: self.missed.saturating_sub(earlier.missed),
+            refused: self.refused.saturating_sub(earlier.refused),
+            cpu: self.cpu.since(earlier.cpu),
+        }
+    }
+}
+
+impl fmt::Display for LinkBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            LinkBackend::Cable => "cable",
+            LinkBackend::Emulator => "emulator",
+            LinkBackend::Netem => "netem",
+        })
+    }
+}
