@@ -29,6 +29,8 @@ use sys::poll::{PollFd, poll};
 /// What [`keep`] reads from its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
+    /// The directory of all labs.
+    pub home: PathBuf,
     pub name: String,
     pub scenario: Scenario,
     pub backend: Backend,
@@ -55,7 +57,7 @@ pub fn keep() -> Result<(), Error> {
         .map_err(Error::system(
             "read the order for a lab from standard input",
         ))?;
-    let place = Place::of(&order.name)?;
+    let place = Place::of(&order.home, &order.name)?;
     let made = place
         .take(&order.name)
         .and_then(|lock| Ok((lock, make(&order, &place)?)));

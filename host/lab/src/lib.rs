@@ -27,6 +27,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use sys::namespace::{self, Inside};
@@ -84,95 +85,157 @@ pub struct Lab {
     record: Record,
 }
 
-/// Makes a lab and returns once its hosts can be used. It stays up until [`down`]; if it cannot be made,
-/// nothing of it stays.
+/// The labs of one user: a directory that says which there are.
+#[derive(Clone, Debug)]
+pub struct Labs {
+    home: PathBuf,
+}
+
+/// [`Labs::up`] among this user's labs.
 ///
 /// # Errors
-/// [`Error::IsUp`], [`Error::Forbidden`] and the other sentences on why it could not be made.
+/// As [`Labs::up`].
 pub fn up(scenario: &Scenario, options: &Options) -> Result<Lab, Error> {
-    let name = options.name.as_ref().unwrap_or(&scenario.name);
-    let place = Place::of(name)?;
-    if place.is_alive() {
-        return Err(Error::IsUp(name.clone()));
-    }
-    // What a killed lab of this name left.
-    clear(&place)?;
-    let order = keeper::Order {
-        name: name.clone(),
-        scenario: scenario.clone(),
-        backend: options.backend,
-        in_user_namespace: options.in_user_namespace,
-    };
-    match start(&order, options) {
-        Ok(()) => open(name),
-        Err(error) => {
-            if !matches!(error, Error::IsUp(_)) {
-                place.remove()?;
-            }
-            Err(error)
-        }
-    }
+    Labs::of_user().up(scenario, options)
 }
 
-/// A lab that is up.
+/// [`Labs::open`] among this user's labs.
 ///
 /// # Errors
-/// [`Error::NotUp`], [`Error::BadName`].
+/// As [`Labs::open`].
 pub fn open(name: &str) -> Result<Lab, Error> {
-    let place = Place::of(name)?;
-    match place.record() {
-        Some(record) if place.is_alive() => Ok(Lab { place, record }),
-        _ => Err(Error::NotUp(name.to_owned())),
-    }
+    Labs::of_user().open(name)
 }
 
-/// All labs of this user, those included whose process was killed.
+/// [`Labs::list`] of this user's labs.
 ///
 /// # Errors
-/// [`Error::System`].
+/// As [`Labs::list`].
 pub fn list() -> Result<Vec<Info>, Error> {
-    let info = |(name, place): (String, Place)| {
-        let record = place.record();
-        let state = match (place.is_alive(), &record) {
-            (true, Some(_)) => State::Up,
-            (true, None) => State::Changing,
-            (false, _) => State::Dead,
-        };
-        Info {
-            name,
-            state,
-            record,
-        }
-    };
-    Ok(Place::all()?.into_iter().map(info).collect())
+    Labs::of_user().list()
 }
 
-/// Removes a lab, dead or alive, and ends the programs that run in it.
+/// [`Labs::down`] among this user's labs.
 ///
 /// # Errors
-/// [`Error::NotUp`] if there is nothing of this name; [`Error::System`].
+/// As [`Labs::down`].
 pub fn down(name: &str) -> Result<(), Error> {
-    let place = Place::of(name)?;
-    if !place.exists() {
-        return Err(Error::NotUp(name.to_owned()));
-    }
-    clear(&place)
+    Labs::of_user().down(name)
 }
 
-/// Removes all labs of this user, dead or alive; returns their names.
+/// [`Labs::down_all`] of this user's labs.
 ///
 /// # Errors
-/// The first that occurred, after all were tried.
+/// As [`Labs::down_all`].
 pub fn down_all() -> Result<Vec<String>, Error> {
-    let mut first = Ok(());
-    let mut names = Vec::new();
-    for (name, place) in Place::all()? {
-        match clear(&place) {
-            Ok(()) => names.push(name),
-            Err(error) => first = first.and(Err(error)),
+    Labs::of_user().down_all()
+}
+
+impl Labs {
+    /// Those of the user who runs this: in `$LINERATE_LABS`; without it in `/run/linerate/labs` for root,
+    /// else in `linerate/labs` below `$XDG_RUNTIME_DIR` or `/tmp/linerate-UID`.
+    pub fn of_user() -> Labs {
+        Labs {
+            home: place::home_of_user(),
         }
     }
-    first.map(|()| names)
+
+    /// Those in a directory, which need not exist.
+    pub fn in_directory(home: impl Into<PathBuf>) -> Labs {
+        Labs { home: home.into() }
+    }
+
+    /// Makes a lab and returns once its hosts can be used. It stays up until [`Labs::down`]; if it cannot
+    /// be made, nothing of it stays.
+    ///
+    /// # Errors
+    /// [`Error::IsUp`], [`Error::Forbidden`] and the other sentences on why it could not be made.
+    pub fn up(&self, scenario: &Scenario, options: &Options) -> Result<Lab, Error> {
+        let name = options.name.as_ref().unwrap_or(&scenario.name);
+        let place = Place::of(&self.home, name)?;
+        if place.is_alive() {
+            return Err(Error::IsUp(name.clone()));
+        }
+        // What a killed lab of this name left.
+        clear(&place)?;
+        let order = keeper::Order {
+            home: self.home.clone(),
+            name: name.clone(),
+            scenario: scenario.clone(),
+            backend: options.backend,
+            in_user_namespace: options.in_user_namespace,
+        };
+        match start(&order, options) {
+            Ok(()) => self.open(name),
+            Err(error) => {
+                if !matches!(error, Error::IsUp(_)) {
+                    place.remove()?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A lab that is up.
+    ///
+    /// # Errors
+    /// [`Error::NotUp`], [`Error::BadName`].
+    pub fn open(&self, name: &str) -> Result<Lab, Error> {
+        let place = Place::of(&self.home, name)?;
+        match place.record() {
+            Some(record) if place.is_alive() => Ok(Lab { place, record }),
+            _ => Err(Error::NotUp(name.to_owned())),
+        }
+    }
+
+    /// All labs, those included whose process was killed.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn list(&self) -> Result<Vec<Info>, Error> {
+        let info = |(name, place): (String, Place)| {
+            let record = place.record();
+            let state = match (place.is_alive(), &record) {
+                (true, Some(_)) => State::Up,
+                (true, None) => State::Changing,
+                (false, _) => State::Dead,
+            };
+            Info {
+                name,
+                state,
+                record,
+            }
+        };
+        Ok(Place::all(&self.home)?.into_iter().map(info).collect())
+    }
+
+    /// Removes a lab, dead or alive, and ends the programs that run in it.
+    ///
+    /// # Errors
+    /// [`Error::NotUp`] if there is nothing of this name; [`Error::System`].
+    pub fn down(&self, name: &str) -> Result<(), Error> {
+        let place = Place::of(&self.home, name)?;
+        if !place.exists() {
+            return Err(Error::NotUp(name.to_owned()));
+        }
+        clear(&place)
+    }
+
+    /// Removes all labs, dead or alive; returns their names.
+    ///
+    /// # Errors
+    /// The first that occurred, after all were tried.
+    pub fn down_all(&self) -> Result<Vec<String>, Error> {
+        let mut first = Ok(());
+        let mut names = Vec::new();
+        for (name, place) in Place::all(&self.home)? {
+            match clear(&place) {
+                Ok(()) => names.push(name),
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        first.map(|()| names)
+    }
 }
 
 impl Lab {

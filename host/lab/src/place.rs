@@ -66,16 +66,23 @@ pub struct LinkRecord {
     pub why: String,
 }
 
-/// The directory of all labs of this user: `/run/linerate/labs` for root, else `linerate/labs` in
-/// `$XDG_RUNTIME_DIR`, or in `/tmp/linerate-UID` where that is unset.
-pub fn home() -> PathBuf {
+/// The directory of all labs of this user: `$LINERATE_LABS`; without it `/run/linerate/labs` for root, else
+/// `linerate/labs` in `$XDG_RUNTIME_DIR`, or in `/tmp/linerate-UID` where that is unset.
+pub(crate) fn home_of_user() -> PathBuf {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    if let Some(path) = absolute("LINERATE_LABS") {
+        return path;
+    }
     let uid = sys::process::effective_user();
     if uid == 0 {
         return PathBuf::from("/run/linerate/labs");
     }
-    std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute() && path.is_dir())
+    absolute("XDG_RUNTIME_DIR")
+        .filter(|path| path.is_dir())
         .unwrap_or_else(|| PathBuf::from(format!("/tmp/linerate-{uid}")))
         .join("linerate/labs")
 }
@@ -87,11 +94,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of the lab `name`, which need not exist.
+    /// The place of the lab `name` in the directory of all labs; it need not exist.
     ///
     /// # Errors
     /// [`Error::BadName`].
-    pub fn of(name: &str) -> Result<Place, Error> {
+    pub fn of(home: &Path, name: &str) -> Result<Place, Error> {
         let fits = name.len() <= 40
             && name.starts_with(|c: char| c.is_ascii_alphanumeric())
             && name
@@ -101,7 +108,7 @@ impl Place {
             return Err(Error::BadName(name.to_owned()));
         }
         Ok(Place {
-            directory: home().join(name),
+            directory: home.join(name),
         })
     }
 
@@ -109,16 +116,15 @@ impl Place {
     ///
     /// # Errors
     /// [`Error::System`] if the directory cannot be read.
-    pub fn all() -> Result<Vec<(String, Place)>, Error> {
-        let home = home();
-        let entries = match fs::read_dir(&home) {
+    pub fn all(home: &Path) -> Result<Vec<(String, Place)>, Error> {
+        let entries = match fs::read_dir(home) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(Error::system(format!("read {}", home.display()))(error)),
         };
         let mut all: Vec<_> = entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter_map(|name| Some((name.clone(), Place::of(&name).ok()?)))
+            .filter_map(|name| Some((name.clone(), Place::of(home, &name).ok()?)))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)
@@ -238,17 +244,20 @@ impl Place {
 
     /// A directory in /tmp could have been put there by anybody.
     fn check_owner(&self) -> Result<(), Error> {
-        let owner = |path: &Path| fs::metadata(path).map(|m| m.uid());
         let uid = sys::process::effective_user();
-        match owner(&self.directory) {
-            Ok(owner) if owner == uid => Ok(()),
-            Ok(_) => Err(io::ErrorKind::PermissionDenied.into()),
-            Err(error) => Err(error),
+        // The lab's own directory, that of all labs, and `/tmp/linerate-UID`, which is two above.
+        let strange = self
+            .directory
+            .ancestors()
+            .take(4)
+            .find(|path| fs::metadata(path).is_ok_and(|m| m.uid() != uid && m.uid() != 0));
+        match strange {
+            None => Ok(()),
+            Some(path) => Err(Error::System {
+                what: format!("use {}, which belongs to another user", path.display()),
+                source: io::ErrorKind::PermissionDenied.into(),
+            }),
         }
-        .map_err(Error::system(format!(
-            "use {}, which must belong to you",
-            self.directory.display()
-        )))
     }
 }
 

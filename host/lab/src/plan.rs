@@ -86,21 +86,15 @@ pub(crate) fn inside(scenario: &Scenario, node: &Node) -> String {
     let congestion = congestion.map_or(String::new(), |name| format!(" congctl {name}"));
     for (_, end) in scenario.ends_at(&node.name) {
         for address in &end.addresses {
-            let family = family(address.address);
             let (network, device, source) = (address.network(), &end.device, address.address);
-            lines +=
-                &format!("{family} route add {network} dev {device} src {source}{congestion}\n");
+            lines += &format!("route add {network} dev {device} src {source}{congestion}\n");
         }
     }
     for (device, address, mac) in neighbours(scenario, &node.name) {
         lines += &format!("neigh replace {address} lladdr {mac} dev {device} nud permanent\n");
     }
     for route in scenario.routes(&node.name) {
-        let family = family(route.via);
-        lines += &format!(
-            "{family} route add {} via {}{congestion}\n",
-            route.to, route.via
-        );
+        lines += &format!("route add {} via {}{congestion}\n", route.to, route.via);
     }
     lines
 }
@@ -239,10 +233,6 @@ pub(crate) fn shapes<'a>(
         .iter()
         .filter(move |c| c.link == link.name && c.direction == direction);
     std::iter::once(link.shape(direction)).chain(later.map(|c| &c.shape))
-}
-
-fn family(address: IpAddr) -> &'static str {
-    if address.is_ipv6() { "-6" } else { "-4" }
 }
 
 /// Locally administered, and the same in every lab of a scenario.
