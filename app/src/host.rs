@@ -10,7 +10,7 @@ pub const DEFAULT_PORT: u16 = 5210;
 /// Port of a stock iperf3 server.
 pub const IPERF3_PORT: u16 = 5201;
 
-/// `name[:port]`, `ssh:[user@]name[:port]`, `iperf3:name[:port]` or `local`.
+/// `name[:port]`, `ssh:[user@]name[:port]`, `iperf3:name[:port]`, `lab:name[/host]` or `local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     /// An agent that listens (`linerate serve`).
@@ -34,6 +34,14 @@ pub enum Host {
         /// TCP port.
         port: u16,
     },
+    /// A host of a lab on this machine; the near end is a host of the same lab.
+    Lab {
+        /// Name of the lab, or of the scenario that comes up for the measurement.
+        name: String,
+        /// The far host, or the near and the far one with a dash between; whose name has a dash of
+        /// its own is known by the lab alone ([`ends`]). Without: the lab's first and last host.
+        hosts: Option<String>,
+    },
     /// An agent on this machine, started for the session.
     Local,
 }
@@ -44,16 +52,30 @@ impl FromStr for Host {
     fn from_str(text: &str) -> Result<Host, Refusal> {
         let bad = |why: &str| {
             Refusal::usage(format!(
-                "HOST '{text}' {why}: write name[:port], [IPv6 address]:port, ssh:[user@]name, iperf3:name[:port] or local"
+                "HOST '{text}' {why}: write name[:port], [IPv6 address]:port, ssh:[user@]name, iperf3:name[:port], lab:NAME[/host] or local"
             ))
         };
         if text == "local" {
             return Ok(Host::Local);
         }
-        if let Some(lab) = text.strip_prefix("lab:") {
-            return Err(Refusal::usage(format!(
-                "lab:{lab}: this version has no emulated paths; measure a host, or 'local'"
-            )));
+        if let Some(rest) = text.strip_prefix("lab:") {
+            let (name, hosts) = rest
+                .split_once('/')
+                .map_or((rest, None), |(name, hosts)| (name, Some(hosts)));
+            if name.is_empty() {
+                return Err(bad("names no lab"));
+            }
+            if hosts == Some("") {
+                return Err(bad("names no host behind its slash"));
+            }
+            let odd = |c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c));
+            if name.contains(odd) || hosts.is_some_and(|hosts| hosts.contains(odd)) {
+                return Err(bad("has a name that no lab or host can have"));
+            }
+            return Ok(Host::Lab {
+                name: name.to_owned(),
+                hosts: hosts.map(str::to_owned),
+            });
         }
         let of = |text: &str| split(text).map_err(bad);
         if let Some(rest) = text.strip_prefix("iperf3:") {
@@ -92,9 +114,30 @@ impl fmt::Display for Host {
                 Some(port) => write!(f, "ssh:{destination}:{port}"),
                 None => write!(f, "ssh:{destination}"),
             },
+            Host::Lab { name, hosts: None } => write!(f, "lab:{name}"),
+            Host::Lab {
+                name,
+                hosts: Some(hosts),
+            } => write!(f, "lab:{name}/{hosts}"),
             Host::Local => f.write_str("local"),
         }
     }
+}
+
+/// Near and far host among the hosts of a lab, by what [`Host::Lab`] says of them: the first and the
+/// last if it says nothing, the first and the named one, or both. `None` if it names no such pair.
+pub fn ends<'a>(hosts: Option<&str>, all: &[&'a str]) -> Option<(&'a str, &'a str)> {
+    let find = |name: &str| all.iter().copied().find(|host| *host == name);
+    let (near, far) = match hosts {
+        None => (*all.first()?, *all.last()?),
+        Some(text) => match find(text) {
+            Some(far) => (*all.iter().find(|host| **host != far)?, far),
+            None => text
+                .match_indices('-')
+                .find_map(|(at, _)| Some((find(&text[..at])?, find(&text[at + 1..])?)))?,
+        },
+    };
+    (near != far).then_some((near, far))
 }
 
 /// `name:port`, the port left out where it is the usual one, IPv6 addresses in brackets.
@@ -160,6 +203,10 @@ mod tests {
             destination: destination.into(),
             port,
         };
+        let lab = |name: &str, hosts: Option<&str>| Host::Lab {
+            name: name.into(),
+            hosts: hosts.map(Into::into),
+        };
         for (text, host) in [
             ("db2", agent("db2", 5210)),
             ("db2:99", agent("db2", 99)),
@@ -176,6 +223,8 @@ mod tests {
                     port: 99,
                 },
             ),
+            ("lab:wan", lab("wan", None)),
+            ("lab:wan/db-2", lab("wan", Some("db-2"))),
             ("local", Host::Local),
         ] {
             assert_eq!(text.parse::<Host>().unwrap(), host, "{text}");
@@ -200,16 +249,39 @@ mod tests {
             ("ssh:", "no name"),
             ("ssh:@db2", "user"),
             ("ssh:-oProxyCommand=x", "dash"),
-            ("lab:wan", "emulated"),
+            ("lab:", "no lab"),
+            ("lab:/x", "no lab"),
+            ("lab:wan/", "no host"),
+            ("lab:wan/a/b", "no lab or host"),
         ] {
             let error = text.parse::<Host>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
         }
     }
 
+    #[test]
+    fn both_ends_are_found_in_a_lab() {
+        let all = ["a", "a-b", "b", "nas-2"];
+        for (hosts, expected) in [
+            (None, Some(("a", "nas-2"))),
+            (Some("b"), Some(("a", "b"))),
+            (Some("a"), Some(("a-b", "a"))),
+            // A host of that very name comes first.
+            (Some("a-b"), Some(("a", "a-b"))),
+            (Some("b-nas-2"), Some(("b", "nas-2"))),
+            (Some("nas-2-a-b"), Some(("nas-2", "a-b"))),
+            (Some("c"), None),
+            (Some("b-b"), None),
+        ] {
+            assert_eq!(ends(hosts, &all), expected, "{hosts:?}");
+        }
+        assert_eq!(ends(None, &["alone"]), None);
+        assert_eq!(ends(Some("alone"), &["alone"]), None);
+    }
+
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(text in "(ssh:|iperf3:|)[a-z\\[\\]:@0-9.-]{0,20}") {
+        fn what_is_printed_is_read_back(text in "(ssh:|iperf3:|lab:|)[a-z/\\[\\]:@0-9.-]{0,20}") {
             if let Ok(host) = text.parse::<Host>() {
                 prop_assert_eq!(host.to_string().parse::<Host>().unwrap(), host);
             }

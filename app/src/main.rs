@@ -7,6 +7,7 @@ mod exit;
 mod grant;
 mod host;
 mod iperf3;
+mod lab;
 mod leg;
 mod listener;
 mod out;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match cli::run(cli::Cli::parse()) {
-        Ok(exit) => exit.into(),
+        Ok(code) => code,
         Err(error) => {
             out::note(&format!("linerate: {}", exit::sentence(&error)));
             exit::exit_of(&error).into()

@@ -2,6 +2,7 @@
 
 mod agent;
 mod completions;
+mod lab;
 mod live;
 mod man;
 mod measure;
@@ -9,9 +10,9 @@ mod runs;
 mod serve;
 mod trust;
 
-use crate::exit::Exit;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// A laboratory for TCP transfer performance.
 ///
@@ -19,7 +20,8 @@ use std::path::PathBuf;
 #[derive(Parser)]
 #[command(name = "linerate", version, max_term_width = 100)]
 #[command(
-    after_help = "Start with:  linerate measure local      this machine, to see what is shown
+    after_help = "Start with:  linerate measure lab:berkeley-chicago   an emulated path, to see what is shown
+             linerate measure local      this machine against itself
              linerate serve              on the far end
              linerate measure HOST       from here"
 )]
@@ -65,6 +67,7 @@ enum Command {
     Serve(serve::Serve),
     Trust(trust::Trust),
     Runs(runs::Runs),
+    Lab(lab::Lab),
     Man(man::Man),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -77,14 +80,17 @@ pub fn command() -> clap::Command {
 }
 
 /// Runs what the command line asks for.
-pub fn run(cli: Cli) -> anyhow::Result<Exit> {
-    match cli.command {
-        Command::Measure(measure) => measure.run(&cli.global),
+pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let exit = match cli.command {
+        // Their exit code may be that of a command that they ran.
+        Command::Measure(measure) => return measure.run(&cli.global),
+        Command::Lab(lab) => return lab.run(),
         Command::Runs(runs) => runs.run(&cli.global),
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),
         Command::Serve(serve) => serve.run(&cli.global),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Agent(agent) => agent.run(),
-    }
+    };
+    exit.map(ExitCode::from)
 }

@@ -455,7 +455,7 @@ fn part(stream: &mut dyn ByteStream, unsent: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::child::Pipes;
+    use super::super::child::Line;
     use super::*;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
@@ -475,7 +475,7 @@ mod tests {
     fn agent(says: &[u8]) -> (Result<AgentChannel>, UnixStream) {
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(says).unwrap();
-        let stream = Box::new(Pipes::socket(near));
+        let stream = Box::new(Line::over(near).unwrap());
         (Channel::start(stream, "the peer", SOON, None), far)
     }
 
@@ -526,13 +526,13 @@ mod tests {
     fn a_stream_that_ends_or_never_greets_is_named() {
         let (near, far) = UnixStream::pair().unwrap();
         drop(far);
-        let stream = Box::new(Pipes::socket(near));
+        let stream = Box::new(Line::over(near).unwrap());
         let gone: Result<AgentChannel> = Channel::start(stream, "the peer", SOON, None);
         let said = gone.err().unwrap().to_string();
         assert!(said.starts_with("the peer"), "{said}");
 
         let (near, _far) = UnixStream::pair().unwrap();
-        let stream = Box::new(Pipes::socket(near));
+        let stream = Box::new(Line::over(near).unwrap());
         let brief = Duration::from_millis(20);
         let mute: Result<AgentChannel> = Channel::start(stream, "the peer", brief, None);
         let said = mute.err().unwrap().to_string();

@@ -4,7 +4,9 @@ use super::channel::ByteStream;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,18 +40,6 @@ impl Pipes {
             from: Some(own(io::stdin().as_fd()).context("no standard input")?),
             to: Some(own(io::stdout().as_fd()).context("no standard output")?),
         })
-    }
-}
-
-#[cfg(test)]
-impl Pipes {
-    /// Both ways through one socket.
-    pub fn socket(socket: std::os::unix::net::UnixStream) -> Pipes {
-        let from = OwnedFd::from(socket.try_clone().unwrap());
-        Pipes {
-            from: Some(File::from(from)),
-            to: Some(File::from(OwnedFd::from(socket))),
-        }
     }
 }
 
@@ -90,6 +80,56 @@ impl ByteStream for Pipes {
 
     fn finish(&mut self) {
         self.to = None;
+    }
+
+    fn explain(&mut self, _: Option<&io::Error>) -> Option<String> {
+        None
+    }
+}
+
+/// One socket both ways, shared with nobody else.
+pub struct Line(UnixStream);
+
+impl Line {
+    /// Over a connected socket.
+    ///
+    /// # Errors
+    /// If it cannot be made non-blocking.
+    pub fn over(socket: UnixStream) -> io::Result<Line> {
+        socket.set_nonblocking(true)?;
+        Ok(Line(socket))
+    }
+
+    /// The socket that the parent left as standard input.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn standard_input() -> io::Result<Line> {
+        let socket = io::stdin().as_fd().try_clone_to_owned()?;
+        Line::over(UnixStream::from(socket))
+    }
+}
+
+impl ByteStream for Line {
+    fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>> {
+        vec![PollFd::new(self.0.as_fd(), read, write)]
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn finish(&mut self) {
+        // A socket whose peer has gone needs no end of its own.
+        let _ = self.0.shutdown(Shutdown::Write);
     }
 
     fn explain(&mut self, _: Option<&io::Error>) -> Option<String> {

@@ -9,7 +9,7 @@ mod reach;
 mod tls;
 
 pub use channel::{AgentChannel, Channel, Ended, Event, Sender};
-pub use reach::{How, Reached, accept_invitation, at_stdio, connect};
+pub use reach::{How, Reached, accept_invitation, at_standard_input, at_stdio, connect};
 pub use tls::{ENROL, Handshake, SESSION, Tls, Verdict, discard};
 
 /// Version of linerate, as it introduces itself.

@@ -1,7 +1,7 @@
 //! From the name of a host to a control connection with its agent.
 
 use super::channel::{AgentChannel, Channel, ControllerChannel};
-use super::child::{ChildAgent, Meaning, Pipes};
+use super::child::{ChildAgent, Line, Meaning, Pipes};
 use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
 use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, Host, authority};
@@ -57,6 +57,7 @@ pub fn connect(host: &Host, how: &How<'_>) -> Result<Reached> {
         Host::Ssh { destination, port } => over_ssh(destination, *port, how),
         Host::Local => on_this_machine(how),
         Host::Iperf3 { .. } => bail!("{host} is an iperf3 server: it has no agent"),
+        Host::Lab { .. } => bail!("{host} is reached from inside its lab only"),
     }
 }
 
@@ -71,6 +72,20 @@ pub fn at_stdio() -> Result<AgentChannel> {
         GREETING,
         None,
     )
+}
+
+/// The agent that the parent has started elsewhere and left at this process' standard input, with
+/// data listeners at `listens`.
+///
+/// # Errors
+/// If nobody greets there.
+pub fn at_standard_input(listens: IpAddr, name: &str, stop: &AtomicBool) -> Result<Reached> {
+    let line = Line::standard_input().context("no agent at standard input")?;
+    let channel = Channel::start(Box::new(line), name, GREETING, Some(stop))?;
+    Ok(Reached {
+        channel,
+        addresses: vec![listens],
+    })
 }
 
 /// Enrols this host at the server of an invitation, and trusts that server from now on.

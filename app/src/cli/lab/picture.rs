@@ -1,0 +1,255 @@
+//! A lab as text: its tree of nodes, and what each direction of each link does to packets.
+
+use emulate::{
+    AckThinning, Aqm, Bucket, Cross, Direction, Icmp, IcmpFilter, Limit, Link, Loss, MssClamp, Node,
+    NodeKind, Queue, Scenario, Shape, Wander,
+};
+use report::words::wrap;
+
+/// Why the scenario is as it is, in lines of `width`.
+pub fn why(scenario: &Scenario, width: u16) -> String {
+    wrap(&scenario.why, width, "", "")
+}
+
+/// The nodes as a tree, beginning at the first; `by` says of a link who shapes it and how well.
+pub fn tree(scenario: &Scenario, by: &dyn Fn(&Link) -> Option<String>) -> String {
+    let mut picture = Picture {
+        scenario,
+        by,
+        seen: Vec::new(),
+        text: String::new(),
+    };
+    for node in &scenario.nodes {
+        if !picture.seen.contains(&node.name.as_str()) {
+            picture.node(node, None, "", "");
+        }
+    }
+    picture.text
+}
+
+/// What the script changes, a line a step; empty without one.
+pub fn script(scenario: &Scenario) -> String {
+    let mut text = String::new();
+    for step in &scenario.script {
+        let arrow = arrow(scenario, &step.link, step.direction);
+        let shape = describe(&step.shape);
+        text += &format!("after {}: {} {arrow}: {shape}\n", step.at, step.link);
+    }
+    text
+}
+
+/// From which node to which a direction of a link goes.
+pub fn arrow(scenario: &Scenario, link: &str, direction: Direction) -> String {
+    let Some(link) = scenario.links.iter().find(|l| l.name == link) else {
+        return String::new();
+    };
+    let [from, to] = match direction {
+        Direction::Forward => [0, 1],
+        Direction::Backward => [1, 0],
+    };
+    format!("{} -> {}", link.ends[from].node, link.ends[to].node)
+}
+
+struct Picture<'a> {
+    scenario: &'a Scenario,
+    by: &'a dyn Fn(&Link) -> Option<String>,
+    seen: Vec<&'a str>,
+    text: String,
+}
+
+impl<'a> Picture<'a> {
+    /// A node, and behind each of its links but `from` the next. `first` begins its own line,
+    /// `rest` all below it.
+    fn node(&mut self, node: &'a Node, from: Option<&'a str>, first: &str, rest: &str) {
+        self.seen.push(&node.name);
+        self.line(first, &format!("{}  {}", node.name, kind(node)));
+        let scenario = self.scenario;
+        for (_, end) in scenario.ends_at(&node.name) {
+            let addresses: Vec<String> = end.addresses.iter().map(ToString::to_string).collect();
+            let mtu = format!("{} MTU {} {}", end.device, end.mtu, addresses.join(" "));
+            if let NodeKind::Host(_) | NodeKind::Router(_) = node.kind {
+                self.line(rest, &format!("    {}", mtu.trim_end()));
+            }
+        }
+        let mut links: Vec<&'a Link> = Vec::new();
+        for (link, _) in scenario.ends_at(&node.name) {
+            if Some(link.name.as_str()) != from && !links.iter().any(|l| l.name == link.name) {
+                links.push(link);
+            }
+        }
+        let last = links.len().saturating_sub(1);
+        for (n, link) in links.into_iter().enumerate() {
+            let away = usize::from(link.ends[0].node == node.name);
+            let [out, back] = match away {
+                1 => [&link.forward, &link.backward],
+                _ => [&link.backward, &link.forward],
+            };
+            let below = format!("{rest}{}", if n == last { "   " } else { "|  " });
+            let by = (self.by)(link).map_or_else(String::new, |by| format!("  [{by}]"));
+            self.line(rest, "|");
+            if scenario.is_plain(link) {
+                self.line(rest, &format!("+- {}  a plain cable{by}", link.name));
+            } else {
+                self.line(rest, &format!("+- {}{by}", link.name));
+                self.line(&below, &format!("|  -> {}", describe(out)));
+                self.line(&below, &format!("|  <- {}", describe(back)));
+            }
+            let Some(next) = scenario.node(&link.ends[away].node) else {
+                continue;
+            };
+            if self.seen.contains(&next.name.as_str()) {
+                self.line(&below, &format!("{}  (above)", next.name));
+            } else {
+                self.node(next, Some(&link.name), &below, &below);
+            }
+        }
+    }
+
+    fn line(&mut self, margin: &str, text: &str) {
+        self.text += margin;
+        self.text += text;
+        self.text.push('\n');
+    }
+}
+
+/// What a node is, and what it does that others do not.
+fn kind(node: &Node) -> String {
+    let mut words = Vec::new();
+    match &node.kind {
+        NodeKind::Switch => words.push("switch".to_owned()),
+        NodeKind::Host(host) => {
+            words.push("host".to_owned());
+            words.extend(host.congestion.clone());
+            let buffer = |what: &str, size| format!("{what} buffer up to {size}");
+            words.extend(host.receive_buffer.map(|size| buffer("receive", size)));
+            words.extend(host.send_buffer.map(|size| buffer("send", size)));
+            if !host.offload {
+                words.push("no offloads".to_owned());
+            }
+            words.extend(host.icmp.as_ref().map(filter));
+        }
+        NodeKind::Router(router) => {
+            words.push("router".to_owned());
+            words.extend(router.mss_clamp.map(|clamp| match clamp {
+                MssClamp::PathMtu => "clamps the MSS to the path MTU".to_owned(),
+                MssClamp::To(mss) => format!("clamps the MSS to {mss}"),
+            }));
+            words.extend(router.icmp.as_ref().map(filter));
+            words.extend(router.ttl.map(|ttl| format!("sets the TTL to {ttl}")));
+            if let Some(nat) = &router.nat {
+                let hairpin = if nat.hairpin { ", hairpin" } else { "" };
+                words.push(format!("NAT towards {}{hairpin}", nat.outside));
+                let ports = nat.forward.iter();
+                words.extend(ports.map(|f| format!("port {} to {}", f.port, f.to)));
+            }
+        }
+    }
+    words.join(", ")
+}
+
+fn filter(filter: &IcmpFilter) -> String {
+    let what = match filter.drop {
+        Icmp::All => "drops all ICMP",
+        Icmp::FragNeeded => "drops ICMP 'fragmentation needed'",
+    };
+    if filter.toward.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what} towards {}", filter.toward.join(" and "))
+    }
+}
+
+/// A shape in words.
+pub fn describe(shape: &Shape) -> String {
+    let none = model::Nanos(0);
+    let mut words = Vec::new();
+    words.extend(shape.rate.map(|rate| rate.to_string()));
+    if shape.delay > none {
+        words.push(shape.delay.to_string());
+    }
+    words.extend(shape.jitter.as_ref().map(|jitter| {
+        let order = if jitter.reorders { ", reordering" } else { "" };
+        format!("jitter 0 to {}{order}", jitter.range)
+    }));
+    words.extend(shape.queue.as_ref().map(queue));
+    words.extend(shape.policer.as_ref().map(|b| bucket("policed to", b)));
+    words.extend(shape.shaper.as_ref().map(|b| bucket("shaped to", b)));
+    words.extend(shape.loss.as_ref().map(loss));
+    if shape.bit_error_rate > 0.0 {
+        words.push(format!("bit error rate {:e}", shape.bit_error_rate));
+    }
+    words.extend(shape.reorder.as_ref().map(|r| {
+        format!("{} held back by {}", percent(r.probability), r.late)
+    }));
+    words.extend(shape.duplicate.as_ref().map(|d| format!("{} twice", percent(d.probability))));
+    words.extend(shape.max_frame.map(|max| format!("drops packets over {max} bytes silently")));
+    words.extend(shape.ack_thinning.as_ref().map(|AckThinning { of, hold }| {
+        format!("up to {of} ACKs become one (held {hold})")
+    }));
+    if shape.half_duplex {
+        words.push("one direction at a time".to_owned());
+    }
+    words.extend(shape.wander.as_ref().map(wander));
+    words.extend(shape.cross.as_ref().map(cross));
+    if words.is_empty() {
+        return "as a plain cable".to_owned();
+    }
+    words.join(", ")
+}
+
+fn queue(queue: &Queue) -> String {
+    let limit = match queue.limit {
+        Limit::Packets(n) => format!("queue of {n} packets"),
+        Limit::Bytes(bytes) => format!("queue of {bytes}"),
+    };
+    let aqm = match &queue.aqm {
+        Aqm::DropTail => String::new(),
+        Aqm::CoDel { target, interval } => format!(", CoDel {target}/{interval}"),
+        Aqm::Red { min, max, .. } => format!(", RED {min} to {max}"),
+    };
+    let ecn = if queue.ecn { " with ECN" } else { "" };
+    format!("{limit}{aqm}{ecn}")
+}
+
+fn bucket(what: &str, bucket: &Bucket) -> String {
+    format!("{what} {} (burst {})", bucket.rate, bucket.burst)
+}
+
+fn loss(loss: &Loss) -> String {
+    match loss {
+        Loss::Random(p) => format!("{} lost", percent(*p)),
+        Loss::GilbertElliott { to_good, lost_in_bad, .. } if *lost_in_bad >= 1.0 => {
+            format!("lost in bursts of {:.3} on average", 1.0 / to_good)
+        }
+        Loss::GilbertElliott { to_bad, to_good, .. } => {
+            format!("lost in bursts (Gilbert-Elliott {to_bad}, {to_good})")
+        }
+        Loss::Periodic(every) => format!("one lost of {every}"),
+        Loss::At(frames) => match frames.as_slice() {
+            [one] => format!("frame {one} lost"),
+            many => format!("{} chosen frames lost", many.len()),
+        },
+    }
+}
+
+fn wander(wander: &Wander) -> String {
+    let mut text = format!("rate wanders by {} in {}", percent(wander.deviation), wander.time);
+    for state in &wander.states {
+        text += &format!(", x{} for {}", state.factor, state.stay);
+    }
+    text
+}
+
+fn cross(cross: &Cross) -> String {
+    let mut text = format!("cross traffic {}", cross.rate);
+    if cross.off > model::Nanos(0) {
+        text += &format!(" ({} on, {} off)", cross.on, cross.off);
+    }
+    text
+}
+
+/// A probability with as many digits as it has.
+fn percent(share: f64) -> String {
+    let digits = format!("{:.9}", share * 100.0);
+    format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
+}
