@@ -181,7 +181,7 @@ pub fn wait(mut child: Child, stop: &AtomicBool) -> Result<ExitCode> {
             let since = *stopped.get_or_insert_with(Instant::now);
             if !told && since.elapsed() > GRACE {
                 told = true;
-                sys::signal::terminate(&mut child)?;
+                sys::signal::end(child.id(), false)?;
             }
         }
         std::thread::sleep(LOOK);
