@@ -8,6 +8,7 @@ use crate::controller;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host::Host;
 use crate::iperf3;
+use crate::lab;
 use crate::out;
 use crate::progress::{Event, Watcher};
 use crate::record::Record;
@@ -15,14 +16,18 @@ use crate::transport::{self, How};
 use crate::trust;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args};
-use model::{Ended, Fingerprint, Leg, Nanos, Run, SCHEMA_VERSION, Workload};
+use model::{Ended, Fingerprint, Leg, Nanos, Run, SCHEMA_VERSION, Spec, Workload};
 use report::json::Line;
+use std::net::IpAddr;
+use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 /// Measure a path: throughput each way, or request latency, with both ends' TCP state
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
+  linerate measure lab:berkeley-chicago        an emulated path, up for the measurement
+  linerate measure lab:home-lan/nas-laptop     from its host nas to its host laptop
   linerate measure local                       this machine against itself
   linerate measure db2                         an agent (linerate serve) on db2: up, then down
   linerate measure ssh:me@db2 --bidir -t 30    starts the agent over ssh; both ways at once
@@ -31,7 +36,8 @@ use std::time::SystemTime;
   linerate measure iperf3:speed.example -P 4   any stock iperf3 server
   linerate measure db2 -w 8M -C cubic --json > run.json
 
-HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port] or local.
+HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port], lab:NAME[/host] or local.
+In a lab both ends are hosts of it: the first and the last, the first and /host, or /near-far.
 Sizes take K, M, G (1024-based); rates take K, M, G bits per second (1000-based);
 times take s, ms, us, m.")]
 #[command(group = ArgGroup::new("output"))]
@@ -46,6 +52,10 @@ pub struct Measure {
     /// How ssh is to start linerate at the other end [default: linerate]
     #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
     remote_command: Option<String>,
+    /// Where the agent listens whose control connection is standard input: this process is the near
+    /// end inside a lab
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    lab_far: Option<IpAddr>,
     #[command(flatten)]
     output: Output,
 }
@@ -80,13 +90,22 @@ impl Measure {
     /// # Errors
     /// If nothing was measured. If something was, it is printed and kept, and the exit code tells
     /// that it is not all.
-    pub fn run(&self, global: &Global) -> Result<Exit> {
+    pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let spec = self
             .order
             .spec()
             .map_err(|e| Refusal::usage(e.to_string()))?;
         let host: Host = self.host.parse()?;
+        if spec_is_for_iperf3_only(&spec, &host) {
+            return Err(Refusal::usage(
+                "datagrams are measured with iperf3 peers only: linerate measure iperf3:HOST --workload udp",
+            )
+            .into());
+        }
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        if let (Host::Lab { name, hosts }, None) = (&host, self.lab_far) {
+            return lab::measure(name, hosts.as_deref(), self.output.quiet, stop);
+        }
         let mut run = Run {
             schema: SCHEMA_VERSION,
             id: archive::new_id(),
@@ -129,12 +148,13 @@ impl Measure {
         };
         run.warnings.extend(record.finish(&run));
         self.print(&run)?;
-        Ok(match (outcome, &run.ended) {
+        let exit = match (outcome, &run.ended) {
             (_, Ended::Interrupted) => Exit::Interrupted,
             (Ok(()), Ended::Complete) => Exit::Done,
             (Ok(()), _) => Exit::Failed,
             (Err(error), _) => exit_of(&error),
-        })
+        };
+        Ok(exit.into())
     }
 
     fn play(
@@ -148,11 +168,16 @@ impl Measure {
         if let Host::Iperf3 { name, port } = host {
             return iperf3::client::play(name, *port, run, &self.iperf3, watcher, stop);
         }
-        if let Workload::Udp(_) = run.spec.workload {
-            return Err(Refusal::usage(
-                "datagrams are measured with iperf3 peers only: linerate measure iperf3:HOST --workload udp",
-            )
-            .into());
+        if let (Host::Lab { name, .. }, Some(far)) = (host, self.lab_far) {
+            let reached = transport::at_standard_input(far, &host.to_string(), stop)?;
+            run.near = observe::fingerprint(transport::VERSION, Some(far));
+            let watch = lab::Watch::begin(name);
+            let outcome = controller::measure(reached, run, watcher, stop);
+            for warning in watch.end() {
+                watcher.event(&Event::Warning(&warning));
+                run.warnings.push(warning);
+            }
+            return outcome;
         }
         let how = How {
             directory: trust::directory(global.config.as_deref())?,
@@ -237,6 +262,10 @@ fn worst(legs: &[Leg]) -> Ended {
     failed
         .or_else(not_whole)
         .map_or(Ended::Complete, |leg| leg.ended.clone())
+}
+
+fn spec_is_for_iperf3_only(spec: &Spec, host: &Host) -> bool {
+    matches!(spec.workload, Workload::Udp(_)) && !matches!(host, Host::Iperf3 { .. })
 }
 
 fn unix_time() -> Nanos {
