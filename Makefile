@@ -2,12 +2,15 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench build setup setup-test install
+.PHONY: demo test bench lab-fidelity build setup setup-test install
 
-# Against an agent on this machine: a path without a network, to see what is shown.
+# On an emulated path from Berkeley to Chicago, in namespaces of its own: one way is fast and the other is
+# not, though both have the same rate. As root, or as a user who may make user namespaces.
 demo: build
-	$(LINERATE) measure local --time 5s
-	$(LINERATE) measure local --workload request --time 3s
+	@scripts/need iproute2 nftables
+	$(LINERATE) lab show berkeley-chicago
+	$(LINERATE) measure lab:berkeley-chicago --mss 1448 --congestion reno --time 10s
+	$(LINERATE) measure lab:berkeley-chicago --workload request --time 3s
 	$(LINERATE) runs list -n 2
 
 test: setup-test
@@ -18,6 +21,11 @@ test: setup-test
 bench: build setup-test
 	scripts/need sockperf
 	bench/run
+
+# How true the labs are: some ten minutes, best on an idle machine; writes docs/lab-fidelity.md.
+lab-fidelity: build setup-test
+	bench/lab-fidelity > docs/lab-fidelity.md.new
+	mv docs/lab-fidelity.md.new docs/lab-fidelity.md
 
 build: setup
 	cargo build --release --locked

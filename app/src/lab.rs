@@ -1,18 +1,21 @@
 //! Labs for the commands: found by name or file, raised where they are missing, and taken down by
 //! whoever raised them.
 
-use crate::exit::{Exit, Refusal};
+use crate::exit::Refusal;
 use crate::host::ends;
 use crate::out;
 use anyhow::{Context, Result};
 use emulate::Scenario;
+use lab::{Lab, LinkBackend, NodeRecord, Options, TruthReport};
+use model::Warning;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, ExitCode, ExitStatus};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -52,28 +55,40 @@ impl FromStr for Place {
     }
 }
 
-/// The scenario of a file (`*.toml`, or a path with a slash) or of the shipped ones.
+/// The scenario of a file (`*.toml`) or a shipped one.
 ///
 /// # Errors
 /// If there is none, or it is wrong: where, what, and what to do.
 pub fn scenario(what: &str) -> Result<Scenario> {
-    let path = Path::new(what);
-    let text;
-    let (text, file) = if path.extension() == Some(OsStr::new("toml")) || what.contains('/') {
-        text = std::fs::read_to_string(path)
+    if is_file(what) {
+        let text = std::fs::read_to_string(what)
             .map_err(|e| Refusal::usage(format!("cannot read the scenario {what}: {e}")))?;
-        (text.as_str(), what.to_owned())
-    } else {
-        let shipped = Scenario::shipped().iter().find(|(name, _)| *name == what);
-        let Some((name, text)) = shipped else {
-            return Err(Refusal::usage(format!(
-                "there is no scenario '{what}': 'linerate lab scenarios' lists them; a file of your own ends in .toml"
-            ))
-            .into());
-        };
-        (*text, format!("{name}.toml"))
-    };
-    Ok(Scenario::parse(text, &file).map_err(|e| Refusal::usage(e.to_string()))?)
+        return parse(&text, what);
+    }
+    let (name, text) = shipped(what)?;
+    parse(text, &format!("{name}.toml"))
+}
+
+/// Name and text of a shipped scenario.
+///
+/// # Errors
+/// If there is none of that name.
+pub fn shipped(name: &str) -> Result<(&'static str, &'static str)> {
+    let found = Scenario::shipped().iter().find(|(n, _)| *n == name);
+    Ok(*found.ok_or_else(|| {
+        Refusal::usage(format!(
+            "there is no scenario '{name}': 'linerate lab scenarios' lists them; the name of a file of your own ends in .toml"
+        ))
+    })?)
+}
+
+/// Whether a scenario is named by its file.
+pub fn is_file(what: &str) -> bool {
+    Path::new(what).extension() == Some(OsStr::new("toml"))
+}
+
+fn parse(text: &str, file: &str) -> Result<Scenario> {
+    Ok(Scenario::parse(text, file).map_err(|e| Refusal::usage(e.to_string()))?)
 }
 
 /// A lab that is up, and goes down with this value if it came up for it.
@@ -88,10 +103,11 @@ impl Standing {
     /// # Errors
     /// If there is neither, or it cannot be brought up.
     pub fn find_or_raise(name: &str) -> Result<Standing> {
-        if let Some(lab) = lab::open(name)? {
-            return Ok(Standing { lab, raised: false });
+        match lab::open(name) {
+            Ok(lab) => Ok(Standing { lab, raised: false }),
+            Err(lab::Error::NotUp(_)) => Standing::raise(&scenario(name)?, &Options::default()),
+            Err(error) => Err(error.into()),
         }
-        Standing::raise(&scenario(name)?, &Options::default())
     }
 
     /// Brings a scenario up.
@@ -103,13 +119,23 @@ impl Standing {
         Ok(Standing { lab, raised: true })
     }
 
-    /// Takes the lab down now if it came up for this, and says what went wrong with that.
+    /// The lab.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Lets the lab stay.
+    pub fn keep(mut self) {
+        self.raised = false;
+    }
+
+    /// Takes the lab down now if it came up for this.
     ///
     /// # Errors
     /// If something of it is left.
     pub fn lower(mut self) -> Result<()> {
         if std::mem::take(&mut self.raised) {
-            lab::down(self.lab.name())?;
+            lab::down(&self.lab.record().name)?;
         }
         Ok(())
     }
@@ -118,52 +144,140 @@ impl Standing {
 impl Drop for Standing {
     fn drop(&mut self) {
         if self.raised
-            && let Err(error) = lab::down(self.lab.name())
+            && let Err(error) = lab::down(&self.lab.record().name)
         {
             out::note(&format!("linerate: {error}"));
         }
     }
 }
 
-/// Measures between two hosts of a lab: starts the agent in the far one and this same command again
+/// The hosts of a lab in the order of its scenario, routers left out.
+pub fn hosts(lab: &Lab) -> Vec<&NodeRecord> {
+    lab.hosts().filter(|node| node.kind == "host").collect()
+}
+
+/// What makes the shaped links of a lab, in words.
+pub fn backends(lab: &Lab) -> String {
+    let links = &lab.record().links;
+    let made_by = |backend| {
+        let names = links.iter().filter(|l| l.backend == backend);
+        let names: Vec<&str> = names.map(|l| l.name.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{} by {backend}", names.join(", ")))
+    };
+    let words: Vec<String> = [LinkBackend::Emulator, LinkBackend::Netem]
+        .into_iter()
+        .filter_map(made_by)
+        .collect();
+    if words.is_empty() {
+        return "plain cables only".to_owned();
+    }
+    words.join("; ")
+}
+
+/// Looks whether the emulator, not the network, was the limit of what happens meanwhile.
+pub struct Watch {
+    lab: Option<Lab>,
+    before: TruthReport,
+}
+
+impl Watch {
+    /// Begins now.
+    pub fn begin(name: &str) -> Watch {
+        let lab = lab::open(name).ok();
+        let before = lab.as_ref().and_then(|lab| lab.truth().ok());
+        Watch {
+            lab,
+            before: before.unwrap_or_default(),
+        }
+    }
+
+    /// What to tell of the time since the beginning.
+    pub fn end(self) -> Vec<Warning> {
+        let after = self.lab.map(|lab| lab.truth());
+        let Some(Ok(after)) = after else {
+            return vec![Warning {
+                what: "the emulator does not say how well it kept up".to_owned(),
+                meaning: "the figures may be those of the emulator, not of the path".to_owned(),
+                remedy: "look with 'linerate lab list' whether the lab is still up, and measure again".to_owned(),
+            }];
+        };
+        after
+            .emulator_since(&self.before)
+            .warnings()
+            .into_iter()
+            .map(|what| Warning {
+                what,
+                meaning: "the figures may be those of the emulator, not of the path".to_owned(),
+                remedy: "measure again on a less busy machine, or at a lower rate".to_owned(),
+            })
+            .collect()
+    }
+}
+
+/// Measures between two hosts of a lab: starts the agent in the far one, and this same command again
 /// in the near one, with the agent at its standard input.
 ///
 /// # Errors
 /// If the lab or a process in it cannot be started.
-pub fn measure(name: &str, hosts: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<ExitCode> {
+pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<ExitCode> {
     let standing = Standing::find_or_raise(name)?;
-    let lab = &standing.lab;
-    let all = lab.hosts();
-    let names: Vec<&str> = all.iter().map(|host| host.name.as_str()).collect();
-    let Some((near, far)) = ends(hosts, &names) else {
-        return Err(Refusal::usage(match hosts {
-            Some(hosts) => format!("'{hosts}' names no two hosts of the lab {name}, which has {}: write lab:{name}/FAR or lab:{name}/NEAR-FAR", names.join(", ")),
-            None => format!("the lab {name} has fewer than two hosts to measure between"),
-        })
-        .into());
-    };
-    let listen = all.iter().find(|host| host.name == far).and_then(|host| host.addresses.first());
-    let listen = listen.with_context(|| format!("{far} in the lab {name} has no address"))?;
+    let lab = standing.lab();
+    let (near, far, listen) = choose(lab, ends)?;
     if !quiet {
-        let up = if standing.raised { "up for this measurement" } else { "is up" };
-        out::note(&format!("lab {name} {up}: {near} -> {far} ({listen}), {}", lab.backend()));
+        let state = match standing.raised {
+            true => "up for this measurement",
+            false => "is up",
+        };
+        out::note(&format!(
+            "lab {name} {state}: from {near} to {far}, {}",
+            backends(lab)
+        ));
     }
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the agent")?;
-    let mut agent = lab.command(far, MYSELF);
-    agent.args(["agent", "--stdio", "--listen", &listen.to_string()]);
     let output = theirs.try_clone().context("cannot share the agent's socket")?;
-    agent.stdin(OwnedFd::from(theirs)).stdout(OwnedFd::from(output));
-    sys::signal::deaf_to_interrupt(&mut agent);
-    let mut agent = agent.spawn().with_context(|| format!("cannot start an agent in {far}"))?;
-    let mut inside = lab.command(near, MYSELF);
-    inside.args(std::env::args_os().skip(1)).arg(format!("--lab-far={listen}"));
-    inside.stdin(OwnedFd::from(ours));
-    let code = inside.spawn().with_context(|| format!("cannot start linerate in {near}")).and_then(|child| wait(child, stop));
-    drop(inside); // with its copy of the socket: the agent's input ends
-    // An agent ends when its input does.
-    let _ = agent.wait();
+    let mut command = lab.command(far, MYSELF)?;
+    command
+        .args(["agent", "--stdio", "--listen", &listen.to_string()])
+        .stdin(OwnedFd::from(theirs))
+        .stdout(OwnedFd::from(output));
+    sys::signal::deaf_to_interrupt(&mut command);
+    let agent = command.spawn();
+    // With the command go its copies of the socket: the agent's input ends with the near end.
+    drop(command);
+    let mut agent = agent.with_context(|| format!("cannot start an agent in {far}"))?;
+    let mut command = lab.command(near, MYSELF)?;
+    command
+        .args(std::env::args_os().skip(1))
+        .arg(format!("--lab-far={listen}"))
+        .stdin(OwnedFd::from(ours));
+    let inside = command.spawn();
+    drop(command);
+    let code = inside
+        .with_context(|| format!("cannot start linerate in {near}"))
+        .and_then(|child| wait(child, stop));
+    agent.wait().context("cannot wait for the agent")?;
     standing.lower()?;
     code
+}
+
+/// Near host, far host, and the far one's address.
+fn choose<'a>(lab: &'a Lab, wanted: Option<&str>) -> Result<(&'a str, &'a str, IpAddr)> {
+    let name = &lab.record().name;
+    let hosts = hosts(lab);
+    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    let (near, far) = ends(wanted, &names).ok_or_else(|| {
+        Refusal::usage(match wanted {
+            Some(wanted) => format!(
+                "'{wanted}' names no two hosts of the lab {name}, which has {}: write lab:{name}/FAR or lab:{name}/NEAR-FAR",
+                names.join(", ")
+            ),
+            None => format!("the lab {name} has no two hosts to measure between"),
+        })
+    })?;
+    let host = hosts.iter().find(|host| host.name == far);
+    let address = host.and_then(|host| host.addresses.first());
+    let address = address.with_context(|| format!("{far} in the lab {name} has no address"))?;
+    Ok((near, far, *address))
 }
 
 /// Waits for the end of a child that hears Ctrl-C itself, and gives its exit code on.

@@ -1,0 +1,293 @@
+//! `linerate lab` as a user meets it: whole labs, measured through and through. Needs root.
+//!
+//! The bounds are those of a machine that is shared with other work; bench/lab-fidelity has the figures.
+
+mod common;
+
+use common::{Home, json, run, stderr, stdout};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One load at a time: two would share the processors.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOAD: Mutex<()> = Mutex::new(());
+    LOAD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A lab under a name that no other test or user has, down with the test.
+struct Lab<'a> {
+    home: &'a Home,
+    name: String,
+}
+
+impl<'a> Lab<'a> {
+    /// Of a shipped scenario or a file.
+    fn up(home: &'a Home, what: &str) -> Lab<'a> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("t{}-{n}", std::process::id());
+        let out = run(&mut home.linerate(&["lab", "up", what, "--name", &name]));
+        assert!(out.status.success(), "{what}: {}", stderr(&out));
+        Lab { home, name }
+    }
+
+    /// Of a scenario of two hosts, `a` and `b`, and a link with these lines for each direction.
+    fn of(home: &'a Home, mtu: u32, forward: &str, backward: &str) -> Lab<'a> {
+        let file = home.path().join("scenario.toml");
+        std::fs::write(&file, two_hosts(mtu, forward, backward)).unwrap();
+        Lab::up(home, file.to_str().unwrap())
+    }
+
+    /// Runs a command in a host.
+    fn exec(&self, host: &str, command: &[&str]) -> Output {
+        let place = format!("{}/{host}", self.name);
+        let mut args = vec!["lab", "exec", &place, "--"];
+        args.extend(command);
+        run(&mut self.home.linerate(&args))
+    }
+
+    /// Measures from the first host to the last one.
+    fn measure(&self, options: &[&str]) -> Value {
+        let host = format!("lab:{}", self.name);
+        let mut args = vec!["measure", &host, "--json", "-q"];
+        args.extend(options);
+        json(&mut self.home.linerate(&args))
+    }
+
+    fn truth(&self) -> Value {
+        json(&mut self.home.linerate(&["lab", "truth", &self.name, "--json"]))
+    }
+
+    fn down(self) {
+        let out = run(&mut self.home.linerate(&["lab", "down", &self.name]));
+        assert!(out.status.success(), "{}", stderr(&out));
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        let _ = run(&mut self.home.linerate(&["lab", "down", &self.name]));
+    }
+}
+
+/// A scenario of two hosts, `a` and `b`, and a link with these lines for each direction.
+fn two_hosts(mtu: u32, forward: &str, backward: &str) -> String {
+    format!(
+        "name = \"two-hosts\"
+why = \"a test\"
+[[host]]
+name = \"a\"
+[[host]]
+name = \"b\"
+[[link]]
+between = [\"a\", \"b\"]
+mtu = {mtu}
+[link.forward]
+{forward}
+[link.backward]
+{backward}
+"
+    )
+}
+
+/// What `measure` found of its only leg, in Mbit/s once the ramp is over.
+fn mbit(run: &Value) -> f64 {
+    run["summary"]["legs"][0]["steady_goodput_bit_s"].as_f64().unwrap() / 1e6
+}
+
+fn assert_within(share: f64, got: f64, expected: f64, what: &str) {
+    assert!(
+        (got / expected - 1.0).abs() <= share,
+        "{what}: {got:.2} instead of {expected:.2}"
+    );
+}
+
+#[test]
+fn every_shipped_scenario_comes_up_carries_packets_and_leaves_nothing() {
+    let _alone = alone();
+    let home = Home::new();
+    let listed = stdout(&run(&mut home.linerate(&["lab", "scenarios"])));
+    let names: Vec<&str> = listed.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
+    for name in [
+        "home-lan", "home-lan-blackhole", "berkeley-chicago", "mac-lan", "nfs-lan", "virtio-cloud",
+    ] {
+        assert!(names.contains(&name), "{name} is not shipped: {listed}");
+    }
+    assert!(names.len() >= 13, "{listed}");
+    for name in names {
+        let before = outside();
+        let lab = Lab::up(&home, name);
+        let show = stdout(&run(&mut home.linerate(&["lab", "show", &lab.name])));
+        let up = stdout(&run(&mut home.linerate(&["lab", "list"])));
+        assert!(up.contains(&lab.name), "{up}");
+        let hosts = hosts(&home, &lab.name);
+        assert!(hosts.len() >= 2, "{name}: {show}");
+        let (first, last) = (&hosts[0], hosts.last().unwrap());
+        // A lossy path may lose one, not all of them.
+        let ping = lab.exec(first, &["ping", "-c", "5", "-i", "0.2", "-W", "3", last]);
+        assert!(ping.status.success(), "{name}: {}{}\n{show}", stdout(&ping), stderr(&ping));
+        let lab_name = lab.name.clone();
+        lab.down();
+        let up = stdout(&run(&mut home.linerate(&["lab", "list"])));
+        assert!(!up.contains(&lab_name), "{up}");
+        assert_eq!(outside(), before, "{name} changed what is outside of it");
+        assert!(!Path::new("/run/linerate/labs").join(&lab_name).exists());
+    }
+}
+
+#[test]
+fn a_link_has_its_rate() {
+    let _alone = alone();
+    let home = Home::new();
+    for (rate, mbit_s) in [("100M", 100.0), ("1G", 1000.0)] {
+        for mtu in [1500, 9000] {
+            let shape = format!("rate = \"{rate}\"\ndelay = \"1ms\"\nqueue = {{ bytes = \"1M\" }}");
+            let lab = Lab::of(&home, mtu, &shape, &shape);
+            let run = lab.measure(&["--up", "-t", "3s", "-O", "1s", "-C", "cubic"]);
+            // TCP payload of a frame with timestamps, and all that the frame takes on the wire.
+            let expected = mbit_s * f64::from(mtu - 52) / f64::from(mtu + 38);
+            assert_within(0.02, mbit(&run), expected, &format!("{rate} at MTU {mtu}"));
+        }
+    }
+}
+
+#[test]
+fn a_link_has_its_delay_and_loses_what_it_should() {
+    let _alone = alone();
+    let home = Home::new();
+    let lab = Lab::of(&home, 1500, "delay = \"10ms\"\nloss = { random = 0.05 }", "delay = \"10ms\"");
+    // The first asks for the other's hardware address.
+    lab.exec("a", &["ping", "-c", "3", "-W", "2", "b"]);
+    let before = lab.truth();
+    let out = stdout(&lab.exec("a", &["ping", "-c", "2000", "-i", "0.002", "-W", "2", "b"]));
+    let after = lab.truth();
+    let mut times: Vec<f64> = out
+        .lines()
+        .filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok())
+        .collect();
+    times.sort_by(f64::total_cmp);
+    let lost = 2000 - times.len();
+    // Four standard deviations.
+    assert!((61..=139).contains(&lost), "{lost} of 2000 lost");
+    let median = times[times.len() / 2];
+    assert!((20.0..21.0).contains(&median), "{median} ms instead of 20");
+    assert!(times[0] >= 20.0, "{} ms: faster than the path", times[0]);
+    let counted = |truth: &Value| truth["links"][0]["forward"]["dropped"]["loss"]["frames"].as_u64().unwrap();
+    let counted = counted(&after) - counted(&before);
+    assert!(counted.abs_diff(lost as u64) <= 2, "{counted} dropped, {lost} missing");
+}
+
+#[test]
+fn a_window_bounds_the_rate() {
+    let _alone = alone();
+    let home = Home::new();
+    let shape = "rate = \"1G\"\ndelay = \"10ms\"";
+    let lab = Lab::of(&home, 1500, shape, shape);
+    let clamp = "ip route change $(ip -4 route show proto kernel | head -1) window 262144";
+    let out = lab.exec("b", &["sh", "-c", clamp]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let run = lab.measure(&["--up", "-t", "3s", "-O", "1s", "-C", "cubic"]);
+    assert_within(0.1, mbit(&run), 262_144.0 * 8.0 / 0.020 / 1e6, "W/RTT");
+}
+
+#[test]
+fn berkeley_to_chicago_is_slow_only_one_way_and_only_with_small_frames() {
+    let _alone = alone();
+    let home = Home::new();
+    let lab = Lab::up(&home, "berkeley-chicago");
+    let reno = ["-C", "reno", "-t", "10s"];
+    let measure = |way: &'static [&'static str]| lab.measure(&[&reno[..], way].concat());
+    let whole = |run: &Value| run["summary"]["legs"][0]["goodput_bit_s"].as_f64().unwrap() / 1e6;
+    let fast = measure(&["--down", "-M", "1448"]);
+    assert!(mbit(&fast) >= 850.0, "{} Mbit/s from Chicago", mbit(&fast));
+    let slow = whole(&measure(&["--up", "-M", "1448"]));
+    assert!((30.0..130.0).contains(&slow), "{slow} Mbit/s to Chicago");
+    let jumbo = whole(&measure(&["--up"]));
+    assert!(jumbo > 3.0 * slow, "{jumbo} Mbit/s with jumbo frames, {slow} without");
+}
+
+#[test]
+fn a_wrong_file_is_answered_with_its_line_and_a_remedy() {
+    let home = Home::new();
+    let file = home.path().join("wrong.toml");
+    let right = two_hosts(1500, "rate = \"1G\"", "");
+    for (wrong, line, said) in [
+        (right.replace("rate =", "rat ="), "rat =", "rat"),
+        (right.replace("\"1G\"", "\"-1G\""), "-1G", "-1G"),
+        (right.replacen("name = \"b\"", "name = \"a\"", 1), "name = \"a\"", "a"),
+        (right.replace("\"1G\"", "\"1G"), "\"1G", "wrong.toml"),
+    ] {
+        std::fs::write(&file, &wrong).unwrap();
+        let out = run(&mut home.linerate(&["lab", "up", file.to_str().unwrap()]));
+        assert_eq!(out.status.code(), Some(2), "{wrong}");
+        let said_all = stderr(&out);
+        assert!(said_all.contains("wrong.toml:"), "{said_all}");
+        assert!(said_all.contains(said), "{said_all}");
+        let number = said_all.split("wrong.toml:").nth(1).and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
+        let named = number.and_then(|n| wrong.lines().nth(n - 1)).unwrap_or_default();
+        assert!(named.contains(line), "line {number:?} is '{named}', not that with '{line}': {said_all}");
+    }
+    let out = run(&mut home.linerate(&["lab", "up", "no-such-scenario"]));
+    assert_eq!(out.status.code(), Some(2));
+    assert!(stderr(&out).contains("lab scenarios"), "{}", stderr(&out));
+    let out = run(&mut home.linerate(&["measure", "lab:no-such-scenario"]));
+    assert_eq!(out.status.code(), Some(2));
+}
+
+#[test]
+fn run_gives_the_exit_code_on_and_leaves_nothing() {
+    let home = Home::new();
+    let before = outside();
+    let file = home.path().join(format!("r{}.toml", std::process::id()));
+    std::fs::write(&file, two_hosts(1500, "delay = \"1ms\"", "")).unwrap();
+    let file = file.to_str().unwrap();
+    let out = run(&mut home.linerate(&["lab", "run", file, "--", "sh", "-c", "ping -c1 -q b && exit 42"]));
+    assert_eq!(out.status.code(), Some(42), "{}", stderr(&out));
+    let out = run(&mut home.linerate(&["lab", "run", file, "--", "no-such-command"]));
+    assert!(!out.status.success());
+    assert!(stderr(&out).contains("no-such-command"), "{}", stderr(&out));
+    assert_eq!(outside(), before);
+}
+
+/// The hosts of a lab that is up, in order.
+fn hosts(home: &Home, name: &str) -> Vec<String> {
+    let labs = json(&mut home.linerate(&["lab", "list", "--json"]));
+    let lab = labs.as_array().unwrap().iter().find(|lab| lab["name"] == name);
+    let hosts = lab.expect("the lab is up")["nodes"].as_array().unwrap();
+    hosts.iter().filter(|node| node["kind"] == "host").map(|node| node["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Everything of the network outside that a lab could have changed.
+fn outside() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for command in [
+        "ip -brief address",
+        "ip -4 route show table all",
+        "ip -6 route show table all | sed 's/expires [0-9]*sec//'",
+        "ip rule",
+        // Other tests have namespaces of their own, all named so.
+        "ip netns list | grep -v ^lr || true",
+        "tc qdisc show",
+        "nft list ruleset",
+    ] {
+        let out = Command::new("sh").args(["-c", command]).output().unwrap();
+        all.push((command.to_owned(), stdout(&out)));
+    }
+    settings(Path::new("/proc/sys/net"), &mut all);
+    all
+}
+
+/// All settings below a directory of /proc/sys but those that count.
+fn settings(directory: &Path, all: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(directory).unwrap().map_while(Result::ok) {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            settings(&path, all);
+        } else if !path.ends_with("nf_conntrack_count") {
+            let value = std::fs::read_to_string(&path).unwrap_or_default();
+            all.push((path.display().to_string(), value));
+        }
+    }
+}
