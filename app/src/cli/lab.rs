@@ -29,7 +29,7 @@ use std::process::ExitCode;
   linerate lab truth berkeley-chicago                what was done to the packets, and why
   linerate lab down berkeley-chicago
 
-  linerate lab run dsl -- ping -c 5 internet         up, run, down whatever happens
+  linerate lab run dsl-bloat -- ping -c 5 server         up, run, down whatever happens
   linerate lab up my-path.toml                       a scenario of your own
 
 A host is a network namespace. Nothing outside the namespaces that a lab makes is changed.")]
@@ -55,7 +55,7 @@ enum Action {
 #[command(after_long_help = "EXAMPLES
   linerate lab up berkeley-chicago
   linerate lab up my-path.toml --name mine
-  linerate lab up dsl --backend emulator
+  linerate lab up dsl-bloat --backend emulator
 
 auto takes the kernel's netem for what it can express and the built-in emulator for the rest; what
 was chosen is printed for each link. What a killed lab has left behind is removed first.")]
@@ -117,8 +117,8 @@ struct Show {
 /// Run a command in a host of a lab that is up
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate lab exec home-lan/server -- iperf3 -s -D
-  linerate lab exec home-lan/laptop -- ss -ti
+  linerate lab exec home-lan/microserver -- iperf3 -s -D
+  linerate lab exec home-lan/mac-pro -- ss -ti
   linerate lab exec home-lan                    a shell in the first host
 
 The exit code is that of the command.")]
@@ -135,7 +135,7 @@ struct Exec {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab run satellite -- ping -c 3 internet
-  linerate lab run home-lan/server -- sh -c 'ip route; ss -ltn'
+  linerate lab run home-lan/microserver -- sh -c 'ip route; ss -ltn'
   linerate lab run my-path.toml -- ./test.sh
 
 The command runs in the lab's first host unless another is named; the names of the other hosts are in
@@ -156,7 +156,7 @@ struct Run {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab truth berkeley-chicago
-  linerate lab truth berkeley-chicago --json | jq '.links[0].forward'
+  linerate lab truth berkeley-chicago --json | jq .links[0].forward.dropped
 
 What was done by netem or a kernel qdisc is counted by the kernel: 'linerate lab exec NAME/HOST -- tc
 -s qdisc'.")]
@@ -172,7 +172,7 @@ struct Truth {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab scenarios
-  linerate lab scenarios --print dsl > mine.toml     to start a scenario of your own from")]
+  linerate lab scenarios --print dsl-bloat > mine.toml     to start a scenario of your own from")]
 struct Scenarios {
     /// Print the file of this one
     #[arg(long, value_name = "NAME")]
@@ -194,6 +194,15 @@ impl Lab {
         }
         .map(ExitCode::from)
     }
+}
+
+/// Holds a lab: the hidden command that `lab up` starts.
+///
+/// # Errors
+/// If there is no order.
+pub fn keep() -> Result<Exit> {
+    ::lab::keep()?;
+    Ok(Exit::Done)
 }
 
 impl Up {

@@ -27,7 +27,7 @@ use std::time::SystemTime;
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate measure lab:berkeley-chicago        an emulated path, up for the measurement
-  linerate measure lab:home-lan/nas-laptop     from its host nas to its host laptop
+  linerate measure lab:nfs-lan/server-slow     from its host server to its host slow
   linerate measure local                       this machine against itself
   linerate measure db2                         an agent (linerate serve) on db2: up, then down
   linerate measure ssh:me@db2 --bidir -t 30    starts the agent over ssh; both ways at once
@@ -37,7 +37,7 @@ use std::time::SystemTime;
   linerate measure db2 -w 8M -C cubic --json > run.json
 
 HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port], lab:NAME[/host] or local.
-In a lab both ends are hosts of it: the first and the last, the first and /host, or /near-far.
+In a lab both ends are hosts of it: the first and the second, the first and /host, or /near-far.
 Sizes take K, M, G (1024-based); rates take K, M, G bits per second (1000-based);
 times take s, ms, us, m.")]
 #[command(group = ArgGroup::new("output"))]

@@ -72,6 +72,9 @@ enum Command {
     Completions(completions::Completions),
     #[command(hide = true)]
     Agent(agent::Agent),
+    /// Hold a lab and move its frames, as standard input orders
+    #[command(hide = true)]
+    LabEmulator,
 }
 
 /// The whole command line, for manual pages and completions.
@@ -91,6 +94,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => serve.run(&cli.global),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Agent(agent) => agent.run(),
+        Command::LabEmulator => lab::keep(),
     };
     exit.map(ExitCode::from)
 }

@@ -8,7 +8,7 @@ use report::words::wrap;
 
 /// Why the scenario is as it is, in lines of `width`.
 pub fn why(scenario: &Scenario, width: u16) -> String {
-    wrap(&scenario.why, width, "", "")
+    wrap(&scenario.why, width, "", "").trim_end().to_owned()
 }
 
 /// The nodes as a tree, beginning at the first; `by` says of a link who shapes it and how well.
