@@ -46,7 +46,9 @@ impl FromStr for Place {
             None => (text, None),
         };
         if lab.is_empty() || host.is_some_and(str::is_empty) {
-            return Err(format!("'{text}' is no place in a lab: write NAME or NAME/HOST"));
+            return Err(format!(
+                "'{text}' is no place in a lab: write NAME or NAME/HOST"
+            ));
         }
         Ok(Place {
             lab: lab.to_owned(),
@@ -198,7 +200,9 @@ impl Watch {
             return vec![Warning {
                 what: "the emulator does not say how well it kept up".to_owned(),
                 meaning: "the figures may be those of the emulator, not of the path".to_owned(),
-                remedy: "look with 'linerate lab list' whether the lab is still up, and measure again".to_owned(),
+                remedy:
+                    "look with 'linerate lab list' whether the lab is still up, and measure again"
+                        .to_owned(),
             }];
         };
         after
@@ -234,7 +238,9 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
         ));
     }
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the agent")?;
-    let output = theirs.try_clone().context("cannot share the agent's socket")?;
+    let output = theirs
+        .try_clone()
+        .context("cannot share the agent's socket")?;
     let mut command = lab.command(far, MYSELF)?;
     command
         .args(["agent", "--stdio", "--listen", &listen.to_string()])
@@ -304,6 +310,8 @@ pub fn wait(mut child: Child, stop: &AtomicBool) -> Result<ExitCode> {
 
 /// The exit code that a shell would give: 128 and the signal for a process that one ended.
 fn code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }

@@ -48,9 +48,9 @@ impl<'a> Lab<'a> {
         run(&mut self.home.linerate(&args))
     }
 
-    /// Measures from the first host to the last one.
-    fn measure(&self, options: &[&str]) -> Value {
-        let host = format!("lab:{}", self.name);
+    /// Measures between hosts: `""` for the first two, or `/near-far`.
+    fn measure(&self, hosts: &str, options: &[&str]) -> Value {
+        let host = format!("lab:{}{hosts}", self.name);
         let mut args = vec!["measure", &host, "--json", "-q"];
         args.extend(options);
         json(&mut self.home.linerate(&args))
@@ -94,7 +94,10 @@ mtu = {mtu}
 
 /// What `measure` found of its only leg, in Mbit/s once the ramp is over.
 fn mbit(run: &Value) -> f64 {
-    run["summary"]["legs"][0]["steady_goodput_bit_s"].as_f64().unwrap() / 1e6
+    run["summary"]["legs"][0]["steady_goodput_bit_s"]
+        .as_f64()
+        .unwrap()
+        / 1e6
 }
 
 fn assert_within(share: f64, got: f64, expected: f64, what: &str) {
@@ -109,9 +112,17 @@ fn every_shipped_scenario_comes_up_carries_packets_and_leaves_nothing() {
     let _alone = alone();
     let home = Home::new();
     let listed = stdout(&run(&mut home.linerate(&["lab", "scenarios"])));
-    let names: Vec<&str> = listed.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
+    let names: Vec<&str> = listed
+        .lines()
+        .filter(|line| !line.starts_with(' ') && !line.is_empty())
+        .collect();
     for name in [
-        "home-lan", "home-lan-blackhole", "berkeley-chicago", "mac-lan", "nfs-lan", "virtio-cloud",
+        "home-lan",
+        "home-lan-blackhole",
+        "berkeley-chicago",
+        "mac-lan",
+        "nfs-lan",
+        "virtio-cloud",
     ] {
         assert!(names.contains(&name), "{name} is not shipped: {listed}");
     }
@@ -127,13 +138,18 @@ fn every_shipped_scenario_comes_up_carries_packets_and_leaves_nothing() {
         let (first, last) = (&hosts[0], hosts.last().unwrap());
         // A lossy path may lose one, not all of them.
         let ping = lab.exec(first, &["ping", "-c", "5", "-i", "0.2", "-W", "3", last]);
-        assert!(ping.status.success(), "{name}: {}{}\n{show}", stdout(&ping), stderr(&ping));
+        assert!(
+            ping.status.success(),
+            "{name}: {}{}\n{show}",
+            stdout(&ping),
+            stderr(&ping)
+        );
         let lab_name = lab.name.clone();
         lab.down();
         let up = stdout(&run(&mut home.linerate(&["lab", "list"])));
         assert!(!up.contains(&lab_name), "{up}");
         assert_eq!(outside(), before, "{name} changed what is outside of it");
-        assert!(!Path::new("/run/linerate/labs").join(&lab_name).exists());
+        assert!(!home.path().join("labs").join(&lab_name).exists());
     }
 }
 
@@ -145,7 +161,7 @@ fn a_link_has_its_rate() {
         for mtu in [1500, 9000] {
             let shape = format!("rate = \"{rate}\"\ndelay = \"1ms\"\nqueue = {{ bytes = \"1M\" }}");
             let lab = Lab::of(&home, mtu, &shape, &shape);
-            let run = lab.measure(&["--up", "-t", "3s", "-O", "1s", "-C", "cubic"]);
+            let run = lab.measure("", &["--up", "-t", "3s", "-O", "1s", "-C", "cubic"]);
             // TCP payload of a frame with timestamps, and all that the frame takes on the wire.
             let expected = mbit_s * f64::from(mtu - 52) / f64::from(mtu + 38);
             assert_within(0.02, mbit(&run), expected, &format!("{rate} at MTU {mtu}"));
@@ -157,7 +173,12 @@ fn a_link_has_its_rate() {
 fn a_link_has_its_delay_and_loses_what_it_should() {
     let _alone = alone();
     let home = Home::new();
-    let lab = Lab::of(&home, 1500, "delay = \"10ms\"\nloss = { random = 0.05 }", "delay = \"10ms\"");
+    let lab = Lab::of(
+        &home,
+        1500,
+        "delay = \"10ms\"\nloss = { random = 0.05 }",
+        "delay = \"10ms\"",
+    );
     // The first asks for the other's hardware address.
     lab.exec("a", &["ping", "-c", "3", "-W", "2", "b"]);
     let before = lab.truth();
@@ -174,9 +195,16 @@ fn a_link_has_its_delay_and_loses_what_it_should() {
     let median = times[times.len() / 2];
     assert!((20.0..21.0).contains(&median), "{median} ms instead of 20");
     assert!(times[0] >= 20.0, "{} ms: faster than the path", times[0]);
-    let counted = |truth: &Value| truth["links"][0]["forward"]["dropped"]["loss"]["frames"].as_u64().unwrap();
+    let counted = |truth: &Value| {
+        truth["links"][0]["forward"]["dropped"]["loss"]["frames"]
+            .as_u64()
+            .unwrap()
+    };
     let counted = counted(&after) - counted(&before);
-    assert!(counted.abs_diff(lost as u64) <= 2, "{counted} dropped, {lost} missing");
+    assert!(
+        counted.abs_diff(lost as u64) <= 2,
+        "{counted} dropped, {lost} missing"
+    );
 }
 
 #[test]
@@ -188,7 +216,7 @@ fn a_window_bounds_the_rate() {
     let clamp = "ip route change $(ip -4 route show proto kernel | head -1) window 262144";
     let out = lab.exec("b", &["sh", "-c", clamp]);
     assert!(out.status.success(), "{}", stderr(&out));
-    let run = lab.measure(&["--up", "-t", "3s", "-O", "1s", "-C", "cubic"]);
+    let run = lab.measure("", &["--up", "-t", "3s", "-O", "1s", "-C", "cubic"]);
     assert_within(0.1, mbit(&run), 262_144.0 * 8.0 / 0.020 / 1e6, "W/RTT");
 }
 
@@ -197,15 +225,17 @@ fn berkeley_to_chicago_is_slow_only_one_way_and_only_with_small_frames() {
     let _alone = alone();
     let home = Home::new();
     let lab = Lab::up(&home, "berkeley-chicago");
-    let reno = ["-C", "reno", "-t", "10s"];
-    let measure = |way: &'static [&'static str]| lab.measure(&[&reno[..], way].concat());
+    let reno = |hosts: &str, way: &str| lab.measure(hosts, &["-C", "reno", "-t", "10s", way]);
     let whole = |run: &Value| run["summary"]["legs"][0]["goodput_bit_s"].as_f64().unwrap() / 1e6;
-    let fast = measure(&["--down", "-M", "1448"]);
-    assert!(mbit(&fast) >= 850.0, "{} Mbit/s from Chicago", mbit(&fast));
-    let slow = whole(&measure(&["--up", "-M", "1448"]));
+    let fast = mbit(&reno("/berkeley-chicago", "--down"));
+    assert!(fast >= 850.0, "{fast} Mbit/s from Chicago");
+    let slow = whole(&reno("/berkeley-chicago", "--up"));
     assert!((30.0..130.0).contains(&slow), "{slow} Mbit/s to Chicago");
-    let jumbo = whole(&measure(&["--up"]));
-    assert!(jumbo > 3.0 * slow, "{jumbo} Mbit/s with jumbo frames, {slow} without");
+    let jumbo = whole(&reno("/berkeley-jumbo-chicago", "--up"));
+    assert!(
+        jumbo > 3.0 * slow,
+        "{jumbo} Mbit/s with jumbo frames, {slow} without"
+    );
 }
 
 #[test]
@@ -216,7 +246,11 @@ fn a_wrong_file_is_answered_with_its_line_and_a_remedy() {
     for (wrong, line, said) in [
         (right.replace("rate =", "rat ="), "rat =", "rat"),
         (right.replace("\"1G\"", "\"-1G\""), "-1G", "-1G"),
-        (right.replacen("name = \"b\"", "name = \"a\"", 1), "name = \"a\"", "a"),
+        (
+            right.replacen("name = \"b\"", "name = \"a\"", 1),
+            "name = \"a\"",
+            "a",
+        ),
         (right.replace("\"1G\"", "\"1G"), "\"1G", "wrong.toml"),
     ] {
         std::fs::write(&file, &wrong).unwrap();
@@ -225,9 +259,17 @@ fn a_wrong_file_is_answered_with_its_line_and_a_remedy() {
         let said_all = stderr(&out);
         assert!(said_all.contains("wrong.toml:"), "{said_all}");
         assert!(said_all.contains(said), "{said_all}");
-        let number = said_all.split("wrong.toml:").nth(1).and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
-        let named = number.and_then(|n| wrong.lines().nth(n - 1)).unwrap_or_default();
-        assert!(named.contains(line), "line {number:?} is '{named}', not that with '{line}': {said_all}");
+        let number = said_all
+            .split("wrong.toml:")
+            .nth(1)
+            .and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
+        let named = number
+            .and_then(|n| wrong.lines().nth(n - 1))
+            .unwrap_or_default();
+        assert!(
+            named.contains(line),
+            "line {number:?} is '{named}', not that with '{line}': {said_all}"
+        );
     }
     let out = run(&mut home.linerate(&["lab", "up", "no-such-scenario"]));
     assert_eq!(out.status.code(), Some(2));
@@ -243,7 +285,15 @@ fn run_gives_the_exit_code_on_and_leaves_nothing() {
     let file = home.path().join(format!("r{}.toml", std::process::id()));
     std::fs::write(&file, two_hosts(1500, "delay = \"1ms\"", "")).unwrap();
     let file = file.to_str().unwrap();
-    let out = run(&mut home.linerate(&["lab", "run", file, "--", "sh", "-c", "ping -c1 -q b && exit 42"]));
+    let out = run(&mut home.linerate(&[
+        "lab",
+        "run",
+        file,
+        "--",
+        "sh",
+        "-c",
+        "ping -c1 -q b && exit 42",
+    ]));
     assert_eq!(out.status.code(), Some(42), "{}", stderr(&out));
     let out = run(&mut home.linerate(&["lab", "run", file, "--", "no-such-command"]));
     assert!(!out.status.success());
@@ -254,9 +304,17 @@ fn run_gives_the_exit_code_on_and_leaves_nothing() {
 /// The hosts of a lab that is up, in order.
 fn hosts(home: &Home, name: &str) -> Vec<String> {
     let labs = json(&mut home.linerate(&["lab", "list", "--json"]));
-    let lab = labs.as_array().unwrap().iter().find(|lab| lab["name"] == name);
+    let lab = labs
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|lab| lab["name"] == name);
     let hosts = lab.expect("the lab is up")["nodes"].as_array().unwrap();
-    hosts.iter().filter(|node| node["kind"] == "host").map(|node| node["name"].as_str().unwrap().to_owned()).collect()
+    hosts
+        .iter()
+        .filter(|node| node["kind"] == "host")
+        .map(|node| node["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Everything of the network outside that a lab could have changed.

@@ -9,7 +9,9 @@ use crate::out;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use emulate::{Direction, Link, Scenario, Tally};
-use lab::{Info, LinkBackend, LinkTruth, LogEntry, NodeRecord, Options, Record, State, TruthReport};
+use lab::{
+    Info, LinkBackend, LinkTruth, LogEntry, NodeRecord, Options, Record, State, TruthReport,
+};
 use model::{Bytes, Nanos};
 use report::words::{grouped, round_span, table, utc, wrap};
 use serde::Serialize;
@@ -134,7 +136,7 @@ struct Exec {
 /// Bring a lab up, run a command in it, take it down whatever happens
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate lab run satellite -- ping -c 3 internet
+  linerate lab run satellite -- ping -c 3 server
   linerate lab run home-lan/microserver -- sh -c 'ip route; ss -ltn'
   linerate lab run my-path.toml -- ./test.sh
 
@@ -214,7 +216,10 @@ impl Up {
         let mut text = format!("lab {} is up: {}\n", record.name, labs::backends(lab));
         for link in &record.links {
             let [from, to] = &link.ends;
-            text += &format!("  {}, {from} - {to}: {} ({})\n", link.name, link.backend, link.why);
+            text += &format!(
+                "  {}, {from} - {to}: {} ({})\n",
+                link.name, link.backend, link.why
+            );
         }
         for host in labs::hosts(lab) {
             text += &format!("  {} {}\n", host.name, addresses(host));
@@ -282,10 +287,16 @@ impl List {
             return Ok(Exit::Done);
         }
         if labs.is_empty() {
-            out::print("no lab is up: 'linerate lab up NAME', 'linerate lab scenarios' for the names\n")?;
+            out::print(
+                "no lab is up: 'linerate lab up NAME', 'linerate lab scenarios' for the names\n",
+            )?;
             return Ok(Exit::Done);
         }
-        let mut rows = vec![["NAME", "STATE", "SCENARIO", "SINCE (UTC)", "NODES"].map(str::to_owned).to_vec()];
+        let mut rows = vec![
+            ["NAME", "STATE", "SCENARIO", "SINCE (UTC)", "NODES"]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
         for info in &labs {
             let mut row = vec![info.name.clone(), state(info.state).to_owned()];
             if let Some(record) = &info.record {
@@ -342,7 +353,9 @@ impl Show {
             let record = up.as_ref()?.record();
             let made = record.links.iter().find(|l| l.name == link.name)?;
             let late = truth.as_ref().and_then(|truth| truth.link(&link.name));
-            let late = late.and_then(lateness).map_or_else(String::new, |l| format!(", {l}"));
+            let late = late
+                .and_then(lateness)
+                .map_or_else(String::new, |l| format!(", {l}"));
             Some(format!("{}{late}", made.backend))
         };
         let state = match &up {
@@ -419,7 +432,10 @@ fn inside(lab: &lab::Lab, host: Option<&str>, words: &[OsString]) -> Result<std:
 }
 
 fn cannot_run(words: &[OsString], error: &std::io::Error) -> anyhow::Error {
-    let program = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let program = words
+        .first()
+        .map(|word| word.to_string_lossy())
+        .unwrap_or_default();
     Refusal::usage(format!("cannot run '{program}' in the lab: {error}")).into()
 }
 
@@ -447,7 +463,10 @@ impl Truth {
                 text += &format!("\n{}, {arrow}\n{}", link.link, table(&account(truth)));
             }
             let late = lateness(link).unwrap_or_else(|| "no frame yet".to_owned());
-            text += &format!("\n{}: emulator {late}, {} of processor time\n", link.link, link.emulator.cpu);
+            text += &format!(
+                "\n{}: emulator {late}, {} of processor time\n",
+                link.link, link.emulator.cpu
+            );
         }
         if truth.links.is_empty() {
             text += "no link of this lab is emulated, so there is no account\n";
@@ -501,7 +520,11 @@ fn account(truth: &emulate::Truth) -> Vec<Vec<String>> {
     let deepest = truth.deepest;
     if deepest.packets > 0 {
         let bytes = Bytes(deepest.bytes).to_string();
-        rows.push(vec!["  deepest queue".to_owned(), grouped(deepest.packets), bytes]);
+        rows.push(vec![
+            "  deepest queue".to_owned(),
+            grouped(deepest.packets),
+            bytes,
+        ]);
     }
     rows
 }

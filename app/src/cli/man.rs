@@ -23,7 +23,7 @@ pub struct Man {
 }
 
 /// Files that the commands use, with what they are.
-const FILES: [(&str, &str); 2] = [
+const FILES: [(&str, &str); 3] = [
     (
         "$XDG_DATA_HOME/linerate/runs.db",
         "The archive of runs (SQLite); ~/.local/share if XDG_DATA_HOME is not set. --archive names another.",
@@ -33,10 +33,14 @@ const FILES: [(&str, &str); 2] = [
         "This host's key and the list of whom it trusts; ~/.config if XDG_CONFIG_HOME is not set. \
          --config names another.",
     ),
+    (
+        "/run/linerate/labs/, $XDG_RUNTIME_DIR/linerate/labs/",
+        "What is written of labs that are up: root's, and a user's. It goes with the lab.",
+    ),
 ];
 
 /// Variables that the commands read, with what they do.
-const ENVIRONMENT: [(&str, &str); 5] = [
+const ENVIRONMENT: [(&str, &str); 6] = [
     (
         "LINERATE_ARCHIVE",
         "The archive, where --archive does not name one.",
@@ -44,6 +48,10 @@ const ENVIRONMENT: [(&str, &str); 5] = [
     (
         "LINERATE_CONFIG",
         "The configuration, where --config does not name one.",
+    ),
+    (
+        "LINERATE_LABS",
+        "The directory of what is written of labs that are up, where it is not to be the usual one.",
     ),
     (
         "NO_COLOR",

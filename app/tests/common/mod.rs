@@ -46,6 +46,7 @@ impl Home {
         command
             .env("LINERATE_CONFIG", self.0.join("config"))
             .env("LINERATE_ARCHIVE", self.0.join("runs.db"))
+            .env("LINERATE_LABS", self.0.join("labs"))
             .env("HOME", &self.0)
             .env_remove("NO_COLOR")
             .stdin(Stdio::null());

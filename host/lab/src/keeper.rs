@@ -217,6 +217,7 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
             .collect(),
         links,
     };
+    place.write("scenario.json", scenario)?;
     place.write("lab.json", &record)?;
     Ok(Held {
         nodes,

@@ -1,8 +1,8 @@
 //! A lab as text: its tree of nodes, and what each direction of each link does to packets.
 
 use emulate::{
-    AckThinning, Aqm, Bucket, Cross, Direction, Icmp, IcmpFilter, Limit, Link, Loss, MssClamp, Node,
-    NodeKind, Queue, Scenario, Shape, Wander,
+    AckThinning, Aqm, Bucket, Cross, Direction, Icmp, IcmpFilter, Limit, Link, Loss, MssClamp,
+    Node, NodeKind, Queue, Scenario, Shape, Wander,
 };
 use report::words::wrap;
 
@@ -178,14 +178,29 @@ pub fn describe(shape: &Shape) -> String {
     if shape.bit_error_rate > 0.0 {
         words.push(format!("bit error rate {:e}", shape.bit_error_rate));
     }
-    words.extend(shape.reorder.as_ref().map(|r| {
-        format!("{} held back by {}", percent(r.probability), r.late)
-    }));
-    words.extend(shape.duplicate.as_ref().map(|d| format!("{} twice", percent(d.probability))));
-    words.extend(shape.max_frame.map(|max| format!("drops packets over {max} bytes silently")));
-    words.extend(shape.ack_thinning.as_ref().map(|AckThinning { of, hold }| {
-        format!("up to {of} ACKs become one (held {hold})")
-    }));
+    words.extend(
+        shape
+            .reorder
+            .as_ref()
+            .map(|r| format!("{} held back by {}", percent(r.probability), r.late)),
+    );
+    words.extend(
+        shape
+            .duplicate
+            .as_ref()
+            .map(|d| format!("{} twice", percent(d.probability))),
+    );
+    words.extend(
+        shape
+            .max_frame
+            .map(|max| format!("drops packets over {max} bytes silently")),
+    );
+    words.extend(
+        shape
+            .ack_thinning
+            .as_ref()
+            .map(|AckThinning { of, hold }| format!("up to {of} ACKs become one (held {hold})")),
+    );
     if shape.half_duplex {
         words.push("one direction at a time".to_owned());
     }
@@ -218,10 +233,16 @@ fn bucket(what: &str, bucket: &Bucket) -> String {
 fn loss(loss: &Loss) -> String {
     match loss {
         Loss::Random(p) => format!("{} lost", percent(*p)),
-        Loss::GilbertElliott { to_good, lost_in_bad, .. } if *lost_in_bad >= 1.0 => {
+        Loss::GilbertElliott {
+            to_good,
+            lost_in_bad,
+            ..
+        } if *lost_in_bad >= 1.0 => {
             format!("lost in bursts of {:.3} on average", 1.0 / to_good)
         }
-        Loss::GilbertElliott { to_bad, to_good, .. } => {
+        Loss::GilbertElliott {
+            to_bad, to_good, ..
+        } => {
             format!("lost in bursts (Gilbert-Elliott {to_bad}, {to_good})")
         }
         Loss::Periodic(every) => format!("one lost of {every}"),
@@ -233,7 +254,11 @@ fn loss(loss: &Loss) -> String {
 }
 
 fn wander(wander: &Wander) -> String {
-    let mut text = format!("rate wanders by {} in {}", percent(wander.deviation), wander.time);
+    let mut text = format!(
+        "rate wanders by {} in {}",
+        percent(wander.deviation),
+        wander.time
+    );
     for state in &wander.states {
         text += &format!(", x{} for {}", state.factor, state.stay);
     }
