@@ -23,7 +23,7 @@ use emulate::Scenario;
 use place::Place;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -244,6 +244,17 @@ impl Lab {
         &self.record
     }
 
+    /// The scenario that the lab was made from.
+    ///
+    /// # Errors
+    /// [`Error::System`] if it cannot be read any more.
+    pub fn scenario(&self) -> Result<Scenario, Error> {
+        let path = self.place.file("scenario.json");
+        fs::read(&path)
+            .and_then(|text| serde_json::from_slice(&text).map_err(Into::into))
+            .map_err(Error::system(format!("read {}", path.display())))
+    }
+
     /// The nodes in which programs run, routers included.
     pub fn hosts(&self) -> impl Iterator<Item = &NodeRecord> {
         self.record.nodes.iter().filter(|n| n.kind != "switch")
@@ -285,6 +296,8 @@ impl Lab {
             .expect("a path that was made has no NUL");
         let mut command = Command::new(program);
         command.env(MARK, &self.record.id);
+        // Who asks there may be root of a user namespace, whose labs are elsewhere.
+        command.env(place::HOME, self.place.home());
         let inside = Inside {
             user,
             net,

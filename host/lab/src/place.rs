@@ -15,6 +15,9 @@ use std::time::Duration;
 /// The environment variable that marks every program started in a lab with the lab's own id.
 pub const MARK: &str = "LINERATE_LAB";
 
+/// The environment variable that names another directory of labs than the user's own.
+pub const HOME: &str = "LINERATE_LABS";
+
 /// What is written of a lab once it is up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
@@ -74,7 +77,7 @@ pub(crate) fn home_of_user() -> PathBuf {
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    if let Some(path) = absolute("LINERATE_LABS") {
+    if let Some(path) = absolute(HOME) {
         return path;
     }
     let uid = sys::process::effective_user();
@@ -204,6 +207,11 @@ impl Place {
             .and_then(|text| fs::write(&fresh, text))
             .and_then(|()| fs::rename(&fresh, &path))
             .map_err(Error::system(format!("write {}", path.display())))
+    }
+
+    /// The directory of all labs.
+    pub fn home(&self) -> &Path {
+        self.directory.parent().unwrap_or(&self.directory)
     }
 
     /// A file of the lab.
