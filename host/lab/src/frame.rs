@@ -31,6 +31,9 @@ pub struct View {
     pub is_pure_ack: bool,
     /// The same for all packets of one flow in one direction.
     pub flow: u64,
+    /// A report of the kernel on the multicast groups that a device listens to (RFC 3810). Nobody asks for
+    /// it here, and it comes when it likes.
+    pub is_listener_report: bool,
     network: usize,
     transport: usize,
     payload: usize,
@@ -50,6 +53,7 @@ pub fn view(framed: &[u8]) -> View {
         ecn: Ecn::NotCapable,
         is_pure_ack: false,
         flow: 0,
+        is_listener_report: false,
         network: ETHERNET,
         transport: ETHERNET,
         payload: frame.len(),
@@ -81,11 +85,23 @@ pub fn view(framed: &[u8]) -> View {
         }
         _ => return view,
     };
+    if view.transport < at + 20 || view.transport > frame.len() {
+        // A header that lies about its own length.
+        return View {
+            transport: view.network,
+            ..view
+        };
+    }
     view.ecn = match marks & 3 {
         0 => Ecn::NotCapable,
         3 => Ecn::Marked,
         _ => Ecn::Capable,
     };
+    // Behind a hop-by-hop header of eight bytes there is ICMPv6.
+    view.is_listener_report = view.is_v6
+        && protocol == 0
+        && frame.get(view.transport) == Some(&58)
+        && matches!(frame.get(view.transport + 8), Some(130..=132 | 143));
     let ports = match protocol {
         6 | 17 => frame.get(view.transport..view.transport + 4),
         _ => None,
@@ -289,4 +305,164 @@ fn hash(parts: &[&[u8]]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A super-packet of TCP over IPv4 or IPv6 with `payload` bytes in segments of 1000.
+    fn super_packet(is_v6: bool, payload: usize) -> Vec<u8> {
+        let network = ETHERNET;
+        let transport = network + if is_v6 { 40 } else { 20 };
+        let head = transport + 32;
+        let mut frame = vec![0; head];
+        let length = (head - transport + payload) as u16;
+        if is_v6 {
+            put16(&mut frame, 12, 0x86dd);
+            frame[network] = 0x60;
+            frame[network + 1] = 0x20;
+            put16(&mut frame, network + 4, length);
+            frame[network + 6] = 6;
+            frame[network + 8..network + 40].fill(0x21);
+        } else {
+            put16(&mut frame, 12, 0x0800);
+            frame[network] = 0x45;
+            frame[network + 1] = 2;
+            put16(&mut frame, network + 2, length + 20);
+            put16(&mut frame, network + 4, 0xfffe);
+            frame[network + 9] = 6;
+            frame[network + 12..network + 20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        }
+        put16(&mut frame, transport, 40_000);
+        put16(&mut frame, transport + 2, 5201);
+        frame[transport + 4..transport + 8].copy_from_slice(&0xffff_fff0u32.to_be_bytes());
+        frame[transport + 12] = 8 << 4;
+        // CWR, ACK, PSH, FIN.
+        frame[transport + 13] = 0x80 | 0x10 | 0x08 | 0x01;
+        frame.extend((0..payload).map(|n| (n * 7 / 3) as u8));
+        let mut framed = vec![0; VNET_HEADER];
+        framed[0] = 1;
+        framed[1] = if is_v6 { GSO_TCP6 } else { GSO_TCP4 };
+        framed[4..6].copy_from_slice(&1000u16.to_ne_bytes());
+        framed[6..8].copy_from_slice(&(transport as u16).to_ne_bytes());
+        framed[8..10].copy_from_slice(&16u16.to_ne_bytes());
+        framed.extend(frame);
+        framed
+    }
+
+    #[test]
+    fn a_super_packet_takes_the_wire_of_its_segments() {
+        for (is_v6, headers) in [(false, 66), (true, 86)] {
+            let view = view(&super_packet(is_v6, 2500));
+            assert_eq!(view.segments, 3);
+            assert_eq!(view.segment_wire_bytes, 1000 + headers + 24);
+            assert_eq!(view.wire_bytes, 2500 + 3 * (headers + 24));
+            assert_eq!(view.packet_bytes, 1000 + headers - 14);
+            assert_eq!(view.ecn, Ecn::Capable);
+            assert!(!view.is_pure_ack);
+        }
+    }
+
+    #[test]
+    fn single_frames_are_complete_and_join_to_the_whole() {
+        for is_v6 in [false, true] {
+            let whole = super_packet(is_v6, 2500);
+            let of_whole = view(&whole);
+            let mut joined = Vec::new();
+            for segment in 0..3 {
+                let single = part(&whole, &of_whole, segment..segment + 1);
+                let of_single = view(&single);
+                let frame = &single[VNET_HEADER..];
+                assert_eq!(&single[..VNET_HEADER], &[0; VNET_HEADER]);
+                assert_eq!(of_single.segments, 1);
+                assert_eq!(of_single.flow, of_whole.flow);
+                assert_eq!(
+                    of_single.network + ip_length(frame, of_single.network, is_v6),
+                    frame.len()
+                );
+                if !is_v6 {
+                    // A right sum makes the whole header sum to zero (RFC 1071).
+                    assert_eq!(
+                        !fold(add(0, &frame[of_single.network..of_single.transport])),
+                        0
+                    );
+                    assert_eq!(
+                        be16(frame, 18),
+                        Some(0xfffeu16.wrapping_add(segment as u16))
+                    );
+                }
+                let sum = add(
+                    pseudo_header(frame, &of_single, 6),
+                    &frame[of_single.transport..],
+                );
+                assert_eq!(!fold(sum), 0);
+                let at = of_single.transport;
+                let sequence = u32::from_be_bytes(frame[at + 4..at + 8].try_into().unwrap());
+                assert_eq!(sequence, 0xffff_fff0u32.wrapping_add(segment * 1000));
+                let flags = [0x90, 0x10, 0x19][segment as usize];
+                assert_eq!(frame[at + 13], flags);
+                joined.extend_from_slice(&frame[of_single.payload..]);
+            }
+            assert_eq!(joined, &whole[VNET_HEADER + of_whole.payload..]);
+        }
+    }
+
+    #[test]
+    fn what_is_left_can_go_on_as_a_smaller_super_packet() {
+        let whole = super_packet(false, 2500);
+        let rest = part(&whole, &view(&whole), 1..3);
+        let of_rest = view(&rest);
+        assert_eq!(of_rest.segments, 2);
+        assert_eq!(rest[..VNET_HEADER], whole[..VNET_HEADER]);
+        let frame = &rest[VNET_HEADER..];
+        let sum = fold(pseudo_header(frame, &of_rest, 6));
+        assert_eq!(be16(frame, of_rest.transport + 16), Some(sum));
+    }
+
+    #[test]
+    fn a_mark_keeps_the_header_right() {
+        let mut framed = super_packet(false, 100);
+        let before = view(&framed);
+        mark_congestion(&mut framed, &before);
+        assert_eq!(view(&framed).ecn, Ecn::Marked);
+        let frame = &framed[VNET_HEADER..];
+        assert_eq!(!fold(add(0, &frame[before.network..before.transport])), 0);
+        let mut framed = super_packet(true, 100);
+        mark_congestion(&mut framed, &view(&super_packet(true, 100)));
+        assert_eq!(view(&framed).ecn, Ecn::Marked);
+    }
+
+    #[test]
+    fn a_pure_acknowledgement_carries_nothing_else() {
+        let ack = |options: &[u8], flags: u8| {
+            let mut framed = super_packet(false, 0);
+            framed[1] = 0;
+            let transport = VNET_HEADER + ETHERNET + 20;
+            framed[transport + 13] = flags;
+            framed[transport + 20..transport + 20 + options.len()].copy_from_slice(options);
+            // Padding of a short frame is no payload.
+            framed.extend([0; 6]);
+            view(&framed).is_pure_ack
+        };
+        let timestamps = [1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(ack(&timestamps, 0x10));
+        assert!(!ack(&timestamps, 0x12));
+        assert!(!ack(&[1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 0], 0x10));
+        assert!(!view(&super_packet(false, 1)).is_pure_ack);
+    }
+
+    #[test]
+    fn what_is_cut_short_or_strange_is_a_frame() {
+        let whole = super_packet(true, 1200);
+        for length in 0..whole.len() {
+            let view = view(&whole[..length]);
+            assert!(view.segments <= 2);
+        }
+        assert_eq!(view(&[0xff; 200]).segments, 1);
+        let mut liar = super_packet(false, 2500);
+        liar[VNET_HEADER + ETHERNET] = 0x4f;
+        liar.truncate(VNET_HEADER + ETHERNET + 30);
+        assert_eq!(view(&liar).ecn, Ecn::NotCapable);
+    }
 }

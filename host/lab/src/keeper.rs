@@ -58,9 +58,8 @@ pub fn keep() -> Result<(), Error> {
             "read the order for a lab from standard input",
         ))?;
     let place = Place::of(&order.home, &order.name)?;
-    let made = place
-        .take(&order.name)
-        .and_then(|lock| Ok((lock, make(&order, &place)?)));
+    let lock = place.take(&order.name);
+    let made = lock.and_then(|lock| Ok((lock, make(&order, &place)?)));
     let answer = match &made {
         Ok(_) => Answer::Up,
         Err(Error::IsUp(_)) => Answer::IsUp,
@@ -68,17 +67,16 @@ pub fn keep() -> Result<(), Error> {
     };
     let mut line = serde_json::to_string(&answer).expect("an answer is plain data");
     line.push('\n');
-    // If who asked is gone, nobody knows of the lab, and it goes too.
-    io::stdout()
+    let told = io::stdout()
         .write_all(line.as_bytes())
         .and_then(|()| io::stdout().flush())
-        .map_err(Error::system("answer who ordered the lab"))?;
+        .map_err(Error::system("answer who ordered the lab"));
     let Ok((lock, lab)) = made else {
-        return Ok(());
+        return told;
     };
-    let ended = lab.serve(&place);
-    drop(lock);
-    ended
+    // If who asked is gone, nobody knows of the lab, and it goes too.
+    let ended = told.and_then(|()| lab.serve(&place));
+    ended.and(place.remove(Some(lock)))
 }
 
 /// Room for frames that wait to be fetched, in bytes: some milliseconds at 10 Gbit/s.

@@ -169,7 +169,7 @@ impl Labs {
             Ok(()) => self.open(name),
             Err(error) => {
                 if !matches!(error, Error::IsUp(_)) {
-                    place.remove()?;
+                    place.remove(None)?;
                 }
                 Err(error)
             }
@@ -432,7 +432,7 @@ fn clear(place: &Place) -> Result<(), Error> {
     if let Some(record) = record {
         inhabitants::end(inhabitants::Of::Marked(&record.id));
     }
-    place.remove()
+    place.remove(None)
 }
 
 fn ask(place: &Place, what: &str) -> std::io::Result<Vec<u8>> {

@@ -216,6 +216,9 @@ impl Cable {
                 .map_or(Nanos(0), Nanos::from);
             self.told = self.told.max(now.since(age));
             let view = frame::view(bytes);
+            if view.is_listener_report {
+                continue;
+            }
             if view.segments > 1 && self.duplex.pipe(direction).needs_single_frames() {
                 for segment in 0..view.segments {
                     let part = frame::part(bytes, &view, segment..segment + 1);

@@ -219,12 +219,18 @@ impl Place {
         self.directory.join(name)
     }
 
-    /// Removes what a lab left, unless a process holds it.
+    /// Removes what a lab left, unless a process holds it. `held` is the lock of a caller that does itself.
     ///
     /// # Errors
     /// [`Error::System`].
-    pub fn remove(&self) -> Result<(), Error> {
-        if self.is_alive() {
+    pub fn remove(&self, held: Option<File>) -> Result<(), Error> {
+        // Removed under the lock, so that a lab of this name that is just being made keeps its own.
+        let lock = held.or_else(|| {
+            File::open(self.lock())
+                .ok()
+                .filter(|l| l.try_lock().is_ok())
+        });
+        if lock.is_none() && self.lock().exists() {
             return Ok(());
         }
         match fs::remove_dir_all(&self.directory) {

@@ -135,6 +135,8 @@ pub(crate) fn sysctls(scenario: &Scenario, node: &Node) -> Vec<(&'static str, St
     if has_v6 {
         set("ipv6/conf/all/accept_ra", &0);
         set("ipv6/conf/default/accept_ra", &0);
+        // No address but those of the scenario: none is tried, asked for or announced.
+        set("ipv6/conf/default/addr_gen_mode", &1);
         if matches!(node.kind, NodeKind::Router(_)) {
             set("ipv6/conf/all/forwarding", &1);
         }

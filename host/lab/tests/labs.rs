@@ -1,11 +1,15 @@
 //! Labs made, used and removed for real. Needs root; without it the tests fail, unless
 //! `LINERATE_TEST_UNPRIVILEGED=1` says that only a user namespace is to be had.
 
+#![allow(clippy::unwrap_used)]
+
 use emulate::Scenario;
-use linerate_lab::{Backend, Lab, Labs, Options};
+use linerate_lab::{Backend, Error, Lab, Labs, LinkBackend, Options, State};
+use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// A directory of labs of its own, and the labs in it removed at the end.
 struct Bench {
@@ -96,6 +100,41 @@ fn round_trips(lab: &Lab, words: &str) -> [f64; 3] {
     std::array::from_fn(|_| values.next().unwrap().parse().unwrap())
 }
 
+/// iperf3 from one to two for some seconds: goodput in Mbit/s, retransmissions, and all that it says.
+fn iperf3(lab: &Lab, more: &str) -> (f64, u64, Value) {
+    let mut server = lab
+        .command("two", "iperf3")
+        .unwrap()
+        .args(["-s", "-1", "--forceflush"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let listening = std::io::BufReader::new(server.stdout.take().unwrap());
+    let mut lines = std::io::BufRead::lines(listening);
+    while !lines.next().unwrap().unwrap().contains("listening") {}
+    let text = said(lab, "one", &format!("iperf3 -J -c two {more}"));
+    lines.for_each(drop);
+    server.wait().unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let goodput = value["end"]["sum_received"]["bits_per_second"].as_f64();
+    let again = value["end"]["sum_sent"]["retransmits"].as_u64();
+    (goodput.unwrap() / 1e6, again.unwrap_or(0), value)
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_running(pid: u32) -> bool {
+    // A zombie is not: it waits for its parent, which is this test.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap().starts_with('Z'))
+}
+
 #[test]
 fn a_ping_takes_the_delay() {
     let bench = Bench::new();
@@ -103,4 +142,332 @@ fn a_ping_takes_the_delay() {
     let [least, mean, _] = round_trips(&lab, "ping -q -c 50 -i 0.02 two");
     assert!((10.0..10.5).contains(&least), "{least}");
     assert!((10.0..12.0).contains(&mean), "{mean}");
+}
+
+#[test]
+fn goodput_is_what_the_wire_carries() {
+    // Payload of a segment with timestamps, by its bytes on the wire.
+    for (rate, mtu, share) in [
+        (100, 1500, 1448.0 / 1538.0),
+        (100, 9000, 8948.0 / 9038.0),
+        (1000, 1500, 1448.0 / 1538.0),
+        (1000, 9000, 8948.0 / 9038.0),
+    ] {
+        let bench = Bench::new();
+        let lab = bench.up(&pair(&format!(
+            "mtu = {mtu}\n[link.both]\nrate = \"{rate}M\"\ndelay = \"1ms\"\nqueue = {{ packets = 1000 }}\n"
+        )));
+        let (goodput, again, _) = iperf3(&lab, "-t 3 -O 1");
+        let ideal = f64::from(rate) * share;
+        let truth = lab.truth().unwrap();
+        let late = &truth.links[0].emulator;
+        println!(
+            "{rate} Mbit/s, MTU {mtu}: {goodput:.1} of {ideal:.1} Mbit/s ({:.3}), {again} again; lateness {:?} {:?} {:?}, cpu {} of {}",
+            goodput / ideal,
+            late.lateness.percentile(0.5).unwrap(),
+            late.lateness.percentile(0.99).unwrap(),
+            late.lateness.max().unwrap(),
+            late.cpu,
+            truth.at,
+        );
+        // Never faster than the wire. How close it comes is the machine's: the bench tells.
+        assert!(goodput <= ideal * 1.01, "{rate} {mtu}: {goodput}");
+        assert!(goodput >= ideal * 0.5, "{rate} {mtu}: {goodput}");
+    }
+}
+
+#[test]
+fn every_dropped_segment_is_counted() {
+    let bench = Bench::new();
+    let lab = bench.up(&pair(
+        "[link.both]\ndelay = \"1ms\"\n[link.forward]\nrate = \"200M\"\nloss = { periodic = 500 }\n\
+         queue = { packets = 10000 }\n",
+    ));
+    let (_, again, value) = iperf3(&lab, "-n 20M");
+    let truth = lab.truth().unwrap();
+    let link = truth.link("wire").unwrap();
+    let lost = link.forward.dropped.loss.frames;
+    assert_eq!(
+        lost,
+        link.forward.offered.frames / 500,
+        "{:?}",
+        link.forward
+    );
+    assert_eq!(link.forward.dropped.total().frames, lost);
+    assert_eq!(link.backward.dropped.total().frames, 0);
+    assert_eq!(link.emulator.missed + link.emulator.refused, 0);
+    // TCP sends again what was lost; a spurious retransmission or a lost control packet may differ by few.
+    assert!(
+        again.abs_diff(lost) <= 3,
+        "{again} for {lost}: {}",
+        value["end"]["sum_sent"]
+    );
+    let log = lab.log().unwrap();
+    let logged = log
+        .iter()
+        .filter(|e| matches!(e.event.kind, emulate::EventKind::Dropped { .. }))
+        .count();
+    assert_eq!(logged as u64, lost);
+}
+
+#[test]
+fn a_router_joins_and_a_longer_packet_needs_its_message() {
+    let text = |icmp: &str| {
+        format!(
+            "name = \"path\"\nwhy = \"a test\"\n[[host]]\nname = \"one\"\n[[host]]\nname = \"two\"\n\
+             [[router]]\nname = \"hop\"\n{icmp}\
+             [[link]]\nname = \"near\"\nbetween = [\"one\", \"hop\"]\nmtu = 9000\n\
+             [[link]]\nname = \"far\"\nbetween = [\"hop\", \"two\"]\nmtu = 1500\n[link.both]\ndelay = \"1ms\"\n"
+        )
+    };
+    let bench = Bench::new();
+    let lab = bench.up(&text(""));
+    let backends: Vec<_> = lab.record().links.iter().map(|l| l.backend).collect();
+    assert_eq!(backends, [LinkBackend::Cable, LinkBackend::Emulator]);
+    run(&lab, "one", "ping -q -c 1 two");
+    let probe = |lab: &Lab| {
+        let mut ping = lab.command("one", "ping").unwrap();
+        let output = ping
+            .args(["-4", "-c", "1", "-W", "1", "-M", "do", "-s", "8000", "two"])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(
+        probe(&lab).to_lowercase().contains("frag"),
+        "{}",
+        probe(&lab)
+    );
+    bench.labs.down("path").unwrap();
+    let lab = bench.up(&text("drop_icmp = \"frag-needed\"\n"));
+    run(&lab, "one", "ping -q -c 1 two");
+    let silent = probe(&lab);
+    assert!(
+        !silent.to_lowercase().contains("frag") && silent.contains("100% packet loss"),
+        "{silent}"
+    );
+}
+
+#[test]
+fn a_program_in_a_host_finds_itself_there() {
+    let bench = Bench::new();
+    let lab = bench.up(&pair("[link.both]\ndelay = \"1ms\"\n"));
+    assert_eq!(said(&lab, "two", "uname -n").trim(), "two");
+    let devices = said(&lab, "two", "ls /sys/class/net");
+    let outside = std::fs::read_dir("/sys/class/net").unwrap().count();
+    assert_eq!(devices.lines().count(), 2, "{devices}; {outside} outside");
+    assert!(said(&lab, "one", "cat /etc/hosts").contains("two"));
+    assert!(
+        !std::fs::read_to_string("/etc/hosts")
+            .unwrap()
+            .contains(" two")
+    );
+    let error = lab.command("three", "true").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the lab pair has no host three; it has one, two"
+    );
+}
+
+#[test]
+fn two_labs_do_not_meet_and_a_name_is_taken_once() {
+    let bench = Bench::new();
+    let text = pair("[link.both]\ndelay = \"2ms\"\n");
+    let first = bench.up(&text);
+    let again = bench.labs.up(&scenario(&text), &options()).unwrap_err();
+    assert!(matches!(again, Error::IsUp(_)), "{again}");
+    let other = Options {
+        name: Some("other".into()),
+        ..options()
+    };
+    let second = bench.labs.up(&scenario(&text), &other).unwrap();
+    run(&first, "one", "ping -q -c 2 -i 0.01 two");
+    run(&second, "one", "ping -q -c 5 -i 0.01 two");
+    let seen = |lab: &Lab| lab.truth().unwrap().links[0].forward.offered.frames;
+    assert_eq!((seen(&first), seen(&second)), (2, 5));
+    let names: Vec<_> = bench
+        .labs
+        .list()
+        .unwrap()
+        .into_iter()
+        .map(|i| (i.name, i.state))
+        .collect();
+    assert_eq!(
+        names,
+        [("other".into(), State::Up), ("pair".into(), State::Up)]
+    );
+    bench.labs.down("pair").unwrap();
+    assert!(matches!(first.truth(), Err(Error::NotUp(_))));
+    assert!(matches!(first.command("one", "true"), Err(Error::NotUp(_))));
+    run(&second, "one", "ping -q -c 1 two");
+}
+
+#[test]
+fn down_ends_the_programs_inside() {
+    let bench = Bench::new();
+    let lab = bench.up(&pair(""));
+    let mut sleeper = lab
+        .command("one", "sleep")
+        .unwrap()
+        .arg("600")
+        .spawn()
+        .unwrap();
+    bench.labs.down("pair").unwrap();
+    assert!(!sleeper.wait().unwrap().success());
+}
+
+#[test]
+fn what_a_killed_lab_leaves_is_removed() {
+    let bench = Bench::new();
+    let text = pair("[link.both]\ndelay = \"2ms\"\n");
+    let lab = bench.up(&text);
+    let mut sleeper = lab
+        .command("one", "sleep")
+        .unwrap()
+        .arg("600")
+        .spawn()
+        .unwrap();
+    sys::signal::end(lab.pid(), true).unwrap();
+    wait_until("the process ends", || !is_running(lab.pid()));
+    let info = &bench.labs.list().unwrap()[0];
+    assert_eq!((info.name.as_str(), info.state), ("pair", State::Dead));
+    assert!(matches!(lab.truth(), Err(Error::NotUp(_))));
+    assert_eq!(bench.labs.down_all().unwrap(), ["pair"]);
+    assert!(!sleeper.wait().unwrap().success());
+    assert!(bench.labs.list().unwrap().is_empty());
+    // The next one of the name clears up by itself.
+    let lab = bench.up(&text);
+    sys::signal::end(lab.pid(), true).unwrap();
+    wait_until("the process ends", || !is_running(lab.pid()));
+    run(&bench.up(&text), "one", "ping -q -c 1 two");
+}
+
+#[test]
+fn a_builder_killed_half_way_leaves_nothing() {
+    let text = pair("[link.both]\ndelay = \"2ms\"\n");
+    for after_ms in [0, 2, 5, 10, 20, 30, 50] {
+        let bench = Bench::new();
+        let lock = bench.home.join("pair/lock");
+        let made = std::thread::scope(|scope| {
+            let making = scope.spawn(|| bench.labs.up(&scenario(&text), &options()));
+            let mut pid = None;
+            wait_until("the builder is there", || {
+                pid = std::fs::read_to_string(&lock)
+                    .ok()
+                    .and_then(|t| t.parse().ok());
+                pid.is_some()
+            });
+            std::thread::sleep(Duration::from_millis(after_ms));
+            let _ = sys::signal::end(pid.unwrap(), true);
+            wait_until("the builder ends", || !is_running(pid.unwrap()));
+            making.join().unwrap()
+        });
+        match made {
+            // It was up before it was killed: then it is a killed lab.
+            Ok(_) => assert_eq!(bench.labs.down_all().unwrap(), ["pair"]),
+            Err(error) => {
+                assert!(
+                    matches!(error, Error::Keeper(_) | Error::NotUp(_)),
+                    "{error}"
+                );
+                bench.labs.down_all().unwrap();
+            }
+        }
+        assert!(bench.labs.list().unwrap().is_empty());
+        run(&bench.up(&text), "one", "ping -q -c 1 two");
+    }
+}
+
+#[test]
+fn a_lab_that_cannot_be_built_leaves_nothing() {
+    let bench = Bench::new();
+    let mut broken = scenario(&pair(""));
+    broken.links[0].ends[0].device = "a-name-that-is-too-long".into();
+    let error = bench.labs.up(&broken, &options()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot set up the links: ip says: "),
+        "{error}"
+    );
+    assert!(bench.labs.list().unwrap().is_empty());
+    let silent = Options {
+        keeper: Some(vec!["false".into()]),
+        ..options()
+    };
+    let error = bench.labs.up(&broken, &silent).unwrap_err();
+    assert!(
+        error.to_string().contains("ended before the lab was up"),
+        "{error}"
+    );
+    assert!(bench.labs.list().unwrap().is_empty());
+}
+
+#[test]
+fn a_user_namespace_does_as_well() {
+    let bench = Bench::new();
+    let options = Options {
+        in_user_namespace: true,
+        ..options()
+    };
+    let lab = bench
+        .labs
+        .up(&scenario(&pair("[link.both]\ndelay = \"5ms\"\n")), &options)
+        .unwrap();
+    assert!(lab.record().in_user_namespace);
+    let [least, ..] = round_trips(&lab, "ping -q -c 10 -i 0.02 two");
+    assert!(least >= 10.0, "{least}");
+    assert_eq!(said(&lab, "one", "id -u").trim(), "0");
+    assert_eq!(said(&lab, "two", "ls /sys/class/net").lines().count(), 2);
+}
+
+#[test]
+fn nothing_outside_changes() {
+    let outside = || {
+        let words = [
+            "ip -d addr",
+            "ip -4 route show table all",
+            "ip -6 route show table all",
+            "ip rule",
+            "ip netns",
+            "tc qdisc",
+            "cat /proc/self/mounts",
+            "sysctl -a",
+        ];
+        words.map(|words| {
+            let mut words = words.split(' ');
+            let output = Command::new(words.next().unwrap())
+                .args(words)
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            // Counters and lifetimes, which change by themselves.
+            let is_steady = |line: &&str| {
+                !["valid_lft", "expires", "fs.", "kernel.", "vm.", "dev."]
+                    .iter()
+                    .any(|moving| line.contains(moving))
+                    && !line.contains("nf_conntrack_count")
+            };
+            text.lines()
+                .filter(is_steady)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+    };
+    let before = outside();
+    let bench = Bench::new();
+    let nat = "name = \"home\"\nwhy = \"a test\"\n[[host]]\nname = \"one\"\nreceive_buffer = \"64K\"\n\
+               offload = false\n[[host]]\nname = \"two\"\n[[router]]\nname = \"hop\"\nmss_clamp = 1200\nttl = 9\n\
+               [[link]]\nname = \"near\"\nbetween = [\"one\", \"hop\"]\n\
+               [[link]]\nname = \"far\"\nbetween = [\"hop\", \"two\"]\n[link.both]\ndelay = \"1ms\"\n";
+    let lab = bench.up(nat);
+    run(&lab, "one", "ping -q -c 1 two");
+    assert_eq!(
+        said(&lab, "one", "cat /proc/sys/net/ipv4/tcp_rmem").trim(),
+        "4096\t65536\t65536"
+    );
+    assert!(said(&lab, "two", "ping -c 1 one").contains("ttl=9"));
+    assert_eq!(outside(), before);
+    bench.labs.down("home").unwrap();
+    assert_eq!(outside(), before);
 }

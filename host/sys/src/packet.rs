@@ -25,7 +25,8 @@ pub struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
     /// Opens the socket: it sees every frame that arrives at `device`, none that leaves. It never blocks.
-    /// `buffer` is the room in bytes for frames that wait to be received. Needs CAP_NET_RAW and
+    /// `buffer` is the room in bytes for frames that wait to be received; without root outside it is cut to
+    /// `net.core.rmem_max`. Needs CAP_NET_RAW and
     /// CAP_NET_ADMIN in the namespace.
     ///
     /// # Errors
@@ -50,7 +51,10 @@ impl PacketSocket {
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         socket.set(libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
-        socket.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer)?;
+        // Root alone may go beyond net.core.rmem_max; in a user namespace nobody is root in that sense.
+        socket
+            .set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer)
+            .or_else(|_| socket.set(libc::SOL_SOCKET, libc::SO_RCVBUF, buffer))?;
         socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         // SAFETY: all zeroes are a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
