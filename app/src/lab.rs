@@ -209,10 +209,14 @@ impl Watch {
             .emulator_since(&self.before)
             .warnings()
             .into_iter()
-            .map(|what| Warning {
-                what,
-                meaning: "the figures may be those of the emulator, not of the path".to_owned(),
-                remedy: "measure again on a less busy machine, or at a lower rate".to_owned(),
+            .map(|sentence| {
+                // Their last clause is the remedy.
+                let (what, remedy) = sentence.rsplit_once("; ").unwrap_or((&sentence, ""));
+                Warning {
+                    what: what.to_owned(),
+                    meaning: "the figures may be those of the emulator, not of the path".to_owned(),
+                    remedy: remedy.to_owned(),
+                }
             })
             .collect()
     }

@@ -1,5 +1,7 @@
 //! `linerate lab` as a user meets it: whole labs, measured through and through. Needs root.
 //!
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 //! The bounds are those of a machine that is shared with other work; bench/lab-fidelity has the figures.
 
 mod common;
@@ -245,7 +247,7 @@ fn a_wrong_file_is_answered_with_its_line_and_a_remedy() {
     let right = two_hosts(1500, "rate = \"1G\"", "");
     for (wrong, line, said) in [
         (right.replace("rate =", "rat ="), "rat =", "rat"),
-        (right.replace("\"1G\"", "\"-1G\""), "-1G", "-1G"),
+        (right.replace("\"1G\"", "\"-1G\""), "-1G", "negative"),
         (
             right.replacen("name = \"b\"", "name = \"a\"", 1),
             "name = \"a\"",
