@@ -164,7 +164,7 @@ pub fn backends(lab: &Lab) -> String {
     let made_by = |backend| {
         let names = links.iter().filter(|l| l.backend == backend);
         let names: Vec<&str> = names.map(|l| l.name.as_str()).collect();
-        (!names.is_empty()).then(|| format!("{} by {backend}", names.join(", ")))
+        (!names.is_empty()).then(|| format!("{backend} for {}", names.join(", ")))
     };
     let words: Vec<String> = [LinkBackend::Emulator, LinkBackend::Netem]
         .into_iter()

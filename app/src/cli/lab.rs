@@ -217,12 +217,12 @@ impl Up {
         for link in &record.links {
             let [from, to] = &link.ends;
             text += &format!(
-                "  {}, {from} - {to}: {} ({})\n",
+                "  link {}, {from} - {to}: {} ({})\n",
                 link.name, link.backend, link.why
             );
         }
         for host in labs::hosts(lab) {
-            text += &format!("  {} {}\n", host.name, addresses(host));
+            text += &format!("  host {}: {}\n", host.name, addresses(host));
         }
         out::print(&text)?;
         standing.keep();
@@ -352,6 +352,9 @@ impl Show {
         let by = |link: &Link| {
             let record = up.as_ref()?.record();
             let made = record.links.iter().find(|l| l.name == link.name)?;
+            if made.backend == LinkBackend::Cable {
+                return None;
+            }
             let late = truth.as_ref().and_then(|truth| truth.link(&link.name));
             let late = late
                 .and_then(lateness)
