@@ -655,6 +655,7 @@ fn our_json_has_every_key_of_iperf3s() {
         ("--down", "-R"),
         ("--bidir", "--bidir"),
         ("--up --workload udp -b 10M", "-u -b 10M"),
+        ("--down --workload udp -b 10M", "-u -b 10M -R"),
     ] {
         let theirs = ours.client(stock_args);
         let output = measure(&folder, stock.port, &format!("{args} --iperf3-json"))

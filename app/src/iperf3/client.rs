@@ -521,6 +521,7 @@ impl Test<'_> {
                 .collect(),
             cpu,
             requests: None,
+            datagrams: None,
         };
         let sends = leg.direction == Direction::Down;
         let datagrams = streams.iter().map(|s| Datagrams {
@@ -875,7 +876,11 @@ fn udp_end(
 ) -> NearEnd {
     let mut sampler = observe::Sampler::<UdpSocket>::start(Vec::new());
     let started = Instant::now();
-    on_sample(sampler.sample(Nanos(0), &vec![Bytes(0); load.sockets().len()], None));
+    let mut sample = |at: Nanos| Sample {
+        datagrams: Some(together(&load.datagrams())),
+        ..sampler.sample(at, &load.bytes(), None)
+    };
+    on_sample(sample(Nanos(0)));
     let interval = Duration::from(interval);
     let mut due = started + interval;
     loop {
@@ -885,7 +890,7 @@ fn udp_end(
         }
         if finished || Instant::now() >= due {
             let at = Nanos::from(started.elapsed());
-            on_sample(sampler.sample(at, &load.bytes(), None));
+            on_sample(sample(at));
             while due <= Instant::now() {
                 due += interval;
             }
