@@ -1,6 +1,4 @@
 //! Every target over its corpus, and over seeded mutations of it.
-#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use linerate_fuzz::TARGETS;
 use linerate_fuzz::mutate::{Chance, mutate};
