@@ -354,7 +354,7 @@ mod tests {
         let ms = Duration::from_millis;
         let batch = |bytes, span, room| Intake::batch(bytes, span, room);
         assert_eq!(batch(1_250_000, ms(10), 1 << 20), 1, "1 Gbit/s");
-        assert_eq!(batch(12_500_000, ms(10), 8 << 20), 64 << 10, "10 Gbit/s");
+        assert_eq!(batch(12_500_000, ms(10), 8 << 20), 128 << 10, "10 Gbit/s");
         assert_eq!(batch(75_000_000, ms(10), 8 << 20), 512 << 10, "60 Gbit/s");
         assert_eq!(batch(1_000_000_000, ms(10), 64 << 20), READ, "800 Gbit/s");
         assert_eq!(batch(100_000_000, ms(10), 70_000), 64 << 10, "small buffer");
