@@ -172,12 +172,14 @@ fn measure(folder: &Folder, port: u16, args: &str) -> Command {
 }
 
 fn run_of(output: &Output) -> Value {
+    let run = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
     assert!(
         output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
+        "{}{:#}",
+        String::from_utf8_lossy(&output.stderr),
+        run["ended"]
     );
-    serde_json::from_slice(&output.stdout).unwrap()
+    run
 }
 
 fn number(value: &Value, path: &str) -> f64 {
@@ -210,6 +212,7 @@ fn our_client_in_every_mode_against_the_stock_server() {
         ("--bidir --workload udp -b 10M -P 2", &["up", "down"]),
     ] {
         let output = measure(&folder, stock.port, &format!("{args} --json")).output();
+        println!("{args}");
         let run = run_of(&output.unwrap());
         assert_eq!(run["ended"]["how"], "complete", "{args}");
         let seen: Vec<&str> = run["legs"]
@@ -285,10 +288,13 @@ fn a_stock_client_in_every_mode_against_our_server() {
                 number(&json, &format!("/end/sum_received{way}/bytes")),
             );
             assert!(sent > 1e6 && received > 1e6, "{args}: {sent} {received}");
-            assert!(
-                (sent / received - 1.0).abs() < 0.3,
-                "{args}: {sent} {received}"
-            );
+            // A receiver that has its bytes leaves the rest that was sent.
+            if !(args.contains("-R") && (args.contains("-n") || args.contains("-k"))) {
+                assert!(
+                    (sent / received - 1.0).abs() < 0.3,
+                    "{args}: {sent} {received}"
+                );
+            }
             if args.contains("-b 100M") {
                 assert!(received < 2.0 * 12.5e6, "{args}: {received}");
             }

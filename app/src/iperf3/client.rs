@@ -29,6 +29,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(20);
 /// Between two questions to a busy server.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// A stock server closes its port for a moment after each test.
+const REOPENS_WITHIN: Duration = Duration::from_secs(3);
 /// How long the last bytes of the sender may take to be acknowledged before the end is told.
 const LAST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// A byte limit of a receiver is looked at this often: the server goes on until it is told.
@@ -151,9 +153,19 @@ struct NearEnd {
 impl Test<'_> {
     fn run(&self, watcher: &mut dyn Watcher) -> Result<Vec<Leg>> {
         let patience = Instant::now() + Duration::from(self.options.busy_wait);
+        let reopened_by = Instant::now() + REOPENS_WITHIN;
+        let reopens = || self.first_leg > 0 && Instant::now() < reopened_by;
         let (mut control, sockets) = loop {
-            match self.open()? {
+            let opened = match self.open() {
+                Err(error) if reopens() && is_refused(&error) => {
+                    self.sleep(TICK);
+                    continue;
+                }
+                opened => opened?,
+            };
+            match opened {
                 Ok(opened) => break opened,
+                Err(Failure::Closed(_)) if reopens() => self.sleep(TICK),
                 Err(Failure::Busy) => {
                     let left = patience.saturating_duration_since(Instant::now());
                     if left.is_zero() || self.stop.load(Ordering::Relaxed) {
@@ -183,7 +195,10 @@ impl Test<'_> {
         let params = self.params()?;
         let settings = SocketSettings::default();
         let stream = measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)
-            .map_err(|error| Refusal::unreachable(error.to_string()))?;
+            .map_err(|error| {
+                let said = Refusal::unreachable(error.to_string());
+                anyhow::Error::new(error).context(said)
+            })?;
         let cookie = new_cookie()?;
         let machine = Client::new(Nanos(0), &cookie, params);
         let mut control = Control::new(stream, machine)?;
@@ -921,6 +936,14 @@ fn udp_end(
         broke: broke.into_iter().next().filter(|_| all_broke),
         datagrams: outcome.datagrams,
     }
+}
+
+fn is_refused(error: &anyhow::Error) -> bool {
+    let refused = |error| matches!(error, &measure::Error::Refused(_));
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref())
+        .any(refused)
 }
 
 fn check(spec: &Spec) -> Result<()> {
