@@ -41,7 +41,7 @@ impl Ours {
     fn start(more: &[&str]) -> Ours {
         let port = free_port();
         let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
-            .args(["serve", "--iperf3", "--iperf3-port", &port.to_string()])
+            .args(["serve", "--iperf3", "--port", &port.to_string()])
             .args(more)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

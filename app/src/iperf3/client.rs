@@ -59,18 +59,6 @@ pub struct Options {
     pub busy_wait: Nanos,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            username: None,
-            password: None,
-            rsa_public_key: None,
-            use_pkcs1_padding: false,
-            busy_wait: Nanos::from_secs(60),
-        }
-    }
-}
-
 /// Measures what `run` orders against the server at `host`, and fills in its hosts, legs and
 /// warnings. Up and down one after the other are two tests. What was seen until a test broke stays
 /// in the run, with the reason.
