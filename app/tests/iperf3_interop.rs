@@ -1,6 +1,9 @@
 //! Against Debian's iperf3 in both roles, on loopback. Needs `iperf3` in the path, and says so.
 #![allow(clippy::unwrap_used)] // What a helper of a test cannot do has failed the test.
 
+mod common;
+
+use common::free_port;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -99,11 +102,6 @@ impl Drop for Ours {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// A listening socket of this machine has the port (`/proc/net/tcp`, state 0A).
@@ -373,7 +371,7 @@ fn clients_at_once_and_a_silent_one_do_not_block_each_other() {
 
 #[test]
 fn a_client_that_dies_leaves_room_for_the_next() {
-    let ours = Ours::start(&["--iperf3-max-tests", "1"]);
+    let ours = Ours::start(&["--clients", "1"]);
     let mut dying = stock_client(ours.port, "-t 30")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
