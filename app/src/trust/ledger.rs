@@ -607,7 +607,7 @@ mod tests {
                     wait <= Nanos::from_secs(13) && wait > Nanos::from_secs(5),
                     "{wait}"
                 );
-                assert!(why.contains("2 others"), "{why}");
+                assert!(why.contains("as it takes at once (2)"), "{why}");
             }
             _ => panic!("one too many"),
         }
