@@ -346,7 +346,7 @@ impl Drive<'_> {
                     );
                 }
                 let wait =
-                    Duration::from(wait).clamp(Duration::from_millis(200), Duration::from_secs(5));
+                    Duration::from(wait).clamp(Duration::from_millis(200), Duration::from_secs(1));
                 flight.ask_again = Some(Instant::now() + wait);
                 self.watcher
                     .event(&Progress::Waiting(&format!("{} is busy: {why}", self.name)));

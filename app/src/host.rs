@@ -7,9 +7,6 @@ use std::str::FromStr;
 /// Port of the control connection of `linerate serve`.
 pub const DEFAULT_PORT: u16 = 5210;
 
-/// Port of a stock iperf3 server.
-pub const IPERF3_PORT: u16 = 5201;
-
 /// `name[:port]`, `ssh:[user@]name[:port]`, `iperf3:name[:port]`, `lab:name[/host]` or `local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
@@ -80,7 +77,7 @@ impl FromStr for Host {
         let of = |text: &str| split(text).map_err(bad);
         if let Some(rest) = text.strip_prefix("iperf3:") {
             let (name, port) = of(rest)?;
-            let port = port.unwrap_or(IPERF3_PORT);
+            let port = port.unwrap_or(wire::iperf3::DEFAULT_PORT);
             return Ok(Host::Iperf3 { name, port });
         }
         if let Some(rest) = text.strip_prefix("ssh:") {
@@ -108,7 +105,11 @@ impl fmt::Display for Host {
         match self {
             Host::Agent { name, port } => f.write_str(&authority(name, *port, DEFAULT_PORT)),
             Host::Iperf3 { name, port } => {
-                write!(f, "iperf3:{}", authority(name, *port, IPERF3_PORT))
+                write!(
+                    f,
+                    "iperf3:{}",
+                    authority(name, *port, wire::iperf3::DEFAULT_PORT)
+                )
             }
             Host::Ssh { destination, port } => match port {
                 Some(port) => write!(f, "ssh:{destination}:{port}"),

@@ -277,6 +277,20 @@ fn bad_input_is_one_sentence_and_a_code() {
 }
 
 #[test]
+fn without_an_archive_the_figures_are_printed_all_the_same() {
+    let home = Home::new();
+    let mut command = home.linerate(&["measure", "local", "--up", "-n", "1M", "-q"]);
+    let out = run(command.env("LINERATE_ARCHIVE", "/proc/nowhere/runs.db"));
+    let said = stdout(&out);
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    assert!(
+        said.contains("bit/s") && said.contains("the run is not kept"),
+        "{said}"
+    );
+    assert!(!said.contains("runs show"), "{said}");
+}
+
+#[test]
 fn ctrl_c_ends_both_ends_and_prints_what_there_is() {
     let home = Home::new();
     let mut command = home.linerate(&[

@@ -1,6 +1,5 @@
 //! Every target over its corpus, and over seeded mutations of it.
-
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use linerate_fuzz::TARGETS;
 use linerate_fuzz::mutate::{Chance, mutate};

@@ -146,8 +146,10 @@ impl Measure {
             }
             outcome => outcome,
         };
-        run.warnings.extend(record.finish(&run));
-        self.print(&run)?;
+        let not_kept = record.finish(&run);
+        let kept = not_kept.is_none();
+        run.warnings.extend(not_kept);
+        self.print(&run, kept)?;
         let exit = match (outcome, &run.ended) {
             (_, Ended::Interrupted) => Exit::Interrupted,
             (Ok(()), Ended::Complete) => Exit::Done,
@@ -191,7 +193,7 @@ impl Measure {
         controller::measure(reached, run, watcher, stop)
     }
 
-    fn print(&self, run: &Run) -> Result<()> {
+    fn print(&self, run: &Run, kept: bool) -> Result<()> {
         let summary = model::summarise(run);
         out::print(&if self.output.json {
             report::json::run(run, &summary)
@@ -201,8 +203,15 @@ impl Measure {
             report::iperf3::to_json(run, &summary)
         } else if self.output.iperf3_json_stream {
             report::iperf3::stream_end(run, &summary)
-        } else {
+        } else if kept {
             report::summary(run, &summary, stdout_style())
+        } else {
+            // Without its name, which nobody could look up.
+            let nameless = Run {
+                id: String::new(),
+                ..run.clone()
+            };
+            report::summary(&nameless, &summary, stdout_style())
         })
     }
 }

@@ -26,9 +26,9 @@ pub struct Serve {
     /// Where to listen once somebody is trusted [default: all addresses]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
-    /// TCP port of control connections
-    #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT")]
-    port: u16,
+    /// Port to listen on [default: 5210; 5201 with --iperf3]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
     /// Ports of data connections, like 5300-5399 [default: any]
     #[arg(long, value_name = "A-B", value_parser = ports)]
     data_ports: Option<Ports>,
@@ -48,13 +48,20 @@ impl Serve {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag()?;
         if self.iperf3 {
-            iperf3::server::serve(self.bind, &self.iperf3_options, stop, &listener::log)?;
+            iperf3::server::serve(
+                self.bind,
+                self.port,
+                self.clients,
+                &self.iperf3_options,
+                stop,
+                &listener::log,
+            )?;
             return Ok(Exit::Done);
         }
         let config = listener::Serve {
             directory: trust::directory(global.config.as_deref())?,
             bind: self.bind,
-            port: self.port,
+            port: self.port.unwrap_or(DEFAULT_PORT),
             data_ports: self.data_ports.as_ref().map(|ports| ports.0.clone()),
             clients: self.clients as usize,
         };

@@ -29,6 +29,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(20);
 /// Between two questions to a busy server.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// A stock server closes its port for a moment after each test.
+const REOPENS_WITHIN: Duration = Duration::from_secs(3);
 /// How long the last bytes of the sender may take to be acknowledged before the end is told.
 const LAST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// A byte limit of a receiver is looked at this often: the server goes on until it is told.
@@ -55,18 +57,6 @@ pub struct Options {
     /// How long to ask a busy server again
     #[arg(long, default_value = "60s", value_name = "TIME")]
     pub busy_wait: Nanos,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            username: None,
-            password: None,
-            rsa_public_key: None,
-            use_pkcs1_padding: false,
-            busy_wait: Nanos::from_secs(60),
-        }
-    }
 }
 
 /// Measures what `run` orders against the server at `host`, and fills in its hosts, legs and
@@ -151,9 +141,19 @@ struct NearEnd {
 impl Test<'_> {
     fn run(&self, watcher: &mut dyn Watcher) -> Result<Vec<Leg>> {
         let patience = Instant::now() + Duration::from(self.options.busy_wait);
+        let reopened_by = Instant::now() + REOPENS_WITHIN;
+        let reopens = || self.first_leg > 0 && Instant::now() < reopened_by;
         let (mut control, sockets) = loop {
-            match self.open()? {
+            let opened = match self.open() {
+                Err(error) if reopens() && is_refused(&error) => {
+                    self.sleep(TICK);
+                    continue;
+                }
+                opened => opened?,
+            };
+            match opened {
                 Ok(opened) => break opened,
+                Err(Failure::Closed(_)) if reopens() => self.sleep(TICK),
                 Err(Failure::Busy) => {
                     let left = patience.saturating_duration_since(Instant::now());
                     if left.is_zero() || self.stop.load(Ordering::Relaxed) {
@@ -183,7 +183,10 @@ impl Test<'_> {
         let params = self.params()?;
         let settings = SocketSettings::default();
         let stream = measure::connect(self.remote, &settings, &self.spec.near, CONNECT_WITHIN)
-            .map_err(|error| Refusal::unreachable(error.to_string()))?;
+            .map_err(|error| {
+                let said = Refusal::unreachable(error.to_string());
+                anyhow::Error::new(error).context(said)
+            })?;
         let cookie = new_cookie()?;
         let machine = Client::new(Nanos(0), &cookie, params);
         let mut control = Control::new(stream, machine)?;
@@ -521,6 +524,7 @@ impl Test<'_> {
                 .collect(),
             cpu,
             requests: None,
+            datagrams: None,
         };
         let sends = leg.direction == Direction::Down;
         let datagrams = streams.iter().map(|s| Datagrams {
@@ -875,7 +879,11 @@ fn udp_end(
 ) -> NearEnd {
     let mut sampler = observe::Sampler::<UdpSocket>::start(Vec::new());
     let started = Instant::now();
-    on_sample(sampler.sample(Nanos(0), &vec![Bytes(0); load.sockets().len()], None));
+    let mut sample = |at: Nanos| Sample {
+        datagrams: Some(together(&load.datagrams())),
+        ..sampler.sample(at, &load.bytes(), None)
+    };
+    on_sample(sample(Nanos(0)));
     let interval = Duration::from(interval);
     let mut due = started + interval;
     loop {
@@ -885,7 +893,7 @@ fn udp_end(
         }
         if finished || Instant::now() >= due {
             let at = Nanos::from(started.elapsed());
-            on_sample(sampler.sample(at, &load.bytes(), None));
+            on_sample(sample(at));
             while due <= Instant::now() {
                 due += interval;
             }
@@ -916,6 +924,14 @@ fn udp_end(
         broke: broke.into_iter().next().filter(|_| all_broke),
         datagrams: outcome.datagrams,
     }
+}
+
+fn is_refused(error: &anyhow::Error) -> bool {
+    let refused = |error| matches!(error, &measure::Error::Refused(_));
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref())
+        .any(refused)
 }
 
 fn check(spec: &Spec) -> Result<()> {

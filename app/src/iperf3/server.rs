@@ -34,53 +34,30 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "iperf3 clients (with --iperf3)")]
 pub struct Options {
-    /// TCP and UDP port for iperf3 clients
-    #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT")]
-    pub iperf3_port: u16,
     /// Private key in PEM form: only users of --authorized-users may test
-    #[arg(long, value_name = "FILE", requires = "authorized_users")]
+    #[arg(long, value_name = "FILE", requires_all = ["authorized_users", "iperf3"])]
     pub rsa_private_key: Option<PathBuf>,
     /// Users, one 'NAME,HASH' a line; HASH is the SHA-256 of {NAME}PASSWORD in hexadecimal
-    #[arg(long, value_name = "FILE", requires = "rsa_private_key")]
+    #[arg(long, value_name = "FILE", requires_all = ["rsa_private_key", "iperf3"])]
     pub authorized_users: Option<PathBuf>,
     /// Seconds that the clocks of users may be off
-    #[arg(long, default_value_t = DEFAULT_SKEW_S, value_name = "SECONDS")]
+    #[arg(long, default_value_t = DEFAULT_SKEW_S, value_name = "SECONDS", requires = "iperf3")]
     pub time_skew: u64,
     /// Accept the padding of clients before 3.17 too (PKCS#1 v1.5)
-    #[arg(long)]
+    #[arg(long, requires = "iperf3")]
     pub use_pkcs1_padding: bool,
     /// Longest iperf3 test
-    #[arg(long, default_value = "1h", value_name = "TIME")]
+    #[arg(long, default_value = "1h", value_name = "TIME", requires = "iperf3")]
     pub iperf3_max_time: Nanos,
     /// Most bytes of one iperf3 test, both directions together
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", requires = "iperf3")]
     pub iperf3_max_bytes: Option<Bytes>,
     /// Highest rate of one iperf3 test, both directions together
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", requires = "iperf3")]
     pub iperf3_max_rate: Option<BitRate>,
-    /// Tests at the same time; further clients wait in a queue
-    #[arg(long, default_value_t = 4, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
-    pub iperf3_max_tests: u32,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            iperf3_port: DEFAULT_PORT,
-            rsa_private_key: None,
-            authorized_users: None,
-            time_skew: DEFAULT_SKEW_S,
-            use_pkcs1_padding: false,
-            iperf3_max_time: Nanos::from_secs(3600),
-            iperf3_max_bytes: None,
-            iperf3_max_rate: None,
-            iperf3_max_tests: 4,
-        }
-    }
-}
-
-/// Serves until `stop` is set, on `bind`; without it on all addresses if only authorised users may
+/// Serves up to `tests` tests at a time until `stop` is set, on `port` of `bind`; without it on all addresses if only authorised users may
 /// test, and on loopback if everybody may. `log` gets one line for each thing that happens: who did
 /// what.
 ///
@@ -88,6 +65,8 @@ impl Default for Options {
 /// If the keys cannot be read or the port cannot be had.
 pub fn serve(
     bind: Option<IpAddr>,
+    port: Option<u16>,
+    tests: u32,
     options: &Options,
     stop: &AtomicBool,
     log: &(dyn Fn(&str) + Sync),
@@ -108,13 +87,13 @@ pub fn serve(
         Some(_) => Ipv6Addr::UNSPECIFIED.into(),
         None => Ipv4Addr::LOCALHOST.into(),
     });
-    let local = SocketAddr::new(listen, options.iperf3_port);
+    let local = SocketAddr::new(listen, port.unwrap_or(DEFAULT_PORT));
     let listener = measure::listen(local, &SocketSettings::default(), &Placement::default())
         .with_context(|| format!("cannot serve iperf3 clients on {local}"))?;
     listener.set_nonblocking(true)?;
     let local = listener.local_addr()?;
     let doorkeeper_is_absent = doorkeeper.is_none();
-    let house = House::open(options.clone(), doorkeeper, local, stop, log)
+    let house = House::open(options.clone(), tests, doorkeeper, local, stop, log)
         .with_context(|| format!("cannot serve iperf3 datagrams on {local}"))?;
     log(&format!("iperf3 clients are served on {local}"));
     if bind.is_none() && doorkeeper_is_absent {

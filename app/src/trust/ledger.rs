@@ -113,7 +113,7 @@ impl Peer {
             return Err(Denied::Busy {
                 wait: Nanos::from(wait),
                 why: format!(
-                    "{} others measure there now, as many as it takes at once; one of them should end within {} s",
+                    "as many measure there now as it takes at once ({}); one of them should end within {} s",
                     sessions.len(),
                     wait.as_secs_f64().ceil()
                 ),
@@ -403,7 +403,12 @@ fn in_words(order: &Order) -> String {
         Limit::Bytes(bytes) => format!("up to {bytes}"),
         Limit::Requests(count) => format!("up to {count} requests"),
     };
-    format!("{what} over {} connections {limit}", order.streams)
+    let connections = if order.streams == 1 {
+        "connection"
+    } else {
+        "connections"
+    };
+    format!("{what} over {} {connections} {limit}", order.streams)
 }
 
 /// Whether an order makes sense at all, whoever sends it.
@@ -602,7 +607,7 @@ mod tests {
                     wait <= Nanos::from_secs(13) && wait > Nanos::from_secs(5),
                     "{wait}"
                 );
-                assert!(why.contains("2 others"), "{why}");
+                assert!(why.contains("as it takes at once (2)"), "{why}");
             }
             _ => panic!("one too many"),
         }

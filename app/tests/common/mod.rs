@@ -173,13 +173,18 @@ impl Lines {
     }
 }
 
-/// A TCP port that is free now.
+/// A port that is free for TCP and UDP and stays so: below the range that the kernel gives out by
+/// itself (32768 and above), each given once in this process.
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    listener
-        .local_addr()
-        .expect("a bound listener has an address")
-        .port()
+    static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 100) as u16 * 100;
+    loop {
+        let port = first + NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2_000;
+        let local = ("127.0.0.1", port);
+        if std::net::TcpListener::bind(local).is_ok() && std::net::UdpSocket::bind(local).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Two network namespaces joined by a veth pair, 10.99.0.1 and 10.99.0.2 (fd99::1, fd99::2), gone with

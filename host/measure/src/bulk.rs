@@ -159,7 +159,7 @@ impl Stride {
 /// How a receiver takes data in from a fast path.
 ///
 /// Waking a sleeping reader costs more than copying what woke it, so on a fast path the reader
-/// sleeps until there is a batch (`SO_RCVLOWAT`): up to a tenth of a millisecond of data, so that counters
+/// sleeps until there is a batch (`SO_RCVLOWAT`): up to an eighth of a millisecond of data, so that counters
 /// stay smooth, and up to an eighth of the receive buffer, so that the window stays open. A timeout
 /// ends the wait for a batch on a path that slows down.
 struct Intake<'a> {
@@ -172,7 +172,7 @@ struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    const SPAN: Duration = Duration::from_micros(100);
+    const SPAN: Duration = Duration::from_micros(125);
     const SMALLEST: usize = 64 << 10;
     const LOOK_AFTER: Duration = Duration::from_millis(5);
     const PLACE_AFTER: Duration = Duration::from_millis(50);
@@ -338,7 +338,7 @@ mod tests {
     fn the_write_size_follows_the_path() {
         let mut stride = Stride::new(&Bulk::default());
         for _ in 0..10 {
-            stride.adapt(Duration::from_micros(100));
+            stride.adapt(Duration::from_micros(125));
         }
         assert_eq!(stride.size, Stride::LARGEST);
         stride.adapt(Duration::from_millis(2));
@@ -350,11 +350,11 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_a_tenth_of_a_millisecond_within_bounds() {
+    fn a_batch_is_an_eighth_of_a_millisecond_within_bounds() {
         let ms = Duration::from_millis;
         let batch = |bytes, span, room| Intake::batch(bytes, span, room);
         assert_eq!(batch(1_250_000, ms(10), 1 << 20), 1, "1 Gbit/s");
-        assert_eq!(batch(12_500_000, ms(10), 8 << 20), 64 << 10, "10 Gbit/s");
+        assert_eq!(batch(12_500_000, ms(10), 8 << 20), 128 << 10, "10 Gbit/s");
         assert_eq!(batch(75_000_000, ms(10), 8 << 20), 512 << 10, "60 Gbit/s");
         assert_eq!(batch(1_000_000_000, ms(10), 64 << 20), READ, "800 Gbit/s");
         assert_eq!(batch(100_000_000, ms(10), 70_000), 64 << 10, "small buffer");

@@ -55,6 +55,7 @@ impl<S: AsFd> Sampler<S> {
             streams,
             cpu: since(now, self.start),
             requests,
+            datagrams: None,
         }
     }
 

@@ -82,7 +82,7 @@ mod plain {
 }
 use plain::Plain;
 
-fn set<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32, value: T) -> io::Result<()> {
+pub(crate) fn set<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32, value: T) -> io::Result<()> {
     // SAFETY: `value` is plain data that lives through the call, and its size is given.
     check(unsafe {
         libc::setsockopt(

@@ -1,8 +1,9 @@
 //! UDP sockets that share a port, and many datagrams in one system call.
 
+use crate::socket;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Datagrams that one system call takes at most.
@@ -29,11 +30,11 @@ pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
     }
     // SAFETY: socket(2) returned a new descriptor that nobody else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    set_int(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    socket::set_reuse_address(fd.as_fd())?;
     if local.is_ipv6() {
-        set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
+        socket::set_v6_only(fd.as_fd(), false)?;
     }
-    bind(&fd, local)?;
+    socket::bind(fd.as_fd(), &local)?;
     Ok(UdpSocket::from(fd))
 }
 
@@ -41,8 +42,8 @@ pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
 ///
 /// # Errors
 /// What setsockopt(2) returns.
-pub fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
-    set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+pub fn stamp_arrivals(udp: &UdpSocket) -> io::Result<()> {
+    socket::set(udp.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
 }
 
 /// Sets send and receive buffer (`SO_SNDBUF`, `SO_RCVBUF`) to `bytes`; the kernel doubles them and
@@ -50,23 +51,22 @@ pub fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
 ///
 /// # Errors
 /// What setsockopt(2) returns.
-pub fn set_buffers(socket: &UdpSocket, bytes: u32) -> io::Result<()> {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set_int(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
-    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
+pub fn set_buffers(udp: &UdpSocket, bytes: u32) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    socket::set_send_buffer(udp.as_fd(), bytes)?;
+    socket::set_receive_buffer(udp.as_fd(), bytes)
 }
 
 /// Sets the byte of the type of service (traffic class in IPv6) by the family of the peer.
 ///
 /// # Errors
 /// What setsockopt(2) returns.
-pub fn set_tos(socket: &UdpSocket, tos: u8) -> io::Result<()> {
-    let tos = libc::c_int::from(tos);
-    if socket.local_addr()?.is_ipv6() {
-        set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos)
-    } else {
-        set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, tos)
+pub fn set_tos(udp: &UdpSocket, tos: u8) -> io::Result<()> {
+    if udp.local_addr()?.is_ipv6() {
+        socket::set_tos_v6(udp.as_fd(), tos)?;
     }
+    // On an IPv6 socket this one is for IPv4-mapped peers.
+    socket::set_tos_v4(udp.as_fd(), tos)
 }
 
 /// Datagrams to be sent together, in buffers that are used again and again.
@@ -227,74 +227,6 @@ pub(crate) fn arrival(header: &libc::msghdr) -> Option<Duration> {
         .ok()
         .filter(|n| *n < 1_000_000_000)?;
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, nanos))
-}
-
-fn set_int(
-    socket: &impl AsRawFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: the descriptor is open for the length of the borrow, and the kernel reads one int.
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    match status {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn bind(fd: &OwnedFd, local: SocketAddr) -> io::Result<()> {
-    let status = match local {
-        SocketAddr::V4(v4) => {
-            let address = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
-                },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: the kernel reads one sockaddr_in, whose size is given.
-            unsafe {
-                libc::bind(
-                    fd.as_raw_fd(),
-                    (&raw const address).cast(),
-                    size_of::<libc::sockaddr_in>() as libc::socklen_t,
-                )
-            }
-        }
-        SocketAddr::V6(v6) => {
-            let address = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr {
-                    s6_addr: v6.ip().octets(),
-                },
-                sin6_scope_id: v6.scope_id(),
-            };
-            // SAFETY: the kernel reads one sockaddr_in6, whose size is given.
-            unsafe {
-                libc::bind(
-                    fd.as_raw_fd(),
-                    (&raw const address).cast(),
-                    size_of::<libc::sockaddr_in6>() as libc::socklen_t,
-                )
-            }
-        }
-    };
-    match status {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 #[cfg(test)]

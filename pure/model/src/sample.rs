@@ -1,6 +1,6 @@
 //! What one end saw at one moment.
 
-use crate::{Bytes, Latency, Nanos, TcpInfo};
+use crate::{Bytes, Datagrams, Latency, Nanos, TcpInfo};
 use serde::{Deserialize, Serialize};
 
 /// One reading at one end of a leg. All counters count from the start of the leg, so that the
@@ -19,6 +19,9 @@ pub struct Sample {
     /// The requests finished since the sample before (request workload, at the client only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Latency>,
+    /// Datagrams of all streams so far, as this end counts them (UDP); the jitter is of now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Datagrams>,
 }
 
 /// One stream of a [`Sample`].

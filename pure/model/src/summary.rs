@@ -463,6 +463,7 @@ mod tests {
                 ..CpuTimes::default()
             },
             requests: None,
+            datagrams: None,
         }
     }
 

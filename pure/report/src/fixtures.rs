@@ -142,6 +142,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
                     host_total: Nanos::from_secs(32 * s),
                 },
                 requests: None,
+                datagrams: None,
             })
             .collect(),
         bytes: sent(10),

@@ -215,6 +215,7 @@ mod tests {
             end.retransmits = Some(1);
             end.warnings = vec![fixtures::warning("a", "b", "c")];
             end.samples[1].requests = Some(fixtures::latencies(10));
+            end.samples[1].datagrams = Some(Datagrams::default());
             let stream = &mut end.samples[1].streams[0];
             stream.send_buffer = Some(Bytes(1));
             stream.receive_buffer = Some(Bytes(1));
@@ -265,7 +266,7 @@ mod tests {
             ("end", "sockets") => "socket",
             ("end", "samples") | ("sample_taken", "sample") => "sample",
             ("end" | "sample", "requests") => "latency",
-            ("end" | "leg_summary", "datagrams") => "datagrams",
+            ("end" | "sample" | "leg_summary", "datagrams") => "datagrams",
             ("sample", "streams") => "stream",
             ("sample", "cpu") => "cpu_times",
             ("stream", "tcp") => "tcp",

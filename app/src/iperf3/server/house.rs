@@ -24,6 +24,8 @@ pub type Arrival = (u64, TcpStream);
 pub struct House<'a> {
     /// What it allows.
     pub options: Options,
+    /// Tests at the same time.
+    pub tests: u32,
     /// Whom it lets in; `None`: everybody.
     pub doorkeeper: Option<Doorkeeper>,
     /// Where datagrams come in.
@@ -62,6 +64,7 @@ impl<'a> House<'a> {
     /// Opens the socket for datagrams beside the listener at `local`.
     pub fn open(
         options: Options,
+        tests: u32,
         doorkeeper: Option<Doorkeeper>,
         local: SocketAddr,
         stop: &'a AtomicBool,
@@ -69,6 +72,7 @@ impl<'a> House<'a> {
     ) -> io::Result<House<'a>> {
         Ok(House {
             options,
+            tests,
             doorkeeper,
             desk: Desk::open(local)?,
             stop,
@@ -161,7 +165,7 @@ impl<'a> House<'a> {
     /// Starts a test, if there is room for one.
     pub fn turn(&'a self) -> Option<Turn<'a>> {
         let mut running = lock(&self.running);
-        if *running >= self.options.iperf3_max_tests {
+        if *running >= self.tests {
             return None;
         }
         *running += 1;

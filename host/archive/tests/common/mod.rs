@@ -119,6 +119,7 @@ pub fn sample(n: u64) -> Sample {
             ..CpuTimes::default()
         },
         requests: None,
+        datagrams: None,
     }
 }
 

@@ -190,6 +190,10 @@ fn interval(
             }
             if is_udp(spec) {
                 entry.insert("packets".into(), json!(bytes.0 / block_size(spec).max(1)));
+                // The counts are of all streams together: those of one are known if there is one.
+                if spec.streams == 1 {
+                    entry.extend(interval_counts(before, sample, sends));
+                }
             }
             entry.insert("omitted".into(), json!(false));
             entry.insert("sender".into(), json!(sends));
@@ -203,10 +207,29 @@ fn interval(
     }
     if is_udp(spec) {
         sum.insert("packets".into(), json!(bytes.0 / block_size(spec).max(1)));
+        sum.extend(interval_counts(before, sample, sends));
     }
     sum.insert("omitted".into(), json!(false));
     sum.insert("sender".into(), json!(sends));
     (streams, Value::Object(sum))
+}
+
+/// What was counted between two samples; a sender knows of no loss.
+fn interval_counts(before: &Sample, sample: &Sample, sends: bool) -> Map<String, Value> {
+    let Some(now) = sample.datagrams else {
+        return Map::new();
+    };
+    let was = before.datagrams.unwrap_or_default();
+    let between = Datagrams {
+        packets: now.packets.saturating_sub(was.packets),
+        // A late datagram takes back a loss of an earlier interval.
+        lost: now.lost.saturating_sub(was.lost),
+        ..now
+    };
+    if sends {
+        return Map::from_iter([("packets".to_owned(), json!(between.packets))]);
+    }
+    datagram_keys(&between)
 }
 
 fn end(run: &Run) -> Value {
@@ -357,12 +380,16 @@ fn udp_sum(spec: &Spec, leg: &Leg) -> Value {
 
 /// What the receiver counted.
 fn counts(leg: &Leg) -> Map<String, Value> {
+    datagram_keys(&leg.receiver().datagrams.unwrap_or_default())
+}
+
+fn datagram_keys(counted: &Datagrams) -> Map<String, Value> {
     let Datagrams {
         packets,
         lost,
         jitter,
         ..
-    } = leg.receiver().datagrams.unwrap_or_default();
+    } = *counted;
     let percent = if packets > 0 {
         100.0 * lost as f64 / packets as f64
     } else {

@@ -334,7 +334,7 @@ impl Reader<'_> {
                 packets: whole(Some(s), "packets").0,
                 lost: whole(Some(s), "lost_packets").0,
                 out_of_order: self.out_of_order(sends),
-                jitter: Nanos((real(s, "jitter_ms").clamp(0.0, 1e9) * 1e6) as u64),
+                jitter: milliseconds(s, "jitter_ms"),
             });
             let at_sender = sent.map(|s| Datagrams {
                 packets: whole(Some(s), "packets").0,
@@ -366,6 +366,8 @@ impl Reader<'_> {
             .map_or(1, |mss| mss as u32);
         let mut totals: Vec<(u64, Bytes, u64)> = Vec::new();
         let mut samples: Vec<Sample> = Vec::new();
+        let mut counted = Datagrams::default();
+        let udp = matches!(spec.workload, Workload::Udp(_));
         for interval in self.intervals {
             let Some(Value::Array(streams)) = interval.get("streams") else {
                 continue;
@@ -380,6 +382,12 @@ impl Reader<'_> {
                     continue;
                 }
                 found = true;
+                let add = |total: &mut u64, key| {
+                    *total = total.saturating_add(whole(Some(stream), key).0);
+                };
+                add(&mut counted.packets, "packets");
+                add(&mut counted.lost, "lost_packets");
+                counted.jitter = milliseconds(stream, "jitter_ms");
                 at = at.max(seconds(stream, "end"));
                 let socket = stream.get("socket").and_then(Value::as_u64).unwrap_or(0);
                 let position = match totals.iter().position(|(number, ..)| *number == socket) {
@@ -415,6 +423,7 @@ impl Reader<'_> {
                 at,
                 bytes: totals.iter().map(|(_, bytes, _)| *bytes).sum(),
                 streams: entries,
+                datagrams: udp.then_some(counted),
                 ..Sample::default()
             });
         }
@@ -626,6 +635,10 @@ fn whole(value: Option<&Value>, key: &str) -> Bytes {
     Bytes(read.unwrap_or(0))
 }
 
+fn milliseconds(value: &Value, key: &str) -> Nanos {
+    Nanos((real(value, key).clamp(0.0, 1e9) * 1e6) as u64)
+}
+
 /// A time in seconds; at most a year, so that nothing overflows.
 fn seconds(value: &Value, key: &str) -> Nanos {
     Nanos((real(value, key).clamp(0.0, 31_536_000.0) * 1e9) as u64)
@@ -692,6 +705,8 @@ mod tests {
         let counted = udp.far.datagrams.unwrap();
         assert_eq!((counted.packets, counted.lost), (39, 0));
         assert!(counted.jitter > Nanos(0));
+        let last = udp.near.samples.last().unwrap();
+        assert_eq!(last.datagrams.unwrap().packets, 39);
     }
 
     #[test]

@@ -6,19 +6,17 @@ use model::Nanos;
 /// Port of an iperf3 server unless said otherwise.
 pub const DEFAULT_PORT: u16 = 5201;
 
-/// Bytes of a cookie: 36 characters of `a-z2-7` and a NUL.
+/// Bytes of a cookie: 36 characters of `a-z2-7` (in 3.1: host name and time) and a NUL.
 pub const COOKIE_LEN: usize = 37;
 
 /// Names a test; every data connection of it starts with it.
 pub type Cookie = [u8; COOKIE_LEN];
 
-/// Says whether these bytes are a cookie as every iperf3 makes them.
+/// Says whether these bytes are a cookie as some iperf3 makes it: 36 visible characters and a NUL.
 pub fn is_cookie(bytes: &[u8]) -> bool {
     bytes.len() == COOKIE_LEN
         && bytes[COOKIE_LEN - 1] == 0
-        && bytes[..COOKIE_LEN - 1]
-            .iter()
-            .all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(b))
+        && bytes[..COOKIE_LEN - 1].iter().all(u8::is_ascii_graphic)
 }
 
 /// The number by which both ends name the stream at this position: 1, 3, 4, 5, ... (iperf3 skips 2).
@@ -233,7 +231,8 @@ mod tests {
     fn cookies() {
         let mut cookie = *b"sluyyqsbvuv7awowz64yimjgdqqad5dnpykq\0";
         assert!(is_cookie(&cookie));
-        cookie[3] = b'1';
+        assert!(is_cookie(b"host.1450000000.123456.0badcafe0badc\0"));
+        cookie[3] = b' ';
         assert!(!is_cookie(&cookie));
         assert!(!is_cookie(b"short"));
     }
