@@ -79,6 +79,9 @@ pub fn keep() -> Result<(), Error> {
     ended.and(place.remove(Some(lock)))
 }
 
+/// For a bridge to see that its ports are connected; a second is usual where it is not at once.
+const BRIDGE: Duration = Duration::from_secs(5);
+
 /// Room for frames that wait to be fetched, in bytes: some milliseconds at 10 Gbit/s.
 const SOCKET_BUFFER: u32 = 32 * 1024 * 1024;
 
@@ -181,6 +184,12 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
             "start the thread of link {}",
             link.name
         )))?);
+    }
+
+    for (node, held) in scenario.nodes.iter().zip(&nodes) {
+        if matches!(node.kind, NodeKind::Switch) {
+            forwarding(&held.net, &node.name)?;
+        }
     }
 
     let path = place.file("hosts");
@@ -403,7 +412,33 @@ fn single_frames(net: &OwnedFd, device: &str) -> Result<(), Error> {
 }
 
 fn ip(lines: &str, net: Option<&OwnedFd>, subject: &str) -> Result<(), Error> {
-    run("ip", "iproute2", &["-batch", "-"], lines, net, subject)
+    run("ip", "iproute2", &["-batch", "-"], lines, net, subject).map(drop)
+}
+
+/// Waits until a bridge passes frames between its ports: the kernel looks at their carriers in its own time.
+fn forwarding(net: &OwnedFd, switch: &str) -> Result<(), Error> {
+    let ask = [
+        "-details",
+        "-oneline",
+        "link",
+        "show",
+        "type",
+        "bridge_slave",
+    ];
+    let start = Instant::now();
+    loop {
+        let ports = run("ip", "iproute2", &ask, "", Some(net), switch)?;
+        if ports.lines().all(|port| port.contains("state forwarding")) {
+            return Ok(());
+        }
+        if start.elapsed() > BRIDGE {
+            return Err(Error::System {
+                what: format!("wait until the switch {switch} passes frames"),
+                source: io::ErrorKind::TimedOut.into(),
+            });
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn tc(lines: &str, net: &OwnedFd, subject: &str) -> Result<(), Error> {
@@ -415,13 +450,14 @@ fn tc(lines: &str, net: &OwnedFd, subject: &str) -> Result<(), Error> {
         Some(net),
         subject,
     )
+    .map(drop)
 }
 
 fn nft(rules: &str, net: &OwnedFd, subject: &str) -> Result<(), Error> {
-    run("nft", "nftables", &["-f", "-"], rules, Some(net), subject)
+    run("nft", "nftables", &["-f", "-"], rules, Some(net), subject).map(drop)
 }
 
-/// Runs a program of set-up in a network namespace and feeds it.
+/// Runs a program of set-up in a network namespace, feeds it, and returns what it prints.
 fn run(
     program: &'static str,
     package: &'static str,
@@ -429,12 +465,12 @@ fn run(
     input: &str,
     net: Option<&OwnedFd>,
     subject: &str,
-) -> Result<(), Error> {
+) -> Result<String, Error> {
     let mut command = Command::new(program);
     command
         .args(args)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     // A user's PATH may lack the directories of system programs.
     let path = std::env::var("PATH").unwrap_or_default();
@@ -457,7 +493,7 @@ fn run(
     drop(stdin);
     let output = child.wait_with_output().map_err(failed)?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().find(|line| !line.trim().is_empty());

@@ -14,6 +14,11 @@ const BRIDGE: &str = "switch";
 /// MTU of the emulator's own devices: nothing is dropped there.
 const LARGEST_MTU: u32 = 65535;
 
+/// Number of the first device. Both ends of a pair must differ in it, else the kernel takes its time (up
+/// to a second) to notice that they are connected, and a bridge forwards nothing until then
+/// (`linkwatch_urgent_event` in net/core/link_watch.c).
+const FIRST_INDEX: usize = 1000;
+
 /// The device of the emulator behind an end of a link.
 pub(crate) fn emulator_device(link: usize, end: usize) -> String {
     format!("l{link}e{end}")
@@ -31,8 +36,9 @@ pub(crate) fn cables(
         let device = |end: usize| {
             let at = &link.ends[end];
             format!(
-                "name {} address {} mtu {} netns {}",
+                "name {} index {} address {} mtu {} netns {}",
                 at.device,
+                FIRST_INDEX + 2 * index + end,
                 address_of_device(index, end),
                 at.mtu,
                 netns(&at.node)
