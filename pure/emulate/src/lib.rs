@@ -7,16 +7,20 @@
 //!
 //! The same seed and the same packets at the same moments have the same fate, for ever.
 
+mod aqm;
+mod bucket;
 mod chance;
 mod duplex;
 mod error;
 mod file;
+mod loss;
 mod packet;
 mod pipe;
 mod scenario;
 mod shape;
 mod shipped;
 mod truth;
+mod wander;
 
 pub use duplex::Duplex;
 pub use error::Error;

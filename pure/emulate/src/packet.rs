@@ -106,15 +106,6 @@ impl<T> Packet<T> {
             ..Packet::frame(0, body)
         }
     }
-
-    /// Bytes on the wire of one segment, counted from 0.
-    pub(crate) fn wire_of(&self, segment: u32) -> u64 {
-        if segment + 1 < self.segments {
-            return self.segment_wire_bytes;
-        }
-        let before = self.segment_wire_bytes * u64::from(self.segments.saturating_sub(1));
-        self.wire_bytes.saturating_sub(before)
-    }
 }
 
 /// Bytes of the IP packet in a frame that takes so many on the wire (padding counts as packet).

@@ -317,6 +317,14 @@ impl Link {
 impl Direction {
     /// Forward, then backward.
     pub const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
+
+    /// The way back.
+    pub fn other(self) -> Direction {
+        match self {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        }
+    }
 }
 
 impl Cidr {

@@ -3,6 +3,9 @@
 use model::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+/// Below this rate a super-packet of 64 KiB takes more than a millisecond.
+const SLOW: BitRate = BitRate(500_000_000);
+
 /// One direction of a link. Everything is optional: the default passes all packets at once.
 ///
 /// A packet meets, in this order: `max_frame`, `loss` and `bit_error_rate` (decided at the
@@ -216,5 +219,12 @@ impl Shape {
     /// True if packets pass as over a plain cable: no emulator is needed.
     pub fn is_plain(&self) -> bool {
         *self == Shape::default()
+    }
+
+    /// See [`Pipe::needs_single_frames`](crate::Pipe::needs_single_frames).
+    pub fn needs_single_frames(&self) -> bool {
+        let shaper = self.shaper.as_ref().map(|s| s.rate);
+        let slow = self.rate.into_iter().chain(shaper).any(|r| r < SLOW);
+        slow || self.jitter.is_some() || self.reorder.is_some() || self.duplicate.is_some()
     }
 }

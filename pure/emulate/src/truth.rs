@@ -25,9 +25,9 @@ pub struct Truth {
     pub dropped: Drops,
     /// Copies that were made.
     pub duplicated: Tally,
-    /// Frames that were marked "congestion experienced".
+    /// Frames that were marked "congestion experienced" here; a super-packet is marked as a whole.
     pub marked: u64,
-    /// Frames that were held back so that others could overtake.
+    /// Frames that came out after a later one (RFC 4737).
     pub reordered: u64,
     /// Frames inside: held, queued, on the line or under way.
     pub waiting: Tally,
@@ -39,8 +39,8 @@ pub struct Truth {
     pub cross: Tally,
     /// Cross traffic that did not fit the queue.
     pub cross_dropped: Tally,
-    /// The rate in force, after wander; zero without one.
-    pub rate: BitRate,
+    /// The rate in force, after wander: the shaper's, else the line's; none: without limit.
+    pub rate: Option<BitRate>,
     /// Entries that the log had no room for.
     pub log_lost: u64,
 }
@@ -97,7 +97,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What happened. `frame` counts the frames offered in this direction, from 1.
+/// What happened. `frame` counts the frames offered in this direction, from 1; of a packet it is the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum EventKind {
@@ -108,17 +108,17 @@ pub enum EventKind {
         /// Why.
         why: DropCause,
     },
-    /// A frame was marked.
+    /// A packet came out marked.
     Marked {
         /// Which.
         frame: u64,
     },
-    /// A frame was held back.
+    /// A packet came out after a later one.
     Reordered {
         /// Which.
         frame: u64,
     },
-    /// A frame was doubled.
+    /// A packet was doubled.
     Duplicated {
         /// Which.
         frame: u64,
