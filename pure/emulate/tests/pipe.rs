@@ -350,6 +350,7 @@ fn red_marks_by_step_or_by_ramp() {
 }
 
 #[test]
+#[allow(clippy::single_range_in_vec_init)]
 fn frames_that_are_too_large_vanish_and_the_short_last_one_passes() {
     let shape = Shape {
         max_frame: Some(1500),
@@ -421,8 +422,13 @@ fn reordered_and_doubled_frames_are_counted() {
 }
 
 fn link(shape: Shape) -> Link {
-    let text = Scenario::shipped().iter().find(|(n, _)| *n == "clean-lan");
-    let mut link = Scenario::parse(text.unwrap().1, "clean-lan").unwrap().links[0].clone();
+    let all = Scenario::shipped();
+    let (name, text) = all
+        .iter()
+        .find(|(n, _)| *n == "clean-lan")
+        .expect("shipped");
+    let scenario = Scenario::parse(text, name).expect("shipped scenarios parse");
+    let mut link = scenario.links[0].clone();
     (link.forward, link.backward) = (shape.clone(), shape);
     link
 }
