@@ -303,6 +303,46 @@ fn run_gives_the_exit_code_on_and_leaves_nothing() {
     assert_eq!(outside(), before);
 }
 
+#[test]
+fn a_user_without_root_gets_the_same_lab_or_hears_what_is_needed() {
+    let home = Home::new();
+    // Somewhere that anybody can read and this user can write.
+    let exe = home.path().join("linerate");
+    std::fs::copy(env!("CARGO_BIN_EXE_linerate"), &exe).unwrap();
+    let own = home.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();
+    let nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(&exe).args(args).env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("HOME", &own);
+        run(command.env("XDG_RUNTIME_DIR", &own))
+    };
+    let out = nobody(&["lab", "run", "clean-lan", "--", "ping", "-c", "1", "b"]);
+    if !out.status.success() {
+        assert!(stderr(&out).contains("user namespaces"), "{}", stderr(&out));
+        return;
+    }
+    let measured = nobody(&[
+        "measure",
+        "lab:clean-lan",
+        "-n",
+        "1M",
+        "--up",
+        "--json",
+        "-q",
+    ]);
+    assert!(measured.status.success(), "{}", stderr(&measured));
+    let listed = stdout(&nobody(&["runs", "list"]));
+    assert!(
+        listed.contains("lab:clean-lan"),
+        "the archive is the user's: {listed}"
+    );
+    let listed = stdout(&nobody(&["lab", "list"]));
+    assert!(listed.contains("no lab is up"), "{listed}");
+}
+
 /// The hosts of a lab that is up, in order.
 fn hosts(home: &Home, name: &str) -> Vec<String> {
     let labs = json(&mut home.linerate(&["lab", "list", "--json"]));
