@@ -29,6 +29,11 @@ const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
 const SPIN: Nanos = Nanos::from_micros(60);
 const SPARSE: Nanos = Nanos::from_micros(400);
 
+/// Where fetches come closer than this, a nap between them moves several frames at once, some as much too
+/// late as a wake-up is anyway. When they came, the kernel noted.
+const DENSE: Nanos = Nanos::from_micros(80);
+const NAP: Nanos = Nanos::from_micros(30);
+
 /// How long an answer of a link's thread is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -122,6 +127,9 @@ pub(crate) struct Cable {
     /// The latest moment that each direction was told of.
     told: Nanos,
     last_delivery: Nanos,
+    last_fetch: Nanos,
+    /// Mean time between two fetches.
+    spacing: Nanos,
     last_log: Nanos,
     outgoing: [Vec<Vec<u8>>; 2],
     too_long: [u64; 2],
@@ -161,6 +169,8 @@ impl Cable {
             clock: Clock(start),
             told: Nanos(0),
             last_delivery: Nanos(0),
+            last_fetch: Nanos(0),
+            spacing: LONGEST_WAIT,
             last_log: Nanos(0),
             outgoing: Default::default(),
             too_long: [0; 2],
@@ -174,15 +184,17 @@ impl Cable {
     fn run(&mut self, shared: &Shared) {
         // Where it is not allowed, it is as prompt as any other thread.
         let _ = sys::sched::wake_on_time();
-        let _ = sys::sched::run_first(10);
+        let _ = sys::sched::run_first().or_else(|_| sys::sched::run_in_short_turns());
         let mut inbox = Inbox::default();
         loop {
+            let ready = self.wait(shared);
             if shared.restart.swap(false, Ordering::AcqRel) {
                 self.restart();
             }
-            let mut is_more = false;
             for end in 0..2 {
-                is_more |= self.fetch(end, &mut inbox);
+                if ready[end] {
+                    self.fetch(end, &mut inbox);
+                }
             }
             let now = self.clock.now();
             self.follow_script(now);
@@ -194,21 +206,20 @@ impl Cable {
             if asked != self.answered {
                 self.answer(shared, now, asked);
             }
-            if !is_more {
-                self.wait(shared);
-            }
         }
     }
 
-    /// Takes what has arrived at one end into the pipe that leads away from it; true if there may be more.
-    fn fetch(&mut self, end: usize, inbox: &mut Inbox) -> bool {
+    /// Takes what has arrived at one end into the pipe that leads away from it.
+    fn fetch(&mut self, end: usize, inbox: &mut Inbox) {
         // An error belongs to a device that is down: nothing arrives there.
-        let count = inbox.receive(&self.sockets[end]).unwrap_or(0);
-        if count == 0 {
-            return false;
+        if inbox.receive(&self.sockets[end]).unwrap_or(0) == 0 {
+            return;
         }
         let direction = Direction::BOTH[end];
         let (now, wall) = (self.clock.now(), SystemTime::now());
+        // A mean over the last eight.
+        self.spacing = Nanos((self.spacing.0 * 7 + now.since(self.last_fetch).0) / 8);
+        self.last_fetch = now;
         for (bytes, stamp) in inbox.frames() {
             // The kernel noted when it came; what passed since is the emulator's, not the network's.
             let age = stamp
@@ -230,7 +241,6 @@ impl Cable {
                     .offer(self.told, direction, packet(bytes.to_vec(), &view));
             }
         }
-        count == BATCH
     }
 
     /// Sends what has come out by now.
@@ -334,14 +344,18 @@ impl Cable {
         shared.changed.notify_all();
     }
 
-    /// Sleeps until something arrives or is due.
-    fn wait(&self, shared: &Shared) {
-        let now = self.clock.now();
+    /// Sleeps until something arrives or is due; returns at which ends there is something to fetch.
+    fn wait(&self, shared: &Shared) -> [bool; 2] {
         let next = [self.duplex.due(), self.script.next_at()];
         let next = next.into_iter().flatten().min();
-        let mut span = next.map_or(LONGEST_WAIT, |at| at.since(now).min(LONGEST_WAIT));
-        if next.is_some() && now.since(self.last_delivery) > SPARSE {
-            span = span.since(SPIN);
+        let span = |now| next.map_or(LONGEST_WAIT, |at| at.since(now).min(LONGEST_WAIT));
+        let now = self.clock.now();
+        let mut span_now = span(now);
+        if self.spacing < DENSE {
+            thread::sleep(NAP.into());
+            span_now = span(self.clock.now());
+        } else if next.is_some() && now.since(self.last_delivery) > SPARSE {
+            span_now = span_now.since(SPIN);
         }
         let mut fds = [
             PollFd::new(self.sockets[0].as_fd(), true, false),
@@ -349,7 +363,8 @@ impl Cable {
             PollFd::new(shared.waker.as_fd(), true, false),
         ];
         // It fails for lack of memory only; then the next round tries again.
-        let _ = poll_nanos(&mut fds, span.into());
+        let _ = poll_nanos(&mut fds, span_now.into());
+        [fds[0].readable(), fds[1].readable()]
     }
 }
 
