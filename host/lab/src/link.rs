@@ -191,8 +191,8 @@ impl Cable {
             if shared.restart.swap(false, Ordering::AcqRel) {
                 self.restart();
             }
-            for end in 0..2 {
-                if ready[end] {
+            for (end, is_ready) in ready.into_iter().enumerate() {
+                if is_ready {
                     self.fetch(end, &mut inbox);
                 }
             }
