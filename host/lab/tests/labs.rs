@@ -249,6 +249,69 @@ fn a_router_joins_and_a_longer_packet_needs_its_message() {
 }
 
 #[test]
+fn every_shipped_scenario_comes_up() {
+    let bench = Bench::new();
+    for (name, text) in Scenario::shipped() {
+        let lab = bench.up(text);
+        let hosts: Vec<_> = lab.hosts().filter(|h| h.kind == "host").collect();
+        // Who lies behind address translation is not to be reached from outside, but reaches it.
+        for other in &hosts[1..] {
+            // More than one, for the scenarios that lose some.
+            let words = format!("ping -4 -q -c 5 -i 0.05 -W 2 {}", other.name);
+            let report = said(&lab, &hosts[0].name, &words);
+            assert!(report.contains("received"), "{name}: {report}");
+        }
+        bench.labs.down(name).unwrap();
+    }
+}
+
+#[test]
+fn a_hairpin_leads_back_in_and_hides_who_asks() {
+    let bench = Bench::new();
+    let lab = bench.up(
+        "name = \"home\"\nwhy = \"a test\"\n[[host]]\nname = \"one\"\n[[host]]\nname = \"two\"\n\
+         [[host]]\nname = \"internet\"\n[[switch]]\nname = \"switch\"\n[[router]]\nname = \"gate\"\n\
+         nat = { outside = \"up\", hairpin = true, forward = [{ port = 5201, to = \"two\" }] }\n\
+         [[link]]\nname = \"a\"\nbetween = [\"one\", \"switch\"]\n\
+         [[link]]\nname = \"b\"\nbetween = [\"two\", \"switch\"]\n\
+         [[link]]\nname = \"c\"\nbetween = [\"switch\", \"gate\"]\n\
+         [[link]]\nname = \"up\"\nbetween = [\"gate\", \"internet\"]\n",
+    );
+    let addresses = |name: &str| -> Vec<String> {
+        let v4 = lab
+            .host(name)
+            .unwrap()
+            .addresses
+            .iter()
+            .filter(|a| a.is_ipv4());
+        v4.map(ToString::to_string).collect()
+    };
+    let [inside, public] = &addresses("gate")[..] else {
+        panic!("{:?}", addresses("gate"))
+    };
+    for (asker, seen) in [("one", inside), ("internet", &addresses("internet")[0])] {
+        let mut server = lab
+            .command("two", "iperf3")
+            .unwrap()
+            .args(["-s", "-1", "--forceflush"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = std::io::BufReader::new(server.stdout.take().unwrap());
+        let mut lines = std::io::BufRead::lines(output);
+        while !lines.next().unwrap().unwrap().contains("listening") {}
+        run(&lab, asker, &format!("iperf3 -c {public} -n 100K"));
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        assert!(
+            rest.iter()
+                .any(|l| l.contains(&format!("Accepted connection from {seen},"))),
+            "{asker}: {rest:?}"
+        );
+        server.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_program_in_a_host_finds_itself_there() {
     let bench = Bench::new();
     let lab = bench.up(&pair("[link.both]\ndelay = \"1ms\"\n"));
@@ -328,7 +391,9 @@ fn what_a_killed_lab_leaves_is_removed() {
         .spawn()
         .unwrap();
     sys::signal::end(lab.pid(), true).unwrap();
-    wait_until("the process ends", || !is_running(lab.pid()));
+    // Its last thread drops the lock.
+    let is_dead = || bench.labs.list().unwrap()[0].state == State::Dead;
+    wait_until("the lab is dead", is_dead);
     let info = &bench.labs.list().unwrap()[0];
     assert_eq!((info.name.as_str(), info.state), ("pair", State::Dead));
     assert!(matches!(lab.truth(), Err(Error::NotUp(_))));
@@ -338,7 +403,7 @@ fn what_a_killed_lab_leaves_is_removed() {
     // The next one of the name clears up by itself.
     let lab = bench.up(&text);
     sys::signal::end(lab.pid(), true).unwrap();
-    wait_until("the process ends", || !is_running(lab.pid()));
+    wait_until("the lab is dead", is_dead);
     run(&bench.up(&text), "one", "ping -q -c 1 two");
 }
 
