@@ -5,11 +5,11 @@ LINERATE := target/release/linerate
 .PHONY: demo test bench lab-fidelity build setup setup-test install
 
 # On an emulated path from Berkeley to Chicago, in namespaces of its own: one way is fast and the other is
-# not, though both have the same rate. As root, or as a user who may make user namespaces.
+# not (frames of 1500 bytes, so segments of 1448), though both have the same rate. As root, or as a user who may make user namespaces.
 demo: build
 	@scripts/need iproute2 nftables
 	$(LINERATE) lab show berkeley-chicago
-	$(LINERATE) measure lab:berkeley-chicago --mss 1448 --congestion reno --time 10s
+	$(LINERATE) measure lab:berkeley-chicago --congestion reno --time 10s
 	$(LINERATE) measure lab:berkeley-chicago --workload request --time 3s
 	$(LINERATE) runs list -n 2
 
