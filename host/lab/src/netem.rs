@@ -91,14 +91,14 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         return Err(what);
     }
     // Frames under way are not to count as queued.
-    let mut netem = format!("delay {}", nanos(*delay));
+    let mut netem = format!("delay {}", micros(*delay));
     if let Some(jitter) = jitter {
         if !jitter.reorders {
             return Err("jitter that keeps the order");
         }
         // netem's is uniform about its mean.
         let half = Nanos(jitter.range.0 / 2);
-        netem = format!("delay {} {}", nanos(*delay + half), nanos(half));
+        netem = format!("delay {} {}", micros(*delay + half), micros(half));
     }
     match loss {
         None => {}
@@ -154,8 +154,9 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
     Ok(lines)
 }
 
-fn nanos(span: Nanos) -> String {
-    format!("{}ns", span.0)
+/// tc takes parts of a microsecond, but not nanoseconds (iproute2 6.1).
+fn micros(span: Nanos) -> String {
+    format!("{}us", span.0 as f64 / 1e3)
 }
 
 fn percent(chance: f64) -> String {
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(
             commands(&shape, "eth0").unwrap(),
             "qdisc add dev eth0 root handle 1: stab overhead 24 mpu 84 netem limit 1000000 \
-             delay 11000000ns 1000000ns loss random 0.5% duplicate 25%\n"
+             delay 11000us 1000us loss random 0.5% duplicate 25%\n"
         );
     }
 
@@ -205,7 +206,7 @@ mod tests {
         };
         let lines = commands(&shape, "wan").unwrap();
         let lines: Vec<&str> = lines.lines().collect();
-        assert!(lines[0].ends_with("netem limit 1000000 delay 0ns loss gemodel 1% 25% 100% 0%"));
+        assert!(lines[0].ends_with("netem limit 1000000 delay 0us loss gemodel 1% 25% 100% 0%"));
         assert_eq!(
             lines[1],
             "qdisc add dev wan parent 1:1 handle 2: tbf rate 1000000000bit burst 12500 limit 1000000000"

@@ -361,3 +361,83 @@ fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node, router: &Rout
 fn v4(end: &End) -> Option<&Cidr> {
     end.addresses.iter().find(|a| a.address.is_ipv4())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario() -> Scenario {
+        let text = "name = \"t\"\nwhy = \"a test\"\n[[host]]\nname = \"a\"\ncongestion = \"reno\"\nreceive_buffer = \"64K\"\n\
+                    [[host]]\nname = \"b\"\n[[switch]]\nname = \"s\"\n\
+                    [[router]]\nname = \"r\"\nmss_clamp = 1200\ndrop_icmp = \"frag-needed\"\ndrop_icmp_toward = [\"a\"]\n\
+                    [[link]]\nname = \"as\"\nbetween = [\"a\", \"s\"]\n\
+                    [[link]]\nname = \"sr\"\nbetween = [\"s\", \"r\"]\n\
+                    [[link]]\nname = \"rb\"\nbetween = [\"r\", \"b\"]\nmtu = [1500, 9000]\n";
+        Scenario::parse(text, "t.toml").unwrap()
+    }
+
+    #[test]
+    fn a_cable_is_one_pair_and_an_emulated_link_two() {
+        let scenario = scenario();
+        let emulated: Vec<bool> = scenario
+            .links
+            .iter()
+            .map(|link| why_emulated(&scenario, link).is_some())
+            .collect();
+        // Two MTUs: a cable would pass super-packets of any size.
+        assert_eq!(emulated, [false, false, true]);
+        let backends = [
+            LinkBackend::Cable,
+            LinkBackend::Cable,
+            LinkBackend::Emulator,
+        ];
+        let lines = cables(&scenario, &backends, |node| format!("/ns/{node}"));
+        let pairs = lines.lines().filter(|l| l.contains("type veth")).count();
+        assert_eq!(pairs, 4);
+        assert!(lines.contains("mtu 9000 netns /ns/b"), "{lines}");
+        assert!(lines.contains("link set l2e1 up"), "{lines}");
+    }
+
+    #[test]
+    fn neighbours_are_known_through_a_switch_and_not_beyond_a_router() {
+        let scenario = scenario();
+        let known: Vec<IpAddr> = neighbours(&scenario, "a")
+            .into_iter()
+            .map(|n| n.1)
+            .collect();
+        let near = scenario.link("sr").unwrap().ends[1].addresses.clone();
+        let near: Vec<IpAddr> = near.into_iter().map(|a| a.address).collect();
+        assert_eq!(known, near);
+    }
+
+    #[test]
+    fn a_host_learns_of_its_settings() {
+        let scenario = scenario();
+        let a = scenario.node("a").unwrap();
+        let lines = inside(&scenario, a);
+        let routes: Vec<&str> = lines.lines().filter(|l| l.starts_with("route")).collect();
+        assert!(!routes.is_empty() && routes.iter().all(|l| l.ends_with("congctl reno")));
+        let sysctls = sysctls(&scenario, a);
+        assert!(sysctls.contains(&("ipv4/tcp_rmem", "4096 65536 65536".to_owned())));
+        assert!(rules(&scenario, a).is_none());
+    }
+
+    #[test]
+    fn a_router_filters_what_it_is_told() {
+        let scenario = scenario();
+        let rules = rules(&scenario, scenario.node("r").unwrap()).unwrap();
+        assert!(rules.contains("tcp option maxseg size > 1200 tcp option maxseg size set 1200"));
+        let v4 = addresses(&scenario, "a")
+            .into_iter()
+            .find(IpAddr::is_ipv4)
+            .unwrap();
+        let drop =
+            format!("ip daddr {v4} icmp type destination-unreachable icmp code frag-needed drop");
+        assert_eq!(
+            rules.matches(&drop).count(),
+            2,
+            "forwarded and its own: {rules}"
+        );
+        assert!(!rules.contains("masquerade"));
+    }
+}
