@@ -120,6 +120,9 @@ pub(crate) fn sysctls(scenario: &Scenario, node: &Node) -> Vec<(&'static str, St
             let three = |least: u64, usual: u64, most: u64| {
                 format!("{} {} {most}", least.min(most), usual.min(most))
             };
+            if host.ecn {
+                set("ipv4/tcp_ecn", &1);
+            }
             if let Some(most) = host.receive_buffer {
                 set("ipv4/tcp_rmem", &three(4096, 131_072, most.0));
             }
