@@ -35,7 +35,11 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        self.labs.down_all().unwrap();
+        let gone = self.labs.down_all();
+        if std::thread::panicking() {
+            return;
+        }
+        gone.unwrap();
         let left: Vec<_> = std::fs::read_dir(&self.home)
             .into_iter()
             .flatten()
