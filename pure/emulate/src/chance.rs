@@ -68,7 +68,7 @@ mod tests {
         let mut loss = Chance::new(1, Purpose::Loss);
         let first: Vec<u64> = (0..3).map(|_| (loss.unit() * 1e6) as u64).collect();
         assert_eq!(first, [851_912, 50_913, 558_752]);
-        assert_eq!(seed_of(1, "wan", 0), 0);
+        assert_eq!(seed_of(1, "wan", 0), 0xf574_5bc3_688d_eac6);
     }
 
     #[test]
