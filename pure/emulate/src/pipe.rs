@@ -59,6 +59,9 @@ pub struct Pipe<T> {
     codel: CoDel,
     shaper: Option<Tokens>,
     line: Line,
+    /// When the last frame left the queue: what is dropped there uses neither line nor tokens, and the
+    /// next, if smaller, would seem to have been ready before.
+    served: Nanos,
     wandering: Option<Wandering>,
     cross_next: Nanos,
 
@@ -157,6 +160,7 @@ impl<T: Clone> Pipe<T> {
             codel: CoDel::default(),
             shaper: None,
             line: Line::default(),
+            served: Nanos(0),
             wandering: None,
             cross_next: Nanos(0),
             flight: BinaryHeap::new(),
@@ -508,7 +512,8 @@ impl<T: Clone> Pipe<T> {
         let head = self.queue.front().filter(|h| h.left < h.entered)?;
         Some(
             self.line_free_at(head.sizes.of(head.left))
-                .max(head.queued_at),
+                .max(head.queued_at)
+                .max(self.served),
         )
     }
 
@@ -531,6 +536,7 @@ impl<T: Clone> Pipe<T> {
         let segment = head.left;
         let wire = head.sizes.of(segment);
         head.left += 1;
+        self.served = now;
         self.truth.queue.packets -= 1;
         self.truth.queue.bytes -= ip_bytes(wire);
         if self.truth.queue.packets == 0 {
