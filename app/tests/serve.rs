@@ -239,7 +239,7 @@ fn a_taken_port_and_a_damaged_list_are_said_in_one_sentence() {
         (&["trust", "add", "xyz"][..], "not the id of a host"),
         (&["trust", "accept", "hello"], "no invitation"),
         (&["serve", "--data-ports", "9-1"], "no range of ports"),
-        (&["measure", "lab:wan"], "no emulated paths"),
+        (&["measure", "lab:wan"], "no scenario 'wan'"),
         (&["measure", "a:b"], "not a number"),
     ] {
         let out = run(&mut home.linerate(args));
