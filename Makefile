@@ -35,7 +35,7 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need iperf3 iproute2 nftables iputils-ping ethtool openssl jq
+	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq
 
 # The command, its manual pages and completions, below PREFIX.
 PREFIX ?= /usr/local
