@@ -4,10 +4,11 @@
 //! frame of a fixed size. Every connection has a thread of its own and a deadline in every state,
 //! so that none keeps another waiting; how many there may be is bounded by source and by key.
 
+use crate::clock::unix_seconds;
 use crate::out;
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{Sender, discard};
-use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, host_name, unix_seconds};
+use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, host_name};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::io;

@@ -2,6 +2,7 @@
 
 mod chance;
 mod cli;
+mod clock;
 mod controller;
 mod exit;
 mod grant;

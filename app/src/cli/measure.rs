@@ -4,6 +4,7 @@ mod options;
 
 use super::Global;
 use super::live::{View, stdout_style};
+use crate::clock::unix_time;
 use crate::controller;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host::Host;
@@ -16,12 +17,11 @@ use crate::transport::{self, How};
 use crate::trust;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args};
-use model::{Ended, Fingerprint, Leg, Nanos, Run, SCHEMA_VERSION, Spec, Workload};
+use model::{Ended, Fingerprint, Leg, Run, SCHEMA_VERSION, Spec, Workload};
 use report::json::Line;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
 
 /// Measure a path: throughput each way, or request latency, with both ends' TCP state
 #[derive(Args)]
@@ -275,11 +275,4 @@ fn worst(legs: &[Leg]) -> Ended {
 
 fn spec_is_for_iperf3_only(spec: &Spec, host: &Host) -> bool {
     matches!(spec.workload, Workload::Udp(_)) && !matches!(host, Host::Iperf3 { .. })
-}
-
-fn unix_time() -> Nanos {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .into()
 }

@@ -2,6 +2,7 @@
 
 use super::Global;
 use super::live::stdout_style;
+use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal};
 use crate::out;
 use anyhow::{Context, Result};
@@ -13,7 +14,6 @@ use serde::Deserialize;
 use serde_json::json;
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// The archive of runs: list, show, export, import, delete
 #[derive(Args)]
@@ -187,7 +187,7 @@ impl List {
             opened => {
                 let filter = Filter {
                     host: self.host.clone(),
-                    since: self.since.map(|since| since.from(now())),
+                    since: self.since.map(|since| since.from(unix_time())),
                     workload: self.workload.clone(),
                     limit: Some(self.number),
                 };
@@ -435,14 +435,6 @@ fn cut(text: &str, width: usize) -> String {
     }
     let kept: String = text.chars().take(width.saturating_sub(2)).collect();
     format!("{}..", kept.trim_end())
-}
-
-/// Now, since 1970-01-01 UTC.
-fn now() -> Nanos {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map(Nanos::from)
-        .unwrap_or_default()
 }
 
 impl Since {

@@ -1,6 +1,7 @@
 //! `linerate trust`: who this host is, and who may measure here.
 
 use super::Global;
+use crate::clock::unix_seconds;
 use crate::exit::{Exit, Refusal};
 use crate::host::{DEFAULT_PORT, Host, authority};
 use crate::transport::{self, How};
@@ -239,9 +240,9 @@ impl Invite {
             return Err(Refusal::usage("--expires goes from 1 second to 30 days (720h)").into());
         }
         let token = Token::new(crate::chance::bytes()?);
-        let expires_unix_s = trust::unix_seconds() + seconds;
+        let expires_unix_s = unix_seconds() + seconds;
         store.update(|trust| {
-            let now = trust::unix_seconds();
+            let now = unix_seconds();
             trust.invitations.retain(|open| open.expires_unix_s > now);
             trust.invitations.push(PendingInvitation {
                 token_sha256: PendingInvitation::digest(&token),
@@ -269,7 +270,7 @@ fn list(trust: &trust::Trust) {
     for entry in &trust.hosts {
         println!("{}", describe(entry));
     }
-    let now = trust::unix_seconds();
+    let now = unix_seconds();
     for open in trust
         .invitations
         .iter()

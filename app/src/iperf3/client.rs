@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::{auth, new_cookie, together, udp};
+use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::leg;
 use crate::progress::{Event, Watcher};
@@ -17,7 +18,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use wire::iperf3::{
     CONNECT, Client, ClientEvent, Credentials, Failure, Params, Protocol, Results, StreamResult,
     is_connect_reply, stream_id,
@@ -630,7 +631,7 @@ impl Test<'_> {
                 "no password for the user {user}: put it into the environment as IPERF3_PASSWORD"
             ))
         })?;
-        let seconds = i64::try_from(unix_now().0 / 1_000_000_000).unwrap_or(i64::MAX);
+        let seconds = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
         let credentials = Credentials {
             user: user.clone(),
             password,
@@ -994,10 +995,4 @@ fn stock_server() -> Warning {
             .to_owned(),
         remedy: "run `linerate serve` there to see both ends".to_owned(),
     }
-}
-
-fn unix_now() -> Nanos {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(Nanos(0), Nanos::from)
 }

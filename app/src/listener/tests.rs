@@ -1,6 +1,7 @@
 //! Friends, strangers, thieves and noise at a listener on loopback.
 
 use super::*;
+use crate::clock::unix_seconds;
 use crate::host::Host;
 use crate::testing::TempDir;
 use crate::transport::{Ended, Event, How, Reached, accept_invitation, connect};

@@ -3,9 +3,10 @@
 use super::channel::{AgentChannel, Channel, ControllerChannel};
 use super::child::{ChildAgent, Line, Meaning, Pipes};
 use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
+use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, Host, authority};
-use crate::trust::{Entry, Identity, Invitation, NodeId, Store, host_name, unix_seconds};
+use crate::trust::{Entry, Identity, Invitation, NodeId, Store, host_name};
 use anyhow::{Context, Result, bail};
 use model::{IpVersion, Placement, SocketSettings};
 use std::collections::BTreeSet;

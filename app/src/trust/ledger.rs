@@ -328,7 +328,7 @@ impl Books {
 
     /// Reads the file when the day begins (or the process does).
     fn take_in(&mut self, ledger: &Ledger, now: Instant) {
-        let day = super::unix_seconds() / 86_400;
+        let day = crate::clock::unix_seconds() / 86_400;
         if day != self.day {
             self.day = day;
             self.used.clear();

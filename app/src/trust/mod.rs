@@ -15,7 +15,6 @@ pub use store::{Entry, Limits, PendingInvitation, Right, Store, Trust};
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// The directory of the key and of the list of trusted hosts: `--config`, or
 /// `$XDG_CONFIG_HOME/linerate`, or `~/.config/linerate`.
@@ -35,13 +34,6 @@ pub fn directory(config: Option<&Path>) -> Result<PathBuf> {
         .or_else(|| absolute("HOME").map(|home| home.join(".config")))
         .map(|base| base.join("linerate"))
         .context("neither HOME nor XDG_CONFIG_HOME names a directory: say where this host's key is kept with --config")
-}
-
-/// Seconds since 1970-01-01 UTC.
-pub fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 /// The name of this host, as it introduces itself: letters, digits, `.`, `_` and `-` only.

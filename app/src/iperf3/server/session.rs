@@ -1,6 +1,7 @@
 //! One client, from its cookie to its good bye.
 
 use super::house::House;
+use crate::clock::unix_seconds;
 use crate::iperf3::control::Control;
 use crate::iperf3::udp;
 use measure::{Job, Load, Role, UdpJob, UdpLoad};
@@ -10,7 +11,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use sys::poll::Waker;
 use wire::iperf3::{
     Cookie, Failure, Params, Protocol, Results, Server, ServerEvent, State, StreamResult, code,
@@ -121,9 +122,7 @@ impl<'a> Session<'a> {
     /// Looks at who asks for what; refuses in iperf3's words.
     fn admit(&mut self, params: &Params) -> Result<(), String> {
         if let Some(doorkeeper) = &self.house.doorkeeper {
-            let now = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX));
+            let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
             match doorkeeper.admit(params.authtoken.as_deref(), now) {
                 Ok(user) => (self.house.log)(&format!("{}: is the user {user}", self.peer)),
                 Err(why) => return Err(self.refuse(code::AUTH, &why.to_string())),
