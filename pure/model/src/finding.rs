@@ -1,0 +1,333 @@
+//! What limited a connection: causes, the time that each of them owns, and how sure that is.
+
+use crate::{Bytes, Direction, Nanos};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::SocketAddr;
+
+macro_rules! limits {
+    ($($(#[$doc:meta])* $name:ident: $level:ident, $words:literal;)*) => {
+        /// A cause that can hold a transfer up. The set is closed: an explanation names one of these,
+        /// or says that nothing explains it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Limit { $($(#[$doc])* $name,)* }
+
+        impl Limit {
+            /// Every limit, the first level before the second.
+            pub const ALL: &[Limit] = &[$(Limit::$name,)*];
+
+            /// What it is called in a sentence.
+            pub fn words(self) -> &'static str {
+                match self { $(Limit::$name => $words,)* }
+            }
+
+            /// What kind of answer it is.
+            pub fn level(self) -> Level {
+                match self { $(Limit::$name => Level::$level,)* }
+            }
+        }
+    };
+}
+
+limits! {
+    /// The connection was being opened.
+    Handshake: First, "the handshake";
+    /// The connection was being closed.
+    Closing: First, "closing the connection";
+    /// The application had nothing to send.
+    Application: First, "the sending application";
+    /// The application waited for room in the send buffer, and all that was written had been sent.
+    SendBuffer: First, "the send buffer";
+    /// The peer's receive window was full.
+    ReceiveWindow: First, "the receive window";
+    /// The peer's receive window was closed: less than one segment fits.
+    ZeroWindow: First, "a closed receive window";
+    /// The congestion window was full and still doubling each round trip.
+    SlowStart: First, "slow start";
+    /// The congestion window was full.
+    CongestionWindow: First, "the congestion window";
+    /// Lost segments were being repaired by fast recovery, or the window was being reduced.
+    LossRecovery: First, "loss recovery";
+    /// Waiting for the retransmission timer, or in the recovery after it.
+    RtoStall: First, "retransmission timeouts";
+    /// Nagle's algorithm held a short segment back (RFC 896, with Minshall's change).
+    Nagle: First, "Nagle's algorithm";
+    /// Pacing spread the segments out.
+    Pacing: First, "pacing";
+    /// Segments waited in the queue of the sender's own device.
+    DeviceQueue: First, "the queue of the sender's device";
+    /// Nothing in TCP held it: the sender's processor or scheduler did.
+    Cpu: First, "the processor";
+    /// Segments of full size vanish while smaller ones pass, and nobody says so.
+    BlackHole: Second, "a path-MTU black hole";
+    /// The peer held acknowledgements back.
+    DelayedAck: Second, "delayed acknowledgements";
+    /// The rate of the slowest link.
+    BottleneckRate: Second, "the rate of the path";
+    /// The same, with a queue that far exceeds the round trip.
+    Bufferbloat: Second, "the rate of the path, behind a bloated queue";
+    /// Losses that have nothing to do with the load.
+    RandomLoss: Second, "random loss";
+    /// Bursts overflow a buffer that is too small for them.
+    BurstLoss: Second, "burst loss in a shallow buffer";
+    /// A policer drops what exceeds a rate.
+    Policer: Second, "a policer";
+    /// A shaper delays what exceeds a rate, after a burst that it lets pass.
+    Shaper: Second, "a shaper";
+    /// Segments overtook each other and were taken for lost.
+    Reordering: Second, "reordering";
+    /// The path marks congestion instead of dropping.
+    EcnMarks: Second, "ECN marks";
+    /// One direction loses whenever both send: a duplex mismatch, or a broken cable.
+    DuplexLoss: Second, "loss as of a duplex mismatch";
+    /// The peer's application, or its disk, reads too slowly.
+    ReadingApplication: Second, "the receiving application";
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.words())
+    }
+}
+
+/// Which question a limit answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// What the sender waited for at this moment: shares of these add up to the whole.
+    First,
+    /// Why it had to: what lies behind time of the first level.
+    Second,
+}
+
+/// A part of a connection, in time and in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// Time.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
+    /// Of the whole span, 0 to 1.
+    pub time_share: f64,
+    /// Bytes that moved in that time.
+    pub bytes: Bytes,
+}
+
+/// A fact that a finding rests on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Which count, field or ratio.
+    pub what: String,
+    /// What it was.
+    pub found: String,
+    /// What it is judged by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// When, since the start of the connection; `None` if all the time.
+    #[serde(rename = "at_ns", default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Nanos>,
+}
+
+impl Evidence {
+    /// A fact about all of the connection.
+    pub fn new(what: impl Into<String>, found: impl fmt::Display) -> Evidence {
+        Evidence {
+            what: what.into(),
+            found: found.to_string(),
+            rule: None,
+            at: None,
+        }
+    }
+
+    /// The same with the rule that it is judged by.
+    pub fn against(self, rule: impl Into<String>) -> Evidence {
+        Evidence {
+            rule: Some(rule.into()),
+            ..self
+        }
+    }
+
+    /// The same at a moment.
+    pub fn at(self, at: Nanos) -> Evidence {
+        Evidence {
+            at: Some(at),
+            ..self
+        }
+    }
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// Another cause fits as well: an experiment decides.
+    Open,
+    /// It fits and nothing else was found that does; part of it is inferred.
+    Likely,
+    /// The field that decides it was seen.
+    Sure,
+}
+
+/// What to try.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// In words.
+    pub words: String,
+    /// The same as a setting, `knob=value[@sender|@receiver]`, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
+}
+
+/// An experiment that decides between causes that both fit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decider {
+    /// The causes.
+    pub between: Vec<Limit>,
+    /// The setting to compare with none: `knob=value[@sender|@receiver]`.
+    pub change: String,
+    /// What each outcome tells.
+    pub tells: String,
+}
+
+/// One cause, the share that it owns, and why it is believed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The cause.
+    pub limit: Limit,
+    /// Whether it is what was waited for, or what lies behind.
+    pub level: Level,
+    /// How much. Of the second level: the time of the first level that it explains.
+    pub share: Share,
+    /// How sure.
+    pub confidence: Confidence,
+    /// What it rests on.
+    pub evidence: Vec<Evidence>,
+    /// What to try; the first is the best.
+    pub remedies: Vec<Remedy>,
+    /// What would decide where another cause fits as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decider: Option<Decider>,
+}
+
+/// A stretch of time with one limit: a piece of the time line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Begin, since the start of the connection.
+    #[serde(rename = "from_ns")]
+    pub from: Nanos,
+    /// End.
+    #[serde(rename = "to_ns")]
+    pub to: Nanos,
+    /// The limit that owned most of it.
+    pub limit: Limit,
+    /// Bytes that moved.
+    pub bytes: Bytes,
+}
+
+/// What an explanation was drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// TCP_INFO, read now and then at the sender.
+    Samples,
+    /// Every segment with the sender's socket state.
+    Trace,
+    /// Packets as they passed the sender.
+    CaptureAtSender,
+    /// Packets as they passed the receiver.
+    CaptureAtReceiver,
+    /// Packets as they passed somewhere between.
+    CaptureBetween,
+}
+
+/// The answer in one value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Conclusion {
+    /// These causes, the most likely first. More than one: all of them fit.
+    Limited {
+        /// Never empty.
+        by: Vec<Limit>,
+    },
+    /// The application did not ask for more: nothing to mend in the network.
+    Innocent,
+    /// Too short, or too little data, to tell.
+    TooShort,
+    /// Nothing that is known here explains it.
+    Unexplained,
+}
+
+/// Why one connection was not faster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Name of the connection, as the source has it.
+    pub name: String,
+    /// The sender's address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<SocketAddr>,
+    /// The receiver's address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<SocketAddr>,
+    /// Which way, seen from the host of the command, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// What it was drawn from.
+    pub source: Source,
+    /// Its length.
+    #[serde(rename = "span_ns")]
+    pub span: Nanos,
+    /// Bytes that moved.
+    pub bytes: Bytes,
+    /// The answer.
+    pub conclusion: Conclusion,
+    /// All findings: the causes of the conclusion first, then by share.
+    pub findings: Vec<Finding>,
+    /// The time line.
+    pub phases: Vec<Phase>,
+    /// What the reader must know to take it right, a sentence each.
+    pub doubts: Vec<String>,
+}
+
+impl Explanation {
+    /// The finding of a limit.
+    pub fn finding(&self, limit: Limit) -> Option<&Finding> {
+        self.findings.iter().find(|f| f.limit == limit)
+    }
+
+    /// The cause that is named first; `None` if none is.
+    pub fn cause(&self) -> Option<Limit> {
+        match &self.conclusion {
+            Conclusion::Limited { by } => by.first().copied(),
+            _ => None,
+        }
+    }
+
+    /// Exactly one cause is named, and not as one of several that fit: if it is wrong, it misleads.
+    pub fn is_confident(&self) -> bool {
+        match &self.conclusion {
+            Conclusion::Limited { by } => {
+                by.len() == 1
+                    && self
+                        .finding(by[0])
+                        .is_some_and(|f| f.confidence > Confidence::Open)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_level_comes_before_the_second_and_names_stay() {
+        assert!(Limit::ALL.is_sorted_by_key(|l| l.level()));
+        let name = |l: &Limit| serde_json::to_value(l).unwrap();
+        assert_eq!(name(&Limit::RtoStall), "rto_stall");
+        assert_eq!(
+            serde_json::from_str::<Limit>("\"ecn_marks\"").unwrap(),
+            Limit::EcnMarks
+        );
+    }
+}
