@@ -1,4 +1,5 @@
-//! The controller's side: drives an agent through the legs of a run and keeps what both ends saw.
+//! The controller's side: drives an agent through the legs of one run after another, and keeps what
+//! both ends saw.
 
 use crate::exit::{Refusal, sentence};
 use crate::leg::{inspect, job, run_end};
@@ -14,6 +15,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::control::{Controller, Order, Preamble, ToAgent, ToController, Token};
 
@@ -26,66 +28,127 @@ const STOP_WITHIN: Duration = Duration::from_millis(50);
 /// How long a busy agent is waited for.
 const BUSY_FOR: Duration = Duration::from_secs(120);
 
-/// Plays the legs of `run.spec` against an agent. They are put into `run` even when this ends in an
-/// error, so that what was seen until then is kept.
-///
-/// # Errors
-/// If the agent refuses, is lost or speaks out of turn, or data connections cannot be made.
-pub fn measure(
-    reached: Reached,
-    run: &mut Run,
-    watcher: &mut dyn Watcher,
-    stop: &AtomicBool,
-) -> Result<()> {
-    let Reached { channel, addresses } = reached;
-    let (post, inbox) = mpsc::channel();
-    let agent = channel.sender();
-    let name = channel.peer().to_owned();
-    let far = post.clone();
-    let listener = std::thread::spawn(move || {
-        loop {
-            match channel.recv(LISTEN) {
-                Some(Event::Message(message)) => drop(far.send(Told::Far(message))),
-                // A controller that is over has hung up itself.
-                Some(Event::Ended(ended)) => return drop(far.send(Told::Ended(ended))),
-                None => {}
+/// A control connection that serves many runs, one after the other. Dropping it says good-bye.
+pub struct Link {
+    agent: Sender<Controller>,
+    name: String,
+    /// Where the data listeners are; the one that answered, once one has. Never empty.
+    addresses: Vec<IpAddr>,
+    post: mpsc::Sender<Told>,
+    inbox: mpsc::Receiver<Told>,
+    listener: Option<JoinHandle<()>>,
+    /// Number of the next leg: none is used twice in a session.
+    next_leg: u32,
+    /// How the session ended, once that was heard.
+    ended: Option<SessionEnd>,
+}
+
+impl Link {
+    /// Over the control connection of an agent that was reached.
+    pub fn new(reached: Reached) -> Link {
+        let Reached { channel, addresses } = reached;
+        let (post, inbox) = mpsc::channel();
+        let (agent, name) = (channel.sender(), channel.peer().to_owned());
+        let far = post.clone();
+        let listener = std::thread::spawn(move || {
+            loop {
+                match channel.recv(LISTEN) {
+                    Some(Event::Message(message)) => drop(far.send(Told::Far(message))),
+                    // A controller that is over has hung up itself.
+                    Some(Event::Ended(ended)) => return drop(far.send(Told::Ended(ended))),
+                    None => {}
+                }
             }
+        });
+        Link {
+            agent,
+            name,
+            addresses,
+            post,
+            inbox,
+            listener: Some(listener),
+            next_leg: 0,
+            ended: None,
         }
-    });
-    let spec = run.spec.clone();
-    let groups: Vec<&[Direction]> = match spec.directions {
-        Directions::Bidirectional => vec![spec.directions.legs()],
-        _ => spec.directions.legs().chunks(1).collect(),
-    };
-    let started = Instant::now();
-    let mut drive = Drive {
-        agent,
-        name,
-        addresses,
-        run,
-        watcher,
-        stop,
-        post,
-        inbox,
-        started,
-    };
-    let outcome = groups.into_iter().try_for_each(|group| {
-        if stop.load(Ordering::Relaxed) {
-            Ok(())
-        } else {
-            drive.group(&spec, group)
+    }
+
+    /// Plays the legs of `run.spec` over fresh data connections. They are put into `run` even when
+    /// this ends in an error, so that what was seen until then is kept. `stop` ends the run, not the
+    /// link: when this returns both ends are quiet, or the link is lost.
+    ///
+    /// # Errors
+    /// If the agent refuses, is lost or speaks out of turn, or data connections cannot be made.
+    /// [`Link::is_lost`] tells whether another run may follow.
+    pub fn measure(
+        &mut self,
+        run: &mut Run,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        let spec = run.spec.clone();
+        let groups: Vec<&[Direction]> = match spec.directions {
+            Directions::Bidirectional => vec![spec.directions.legs()],
+            _ => spec.directions.legs().chunks(1).collect(),
+        };
+        let started = Instant::now();
+        let mut drive = Drive {
+            link: self,
+            run,
+            watcher,
+            stop,
+            started,
+        };
+        groups.into_iter().try_for_each(|group| {
+            if stop.load(Ordering::Relaxed) {
+                Ok(())
+            } else {
+                drive.group(&spec, group)
+            }
+        })
+    }
+
+    /// Whether the session is over: no further run is possible over this link.
+    #[allow(dead_code)] // Until an experiment asks.
+    pub fn is_lost(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    fn tell(&self, message: ToAgent) -> Result<()> {
+        let told = match &self.ended {
+            Some(ended) => Err(ended.clone()),
+            None => self.agent.send(message),
+        };
+        told.map_err(|ended| lost(&ended))
+    }
+
+    /// The next thing that is told, within this time.
+    fn hear(&mut self, within: Duration) -> Option<Told> {
+        let told = self.inbox.recv_timeout(within).ok();
+        if let Some(Told::Ended(ended)) = &told {
+            self.ended = Some(ended.clone());
         }
-    });
-    drive.agent.close("");
-    // Its channel has told the end, so it has returned or is about to.
-    let _ = listener.join();
-    outcome
+        told
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.agent.close("");
+        if let Some(listener) = self.listener.take() {
+            // Its channel has told the end, so it has returned or is about to.
+            let _ = listener.join();
+        }
+    }
+}
+
+fn lost(ended: &SessionEnd) -> anyhow::Error {
+    Refusal::unreachable(ended.to_string()).into()
 }
 
 /// What the controller hears.
 enum Told {
-    /// From the thread of this host's end of a leg.
-    Near(usize, Near),
+    /// From the thread of this host's end of a leg, by the leg's number.
+    Near(u32, Near),
     /// From the agent.
     Far(ToController),
     /// The session is over.
@@ -102,21 +165,18 @@ enum Near {
     Failed(anyhow::Error),
 }
 
+/// One run over a link.
 struct Drive<'a> {
-    agent: Sender<Controller>,
-    name: String,
-    addresses: Vec<IpAddr>,
+    link: &'a mut Link,
     run: &'a mut Run,
     watcher: &'a mut dyn Watcher,
     stop: &'a AtomicBool,
-    post: mpsc::Sender<Told>,
-    inbox: mpsc::Receiver<Told>,
     started: Instant,
 }
 
 /// A leg under way.
 struct Flight {
-    /// Position in the run, and its number in the protocol.
+    /// Position in the run.
     index: usize,
     leg: Leg,
     order: Order,
@@ -129,6 +189,8 @@ struct Flight {
     go: Option<mpsc::Sender<()>>,
     /// Tells it to end early.
     stop: Arc<AtomicBool>,
+    /// The agent was told so.
+    told_stop: bool,
     failure: Option<anyhow::Error>,
 }
 
@@ -147,23 +209,13 @@ impl Drive<'_> {
         let mut flights: Vec<Flight> = (first..)
             .zip(directions)
             .map(|(index, direction)| {
-                Flight::new(index, *direction, order(spec, index, *direction))
+                let number = self.link.next_leg;
+                self.link.next_leg += 1;
+                Flight::new(index, *direction, order(spec, number, *direction))
             })
             .collect();
         let outcome = self.fly(&mut flights);
-        for flight in &mut flights {
-            flight.stop.store(true, Ordering::Relaxed);
-            flight.go = None;
-        }
-        // Ends still under load stop within moments; their last words belong to the run.
-        while flights.iter().any(|f| f.near == Stage::Running) {
-            match self.inbox.recv_timeout(measure::LOST_AFTER) {
-                Ok(Told::Near(index, what)) => self.near(&mut flights, index, what),
-                Ok(_) => {}
-                Err(_) => break,
-            }
-        }
-        let mut outcome = outcome;
+        let mut outcome = outcome.and(self.end(&mut flights));
         for flight in flights {
             let never_began = self.land(flight, outcome.as_ref().err());
             outcome = outcome.and(never_began);
@@ -174,41 +226,75 @@ impl Drive<'_> {
     fn fly(&mut self, flights: &mut [Flight]) -> Result<()> {
         let patience = Instant::now() + BUSY_FOR;
         for flight in flights.iter() {
-            self.tell(ToAgent::Open {
+            self.link.tell(ToAgent::Open {
                 order: Box::new(flight.order.clone()),
             })?;
         }
-        let mut told_stop = false;
         while flights.iter().any(|f| !f.is_over()) {
-            if self.stop.load(Ordering::Relaxed) && !told_stop {
-                told_stop = true;
-                if flights.iter().all(|f| f.near != Stage::Running) {
+            if self.stop.load(Ordering::Relaxed) {
+                if flights.iter().all(|f| !f.began) {
                     return Err(Refusal::interrupted("stopped before the load began").into());
                 }
-                for flight in flights.iter() {
+                for flight in flights.iter_mut() {
                     flight.stop.store(true, Ordering::Relaxed);
-                    let leg = flight.order.leg;
-                    self.tell(ToAgent::Stop { leg })?;
+                    self.stop_far(flight)?;
                 }
             }
             self.ask_again(flights)?;
-            match self.inbox.recv_timeout(STOP_WITHIN) {
-                Ok(Told::Near(index, what)) => self.near(flights, index, what),
-                Ok(Told::Far(message)) => self.far(flights, message, patience)?,
-                Ok(Told::Ended(ended)) => {
-                    return Err(Refusal::unreachable(ended.to_string()).into());
-                }
-                Err(_) => {}
+            match self.link.hear(STOP_WITHIN) {
+                Some(Told::Near(leg, what)) => self.near(flights, leg, what),
+                Some(Told::Far(message)) => self.far(flights, message, patience)?,
+                Some(Told::Ended(ended)) => return Err(lost(&ended)),
+                None => {}
             }
             self.settle(flights)?;
         }
         Ok(())
     }
 
-    fn tell(&self, message: ToAgent) -> Result<()> {
-        self.agent
-            .send(message)
-            .map_err(|ended| Refusal::unreachable(ended.to_string()).into())
+    /// Ends what is under way still and hears the last words of both ends: they belong to the run,
+    /// and the next one finds the link quiet. The protocol has a deadline for the agent's.
+    fn end(&mut self, flights: &mut [Flight]) -> Result<()> {
+        for flight in flights.iter_mut() {
+            flight.stop.store(true, Ordering::Relaxed);
+            flight.go = None;
+            if flight.near != Stage::Running {
+                flight.near = Stage::Over;
+            }
+        }
+        let mut outcome = Ok(());
+        loop {
+            for flight in flights.iter_mut() {
+                // A link that is lost was heard to be.
+                let _ = self.stop_far(flight);
+            }
+            let near = flights.iter().any(|f| f.near != Stage::Over);
+            let far = flights.iter().any(|f| f.far != Stage::Over) && self.link.ended.is_none();
+            if !near && !far {
+                return outcome;
+            }
+            match self.link.hear(measure::LOST_AFTER) {
+                Some(Told::Near(leg, what)) => self.near(flights, leg, what),
+                // Why an order that is not wanted any more was refused does not matter.
+                Some(Told::Far(message)) => drop(self.far(flights, message, Instant::now())),
+                Some(Told::Ended(ended)) => outcome = Err(lost(&ended)),
+                None if far => {}
+                None => return outcome,
+            }
+        }
+    }
+
+    /// Has the agent end its part of a leg; told once.
+    fn stop_far(&self, flight: &mut Flight) -> Result<()> {
+        if flight.ask_again.take().is_some() {
+            // There is nothing of it there.
+            flight.far = Stage::Over;
+        }
+        if flight.far == Stage::Over || std::mem::replace(&mut flight.told_stop, true) {
+            return Ok(());
+        }
+        let leg = flight.order.leg;
+        self.link.tell(ToAgent::Stop { leg })
     }
 
     /// Starts the legs once all connections of all of them stand; passes a failure on.
@@ -226,7 +312,7 @@ impl Drive<'_> {
                 let (index, direction) = (flight.index, flight.leg.direction);
                 self.watcher
                     .event(&Progress::LegStarted { index, direction });
-                self.tell(ToAgent::Start {
+                self.link.tell(ToAgent::Start {
                     leg: flight.order.leg,
                 })?;
                 if let Some(go) = flight.go.take() {
@@ -242,13 +328,8 @@ impl Drive<'_> {
             if failed && matches!(flight.near, Stage::Opening | Stage::Connected) {
                 flight.fail(anyhow!("the other direction could not begin"));
             }
-            if flight.failure.is_some() && flight.far != Stage::Over {
-                self.tell(ToAgent::Stop {
-                    leg: flight.order.leg,
-                })?;
-                if matches!(flight.far, Stage::Opening | Stage::Connected) {
-                    flight.far = Stage::Over;
-                }
+            if flight.failure.is_some() {
+                self.stop_far(flight)?;
             }
         }
         Ok(())
@@ -258,7 +339,7 @@ impl Drive<'_> {
         for flight in flights {
             if flight.ask_again.is_some_and(|at| at <= Instant::now()) {
                 flight.ask_again = None;
-                self.tell(ToAgent::Open {
+                self.link.tell(ToAgent::Open {
                     order: Box::new(flight.order.clone()),
                 })?;
             }
@@ -267,12 +348,17 @@ impl Drive<'_> {
     }
 
     /// Takes what this host's end tells.
-    fn near(&mut self, flights: &mut [Flight], index: usize, what: Near) {
-        let Some(flight) = flights.iter_mut().find(|f| f.index == index) else {
+    fn near(&mut self, flights: &mut [Flight], leg: u32, what: Near) {
+        // An end that came too late to be waited for may still speak in a later run.
+        let Some(flight) = flights.iter_mut().find(|f| f.order.leg == leg) else {
             return;
         };
+        let index = flight.index;
         match what {
             Near::Connected(sockets, warnings) => {
+                if let Some(socket) = sockets.first() {
+                    self.link.addresses = vec![socket.remote.ip()];
+                }
                 flight.leg.near.sockets = sockets;
                 self.warn(&mut flight.leg.near, warnings);
                 if flight.near == Stage::Opening {
@@ -315,6 +401,8 @@ impl Drive<'_> {
             return Ok(());
         };
         match message {
+            // It crossed our stop; the agent's last word follows.
+            ToController::Granted { .. } if flight.told_stop => {}
             ToController::Granted {
                 port,
                 token,
@@ -323,7 +411,7 @@ impl Drive<'_> {
                 ..
             } => {
                 let token = Token::from_hex(&token)
-                    .with_context(|| format!("{} sent a token that is none", self.name))?;
+                    .with_context(|| format!("{} sent a token that is none", self.link.name))?;
                 self.warn(&mut flight.leg.far, warnings);
                 let placement = self.run.spec.near.clone();
                 let settings = SocketSettings {
@@ -331,28 +419,29 @@ impl Drive<'_> {
                     ..order.socket.clone()
                 };
                 let dial = Dial {
-                    addresses: self.addresses.clone(),
+                    addresses: self.link.addresses.clone(),
                     port,
                     token,
                     settings,
                     placement,
                 };
-                flight.go = Some(near_end(*order, dial, flight, self.post.clone()));
+                flight.go = Some(near_end(*order, dial, flight, self.link.post.clone()));
             }
             ToController::Busy { wait, why, .. } => {
-                if Instant::now() >= patience {
-                    return Err(
-                        Refusal::unreachable(format!("{} is busy: {why}", self.name)).into(),
-                    );
+                let why = format!("{} is busy: {why}", self.link.name);
+                if flight.told_stop || Instant::now() >= patience {
+                    flight.far = Stage::Over;
+                    return Err(Refusal::unreachable(why).into());
                 }
                 let wait =
                     Duration::from(wait).clamp(Duration::from_millis(200), Duration::from_secs(1));
                 flight.ask_again = Some(Instant::now() + wait);
-                self.watcher
-                    .event(&Progress::Waiting(&format!("{} is busy: {why}", self.name)));
+                self.watcher.event(&Progress::Waiting(&why));
             }
             ToController::Refused { why, .. } => {
-                return Err(Refusal::unreachable(format!("{} refuses: {why}", self.name)).into());
+                flight.far = Stage::Over;
+                let why = format!("{} refuses: {why}", self.link.name);
+                return Err(Refusal::unreachable(why).into());
             }
             ToController::Connected {
                 sockets,
@@ -380,12 +469,12 @@ impl Drive<'_> {
                 keep(&mut flight.leg.far, *record);
                 flight.far = Stage::Over;
                 if let Some(why) = broke {
-                    flight.fail(anyhow!("{}: {why}", self.name));
+                    flight.fail(anyhow!("{}: {why}", self.link.name));
                 }
             }
             ToController::Failed { why, .. } => {
                 flight.far = Stage::Over;
-                flight.fail(anyhow!("{}: {why}", self.name));
+                flight.fail(anyhow!("{}: {why}", self.link.name));
             }
             ToController::Hello { .. } | ToController::Pong { .. } | ToController::Bye { .. } => {}
         }
@@ -443,6 +532,7 @@ impl Flight {
             ask_again: None,
             go: None,
             stop: Arc::default(),
+            told_stop: false,
             failure: None,
         }
     }
@@ -477,9 +567,9 @@ fn keep(end: &mut EndRecord, record: EndRecord) {
     end.warnings.extend(warnings);
 }
 
-fn order(spec: &Spec, index: usize, direction: Direction) -> Order {
+fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
     Order {
-        leg: u32::try_from(index).expect("a run has few legs"),
+        leg,
         agent_sends: direction.sender() == Side::Far,
         workload: spec.workload.clone(),
         streams: spec.streams,
@@ -521,10 +611,10 @@ fn near_end(
     post: mpsc::Sender<Told>,
 ) -> mpsc::Sender<()> {
     let (go, gone) = mpsc::channel();
-    let (index, stop) = (flight.index, Arc::clone(&flight.stop));
+    let (leg, stop) = (flight.order.leg, Arc::clone(&flight.stop));
     std::thread::spawn(move || {
         // A controller that is over hears no more, and needs nothing more.
-        let say = |what| drop(post.send(Told::Near(index, what)));
+        let say = |what| drop(post.send(Told::Near(leg, what)));
         match play(&order, dial, &gone, &stop, &say) {
             Ok(Some((record, broke))) => say(Near::Over(record, broke)),
             Ok(None) => {}
@@ -620,3 +710,6 @@ fn refusal(error: measure::Error) -> anyhow::Error {
         other => other.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,7 +64,8 @@ struct Session {
 /// A leg of this session, in a thread of its own.
 struct Playing {
     stop: Arc<AtomicBool>,
-    go: mpsc::Sender<()>,
+    /// Taken by a stop: then the start is not waited for any longer.
+    go: Option<mpsc::Sender<()>>,
     thread: JoinHandle<()>,
 }
 
@@ -77,14 +78,15 @@ impl Session {
                 say(&self.sender, answer);
             }
             ToAgent::Start { leg } => {
-                if let Some(playing) = self.legs.get(&leg) {
+                if let Some(go) = self.legs.get(&leg).and_then(|playing| playing.go.as_ref()) {
                     // A leg whose thread is over has said why.
-                    let _ = playing.go.send(());
+                    let _ = go.send(());
                 }
             }
             ToAgent::Stop { leg } => {
-                if let Some(playing) = self.legs.get(&leg) {
+                if let Some(playing) = self.legs.get_mut(&leg) {
                     playing.stop.store(true, Ordering::Relaxed);
+                    playing.go = None;
                 }
             }
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
@@ -142,6 +144,7 @@ impl Session {
                 },
             );
         });
+        let go = Some(go);
         self.legs.insert(leg, Playing { stop, go, thread });
         answer
     }

@@ -5,7 +5,7 @@ mod options;
 use super::Global;
 use super::live::{View, stdout_style};
 use crate::clock::unix_time;
-use crate::controller;
+use crate::controller::Link;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host::Host;
 use crate::iperf3;
@@ -174,7 +174,7 @@ impl Measure {
             let reached = transport::at_standard_input(far, &host.to_string(), stop)?;
             run.near = observe::fingerprint(transport::VERSION, Some(far));
             let watch = lab::Watch::begin(name);
-            let outcome = controller::measure(reached, run, watcher, stop);
+            let outcome = Link::new(reached).measure(run, watcher, stop);
             for warning in watch.end() {
                 watcher.event(&Event::Warning(&warning));
                 run.warnings.push(warning);
@@ -190,7 +190,7 @@ impl Measure {
         };
         let reached = transport::connect(host, &how)?;
         run.near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
-        controller::measure(reached, run, watcher, stop)
+        Link::new(reached).measure(run, watcher, stop)
     }
 
     fn print(&self, run: &Run, kept: bool) -> Result<()> {

@@ -8,7 +8,11 @@ mod child;
 mod reach;
 mod tls;
 
+#[cfg(test)]
+pub use channel::ControllerChannel;
 pub use channel::{AgentChannel, Channel, Ended, Event, Sender};
+#[cfg(test)]
+pub use child::Line;
 pub use reach::{How, Reached, accept_invitation, at_standard_input, at_stdio, connect};
 pub use tls::{ENROL, Handshake, SESSION, Tls, Verdict, discard};
 

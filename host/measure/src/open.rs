@@ -123,6 +123,15 @@ fn set_options(fd: BorrowedFd<'_>, ipv6: bool, settings: &SocketSettings) -> Res
             Error::option("pacing", rate, e, remedy)
         })?;
     }
+    if let Some(bytes) = settings.notsent_lowat {
+        // Zero would leave it to the sysctl.
+        let value = u32::try_from(bytes.0).ok().filter(|bytes| *bytes > 0);
+        let value = value.ok_or_else(|| {
+            Error::range("unsent data", bytes, "choose 1 byte to less than 4 GiB")
+        })?;
+        socket::set_notsent_lowat(fd, value)
+            .map_err(|e| Error::option("unsent data", bytes, e, "leave the option away"))?;
+    }
     if let Some(dscp) = settings.dscp {
         if dscp > 63 {
             return Err(Error::range("DSCP", dscp, "choose 0 to 63 (RFC 2474)"));
@@ -262,6 +271,7 @@ mod tests {
             nodelay: Some(true),
             pacing: Some(BitRate(8_000_000)),
             dscp: Some(46),
+            notsent_lowat: Some(Bytes(131_072)),
             ip_version: None,
         };
         let listener = listener(&settings);
@@ -287,6 +297,7 @@ mod tests {
                 i32::from_ne_bytes(*b"reno"),
                 "TCP_CONGESTION"
             );
+            assert_eq!(option(stream, 6, 25), 131_072, "TCP_NOTSENT_LOWAT");
         }
     }
 

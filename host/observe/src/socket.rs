@@ -1,6 +1,6 @@
 //! The options of a live socket as the kernel holds them.
 
-use crate::Error;
+use crate::{Error, tcp_info};
 use model::{BitRate, Bytes, SocketState};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
@@ -30,6 +30,11 @@ pub fn socket_state(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketState, Erro
     } else {
         (0, String::new(), false)
     };
+    // Neither is worth losing the rest for.
+    let info = is_tcp.then(|| tcp_info(fd).ok()).flatten();
+    let unsent = is_tcp
+        .then(|| read_int_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT).ok())
+        .flatten();
     let traffic_class = match remote {
         SocketAddr::V4(_) => int("IP_TOS", libc::IPPROTO_IP, libc::IP_TOS)?,
         SocketAddr::V6(_) => int("IPV6_TCLASS", libc::IPPROTO_IPV6, libc::IPV6_TCLASS)?,
@@ -46,6 +51,12 @@ pub fn socket_state(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketState, Erro
         pacing: pacing(fd)?,
         // The upper six bits; the lower two are ECN (RFC 3168).
         dscp: ((traffic_class >> 2) & 0x3f) as u8,
+        // An unsigned number in the kernel; 0 leaves it to net.ipv4.tcp_notsent_lowat.
+        notsent_lowat: unsent
+            .filter(|bytes| *bytes != 0)
+            .map(|bytes| Bytes(u64::from(bytes.cast_unsigned()))),
+        snd_wscale: info.as_ref().and_then(|info| info.snd_wscale),
+        rcv_wscale: info.as_ref().and_then(|info| info.rcv_wscale),
     })
 }
 

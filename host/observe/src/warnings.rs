@@ -77,6 +77,20 @@ pub fn setting_warnings(asked: &SocketSettings, got: &SocketState, whose: &str) 
                 .to_owned(),
         });
     }
+    if let Some(bytes) = asked.notsent_lowat
+        && got.notsent_lowat != Some(bytes)
+    {
+        let default = || "the kernel's default".to_owned();
+        warnings.push(Warning {
+            what: format!(
+                "{whose}: TCP_NOTSENT_LOWAT {} asked, {} in force",
+                size(bytes),
+                got.notsent_lowat.map_or_else(default, size)
+            ),
+            meaning: "the sender keeps another amount of unsent data than asked".to_owned(),
+            remedy: "run again without the option to see what the default gives".to_owned(),
+        });
+    }
     warnings
 }
 
@@ -198,6 +212,9 @@ mod tests {
             nodelay: false,
             pacing: None,
             dscp: 0,
+            notsent_lowat: None,
+            snd_wscale: Some(7),
+            rcv_wscale: Some(7),
         }
     }
 
@@ -215,6 +232,7 @@ mod tests {
             nodelay: Some(false),
             pacing: Some(BitRate(1_000_000_007)),
             dscp: Some(46),
+            notsent_lowat: None,
             ip_version: None,
         };
         let got = SocketState {
@@ -273,6 +291,7 @@ mod tests {
             nodelay: Some(true),
             pacing: Some(BitRate(1_000_000)),
             dscp: Some(10),
+            notsent_lowat: Some(Bytes(131_072)),
             ..SocketSettings::default()
         };
         let what: Vec<_> = setting_warnings(&asked, &state(), "this host")
@@ -287,6 +306,7 @@ mod tests {
                 "this host: TCP_NODELAY on asked, it is off",
                 "this host: SO_MAX_PACING_RATE 1.00 Mbit/s asked, no limit in force",
                 "this host: DSCP 10 asked, 0 in force",
+                "this host: TCP_NOTSENT_LOWAT 128 KiB asked, the kernel's default in force",
             ]
         );
         let small = SocketSettings {

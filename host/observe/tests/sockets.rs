@@ -239,6 +239,7 @@ fn what_was_asked_is_in_force_or_told() {
         nodelay: Some(true),
         pacing: Some(BitRate(2_500_000_000)),
         dscp: Some(46),
+        notsent_lowat: Some(Bytes(131_072)),
         ip_version: None,
     };
     let state = configured(&asked);
@@ -246,6 +247,8 @@ fn what_was_asked_is_in_force_or_told() {
     assert_eq!(state.receive_buffer, Bytes(2 * rmem_max));
     assert_eq!(state.congestion, "reno");
     assert_eq!((state.pacing, state.dscp), (asked.pacing, 46));
+    assert_eq!(state.notsent_lowat, asked.notsent_lowat);
+    assert!(state.snd_wscale.is_some() && state.rcv_wscale.is_some());
     // Less the timestamps option, which every segment carries.
     assert_eq!(state.mss, 1388);
     assert_eq!(setting_warnings(&asked, &state, "this host"), []);
@@ -276,6 +279,8 @@ fn configured(asked: &SocketSettings) -> SocketState {
     set::set_mss(fd, asked.mss.unwrap().cast_signed()).unwrap();
     set::set_congestion(fd, asked.congestion.as_ref().unwrap()).unwrap();
     set::set_nodelay(fd, asked.nodelay.unwrap()).unwrap();
+    let unsent = u32::try_from(asked.notsent_lowat.unwrap().0).unwrap();
+    set::set_notsent_lowat(fd, unsent).unwrap();
     set::set_pacing(fd, asked.pacing.unwrap().0 / 8).unwrap();
     set::set_tos_v4(fd, asked.dscp.unwrap() << 2).unwrap();
     set::connect(fd, &address, Duration::from_secs(5)).unwrap();

@@ -147,6 +147,16 @@ pub struct SocketState {
     pub pacing: Option<BitRate>,
     /// Differentiated services code point.
     pub dscp: u8,
+    /// `TCP_NOTSENT_LOWAT`; `None` if not set (then `net.ipv4.tcp_notsent_lowat` holds) or not told.
+    #[serde(default)]
+    pub notsent_lowat: Option<Bytes>,
+    /// Window scale that the peer's handshake announced; `None` if not negotiated or not told.
+    #[serde(default)]
+    pub snd_wscale: Option<u8>,
+    /// Window scale that this end announced: bounds its window at 65535 << this for the whole life of
+    /// the connection (RFC 7323); `None` if not negotiated or not told.
+    #[serde(default)]
+    pub rcv_wscale: Option<u8>,
 }
 
 /// A doubt, as data: what happened, what it means for the number, what to do.

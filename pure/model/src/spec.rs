@@ -201,6 +201,8 @@ pub struct SocketSettings {
     pub pacing: Option<BitRate>,
     /// Differentiated services code point, 0 to 63 (RFC 2474).
     pub dscp: Option<u8>,
+    /// `TCP_NOTSENT_LOWAT`: unsent data beyond which the kernel takes no more from the sender.
+    pub notsent_lowat: Option<Bytes>,
     /// IP version to insist on.
     pub ip_version: Option<IpVersion>,
 }

@@ -418,6 +418,14 @@ fn settings(
         row("pacing", socket.pacing.map(|r| r.to_string()), &|s| {
             or_unlimited(s.pacing)
         }),
+        row(
+            "notsent-lowat",
+            socket.notsent_lowat.map(|b| b.to_string()),
+            &|s| {
+                s.notsent_lowat
+                    .map_or_else(|| "default".to_owned(), |b| b.to_string())
+            },
+        ),
         row("dscp", socket.dscp.map(|d| d.to_string()), &|s| {
             s.dscp.to_string()
         }),

@@ -177,6 +177,9 @@ pub fn socket(port: u16) -> SocketState {
         nodelay: false,
         pacing: None,
         dscp: 0,
+        notsent_lowat: None,
+        snd_wscale: Some(7),
+        rcv_wscale: Some(7),
     }
 }
 

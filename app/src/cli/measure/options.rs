@@ -89,6 +89,9 @@ struct Sockets {
     /// Highest rate of each stream, paced by the kernel
     #[arg(long, value_name = "RATE")]
     pacing: Option<BitRate>,
+    /// Unsent data beyond which the sender's kernel takes no more (TCP_NOTSENT_LOWAT)
+    #[arg(long, value_name = "SIZE")]
+    notsent_lowat: Option<Bytes>,
     /// Differentiated services code point: 0 to 63, or a name like EF, AF21, CS1
     #[arg(long, value_name = "DSCP", value_parser = parse_dscp)]
     dscp: Option<u8>,
@@ -239,6 +242,7 @@ impl Order {
                 nodelay: self.sockets.nodelay.then_some(true),
                 pacing: self.sockets.pacing,
                 dscp: self.sockets.dscp,
+                notsent_lowat: self.sockets.notsent_lowat,
                 ip_version: match (self.sockets.ipv4, self.sockets.ipv6) {
                     (true, _) => Some(IpVersion::V4),
                     (_, true) => Some(IpVersion::V6),

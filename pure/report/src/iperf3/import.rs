@@ -492,6 +492,9 @@ impl Reader<'_> {
                     nodelay: spec.socket.nodelay == Some(true),
                     pacing: spec.socket.pacing,
                     dscp: spec.socket.dscp.unwrap_or(0),
+                    notsent_lowat: None,
+                    snd_wscale: None,
+                    rcv_wscale: None,
                 })
             })
             .collect()

@@ -1,0 +1,160 @@
+//! A link and an agent in one process, joined by a pair of sockets; data goes over loopback.
+
+use super::*;
+use crate::session;
+use crate::transport::{AgentChannel, Channel, ControllerChannel, Line};
+use crate::trust::Peer;
+use model::{Bulk, Fingerprint, Limit, SCHEMA_VERSION};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+
+const SOON: Duration = Duration::from_secs(30);
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// An agent that serves until its link ends or it is stopped.
+struct Agent {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<()>>,
+}
+
+fn linked() -> (Link, Agent) {
+    let (near, far) = UnixStream::pair().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        let line = Box::new(Line::over(far)?);
+        let channel: AgentChannel = Channel::start(line, "the controller", SOON, None)?;
+        session::serve(channel, Peer::at_a_pipe(HERE, None), &stopped)
+    });
+    let line = Box::new(Line::over(near).unwrap());
+    let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
+    let addresses = vec![HERE];
+    let link = Link::new(Reached { channel, addresses });
+    (link, Agent { stop, thread })
+}
+
+fn run(directions: Directions, limit: Limit) -> Run {
+    Run {
+        schema: SCHEMA_VERSION,
+        id: String::new(),
+        started: Nanos(0),
+        host: "db2".to_owned(),
+        title: None,
+        spec: Spec {
+            workload: Workload::Bulk(Bulk::default()),
+            directions,
+            streams: 2,
+            limit,
+            ramp: None,
+            interval: Nanos::from_millis(50),
+            socket: SocketSettings::default(),
+            near: Placement::default(),
+            far: Placement::default(),
+        },
+        near: Fingerprint::default(),
+        far: None,
+        legs: Vec::new(),
+        warnings: Vec::new(),
+        ended: Ended::Unfinished,
+    }
+}
+
+/// Sets a flag as soon as a sample comes.
+struct StopAtSample<'a>(&'a AtomicBool);
+
+impl Watcher for StopAtSample<'_> {
+    fn event(&mut self, event: &Progress<'_>) {
+        if matches!(event, Progress::Sample { .. }) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Deaf;
+
+impl Watcher for Deaf {
+    fn event(&mut self, _: &Progress<'_>) {}
+}
+
+#[test]
+fn one_link_serves_many_runs_each_over_connections_of_its_own() {
+    let (mut link, agent) = linked();
+    let go_on = AtomicBool::new(false);
+    let mut locals = BTreeSet::new();
+    for directions in [
+        Directions::Up,
+        Directions::UpThenDown,
+        Directions::Bidirectional,
+    ] {
+        let mut run = run(directions, Limit::Bytes(Bytes(1 << 20)));
+        link.measure(&mut run, &mut Deaf, &go_on).unwrap();
+        assert_eq!(run.legs.len(), directions.legs().len());
+        assert!(run.far.is_some());
+        for leg in &run.legs {
+            assert_eq!(leg.ended, Ended::Complete);
+            assert_eq!(leg.receiver().bytes, Bytes(1 << 20));
+            for socket in &leg.near.sockets {
+                assert!(locals.insert(socket.local), "connected afresh");
+            }
+        }
+    }
+    assert_eq!(link.next_leg, 5);
+    drop(link);
+    agent.thread.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_ends_a_run_does_not_end_the_link() {
+    let (mut link, agent) = linked();
+    let go_on = AtomicBool::new(false);
+    let long = Limit::Time(Nanos::from_secs(60));
+    let brief = Limit::Bytes(Bytes(1));
+
+    let stop = AtomicBool::new(false);
+    let mut stopped = run(Directions::UpThenDown, long);
+    link.measure(&mut stopped, &mut StopAtSample(&stop), &stop)
+        .unwrap();
+    assert_eq!(stopped.legs.len(), 1);
+    assert_eq!(stopped.legs[0].ended, Ended::Interrupted);
+    assert!(!stopped.legs[0].far.samples.is_empty());
+
+    let mut refused = run(Directions::Bidirectional, brief);
+    refused.spec.streams = 129;
+    let error = link.measure(&mut refused, &mut Deaf, &go_on).unwrap_err();
+    assert!(error.to_string().starts_with("db2 refuses: 129 streams"));
+
+    // Nothing listens at this address, so the connections of neither direction come about.
+    let far = std::mem::replace(
+        &mut link.addresses,
+        vec![Ipv4Addr::new(127, 9, 9, 9).into()],
+    );
+    let mut apart = run(Directions::Bidirectional, brief);
+    let error = link.measure(&mut apart, &mut Deaf, &go_on).unwrap_err();
+    assert!(error.to_string().contains("127.9.9.9"), "{error:#}");
+    assert!(apart.legs.is_empty() && !link.is_lost());
+    link.addresses = far;
+
+    let mut fine = run(Directions::Bidirectional, brief);
+    link.measure(&mut fine, &mut Deaf, &go_on).unwrap();
+    assert_eq!(fine.legs.len(), 2);
+    drop(link);
+    agent.thread.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_lost_link_is_named_and_stays_lost() {
+    let (mut link, agent) = linked();
+    let go_on = AtomicBool::new(false);
+    let mut first = run(Directions::Up, Limit::Time(Nanos::from_secs(60)));
+    let mut watcher = StopAtSample(&agent.stop);
+    let error = link.measure(&mut first, &mut watcher, &go_on).unwrap_err();
+    assert!(error.to_string().starts_with("db2"), "{error:#}");
+    assert!(matches!(first.legs[0].ended, Ended::Failed { .. }));
+    assert!(link.is_lost());
+    let mut second = run(Directions::Up, Limit::Bytes(Bytes(1)));
+    let error = link.measure(&mut second, &mut Deaf, &go_on).unwrap_err();
+    assert!(error.to_string().starts_with("db2"), "{error:#}");
+    assert!(second.legs.is_empty());
+    drop(agent.thread.join().unwrap());
+}
