@@ -3,20 +3,27 @@
 //! Nothing here touches a clock, a file or a socket: every value can be saved, sent and read again.
 //! Data flows one way: kernel bytes -> [`Sample`] -> [`Run`] -> [`Summary`] -> words and pages.
 
+mod audit;
 pub mod finding;
 mod fingerprint;
 mod latency;
 mod run;
 mod sample;
+pub mod segment;
 mod spec;
 mod summary;
 mod tcp;
 mod units;
 
+pub use audit::{Audit, Completeness, Gap};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;
 pub use run::{Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Warning};
 pub use sample::{CpuTimes, Sample, StreamSample};
+pub use segment::{
+    Begin, Comm, Connection, End, Lost, Segment, TRACE_SCHEMA, Tcb, Trace, TraceRecord,
+    TraceSource, What,
+};
 pub use spec::{
     Bulk, Direction, Directions, IpVersion, Limit, Placement, Request, Side, SocketSettings, Spec,
     Udp, Wait, Workload,
