@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::process::Command;
 
-const PURE: [&str; 4] = ["model", "wire", "report", "emulate"];
+const PURE: [&str; 5] = ["model", "wire", "report", "emulate", "prove"];
 const HOST: [&str; 5] = ["sys", "measure", "observe", "archive", "lab"];
 
 /// The rooms that each room depends on, read from cargo itself (test dependencies left out).
