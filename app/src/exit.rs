@@ -18,28 +18,44 @@ pub enum Exit {
     Unreachable = 3,
     /// The user ended it early; what had been measured until then was printed and kept.
     Interrupted = 4,
+    /// The change makes it slower.
+    Slower = 10,
+    /// The change makes no difference that matters.
+    NoDifference = 11,
+    /// The runs cannot tell.
+    NotEnoughData = 12,
+    /// The experiment was not fit for a verdict.
+    NoVerdict = 13,
 }
 
 impl Exit {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Exit; 5] = [
+    pub const ALL: [Exit; 9] = [
         Exit::Done,
         Exit::Failed,
         Exit::Usage,
         Exit::Unreachable,
         Exit::Interrupted,
+        Exit::Slower,
+        Exit::NoDifference,
+        Exit::NotEnoughData,
+        Exit::NoVerdict,
     ];
 
     /// What it means, for the manual.
     pub fn meaning(self) -> &'static str {
         match self {
-            Exit::Done => "Everything was done as asked.",
+            Exit::Done => "Everything was done as asked; of prove: FASTER.",
             Exit::Failed => "The measurement or the operation failed; the sentence says why.",
             Exit::Usage => "The command line or an input was wrong; nothing was started.",
             Exit::Unreachable => "The other host could not be reached, or refused.",
             Exit::Interrupted => {
                 "Ended early by the user (Ctrl-C); what had been measured until then was printed and kept."
             }
+            Exit::Slower => "prove: SLOWER.",
+            Exit::NoDifference => "prove: NO DIFFERENCE THAT MATTERS.",
+            Exit::NotEnoughData => "prove: NOT ENOUGH DATA.",
+            Exit::NoVerdict => "prove: NO VERDICT; the sentence says what was wrong.",
         }
     }
 }
@@ -137,7 +153,10 @@ mod tests {
 
     #[test]
     fn numbers_stay() {
-        assert_eq!(Exit::ALL.map(|e| e as u8), [0, 1, 2, 3, 4]);
+        assert_eq!(
+            Exit::ALL.map(|e| e as u8),
+            [0, 1, 2, 3, 4, 10, 11, 12, 13]
+        );
     }
 
     #[test]

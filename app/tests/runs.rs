@@ -119,6 +119,7 @@ fn bulk() -> Run {
         started: Nanos::from_secs(1_795_132_800),
         host: "db2.example.net".to_owned(),
         title: Some("before the change".to_owned()),
+        experiment: None,
         spec: Spec {
             workload: Workload::Bulk(Bulk::default()),
             directions: Directions::UpThenDown,

@@ -2,7 +2,7 @@
 //! that stdout carries the result alone.
 
 use crate::progress::{Event, Watcher};
-use model::{Spec, Warning};
+use model::Warning;
 use report::live::Live;
 use report::words::escape_sentence;
 use report::{Ink, Style};
@@ -23,10 +23,44 @@ pub fn stdout_style() -> Style {
     style
 }
 
-/// Shows a run while it runs. What was drawn is gone when this is dropped, however the run ends; the
+/// What a view shows: lines that stay, where nothing can be drawn in place, and a picture of now.
+pub trait Picture {
+    /// What is new since this was asked last, a line each, without colour.
+    fn plain(&mut self) -> Vec<String>;
+    /// All of it as it is now.
+    fn frame(&self, style: Style) -> Vec<String>;
+    /// Takes note of what happened.
+    fn event(&mut self, event: &Event<'_>);
+}
+
+impl Picture for Live {
+    fn plain(&mut self) -> Vec<String> {
+        Live::plain(self)
+    }
+
+    fn frame(&self, style: Style) -> Vec<String> {
+        Live::frame(self, style)
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Hosts { .. } | Event::Warning(_) => {}
+            Event::LegStarted { index, direction } => self.leg_started(*index, *direction),
+            Event::Sample {
+                index,
+                side,
+                sample,
+            } => self.sample(*index, *side, sample),
+            Event::LegEnded { index, leg } => self.leg_ended(*index, &leg.ended),
+            Event::Waiting(words) => self.waiting(words),
+        }
+    }
+}
+
+/// Shows what goes on. What was drawn is gone when this is dropped, however the command ends; the
 /// cursor is never hidden, so that even a killed process leaves a terminal to work with.
-pub struct View<W: Write = Stderr> {
-    live: Live,
+pub struct View<P: Picture = Live, W: Write = Stderr> {
+    picture: P,
     out: W,
     mode: Mode,
     style: fn() -> Screen,
@@ -50,17 +84,17 @@ struct Screen {
     height: u16,
 }
 
-impl View<Stderr> {
+impl<P: Picture> View<P> {
     /// On standard error: in place if that is a terminal that can move its cursor, else in lines; not
     /// at all if `quiet`.
-    pub fn new(spec: &Spec, quiet: bool) -> View<Stderr> {
+    pub fn new(picture: P, quiet: bool) -> View<P> {
         let err = std::io::stderr();
         let mode = match (quiet, err.is_terminal() && !dumb()) {
             (true, _) => Mode::Quiet,
             (_, true) => Mode::InPlace,
             (_, false) => Mode::Lines,
         };
-        View::over(spec, err, mode, || {
+        View::over(picture, err, mode, || {
             let err = std::io::stderr();
             Screen {
                 style: style_of(&err),
@@ -70,10 +104,10 @@ impl View<Stderr> {
     }
 }
 
-impl<W: Write> View<W> {
-    fn over(spec: &Spec, out: W, mode: Mode, style: fn() -> Screen) -> View<W> {
+impl<P: Picture, W: Write> View<P, W> {
+    fn over(picture: P, out: W, mode: Mode, style: fn() -> Screen) -> View<P, W> {
         View {
-            live: Live::new(spec),
+            picture,
             out,
             mode,
             style,
@@ -82,9 +116,15 @@ impl<W: Write> View<W> {
         }
     }
 
+    /// Changes the picture by hand, and shows it.
+    pub fn tell(&mut self, what: impl FnOnce(&mut P)) {
+        what(&mut self.picture);
+        self.show(true);
+    }
+
     /// Draws what is new, if it is time (`now`: in any case).
     fn show(&mut self, now: bool) {
-        let lines = self.live.plain();
+        let lines = self.picture.plain();
         match self.mode {
             Mode::Quiet => {}
             Mode::Lines => self.write(&lines.iter().map(|l| format!("{l}\n")).collect::<String>()),
@@ -105,10 +145,10 @@ impl<W: Write> View<W> {
         };
         // The last rows, if it does not fit; one row is left for the cursor.
         let room = usize::from(screen.height).saturating_sub(1).max(1);
-        let mut lines = self.live.frame(screen.style);
+        let mut lines = self.picture.frame(screen.style);
         let skipped = lines.len().saturating_sub(room);
         lines.drain(..skipped);
-        let widths = self.live.frame(bare);
+        let widths = self.picture.frame(bare);
         let widths = widths.iter().skip(skipped).map(|l| l.chars().count());
 
         let mut text = self.erasing(screen.style.width);
@@ -154,36 +194,19 @@ impl<W: Write> View<W> {
     }
 }
 
-impl<W: Write> Watcher for View<W> {
+impl<P: Picture, W: Write> Watcher for View<P, W> {
     fn event(&mut self, event: &Event<'_>) {
+        self.picture.event(event);
         match event {
             Event::Hosts { .. } => {}
-            Event::LegStarted { index, direction } => {
-                self.live.leg_started(*index, *direction);
-                self.show(true);
-            }
-            Event::Sample {
-                index,
-                side,
-                sample,
-            } => {
-                self.live.sample(*index, *side, sample);
-                self.show(false);
-            }
-            Event::LegEnded { index, leg } => {
-                self.live.leg_ended(*index, &leg.ended);
-                self.show(true);
-            }
             Event::Warning(warning) => self.warn(warning),
-            Event::Waiting(words) => {
-                self.live.waiting(words);
-                self.show(true);
-            }
+            Event::Sample { .. } => self.show(false),
+            _ => self.show(true),
         }
     }
 }
 
-impl<W: Write> Drop for View<W> {
+impl<P: Picture, W: Write> Drop for View<P, W> {
     fn drop(&mut self) {
         if self.mode == Mode::InPlace {
             let erasing = self.erasing((self.style)().style.width);
@@ -228,7 +251,7 @@ mod tests {
     use super::*;
     use model::{
         Bulk, Bytes, Direction, Directions, Limit, Nanos, Placement, Sample, Side, SocketSettings,
-        StreamSample, Workload,
+        Spec, StreamSample, Workload,
     };
 
     fn spec() -> Spec {
@@ -256,7 +279,7 @@ mod tests {
         }
     }
 
-    fn play(view: &mut View<&mut Vec<u8>>) {
+    fn play(view: &mut View<Live, &mut Vec<u8>>) {
         view.event(&Event::LegStarted {
             index: 0,
             direction: Direction::Up,
@@ -320,7 +343,7 @@ mod tests {
     #[test]
     fn lines_carry_no_escape_sequence() {
         let mut out = Vec::new();
-        play(&mut View::over(&spec(), &mut out, Mode::Lines, || {
+        play(&mut View::over(Live::new(&spec()), &mut out, Mode::Lines, || {
             screen(80)
         }));
         let text = String::from_utf8(out).unwrap();
@@ -334,7 +357,7 @@ mod tests {
     fn the_picture_is_gone_at_the_end_and_doubts_stay() {
         let mut out = Vec::new();
         {
-            let mut view = View::over(&spec(), &mut out, Mode::InPlace, || screen(80));
+            let mut view = View::over(Live::new(&spec()), &mut out, Mode::InPlace, || screen(80));
             play(&mut view);
             let shown = shown(view.out);
             assert_eq!(shown[0], "! slow\\u{1b}[2J");
@@ -346,7 +369,7 @@ mod tests {
     #[test]
     fn quiet_is_quiet() {
         let mut out = Vec::new();
-        play(&mut View::over(&spec(), &mut out, Mode::Quiet, || {
+        play(&mut View::over(Live::new(&spec()), &mut out, Mode::Quiet, || {
             screen(80)
         }));
         assert!(out.is_empty());
@@ -355,7 +378,7 @@ mod tests {
     #[test]
     fn a_screen_made_narrower_is_still_cleaned() {
         let mut out = Vec::new();
-        let mut view = View::over(&spec(), &mut out, Mode::InPlace, || screen(80));
+        let mut view = View::over(Live::new(&spec()), &mut out, Mode::InPlace, || screen(80));
         view.drawn = vec![80, 35, 80];
         assert_eq!(view.erasing(80), "\x1b[3A\r\x1b[J");
         assert_eq!(view.erasing(40), "\x1b[5A\r\x1b[J");
@@ -374,7 +397,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut view = View::over(&spec(), Closed, Mode::Lines, || screen(80));
+        let mut view = View::over(Live::new(&spec()), Closed, Mode::Lines, || screen(80));
         view.event(&Event::Waiting("for a reader"));
         assert_eq!(view.mode, Mode::Quiet);
     }

@@ -19,6 +19,7 @@ use anyhow::{Context, Result};
 use clap::{ArgGroup, Args};
 use model::{Ended, Fingerprint, Leg, Run, SCHEMA_VERSION, Spec, Workload};
 use report::json::Line;
+use report::live::Live;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -112,6 +113,7 @@ impl Measure {
             started: unix_time(),
             host: self.host.clone(),
             title: self.output.title.clone(),
+            experiment: None,
             spec,
             near: Fingerprint::default(),
             far: None,
@@ -119,7 +121,7 @@ impl Measure {
             warnings: Vec::new(),
             ended: Ended::Unfinished,
         };
-        let mut view = View::new(&run.spec, self.output.quiet);
+        let mut view = View::new(Live::new(&run.spec), self.output.quiet);
         let mut record = Record::new(global.archive_path(), &run);
         let mut stream = self.output.json_stream.then(|| Stream::begin(&run));
         let mut iperf3_stream = self

@@ -67,6 +67,7 @@ impl Head<'_> {
             started: run.started,
             host: run.host.clone(),
             title: run.title.clone(),
+            experiment: run.experiment.clone(),
             spec: run.spec.clone(),
             near: run.near.clone(),
             far: run.far.clone(),

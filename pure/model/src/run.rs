@@ -25,6 +25,9 @@ pub struct Run {
     /// A note of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// The experiment that it is part of, by its name in the archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
     /// What was asked.
     pub spec: Spec,
     /// The host of the command.

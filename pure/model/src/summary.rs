@@ -611,6 +611,7 @@ mod tests {
             started: Nanos(0),
             host: "far".into(),
             title: None,
+            experiment: None,
             spec: spec(),
             near: crate::Fingerprint::default(),
             far: None,

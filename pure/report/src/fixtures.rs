@@ -107,6 +107,7 @@ pub fn run(spec: Spec, legs: Vec<Leg>) -> Run {
         started: Nanos::from_secs(1_795_205_836),
         host: "db1".to_owned(),
         title: None,
+        experiment: None,
         spec,
         near: host("web1"),
         far: Some(host("db1")),

@@ -222,6 +222,7 @@ mod tests {
         }
         let mut run = fixtures::run(fixtures::spec(), vec![leg]);
         run.title = Some("all of it".to_owned());
+        run.experiment = Some("0000beef".to_owned());
         run.warnings = vec![fixtures::warning("d", "e", "f")];
         run.near.unread = vec![Unread {
             what: "a".to_owned(),

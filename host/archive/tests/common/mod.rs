@@ -90,6 +90,7 @@ pub fn begun(id: &str, host: &str, started: Nanos) -> Run {
         started,
         host: host.to_owned(),
         title: None,
+        experiment: None,
         spec: spec(),
         near: Fingerprint::default(),
         far: None,

@@ -189,6 +189,7 @@ impl Reader<'_> {
             started: self.started(),
             host: self.host(),
             title: text(self.start, "title").map(str::to_owned),
+            experiment: None,
             spec,
             near: self.near(),
             far: None,
