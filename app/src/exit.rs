@@ -153,10 +153,7 @@ mod tests {
 
     #[test]
     fn numbers_stay() {
-        assert_eq!(
-            Exit::ALL.map(|e| e as u8),
-            [0, 1, 2, 3, 4, 10, 11, 12, 13]
-        );
+        assert_eq!(Exit::ALL.map(|e| e as u8), [0, 1, 2, 3, 4, 10, 11, 12, 13]);
     }
 
     #[test]

@@ -343,9 +343,12 @@ mod tests {
     #[test]
     fn lines_carry_no_escape_sequence() {
         let mut out = Vec::new();
-        play(&mut View::over(Live::new(&spec()), &mut out, Mode::Lines, || {
-            screen(80)
-        }));
+        play(&mut View::over(
+            Live::new(&spec()),
+            &mut out,
+            Mode::Lines,
+            || screen(80),
+        ));
         let text = String::from_utf8(out).unwrap();
         assert!(!text.contains('\x1b'), "{text:?}");
         assert_eq!(text.lines().count(), 4, "{text}");
@@ -369,9 +372,12 @@ mod tests {
     #[test]
     fn quiet_is_quiet() {
         let mut out = Vec::new();
-        play(&mut View::over(Live::new(&spec()), &mut out, Mode::Quiet, || {
-            screen(80)
-        }));
+        play(&mut View::over(
+            Live::new(&spec()),
+            &mut out,
+            Mode::Quiet,
+            || screen(80),
+        ));
         assert!(out.is_empty());
     }
 

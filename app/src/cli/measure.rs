@@ -1,6 +1,6 @@
 //! `linerate measure`: how fast is this path, and what did the kernel see meanwhile?
 
-mod options;
+pub mod options;
 
 use super::Global;
 use super::live::{View, stdout_style};

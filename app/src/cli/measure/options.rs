@@ -10,8 +10,18 @@ use std::net::IpAddr;
 
 /// Everything that the order for a run is made of.
 #[derive(Args)]
-#[command(group = ArgGroup::new("direction"), group = ArgGroup::new("end"))]
+#[command(group = ArgGroup::new("direction"))]
 pub struct Order {
+    #[command(flatten)]
+    way: Way,
+    #[command(flatten)]
+    load: Load,
+}
+
+/// The order for a run but for what moves, and which way.
+#[derive(Args)]
+#[command(group = ArgGroup::new("end"))]
+pub struct Load {
     #[command(flatten)]
     what: What,
     #[command(flatten)]
@@ -26,10 +36,10 @@ pub struct Order {
     datagrams: Datagrams,
 }
 
-/// Which load, which way, how long.
+/// What moves, and which way.
 #[derive(Args)]
 #[command(next_help_heading = "What to measure")]
-struct What {
+struct Way {
     /// Only from here to HOST
     #[arg(long, group = "direction")]
     up: bool,
@@ -42,6 +52,12 @@ struct What {
     /// What moves
     #[arg(long, value_enum, default_value_t = Kind::Bulk)]
     workload: Kind,
+}
+
+/// How much, how long.
+#[derive(Args)]
+#[command(next_help_heading = "What to measure")]
+struct What {
     /// Connections, each with a thread of its own
     #[arg(short = 'P', long, visible_alias = "concurrency", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=128), value_name = "N")]
@@ -169,8 +185,9 @@ struct Datagrams {
     datagram_size: Bytes,
 }
 
+/// What moves.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+pub enum Kind {
     /// As much as fits
     Bulk,
     /// Requests, each answered
@@ -190,7 +207,25 @@ enum WaitArg {
 impl Order {
     /// The order that the options describe.
     pub fn spec(&self) -> Result<Spec> {
-        let workload = match self.what.workload {
+        self.load.spec(self.way.workload, self.directions())
+    }
+
+    fn directions(&self) -> Directions {
+        match (self.way.up, self.way.down, self.way.bidir) {
+            (true, _, _) => Directions::Up,
+            (_, true, _) => Directions::Down,
+            (_, _, true) => Directions::Bidirectional,
+            // A request and its answer use both directions already.
+            _ if self.way.workload == Kind::Request => Directions::Up,
+            _ => Directions::UpThenDown,
+        }
+    }
+}
+
+impl Load {
+    /// The order for moving this in these directions.
+    pub fn spec(&self, kind: Kind, directions: Directions) -> Result<Spec> {
+        let workload = match kind {
             Kind::Bulk => Workload::Bulk(Bulk {
                 write_size: self.bulk.write_size,
                 discard: self.bulk.discard,
@@ -228,7 +263,7 @@ impl Order {
             );
         }
         Ok(Spec {
-            directions: self.directions(),
+            directions,
             workload,
             streams: self.what.streams,
             limit,
@@ -259,17 +294,6 @@ impl Order {
                 ..Placement::default()
             },
         })
-    }
-
-    fn directions(&self) -> Directions {
-        match (self.what.up, self.what.down, self.what.bidir) {
-            (true, _, _) => Directions::Up,
-            (_, true, _) => Directions::Down,
-            (_, _, true) => Directions::Bidirectional,
-            // A request and its answer use both directions already.
-            _ if self.what.workload == Kind::Request => Directions::Up,
-            _ => Directions::UpThenDown,
-        }
     }
 
     fn request(&self) -> Result<Request> {
