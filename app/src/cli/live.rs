@@ -116,12 +116,6 @@ impl<P: Picture, W: Write> View<P, W> {
         }
     }
 
-    /// Changes the picture by hand, and shows it.
-    pub fn tell(&mut self, what: impl FnOnce(&mut P)) {
-        what(&mut self.picture);
-        self.show(true);
-    }
-
     /// Draws what is new, if it is time (`now`: in any case).
     fn show(&mut self, now: bool) {
         let lines = self.picture.plain();

@@ -41,6 +41,7 @@ fn run(directions: Directions, limit: Limit) -> Run {
         started: Nanos(0),
         host: "db2".to_owned(),
         title: None,
+        experiment: None,
         spec: Spec {
             workload: Workload::Bulk(Bulk::default()),
             directions,
