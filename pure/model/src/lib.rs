@@ -10,6 +10,7 @@ mod latency;
 mod run;
 mod sample;
 pub mod segment;
+mod setting;
 mod spec;
 mod summary;
 mod tcp;
@@ -23,6 +24,10 @@ pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
     Begin, Comm, Connection, End, Lost, Segment, TRACE_SCHEMA, Tcb, Trace, TraceRecord,
     TraceSource, What,
+};
+pub use setting::{
+    DeviceKnob, Knob, On, Qdisc, QdiscKind, Reading, RouteKnob, Scope, Setting, SettingError,
+    Shape, SysctlKey, Value, apply_to_spec,
 };
 pub use spec::{
     Bulk, Direction, Directions, IpVersion, Limit, Placement, Request, Side, SocketSettings, Spec,

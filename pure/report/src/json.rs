@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{self, LAN};
     use model::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::collections::{BTreeMap, BTreeSet};
 
     type Keys = BTreeSet<String>;

@@ -1,0 +1,858 @@
+//! Settings: a knob and a value, as data. Everything that linerate can change is in the closed tables of
+//! this file, with the values that it takes; nothing here is a path or a command.
+
+use crate::{BitRate, Bytes, Direction, Nanos, Side, SocketSettings};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+mod qdisc;
+mod sysctl;
+
+pub use qdisc::{Qdisc, QdiscKind};
+pub use sysctl::SysctlKey;
+
+/// A knob, the value that it is to have, and on which host.
+///
+/// Text: `knob=value[@near|@far|@both|@sender|@receiver]`; without a place it is the knob's
+/// [usual](Knob::usual_place). Values are checked when they are read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Setting {
+    /// What is set.
+    pub knob: Knob,
+    /// To which value.
+    pub value: Value,
+    /// On which host.
+    pub on: On,
+}
+
+/// On which of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum On {
+    /// The host where the command runs.
+    Near,
+    /// The host at the other end.
+    Far,
+    /// Both.
+    Both,
+    /// Whichever sends the data.
+    Sender,
+    /// Whichever receives it.
+    Receiver,
+}
+
+/// Something that can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Knob {
+    /// `TCP_CONGESTION` of linerate's own connections.
+    Congestion,
+    /// `SO_SNDBUF` of linerate's own connections, in bytes as asked.
+    SendBuffer,
+    /// `SO_RCVBUF` of linerate's own connections, in bytes as asked.
+    ReceiveBuffer,
+    /// Both of them.
+    SocketBuffers,
+    /// `SO_MAX_PACING_RATE` of each connection of linerate, in bit/s.
+    Pacing,
+    /// `TCP_MAXSEG` of linerate's own connections, in bytes.
+    Mss,
+    /// `TCP_NODELAY` of linerate's own connections.
+    Nodelay,
+    /// `TCP_NOTSENT_LOWAT` of linerate's own connections, in bytes.
+    NotsentLowat,
+    /// An attribute of the route to the other host, and to no one else.
+    Route(RouteKnob),
+    /// A key below `/proc/sys/net`.
+    Sysctl(SysctlKey),
+    /// A property of the network device that leads to the other host.
+    Device(DeviceKnob),
+}
+
+/// Attributes of a route, by the names of ip-route(8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RouteKnob {
+    /// `mtu lock`, in bytes.
+    Mtu,
+    /// `advmss`, in bytes.
+    Advmss,
+    /// `congctl`.
+    Congctl,
+    /// `initcwnd`, in segments.
+    Initcwnd,
+    /// `initrwnd`, in segments.
+    Initrwnd,
+    /// `quickack`.
+    Quickack,
+    /// `rto_min`, in milliseconds.
+    RtoMin,
+    /// `window`, in bytes.
+    Window,
+}
+
+/// Properties of a network device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeviceKnob {
+    /// MTU in bytes.
+    Mtu,
+    /// Transmit queue length in packets.
+    Txqueuelen,
+    /// Queueing discipline at the root: a [`Qdisc`].
+    Qdisc,
+    /// TCP segmentation by the device.
+    Tso,
+    /// Segmentation just before the driver.
+    Gso,
+    /// Segments joined on arrival, by the kernel.
+    Gro,
+    /// Segments joined on arrival, by the device.
+    Lro,
+    /// Checksums of arriving packets by the device.
+    Rx,
+    /// Checksums of leaving packets by the device.
+    Tx,
+    /// Packets in several pieces.
+    Sg,
+    /// Descriptors of the receive ring.
+    Rxring,
+    /// Descriptors of the transmit ring.
+    Txring,
+}
+
+/// A value: bytes, bit/s, milliseconds, segments or packets by the knob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// One number.
+    Number(u64),
+    /// Several.
+    Numbers(Vec<u64>),
+    /// On or off.
+    Switch(bool),
+    /// A name, or a [`Qdisc`] in its own words.
+    Word(String),
+}
+
+/// How much of a host a knob changes, the smallest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// linerate's own connections: the machine stays as it is.
+    Socket,
+    /// Every connection to one other host.
+    Route,
+    /// Every connection of the network namespace.
+    Namespace,
+    /// Everything that goes through a device.
+    Device,
+    /// The whole machine, all its network namespaces.
+    Host,
+}
+
+/// Which values a knob takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A size in bytes.
+    Size {
+        /// At least.
+        least: u64,
+        /// At most.
+        most: u64,
+    },
+    /// A plain number.
+    Count {
+        /// At least.
+        least: u64,
+        /// At most.
+        most: u64,
+    },
+    /// A time in milliseconds.
+    Millis {
+        /// At least.
+        least: u64,
+        /// At most.
+        most: u64,
+    },
+    /// A rate in bit/s.
+    Rate,
+    /// Least, initial and greatest of something.
+    Three {
+        /// Each at least.
+        least: u64,
+        /// Each at most.
+        most: u64,
+    },
+    /// On or off.
+    Switch,
+    /// A short name, as of a congestion control.
+    Name,
+    /// A queueing discipline.
+    Qdisc,
+}
+
+/// What one setting was asked to be, and what is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The setting, as text.
+    pub setting: String,
+    /// Where it was read.
+    pub side: Side,
+    /// The value that it should have.
+    pub asked: String,
+    /// The value that it has.
+    pub found: String,
+    /// Whether they are the same.
+    pub in_force: bool,
+}
+
+/// Puts the settings that are options of linerate's own connections into those options; leaves the others.
+pub fn apply_to_spec(settings: &[Setting], socket: &mut SocketSettings) {
+    for Setting { knob, value, .. } in settings {
+        match (knob, value) {
+            (Knob::Congestion, Value::Word(name)) => socket.congestion = Some(name.clone()),
+            (Knob::SendBuffer, Value::Number(n)) => socket.send_buffer = Some(Bytes(*n)),
+            (Knob::ReceiveBuffer, Value::Number(n)) => socket.receive_buffer = Some(Bytes(*n)),
+            (Knob::SocketBuffers, Value::Number(n)) => {
+                socket.send_buffer = Some(Bytes(*n));
+                socket.receive_buffer = Some(Bytes(*n));
+            }
+            (Knob::Pacing, Value::Number(n)) => socket.pacing = Some(BitRate(*n)),
+            (Knob::Mss, Value::Number(n)) => socket.mss = u32::try_from(*n).ok(),
+            (Knob::Nodelay, Value::Switch(on)) => socket.nodelay = Some(*on),
+            (Knob::NotsentLowat, Value::Number(n)) => socket.notsent_lowat = Some(Bytes(*n)),
+            _ => {}
+        }
+    }
+}
+
+impl On {
+    /// The hosts that are meant when the data goes this way.
+    pub fn sides(self, direction: Direction) -> &'static [Side] {
+        let one = |side| match side {
+            Side::Near => &[Side::Near][..],
+            Side::Far => &[Side::Far],
+        };
+        match self {
+            On::Near => one(Side::Near),
+            On::Far => one(Side::Far),
+            On::Both => &[Side::Near, Side::Far],
+            On::Sender => one(direction.sender()),
+            On::Receiver => one(direction.sender().other()),
+        }
+    }
+
+    const ALL: [(On, &'static str); 5] = [
+        (On::Near, "near"),
+        (On::Far, "far"),
+        (On::Both, "both"),
+        (On::Sender, "sender"),
+        (On::Receiver, "receiver"),
+    ];
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, name) = On::ALL[*self as usize];
+        f.pad(name)
+    }
+}
+
+/// One row of the table of knobs.
+struct Row {
+    knob: Knob,
+    name: &'static str,
+    shape: Shape,
+    place: On,
+    summary: &'static str,
+    risk: &'static str,
+}
+
+const fn row(
+    knob: Knob,
+    name: &'static str,
+    shape: Shape,
+    place: On,
+    summary: &'static str,
+    risk: &'static str,
+) -> Row {
+    Row {
+        knob,
+        name,
+        shape,
+        place,
+        summary,
+        risk,
+    }
+}
+
+const OWN: &str = "none: only linerate's own connections have it";
+const PEER: &str = "every new connection to this host has it while it is set";
+const BOUNCE: &str = "many drivers take the link down and up for it";
+const CPU: &str = "packets cost more or less processor time while it is set";
+
+/// All knobs but the sysctls. Ranges are the kernel's where it has any; `RTAX_MTU` and `RTAX_ADVMSS` are cut
+/// by `ip_metrics_convert` (`net/ipv4/metrics.c`) above 65520 and 65495.
+#[rustfmt::skip]
+const ROWS: [Row; 28] = [
+    row(Knob::Congestion, "congestion", Shape::Name, On::Both, "congestion control (TCP_CONGESTION)", OWN),
+    row(Knob::SendBuffer, "sndbuf", size(1 << 10, 1 << 30), On::Both, "send buffer (SO_SNDBUF); its autotuning is off", OWN),
+    row(Knob::ReceiveBuffer, "rcvbuf", size(1 << 10, 1 << 30), On::Both, "receive buffer (SO_RCVBUF); its autotuning is off", OWN),
+    row(Knob::SocketBuffers, "sockbuf", size(1 << 10, 1 << 30), On::Both, "send and receive buffer; their autotuning is off", OWN),
+    row(Knob::Pacing, "pacing", Shape::Rate, On::Both, "highest rate of each connection (SO_MAX_PACING_RATE)", OWN),
+    row(Knob::Mss, "mss", count(88, 32_767), On::Both, "largest segment in bytes (TCP_MAXSEG)", OWN),
+    row(Knob::Nodelay, "nodelay", Shape::Switch, On::Both, "small segments leave at once (TCP_NODELAY)", OWN),
+    row(Knob::NotsentLowat, "notsent_lowat", size(1, 1 << 30), On::Both, "unsent data above which writes wait (TCP_NOTSENT_LOWAT)", OWN),
+
+    row(Knob::Route(RouteKnob::Mtu), "route.mtu", count(68, 65_520), On::Sender, "MTU in bytes towards the other host, locked", "IPv4 packets to it may be fragmented on the way, because a locked MTU ends path MTU discovery"),
+    row(Knob::Route(RouteKnob::Advmss), "route.advmss", count(88, 65_495), On::Receiver, "MSS in bytes that is announced to the other host", PEER),
+    row(Knob::Route(RouteKnob::Congctl), "route.congctl", Shape::Name, On::Sender, "congestion control towards the other host", PEER),
+    row(Knob::Route(RouteKnob::Initcwnd), "route.initcwnd", count(1, 65_535), On::Sender, "segments that a new connection sends at once", "a burst of that size into the first full queue"),
+    row(Knob::Route(RouteKnob::Initrwnd), "route.initrwnd", count(1, 65_535), On::Receiver, "segments that a new connection lets the other host send", PEER),
+    row(Knob::Route(RouteKnob::Quickack), "route.quickack", Shape::Switch, On::Receiver, "every segment is acknowledged at once", PEER),
+    row(Knob::Route(RouteKnob::RtoMin), "route.rto_min", Shape::Millis { least: 1, most: 120_000 }, On::Sender, "least retransmission timeout", "below the other host's delayed acknowledgements (40 ms or more) timeouts are needless"),
+    row(Knob::Route(RouteKnob::Window), "route.window", size(256, 1 << 30), On::Receiver, "greatest window that is announced to the other host", PEER),
+
+    row(Knob::Device(DeviceKnob::Mtu), "device.mtu", count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the other host takes, large packets vanish; many drivers take the link down and up for it"),
+    row(Knob::Device(DeviceKnob::Txqueuelen), "device.txqueuelen", count(1, 100_000), On::Sender, "packets that a plain queue holds", "packets that wait are lost where a queue becomes shorter"),
+    row(Knob::Device(DeviceKnob::Qdisc), "device.qdisc", Shape::Qdisc, On::Sender, "queueing discipline of the device", "packets that wait in the replaced queue are lost"),
+    row(Knob::Device(DeviceKnob::Tso), "device.tso", Shape::Switch, On::Sender, "segmentation of large packets by the device", CPU),
+    row(Knob::Device(DeviceKnob::Gso), "device.gso", Shape::Switch, On::Sender, "segmentation of large packets just before the driver", CPU),
+    row(Knob::Device(DeviceKnob::Gro), "device.gro", Shape::Switch, On::Receiver, "arriving segments joined by the kernel", CPU),
+    row(Knob::Device(DeviceKnob::Lro), "device.lro", Shape::Switch, On::Receiver, "arriving segments joined by the device", "a host that forwards must not have it"),
+    row(Knob::Device(DeviceKnob::Rx), "device.rx", Shape::Switch, On::Receiver, "checksums of arriving packets by the device", CPU),
+    row(Knob::Device(DeviceKnob::Tx), "device.tx", Shape::Switch, On::Sender, "checksums of leaving packets by the device; without it tso is off as well", CPU),
+    row(Knob::Device(DeviceKnob::Sg), "device.sg", Shape::Switch, On::Sender, "packets in several pieces; without it tso and gso are off as well", CPU),
+    row(Knob::Device(DeviceKnob::Rxring), "device.rxring", count(1, 65_536), On::Receiver, "descriptors of the receive ring", BOUNCE),
+    row(Knob::Device(DeviceKnob::Txring), "device.txring", count(1, 65_536), On::Sender, "descriptors of the transmit ring", BOUNCE),
+];
+
+const fn size(least: u64, most: u64) -> Shape {
+    Shape::Size { least, most }
+}
+
+const fn count(least: u64, most: u64) -> Shape {
+    Shape::Count { least, most }
+}
+
+impl Knob {
+    /// All knobs, those that change least first.
+    pub fn all() -> impl Iterator<Item = Knob> {
+        let mut all: Vec<Knob> = ROWS
+            .iter()
+            .map(|row| row.knob)
+            .chain(SysctlKey::all().map(Knob::Sysctl))
+            .collect();
+        all.sort_by_key(|knob| knob.scope());
+        all.into_iter()
+    }
+
+    fn row(&self) -> Option<&'static Row> {
+        ROWS.iter().find(|row| row.knob == *self)
+    }
+
+    /// Whether it is an option of linerate's own connections, and changes nothing of the machine.
+    pub fn is_socket(&self) -> bool {
+        self.scope() == Scope::Socket
+    }
+
+    /// How much of a host it changes.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Knob::Route(_) => Scope::Route,
+            Knob::Sysctl(key) => key.scope(),
+            Knob::Device(_) => Scope::Device,
+            _ => Scope::Socket,
+        }
+    }
+
+    /// The host that it is set on if none is named.
+    pub fn usual_place(&self) -> On {
+        match self {
+            Knob::Sysctl(key) => key.usual_place(),
+            _ => self.row().map_or(On::Both, |row| row.place),
+        }
+    }
+
+    /// What it is, in a few words.
+    pub fn summary(&self) -> &'static str {
+        match self {
+            Knob::Sysctl(key) => key.summary(),
+            _ => self.row().map_or("", |row| row.summary),
+        }
+    }
+
+    /// What else may happen while it is set.
+    pub fn risk(&self) -> &'static str {
+        match self {
+            Knob::Sysctl(key) => key.risk(),
+            _ => self.row().map_or("", |row| row.risk),
+        }
+    }
+
+    /// Which values it takes.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Knob::Sysctl(key) => key.shape(),
+            _ => self.row().map_or(Shape::Name, |row| row.shape),
+        }
+    }
+
+    /// The value in the words of [`Setting`]; those that the knob itself would not take are said plainly.
+    pub fn say(&self, value: &Value) -> String {
+        match (value, self.shape()) {
+            (Value::Number(n), Shape::Size { .. }) => short(*n, 1024),
+            (Value::Number(n), Shape::Rate) => short(*n, 1000),
+            (Value::Number(n), Shape::Millis { .. }) => format!("{n}ms"),
+            (Value::Number(n), _) => n.to_string(),
+            (Value::Numbers(all), _) => {
+                let all: Vec<_> = all.iter().map(u64::to_string).collect();
+                all.join(" ")
+            }
+            (Value::Switch(on), _) => if *on { "on" } else { "off" }.to_owned(),
+            (Value::Word(word), _) => word.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Knob::Sysctl(key) => write!(f, "sysctl:{}", key.name()),
+            _ => f.pad(self.row().map_or("", |row| row.name)),
+        }
+    }
+}
+
+impl FromStr for Knob {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Knob, SettingError> {
+        if let Some(key) = text.strip_prefix("sysctl:") {
+            return key.parse().map(Knob::Sysctl);
+        }
+        ROWS.iter()
+            .find(|row| row.name == text)
+            .map(|row| row.knob)
+            .ok_or_else(|| SettingError::NoKnob(text.to_owned()))
+    }
+}
+
+impl Setting {
+    /// Why this setting is not worth an experiment on a kernel of this version (6.18 is `(6, 18)`; `None`:
+    /// any kernel), if it is known not to be: it does nothing, or only harm.
+    pub fn objection(&self, kernel: Option<(u32, u32)>) -> Option<&'static str> {
+        match (&self.knob, &self.value) {
+            (Knob::Sysctl(key), Value::Number(n)) => key.objection(*n, kernel),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.knob, self.knob.say(&self.value))?;
+        if self.on != self.knob.usual_place() {
+            write!(f, "@{}", self.on)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Setting {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Setting, SettingError> {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| SettingError::NoValue(text.to_owned()))?;
+        let knob: Knob = name.trim().parse()?;
+        let (value, on) = match value.rsplit_once('@') {
+            None => (value, knob.usual_place()),
+            Some((value, place)) => {
+                let found = On::ALL.iter().find(|(_, name)| *name == place.trim());
+                let (on, _) = found.ok_or_else(|| SettingError::NoPlace(place.to_owned()))?;
+                (value, *on)
+            }
+        };
+        if knob.is_socket() && on != On::Both {
+            return Err(SettingError::BothEnds(knob));
+        }
+        let value = knob.shape().read(value.trim());
+        let value = value.ok_or_else(|| SettingError::Value {
+            knob,
+            text: text.to_owned(),
+        })?;
+        Ok(Setting { knob, value, on })
+    }
+}
+
+impl TryFrom<String> for Setting {
+    type Error = SettingError;
+
+    fn try_from(text: String) -> Result<Setting, SettingError> {
+        text.parse()
+    }
+}
+
+impl From<Setting> for String {
+    fn from(setting: Setting) -> String {
+        setting.to_string()
+    }
+}
+
+impl Shape {
+    fn read(&self, text: &str) -> Option<Value> {
+        let within = |n: u64, least, most| (least..=most).contains(&n).then_some(n);
+        match *self {
+            Shape::Size { least, most } => {
+                let Bytes(n) = text.parse().ok()?;
+                within(n, least, most).map(Value::Number)
+            }
+            Shape::Count { least, most } => {
+                within(text.parse().ok()?, least, most).map(Value::Number)
+            }
+            Shape::Millis { least, most } => {
+                // A bare number is milliseconds, as for ip-route(8).
+                let n = text.parse().ok().or_else(|| {
+                    let Nanos(ns) = text.parse().ok()?;
+                    (ns % 1_000_000 == 0).then_some(ns / 1_000_000)
+                });
+                within(n?, least, most).map(Value::Number)
+            }
+            Shape::Rate => {
+                let BitRate(n) = text.parse().ok()?;
+                // The kernel counts bytes; all ones would mean no limit.
+                within(n, 8, 1 << 50).map(Value::Number)
+            }
+            Shape::Three { least, most } => {
+                let all: Option<Vec<u64>> = text
+                    .split_whitespace()
+                    .take(4)
+                    .map(|word| {
+                        let Bytes(n) = word.parse().ok()?;
+                        within(n, least, most)
+                    })
+                    .collect();
+                // A greatest below the least is never meant.
+                all.filter(|all| all.len() == 3 && all.is_sorted())
+                    .map(Value::Numbers)
+            }
+            Shape::Switch => match text {
+                "on" | "true" | "yes" | "1" => Some(Value::Switch(true)),
+                "off" | "false" | "no" | "0" => Some(Value::Switch(false)),
+                _ => None,
+            },
+            // TCP_CA_NAME_MAX and IFNAMSIZ (of a qdisc's name) count a closing NUL: 16.
+            Shape::Name => ((1..16).contains(&text.len())
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
+            .then(|| Value::Word(text.to_owned())),
+            Shape::Qdisc => {
+                let qdisc: Qdisc = text.parse().ok()?;
+                Some(Value::Word(qdisc.to_string()))
+            }
+        }
+    }
+}
+
+/// What the values are, with an example where the words alone do not tell how to write one.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Shape::Size { least, most } => write!(
+                f,
+                "a size from {} to {}, like 512K or 8M",
+                short(least, 1024),
+                short(most, 1024)
+            ),
+            Shape::Count { least, most } => write!(f, "a whole number from {least} to {most}"),
+            Shape::Millis { least, most } => {
+                write!(f, "a time from {least}ms to {most}ms, like 40ms")
+            }
+            Shape::Rate => f.write_str("a rate in bits per second, like 100M or 2.5G"),
+            Shape::Three { least, most } => write!(
+                f,
+                "three rising numbers from {least} to {most}, like '4096 65536 16777216'"
+            ),
+            Shape::Switch => f.write_str("on or off"),
+            Shape::Name => {
+                f.write_str("a name of up to 15 letters, digits, '_' and '-', like cubic")
+            }
+            Shape::Qdisc => f.write_str(Qdisc::GRAMMAR),
+        }
+    }
+}
+
+/// A number with the largest suffix that keeps it whole.
+fn short(number: u64, step: u64) -> String {
+    let mut rest = number;
+    let mut suffix = "";
+    for next in ["K", "M", "G"] {
+        if rest == 0 || !rest.is_multiple_of(step) {
+            break;
+        }
+        rest /= step;
+        suffix = next;
+    }
+    format!("{rest}{suffix}")
+}
+
+/// Why a text is not a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingError {
+    /// No `=`.
+    NoValue(String),
+    /// The name is not in the table.
+    NoKnob(String),
+    /// The sysctl is not in the table.
+    NoSysctl(String),
+    /// After the `@` is no place.
+    NoPlace(String),
+    /// An option of linerate's own connections, which have it at both ends.
+    BothEnds(Knob),
+    /// The knob does not take this value.
+    Value {
+        /// The knob.
+        knob: Knob,
+        /// The whole setting.
+        text: String,
+    },
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingError::NoValue(text) => {
+                write!(
+                    f,
+                    "'{text}' is not a setting: write knob=value, like congestion=bbr"
+                )
+            }
+            SettingError::NoKnob(name) => {
+                write!(
+                    f,
+                    "there is no knob '{name}'; 'linerate tune knobs' lists them"
+                )
+            }
+            SettingError::NoSysctl(name) => write!(
+                f,
+                "linerate does not set the sysctl '{name}'; 'linerate tune knobs' lists those that it sets"
+            ),
+            SettingError::NoPlace(place) => write!(
+                f,
+                "'@{place}' is not a place: write @near, @far, @both, @sender or @receiver"
+            ),
+            SettingError::BothEnds(knob) => write!(
+                f,
+                "{knob} is an option of linerate's own connections, which have it at both ends: leave the '@' out"
+            ),
+            SettingError::Value { knob, text } => {
+                write!(
+                    f,
+                    "in '{text}' the value is out of range: {knob} takes {}",
+                    knob.shape()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Setting {
+        text.parse().unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn settings_are_written_as_they_are_read() {
+        for text in [
+            "congestion=bbr",
+            "sockbuf=8M",
+            "sndbuf=1000K",
+            "pacing=2500M",
+            "mss=1460",
+            "nodelay=off",
+            "notsent_lowat=128K",
+            "route.initcwnd=32",
+            "route.initcwnd=32@both",
+            "route.congctl=cubic@far",
+            "route.rto_min=40ms",
+            "route.window=64K@near",
+            "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both",
+            "sysctl:net.core.rmem_max=16M",
+            "device.mtu=9000@receiver",
+            "device.tso=off",
+            "device.qdisc=fq_codel limit 1000 target 5000us ecn 1",
+        ] {
+            assert_eq!(read(text).to_string(), text);
+        }
+        for (text, canonical) in [
+            (" congestion = bbr ", "congestion=bbr"),
+            ("sockbuf=8388608@both", "sockbuf=8M"),
+            ("pacing=2.5G", "pacing=2500M"),
+            ("route.rto_min=0.04", "route.rto_min=40ms"),
+            ("route.rto_min=40", "route.rto_min=40ms"),
+            ("route.initcwnd=32@sender", "route.initcwnd=32"),
+            (
+                "sysctl:net.ipv4.tcp_rmem=4K 128K 32M",
+                "sysctl:net.ipv4.tcp_rmem=4096 131072 33554432",
+            ),
+        ] {
+            assert_eq!(read(text).to_string(), canonical);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_remedy() {
+        for (text, says) in [
+            (
+                "bbr",
+                "'bbr' is not a setting: write knob=value, like congestion=bbr",
+            ),
+            (
+                "speed=11",
+                "there is no knob 'speed'; 'linerate tune knobs' lists them",
+            ),
+            (
+                "sysctl:kernel.panic=1",
+                "linerate does not set the sysctl 'kernel.panic'; 'linerate tune knobs' lists those that it sets",
+            ),
+            (
+                "route.mtu=1400@home",
+                "'@home' is not a place: write @near, @far, @both, @sender or @receiver",
+            ),
+            (
+                "sockbuf=8M@near",
+                "sockbuf is an option of linerate's own connections, which have it at both ends: leave the '@' out",
+            ),
+            (
+                "route.mtu=67",
+                "in 'route.mtu=67' the value is out of range: route.mtu takes a whole number from 68 to 65520",
+            ),
+            (
+                "sockbuf=2G",
+                "in 'sockbuf=2G' the value is out of range: sockbuf takes a size from 1K to 1G, like 512K or 8M",
+            ),
+        ] {
+            assert_eq!(text.parse::<Setting>().unwrap_err().to_string(), says);
+        }
+        for bad in [
+            "congestion=",
+            "congestion=../../x",
+            "congestion=sixteen_letters_",
+            "nodelay=maybe",
+            "route.rto_min=1500us",
+            "route.rto_min=0",
+            "pacing=0",
+            "sysctl:net.ipv4.tcp_wmem=4096 65536",
+            "sysctl:net.ipv4.tcp_wmem=4096 65536 16777216 1",
+            "sysctl:net.ipv4.tcp_wmem=65536 4096 16777216",
+            "sysctl:net.ipv4.tcp_sack=2",
+            "device.mtu=-1",
+            "device.qdisc=rm -rf /",
+        ] {
+            assert!(bad.parse::<Setting>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn places_are_hosts_once_the_direction_is_known() {
+        use Side::{Far, Near};
+        assert_eq!(On::Sender.sides(Direction::Up), [Near]);
+        assert_eq!(On::Sender.sides(Direction::Down), [Far]);
+        assert_eq!(On::Receiver.sides(Direction::Up), [Far]);
+        assert_eq!(On::Near.sides(Direction::Down), [Near]);
+        assert_eq!(On::Both.sides(Direction::Down), [Near, Far]);
+        for (at, (on, _)) in On::ALL.iter().enumerate() {
+            assert_eq!(*on as usize, at);
+        }
+    }
+
+    #[test]
+    fn the_tables_are_whole() {
+        let all: Vec<Knob> = Knob::all().collect();
+        assert!(all.is_sorted_by_key(Knob::scope));
+        for (at, knob) in all.iter().enumerate() {
+            assert!(!all[..at].contains(knob), "{knob} is there twice");
+            assert_eq!(knob.to_string().parse(), Ok(*knob));
+            assert!(
+                !knob.summary().is_empty() && !knob.risk().is_empty(),
+                "{knob}"
+            );
+            assert!(!knob.shape().to_string().is_empty());
+        }
+        assert_eq!(all[0], Knob::Congestion);
+        assert_eq!(all.last().map(Knob::scope), Some(Scope::Host));
+    }
+
+    #[test]
+    fn own_connections_get_their_options_and_nothing_else() {
+        let settings: Vec<Setting> = [
+            "congestion=bbr",
+            "sockbuf=8M",
+            "sndbuf=1M",
+            "pacing=1G",
+            "mss=1400",
+            "nodelay=on",
+            "notsent_lowat=128K",
+            "route.initcwnd=32",
+        ]
+        .map(read)
+        .into();
+        let mut socket = SocketSettings::default();
+        apply_to_spec(&settings, &mut socket);
+        assert_eq!(
+            socket,
+            SocketSettings {
+                congestion: Some("bbr".to_owned()),
+                send_buffer: Some(Bytes(1 << 20)),
+                receive_buffer: Some(Bytes(8 << 20)),
+                pacing: Some(BitRate(1_000_000_000)),
+                mss: Some(1400),
+                nodelay: Some(true),
+                notsent_lowat: Some(Bytes(128 << 10)),
+                ..SocketSettings::default()
+            }
+        );
+    }
+
+    #[test]
+    fn what_does_nothing_or_harm_is_objected_to() {
+        let says = |text, kernel| read(text).objection(kernel);
+        assert!(says("sysctl:net.ipv4.tcp_low_latency=1", None).is_some());
+        assert!(says("sysctl:net.ipv4.tcp_fack=1", None).is_some());
+        assert!(says("sysctl:net.ipv4.tcp_adv_win_scale=2", Some((6, 6))).is_some());
+        assert!(says("sysctl:net.ipv4.tcp_adv_win_scale=2", Some((6, 5))).is_none());
+        for key in ["sack", "timestamps", "window_scaling"] {
+            let switched = |to| read(&format!("sysctl:net.ipv4.tcp_{key}={to}")).objection(None);
+            assert!(switched(0).is_some() && switched(1).is_none());
+        }
+        assert!(says("congestion=bbr", None).is_none());
+    }
+
+    #[test]
+    fn in_json_a_setting_is_its_text() {
+        let setting = read("route.initcwnd=32@far");
+        let json = serde_json::to_string(&setting).unwrap();
+        assert_eq!(json, "\"route.initcwnd=32@far\"");
+        assert_eq!(serde_json::from_str::<Setting>(&json).unwrap(), setting);
+        let error = serde_json::from_str::<Setting>("\"x=1\"").unwrap_err();
+        assert!(error.to_string().starts_with("there is no knob 'x'"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused_or_comes_back(
+            knob in prop::sample::select(Knob::all().collect::<Vec<_>>()),
+            value in "[0-9a-zKM@. _-]{0,24}",
+        ) {
+            if let Ok(setting) = format!("{knob}={value}").parse::<Setting>() {
+                prop_assert_eq!(setting.to_string().parse(), Ok(setting));
+            }
+        }
+    }
+}
