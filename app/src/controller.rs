@@ -8,16 +8,17 @@ use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
 use anyhow::{Context, Result, anyhow};
 use measure::Reconnect;
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Run, Sample, Side,
-    SocketSettings, SocketState, Spec, Warning, Workload,
+    Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Reading, Run, Sample,
+    Side, SocketSettings, SocketState, Spec, Warning, Workload,
 };
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::control::{Controller, Order, Preamble, ToAgent, ToController, Token};
+use wire::control::TuneRequest;
+use wire::control::{Controller, Order, Origin, Preamble, ToAgent, ToController, Token};
 
 /// A data connection stands by then, or never will.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -39,6 +40,12 @@ pub struct Link {
     listener: Option<JoinHandle<()>>,
     /// Number of the next leg: none is used twice in a session.
     next_leg: u32,
+    /// Number of the latest request to tune.
+    tunes: u64,
+    /// This host's address as the agent saw it last.
+    seen_as: Option<IpAddr>,
+    /// The agent has found that it is where this process is.
+    shares_machine: bool,
     /// How the session ended, once that was heard.
     ended: Option<SessionEnd>,
 }
@@ -68,6 +75,9 @@ impl Link {
             inbox,
             listener: Some(listener),
             next_leg: 0,
+            tunes: 0,
+            seen_as: None,
+            shares_machine: false,
             ended: None,
         }
     }
@@ -104,6 +114,82 @@ impl Link {
             } else {
                 drive.group(&spec, group)
             }
+        })
+    }
+
+    /// Has the agent read or change its machine's settings, between runs or during one. It undoes
+    /// what it has changed when the link ends, in whatever way.
+    ///
+    /// # Errors
+    /// If the agent refuses, is lost, or does not answer within this time; every sentence names it.
+    #[allow(dead_code)] // Until an experiment asks.
+    pub fn tune(&mut self, request: TuneRequest, within: Duration) -> Result<Vec<Reading>> {
+        self.tunes += 1;
+        let ours = self.tunes;
+        self.tell(ToAgent::Tune {
+            number: ours,
+            origin: Origin {
+                address: self.near_address(),
+                place: crate::tuning::place(),
+            },
+            request,
+        })?;
+        let until = Instant::now() + within;
+        loop {
+            match self.hear(until.saturating_duration_since(Instant::now())) {
+                Some(Told::Far(ToController::Tuned {
+                    number,
+                    mut readings,
+                    shared,
+                })) if number == ours => {
+                    self.shares_machine = shared;
+                    for reading in &mut readings {
+                        reading.side = Side::Far;
+                    }
+                    return Ok(readings);
+                }
+                Some(Told::Far(ToController::TuneRefused { number, why })) if number == ours => {
+                    let why = format!("{} refuses: {why}", self.name);
+                    return Err(Refusal::unreachable(why).into());
+                }
+                Some(Told::Ended(ended)) => return Err(lost(&ended)),
+                // An answer that came too late, the last word of an end that was not waited for.
+                Some(_) => {}
+                None => {
+                    let why = format!("{} did not answer a request to tune in time", self.name);
+                    return Err(Refusal::unreachable(why).into());
+                }
+            }
+        }
+    }
+
+    /// Whether the agent said, when it was to take hold of its settings, that it is on this machine
+    /// and in this network namespace (as `local` is). Then all settings are this end's to apply: the
+    /// agent answers requests without doing anything, and refuses to apply.
+    #[allow(dead_code)] // Until an experiment asks.
+    pub fn shares_machine(&self) -> bool {
+        self.shares_machine
+    }
+
+    /// The far host's address, as data connections from here reach it.
+    pub fn far_address(&self) -> IpAddr {
+        let first = self.addresses.first();
+        *first.expect("whoever was reached has an address")
+    }
+
+    /// This host's address, as the agent sees data connections come from it; before the first run
+    /// what this host's routes say.
+    pub fn near_address(&self) -> Option<IpAddr> {
+        self.seen_as.or_else(|| {
+            let far = self.far_address();
+            let any: IpAddr = match far {
+                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            // Connecting a UDP socket sends nothing: it asks the kernel for the route.
+            let socket = UdpSocket::bind((any, 0)).ok()?;
+            socket.connect((far, 9)).ok()?;
+            socket.local_addr().ok().map(|address| address.ip())
         })
     }
 
@@ -449,6 +535,9 @@ impl Drive<'_> {
                 warnings,
                 ..
             } => {
+                if let Some(socket) = sockets.first() {
+                    self.link.seen_as = Some(socket.remote.ip());
+                }
                 flight.leg.far.sockets = sockets;
                 self.warn(&mut flight.leg.far, warnings);
                 self.run.far.get_or_insert(*fingerprint);
@@ -476,7 +565,7 @@ impl Drive<'_> {
                 flight.far = Stage::Over;
                 flight.fail(anyhow!("{}: {why}", self.link.name));
             }
-            ToController::Hello { .. } | ToController::Pong { .. } | ToController::Bye { .. } => {}
+            _ => {}
         }
         Ok(())
     }
@@ -598,7 +687,11 @@ fn leg_of(message: &ToController) -> Option<u32> {
         | ToController::Sample { leg, .. }
         | ToController::Finished { leg, .. }
         | ToController::Failed { leg, .. } => Some(*leg),
-        ToController::Hello { .. } | ToController::Pong { .. } | ToController::Bye { .. } => None,
+        ToController::Tuned { .. }
+        | ToController::TuneRefused { .. }
+        | ToController::Hello { .. }
+        | ToController::Pong { .. }
+        | ToController::Bye { .. } => None,
     }
 }
 

@@ -64,6 +64,8 @@ pub struct Serve {
     pub data_ports: Option<RangeInclusive<u16>>,
     /// Clients that may measure at once.
     pub clients: usize,
+    /// Whether clients with that right may change this host's settings.
+    pub allow_tune: bool,
 }
 
 /// A server that listens.
@@ -89,8 +91,16 @@ struct Shared {
 #[derive(Default)]
 struct Tables {
     unknown: BTreeMap<IpAddr, usize>,
-    sessions: BTreeMap<u64, (NodeId, Option<Sender<Agent>>)>,
+    sessions: BTreeMap<u64, Seat>,
     lines: (u64, u32),
+}
+
+/// A session that goes on.
+struct Seat {
+    id: NodeId,
+    may_tune: bool,
+    /// Once it has been greeted.
+    sender: Option<Sender<Agent>>,
 }
 
 impl Listener {
@@ -181,11 +191,13 @@ impl Listener {
             self.stamp = stamp;
             log("the list of trusted hosts changed");
         }
-        for (id, sender) in self.shared.tables().sessions.values() {
-            if let Some(sender) = sender
-                && trust.allowed(id, Right::Measure).is_none()
-            {
+        for seat in self.shared.tables().sessions.values() {
+            let Some(sender) = &seat.sender else { continue };
+            if trust.allowed(&seat.id, Right::Measure).is_none() {
                 sender.close("this host is no longer trusted there");
+            } else if seat.may_tune && trust.allowed(&seat.id, Right::Tune).is_none() {
+                // With the session goes what it has changed.
+                sender.close("this host may no longer tune there");
             }
         }
         let open = trust.expects_anybody(unix_seconds());
@@ -384,7 +396,8 @@ impl Shared {
 
     fn serve(self: &Arc<Shared>, mut tls: Tls, address: SocketAddr, entry: &Entry, guest: Unknown) {
         let who = format!("{address} {}", entry.name);
-        let Some(place) = Place::take(self, entry.id) else {
+        let may_tune = self.may_tune(entry);
+        let Some(place) = Place::take(self, entry.id, may_tune.is_ok()) else {
             log(&format!("{who}: sent away: too many sessions"));
             let why = format!(
                 "it serves {MAX_SESSIONS_PER_KEY} sessions of this host (or {MAX_SESSIONS} in all) already: end one, or try again in a minute"
@@ -412,6 +425,7 @@ impl Shared {
             id: Some(entry.id),
             address: Some(address.ip()),
             limits: entry.limits.clone(),
+            may_tune,
             listen,
             data_ports: self.config.data_ports.clone(),
             ledger: Arc::clone(&self.ledger),
@@ -423,13 +437,27 @@ impl Shared {
         }
     }
 
+    /// Whether a client may change this host's settings, or who would have to allow it and how.
+    fn may_tune(&self, entry: &Entry) -> Result<(), String> {
+        if !self.config.allow_tune {
+            return Err(
+                "remote tuning is off there: run 'linerate serve --allow-tune' there".to_owned(),
+            );
+        }
+        match entry.rights.contains(&Right::Tune) {
+            true => Ok(()),
+            false => Err(format!(
+                "this host may measure there, not tune: run 'linerate trust add {} --tune' there",
+                entry.id
+            )),
+        }
+    }
+
     /// Ends the sessions: they tell their clients, and have a while to do so.
     fn stop_sessions(&self) {
         let tables = self.tables();
-        for (_, sender) in tables.sessions.values() {
-            if let Some(sender) = sender {
-                sender.close("the server was stopped");
-            }
+        for sender in tables.sessions.values().filter_map(|s| s.sender.as_ref()) {
+            sender.close("the server was stopped");
         }
         let count = tables.sessions.len();
         if count > 0 {
@@ -537,25 +565,26 @@ struct Place {
 }
 
 impl Place {
-    fn take(shared: &Arc<Shared>, key: NodeId) -> Option<Place> {
+    fn take(shared: &Arc<Shared>, id: NodeId, may_tune: bool) -> Option<Place> {
         let mut tables = shared.tables();
-        let of_key = tables
-            .sessions
-            .values()
-            .filter(|(id, _)| *id == key)
-            .count();
+        let of_key = tables.sessions.values().filter(|s| s.id == id).count();
         if tables.sessions.len() >= MAX_SESSIONS || of_key >= MAX_SESSIONS_PER_KEY {
             return None;
         }
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-        tables.sessions.insert(number, (key, None));
+        let seat = Seat {
+            id,
+            may_tune,
+            sender: None,
+        };
+        tables.sessions.insert(number, seat);
         let shared = Arc::clone(shared);
         Some(Place { shared, number })
     }
 
     fn set(&self, sender: Sender<Agent>) {
-        if let Some((_, place)) = self.shared.tables().sessions.get_mut(&self.number) {
-            *place = Some(sender);
+        if let Some(seat) = self.shared.tables().sessions.get_mut(&self.number) {
+            seat.sender = Some(sender);
         }
     }
 }

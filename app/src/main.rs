@@ -19,6 +19,7 @@ mod session;
 mod testing;
 mod transport;
 mod trust;
+mod tuning;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ use crate::grant::Grant;
 use crate::leg::{inspect, job, run_end};
 use crate::transport::{AgentChannel, Ended, Event, Sender};
 use crate::trust::{Admitted, Denied, Peer};
+use crate::tuning::Tuning;
 use anyhow::{Context, Result, bail};
 use measure::Reconnect;
 use model::{Bytes, EndRecord, Sample, Side, Workload};
@@ -28,6 +29,7 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()> {
     let mut session = Session {
         sender: channel.sender(),
+        tuning: Tuning::new(peer.clone()),
         peer,
         legs: BTreeMap::new(),
     };
@@ -58,6 +60,7 @@ pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()>
 struct Session {
     sender: Sender<Agent>,
     peer: Peer,
+    tuning: Tuning,
     legs: BTreeMap<u32, Playing>,
 }
 
@@ -89,6 +92,11 @@ impl Session {
                     playing.go = None;
                 }
             }
+            ToAgent::Tune {
+                number,
+                origin,
+                request,
+            } => say(&self.sender, self.tuning.answer(number, &origin, &request)),
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
         }
     }

@@ -17,6 +17,7 @@ use std::ops::RangeInclusive;
   linerate trust invite                        meanwhile, in another terminal: one line for the other host
   linerate serve --data-ports 5300-5399        behind a firewall that lets 5210 and these through
   linerate serve --bind 192.0.2.1 --clients 1  one address; one client measures at a time
+  linerate serve --allow-tune                  hosts with that right may try settings here, undone after
   linerate serve --iperf3 --bind 0.0.0.0       for stock iperf3 clients, whoever they are
 
 Nobody is trusted until 'linerate trust add' or an accepted invitation says so; changes count at
@@ -35,6 +36,9 @@ pub struct Serve {
     /// Clients that may measure at the same time; others are told how long to wait
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: u32,
+    /// Let hosts with the right to tune ('linerate trust add ID --tune') change this host's settings
+    #[arg(long, conflicts_with = "iperf3")]
+    allow_tune: bool,
     /// Serve stock iperf3 clients instead, without linerate's trust; on loopback unless --bind or
     /// --authorized-users is given
     #[arg(long)]
@@ -64,6 +68,7 @@ impl Serve {
             port: self.port.unwrap_or(DEFAULT_PORT),
             data_ports: self.data_ports.as_ref().map(|ports| ports.0.clone()),
             clients: self.clients as usize,
+            allow_tune: self.allow_tune,
         };
         let session = |channel, peer| session::serve(channel, peer, stop);
         let listener = Listener::open(config, Box::new(session))?;

@@ -40,7 +40,7 @@ pub struct Trust {
 enum Action {
     /// Print this host's id
     Show,
-    /// Trust a host by its id, or change what it may do
+    /// Trust a host by its id, or change what it may do; limits that are not given stay
     Add(Add),
     /// List the trusted hosts and the open invitations
     List,
@@ -63,7 +63,7 @@ struct Add {
     #[arg(long, value_name = "NAME[:PORT]")]
     address: Option<String>,
     /// It is only to be measured from here: no rights on this host
-    #[arg(long, conflicts_with_all = ["rights", "rate", "seconds", "bytes_per_day"])]
+    #[arg(long, conflicts_with_all = ["rights", "tune", "rate", "seconds", "bytes_per_day"])]
     server: bool,
     #[command(flatten)]
     allow: Allow,
@@ -75,6 +75,9 @@ struct Allow {
     /// What it may do here
     #[arg(long, value_enum, value_delimiter = ',', default_value = "measure")]
     rights: Vec<Right>,
+    /// It may change this host's settings too, if 'linerate serve --allow-tune' runs
+    #[arg(long)]
+    tune: bool,
     /// Highest rate of a leg, all streams together [default: unlimited]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
@@ -187,7 +190,7 @@ impl Trust {
 }
 
 impl Add {
-    /// The entry: a new one, or the old one changed. An address is kept unless another is given.
+    /// The entry: a new one, or the old one changed. What is not given is kept, but for the rights.
     fn entry(&self, old: Option<&Entry>) -> Result<Entry> {
         let address = match &self.address {
             Some(text) => {
@@ -210,21 +213,26 @@ impl Add {
             } else {
                 self.allow.rights()
             },
-            limits: self.allow.limits(),
+            limits: match (self.server, old) {
+                (false, Some(old)) => self.allow.limits(old.limits.clone()),
+                _ => self.allow.limits(Limits::default()),
+            },
         })
     }
 }
 
 impl Allow {
     fn rights(&self) -> BTreeSet<Right> {
-        self.rights.iter().copied().collect()
+        let tune = self.tune.then_some(Right::Tune);
+        self.rights.iter().copied().chain(tune).collect()
     }
 
-    fn limits(&self) -> Limits {
+    /// The limits, those that are not given being kept.
+    fn limits(&self, old: Limits) -> Limits {
         Limits {
-            rate: self.rate,
-            seconds: self.seconds,
-            bytes_per_day: self.bytes_per_day,
+            rate: self.rate.or(old.rate),
+            seconds: self.seconds.or(old.seconds),
+            bytes_per_day: self.bytes_per_day.or(old.bytes_per_day),
         }
     }
 }
@@ -249,7 +257,7 @@ impl Invite {
                 expires_unix_s,
                 name: self.name.clone(),
                 rights: self.allow.rights(),
-                limits: self.allow.limits(),
+                limits: self.allow.limits(Limits::default()),
             });
             Ok(())
         })?;

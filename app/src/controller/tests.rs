@@ -159,3 +159,33 @@ fn a_lost_link_is_named_and_stays_lost() {
     assert!(second.legs.is_empty());
     drop(agent.thread.join().unwrap());
 }
+
+#[test]
+fn on_one_machine_the_settings_are_left_to_the_controller() {
+    let (mut link, agent) = linked();
+    let title = "test".to_owned();
+    let deadline = Nanos::from_secs(60);
+    assert!(!link.shares_machine());
+    let begun = link.tune(TuneRequest::Begin { title, deadline }, SOON);
+    assert_eq!(begun.unwrap(), []);
+    assert!(link.shares_machine());
+    let settings = vec!["route.initcwnd=32@far".parse().unwrap()];
+    let refused = link
+        .tune(TuneRequest::Apply { settings }, SOON)
+        .unwrap_err();
+    assert!(
+        refused.to_string().starts_with("db2 refuses: "),
+        "{refused}"
+    );
+    assert_eq!(link.tune(TuneRequest::End, SOON).unwrap(), []);
+    assert_eq!(
+        (link.near_address(), link.far_address()),
+        (Some(HERE), HERE)
+    );
+
+    agent.stop.store(true, Ordering::Relaxed);
+    drop(agent.thread.join().unwrap());
+    let gone = link.tune(TuneRequest::Verify, SOON).unwrap_err();
+    assert!(gone.to_string().starts_with("db2"), "{gone}");
+    assert!(link.is_lost());
+}

@@ -35,6 +35,7 @@ impl Server {
             port: 0,
             data_ports: None,
             clients: 4,
+            allow_tune: false,
         };
         let listener = Listener::open(config, Box::new(refuse)).unwrap();
         let (id, address) = (listener.id(), listener.addresses()[0]);
@@ -608,6 +609,7 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
         port: 0,
         data_ports: None,
         clients: 1,
+        allow_tune: false,
     };
     let mut listener = Listener::open(config, Box::new(refuse)).unwrap();
     let is_loopback = |l: &Listener| l.addresses().iter().all(|a| a.ip().is_loopback());

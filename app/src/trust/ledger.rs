@@ -44,6 +44,8 @@ pub struct Peer {
     pub address: Option<IpAddr>,
     /// How much it may do.
     pub limits: Limits,
+    /// Whether it may change this host's settings, or a sentence that says how to allow it.
+    pub may_tune: Result<(), String>,
     /// Where data listeners are to listen.
     pub listen: IpAddr,
     /// Ports for them; `None`: any.
@@ -62,6 +64,8 @@ impl Peer {
             id: None,
             address: None,
             limits: Limits::default(),
+            // It has the rights of the user who started this process, and no others.
+            may_tune: Ok(()),
             listen,
             data_ports,
             ledger: Arc::new(Ledger::new(1, None)),
@@ -520,6 +524,7 @@ mod tests {
             id: Some(id),
             address: None,
             limits,
+            may_tune: Ok(()),
             listen: Ipv4Addr::LOCALHOST.into(),
             data_ports: None,
             ledger: Arc::clone(ledger),

@@ -56,7 +56,7 @@ pub struct Entry {
 pub enum Right {
     /// Measure towards and from this host
     Measure,
-    /// Change this host's settings (nothing uses this yet)
+    /// Change this host's settings, if 'linerate serve --allow-tune' runs
     Tune,
 }
 

@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use linerate_wire::control::{
-    AgentMachine, ControllerMachine, Event, Fault, IDLE, MAX_FRAME, MAX_LIVE_LEGS, MAX_QUEUED,
-    Machine, Order, PING_EVERY, PROTOCOL, Role, SILENCE, ToAgent, ToController, encode_frame,
+    AgentMachine, ControllerMachine, Event, Fault, IDLE, MAX_FRAME, MAX_LIVE_LEGS, MAX_OPEN_TUNES,
+    MAX_QUEUED, MAX_READINGS, MAX_SETTINGS, Machine, Order, Origin, PING_EVERY, PROTOCOL, Role,
+    SILENCE, ToAgent, ToController, TuneRequest, encode_frame,
 };
-use model::{Bulk, EndRecord, Fingerprint, Limit, Nanos, Placement, Sample, SocketSettings};
-use model::{Warning, Workload};
+use model::{Bulk, EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Side};
+use model::{SocketSettings, Warning, Workload};
 use proptest::prelude::*;
 
 const PATIENCE: Nanos = Nanos::from_secs(10);
@@ -82,6 +83,40 @@ fn busy(leg: u32) -> ToController {
         wait: Nanos::from_secs(3),
         why: "busy".to_owned(),
     }
+}
+
+fn tune(number: u64, request: TuneRequest) -> ToAgent {
+    ToAgent::Tune {
+        number,
+        origin: Origin::default(),
+        request,
+    }
+}
+
+fn apply(number: u64, settings: usize) -> ToAgent {
+    let one = "route.initcwnd=32@far".parse().unwrap();
+    let settings = vec![one; settings];
+    tune(number, TuneRequest::Apply { settings })
+}
+
+fn tuned(number: u64, readings: usize) -> ToController {
+    let reading = Reading {
+        setting: "route.initcwnd".to_owned(),
+        side: Side::Far,
+        asked: "32".to_owned(),
+        found: "10\u{1b}[2J".to_owned(),
+        in_force: false,
+    };
+    ToController::Tuned {
+        number,
+        readings: vec![reading; readings],
+        shared: false,
+    }
+}
+
+fn not_tuned(number: u64) -> ToController {
+    let why = "no\n".to_owned();
+    ToController::TuneRefused { number, why }
 }
 
 fn all<R: Role>(machine: &mut Machine<R>) -> Vec<Event<R::In>> {
@@ -263,7 +298,7 @@ fn peers_of_another_version_are_told_which() {
     pair.agent.input(pair.now, &encode_frame(&newer).unwrap());
     assert_eq!(
         fault(&mut pair.agent).to_string(),
-        "runs linerate 3.0?[2J (protocol 7), this host 0.1.0 (protocol 1): install the same version on both"
+        "runs linerate 3.0?[2J (protocol 7), this host 0.1.0 (protocol 2): install the same version on both"
     );
     // Our own greeting goes out all the same, so that the other end can say it too.
     assert!(pair.agent.poll_output().is_some());
@@ -561,6 +596,105 @@ fn the_end_of_the_stream_is_a_loss_only_before_the_good_bye() {
     assert_eq!(pair.agent.poll_output(), None);
 }
 
+#[test]
+fn requests_to_tune_are_answered_in_their_order_with_a_leg_open_or_not() {
+    for mut pair in [Pair::ready(), Pair::running()] {
+        let title = "a\u{7}b".to_owned();
+        let deadline = Nanos::from_secs(30);
+        let begin = TuneRequest::Begin { title, deadline };
+        pair.tell(&tune(1, begin)).unwrap();
+        pair.tell(&apply(7, MAX_SETTINGS)).unwrap();
+        let [Event::Message(begun), Event::Message(applied)] = &all(&mut pair.agent)[..] else {
+            panic!("two requests");
+        };
+        assert_eq!(applied, &apply(7, MAX_SETTINGS));
+        let title = "a?b".to_owned();
+        assert_eq!(begun, &tune(1, TuneRequest::Begin { title, deadline }));
+        pair.answer(&not_tuned(1)).unwrap();
+        pair.answer(&tuned(7, MAX_READINGS)).unwrap();
+        let [Event::Message(refused), Event::Message(told)] = &all(&mut pair.controller)[..] else {
+            panic!("two answers");
+        };
+        let why = "no?".to_owned();
+        assert_eq!(refused, &ToController::TuneRefused { number: 1, why });
+        match told {
+            ToController::Tuned { readings, .. } => assert_eq!(readings[255].found, "10?[2J"),
+            _ => panic!("no readings"),
+        }
+    }
+}
+
+#[test]
+fn requests_and_answers_out_of_turn_or_bounds_are_not_sent_and_not_taken() {
+    let asked = |numbers: &[u64]| {
+        let mut pair = Pair::ready();
+        for number in numbers {
+            pair.tell(&tune(*number, TuneRequest::Verify)).unwrap();
+        }
+        all(&mut pair.agent);
+        pair
+    };
+    for (numbers, wrong) in [
+        (vec![], tuned(1, 0)),
+        (vec![1, 2], tuned(2, 0)),
+        (vec![1, 2], not_tuned(2)),
+        (vec![1], tuned(1, MAX_READINGS + 1)),
+    ] {
+        let mut pair = asked(&numbers);
+        assert!(pair.agent.send(pair.now, &wrong).is_err());
+        let wrong = encode_frame(&wrong).unwrap();
+        pair.controller.input(pair.now, &wrong);
+        assert!(matches!(fault(&mut pair.controller), Fault::Order(_)));
+    }
+    let many: Vec<u64> = (1..=MAX_OPEN_TUNES as u64).collect();
+    for (numbers, wrong) in [
+        (vec![], tune(0, TuneRequest::Undo)),
+        (vec![2], tune(1, TuneRequest::Undo)),
+        (vec![2], tune(2, TuneRequest::Undo)),
+        (many, tune(99, TuneRequest::Undo)),
+        (vec![], apply(1, MAX_SETTINGS + 1)),
+    ] {
+        let mut pair = asked(&numbers);
+        assert!(pair.controller.send(pair.now, &wrong).is_err());
+        pair.agent.input(pair.now, &encode_frame(&wrong).unwrap());
+        assert!(matches!(fault(&mut pair.agent), Fault::Order(_)));
+    }
+    // Before the greeting nothing is heard of it at all.
+    let mut pair = Pair::new();
+    let early = tune(1, TuneRequest::Undo);
+    assert!(pair.controller.send(pair.now, &early).is_err());
+    pair.agent.input(pair.now, &encode_frame(&early).unwrap());
+    assert_eq!(fault(&mut pair.agent), Fault::NoGreeting);
+}
+
+#[test]
+fn an_agent_that_does_not_answer_a_request_to_tune_is_lost() {
+    let mut pair = Pair::ready();
+    pair.tell(&tune(1, TuneRequest::End)).unwrap();
+    pair.pass(IDLE);
+    let owes = Fault::Overdue("answer a request to tune");
+    assert_eq!(fault(&mut pair.controller), owes);
+}
+
+#[test]
+fn a_setting_is_one_of_a_closed_list_or_the_session_ends() {
+    for setting in [
+        "sysctl:kernel.core_pattern=|/bin/sh@far",
+        "route.initcwnd=0@far",
+        "../../etc/passwd=1",
+        "exec=reboot",
+    ] {
+        let mut pair = Pair::ready();
+        let frame = serde_json::json!({
+            "say": "tune", "number": 1, "origin": { "address": null, "place": "" },
+            "request": { "do": "apply", "settings": [setting] },
+        });
+        pair.agent.input(pair.now, &encode_frame(&frame).unwrap());
+        let fault = fault(&mut pair.agent);
+        assert!(matches!(fault, Fault::Message(_)), "{setting}: {fault}");
+    }
+}
+
 /// What a wire, the two users and time do next.
 #[derive(Clone, Debug)]
 enum Act {
@@ -590,8 +724,8 @@ fn acts(faults: bool) -> impl Strategy<Value = Vec<Act>> {
     ];
     let garbage = prop::collection::vec(any::<u8>(), 0..12);
     let act = prop_oneof![
-        4 => (0u8..5, 0u32..3).prop_map(|(what, leg)| Act::Tell(what, leg)),
-        6 => (0u8..8, 0u32..3).prop_map(|(what, leg)| Act::Answer(what, leg)),
+        4 => (0u8..7, 0u32..3).prop_map(|(what, leg)| Act::Tell(what, leg)),
+        6 => (0u8..10, 0u32..3).prop_map(|(what, leg)| Act::Answer(what, leg)),
         8 => (any::<bool>(), 1usize..600, fate).prop_map(|(way, n, fate)| Act::Wire(way, n, fate)),
         2 => (0u64..1_500).prop_map(Act::Pass),
         bad => (any::<bool>(), garbage).prop_map(|(way, bytes)| Act::Garbage(way, bytes)),
@@ -604,6 +738,8 @@ fn told(what: u8, leg: u32) -> ToAgent {
         0 | 1 => open(leg),
         2 => ToAgent::Start { leg },
         3 => ToAgent::Stop { leg },
+        4 => apply(leg.into(), 1),
+        5 => tune(leg.into(), TuneRequest::Renew),
         _ => ToAgent::Ping { number: 1 },
     }
 }
@@ -615,6 +751,8 @@ fn answered(what: u8, leg: u32) -> ToController {
         3 | 4 => connected(leg),
         5 => sample(leg),
         6 => finished(leg),
+        7 => tuned(leg.into(), 1),
+        8 => not_tuned(leg.into()),
         _ => failed(leg, "why"),
     }
 }

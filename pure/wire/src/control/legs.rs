@@ -1,10 +1,10 @@
-//! The legal order of messages, leg by leg. Both ends keep the same table from what they send and
+//! The legal order of messages, leg by leg, and of the requests to tune between them. Both ends keep the same table from what they send and
 //! what they receive.
 
-use super::machine::{Fault, MAX_LIVE_LEGS};
-use super::messages::{Order, ToAgent, ToController};
+use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_TUNES};
+use super::messages::{MAX_READINGS, MAX_SETTINGS, Order, ToAgent, ToController, TuneRequest};
 use model::{Limit, Nanos};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Legs that one session may have in all.
 const MAX_LEGS: usize = 4096;
@@ -22,6 +22,9 @@ const START: Nanos = Nanos::from_secs(60);
 /// For the end of a leg past its limit, and for the report after a stop: the last bytes may wait in
 /// deep buffers.
 const DRAIN: Nanos = Nanos::from_secs(60);
+
+/// For the answer to a request to tune: a device may have to be reset.
+const TUNE: Nanos = Nanos::from_secs(60);
 
 /// For legs that are limited by an amount: silence ends those whose peer is lost, this the rest.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
@@ -62,12 +65,16 @@ pub struct Legs {
     over: BTreeSet<u32>,
     /// Turned away for now: may be asked for again, and a word about them may be on its way.
     waiting: BTreeSet<u32>,
+    /// Requests to tune that are not answered, oldest first, and when their answers are due.
+    tunes: VecDeque<(u64, Nanos)>,
+    /// Number of the latest.
+    tuned: u64,
 }
 
 impl Legs {
-    /// Whether no leg is open.
+    /// Whether no leg is open and no request.
     pub fn is_idle(&self) -> bool {
-        self.live.is_empty()
+        self.live.is_empty() && self.tunes.is_empty()
     }
 
     /// The earliest moment at which the agent owes the controller something.
@@ -82,7 +89,9 @@ impl Legs {
             };
             Some((leg.until, what))
         });
-        owed.min()
+        let tune = self.tunes.front();
+        owed.chain(tune.map(|(_, until)| (*until, "answer a request to tune")))
+            .min()
     }
 
     /// The earliest moment at which the controller owes the agent something.
@@ -109,6 +118,13 @@ impl Legs {
                 Stage::Stopping => Some((Stage::Stopping, leg.until)),
                 _ => Some((Stage::Stopping, now + DRAIN)),
             }),
+            ToAgent::Tune {
+                request: TuneRequest::Apply { settings },
+                ..
+            } if settings.len() > MAX_SETTINGS => {
+                Err(Fault::order("named more settings than a request may"))
+            }
+            ToAgent::Tune { number, .. } => self.tune(now, *number),
             ToAgent::Hello { .. } => Err(Fault::order("greeted twice")),
             ToAgent::Ping { .. } | ToAgent::Bye => Ok(Verdict::Take),
         }
@@ -151,6 +167,18 @@ impl Legs {
                 self.end(*leg);
                 Ok(verdict)
             }
+            // None is left out: it could be the one that tells of a setting that is not in force.
+            ToController::Tuned { readings, .. } if readings.len() > MAX_READINGS => {
+                Err(Fault::order("sent more readings than an answer may have"))
+            }
+            ToController::Tuned { number, .. } | ToController::TuneRefused { number, .. } => {
+                let oldest = self.tunes.front().map(|(oldest, _)| oldest);
+                if oldest != Some(number) {
+                    return Err(Fault::order("answered a request to tune out of turn"));
+                }
+                self.tunes.pop_front();
+                Ok(Verdict::Take)
+            }
             ToController::Hello { .. } => Err(Fault::order("greeted twice")),
             ToController::Pong { .. } | ToController::Bye { .. } => Ok(Verdict::Take),
         }
@@ -170,6 +198,18 @@ impl Legs {
         };
         self.waiting.remove(&order.leg);
         self.live.insert(order.leg, leg);
+        Ok(Verdict::Take)
+    }
+
+    fn tune(&mut self, now: Nanos, number: u64) -> Result<Verdict, Fault> {
+        if number <= self.tuned {
+            return Err(Fault::order("used the number of a request to tune twice"));
+        }
+        if self.tunes.len() >= MAX_OPEN_TUNES {
+            return Err(Fault::order("sent more requests to tune than may wait"));
+        }
+        self.tuned = number;
+        self.tunes.push_back((number, now + TUNE));
         Ok(Verdict::Take)
     }
 

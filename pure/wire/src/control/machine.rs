@@ -6,7 +6,7 @@
 
 use super::frame::{FrameError, FrameReader, encode_frame};
 use super::legs::{Legs, Verdict};
-use super::messages::{PROTOCOL, ToAgent, ToController};
+use super::messages::{PROTOCOL, ToAgent, ToController, TuneRequest};
 use super::printable;
 use model::{Nanos, Warning};
 use serde::de::DeserializeOwned;
@@ -30,6 +30,12 @@ pub const MAX_EVENTS: usize = 4096;
 
 /// Legs that may be open at once.
 pub const MAX_LIVE_LEGS: usize = 8;
+
+/// Requests to tune that may wait for their answers.
+pub const MAX_OPEN_TUNES: usize = 8;
+
+/// Longest title and name of a place that are taken from a peer, in characters.
+const MAX_TITLE: usize = 200;
 
 /// Longest sentence that is taken from a peer, in characters.
 const MAX_SENTENCE: usize = 1000;
@@ -445,6 +451,15 @@ mod sealed {
                         *why = printable(why, MAX_SENTENCE);
                     }
                 }
+                ToController::Tuned { readings, .. } => {
+                    for text in readings
+                        .iter_mut()
+                        .flat_map(|r| [&mut r.setting, &mut r.asked, &mut r.found])
+                    {
+                        *text = printable(text, MAX_SENTENCE);
+                    }
+                }
+                ToController::TuneRefused { why, .. } => *why = printable(why, MAX_SENTENCE),
                 ToController::Hello { .. } | ToController::Sample { .. } => {}
             }
             machine.event(Event::Message(said));
@@ -496,9 +511,18 @@ mod sealed {
             legs.controller_owes()
         }
 
-        fn take(machine: &mut Machine<Self>, now: Nanos, said: ToAgent) -> Result<(), Fault> {
+        fn take(machine: &mut Machine<Self>, now: Nanos, mut said: ToAgent) -> Result<(), Fault> {
             if machine.legs.controller_says(now, &said)? == Verdict::Late {
                 return Ok(());
+            }
+            if let ToAgent::Tune {
+                origin, request, ..
+            } = &mut said
+            {
+                origin.place = printable(&origin.place, MAX_TITLE);
+                if let TuneRequest::Begin { title, .. } = request {
+                    *title = printable(title, MAX_TITLE);
+                }
             }
             match said {
                 ToAgent::Ping { number } => {

@@ -1,11 +1,12 @@
 //! What the two ends of a control connection say to each other.
 
-use model::{EndRecord, Fingerprint, Limit, Nanos, Placement, Sample, SocketSettings, SocketState};
-use model::{Warning, Workload};
+use model::{EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Setting};
+use model::{SocketSettings, SocketState, Warning, Workload};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// Version of this protocol. Peers of another version are told so in the greeting.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Bytes of a data token.
 pub const TOKEN_LEN: usize = 32;
@@ -30,6 +31,54 @@ pub struct Order {
     pub socket: SocketSettings,
     /// Where the agent's load runs.
     pub placement: Placement,
+}
+
+/// Settings that one request may name.
+pub const MAX_SETTINGS: usize = 64;
+
+/// Readings that one answer may have.
+pub const MAX_READINGS: usize = 4 * MAX_SETTINGS;
+
+/// What the agent is to do with its machine's settings. One session holds them at a time; when it
+/// ends, in whatever way, the agent undoes what it changed. There is no other way to name a setting
+/// than [`Setting`]: a closed list of knobs, each with its range.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum TuneRequest {
+    /// Take hold of the machine's settings.
+    Begin {
+        /// What for, told to whoever else wants to.
+        title: String,
+        /// A process of its own undoes the changes after this, unless told [`TuneRequest::Renew`].
+        #[serde(rename = "deadline_ns")]
+        deadline: Nanos,
+    },
+    /// Apply settings, all or none, and read them back.
+    Apply {
+        /// In this order.
+        settings: Vec<Setting>,
+    },
+    /// Read back what is applied.
+    Verify,
+    /// Undo what is applied; the hold stays.
+    Undo,
+    /// The deadline counts from now.
+    Renew,
+    /// Forget what the kernel has learned of the path to the controller's host (TCP metrics).
+    FlushMetrics,
+    /// Undo what is applied and let go.
+    End,
+}
+
+/// Where a request to tune comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The address that the controller's data connections come from, as far as it knows. An agent
+    /// that knows better goes by its own knowledge.
+    pub address: Option<IpAddr>,
+    /// Names the controller's machine and network namespace, no matter how: an agent in the same one
+    /// leaves the settings to it.
+    pub place: String,
 }
 
 /// From the controller to the agent.
@@ -57,6 +106,15 @@ pub enum ToAgent {
     Stop {
         /// Number of the leg.
         leg: u32,
+    },
+    /// Read or change the machine's settings. Answered in turn.
+    Tune {
+        /// Counts up from one request to the next.
+        number: u64,
+        /// Who wants it.
+        origin: Origin,
+        /// What.
+        request: TuneRequest,
     },
     /// Still here.
     Ping {
@@ -145,6 +203,22 @@ pub enum ToController {
     Failed {
         /// Number of the leg.
         leg: u32,
+        /// What, why and what to do.
+        why: String,
+    },
+    /// Done as requested.
+    Tuned {
+        /// The number of the request.
+        number: u64,
+        /// What was asked and what is there, where the request reads settings back.
+        readings: Vec<Reading>,
+        /// Both ends are in one machine and network namespace: nothing was done here.
+        shared: bool,
+    },
+    /// Not done; nothing is changed that was not changed before.
+    TuneRefused {
+        /// The number of the request.
+        number: u64,
         /// What, why and what to do.
         why: String,
     },
