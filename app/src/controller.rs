@@ -199,12 +199,14 @@ impl Link {
         self.ended.is_some()
     }
 
-    fn tell(&self, message: ToAgent) -> Result<()> {
-        let told = match &self.ended {
-            Some(ended) => Err(ended.clone()),
-            None => self.agent.send(message),
-        };
-        told.map_err(|ended| lost(&ended))
+    fn tell(&mut self, message: ToAgent) -> Result<()> {
+        if self.ended.is_none() {
+            self.ended = self.agent.send(message).err();
+        }
+        match &self.ended {
+            Some(ended) => Err(lost(ended)),
+            None => Ok(()),
+        }
     }
 
     /// The next thing that is told, within this time.
@@ -371,7 +373,7 @@ impl Drive<'_> {
     }
 
     /// Has the agent end its part of a leg; told once.
-    fn stop_far(&self, flight: &mut Flight) -> Result<()> {
+    fn stop_far(&mut self, flight: &mut Flight) -> Result<()> {
         if flight.ask_again.take().is_some() {
             // There is nothing of it there.
             flight.far = Stage::Over;
