@@ -4,9 +4,11 @@
 //! Data flows one way: kernel bytes -> [`Sample`] -> [`Run`] -> [`Summary`] -> words and pages.
 
 mod audit;
+mod experiment;
 pub mod finding;
 mod fingerprint;
 mod latency;
+mod plan;
 mod run;
 mod sample;
 pub mod segment;
@@ -15,10 +17,13 @@ mod spec;
 mod summary;
 mod tcp;
 mod units;
+mod verdict;
 
 pub use audit::{Audit, Completeness, Gap};
+pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;
+pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
 pub use run::{Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Warning};
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
@@ -38,3 +43,7 @@ pub use summary::{
 };
 pub use tcp::TcpInfo;
 pub use units::{BitRate, Bytes, Nanos, ParseUnitError};
+pub use verdict::{
+    ArmTable, ChangePoint, Check, Comparison, Estimate, FactorEffect, Forecast, Gate, GateState,
+    Outcome, Outlier, Pilot, SearchStory, Verdict,
+};
