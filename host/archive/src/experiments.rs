@@ -155,7 +155,10 @@ impl Archive {
                 path: self.path().to_owned(),
             });
         }
-        match (self.search("experiments", name)?, self.search("runs", name)?) {
+        match (
+            self.search("experiments", name)?,
+            self.search("runs", name)?,
+        ) {
             (Some(id), None) => Ok(Named::Experiment(id)),
             (None, Some(id)) => Ok(Named::Run(id)),
             (Some(experiment), Some(run)) => Err(Error::Ambiguous {
@@ -182,7 +185,8 @@ impl Archive {
                 .query_map(params_from_iter::<Vec<Value>>(values), |row| row.get(0))?
                 .collect()
         };
-        let ids = ids().map_err(|source| Error::sql(self.path(), "list the experiments", source))?;
+        let ids =
+            ids().map_err(|source| Error::sql(self.path(), "list the experiments", source))?;
         ids.iter().map(|id| self.experiment(id)).collect()
     }
 
@@ -232,9 +236,11 @@ fn put_trial(tx: &Transaction<'_>, id: &str, trial: &Trial) -> Result<(), Failur
 
 fn read(tx: &Transaction<'_>, id: &str) -> Result<Experiment, Failure> {
     let head: Option<String> = tx
-        .query_row("SELECT document FROM experiments WHERE id = ?1", [id], |row| {
-            row.get(0)
-        })
+        .query_row(
+            "SELECT document FROM experiments WHERE id = ?1",
+            [id],
+            |row| row.get(0),
+        )
         .optional()?;
     let mut experiment: Experiment =
         serde_json::from_str(&head.ok_or(Failure::Gone)?).map_err(Failure::Document)?;
