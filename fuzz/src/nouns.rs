@@ -20,13 +20,15 @@ pub fn units(bytes: &[u8]) {
     }
 }
 
-/// A run from a file: sums up, prints, and is written as it was read.
+/// A run from a file: sums up, is explained, prints, and is written as it was read.
 pub fn run(bytes: &[u8]) {
     let Ok(run) = serde_json::from_slice::<Run>(bytes) else {
         return;
     };
     let summary = model::summarise(&run);
-    let text = report::summary(&run, &summary, report::Style::PLAIN);
+    let why = explain::explain(&run);
+    let text = report::summary(&run, &summary, &why, report::Style::PLAIN)
+        + &report::explain::text(&why, Some(&run.host), report::Style::PLAIN);
     assert!(
         !text.chars().any(|c| c.is_control() && c != '\n'),
         "a terminal would obey it"

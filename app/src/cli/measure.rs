@@ -10,15 +10,14 @@ use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host::Host;
 use crate::iperf3;
 use crate::lab;
-use crate::leg::how_ended;
 use crate::out;
-use crate::progress::{Event, Tee, Watcher};
+use crate::progress::{Event, Watcher};
 use crate::record::Record;
 use crate::transport::{self, How};
 use crate::trust;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args};
-use model::{Ended, Fingerprint, Run, SCHEMA_VERSION, Spec, Workload};
+use model::{Ended, Fingerprint, Leg, Run, SCHEMA_VERSION, Spec, Workload};
 use report::json::Line;
 use report::live::Live;
 use std::net::IpAddr;
@@ -139,7 +138,7 @@ impl Measure {
             Err(error) => Ended::Failed {
                 why: sentence(error),
             },
-            Ok(()) => how_ended(&run.legs),
+            Ok(()) => worst(&run.legs),
         };
         let outcome = match outcome {
             // Nothing was measured: the error is the whole story.
@@ -207,15 +206,26 @@ impl Measure {
         } else if self.output.iperf3_json_stream {
             report::iperf3::stream_end(run, &summary)
         } else if kept {
-            report::summary(run, &summary, stdout_style())
+            report::summary(run, &summary, &explain::explain(run), stdout_style())
         } else {
             // Without its name, which nobody could look up.
             let nameless = Run {
                 id: String::new(),
                 ..run.clone()
             };
-            report::summary(&nameless, &summary, stdout_style())
+            report::summary(&nameless, &summary, &explain::explain(run), stdout_style())
         })
+    }
+}
+
+/// Tells everything to each of several watchers.
+struct Tee<'a>(Vec<&'a mut dyn Watcher>);
+
+impl Watcher for Tee<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        for watcher in &mut self.0 {
+            watcher.event(event);
+        }
     }
 }
 
@@ -252,6 +262,17 @@ impl Watcher for Stream {
             Event::Waiting(what) => Line::Waiting { what },
         });
     }
+}
+
+/// How the run ended that these legs make: one that failed outweighs one that was interrupted.
+fn worst(legs: &[Leg]) -> Ended {
+    let failed = legs
+        .iter()
+        .find(|leg| matches!(leg.ended, Ended::Failed { .. }));
+    let not_whole = || legs.iter().find(|leg| leg.ended != Ended::Complete);
+    failed
+        .or_else(not_whole)
+        .map_or(Ended::Complete, |leg| leg.ended.clone())
 }
 
 fn spec_is_for_iperf3_only(spec: &Spec, host: &Host) -> bool {

@@ -2,6 +2,7 @@
 
 mod agent;
 mod completions;
+mod explain;
 mod lab;
 mod live;
 mod man;
@@ -66,6 +67,7 @@ enum Command {
     Measure(Box<measure::Measure>),
     Serve(serve::Serve),
     Trust(trust::Trust),
+    Explain(explain::Explain),
     Runs(runs::Runs),
     Lab(lab::Lab),
     Man(man::Man),
@@ -88,6 +90,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         // Their exit code may be that of a command that they ran.
         Command::Measure(measure) => return measure.run(&cli.global),
         Command::Lab(lab) => return lab.run(),
+        Command::Explain(explain) => explain.run(&cli.global),
         Command::Runs(runs) => runs.run(&cli.global),
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),

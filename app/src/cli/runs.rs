@@ -158,12 +158,12 @@ impl Runs {
     }
 }
 
-fn open_existing(global: &Global) -> Result<Archive> {
+pub(super) fn open_existing(global: &Global) -> Result<Archive> {
     Archive::open_existing(&global.archive_path().map_err(said)?).map_err(said)
 }
 
 /// What the user got wrong ends with the code for that; what the machine refused, with the other.
-fn said(error: archive::Error) -> anyhow::Error {
+pub(super) fn said(error: archive::Error) -> anyhow::Error {
     use archive::Error as E;
     match error {
         E::NoHome
@@ -190,7 +190,6 @@ impl List {
                     since: self.since.map(|since| since.from(unix_time())),
                     workload: self.workload.clone(),
                     limit: Some(self.number),
-                    experiment: None,
                 };
                 opened.and_then(|a| a.list(&filter)).map_err(said)?
             }
@@ -219,7 +218,13 @@ impl List {
 impl Show {
     fn run(&self, global: &Global) -> Result<Exit> {
         let run = open_existing(global)?.get(&self.id).map_err(said)?;
-        out::print(&report::summary(&run, &summarise(&run), stdout_style()))?;
+        let why = explain::explain(&run);
+        out::print(&report::summary(
+            &run,
+            &summarise(&run),
+            &why,
+            stdout_style(),
+        ))?;
         Ok(Exit::Done)
     }
 }
@@ -346,7 +351,7 @@ struct Ours {
     schema: u32,
 }
 
-fn run_from(text: &str) -> Result<Run, String> {
+pub(super) fn run_from(text: &str) -> Result<Run, String> {
     let Ok(Ours { schema }) = serde_json::from_str(text) else {
         return report::iperf3::from_json(text)
             .map_err(|e| format!("it is not a run of linerate, nor one of iperf3: {e}"));

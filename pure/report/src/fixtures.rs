@@ -1,5 +1,9 @@
 //! Runs for the tests: a path of known figures, sampled once a second for ten seconds.
 
+use model::finding::{
+    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Phase, Remedy, Share,
+    Source,
+};
 use model::*;
 use std::collections::BTreeMap;
 
@@ -250,5 +254,67 @@ pub fn warning(what: &str, meaning: &str, remedy: &str) -> Warning {
         what: what.to_owned(),
         meaning: meaning.to_owned(),
         remedy: remedy.to_owned(),
+    }
+}
+
+/// Two causes that both fit, and the time line of a connection that they held back.
+pub fn rivals() -> Explanation {
+    use model::finding::Limit;
+    let share = |ms: u64, mib: u64| Share {
+        time: Nanos::from_millis(ms),
+        time_share: ms as f64 / 10_000.0,
+        bytes: Bytes(mib << 20),
+    };
+    let finding = |limit: Limit, share, confidence| Finding {
+        limit,
+        level: limit.level(),
+        share,
+        confidence,
+        evidence: vec![
+            Evidence::new("segments sent again", "160 (0.41 %)").at(Nanos::from_millis(1200)),
+            Evidence::new("round trip by the shortest, at losses", "1.02")
+                .against("under 1.3: no queue had filled"),
+        ],
+        remedies: vec![Remedy {
+            words: "a congestion control that does not take every loss for congestion".to_owned(),
+            change: Some("congestion=bbr@sender".to_owned()),
+        }],
+        decider: (limit.level() == Level::Second).then(|| Decider {
+            between: vec![Limit::RandomLoss, Limit::BurstLoss],
+            change: "pacing=90000000@sender".to_owned(),
+            tells: "bursts that overflow a buffer stop being lost when paced; random loss stays"
+                .to_owned(),
+        }),
+    };
+    let phase = |from, to, limit| Phase {
+        from: Nanos::from_millis(from),
+        to: Nanos::from_millis(to),
+        limit,
+        bytes: Bytes(1 << 20),
+    };
+    Explanation {
+        name: "up".to_owned(),
+        sender: Some(([192, 0, 2, 1], 40000).into()),
+        receiver: Some(([192, 0, 2, 2], 5210).into()),
+        direction: Some(Direction::Up),
+        source: Source::Samples,
+        span: Nanos::from_secs(10),
+        bytes: Bytes(54 << 20),
+        conclusion: Conclusion::Limited {
+            by: vec![Limit::RandomLoss, Limit::BurstLoss],
+        },
+        findings: vec![
+            finding(Limit::RandomLoss, share(9800, 52), Confidence::Open),
+            finding(Limit::BurstLoss, share(9800, 52), Confidence::Open),
+            finding(Limit::CongestionWindow, share(7300, 40), Confidence::Open),
+            finding(Limit::LossRecovery, share(2500, 12), Confidence::Sure),
+        ],
+        phases: vec![
+            phase(0, 200, Limit::SlowStart),
+            phase(200, 6000, Limit::CongestionWindow),
+            phase(6000, 8500, Limit::LossRecovery),
+            phase(8500, 10_000, Limit::CongestionWindow),
+        ],
+        doubts: vec!["samples 1.00 s apart: what happened between them is inferred".to_owned()],
     }
 }

@@ -275,6 +275,14 @@ mod tests {
             ("leg_summary", "sender_cpu" | "receiver_cpu") => "cpu_use",
             ("leg_summary", "requests") => "latency_summary",
             ("leg_summary", "settings") => "setting",
+            ("explained", "explanations") => "explanation",
+            ("explanation", "conclusion") => "conclusion",
+            ("explanation", "findings") => "finding",
+            ("explanation", "phases") => "phase",
+            ("finding", "share") => "share",
+            ("finding", "evidence") => "evidence",
+            ("finding", "remedies") => "remedy",
+            ("finding", "decider") => "decider",
             _ => return None,
         })
     }
@@ -368,6 +376,7 @@ mod tests {
             assert!(text.starts_with("{\"event\":"), "{text}");
             see(text, name);
         }
+        see(crate::explain::json(&[fixtures::rivals()]), "explained");
         let documented = documented();
         let names = |of: &BTreeMap<String, Keys>| of.keys().cloned().collect::<Keys>();
         assert_eq!(names(&documented), names(&found));

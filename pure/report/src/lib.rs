@@ -4,6 +4,7 @@
 //! [`words::escape`] before it can reach a terminal.
 
 pub mod csv;
+pub mod explain;
 #[cfg(test)]
 mod fixtures;
 pub mod iperf3;

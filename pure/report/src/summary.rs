@@ -1,9 +1,11 @@
 //! What a person reads at the end of a run: the answer, what the kernel saw, the hosts, the doubts.
 
+use crate::explain;
 use crate::words::{
     self, Ink, Style, escape, escape_sentence, glue, grouped, per_second, percent, round_span,
     three_digits, wrap,
 };
+use model::finding::Explanation;
 use model::{
     BitRate, Bytes, CpuUse, Direction, Directions, Ended, Fingerprint, Leg, LegSummary, Limit,
     Nanos, Request, Run, SettingInForce, Side, Summary, Wait, Warning, Workload,
@@ -18,10 +20,11 @@ const TCP_OPTIONS_MOST: u32 = 40;
 /// What stands where an end did not tell.
 const NOT_TOLD: &str = "not told";
 
-/// The summary of a run in words and a small table. Lines of prose keep to `style.width`.
-pub fn summary(run: &Run, summary: &Summary, style: Style) -> String {
+/// The summary of a run in words and a small table, with what limited it in a sentence. Lines of prose
+/// keep to `style.width`.
+pub fn summary(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
     let parts = [
-        how_it_ended(run, style) + &answers(run, summary, style),
+        how_it_ended(run, style) + &answers(run, summary, style) + &explain::sentences(why, style),
         details(run, summary, style),
         workload(run, summary, style),
         settings(summary),
@@ -710,7 +713,7 @@ mod tests {
     use model::*;
 
     fn plain(run: &Run) -> String {
-        let text = summary(run, &summarise(run), Style::PLAIN);
+        let text = summary(run, &summarise(run), &[], Style::PLAIN);
         assert!(text.is_ascii() && !text.contains('\x1b'), "{text}");
         for line in text.lines() {
             assert!(line.len() <= 80 && line.trim_end() == line, "{line:?}");
@@ -1097,7 +1100,7 @@ mod tests {
             what: nasty.to_owned(),
             why: nasty.to_owned(),
         }];
-        let text = summary(&run, &summarise(&run), Style::PLAIN);
+        let text = summary(&run, &summarise(&run), &[], Style::PLAIN);
         assert!(
             text.chars().all(|c| c == '\n' || !words::is_unprintable(c)),
             "{text}"
@@ -1113,7 +1116,7 @@ mod tests {
             colour: true,
             ..Style::PLAIN
         };
-        let text = summary(&run, &summarise(&run), colour);
+        let text = summary(&run, &summarise(&run), &[], colour);
         assert!(text.starts_with("up    \x1b[1m"), "{text:?}");
         let bare = text.replace("\x1b[1m", "").replace("\x1b[0m", "");
         assert_eq!(bare, plain(&run));

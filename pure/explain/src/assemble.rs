@@ -1,0 +1,331 @@
+//! From owned pieces of time and the facts to an explanation.
+
+use crate::facts::{Facts, percent};
+use crate::limits::{self, Fits, Telling};
+use crate::moment::Piece;
+use model::finding::{
+    Conclusion, Confidence, Evidence, Explanation, Finding, Level, Limit, Phase, Share,
+};
+use model::{Bytes, Direction, Nanos};
+use std::net::SocketAddr;
+
+/// Pieces of the time line.
+const PHASES: usize = 72;
+/// A transfer of fewer round trips cannot be judged by its rate.
+const FEWEST_ROUND_TRIPS: u64 = 10;
+/// Nor one of fewer segments.
+const FEWEST_SEGMENTS: u64 = 20;
+/// The time that one kind of limit must own to be the answer, of what the transfer itself took.
+const MOST_OF_IT: f64 = 0.5;
+/// A share of the first level below this is not told.
+const NEGLIGIBLE: f64 = 0.005;
+
+/// Which connection it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub name: String,
+    pub sender: Option<SocketAddr>,
+    pub receiver: Option<SocketAddr>,
+    pub direction: Option<Direction>,
+}
+
+/// What kinds of time there are: each has its own second level.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Held by the network, or by what the sender believes of it.
+    Network,
+    Receiver,
+    SendBuffer,
+    Application,
+    Nagle,
+    SlowStart,
+    Device,
+    Cpu,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Network,
+    Kind::Receiver,
+    Kind::SendBuffer,
+    Kind::Application,
+    Kind::Nagle,
+    Kind::SlowStart,
+    Kind::Device,
+    Kind::Cpu,
+];
+
+fn kind(limit: Limit, facts: &Facts) -> Option<Kind> {
+    Some(match limit {
+        // Slow start again and again is what losses make.
+        Limit::SlowStart if facts.loss_hurts() => Kind::Network,
+        Limit::CongestionWindow | Limit::Pacing | Limit::LossRecovery | Limit::RtoStall => {
+            Kind::Network
+        }
+        Limit::ReceiveWindow | Limit::ZeroWindow => Kind::Receiver,
+        Limit::SendBuffer => Kind::SendBuffer,
+        Limit::Application => Kind::Application,
+        Limit::Nagle => Kind::Nagle,
+        Limit::SlowStart => Kind::SlowStart,
+        Limit::DeviceQueue => Kind::Device,
+        Limit::Cpu => Kind::Cpu,
+        _ => return None,
+    })
+}
+
+pub(crate) fn assemble(
+    subject: Subject,
+    pieces: &[Piece],
+    facts: &Facts,
+    doubts: Vec<String>,
+) -> Explanation {
+    let shares = shares(pieces);
+    let of_kind = |wanted: Kind| -> Nanos {
+        shares
+            .iter()
+            .filter(|(limit, _)| kind(*limit, facts) == Some(wanted))
+            .map(|(_, share)| share.time)
+            .sum()
+    };
+    let transfer: Nanos = KINDS.into_iter().map(of_kind).sum();
+    let most = KINDS
+        .into_iter()
+        .max_by_key(|k| (of_kind(*k), u8::from(*k == Kind::Network)));
+    let mut behind = Vec::new();
+    let conclusion = match most {
+        Some(most) if transfer.0 > 0 => {
+            let share = of_kind(most).0 as f64 / transfer.0 as f64;
+            conclude(most, share, transfer, &shares, facts, &mut behind)
+        }
+        _ => Conclusion::TooShort,
+    };
+
+    let total: Nanos = shares.iter().map(|(_, s)| s.time).sum();
+    let explained = |limits: &[Kind]| -> Share {
+        let parts = shares
+            .iter()
+            .filter(|(limit, _)| kind(*limit, facts).is_some_and(|k| limits.contains(&k)));
+        let (time, bytes) = parts.fold((Nanos(0), Bytes(0)), |(t, b), (_, s)| {
+            (t + s.time, b + s.bytes)
+        });
+        share(time, bytes, total)
+    };
+    let mut findings: Vec<Finding> = behind
+        .into_iter()
+        .map(|(limit, kinds, telling)| finding(limit, explained(&kinds), telling))
+        .collect();
+    findings.extend(
+        shares
+            .iter()
+            .filter(|(_, s)| s.time_share >= NEGLIGIBLE)
+            .map(|(limit, s)| finding(*limit, *s, limits::tell(*limit, facts))),
+    );
+    if let Conclusion::Limited { by } = &conclusion {
+        let rank = |f: &Finding| by.iter().position(|l| *l == f.limit).unwrap_or(by.len());
+        findings.sort_by(|a, b| {
+            rank(a)
+                .cmp(&rank(b))
+                .then(b.share.time.cmp(&a.share.time))
+                .then(a.limit.cmp(&b.limit))
+        });
+        if by.len() > 1 {
+            for finding in findings.iter_mut().filter(|f| by.contains(&f.limit)) {
+                finding.confidence = Confidence::Open;
+            }
+        }
+    }
+    Explanation {
+        name: subject.name,
+        sender: subject.sender,
+        receiver: subject.receiver,
+        direction: subject.direction,
+        source: facts.source,
+        span: facts.span,
+        bytes: facts.bytes,
+        conclusion,
+        findings,
+        phases: phases(pieces),
+        doubts,
+    }
+}
+
+/// The second level of one kind of time.
+type Behind = Vec<(Limit, Vec<Kind>, Telling)>;
+
+fn conclude(
+    most: Kind,
+    part: f64,
+    transfer: Nanos,
+    shares: &[(Limit, Share)],
+    facts: &Facts,
+    behind: &mut Behind,
+) -> Conclusion {
+    let round_trips = transfer.0 / facts.rtt().0.max(1);
+    let too_short = round_trips < FEWEST_ROUND_TRIPS || facts.segments < FEWEST_SEGMENTS;
+    let largest = |kinds: Kind| {
+        let of = shares
+            .iter()
+            .filter(|(l, _)| kind(*l, facts) == Some(kinds));
+        of.max_by_key(|(_, s)| s.time).map(|(l, _)| *l)
+    };
+    let mut fitting = |rules: &[(Limit, Fits)], kinds: &[Kind]| -> Vec<Limit> {
+        let mut fits: Vec<(Limit, Telling)> = rules
+            .iter()
+            .filter_map(|(limit, fits)| fits(facts).map(|telling| (*limit, telling)))
+            .collect();
+        // A queue that bloats, or that a shaper makes, is a bottleneck's: the special name is the answer.
+        let special = |l: &Limit| matches!(l, Limit::Bufferbloat | Limit::Shaper | Limit::EcnMarks);
+        if fits.iter().any(|(l, _)| special(l)) {
+            fits.retain(|(l, _)| *l != Limit::BottleneckRate);
+        }
+        // One that was seen outweighs those that are only possible.
+        if let Some(sure) = fits
+            .iter()
+            .position(|(_, t)| t.confidence == Confidence::Sure)
+        {
+            let sure = fits[sure].0;
+            fits.retain(|(l, t)| *l == sure || t.confidence == Confidence::Sure);
+        }
+        fits.sort_by_key(|(_, t)| (std::cmp::Reverse(t.confidence), t.rank));
+        let names = fits.iter().map(|(l, _)| *l).collect();
+        behind.extend(fits.into_iter().map(|(l, t)| (l, kinds.to_vec(), t)));
+        names
+    };
+    // What a black hole does is seen at once, however short the transfer was.
+    let hole = facts.vanished.is_some() && limits::is_black_hole(facts);
+    if too_short && !hole && most != Kind::Application && most != Kind::Nagle {
+        return Conclusion::TooShort;
+    }
+    if part < MOST_OF_IT {
+        let by: Vec<Limit> = two_largest(shares, facts);
+        return match by.is_empty() {
+            true => Conclusion::Unexplained,
+            false => Conclusion::Limited { by },
+        };
+    }
+    let by = match most {
+        Kind::Network => {
+            let names = fitting(limits::BEHIND_THE_WINDOW, &[Kind::Network, Kind::SlowStart]);
+            match names.is_empty() {
+                true => return Conclusion::Unexplained,
+                false => names,
+            }
+        }
+        Kind::Receiver => {
+            let names = fitting(limits::BEHIND_THE_RECEIVER, &[Kind::Receiver]);
+            match names.is_empty() {
+                true => vec![Limit::ReceiveWindow],
+                false => names,
+            }
+        }
+        Kind::Nagle => {
+            let names = fitting(limits::BEHIND_NAGLE, &[Kind::Nagle]);
+            [vec![Limit::Nagle], names].concat()
+        }
+        Kind::Application if facts.always_writes => {
+            match fitting(&[(Limit::Cpu, limits::cpu_fits)], &[Kind::Application]) {
+                names if names.is_empty() => vec![Limit::Application],
+                names => names,
+            }
+        }
+        Kind::Application => return Conclusion::Innocent,
+        Kind::Cpu => match fitting(&[(Limit::Cpu, limits::cpu_fits)], &[Kind::Cpu]) {
+            names if names.is_empty() => return Conclusion::Unexplained,
+            names => names,
+        },
+        Kind::SendBuffer | Kind::SlowStart | Kind::Device => largest(most).into_iter().collect(),
+    };
+    Conclusion::Limited { by }
+}
+
+/// Where no kind has half of the time: the two limits with the most.
+fn two_largest(shares: &[(Limit, Share)], facts: &Facts) -> Vec<Limit> {
+    let mut ranked: Vec<&(Limit, Share)> = shares
+        .iter()
+        .filter(|(l, _)| kind(*l, facts).is_some() && *l != Limit::Cpu)
+        .collect();
+    ranked.sort_by_key(|(_, s)| std::cmp::Reverse(s.time));
+    ranked.iter().take(2).map(|(l, _)| *l).collect()
+}
+
+fn finding(limit: Limit, share: Share, telling: Telling) -> Finding {
+    let mut evidence = telling.evidence;
+    if limit.level() == Level::First {
+        let owned = format!("{} of the time, {}", percent(share.time_share), share.bytes);
+        evidence.insert(0, Evidence::new("owned", owned));
+    }
+    Finding {
+        limit,
+        level: limit.level(),
+        share,
+        confidence: telling.confidence,
+        evidence,
+        remedies: telling.remedies,
+        decider: telling.decider,
+    }
+}
+
+fn share(time: Nanos, bytes: Bytes, total: Nanos) -> Share {
+    Share {
+        time,
+        time_share: time.0 as f64 / total.0.max(1) as f64,
+        bytes,
+    }
+}
+
+/// The sum of each limit that owns anything.
+fn shares(pieces: &[Piece]) -> Vec<(Limit, Share)> {
+    let mut sums = std::collections::BTreeMap::new();
+    let mut total = Nanos(0);
+    for piece in pieces {
+        let time = piece.to.since(piece.from);
+        let sum: &mut (Nanos, Bytes) = sums.entry(piece.limit).or_default();
+        sum.0 += time;
+        sum.1 += piece.bytes;
+        total += time;
+    }
+    sums.into_iter()
+        .map(|(limit, (time, bytes))| (limit, share(time, bytes, total)))
+        .collect()
+}
+
+/// The time line: equal stretches, each by its largest owner, neighbours of one owner joined.
+fn phases(pieces: &[Piece]) -> Vec<Phase> {
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+        return Vec::new();
+    };
+    let span = last.to.since(first.from).0;
+    let step = span.div_ceil(PHASES as u64).max(1);
+    let mut cells = vec![(std::collections::BTreeMap::<Limit, u64>::new(), 0u64); PHASES];
+    for piece in pieces {
+        let (mut from, to) = (piece.from.since(first.from).0, piece.to.since(first.from).0);
+        let length = (to - from.min(to)).max(1);
+        while from < to {
+            let cell = ((from / step) as usize).min(PHASES - 1);
+            let until = ((from / step + 1) * step).min(to);
+            *cells[cell].0.entry(piece.limit).or_default() += until - from;
+            let part = u128::from(piece.bytes.0) * u128::from(until - from) / u128::from(length);
+            cells[cell].1 += u64::try_from(part).unwrap_or(0);
+            from = until;
+        }
+    }
+    let mut phases: Vec<Phase> = Vec::new();
+    for (n, (owners, bytes)) in (0..).zip(cells) {
+        let Some((&limit, _)) = owners.iter().max_by_key(|(_, time)| **time) else {
+            continue;
+        };
+        let (from, to) = (Nanos(n * step), Nanos(((n + 1) * step).min(span)));
+        match phases.last_mut() {
+            Some(last) if last.limit == limit && last.to == from => {
+                last.to = to;
+                last.bytes += Bytes(bytes);
+            }
+            _ => phases.push(Phase {
+                from,
+                to,
+                limit,
+                bytes: Bytes(bytes),
+            }),
+        }
+    }
+    phases
+}

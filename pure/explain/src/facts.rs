@@ -1,0 +1,372 @@
+//! What is known of a connection as a whole: what the second level is judged by.
+
+use model::finding::{Limit, Source};
+use model::{BitRate, Bytes, Nanos};
+
+/// Most readings that are kept of one connection; beyond it neighbours are joined.
+const MOST_READINGS: usize = 4096;
+/// Most losses that are kept one by one.
+pub(crate) const MOST_LOSSES: usize = 65_536;
+/// The second level looks at stretches of at least so many round trips.
+const ROUND_TRIPS: u64 = 10;
+/// Fewer stretches than this do not show whether a rate is steady.
+const FEWEST_WINDOWS: usize = 4;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub source: Source,
+    /// Congestion control, where told.
+    pub congestion: Option<String>,
+    /// Segment size in bytes.
+    pub mss: u32,
+    pub span: Nanos,
+    /// Application bytes that moved.
+    pub bytes: Bytes,
+    pub min_rtt: Option<Nanos>,
+    /// In the order of time, without gaps.
+    pub readings: Vec<Reading>,
+    pub losses: Vec<Loss>,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    pub retransmitted: u64,
+    pub timeouts: u64,
+    /// Retransmissions that the receiver had not needed.
+    pub needless: u64,
+    /// Times that the sender saw reordering.
+    pub reordered: u64,
+    /// Segments delivered with an ECN mark.
+    pub marked: u64,
+    /// `SO_SNDBUF` as the kernel holds it, at its largest.
+    pub send_buffer: Option<Bytes>,
+    /// `SO_RCVBUF` as the kernel holds it, at its largest.
+    pub receive_buffer: Option<Bytes>,
+    /// Pacing that somebody asked for.
+    pub pacing: Option<BitRate>,
+    pub sender_load: Option<Load>,
+    pub receiver_load: Option<Load>,
+    /// The slower of both ends' devices.
+    pub link: Option<BitRate>,
+    /// A device that says that it runs half duplex.
+    pub half_duplex: Option<String>,
+    /// The sending application always has data: it is a load generator.
+    pub always_writes: bool,
+    /// Waits that Nagle's algorithm made, and how many of them outlasted a delayed ACK.
+    pub held: Held,
+    /// The full-size segments that vanished, where that was seen.
+    pub vanished: Option<Vanished>,
+}
+
+/// Waits of short segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    pub waits: u64,
+    /// Of these, as long as a delayed acknowledgement.
+    pub delayed: u64,
+    pub delayed_time: Nanos,
+}
+
+/// Segments of one size that never arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vanished {
+    /// Payload of the segment that was sent again and again.
+    pub size: u32,
+    /// The largest that was ever acknowledged.
+    pub passed: u32,
+    pub backoffs: u32,
+    pub at: Nanos,
+}
+
+/// A sender over a short stretch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    pub from: Nanos,
+    pub to: Nanos,
+    pub srtt: Nanos,
+    /// Bytes.
+    pub cwnd: u64,
+    /// Bytes.
+    pub flight: u64,
+    /// The peer's window in bytes.
+    pub window: u64,
+    /// Bytes acknowledged.
+    pub delivered: u64,
+    /// Bytes that left and were not lost.
+    pub passed: u64,
+    pub retransmitted: u32,
+    /// Who owned most of it.
+    pub limit: Option<Limit>,
+    /// What the receiver's application had not read yet, by the receive buffer.
+    pub unread: Option<f64>,
+}
+
+/// A segment that was sent again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    /// When the lost one left.
+    pub at: Nanos,
+    pub srtt: Nanos,
+    /// Bytes in flight when it was noticed.
+    pub flight: u64,
+    /// Where in its burst it stood, 0 first to 1 last.
+    pub place: Option<f64>,
+}
+
+/// How busy an end was, 0 to 1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// The process: 1 is one processor.
+    pub process: f64,
+    /// All processors of the host.
+    pub host: Option<f64>,
+    pub streams: u32,
+}
+
+impl Facts {
+    pub fn new(source: Source) -> Facts {
+        Facts {
+            source,
+            congestion: None,
+            mss: 0,
+            span: Nanos(0),
+            bytes: Bytes(0),
+            min_rtt: None,
+            readings: Vec::new(),
+            losses: Vec::new(),
+            segments: 0,
+            retransmitted: 0,
+            timeouts: 0,
+            needless: 0,
+            reordered: 0,
+            marked: 0,
+            send_buffer: None,
+            receive_buffer: None,
+            pacing: None,
+            sender_load: None,
+            receiver_load: None,
+            link: None,
+            half_duplex: None,
+            always_writes: false,
+            held: Held::default(),
+            vanished: None,
+        }
+    }
+
+    /// Adds a reading; joins neighbours when there are too many.
+    pub fn read(&mut self, reading: Reading) {
+        self.readings.push(reading);
+        if self.readings.len() >= MOST_READINGS {
+            self.readings = self.readings.chunks(2).map(joined).collect();
+        }
+    }
+
+    pub fn is_bbr(&self) -> bool {
+        self.congestion
+            .as_deref()
+            .is_some_and(|c| c.starts_with("bbr"))
+    }
+
+    /// The readings behind slow start: after 20 round trips, but at least the later half.
+    pub fn steady(&self) -> &[Reading] {
+        let Some(last) = self.readings.last() else {
+            return &[];
+        };
+        let ramp = Nanos(self.rtt().0.saturating_mul(20)).min(Nanos(last.to.0 / 2));
+        let from = self.readings.partition_point(|r| r.from < ramp);
+        &self.readings[from.min(self.readings.len() - 1)..]
+    }
+
+    /// The shortest round trip, or none at all.
+    pub fn rtt(&self) -> Nanos {
+        self.min_rtt.unwrap_or_default()
+    }
+
+    /// Median smoothed round-trip time by the shortest.
+    pub fn inflation(&self) -> Option<f64> {
+        let min = self.min_rtt.filter(|m| m.0 > 0)?;
+        middle(
+            self.steady()
+                .iter()
+                .filter(|r| r.srtt.0 > 0)
+                .map(|r| r.srtt.0 as f64 / min.0 as f64),
+        )
+    }
+
+    /// Median time that a segment stands in queues.
+    pub fn standing(&self) -> Option<Nanos> {
+        let min = self.min_rtt?;
+        let all = self.steady().iter().filter(|r| r.srtt.0 > 0);
+        middle(all.map(|r| r.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
+    }
+
+    /// Rates over stretches of at least ten round trips of the empty path, and one as it is, in bytes a
+    /// second.
+    pub fn rates(&self) -> Vec<f64> {
+        let mut rates = Vec::new();
+        let (mut span, mut bytes) = (0u64, 0u64);
+        for reading in self.steady() {
+            span += reading.to.since(reading.from).0;
+            bytes += reading.delivered;
+            let enough = self.rtt().0.saturating_mul(ROUND_TRIPS).max(reading.srtt.0);
+            if span >= enough && span > 0 {
+                rates.push(bytes as f64 / (span as f64 / 1e9));
+                (span, bytes) = (0, 0);
+            }
+        }
+        rates
+    }
+
+    /// Median rate of the steady part, in bytes a second; of all of it where that is too short.
+    pub fn rate(&self) -> f64 {
+        let whole = self.bytes.0 as f64 / self.span.as_secs_f64().max(1e-9);
+        middle(self.rates().into_iter()).unwrap_or(whole)
+    }
+
+    /// How unsteady the rate is: half the span between its quartiles by its median.
+    pub fn unsteadiness(&self) -> Option<f64> {
+        let mut rates = self.rates();
+        if rates.len() < FEWEST_WINDOWS {
+            return None;
+        }
+        let (low, mid, high) = (
+            percentile(&mut rates, 0.25)?,
+            percentile(&mut rates, 0.5)?,
+            percentile(&mut rates, 0.75)?,
+        );
+        (mid > 0.0).then(|| (high - low) / 2.0 / mid)
+    }
+
+    /// The rate is the same all the time, within a tenth.
+    pub fn is_flat(&self) -> bool {
+        self.unsteadiness().is_some_and(|u| u < 0.10)
+    }
+
+    /// Readings are so far apart that what happened within a round trip is not in them.
+    pub fn is_coarse(&self) -> bool {
+        let spans = self.readings.iter().map(|r| r.to.since(r.from).0 as f64);
+        middle(spans).is_none_or(|span| span > self.rtt().0 as f64)
+    }
+
+    /// What the congestion window would carry on an empty path, by what was carried.
+    pub fn window_to_spare(&self) -> Option<f64> {
+        let min = self.min_rtt.filter(|m| m.0 > 0)?.as_secs_f64();
+        let rate = self.rate();
+        let cwnd = middle(self.steady().iter().map(|r| r.cwnd as f64))?;
+        (rate > 0.0).then(|| cwnd / min / rate)
+    }
+
+    /// Median of what is in flight by the peer's window.
+    pub fn occupancy(&self) -> Option<f64> {
+        let all = self.steady().iter().filter(|r| r.window > 0);
+        middle(all.map(|r| r.flight as f64 / r.window as f64))
+    }
+
+    /// Segments sent again by all segments.
+    pub fn loss_share(&self) -> f64 {
+        self.retransmitted as f64 / self.segments.max(1) as f64
+    }
+
+    /// Median round-trip time at the losses by the shortest.
+    pub fn inflation_at_loss(&self) -> Option<f64> {
+        let min = self.min_rtt.filter(|m| m.0 > 0)?;
+        middle(
+            self.losses
+                .iter()
+                .filter(|l| l.srtt.0 > 0)
+                .map(|l| l.srtt.0 as f64 / min.0 as f64),
+        )
+    }
+
+    /// Losses were seen, and hold this congestion control back: BBR looks at rates and lets a loss of
+    /// some per cent pass (it takes 15 % and more in its first version).
+    pub fn loss_hurts(&self) -> bool {
+        self.retransmitted >= 5 && (!self.is_bbr() || self.loss_share() > 0.15)
+    }
+
+    /// The rate that a loss-based sender of this loss and round trip can reach, in bytes a second
+    /// (Mathis, Semke, Mahdavi, Ott 1997: MSS/RTT x 1.22/sqrt(p)).
+    pub fn mathis(&self) -> Option<f64> {
+        let share = self.loss_share();
+        let rtt = self.rtt().as_secs_f64();
+        (share > 0.0 && rtt > 0.0).then(|| f64::from(self.mss) / rtt * 1.22 / share.sqrt())
+    }
+}
+
+/// One reading of two neighbours.
+fn joined(pair: &[Reading]) -> Reading {
+    let [a, b] = pair else { return pair[0] };
+    let half = |x: u64, y: u64| x / 2 + y / 2;
+    Reading {
+        from: a.from,
+        to: b.to,
+        srtt: Nanos(half(a.srtt.0, b.srtt.0)),
+        cwnd: half(a.cwnd, b.cwnd),
+        flight: half(a.flight, b.flight),
+        window: half(a.window, b.window),
+        delivered: a.delivered + b.delivered,
+        passed: a.passed + b.passed,
+        retransmitted: a.retransmitted + b.retransmitted,
+        limit: b.limit,
+        unread: a
+            .unread
+            .zip(b.unread)
+            .map(|(x, y)| (x + y) / 2.0)
+            .or(b.unread),
+    }
+}
+
+/// The value that `share` of all do not exceed.
+pub(crate) fn percentile(values: &mut [f64], share: f64) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let rank = (share * values.len() as f64).ceil().max(1.0) as usize;
+    values.get(rank - 1).copied()
+}
+
+/// The median.
+pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    percentile(&mut values.collect::<Vec<_>>(), 0.5)
+}
+
+/// Bytes a second as a rate.
+pub(crate) fn bit_rate(bytes_per_s: f64) -> BitRate {
+    BitRate((bytes_per_s * 8.0) as u64)
+}
+
+/// A share as a percentage.
+pub(crate) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.01 => "under 0.01 %".to_owned(),
+        p if p < 1.0 => format!("{p:.2} %"),
+        p if p < 10.0 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_connection_takes_no_more_room_and_keeps_its_sums() {
+        let mut facts = Facts::new(Source::Trace);
+        for n in 0..100_000u64 {
+            facts.read(Reading {
+                from: Nanos(n * 1000),
+                to: Nanos((n + 1) * 1000),
+                delivered: 7,
+                passed: 8,
+                ..Reading::default()
+            });
+        }
+        assert!(facts.readings.len() < MOST_READINGS);
+        assert_eq!(
+            facts.readings.iter().map(|r| r.delivered).sum::<u64>(),
+            700_000
+        );
+        assert_eq!(
+            facts.readings.iter().map(|r| r.passed).sum::<u64>(),
+            800_000
+        );
+        assert!(facts.readings.is_sorted_by_key(|r| r.from));
+        assert!(facts.readings.windows(2).all(|w| w[0].to == w[1].from));
+    }
+}

@@ -1,0 +1,67 @@
+//! The slowest link is full: a queue stands before it, the rate is flat, and the window would carry
+//! more. Not a fault.
+//!
+//! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
+
+use super::Telling;
+use crate::facts::{Facts, bit_rate, percent};
+use model::finding::{Confidence, Evidence};
+
+/// Round-trip time by the shortest, from which a queue is standing.
+pub(crate) const QUEUE: f64 = 1.25;
+/// The window would carry so much more.
+const TO_SPARE: f64 = 1.25;
+/// Of the device's speed, payload takes so much at the least (1448 in 1538 is 94 %).
+const LINE_RATE: f64 = 0.90;
+/// More loss than this is no mere overflow of the queue.
+const MUCH_LOSS: f64 = 0.05;
+
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let rate = bit_rate(facts.rate());
+    let spread = facts.unsteadiness()?;
+    let mut evidence = vec![
+        Evidence::new("rate", rate),
+        Evidence::new("rate, half of its middle spread", percent(spread))
+            .against("under 10 %: flat"),
+    ];
+    if let Some(link) = facts.link
+        && rate.0 as f64 >= link.0 as f64 * LINE_RATE
+    {
+        evidence
+            .push(Evidence::new("speed of the slower device", link).against("90 % of it or more"));
+        return Some(Telling::new(Confidence::Sure, evidence).advise(LINE_IS_FULL));
+    }
+    if !facts.is_flat() || facts.loss_share() > MUCH_LOSS {
+        return None;
+    }
+    let inflation = facts.inflation()?;
+    evidence.push(
+        Evidence::new(
+            "round trip by the shortest, median",
+            format!("{inflation:.2}"),
+        )
+        .against(format!("{QUEUE} and more: a queue stands")),
+    );
+    let spare = facts.window_to_spare().unwrap_or(0.0);
+    evidence.push(
+        Evidence::new(
+            "what the window would carry, by the rate",
+            format!("{spare:.2}"),
+        )
+        .against(format!("{TO_SPARE} and more")),
+    );
+    if inflation >= QUEUE && spare >= TO_SPARE {
+        return Some(Telling::new(Confidence::Sure, evidence).advise(LINE_IS_FULL));
+    }
+    // BBR empties the queue on purpose; it keeps asking for a quarter more and did not get it.
+    (facts.is_bbr() && spare >= TO_SPARE && facts.pacing.is_none()).then(|| {
+        evidence.push(Evidence::new(
+            "bbr asked for a quarter more every eight round trips",
+            "and got the same",
+        ));
+        Telling::new(Confidence::Likely, evidence).advise(LINE_IS_FULL)
+    })
+}
+
+const LINE_IS_FULL: &str =
+    "nothing to mend at the hosts: the path carries no more. A faster link would";

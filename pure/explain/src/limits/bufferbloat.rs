@@ -1,0 +1,36 @@
+//! The slowest link is full, behind a queue that costs everybody else far more than the round trip.
+//!
+//! Near miss: a queue of the order of the round trip, as a loss-based sender needs it.
+
+use super::{Telling, bottleneck_rate};
+use crate::facts::Facts;
+use model::Nanos;
+use model::finding::{Confidence, Evidence};
+
+/// A queue below this is nobody's trouble.
+const SMALL: Nanos = Nanos::from_millis(50);
+/// Little loss: the queue is never too short.
+const LITTLE_LOSS: f64 = 0.02;
+
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let mut telling = bottleneck_rate::fits(facts)?;
+    let standing = facts.standing()?;
+    let bound = facts.rtt().max(SMALL);
+    if standing <= bound || facts.loss_share() > LITTLE_LOSS {
+        return None;
+    }
+    telling.confidence = Confidence::Sure;
+    telling.evidence.push(
+        Evidence::new("time in queues, median", standing)
+            .against(format!("more than {bound} and the round trip")),
+    );
+    telling.remedies.clear();
+    Some(
+        telling
+            .advise("a queue discipline that keeps queues short at the slow link (fq_codel, cake), below its rate")
+            .change(
+                "congestion=bbr@sender",
+                "a congestion control that leaves the queue alone, where the router is not yours",
+            ),
+    )
+}

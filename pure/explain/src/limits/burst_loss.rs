@@ -1,0 +1,148 @@
+//! Bursts at the speed of the sender's link meet a buffer too small for them: the last segments of a
+//! burst are lost, always at about the same window, and no queue is ever seen.
+//!
+//! Near miss: random loss, which strikes anywhere in a burst and at any window. The experiment that
+//! decides is pacing.
+
+use super::{Telling, random_loss};
+use crate::facts::{Facts, Loss, middle, percent, percentile};
+use model::finding::{Confidence, Evidence, Limit};
+
+/// With fewer losses a pattern is chance.
+const FEWEST: usize = 8;
+/// Median place in the burst from which losses gather at its end; anywhere is one half.
+const AT_THE_END: f64 = 0.75;
+/// Half the middle spread of what was in flight at losses, by its median: below it, the same window
+/// each time; above the other, any window.
+const SAME_WINDOW: f64 = 0.12;
+const ANY_WINDOW: f64 = 0.20;
+/// Segments out at losses, median, below which their number tells nothing.
+const FEWEST_OUT: f64 = 4.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    /// At the end of bursts.
+    Bursts,
+    /// At about the same window each time.
+    SameWindow,
+    /// Anywhere.
+    Anywhere,
+    /// Too few to tell.
+    Unknown,
+}
+
+pub(crate) fn pattern(facts: &Facts) -> Pattern {
+    let (episodes, place) = (episodes(facts), place(facts));
+    if place.is_some_and(|p| p >= AT_THE_END) {
+        return Pattern::Bursts;
+    }
+    if facts.is_coarse() {
+        return Pattern::Unknown;
+    }
+    // With a handful of segments out, every window is the same, and none.
+    let flights = episodes.iter().map(|l| l.flight as f64);
+    if middle(flights).unwrap_or(0.0) < FEWEST_OUT * f64::from(facts.mss) {
+        return Pattern::Unknown;
+    }
+    match spread(&episodes) {
+        Some(s) if s < SAME_WINDOW => Pattern::SameWindow,
+        Some(s) if s > ANY_WINDOW => Pattern::Anywhere,
+        _ => Pattern::Unknown,
+    }
+}
+
+/// The first loss of each round trip: the others are of the same event.
+fn episodes(facts: &Facts) -> Vec<&Loss> {
+    let mut first: Vec<&Loss> = Vec::new();
+    for loss in &facts.losses {
+        if first
+            .last()
+            .is_none_or(|last| loss.at.since(last.at) > loss.srtt)
+        {
+            first.push(loss);
+        }
+    }
+    first
+}
+
+fn place(facts: &Facts) -> Option<f64> {
+    let places: Vec<f64> = facts.losses.iter().filter_map(|l| l.place).collect();
+    (places.len() >= FEWEST).then(|| middle(places.into_iter()))?
+}
+
+fn spread(episodes: &[&Loss]) -> Option<f64> {
+    if episodes.len() < FEWEST {
+        return None;
+    }
+    let mut flights: Vec<f64> = episodes.iter().map(|l| l.flight as f64).collect();
+    let (low, mid, high) = (
+        percentile(&mut flights, 0.25)?,
+        percentile(&mut flights, 0.5)?,
+        percentile(&mut flights, 0.75)?,
+    );
+    (mid > 0.0).then(|| (high - low) / 2.0 / mid)
+}
+
+/// The evidence that parts it from random loss.
+pub(crate) fn spread_of_windows(facts: &Facts) -> Vec<Evidence> {
+    let mut evidence = Vec::new();
+    if let Some(spread) = spread(&episodes(facts)) {
+        evidence.push(
+            Evidence::new(
+                "in flight at losses, half of its middle spread",
+                percent(spread),
+            )
+            .against("under 12 %: the same window each time; over 20 %: any"),
+        );
+    }
+    if let Some(place) = place(facts) {
+        evidence.push(
+            Evidence::new(
+                "place of the lost in their bursts, median",
+                format!("{place:.2}"),
+            )
+            .against("0.75 and more: at the end; 0.5: anywhere"),
+        );
+    }
+    evidence
+}
+
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let at_loss = facts.inflation_at_loss()?;
+    let pattern = pattern(facts);
+    if !facts.loss_hurts() || at_loss >= random_loss::QUEUE || pattern == Pattern::Anywhere {
+        return None;
+    }
+    let mut evidence = vec![
+        Evidence::new(
+            "segments sent again",
+            format!("{} ({})", facts.retransmitted, percent(facts.loss_share())),
+        ),
+        Evidence::new(
+            "round trip by the shortest, at losses",
+            format!("{at_loss:.2}"),
+        )
+        .against("under 1.3: no queue had filled"),
+    ];
+    evidence.extend(spread_of_windows(facts));
+    let sure = pattern == Pattern::Bursts;
+    let telling = Telling::new(
+        if sure {
+            Confidence::Likely
+        } else {
+            Confidence::Open
+        },
+        evidence,
+    )
+    .change(
+        random_loss::paced(facts),
+        "pace the sender, so that it sends no burst at the speed of its link",
+    )
+    .advise("a deeper buffer where the fast link meets the slow one");
+    let rank = u8::from(pattern == Pattern::Unknown);
+    Some(telling.ranked(rank).decide(
+        &[Limit::BurstLoss, Limit::RandomLoss],
+        random_loss::paced(facts),
+        random_loss::PACED_TELLS,
+    ))
+}

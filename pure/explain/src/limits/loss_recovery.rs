@@ -1,0 +1,20 @@
+//! Lost segments are being repaired, or the window is being reduced: the sender holds itself back.
+//!
+//! Near miss: segments sent again because the path MTU fell in that instant; they are not loss.
+
+use super::Telling;
+use crate::facts::{Facts, percent};
+use crate::moment::{CWR, Moment, RECOVERY};
+use model::finding::{Confidence, Evidence};
+
+pub(crate) fn owns(moment: &Moment) -> bool {
+    matches!(moment.ca_state, CWR | RECOVERY)
+}
+
+pub(crate) fn tell(facts: &Facts) -> Telling {
+    let share = format!("{} ({})", facts.retransmitted, percent(facts.loss_share()));
+    Telling::new(
+        Confidence::Sure,
+        vec![Evidence::new("segments sent again", share)],
+    )
+}

@@ -1,0 +1,165 @@
+//! One file a limit: when it owns a moment (first level) or fits a connection (second level), what the
+//! finding rests on, and what to do about it.
+
+mod application;
+mod black_hole;
+mod bottleneck_rate;
+mod bufferbloat;
+mod burst_loss;
+mod closing;
+mod congestion_window;
+mod cpu;
+mod delayed_ack;
+mod device_queue;
+mod duplex_loss;
+mod ecn_marks;
+mod handshake;
+mod loss_recovery;
+mod nagle;
+mod pacing;
+mod policer;
+mod random_loss;
+mod reading_application;
+mod receive_window;
+mod reordering;
+mod rto_stall;
+mod send_buffer;
+mod shaper;
+mod slow_start;
+mod zero_window;
+
+use crate::facts::Facts;
+use crate::moment::Moment;
+use model::finding::{Confidence, Decider, Evidence, Limit, Remedy};
+
+/// Whether a limit of the first level owns a moment.
+pub(crate) type Owns = fn(&Moment) -> bool;
+
+/// The first level: the first rule that claims a moment has it. What none claims is the processor's.
+pub(crate) const ORDER: &[(Limit, Owns)] = &[
+    (Limit::Handshake, handshake::owns),
+    (Limit::Closing, closing::owns),
+    (Limit::RtoStall, rto_stall::owns),
+    (Limit::ZeroWindow, zero_window::owns_silence),
+    (Limit::Application, application::owns_idleness),
+    (Limit::SendBuffer, send_buffer::owns),
+    (Limit::Nagle, nagle::owns),
+    (Limit::Application, application::owns),
+    (Limit::ZeroWindow, zero_window::owns),
+    (Limit::ReceiveWindow, receive_window::owns),
+    (Limit::LossRecovery, loss_recovery::owns),
+    (Limit::SlowStart, slow_start::owns),
+    (Limit::CongestionWindow, congestion_window::owns),
+    (Limit::Application, application::owns_pacing),
+    (Limit::Pacing, pacing::owns),
+    (Limit::DeviceQueue, device_queue::owns),
+];
+
+/// What a limit has to say of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Telling {
+    pub confidence: Confidence,
+    pub evidence: Vec<Evidence>,
+    pub remedies: Vec<Remedy>,
+    /// Among several that fit: the lower is named first.
+    pub rank: u8,
+    /// If another cause fits as well: what would tell them apart.
+    pub decider: Option<Decider>,
+}
+
+impl Telling {
+    fn new(confidence: Confidence, evidence: Vec<Evidence>) -> Telling {
+        Telling {
+            confidence,
+            evidence,
+            remedies: Vec::new(),
+            rank: 1,
+            decider: None,
+        }
+    }
+
+    /// Advice in words.
+    fn advise(mut self, words: impl Into<String>) -> Telling {
+        self.remedies.push(Remedy {
+            words: words.into(),
+            change: None,
+        });
+        self
+    }
+
+    /// Advice that is a setting.
+    fn change(mut self, change: impl Into<String>, words: impl Into<String>) -> Telling {
+        self.remedies.push(Remedy {
+            words: words.into(),
+            change: Some(change.into()),
+        });
+        self
+    }
+
+    fn ranked(self, rank: u8) -> Telling {
+        Telling { rank, ..self }
+    }
+
+    fn decide(mut self, between: &[Limit], change: String, tells: &str) -> Telling {
+        self.decider = Some(Decider {
+            between: between.to_vec(),
+            change,
+            tells: tells.to_owned(),
+        });
+        self
+    }
+}
+
+/// What a limit of the first level says of the time that it owns.
+pub(crate) fn tell(limit: Limit, facts: &Facts) -> Telling {
+    match limit {
+        Limit::Application => application::tell(facts),
+        Limit::SendBuffer => send_buffer::tell(facts),
+        Limit::ReceiveWindow => receive_window::tell(facts),
+        Limit::ZeroWindow => zero_window::tell(facts),
+        Limit::SlowStart => slow_start::tell(facts),
+        Limit::CongestionWindow => congestion_window::tell(facts),
+        Limit::LossRecovery => loss_recovery::tell(facts),
+        Limit::RtoStall => rto_stall::tell(facts),
+        Limit::Nagle => nagle::tell(facts),
+        Limit::Pacing => pacing::tell(facts),
+        Limit::DeviceQueue => device_queue::tell(facts),
+        Limit::Cpu => cpu::tell(facts),
+        _ => Telling::new(Confidence::Sure, Vec::new()),
+    }
+}
+
+/// A cause of the second level: it fits the connection, or does not.
+pub(crate) type Fits = fn(&Facts) -> Option<Telling>;
+
+/// What can lie behind a full congestion window, pacing, recovery and timeouts. Where several fit,
+/// the earlier is named first.
+pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
+    (Limit::BlackHole, black_hole::fits),
+    (Limit::DuplexLoss, duplex_loss::fits),
+    (Limit::Reordering, reordering::fits),
+    (Limit::EcnMarks, ecn_marks::fits),
+    (Limit::Bufferbloat, bufferbloat::fits),
+    (Limit::Shaper, shaper::fits),
+    (Limit::BottleneckRate, bottleneck_rate::fits),
+    (Limit::RandomLoss, random_loss::fits),
+    (Limit::BurstLoss, burst_loss::fits),
+    (Limit::Policer, policer::fits),
+    (Limit::Pacing, pacing::fits),
+    (Limit::Cpu, cpu::fits),
+];
+
+/// What can lie behind a full or closed receive window.
+pub(crate) const BEHIND_THE_RECEIVER: &[(Limit, Fits)] =
+    &[(Limit::ReadingApplication, reading_application::fits)];
+
+/// What can lie behind short segments that wait.
+pub(crate) const BEHIND_NAGLE: &[(Limit, Fits)] = &[(Limit::DelayedAck, delayed_ack::fits)];
+
+pub(crate) use cpu::fits as cpu_fits;
+
+/// A black hole is seen at once, however short the transfer was.
+pub(crate) fn is_black_hole(facts: &Facts) -> bool {
+    black_hole::fits(facts).is_some()
+}
+pub(crate) use receive_window::FULL as RECEIVE_WINDOW_FULL;

@@ -1,0 +1,24 @@
+//! A short segment waits until what was sent before is acknowledged (RFC 896; Minshall's change: only
+//! while another short segment is out).
+//!
+//! Near miss: a short segment that went as soon as the application wrote more.
+
+use super::Telling;
+use crate::facts::Facts;
+use crate::moment::{Moment, Release};
+use model::finding::{Confidence, Evidence};
+
+pub(crate) fn owns(moment: &Moment) -> bool {
+    moment.held_until == Some(Release::Ack)
+}
+
+pub(crate) fn tell(facts: &Facts) -> Telling {
+    let evidence = vec![Evidence::new(
+        "short segments that waited for an acknowledgement",
+        facts.held.waits,
+    )];
+    Telling::new(Confidence::Sure, evidence).change(
+        "nodelay=on@sender",
+        "TCP_NODELAY, or one write for each message instead of two",
+    )
+}

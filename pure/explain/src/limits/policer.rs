@@ -1,0 +1,171 @@
+//! A token bucket that drops: what exceeds the rate is lost at once, without a queue.
+//!
+//! The test is the one of Flach and others ("An Internet-Wide Analysis of Traffic Policing", 2016),
+//! with thresholds set on emulated paths: the bucket is simulated from what passed; it must be empty
+//! whenever something is lost, and not when something passes.
+//!
+//! Near miss: random loss, which strikes at any filling.
+
+use super::burst_loss::{self, Pattern};
+use super::{Telling, random_loss};
+use crate::facts::{Facts, bit_rate, middle, percent, percentile};
+use model::Nanos;
+use model::finding::{Confidence, Evidence, Limit};
+
+const FEWEST_LOSSES: usize = 15;
+const FEWEST_SLICES: usize = 3;
+/// How near to empty, by what the rate carries in a round trip.
+const NEAR: f64 = 0.75;
+/// How many of the losses.
+const AT_LOSSES: f64 = 0.95;
+const DEVIATION: f64 = 0.35;
+/// More than this at the losses is a queue.
+const QUEUE: f64 = 1.10;
+
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let at_loss = facts.inflation_at_loss()?;
+    if at_loss >= QUEUE {
+        return None;
+    }
+    let queue = Evidence::new(
+        "round trip by the shortest, at losses",
+        format!("{at_loss:.2}"),
+    )
+    .against(format!("under {QUEUE}: no queue"));
+    let bucket = bucket(facts);
+    let same_window = burst_loss::pattern(facts) == Pattern::SameWindow;
+    if let Some(bucket) = bucket.as_ref().filter(|b| b.is_empty_at_losses()) {
+        let telling = advised(Telling::new(
+            Confidence::Sure,
+            vec![
+                Evidence::new("rate that the bucket fills at", bit_rate(bucket.rate)),
+                Evidence::new("losses at which it would be empty", percent(bucket.near))
+                    .against("95 % or more"),
+                Evidence::new("losses", facts.losses.len()),
+                queue,
+            ],
+        ));
+        // A regular sawtooth in a buffer without depth looks the same: then the rate is not flat, or
+        // the window at the losses always the same.
+        return Some(if facts.is_flat() && !same_window {
+            telling
+        } else {
+            possible(telling, 0, facts)
+        });
+    }
+    // A sender that stays below the rate most of the time meets the bucket now and then, at the same
+    // window each time; and what is too coarse to simulate a bucket cannot exclude one.
+    let open = bucket.is_none() || same_window;
+    (open && facts.loss_hurts() && facts.losses.len() >= FEWEST_LOSSES).then(|| {
+        let share = percent(facts.loss_share());
+        let evidence = vec![Evidence::new("segments sent again", share), queue];
+        possible(advised(Telling::new(Confidence::Open, evidence)), 2, facts)
+    })
+}
+
+fn possible(mut telling: Telling, rank: u8, facts: &Facts) -> Telling {
+    telling.confidence = Confidence::Open;
+    telling.ranked(rank).decide(
+        &[Limit::Policer, Limit::RandomLoss],
+        random_loss::paced(facts),
+        random_loss::PACED_TELLS,
+    )
+}
+
+fn advised(telling: Telling) -> Telling {
+    telling
+        .advise("pace just below the rate, so that the bucket is never empty")
+        .advise("ask who runs the path for more, or for a shaper instead")
+}
+
+/// The bucket that the losses would need.
+struct Bucket {
+    /// Bytes a second.
+    rate: f64,
+    /// Share of losses with the bucket nearly empty.
+    near: f64,
+    /// Standard deviation of the tokens at losses, by a round trip's worth.
+    deviation: f64,
+    at_loss: f64,
+    at_pass: f64,
+}
+
+impl Bucket {
+    fn is_empty_at_losses(&self) -> bool {
+        self.near >= AT_LOSSES && self.deviation <= DEVIATION && self.at_loss < self.at_pass
+    }
+}
+
+/// Simulates a bucket that is empty at the first loss; `None` where losses are too few or too near
+/// each other, or the readings too coarse to place them.
+fn bucket(facts: &Facts) -> Option<Bucket> {
+    let rtt = facts.min_rtt.filter(|r| r.0 > 0)?;
+    let (first, last) = (facts.losses.first()?.at, facts.losses.last()?.at);
+    let mut slices: Vec<u64> = facts.losses.iter().map(|l| l.at.0 / rtt.0).collect();
+    slices.sort_unstable();
+    slices.dedup();
+    if facts.losses.len() < FEWEST_LOSSES || slices.len() < FEWEST_SLICES || facts.is_coarse() {
+        return None;
+    }
+    let span = last.since(first).as_secs_f64();
+    let passed = Passed::of(facts);
+    let begun = passed.until(first);
+    let rate = (passed.until(last) - begun) / span.max(1e-9);
+    let worth = rate * rtt.as_secs_f64();
+    if worth <= 0.0 {
+        return None;
+    }
+    let tokens =
+        |at: Nanos| (rate * at.since(first).as_secs_f64() - (passed.until(at) - begun)) / worth;
+    let mut at_losses: Vec<f64> = facts.losses.iter().map(|l| tokens(l.at)).collect();
+    let n = at_losses.len() as f64;
+    let near = at_losses.iter().filter(|t| t.abs() <= NEAR).count() as f64 / n;
+    let mean = at_losses.iter().sum::<f64>() / n;
+    let deviation = (at_losses.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let passing = facts
+        .readings
+        .iter()
+        .filter(|r| r.retransmitted == 0 && r.from >= first && r.to <= last && r.passed > 0);
+    Some(Bucket {
+        rate,
+        near,
+        deviation,
+        at_loss: percentile(&mut at_losses, 0.5)?,
+        at_pass: middle(passing.map(|r| tokens(r.to)))?,
+    })
+}
+
+/// Bytes that passed until a moment, between readings in proportion.
+struct Passed<'a> {
+    facts: &'a Facts,
+    /// Before each reading.
+    before: Vec<u64>,
+}
+
+impl Passed<'_> {
+    fn of(facts: &Facts) -> Passed<'_> {
+        let mut sum = 0;
+        let before = facts.readings.iter().map(|r| {
+            let before = sum;
+            sum += r.passed;
+            before
+        });
+        Passed {
+            before: before.collect(),
+            facts,
+        }
+    }
+
+    fn until(&self, at: Nanos) -> f64 {
+        let readings = &self.facts.readings;
+        let n = readings.partition_point(|r| r.to <= at);
+        match (readings.get(n), self.before.get(n)) {
+            (Some(r), Some(&before)) => {
+                let span = r.to.since(r.from).0.max(1) as f64;
+                let part = (at.since(r.from).0 as f64 / span).min(1.0);
+                before as f64 + part * r.passed as f64
+            }
+            _ => readings.iter().map(|r| r.passed as f64).sum(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Losses that strike at any load, without a queue: a bad cable, a radio, dirty optics.
+//!
+//! Near miss: losses of a queue that overflowed (the round trip was long), of a policer (the bucket
+//! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts).
+
+use super::{Telling, burst_loss};
+use crate::facts::{Facts, bit_rate, percent};
+use model::BitRate;
+use model::finding::{Confidence, Evidence, Limit};
+
+/// Less than this at the losses: no queue had filled.
+pub(crate) const QUEUE: f64 = 1.3;
+/// With so many losses their pattern can be told.
+const ENOUGH: usize = 12;
+
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let at_loss = facts.inflation_at_loss()?;
+    if !facts.loss_hurts() || at_loss >= QUEUE {
+        return None;
+    }
+    let pattern = burst_loss::pattern(facts);
+    if pattern == burst_loss::Pattern::Bursts {
+        return None;
+    }
+    let mut evidence = vec![
+        Evidence::new(
+            "segments sent again",
+            format!("{} ({})", facts.retransmitted, percent(facts.loss_share())),
+        ),
+        Evidence::new(
+            "round trip by the shortest, at losses",
+            format!("{at_loss:.2}"),
+        )
+        .against(format!("under {QUEUE}: no queue had filled")),
+    ];
+    evidence.extend(burst_loss::spread_of_windows(facts));
+    evidence.extend(witness(facts));
+    let told = facts.losses.len() >= ENOUGH && pattern == burst_loss::Pattern::Anywhere;
+    let confidence = if told {
+        Confidence::Likely
+    } else {
+        Confidence::Open
+    };
+    let telling = Telling::new(confidence, evidence)
+        .advise(
+            "find the link that loses: error counters of both devices and of the switches between",
+        )
+        .change(
+            "congestion=bbr@sender",
+            "a congestion control that does not take every loss for congestion",
+        );
+    Some(if told {
+        telling
+    } else {
+        telling
+            .ranked(match pattern {
+                burst_loss::Pattern::SameWindow => 3,
+                _ => 1,
+            })
+            .decide(
+                &[Limit::RandomLoss, Limit::BurstLoss],
+                paced(facts),
+                PACED_TELLS,
+            )
+    })
+}
+
+/// What pacing tells.
+pub(crate) const PACED_TELLS: &str = "bursts that overflow a buffer, or exceed a policer's bucket, stop being lost when paced; random loss stays";
+
+/// Pacing somewhat above what was reached: no burst at line rate any more.
+pub(crate) fn paced(facts: &Facts) -> String {
+    let rate = bit_rate(facts.rate() * 2.0).0.max(1_000_000);
+    format!("pacing={}@sender", BitRate(rate / 100_000 * 100_000).0)
+}
+
+/// What the loss alone explains, and what else would give.
+fn witness(facts: &Facts) -> Option<Evidence> {
+    let reach = facts.mathis()?;
+    let jumbo = reach * 8948.0 / f64::from(facts.mss.max(1));
+    Some(
+        Evidence::new("rate that this loss explains", bit_rate(reach)).against(format!(
+            "MSS/RTT x 1.22/sqrt(p); with an MSS of 8948 {}, at half the round trip {}",
+            bit_rate(jumbo),
+            bit_rate(reach * 2.0)
+        )),
+    )
+}

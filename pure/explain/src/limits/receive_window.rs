@@ -1,0 +1,49 @@
+//! The peer's window is full: nothing more may be sent, or so little that the kernel waits for more.
+//!
+//! Near miss: a window that is nearly full because the congestion window grew to it.
+
+use super::Telling;
+use crate::facts::{Facts, bit_rate, middle};
+use crate::moment::Moment;
+use model::Bytes;
+use model::finding::{Confidence, Evidence, Limit};
+
+/// Share of the window in flight from which a capture calls it full; every other cause stays below
+/// half.
+pub(crate) const FULL: f64 = 0.85;
+
+pub(crate) fn owns(moment: &Moment) -> bool {
+    moment.room < u64::from(moment.mss).min(moment.unsent)
+        || moment.deferred_by() == Some(Limit::ReceiveWindow)
+}
+
+pub(crate) fn tell(facts: &Facts) -> Telling {
+    let mut evidence = Vec::new();
+    let steady = facts.steady().iter();
+    let window = middle(steady.filter(|r| r.window > 0).map(|r| r.window as f64));
+    let window = Bytes(window.unwrap_or(0.0) as u64);
+    evidence.push(Evidence::new("receive window, median", window));
+    if let Some(occupancy) = facts.occupancy() {
+        evidence.push(
+            Evidence::new("in flight by window, median", format!("{occupancy:.2}"))
+                .against(format!("{FULL} and more: full")),
+        );
+    }
+    if let Some(buffer) = facts.receive_buffer {
+        evidence.push(Evidence::new(
+            "receive buffer (SO_RCVBUF, twice what was asked)",
+            buffer,
+        ));
+    }
+    if let Some(rtt) = facts.min_rtt.filter(|rtt| rtt.0 > 0) {
+        evidence.push(Evidence::new(
+            format!("rate that {window} in each {rtt} can carry"),
+            bit_rate(window.0 as f64 / rtt.as_secs_f64()),
+        ));
+    }
+    let larger = Bytes((window.0 * 4).clamp(256 << 10, 64 << 20));
+    Telling::new(Confidence::Sure, evidence).change(
+        format!("rcvbuf={}@receiver", larger.0),
+        "a larger receive buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_rmem",
+    )
+}

@@ -1,0 +1,35 @@
+//! All that was written has been sent, and the application waits for room to write more: the buffer
+//! holds less than what could be in flight.
+//!
+//! Near miss: an application with nothing to write. A capture cannot tell the two apart.
+
+use super::Telling;
+use crate::facts::{Facts, bit_rate};
+use crate::moment::{Moment, Release};
+use model::Bytes;
+use model::finding::{Confidence, Evidence};
+
+pub(crate) fn owns(moment: &Moment) -> bool {
+    let nothing_to_send = moment.unsent == 0 || moment.held_until == Some(Release::Write);
+    moment.no_space && nothing_to_send
+}
+
+pub(crate) fn tell(facts: &Facts) -> Telling {
+    let mut evidence = Vec::new();
+    let mut needed = Bytes(4 << 20);
+    if let Some(buffer) = facts.send_buffer {
+        evidence.push(Evidence::new(
+            "send buffer (SO_SNDBUF, twice what was asked)",
+            buffer,
+        ));
+        needed = Bytes(buffer.0.saturating_mul(4).clamp(256 << 10, 64 << 20));
+    }
+    evidence.push(Evidence::new("rate", bit_rate(facts.rate())));
+    if let Some(rtt) = facts.min_rtt {
+        evidence.push(Evidence::new("shortest round trip", rtt));
+    }
+    Telling::new(Confidence::Sure, evidence).change(
+        format!("sndbuf={}@sender", needed.0),
+        "a larger send buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_wmem",
+    )
+}

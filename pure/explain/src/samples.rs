@@ -1,0 +1,315 @@
+//! From TCP_INFO samples of both ends: the rules of a trace, as far as the fields go, and the kernel's
+//! own counters where it keeps them. Shares are off by 0.3 % at 1 ms, 1.2 % at 10 ms, 8 % at 100 ms.
+
+use crate::assemble::{Subject, assemble};
+use crate::facts::{Facts, Load, Loss, MOST_LOSSES, Reading};
+use crate::limits::RECEIVE_WINDOW_FULL;
+use crate::moment::{CWR, LOSS, Moment, Piece, RECOVERY};
+use model::finding::{Explanation, Limit, Source};
+use model::{
+    BitRate, Bytes, EndRecord, Fingerprint, Leg, Nanos, Run, Side, StreamSample, TcpInfo, Workload,
+};
+
+/// Round trips that bbr needs to fill a path (its gain of 2.89 doubles the rate each).
+const STARTUP: u64 = 12;
+/// Samples farther apart than this leave much between them unseen.
+const COARSE: Nanos = Nanos::from_millis(100);
+/// In flight by the congestion window, from which it holds the sender back.
+const WINDOW_FULL: f64 = 0.8;
+
+/// One explanation a stream of each leg; empty for datagrams and for ends that told nothing.
+pub(crate) fn explain(run: &Run) -> Vec<Explanation> {
+    if matches!(run.spec.workload, Workload::Udp(_)) {
+        return Vec::new();
+    }
+    run.legs
+        .iter()
+        .flat_map(|leg| {
+            let streams = leg.sender().samples.iter().map(|s| s.streams.len());
+            (0..streams.max().unwrap_or(0)).filter_map(move |n| stream(run, leg, n))
+        })
+        .collect()
+}
+
+fn stream(run: &Run, leg: &Leg, n: usize) -> Option<Explanation> {
+    let rows: Vec<Row> = rows(leg.sender(), n);
+    if rows.len() < 2 {
+        return None;
+    }
+    let sender_side = leg.direction.sender();
+    let host = |side| match side {
+        Side::Near => Some(&run.near),
+        Side::Far => run.far.as_ref(),
+    };
+    let mut facts = facts(run, leg, n, &rows);
+    let hosts = [host(sender_side), host(sender_side.other())];
+    facts.link = slowest(&hosts);
+    facts.half_duplex = half_duplex(&hosts);
+    let mut pieces = Vec::new();
+    for pair in rows.windows(2) {
+        interval(&pair[0], &pair[1], &mut facts, &mut pieces);
+    }
+    let mut doubts = Vec::new();
+    if run.spec.interval > COARSE {
+        doubts.push(format!(
+            "samples {} apart: what happened between them is inferred from counters; -i 10ms sees more",
+            run.spec.interval
+        ));
+    }
+    let socket = leg.sender().sockets.get(n);
+    let streams = match run.spec.streams {
+        0 | 1 => String::new(),
+        _ => format!(" stream {n}"),
+    };
+    let subject = Subject {
+        name: format!("{}{streams}", leg.direction),
+        sender: socket.map(|s| s.local),
+        receiver: socket.map(|s| s.remote),
+        direction: Some(leg.direction),
+    };
+    Some(assemble(subject, &pieces, &facts, doubts))
+}
+
+/// A stream at one moment.
+struct Row<'a> {
+    at: Nanos,
+    tcp: &'a TcpInfo,
+    send_buffer: Option<Bytes>,
+}
+
+/// The readable accounts of a stream, in order; a closed socket ends them.
+fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row> = Vec::new();
+    for sample in &end.samples {
+        let Some(StreamSample {
+            tcp: Some(tcp),
+            send_buffer,
+            ..
+        }) = sample.streams.get(n)
+        else {
+            continue;
+        };
+        // The socket of a leg that is over: nothing of the transfer is in it any more.
+        let over = rows.last().is_some_and(|last| {
+            sample.at <= last.at
+                || (tcp.state != ESTABLISHED && tcp.bytes_acked == last.tcp.bytes_acked)
+        });
+        if !over {
+            rows.push(Row {
+                at: sample.at,
+                tcp,
+                send_buffer: *send_buffer,
+            });
+        }
+    }
+    rows
+}
+
+/// `TCP_ESTABLISHED` (`net/tcp_states.h`).
+const ESTABLISHED: u8 = 1;
+
+fn facts(run: &Run, leg: &Leg, n: usize, rows: &[Row]) -> Facts {
+    let (first, last) = (&rows[0], &rows[rows.len() - 1]);
+    let mut facts = Facts::new(Source::Samples);
+    let socket = leg.sender().sockets.get(n);
+    let congestion = socket.map(|s| s.congestion.clone());
+    facts.congestion = congestion.filter(|name| !name.is_empty());
+    facts.pacing = socket.and_then(|s| s.pacing);
+    facts.mss = last.tcp.snd_mss;
+    facts.span = last.at.since(first.at);
+    facts.bytes = grown(first.tcp.bytes_acked, last.tcp.bytes_acked);
+    facts.min_rtt = last.tcp.min_rtt.filter(|rtt| rtt.0 > 0);
+    facts.segments = count(first.tcp.data_segs_out, last.tcp.data_segs_out);
+    facts.retransmitted = count(Some(first.tcp.total_retrans), Some(last.tcp.total_retrans));
+    facts.timeouts = count(
+        first.tcp.total_rto.map(u32::from),
+        last.tcp.total_rto.map(u32::from),
+    );
+    facts.needless = count(first.tcp.dsack_dups, last.tcp.dsack_dups);
+    facts.reordered = count(first.tcp.reord_seen, last.tcp.reord_seen);
+    facts.marked = count(first.tcp.delivered_ce, last.tcp.delivered_ce);
+    facts.send_buffer = rows.iter().filter_map(|r| r.send_buffer).max();
+    let receiver = leg.receiver().samples.iter();
+    facts.receive_buffer = receiver
+        .filter_map(|s| s.streams.get(n)?.receive_buffer)
+        .max();
+    facts.always_writes = matches!(run.spec.workload, Workload::Bulk(_));
+    facts.sender_load = load(leg.sender(), run.spec.streams);
+    facts.receiver_load = load(leg.receiver(), run.spec.streams);
+    facts
+}
+
+fn count(before: Option<u32>, now: Option<u32>) -> u64 {
+    u64::from(now.unwrap_or(0).saturating_sub(before.unwrap_or(0)))
+}
+
+fn grown(before: Option<Bytes>, now: Option<Bytes>) -> Bytes {
+    now.unwrap_or_default().since(before.unwrap_or_default())
+}
+
+fn load(end: &EndRecord, streams: u32) -> Option<Load> {
+    let (first, last) = (end.samples.first()?, end.samples.last()?);
+    let wall = last.at.since(first.at).0;
+    if wall == 0 {
+        return None;
+    }
+    let own = |c: &model::CpuTimes| c.process_user + c.process_system;
+    let total = last.cpu.host_total.since(first.cpu.host_total).0;
+    let busy = last.cpu.host_busy.since(first.cpu.host_busy).0;
+    Some(Load {
+        process: own(&last.cpu).since(own(&first.cpu)).0 as f64 / wall as f64,
+        host: (total > 0).then(|| busy as f64 / total as f64),
+        streams,
+    })
+}
+
+fn slowest(hosts: &[Option<&Fingerprint>]) -> Option<BitRate> {
+    let devices = hosts.iter().flatten().filter_map(|h| h.device.as_ref());
+    devices.filter_map(|d| d.speed).min()
+}
+
+fn half_duplex(hosts: &[Option<&Fingerprint>]) -> Option<String> {
+    let host = hosts.iter().flatten().find(|h| {
+        let duplex = h.device.as_ref().and_then(|d| d.duplex.as_deref());
+        duplex.is_some_and(|d| d.eq_ignore_ascii_case("half"))
+    })?;
+    let device = host.device.as_ref()?;
+    Some(format!("{} on {}", device.name, host.hostname))
+}
+
+/// Parts the time between two samples: first by what the kernel counted, then by the state at its end.
+fn interval(before: &Row, now: &Row, facts: &mut Facts, pieces: &mut Vec<Piece>) {
+    let (a, b) = (before.tcp, now.tcp);
+    let span = now.at.since(before.at);
+    let delivered = grown(a.bytes_acked, b.bytes_acked);
+    let resent = count(Some(a.total_retrans), Some(b.total_retrans));
+    let spent = |f: fn(&TcpInfo) -> Option<Nanos>| Some(f(b)?.since(f(a)?));
+    let mut left = span;
+    let mut parts: Vec<(Limit, Nanos)> = Vec::new();
+    let mut give = |limit: Limit, time: Nanos| {
+        let time = time.min(left);
+        left = left.since(time);
+        if time.0 > 0 {
+            parts.push((limit, time));
+        }
+    };
+    let closed = b.snd_wnd.is_some_and(|w| w.0 < u64::from(b.snd_mss));
+    let window = if closed {
+        Limit::ZeroWindow
+    } else {
+        Limit::ReceiveWindow
+    };
+    give(window, spent(|t| t.rwnd_limited).unwrap_or_default());
+    let no_room = spent(|t| t.sndbuf_limited).unwrap_or_default();
+    give(Limit::SendBuffer, no_room);
+    if let Some(busy) = spent(|t| t.busy) {
+        give(Limit::Application, span.since(busy));
+    }
+    let timeouts = count(a.total_rto.map(u32::from), b.total_rto.map(u32::from));
+    give(Limit::RtoStall, Nanos(b.rto.0.saturating_mul(timeouts)));
+    if resent > 0 && !matches!(b.ca_state, CWR | RECOVERY | LOSS) {
+        // A recovery that began and ended between the samples took a round trip at the least.
+        give(Limit::LossRecovery, b.rtt);
+    }
+    let early = before.at.0 < STARTUP.saturating_mul(b.rtt.0);
+    let rest = owner(a, b, facts, no_room.0 * 50 > span.0, early);
+    give(rest, span);
+
+    let most = parts.iter().max_by_key(|(_, time)| *time).map(|(l, _)| *l);
+    let mut from = before.at;
+    for (limit, time) in parts {
+        let bytes = u128::from(delivered.0) * u128::from(time.0) / u128::from(span.0.max(1));
+        let bytes = Bytes(u64::try_from(bytes).unwrap_or(0));
+        let to = from + time;
+        pieces.push(Piece {
+            from,
+            to,
+            limit,
+            bytes,
+        });
+        from = to;
+    }
+    let mss = u64::from(b.snd_mss);
+    facts.read(Reading {
+        from: before.at,
+        to: now.at,
+        srtt: b.rtt,
+        cwnd: b.cwnd_bytes().0,
+        flight: flight(b) * mss,
+        window: b.snd_wnd.unwrap_or_default().0,
+        delivered: delivered.0,
+        passed: delivered.0,
+        retransmitted: u32::try_from(resent).unwrap_or(u32::MAX),
+        limit: most,
+        unread: None,
+    });
+    // Where between the samples is not known: they are spread evenly.
+    let room = MOST_LOSSES.saturating_sub(facts.losses.len()) as u64;
+    let told = resent.min(room);
+    for n in 0..told {
+        facts.losses.push(Loss {
+            at: before.at + Nanos(span.0 / (told + 1) * (n + 1)),
+            srtt: b.rtt.max(a.rtt),
+            flight: flight(a) * mss,
+            place: None,
+        });
+    }
+}
+
+/// Segments that are in the network as the sender sees it (`tcp_packets_in_flight`).
+fn flight(tcp: &TcpInfo) -> u64 {
+    let gone = u64::from(tcp.sacked) + u64::from(tcp.lost);
+    (u64::from(tcp.unacked) + u64::from(tcp.retrans)).saturating_sub(gone)
+}
+
+/// Who owns what the counters leave, by the state at the end of the interval.
+fn owner(
+    before: &TcpInfo,
+    now: &TcpInfo,
+    facts: &Facts,
+    buffer_was_full: bool,
+    early: bool,
+) -> Limit {
+    let unsent = now.notsent_bytes.unwrap_or(Bytes(1 << 20)).0;
+    let in_flight = flight(now);
+    let window = now.snd_wnd.unwrap_or(Bytes(u64::MAX)).0;
+    let mss = u64::from(now.snd_mss.max(1));
+    let idle = now.delivery_rate_app_limited && unsent < mss;
+    let full = (in_flight * mss) as f64 >= RECEIVE_WINDOW_FULL * window as f64;
+    if full && (facts.is_bbr() || now.rwnd_limited.is_none()) {
+        return Limit::ReceiveWindow;
+    }
+    if idle && buffer_was_full {
+        return Limit::SendBuffer;
+    }
+    if matches!(now.ca_state, CWR | RECOVERY) {
+        return Limit::LossRecovery;
+    }
+    if now.ca_state == LOSS {
+        return Limit::RtoStall;
+    }
+    let cwnd_full = in_flight as f64 >= WINDOW_FULL * f64::from(now.snd_cwnd);
+    let paced = facts.is_bbr() || facts.pacing.is_some();
+    if idle && !cwnd_full {
+        return Limit::Application;
+    }
+    // bbr has no threshold, and keeps its startup to itself.
+    let ssthresh = match (facts.is_bbr(), early) {
+        (true, true) => u32::MAX,
+        (true, false) => 0,
+        _ => now.snd_ssthresh.min(before.snd_ssthresh),
+    };
+    let moment = Moment {
+        unsent: unsent.max(mss),
+        flight: if cwnd_full { now.snd_cwnd } else { 0 },
+        window,
+        room: window,
+        cwnd: now.snd_cwnd,
+        ssthresh,
+        mss: now.snd_mss,
+        burst: 1,
+        paced,
+        ..Moment::default()
+    };
+    moment.owner()
+}

@@ -1,0 +1,367 @@
+//! Runs in a few lines and what is to be found of them: a clear case, a near miss and an innocent for
+//! each limit that samples can tell. `cases/samples/*.toml`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and reads files"
+)]
+
+use model::finding::{Conclusion, Explanation, Limit};
+use model::*;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    /// Why it is here.
+    #[allow(dead_code, reason = "for the reader")]
+    about: String,
+    #[serde(default = "cubic")]
+    congestion: String,
+    #[serde(default = "hundred")]
+    every_ms: u64,
+    rtt_ms: f64,
+    #[serde(default)]
+    requests: bool,
+    pacing_mbit: Option<u64>,
+    link_mbit: Option<u64>,
+    duplex: Option<String>,
+    #[serde(default)]
+    receive_buffer_kib: Option<u64>,
+    #[serde(default)]
+    send_buffer_kib: Option<u64>,
+    /// Processors that each process uses, and the load of its host.
+    #[serde(default)]
+    sender_load: [f64; 2],
+    #[serde(default)]
+    receiver_load: [f64; 2],
+    phase: Vec<Phase>,
+    expect: Expect,
+}
+
+fn cubic() -> String {
+    "cubic".to_owned()
+}
+
+fn hundred() -> u64 {
+    100
+}
+
+/// A figure, or several that follow each other from sample to sample, again and again.
+#[derive(Deserialize, Clone)]
+#[serde(untagged)]
+enum Figure {
+    One(f64),
+    Many(Vec<f64>),
+}
+
+impl Figure {
+    fn at(&self, n: usize) -> f64 {
+        match self {
+            Figure::One(value) => *value,
+            Figure::Many(values) => values[n % values.len()],
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Phase {
+    seconds: f64,
+    mbit: Figure,
+    srtt_ms: Option<Figure>,
+    cwnd: Figure,
+    ssthresh: f64,
+    /// Segments; the congestion window without.
+    flight: Option<Figure>,
+    window_kib: Figure,
+    unsent_kib: f64,
+    /// Shares of the time, as the kernel counts them.
+    rwnd: f64,
+    sndbuf: f64,
+    busy: f64,
+    /// A sample.
+    retrans: Figure,
+    timeouts: Figure,
+    dsacks: Figure,
+    reorder: Figure,
+    marks: Figure,
+    ca_state: Figure,
+    app_limited: bool,
+    rto_ms: f64,
+}
+
+impl Default for Phase {
+    fn default() -> Phase {
+        let zero = || Figure::One(0.0);
+        Phase {
+            seconds: 10.0,
+            mbit: Figure::One(100.0),
+            srtt_ms: None,
+            cwnd: Figure::One(500.0),
+            ssthresh: 100.0,
+            flight: None,
+            window_kib: Figure::One(6144.0),
+            unsent_kib: 512.0,
+            rwnd: 0.0,
+            sndbuf: 0.0,
+            busy: 1.0,
+            retrans: zero(),
+            timeouts: zero(),
+            dsacks: zero(),
+            reorder: zero(),
+            marks: zero(),
+            ca_state: zero(),
+            app_limited: false,
+            rto_ms: 250.0,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expect {
+    /// `limited`, `innocent`, `too_short`, `unexplained`.
+    is: String,
+    /// All causes that are named, the first first.
+    #[serde(default)]
+    by: Vec<Limit>,
+    /// Shares of the time, at least and at most.
+    #[serde(default)]
+    shares: BTreeMap<Limit, [f64; 2]>,
+    /// A setting that decides between them.
+    #[serde(default)]
+    decided_by: Option<String>,
+}
+
+const MSS: u32 = 1448;
+
+impl Case {
+    fn run(&self) -> Run {
+        let end = |sends: bool| self.end(sends);
+        let (near, far) = (end(true), end(false));
+        Run {
+            schema: SCHEMA_VERSION,
+            id: String::new(),
+            started: Nanos(0),
+            host: "far".to_owned(),
+            title: None,
+            experiment: None,
+            spec: Spec {
+                workload: if self.requests {
+                    Workload::Request(Request {
+                        request_size: Bytes(128),
+                        reply_size: Bytes(128),
+                        pace_per_s: None,
+                        reconnect: false,
+                        wait: Wait::Block,
+                    })
+                } else {
+                    Workload::Bulk(Bulk::default())
+                },
+                directions: Directions::Up,
+                streams: 1,
+                limit: model::Limit::Time(Nanos::from_secs(10)),
+                ramp: None,
+                interval: Nanos::from_millis(self.every_ms),
+                socket: SocketSettings::default(),
+                near: Placement::default(),
+                far: Placement::default(),
+            },
+            near: Fingerprint {
+                device: Some(Device {
+                    name: "eth0".to_owned(),
+                    speed: self.link_mbit.map(|m| BitRate(m * 1_000_000)),
+                    duplex: self.duplex.clone(),
+                    ..Device::default()
+                }),
+                ..Fingerprint::default()
+            },
+            far: None,
+            legs: vec![Leg {
+                direction: Direction::Up,
+                started: Nanos(0),
+                near,
+                far,
+                ended: Ended::Complete,
+            }],
+            warnings: Vec::new(),
+            ended: Ended::Complete,
+        }
+    }
+
+    fn end(&self, sends: bool) -> EndRecord {
+        let mut tcp = TcpInfo {
+            state: 1,
+            snd_mss: MSS,
+            rtt: ms(self.rtt_ms),
+            min_rtt: Some(ms(self.rtt_ms)),
+            snd_ssthresh: i32::MAX as u32,
+            snd_cwnd: 10,
+            bytes_acked: Some(Bytes(0)),
+            data_segs_out: Some(0),
+            busy: Some(Nanos(0)),
+            rwnd_limited: Some(Nanos(0)),
+            sndbuf_limited: Some(Nanos(0)),
+            dsack_dups: Some(0),
+            reord_seen: Some(0),
+            delivered_ce: Some(0),
+            total_rto: Some(0),
+            notsent_bytes: Some(Bytes(0)),
+            snd_wnd: Some(Bytes(65535)),
+            ..TcpInfo::default()
+        };
+        let mut samples = Vec::new();
+        let mut at = Nanos(0);
+        samples.push(self.sample(at, &tcp, sends));
+        let step = self.every_ms as f64 / 1e3;
+        let mut n = 0;
+        for phase in &self.phase {
+            for _ in 0..(phase.seconds / step).round() as usize {
+                at += Nanos::from_millis(self.every_ms);
+                phase.advance(&mut tcp, n, step, self.rtt_ms);
+                samples.push(self.sample(at, &tcp, sends));
+                n += 1;
+            }
+        }
+        EndRecord {
+            sockets: vec![SocketState {
+                stream: 0,
+                local: ([192, 0, 2, 1], 40000).into(),
+                remote: ([192, 0, 2, 2], 5210).into(),
+                send_buffer: Bytes(0),
+                receive_buffer: Bytes(0),
+                mss: MSS,
+                congestion: self.congestion.clone(),
+                nodelay: false,
+                pacing: self.pacing_mbit.map(|m| BitRate(m * 1_000_000)),
+                dscp: 0,
+                notsent_lowat: None,
+                snd_wscale: None,
+                rcv_wscale: None,
+            }],
+            bytes: tcp.bytes_acked.unwrap(),
+            duration: at,
+            samples,
+            ..EndRecord::default()
+        }
+    }
+
+    fn sample(&self, at: Nanos, tcp: &TcpInfo, sends: bool) -> Sample {
+        let [process, host] = if sends {
+            self.sender_load
+        } else {
+            self.receiver_load
+        };
+        let part = |share: f64| Nanos((at.0 as f64 * share) as u64);
+        Sample {
+            at,
+            bytes: tcp.bytes_acked.unwrap(),
+            streams: vec![StreamSample {
+                stream: 0,
+                bytes: tcp.bytes_acked.unwrap(),
+                tcp: Some(tcp.clone()),
+                send_buffer: self.send_buffer_kib.map(|k| Bytes(k << 10)),
+                receive_buffer: self.receive_buffer_kib.map(|k| Bytes(k << 10)),
+            }],
+            cpu: CpuTimes {
+                process_system: part(process),
+                host_busy: part(host * 2.0),
+                host_total: part(2.0),
+                ..CpuTimes::default()
+            },
+            requests: None,
+            datagrams: None,
+        }
+    }
+}
+
+impl Phase {
+    fn advance(&self, tcp: &mut TcpInfo, n: usize, step: f64, rtt_ms: f64) {
+        let moved = (self.mbit.at(n) * 125_000.0 * step) as u64;
+        let add_time = |of: &mut Option<Nanos>, share: f64| {
+            *of = of.map(|t| t + Nanos((step * share * 1e9) as u64));
+        };
+        let add = |of: &mut Option<u32>, n: f64| *of = of.map(|c| c + n as u32);
+        add_time(&mut tcp.busy, self.busy);
+        add_time(&mut tcp.rwnd_limited, self.rwnd);
+        add_time(&mut tcp.sndbuf_limited, self.sndbuf);
+        tcp.bytes_acked = tcp.bytes_acked.map(|b| b + Bytes(moved));
+        let resent = self.retrans.at(n);
+        add(
+            &mut tcp.data_segs_out,
+            moved as f64 / f64::from(MSS) + resent,
+        );
+        tcp.total_retrans += resent as u32;
+        tcp.total_rto = tcp.total_rto.map(|c| c + self.timeouts.at(n) as u16);
+        add(&mut tcp.dsack_dups, self.dsacks.at(n));
+        add(&mut tcp.reord_seen, self.reorder.at(n));
+        add(&mut tcp.delivered_ce, self.marks.at(n));
+        tcp.rtt = ms(self.srtt_ms.as_ref().map_or(rtt_ms, |f| f.at(n)));
+        tcp.rto = ms(self.rto_ms);
+        tcp.snd_cwnd = self.cwnd.at(n) as u32;
+        tcp.snd_ssthresh = self.ssthresh as u32;
+        tcp.unacked = self.flight.as_ref().unwrap_or(&self.cwnd).at(n) as u32;
+        tcp.notsent_bytes = Some(Bytes((self.unsent_kib * 1024.0) as u64));
+        tcp.snd_wnd = Some(Bytes((self.window_kib.at(n) * 1024.0) as u64));
+        tcp.ca_state = self.ca_state.at(n) as u8;
+        tcp.delivery_rate_app_limited = self.app_limited;
+    }
+}
+
+fn ms(ms: f64) -> Nanos {
+    Nanos((ms * 1e6) as u64)
+}
+
+fn check(name: &str, case: &Case) -> Result<(), String> {
+    let told: Vec<Explanation> = linerate_explain::explain(&case.run());
+    let [told] = told.as_slice() else {
+        return Err(format!("{name}: {} explanations", told.len()));
+    };
+    let (is, by) = match &told.conclusion {
+        Conclusion::Limited { by } => ("limited", by.clone()),
+        Conclusion::Innocent => ("innocent", Vec::new()),
+        Conclusion::TooShort => ("too_short", Vec::new()),
+        Conclusion::Unexplained => ("unexplained", Vec::new()),
+    };
+    let wrong = |what: String| Err(format!("{name}: {what}\n{told:#?}"));
+    if is != case.expect.is || by != case.expect.by {
+        return wrong(format!("found {is} {by:?}"));
+    }
+    for (limit, [least, most]) in &case.expect.shares {
+        let share = told.finding(*limit).map_or(0.0, |f| f.share.time_share);
+        if !(*least..=*most).contains(&share) {
+            return wrong(format!("{limit} owns {share}"));
+        }
+    }
+    let decider = told.findings.iter().find_map(|f| f.decider.as_ref());
+    if let Some(change) = &case.expect.decided_by
+        && !decider.is_some_and(|d| d.change.starts_with(change.as_str()))
+    {
+        return wrong(format!("decided by {decider:?}"));
+    }
+    let total: u64 = told.phases.iter().map(|p| p.to.0 - p.from.0).sum();
+    if total != told.span.0 {
+        return wrong(format!("the time line covers {total} of {}", told.span.0));
+    }
+    Ok(())
+}
+
+#[test]
+fn each_case_is_explained_as_expected() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/samples");
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let case: Case = toml::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        wrong.extend(check(&name, &case).err());
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen} cases");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
