@@ -117,7 +117,10 @@ impl Standing {
     /// # Errors
     /// If it cannot be brought up; nothing is left then.
     pub fn raise(scenario: &Scenario, options: &Options) -> Result<Standing> {
-        let lab = lab::up(scenario, options)?;
+        let lab = lab::up(scenario, options).map_err(|error| match error {
+            lab::Error::Unfit(why) => Refusal::usage(why).into(),
+            error => anyhow::Error::from(error),
+        })?;
         Ok(Standing { lab, raised: true })
     }
 

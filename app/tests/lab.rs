@@ -225,6 +225,22 @@ fn a_link_has_its_delay_and_loses_what_it_should() {
 }
 
 #[test]
+fn a_receiver_that_works_on_each_packet_is_bound_by_packets() {
+    let _alone = alone();
+    let home = Home::new();
+    let lab = Lab::of(&home, 9000, "rate = \"1G\"\npacket_time = \"40us\"", "");
+    let order = ["--up", "-t", "3s", "-O", "1s", "-C", "cubic"];
+    let small = mbit(&lab.measure("", &[&order[..], &["-M", "1448"]].concat()));
+    // 25,000 packets a second of 1448 bytes, which cannot become more.
+    assert!(small <= 1.01 * 289.6, "{small}");
+    let large = mbit(&lab.measure("", &order));
+    assert!(
+        large > 1.5 * small,
+        "{large} with jumbo frames, {small} without"
+    );
+}
+
+#[test]
 fn a_window_bounds_the_rate() {
     let _alone = alone();
     let home = Home::new();
@@ -329,6 +345,44 @@ fn run_gives_the_exit_code_on_and_leaves_nothing() {
     let out = run(&mut home.linerate(&["lab", "run", file, "--", "no-such-command"]));
     assert!(!out.status.success());
     assert!(stderr(&out).contains("no-such-command"), "{}", stderr(&out));
+    assert_eq!(outside(), before);
+}
+
+#[test]
+fn who_is_killed_while_a_lab_comes_up_leaves_none_or_one_that_is_known() {
+    let home = Home::new();
+    let before = outside();
+    let listed = || {
+        let all = json(&mut home.linerate(&["lab", "list", "--json"]));
+        all.as_array().unwrap().clone()
+    };
+    for after_ms in [0, 5, 20, 40, 80, 160] {
+        let name = format!("k{}-{after_ms}", std::process::id());
+        let mut command = home.linerate(&["lab", "up", "nfs-lan", "--name", &name]);
+        let mut caller = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(after_ms));
+        let _ = caller.kill();
+        caller.wait().unwrap();
+        // Its keeper goes on until it finds nobody to answer; then it is up, or it is gone.
+        let start = std::time::Instant::now();
+        while listed().iter().any(|lab| lab["state"] == "changing") {
+            assert!(start.elapsed().as_secs() < 30, "{:?}", listed());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        if listed().iter().any(|lab| lab["state"] == "up") {
+            Lab { home: &home, name }.down();
+        }
+        // At once again under the same name, whatever there was.
+        let again = format!("k{}-{after_ms}", std::process::id());
+        let out = run(&mut home.linerate(&["lab", "up", "clean-lan", "--name", &again]));
+        assert!(out.status.success(), "{after_ms} ms: {}", stderr(&out));
+        Lab {
+            home: &home,
+            name: again,
+        }
+        .down();
+    }
+    assert!(listed().is_empty(), "{:?}", listed());
     assert_eq!(outside(), before);
 }
 

@@ -236,22 +236,12 @@ fn raise(scenario: &Scenario, name: Option<String>, backend: Backend) -> Result<
         name,
         backend: match backend {
             Backend::Emulator => lab::Backend::Emulator,
-            Backend::Auto | Backend::Netem => lab::Backend::Auto,
+            Backend::Auto => lab::Backend::Auto,
+            Backend::Netem => lab::Backend::Netem,
         },
         ..Options::default()
     };
-    let standing = Standing::raise(scenario, &options)?;
-    let links = &standing.lab().record().links;
-    let emulated = links.iter().find(|l| l.backend == LinkBackend::Emulator);
-    if let (Backend::Netem, Some(link)) = (backend, emulated) {
-        let why = format!(
-            "netem cannot make the link {}: {}; leave out --backend",
-            link.name, link.why
-        );
-        standing.lower()?;
-        return Err(Refusal::usage(why).into());
-    }
-    Ok(standing)
+    Standing::raise(scenario, &options)
 }
 
 fn addresses(node: &NodeRecord) -> String {
@@ -369,6 +359,7 @@ impl Show {
         let tree = picture::tree(&scenario, &by);
         let script = picture::script(&scenario);
         let mut text = format!("{state}\n\n{why}\n\n{tree}");
+        text += &picture::traffic(&scenario);
         if !script.is_empty() {
             text += &format!("\n{script}");
         }
@@ -473,6 +464,29 @@ impl Truth {
         }
         if truth.links.is_empty() {
             text += "no link of this lab is emulated, so there is no account\n";
+        }
+        for traffic in &truth.traffic {
+            let lab::TrafficTruth {
+                name,
+                connections,
+                failed,
+                sent,
+            } = traffic;
+            text += &format!(
+                "\ntraffic {name}: {} sent in {connections} connections, {failed} failed\n",
+                Bytes(*sent)
+            );
+        }
+        for reader in &truth.readers {
+            let lab::ReaderTruth {
+                host,
+                connections,
+                bytes,
+            } = reader;
+            text += &format!(
+                "\n{host} read {} in {connections} connections\n",
+                Bytes(*bytes)
+            );
         }
         for warning in truth.warnings() {
             text += &format!("\n{warning}\n");

@@ -69,6 +69,9 @@ pub enum Error {
         /// Its first complaint.
         said: String,
     },
+    /// The backend that was asked for cannot make it.
+    #[error("{0}")]
+    Unfit(String),
     /// What the process that holds the lab said when it gave up.
     #[error("{0}")]
     Keeper(String),

@@ -5,6 +5,7 @@
 use crate::inhabitants;
 use crate::link::{Cable, Worker};
 use crate::place::{LinkRecord, NodeRecord, Place, Record};
+use crate::traffic::{DISCARD, Reader, Sender};
 use crate::truth::{LinkBackend, TruthReport};
 use crate::{Backend, Error, netem, plan};
 use emulate::{NodeKind, Scenario};
@@ -14,6 +15,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -42,6 +44,7 @@ pub(crate) struct Order {
 pub(crate) enum Answer {
     Up,
     IsUp,
+    Unfit(String),
     Failed(String),
 }
 
@@ -63,6 +66,7 @@ pub fn keep() -> Result<(), Error> {
     let answer = match &made {
         Ok(_) => Answer::Up,
         Err(Error::IsUp(_)) => Answer::IsUp,
+        Err(Error::Unfit(why)) => Answer::Unfit(why.clone()),
         Err(error) => Answer::Failed(error.to_string()),
     };
     let mut line = serde_json::to_string(&answer).expect("an answer is plain data");
@@ -88,6 +92,8 @@ const SOCKET_BUFFER: u32 = 32 * 1024 * 1024;
 struct Held {
     nodes: Vec<Node>,
     workers: Vec<Worker>,
+    readers: Vec<Reader>,
+    senders: Vec<Sender>,
     control: UnixListener,
     start: Instant,
 }
@@ -100,6 +106,7 @@ struct Node {
 fn make(order: &Order, place: &Place) -> Result<Held, Error> {
     let scenario = &order.scenario;
     let in_user_namespace = enter_own_namespaces(order.in_user_namespace)?;
+    let links = choose(scenario, order.backend)?;
     // The emulator's devices are to send nothing of their own.
     write_sysctls(&[
         ("ipv6/conf/all/disable_ipv6", "1".to_owned()),
@@ -136,7 +143,6 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
         found.expect("a scenario is checked: the ends of links are nodes")
     };
 
-    let links = choose(scenario, order.backend);
     let backends: Vec<LinkBackend> = links.iter().map(|l| l.backend).collect();
     let cables = plan::cables(scenario, &backends, |node| netns(number(node)));
     ip(&cables, None, "the links")?;
@@ -225,13 +231,41 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
         links,
     };
     place.write("scenario.json", scenario)?;
+    let (readers, senders) = transfers(scenario, |name| &nodes[number(name)].net)?;
     place.write("lab.json", &record)?;
     Ok(Held {
         nodes,
         workers,
+        readers,
+        senders,
         control,
         start,
     })
+}
+
+/// Starts what the lab itself sends and reads.
+fn transfers<'a>(
+    scenario: &Scenario,
+    net: impl Fn(&str) -> &'a OwnedFd,
+) -> Result<(Vec<Reader>, Vec<Sender>), Error> {
+    let mut readers = Vec::new();
+    for node in &scenario.nodes {
+        let NodeKind::Host(host) = &node.kind else {
+            continue;
+        };
+        if host.reads_at.is_some() || scenario.traffic.iter().any(|t| t.to == node.name) {
+            readers.push(Reader::start(&node.name, net(&node.name), host.reads_at)?);
+        }
+    }
+    let mut senders = Vec::new();
+    for traffic in &scenario.traffic {
+        // A host has a link, and the end of a link at a host has an address.
+        if let Some(to) = plan::addresses(scenario, &traffic.to).first() {
+            let to = SocketAddr::new(*to, DISCARD);
+            senders.push(Sender::start(traffic, net(&traffic.from), to)?);
+        }
+    }
+    Ok((readers, senders))
 }
 
 impl Held {
@@ -269,6 +303,7 @@ impl Held {
         }
         let answer = match question.trim() {
             "truth" => serde_json::to_vec(&self.truth()),
+            "alive" => Ok(Vec::new()),
             "log" => serde_json::to_vec(
                 &self
                     .workers
@@ -296,6 +331,8 @@ impl Held {
         TruthReport {
             at: Nanos::from(self.start.elapsed()),
             links: self.workers.iter().map(Worker::truth).collect(),
+            traffic: self.senders.iter().map(Sender::truth).collect(),
+            readers: self.readers.iter().map(Reader::truth).collect(),
         }
     }
 }
@@ -316,19 +353,19 @@ fn enter_own_namespaces(by_user_namespace: bool) -> Result<bool, Error> {
 }
 
 /// How each link is made, and why.
-fn choose(scenario: &Scenario, backend: Backend) -> Vec<LinkRecord> {
+fn choose(scenario: &Scenario, asked: Backend) -> Result<Vec<LinkRecord>, Error> {
     // Found out once, and only if a link asks.
     let mut netem_works = None;
     scenario
         .links
         .iter()
         .map(|link| {
-            let (backend, why) = match plan::why_emulated(scenario, link) {
+            let (made, why) = match plan::why_emulated(scenario, link) {
                 None => (
                     LinkBackend::Cable,
                     "nothing is done to the frames".to_owned(),
                 ),
-                Some(why) if backend == Backend::Emulator => (
+                Some(why) if asked == Backend::Emulator => (
                     LinkBackend::Emulator,
                     format!("{why}, and the emulator was asked for"),
                 ),
@@ -346,12 +383,18 @@ fn choose(scenario: &Scenario, backend: Backend) -> Vec<LinkRecord> {
                     ),
                 },
             };
-            LinkRecord {
+            if (asked, made) == (Backend::Netem, LinkBackend::Emulator) {
+                return Err(Error::Unfit(format!(
+                    "netem cannot make the link {}: {why}; leave out --backend",
+                    link.name
+                )));
+            }
+            Ok(LinkRecord {
                 name: link.name.clone(),
                 ends: [link.ends[0].node.clone(), link.ends[1].node.clone()],
-                backend,
+                backend: made,
                 why,
-            }
+            })
         })
         .collect()
 }
@@ -365,7 +408,10 @@ fn kind(kind: &NodeKind) -> &'static str {
 }
 
 /// Does something in another network namespace: in a thread of its own, which ends with it.
-fn in_net(net: &OwnedFd, act: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
+pub(crate) fn in_net<T: Send>(
+    net: &OwnedFd,
+    act: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
     thread::scope(|scope| {
         scope
             .spawn(|| {

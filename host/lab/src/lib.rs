@@ -12,12 +12,15 @@ mod link;
 mod netem;
 mod place;
 mod plan;
+mod traffic;
 mod truth;
 
 pub use error::Error;
 pub use keeper::keep;
 pub use place::{LinkRecord, MARK, NodeRecord, Record};
-pub use truth::{Emulator, LATE, LinkBackend, LinkTruth, LogEntry, TruthReport};
+pub use truth::{
+    Emulator, LATE, LinkBackend, LinkTruth, LogEntry, ReaderTruth, TrafficTruth, TruthReport,
+};
 
 use emulate::Scenario;
 use place::Place;
@@ -54,6 +57,8 @@ pub enum Backend {
     Auto,
     /// The emulator only: the only one that keeps an account.
     Emulator,
+    /// netem only: nothing is made if it cannot make every shaped link.
+    Netem,
 }
 
 /// A lab as a list shows it.
@@ -149,11 +154,11 @@ impl Labs {
     /// be made, nothing of it stays.
     ///
     /// # Errors
-    /// [`Error::IsUp`], [`Error::Forbidden`] and the other sentences on why it could not be made.
+    /// [`Error::IsUp`], [`Error::Unfit`] and the other sentences on why it could not be made.
     pub fn up(&self, scenario: &Scenario, options: &Options) -> Result<Lab, Error> {
         let name = options.name.as_ref().unwrap_or(&scenario.name);
         let place = Place::of(&self.home, name)?;
-        if place.is_alive() {
+        if lives(&place) {
             return Err(Error::IsUp(name.clone()));
         }
         // What a killed lab of this name left.
@@ -392,6 +397,7 @@ fn start(order: &keeper::Order, options: &Options) -> Result<(), Error> {
         return match answer {
             keeper::Answer::Up => Ok(()),
             keeper::Answer::IsUp => Err(Error::IsUp(order.name.clone())),
+            keeper::Answer::Unfit(why) => Err(Error::Unfit(why)),
             keeper::Answer::Failed(why) => Err(Error::Keeper(why)),
         };
     }
@@ -405,6 +411,19 @@ fn start(order: &keeper::Order, options: &Options) -> Result<(), Error> {
             (Err(error), _) => error.to_string(),
         }
     )))
+}
+
+/// Whether a lab is up, or about to be. One that was killed a moment ago holds its lock until the kernel has
+/// cleared it away, and one that is being made does not answer yet: both are waited for.
+fn lives(place: &Place) -> bool {
+    let start = Instant::now();
+    while place.is_alive() {
+        if ask(place, "alive").is_ok() || start.elapsed() > PATIENCE {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
 }
 
 /// Ends what lives of a lab and removes what is left.

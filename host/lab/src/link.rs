@@ -6,6 +6,7 @@ use crate::truth::{Emulator, LinkTruth, LogEntry};
 use emulate::{Change, Delivery, Direction, Duplex, Kept, Link, Packet, Scenario};
 use model::{Latency, Nanos};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,9 +26,13 @@ const LOG_EVERY: Nanos = Nanos::from_millis(20);
 const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
 
 /// Where traffic is sparse, the last part of a wait is spun through, because a sleeping processor comes
-/// back this much too late. Dense traffic makes up for it by the next frame, and needs the processor.
-const SPIN: Nanos = Nanos::from_micros(60);
+/// back too late: by how much is learned from the last waits, up to this. Dense traffic makes up for it by
+/// the next frame, and needs the processor.
+const LONGEST_SPIN: Nanos = Nanos::from_micros(500);
 const SPARSE: Nanos = Nanos::from_micros(400);
+
+/// The processors are kept from sleeping deeply until nothing has come for so long.
+const AWAKE: Nanos = Nanos::from_millis(200);
 
 /// Where fetches come closer than this, a nap between them moves several frames at once, some as much too
 /// late as a wake-up is anyway. When they came, the kernel noted.
@@ -130,6 +135,10 @@ pub(crate) struct Cable {
     last_fetch: Nanos,
     /// Mean time between two fetches.
     spacing: Nanos,
+    /// How much too late sleeps have ended of late: rises at once, falls slowly.
+    oversleep: Nanos,
+    /// While it is open, processors do not sleep deeply.
+    awake: Option<File>,
     last_log: Nanos,
     outgoing: [Vec<Vec<u8>>; 2],
     too_long: [u64; 2],
@@ -171,6 +180,8 @@ impl Cable {
             last_delivery: Nanos(0),
             last_fetch: Nanos(0),
             spacing: LONGEST_WAIT,
+            oversleep: Nanos(0),
+            awake: None,
             last_log: Nanos(0),
             outgoing: Default::default(),
             too_long: [0; 2],
@@ -199,6 +210,9 @@ impl Cable {
             let now = self.clock.now();
             self.follow_script(now);
             self.deliver(now);
+            if now.since(self.last_fetch) > AWAKE && self.duplex.due().is_none() {
+                self.awake = None;
+            }
             if now.since(self.last_log) >= LOG_EVERY {
                 self.keep_log(shared, now);
             }
@@ -219,6 +233,12 @@ impl Cable {
         let (now, wall) = (self.clock.now(), SystemTime::now());
         // A mean over the last eight.
         self.spacing = Nanos((self.spacing.0 * 7 + now.since(self.last_fetch).0) / 8);
+        if self.awake.is_none()
+            && (now.since(self.last_fetch) > AWAKE || self.last_fetch == Nanos(0))
+        {
+            // Where it is not allowed, wake-ups are as late as they are.
+            self.awake = sys::sched::keep_awake().ok();
+        }
         self.last_fetch = now;
         for (bytes, stamp) in inbox.frames() {
             // The kernel noted when it came; what passed since is the emulator's, not the network's.
@@ -230,9 +250,12 @@ impl Cable {
             if view.is_listener_report {
                 continue;
             }
-            if view.segments > 1 && self.duplex.pipe(direction).needs_single_frames() {
-                for segment in 0..view.segments {
-                    let part = frame::part(bytes, &view, segment..segment + 1);
+            let pipe = self.duplex.pipe(direction);
+            let at_once = pipe.frames_at_once(view.segment_wire_bytes);
+            if view.segments > at_once {
+                for first in (0..view.segments).step_by(at_once as usize) {
+                    let last = (first + at_once).min(view.segments);
+                    let part = frame::part(bytes, &view, first..last);
                     let view = frame::view(&part);
                     self.duplex.offer(self.told, direction, packet(part, &view));
                 }
@@ -345,17 +368,18 @@ impl Cable {
     }
 
     /// Sleeps until something arrives or is due; returns at which ends there is something to fetch.
-    fn wait(&self, shared: &Shared) -> [bool; 2] {
+    fn wait(&mut self, shared: &Shared) -> [bool; 2] {
         let next = [self.duplex.due(), self.script.next_at()];
         let next = next.into_iter().flatten().min();
         let span = |now| next.map_or(LONGEST_WAIT, |at| at.since(now).min(LONGEST_WAIT));
-        let now = self.clock.now();
+        let mut now = self.clock.now();
         let mut span_now = span(now);
         if self.spacing < DENSE {
             thread::sleep(NAP.into());
-            span_now = span(self.clock.now());
+            now = self.clock.now();
+            span_now = span(now);
         } else if next.is_some() && now.since(self.last_delivery) > SPARSE {
-            span_now = span_now.since(SPIN);
+            span_now = span_now.since(self.oversleep);
         }
         let mut fds = [
             PollFd::new(self.sockets[0].as_fd(), true, false),
@@ -363,7 +387,11 @@ impl Cable {
             PollFd::new(shared.waker.as_fd(), true, false),
         ];
         // It fails for lack of memory only; then the next round tries again.
-        let _ = poll_nanos(&mut fds, span_now.into());
+        let ready = poll_nanos(&mut fds, span_now.into());
+        if span_now > Nanos(0) && matches!(ready, Ok(0)) {
+            let late = self.clock.now().since(now + span_now).min(LONGEST_SPIN);
+            self.oversleep = late.max(Nanos(self.oversleep.0 - self.oversleep.0 / 32));
+        }
         [fds[0].readable(), fds[1].readable()]
     }
 }

@@ -5,7 +5,7 @@
 //! the same at the far end; a frame that netem loses does not use the line.
 
 use crate::plan;
-use emulate::{Aqm, Direction, Limit, Link, Loss, Queue, Scenario, Shape};
+use emulate::{Aqm, Direction, Distribution, Limit, Link, Loss, Queue, Scenario, Shape};
 use model::Nanos;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
@@ -61,6 +61,7 @@ pub(crate) fn expresses(scenario: &Scenario, link: &Link) -> Result<(), &'static
 pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static str> {
     let Shape {
         rate,
+        packet_time,
         delay,
         jitter,
         loss,
@@ -77,6 +78,7 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         cross,
     } = shape;
     let cannot = [
+        (*packet_time > Nanos(0), "work on each packet"),
         (*bit_error_rate > 0.0, "bit errors"),
         (reorder.is_some(), "frames held back"),
         (policer.is_some(), "a policer"),
@@ -95,6 +97,10 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
     if let Some(jitter) = jitter {
         if !jitter.reorders {
             return Err("jitter that keeps the order");
+        }
+        if jitter.distribution != Distribution::Uniform {
+            // Its tables are files that may be missing, and unbounded.
+            return Err("jitter that is not uniform");
         }
         // netem's is uniform about its mean.
         let half = Nanos(jitter.range.0 / 2);
@@ -175,6 +181,7 @@ mod tests {
             delay: Nanos::from_millis(10),
             jitter: Some(Jitter {
                 range: Nanos::from_millis(2),
+                distribution: Distribution::Uniform,
                 reorders: true,
             }),
             loss: Some(Loss::Random(0.005)),

@@ -2,11 +2,9 @@
 //! than text is made here.
 
 use crate::truth::LinkBackend;
-use emulate::{
-    Cidr, Direction, End, Icmp, IcmpFilter, Link, MssClamp, Node, NodeKind, Router, Scenario,
-};
+use emulate::{Direction, Icmp, IcmpFilter, Link, MssClamp, Node, NodeKind, Router, Scenario};
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Name of a bridge in a switch.
 const BRIDGE: &str = "switch";
@@ -330,9 +328,7 @@ fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node, router: &Rout
         .find(|(link, _)| link.name == nat.outside)
         .map(|(_, end)| end);
     let Some(outside) = outside else { return };
-    let (device, Some(public)) = (&outside.device, v4(outside)) else {
-        return;
-    };
+    let device = &outside.device;
     let hairpin = nat.hairpin;
     let from = if hairpin {
         String::new()
@@ -341,12 +337,15 @@ fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node, router: &Rout
     };
     let mut inward = Vec::new();
     for forward in &nat.forward {
-        let to = scenario.ends_at(&forward.to).find_map(|(_, end)| v4(end));
-        if let Some(to) = to {
-            let (port, public) = (forward.port, public.address);
+        let port = forward.port;
+        for public in outside.addresses.iter().map(|a| a.address) {
+            let all = addresses(scenario, &forward.to);
+            let to = all.iter().find(|to| to.is_ipv4() == public.is_ipv4());
+            let Some(to) = to else { continue };
+            let family = if public.is_ipv4() { "ip" } else { "ip6" };
             inward.push(format!(
-                "{from}ip daddr {public} tcp dport {port} dnat ip to {}:{port}",
-                to.address
+                "{from}{family} daddr {public} tcp dport {port} dnat {family} to {}",
+                SocketAddr::new(*to, port)
             ));
         }
     }
@@ -359,10 +358,6 @@ fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node, router: &Rout
     }
     chain(text, "dnat", "nat hook prerouting priority -100", &inward);
     chain(text, "snat", "nat hook postrouting priority 100", &outward);
-}
-
-fn v4(end: &End) -> Option<&Cidr> {
-    end.addresses.iter().find(|a| a.address.is_ipv4())
 }
 
 #[cfg(test)]

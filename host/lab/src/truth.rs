@@ -24,6 +24,36 @@ pub struct TruthReport {
     pub at: Nanos,
     /// One for each emulated link; cables and netem keep no account.
     pub links: Vec<LinkTruth>,
+    /// One for each kind of traffic of the scenario.
+    #[serde(default)]
+    pub traffic: Vec<TrafficTruth>,
+    /// One for each host that reads for the lab.
+    #[serde(default)]
+    pub readers: Vec<ReaderTruth>,
+}
+
+/// What the lab itself sent, in all streams of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficTruth {
+    /// Name of the traffic.
+    pub name: String,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Connections that could not be made, or broke.
+    pub failed: u64,
+    /// Bytes that its senders wrote.
+    pub sent: u64,
+}
+
+/// What a host read at its discard port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReaderTruth {
+    /// Name of the host.
+    pub host: String,
+    /// Connections that came.
+    pub connections: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
 }
 
 /// The account of one link.

@@ -281,19 +281,19 @@ fn a_hairpin_leads_back_in_and_hides_who_asks() {
          [[link]]\nname = \"c\"\nbetween = [\"switch\", \"gate\"]\n\
          [[link]]\nname = \"up\"\nbetween = [\"gate\", \"internet\"]\n",
     );
-    let addresses = |name: &str| -> Vec<String> {
-        let v4 = lab
-            .host(name)
-            .unwrap()
-            .addresses
-            .iter()
-            .filter(|a| a.is_ipv4());
-        v4.map(ToString::to_string).collect()
+    // Of the gate inside and outside, and of the internet; IPv4 or IPv6.
+    let addresses = |v4: bool| -> Vec<String> {
+        let nodes = ["gate", "internet"].map(|name| &lab.host(name).unwrap().addresses);
+        let family = nodes.into_iter().flatten().filter(|a| a.is_ipv4() == v4);
+        family.map(ToString::to_string).collect()
     };
-    let [inside, public] = &addresses("gate")[..] else {
-        panic!("{:?}", addresses("gate"))
-    };
-    for (asker, seen) in [("one", inside), ("internet", &addresses("internet")[0])] {
+    let (v4, v6) = (addresses(true), addresses(false));
+    for (asker, public, seen) in [
+        ("one", &v4[1], &v4[0]),
+        ("internet", &v4[1], &v4[2]),
+        ("one", &v6[1], &v6[0]),
+        ("internet", &v6[1], &v6[2]),
+    ] {
         let mut server = lab
             .command("two", "iperf3")
             .unwrap()
@@ -309,7 +309,7 @@ fn a_hairpin_leads_back_in_and_hides_who_asks() {
         assert!(
             rest.iter()
                 .any(|l| l.contains(&format!("Accepted connection from {seen},"))),
-            "{asker}: {rest:?}"
+            "{asker} to {public}: {rest:?}"
         );
         server.wait().unwrap();
     }
@@ -445,6 +445,67 @@ fn a_builder_killed_half_way_leaves_nothing() {
         assert!(bench.labs.list().unwrap().is_empty());
         run(&bench.up(&text), "one", "ping -q -c 1 two");
     }
+}
+
+#[test]
+fn a_name_is_free_as_soon_as_its_lab_was_killed() {
+    let bench = Bench::new();
+    let text = pair("[link.both]\ndelay = \"2ms\"\n");
+    for _ in 0..5 {
+        let lab = bench.up(&text);
+        sys::signal::end(lab.pid(), true).unwrap();
+        // Its threads may hold the lock still: `up` waits for them by itself.
+    }
+    run(&bench.up(&text), "one", "ping -q -c 1 two");
+}
+
+#[test]
+fn a_lab_sends_and_reads_by_itself_and_says_how_much() {
+    let bench = Bench::new();
+    let lab = bench.up(
+        "name = \"busy\"\nwhy = \"a test\"\n[[host]]\nname = \"one\"\n\
+         [[host]]\nname = \"two\"\nreads_at = \"8M\"\n[[host]]\nname = \"three\"\n[[switch]]\nname = \"s\"\n\
+         [[link]]\nname = \"a\"\nbetween = [\"one\", \"s\"]\n[link.both]\nrate = \"100M\"\n\
+         [[link]]\nname = \"b\"\nbetween = [\"s\", \"two\"]\n\
+         [[link]]\nname = \"c\"\nbetween = [\"three\", \"s\"]\n\
+         [[traffic]]\nfrom = \"one\"\nto = \"three\"\nstreams = 2\ncongestion = \"reno\"\n\
+         on = \"300ms\"\noff = \"100ms\"\n\
+         [[traffic]]\nname = \"slow\"\nfrom = \"three\"\nto = \"two\"\n",
+    );
+    wait_until("it has sent", || {
+        let truth = lab.truth().unwrap();
+        let [bursts, slow] = &truth.traffic[..] else {
+            panic!("{truth:?}")
+        };
+        // Two streams, again after each silence; the one without end is made once.
+        bursts.connections >= 4 && bursts.sent > 500_000 && slow.connections == 1
+    });
+    let truth = lab.truth().unwrap();
+    let carried = truth.link("a").unwrap().forward.delivered.wire_bytes;
+    let read = |host: &str| truth.readers.iter().find(|r| r.host == host).unwrap().bytes;
+    assert!(read("three") <= carried && read("three") > 0, "{truth:?}");
+    // A megabyte a second, and one chunk that was taken at the beginning.
+    let most = truth.at.0 / 1000 + 65_536;
+    assert!(read("two") > 0 && read("two") <= most, "{truth:?}");
+}
+
+#[test]
+fn what_netem_cannot_make_is_refused_before_anything_is_made() {
+    let bench = Bench::new();
+    let options = Options {
+        backend: Backend::Netem,
+        ..options()
+    };
+    let policed = pair("[link.both]\npolicer = { rate = \"1M\", burst = \"64K\" }\n");
+    let error = bench.labs.up(&scenario(&policed), &options).unwrap_err();
+    assert!(matches!(error, Error::Unfit(_)), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "netem cannot make the link wire: it does something to the frames, and netem cannot express a policer; leave out --backend"
+    );
+    assert!(bench.labs.list().unwrap().is_empty());
+    // Nothing is asked of it where there is nothing to shape.
+    bench.labs.up(&scenario(&pair("")), &options).unwrap();
 }
 
 #[test]

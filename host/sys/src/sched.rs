@@ -1,6 +1,7 @@
 //! Where and how promptly the calling thread runs.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::mem::{size_of, zeroed};
 
 /// The processors that the calling thread may run on, rising.
@@ -42,6 +43,18 @@ pub fn current_cpu() -> Option<u32> {
 pub fn wake_on_time() -> io::Result<()> {
     // SAFETY: this operation takes no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) })
+}
+
+/// Asks the kernel to let no processor sleep so deep that it comes back late, for as long as the file is open
+/// (`Documentation/power/pm_qos_interface.rst`). Needs root.
+///
+/// # Errors
+/// What open(2) and write(2) of `/dev/cpu_dma_latency` say.
+pub fn keep_awake() -> io::Result<File> {
+    let mut request = File::options().write(true).open("/dev/cpu_dma_latency")?;
+    // Microseconds, in the order of the machine.
+    request.write_all(&0i32.to_ne_bytes())?;
+    Ok(request)
 }
 
 /// Puts the calling thread before all ordinary ones: in the round robin of real-time threads, at its lowest

@@ -1,5 +1,6 @@
 //! Chance from a seed: one stream for each purpose, so that adding one impairment does not shift another's.
 
+use crate::Distribution;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -41,6 +42,15 @@ impl Chance {
     /// digit differs between C libraries. No value lies beyond 6.
     pub(crate) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+
+    /// From 0 to 1.
+    pub(crate) fn spread(&mut self, distribution: Distribution) -> f64 {
+        match distribution {
+            Distribution::Uniform => self.unit(),
+            Distribution::Normal => (0.5 + self.normal() / 6.0).clamp(0.0, 1.0),
+            Distribution::Exponential => (self.exponential() / 6.0).min(1.0),
+        }
     }
 
     /// Exponential with mean 1.

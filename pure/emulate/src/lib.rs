@@ -30,10 +30,10 @@ pub use packet::{
 pub use pipe::Pipe;
 pub use scenario::{
     Change, Cidr, Direction, End, Host, Icmp, IcmpFilter, Link, MssClamp, Nat, Node, NodeKind,
-    PortForward, Route, Router, Scenario,
+    PortForward, Route, Router, Scenario, Traffic,
 };
 pub use shape::{
-    AckThinning, Aqm, Bucket, Cross, Duplicate, Jitter, Limit, Loss, Queue, Reorder, Shape, State,
-    Wander,
+    AckThinning, Aqm, Bucket, Cross, Distribution, Duplicate, Jitter, Limit, Loss, Queue, Reorder,
+    Shape, State, Wander,
 };
 pub use truth::{Depth, DropCause, Drops, Event, EventKind, Tally, Truth};

@@ -37,7 +37,7 @@ const DEPTH_EVERY: Nanos = Nanos::from_millis(10);
 /// A super-packet is acted on segment by segment, in the order in which a wire would carry them; it
 /// comes out when the last of them does, and [`Kept`] names those that survived. Delay, jitter,
 /// reordering, duplication and ECN marks act on it as a whole:
-/// see [`needs_single_frames`](Pipe::needs_single_frames).
+/// see [`frames_at_once`](Pipe::frames_at_once).
 #[derive(Debug)]
 pub struct Pipe<T> {
     shape: Shape,
@@ -264,11 +264,11 @@ impl<T: Clone> Pipe<T> {
         self.say_rate(now);
     }
 
-    /// True if super-packets should be cut before they are offered: something here acts on single
-    /// frames by time, or a whole super-packet would take so long on the line that its last frame would
-    /// hold up its first. Otherwise they may be offered whole, and [`Kept`] says which segments to pass on.
-    pub fn needs_single_frames(&self) -> bool {
-        self.shape.needs_single_frames()
+    /// The largest super-packet that should be offered whole, in frames of so many bytes on the wire; larger
+    /// ones are to be cut. One frame, if something here acts on single frames by time; else as many as do
+    /// not hold up the first of them too long on the line.
+    pub fn frames_at_once(&self, wire_bytes: u64) -> u32 {
+        self.shape.frames_at_once(wire_bytes)
     }
 
     /// What was done so far.
@@ -355,11 +355,13 @@ impl<T: Clone> Pipe<T> {
     /// Counts the packet, and decides what the line and the policer do to each of its segments.
     fn enter(&mut self, now: Nanos, packet: Packet<T>) -> Inside<T> {
         let shape = &self.shape;
-        let jitter = self.jitter.unit();
-        let extra = shape
+        let (distribution, range) = shape
             .jitter
             .as_ref()
-            .map_or(Nanos(0), |j| Nanos((jitter * j.range.0 as f64) as u64));
+            .map_or_else(Default::default, |j| (j.distribution, j.range));
+        // Drawn for every packet, so that a change by the script shifts nothing.
+        let jitter = self.jitter.spread(distribution);
+        let extra = Nanos((jitter * range.0 as f64) as u64);
         let late = self.reorder.unit();
         let late = shape.reorder.as_ref().filter(|r| late < r.probability);
         let twice = self.duplicate.unit();
@@ -524,8 +526,7 @@ impl<T: Clone> Pipe<T> {
     }
 
     fn time_of(&self, wire: u64) -> Nanos {
-        let rate = self.line_rate();
-        Nanos(rate.map_or(0, |r| wire.saturating_mul(8_000_000_000) / r.0))
+        self.shape.time_of(self.line_rate(), wire)
     }
 
     /// Sends the head of the queue, unless the queue's management drops it.
@@ -549,7 +550,7 @@ impl<T: Clone> Pipe<T> {
                 shaper.spend(now, ip_bytes(wire));
             }
             let rate = self.line_rate();
-            self.line.send(now, wire, rate);
+            self.line.send(now, wire, rate, self.shape.packet_time);
             if head.packet.is_none() {
                 self.truth.cross.add(wire);
             } else if let Some(why) = head.cause(segment) {
@@ -581,7 +582,7 @@ impl<T: Clone> Pipe<T> {
         if frames == 0 {
             return;
         }
-        let sent = if self.line_rate().is_some() {
+        let sent = if self.line_rate().is_some() || self.shape.packet_time > Nanos(0) {
             self.line.free
         } else {
             now
@@ -681,8 +682,9 @@ impl<T: Clone> Pipe<T> {
 
     fn reshape(&mut self, now: Nanos, shape: &Shape) {
         let before = std::mem::replace(&mut self.shape, shape.clone());
-        let limited = shape.rate.is_some() || shape.shaper.is_some();
-        self.rule = limited.then(|| shape.queue.clone().unwrap_or_default());
+        self.rule = shape
+            .is_limited()
+            .then(|| shape.queue.clone().unwrap_or_default());
         if shape.wander != before.wander {
             let law = shape.wander.as_ref();
             self.wandering = law.map(|law| Wandering::new(law, self.seed, now));
@@ -769,18 +771,23 @@ impl<T: Clone> Pipe<T> {
 }
 
 impl Line {
-    fn send(&mut self, now: Nanos, wire: u64, rate: Option<BitRate>) {
+    fn send(&mut self, now: Nanos, wire: u64, rate: Option<BitRate>, least: Nanos) {
         if now > self.free {
             self.rest = 0;
         }
+        let begins = self.free.max(now);
         let Some(rate) = rate else {
+            // A line without limit is never busy.
+            if least > Nanos(0) {
+                self.free = begins + least;
+            }
             return;
         };
         let work = u128::from(wire) * 8_000_000_000 + self.rest;
         let rate = u128::from(rate.0.max(1));
         self.rest = work % rate;
         let time = u64::try_from(work / rate).unwrap_or(u64::MAX);
-        self.free = self.free.max(now) + Nanos(time);
+        self.free = begins + Nanos(time).max(least);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A network as data.
 
 use crate::{Error, Shape, file, shipped};
-use model::{Bytes, Nanos};
+use model::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -22,6 +22,9 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// What changes, in order of time.
     pub script: Vec<Change>,
+    /// Transfers of the lab's own.
+    #[serde(default)]
+    pub traffic: Vec<Traffic>,
 }
 
 /// A place where packets begin, end or turn.
@@ -60,6 +63,10 @@ pub struct Host {
     pub ecn: bool,
     /// What its firewall drops of the ICMP that comes in.
     pub icmp: Option<IcmpFilter>,
+    /// It answers at the discard port (RFC 863) and reads what comes at this rate, all connections
+    /// together: an application that is slow, or writes to a slow disk.
+    #[serde(default)]
+    pub reads_at: Option<BitRate>,
 }
 
 /// Settings of a router.
@@ -189,6 +196,27 @@ pub struct Change {
     pub direction: Direction,
     /// The whole shape from then on (the file names only what changes).
     pub shape: Shape,
+}
+
+/// TCP transfers of the lab's own, to the discard port of a host: another's load on the same path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Unique.
+    pub name: String,
+    /// Host that sends.
+    pub from: String,
+    /// Host that reads.
+    pub to: String,
+    /// Connections at a time.
+    pub streams: u32,
+    /// Congestion control; none: that of the host.
+    pub congestion: Option<String>,
+    /// Each sender writes no faster; none: as fast as it goes.
+    pub rate: Option<BitRate>,
+    /// New connections send for `on`, then there are none for `off`; `off` 0: always.
+    pub on: Nanos,
+    /// See `on`.
+    pub off: Nanos,
 }
 
 impl Scenario {

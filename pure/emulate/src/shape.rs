@@ -3,8 +3,9 @@
 use model::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// Below this rate a super-packet of 64 KiB takes more than a millisecond.
-const SLOW: BitRate = BitRate(500_000_000);
+/// The longest that the first frame of a super-packet may wait on the line for its last: about as long as
+/// network cards wait for more before they interrupt.
+const LONGEST_TRAIN: Nanos = Nanos::from_micros(250);
 
 /// One direction of a link. Everything is optional: the default passes all packets at once.
 ///
@@ -16,6 +17,10 @@ const SLOW: BitRate = BitRate(500_000_000);
 pub struct Shape {
     /// Rate of the line in bits on the wire: each frame with its [`FRAME_OVERHEAD`](crate::FRAME_OVERHEAD).
     pub rate: Option<BitRate>,
+    /// A frame occupies the line at least this long, whatever its size: a receiver or a firewall whose
+    /// processor works on each. Zero: only its bytes count.
+    #[serde(default)]
+    pub packet_time: Nanos,
     /// Propagation delay, one way.
     pub delay: Nanos,
     /// Random delay on top of `delay`.
@@ -46,14 +51,30 @@ pub struct Shape {
     pub cross: Option<Cross>,
 }
 
-/// Random delay, uniform between zero and `range`.
+/// Random delay between zero and `range`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
     /// Largest extra delay.
     pub range: Nanos,
+    /// How it is spread over the range.
+    #[serde(default)]
+    pub distribution: Distribution,
     /// True: a packet with less extra delay overtakes; false: order is kept, later ones wait.
     pub reorders: bool,
+}
+
+/// How random delay is spread over its range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distribution {
+    /// All alike.
+    #[default]
+    Uniform,
+    /// About the middle, with a deviation of a sixth of the range; the rare value beyond is its end.
+    Normal,
+    /// Mostly short, with a mean of a sixth of the range; the rare value beyond is its end.
+    Exponential,
 }
 
 /// A model of loss. Probabilities are per frame, between 0 and 1.
@@ -221,10 +242,27 @@ impl Shape {
         *self == Shape::default()
     }
 
-    /// See [`Pipe::needs_single_frames`](crate::Pipe::needs_single_frames).
-    pub fn needs_single_frames(&self) -> bool {
+    /// True if something limits how fast packets pass.
+    pub fn is_limited(&self) -> bool {
+        self.rate.is_some() || self.shaper.is_some() || self.packet_time > Nanos(0)
+    }
+
+    /// See [`Pipe::frames_at_once`](crate::Pipe::frames_at_once).
+    pub fn frames_at_once(&self, wire_bytes: u64) -> u32 {
+        if self.jitter.is_some() || self.reorder.is_some() || self.duplicate.is_some() {
+            return 1;
+        }
         let shaper = self.shaper.as_ref().map(|s| s.rate);
-        let slow = self.rate.into_iter().chain(shaper).any(|r| r < SLOW);
-        slow || self.jitter.is_some() || self.reorder.is_some() || self.duplicate.is_some()
+        let rate = self.rate.into_iter().chain(shaper).min();
+        let time = self.time_of(rate, wire_bytes);
+        u32::try_from(LONGEST_TRAIN.0 / time.0.max(1))
+            .unwrap_or(u32::MAX)
+            .max(1)
+    }
+
+    /// How long a frame occupies a line of this rate.
+    pub(crate) fn time_of(&self, rate: Option<BitRate>, wire_bytes: u64) -> Nanos {
+        let bytes = rate.map_or(0, |r| wire_bytes.saturating_mul(8_000_000_000) / r.0);
+        self.packet_time.max(Nanos(bytes))
     }
 }

@@ -54,7 +54,7 @@ fn a_bad_file_is_answered_with_line_and_remedy() {
         ),
         (
             file("colour = \"red\"", "", ""),
-            "t.toml:6: unknown key 'colour' in a host; known here: name, congestion, receive_buffer, send_buffer, offload, ecn, drop_icmp, drop_icmp_toward",
+            "t.toml:6: unknown key 'colour' in a host; known here: name, congestion, receive_buffer, send_buffer, offload, ecn, reads_at, drop_icmp, drop_icmp_toward",
         ),
         (
             both("rate = \"-5M\""),
@@ -90,7 +90,7 @@ fn a_bad_file_is_answered_with_line_and_remedy() {
         ),
         (
             both("queue = { packets = 10 }"),
-            "t.toml:14: link 'wan', both: a queue without a rate never fills; add a rate or a shaper in this direction, or leave it out",
+            "t.toml:14: link 'wan', both: a queue without a rate never fills; add a rate, a shaper or a packet_time in this direction, or leave it out",
         ),
         (
             both("rate = \"1G\"\nqueue = { packets = 10, bytes = \"1M\" }"),
@@ -168,6 +168,22 @@ fn a_bad_file_is_answered_with_line_and_remedy() {
                 "[[change]]\nat = \"5s\"\nlink = \"wan\"\nhalf_duplex = true",
             ),
             "t.toml:17: half_duplex cannot change while the lab runs; set it in [link.both]",
+        ),
+        (
+            both("jitter = { range = \"2ms\", distribution = \"pareto\" }"),
+            "t.toml:14: 'distribution' is \"pareto\"; write \"uniform\", \"normal\" or \"exponential\"",
+        ),
+        (
+            file("", "", "[[traffic]]\nfrom = \"a\"\nto = \"c\""),
+            "t.toml:16: 'to' names the unknown host 'c'; did you mean 'a'?",
+        ),
+        (
+            file("", "", "[[traffic]]\nfrom = \"a\"\nto = \"a\""),
+            "t.toml:16: traffic from 'a' to itself; name two different hosts",
+        ),
+        (
+            file("", "", "[[traffic]]\nfrom = \"a\"\nto = \"b\"\non = \"2s\""),
+            "t.toml:14: traffic has one of 'on' and 'off'; give both, or neither for traffic that never ends",
         ),
         (
             file("drop_icmp = \"some\"", "", ""),

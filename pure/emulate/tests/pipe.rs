@@ -1,9 +1,9 @@
 //! Pipes on a hand-moved clock.
 
 use linerate_emulate::{
-    AckThinning, Aqm, Bucket, Cross, Delivery, Direction, Duplex, Duplicate, Ecn, Event, EventKind,
-    Jitter, Kept, Limit, Link, Loss, Packet, Pipe, Queue, Reorder, Scenario, Shape, State, Truth,
-    Wander,
+    AckThinning, Aqm, Bucket, Cross, Delivery, Direction, Distribution, Duplex, Duplicate, Ecn,
+    Event, EventKind, Jitter, Kept, Limit, Link, Loss, Packet, Pipe, Queue, Reorder, Scenario,
+    Shape, State, Truth, Wander,
 };
 use model::{BitRate, Bytes, Nanos};
 use proptest::prelude::*;
@@ -113,6 +113,7 @@ fn delay_is_added_behind_the_line_and_jitter_keeps_order_unless_told() {
     for reorders in [false, true] {
         shape.jitter = Some(Jitter {
             range: Nanos::from_millis(2),
+            distribution: Distribution::Uniform,
             reorders,
         });
         let mut pipe = Pipe::new(&shape, 1);
@@ -127,6 +128,85 @@ fn delay_is_added_behind_the_line_and_jitter_keeps_order_unless_told() {
         assert!((1_900_000..2_000_000).contains(&most), "{most}");
         assert_eq!(least < 1000, reorders, "{least}");
     }
+}
+
+#[test]
+fn jitter_is_spread_as_asked() {
+    use Distribution::{Exponential, Normal, Uniform};
+    // Mean and deviation in parts of the range; a sixth of it is the mean of the exponential, less its cut tail.
+    for (distribution, mean, deviation) in [
+        (Uniform, 0.5, 0.289),
+        (Normal, 0.5, 0.166),
+        (Exponential, 0.166, 0.164),
+    ] {
+        let shape = Shape {
+            jitter: Some(Jitter {
+                range: Nanos::from_millis(6),
+                distribution,
+                reorders: true,
+            }),
+            ..Shape::default()
+        };
+        let n = 20_000;
+        let all = feed(&mut Pipe::new(&shape, 1), n, Nanos(10_000), 1500);
+        let extra = all
+            .iter()
+            .map(|d| (d.due.0 - d.packet.body * 10_000) as f64 / 6e6);
+        let extra: Vec<f64> = extra.collect();
+        assert!(extra.iter().all(|x| (0.0..=1.0).contains(x)));
+        let found = extra.iter().sum::<f64>() / n as f64;
+        let square = extra.iter().map(|x| (x - found).powi(2)).sum::<f64>() / n as f64;
+        assert!((found - mean).abs() < 0.005, "{distribution:?} {found}");
+        let found = square.sqrt();
+        assert!(
+            (found - deviation).abs() < 0.005,
+            "{distribution:?} {found}"
+        );
+    }
+}
+
+#[test]
+fn work_on_each_packet_bounds_packets_not_bytes() {
+    for (mtu, gap_ns) in [(1500, 20_000), (9000, 9038 * 8)] {
+        let shape = Shape {
+            packet_time: Nanos::from_micros(20),
+            ..line(GIGABIT)
+        };
+        let mut pipe = Pipe::new(&shape, 1);
+        for number in 0..1000 {
+            pipe.offer(Nanos(0), frame(mtu, number));
+        }
+        assert_eq!(drain(&mut pipe).last().unwrap().due, Nanos(1000 * gap_ns));
+    }
+    // Without a rate too, and then the queue is bounded.
+    let shape = Shape {
+        packet_time: Nanos::from_micros(20),
+        queue: Some(Queue {
+            limit: Limit::Packets(10),
+            ..Queue::default()
+        }),
+        ..Shape::default()
+    };
+    let mut pipe = Pipe::new(&shape, 1);
+    for number in 0..100 {
+        pipe.offer(Nanos(0), frame(1500, number));
+    }
+    let all = drain(&mut pipe);
+    assert_eq!((all.len(), all[10].due), (11, Nanos(220_000)));
+}
+
+#[test]
+fn a_super_packet_is_offered_whole_where_that_holds_nothing_up() {
+    let fast = line(BitRate(10_000_000_000));
+    assert!(fast.frames_at_once(1538) >= 45);
+    assert_eq!(line(GIGABIT).frames_at_once(1538), 20);
+    assert_eq!(line(BitRate(10_000_000)).frames_at_once(1538), 1);
+    assert!(Shape::default().frames_at_once(1538) > 1000);
+    let twice = Shape {
+        duplicate: Some(Duplicate { probability: 0.1 }),
+        ..fast
+    };
+    assert_eq!(twice.frames_at_once(1538), 1);
 }
 
 #[test]
@@ -579,6 +659,14 @@ fn the_log_names_each_drop_and_is_bounded() {
     assert_eq!(json, r#"{"at":2,"what":"dropped","frame":3,"why":"loss"}"#);
 }
 
+fn distribution() -> impl Strategy<Value = Distribution> {
+    prop::sample::select(vec![
+        Distribution::Uniform,
+        Distribution::Normal,
+        Distribution::Exponential,
+    ])
+}
+
 fn probability() -> impl Strategy<Value = f64> {
     prop_oneof![Just(0.0), 0.0..0.3f64]
 }
@@ -595,9 +683,9 @@ prop_compose! {
 
 prop_compose! {
     fn shapes()(
-        rate in prop::option::of(1_000_000u64..2_000_000_000),
+        (rate, packet_time) in (prop::option::of(1_000_000u64..2_000_000_000), prop_oneof![Just(0), 1u64..50_000]),
         delay in 0u64..20_000_000,
-        jitter in prop::option::of((1u64..5_000_000, any::<bool>())),
+        jitter in prop::option::of((1u64..5_000_000, any::<bool>(), distribution())),
         loss in prop::option::of(probability()),
         bit_error_rate in prop_oneof![Just(0.0), Just(1e-5)],
         reorder in prop::option::of(probability()),
@@ -615,8 +703,9 @@ prop_compose! {
         let limited = rate.is_some();
         Shape {
             rate: rate.map(BitRate),
+            packet_time: Nanos(packet_time),
             delay: Nanos(delay),
-            jitter: jitter.map(|(range, reorders)| Jitter { range: Nanos(range), reorders }),
+            jitter: jitter.map(|(range, reorders, distribution)| Jitter { range: Nanos(range), distribution, reorders }),
             loss: loss.map(Loss::Random),
             bit_error_rate,
             reorder: reorder.map(|probability| Reorder { probability, late: Nanos(700_000) }),
@@ -754,7 +843,7 @@ proptest! {
         let plain = Shape { loss: Some(Loss::Random(0.1)), ..Shape::default() };
         let more = Shape {
             delay: Nanos(delay),
-            jitter: Some(Jitter { range: Nanos(500), reorders: true }),
+            jitter: Some(Jitter { range: Nanos(500), distribution: Distribution::Normal, reorders: true }),
             duplicate: Some(Duplicate { probability: 0.5 }),
             ..plain.clone()
         };

@@ -1,8 +1,8 @@
 //! A lab as text: its tree of nodes, and what each direction of each link does to packets.
 
 use emulate::{
-    AckThinning, Aqm, Bucket, Cross, Direction, Icmp, IcmpFilter, Limit, Link, Loss, MssClamp,
-    Node, NodeKind, Queue, Scenario, Shape, Wander,
+    AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, IcmpFilter, Limit, Link, Loss,
+    MssClamp, Node, NodeKind, Queue, Scenario, Shape, Traffic, Wander,
 };
 use report::words::wrap;
 
@@ -34,6 +34,26 @@ pub fn script(scenario: &Scenario) -> String {
         let arrow = arrow(scenario, &step.link, step.direction);
         let shape = describe(&step.shape);
         text += &format!("after {}: {} {arrow}: {shape}\n", step.at, step.link);
+    }
+    text
+}
+
+/// What the lab itself sends, a line a kind; empty without any.
+pub fn traffic(scenario: &Scenario) -> String {
+    let mut text = String::new();
+    for traffic in &scenario.traffic {
+        let Traffic { name, from, to, .. } = traffic;
+        text += &format!("\ntraffic {name}, {from} -> {to}: {} TCP", traffic.streams);
+        if let Some(congestion) = &traffic.congestion {
+            text += &format!(", {congestion}");
+        }
+        if let Some(rate) = traffic.rate {
+            text += &format!(", written at {rate}");
+        }
+        if traffic.off > model::Nanos(0) {
+            text += &format!(", {} on, {} off", traffic.on, traffic.off);
+        }
+        text.push('\n');
     }
     text
 }
@@ -123,6 +143,10 @@ fn kind(node: &Node) -> String {
             let buffer = |what: &str, size| format!("{what} buffer up to {size}");
             words.extend(host.receive_buffer.map(|size| buffer("receive", size)));
             words.extend(host.send_buffer.map(|size| buffer("send", size)));
+            words.extend(
+                host.reads_at
+                    .map(|rate| format!("reads at {rate} (port 9)")),
+            );
             if !host.offload {
                 words.push("no offloads".to_owned());
             }
@@ -164,12 +188,20 @@ pub fn describe(shape: &Shape) -> String {
     let none = model::Nanos(0);
     let mut words = Vec::new();
     words.extend(shape.rate.map(|rate| rate.to_string()));
+    if shape.packet_time > none {
+        words.push(format!("{} of work on each packet", shape.packet_time));
+    }
     if shape.delay > none {
         words.push(shape.delay.to_string());
     }
     words.extend(shape.jitter.as_ref().map(|jitter| {
         let order = if jitter.reorders { ", reordering" } else { "" };
-        format!("jitter 0 to {}{order}", jitter.range)
+        let spread = match jitter.distribution {
+            Distribution::Uniform => "",
+            Distribution::Normal => " (normal)",
+            Distribution::Exponential => " (exponential)",
+        };
+        format!("jitter 0 to {}{spread}{order}", jitter.range)
     }));
     words.extend(shape.queue.as_ref().map(queue));
     words.extend(shape.policer.as_ref().map(|b| bucket("policed to", b)));

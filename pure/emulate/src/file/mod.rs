@@ -5,7 +5,7 @@ mod table;
 
 use crate::{
     Change, Cidr, Direction, End, Error, Host, Icmp, IcmpFilter, Link, MssClamp, Nat, Node,
-    NodeKind, PortForward, Router, Scenario, Shape,
+    NodeKind, PortForward, Router, Scenario, Shape, Traffic,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,6 +17,10 @@ const MAX_NODES: usize = 64;
 
 /// Most links of a lab.
 const MAX_LINKS: usize = 128;
+
+/// Most transfers of the lab's own, and connections of one.
+const MAX_TRAFFIC: usize = 64;
+const MAX_STREAMS: u64 = 64;
 
 /// Most steps of a script.
 const MAX_CHANGES: usize = 10_000;
@@ -39,7 +43,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
     let source = Source { text, file };
     let root = source.root()?;
     let keys = [
-        "name", "why", "seed", "host", "router", "switch", "link", "change",
+        "name", "why", "seed", "host", "router", "switch", "link", "change", "traffic",
     ];
     let top = Table::open(&source, "the scenario", root.get_ref(), 0, &keys)?;
     let name = name_of(top.need("name", "\"my-lab\"")?)?;
@@ -56,6 +60,7 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
         name,
         why: why.to_owned(),
         seed: top.read("seed", |v| v.whole(0..1 << 62))?.unwrap_or(1),
+        traffic: traffic(&top, &nodes)?,
         nodes,
         links: drafts.into_iter().map(|d| d.link).collect(),
         script,
@@ -84,13 +89,14 @@ fn name_of(value: Value<'_, '_, '_>) -> Result<String, Error> {
     Ok(name.to_owned())
 }
 
-const HOST_KEYS: [&str; 8] = [
+const HOST_KEYS: [&str; 9] = [
     "name",
     "congestion",
     "receive_buffer",
     "send_buffer",
     "offload",
     "ecn",
+    "reads_at",
     "drop_icmp",
     "drop_icmp_toward",
 ];
@@ -155,6 +161,7 @@ fn host(table: &Table<'_, '_>) -> Result<Host, Error> {
         offload: table.read("offload", |v| v.boolean())?.unwrap_or(true),
         ecn: table.read("ecn", |v| v.boolean())?.unwrap_or(false),
         icmp: icmp(table)?,
+        reads_at: table.read("reads_at", |v| v.rate())?,
     })
 }
 
@@ -617,6 +624,81 @@ fn script(top: &Table<'_, '_>, drafts: &[Draft<'_, '_>]) -> Result<Vec<Change>, 
         }
     }
     Ok(script)
+}
+
+fn traffic(top: &Table<'_, '_>, nodes: &[Node]) -> Result<Vec<Traffic>, Error> {
+    let keys = [
+        "name",
+        "from",
+        "to",
+        "streams",
+        "congestion",
+        "rate",
+        "on",
+        "off",
+    ];
+    let is_host = |n: &&Node| matches!(n.kind, NodeKind::Host(_));
+    let hosts: Vec<&str> = nodes
+        .iter()
+        .filter(is_host)
+        .map(|n| n.name.as_str())
+        .collect();
+    let mut all: Vec<Traffic> = Vec::new();
+    for (entries, at) in top.each("traffic")? {
+        let table = Table::open(top.source, "traffic", entries, at, &keys)?;
+        let host = |key: &str, other: &str| {
+            let value = table.need(key, "\"a\"")?;
+            let name = value.text("the name of a host")?;
+            if !hosts.contains(&name) {
+                let what = format!("'{key}' names the unknown host '{}'", name.escape_debug());
+                return Err(value.fail(what, suggest(name, &hosts)));
+            }
+            if name == other {
+                let what = format!("traffic from '{name}' to itself");
+                return Err(value.fail(what, "name two different hosts"));
+            }
+            Ok(name.to_owned())
+        };
+        let from = host("from", "")?;
+        let to = host("to", &from)?;
+        let name = table.read("name", name_of)?;
+        let name = name.unwrap_or_else(|| format!("{from}-{to}"));
+        let fail = |what: String, remedy: &str| Err(top.source.fail(at, what, remedy));
+        if all.iter().any(|t| t.name == name) {
+            return fail(
+                format!("two kinds of traffic are named '{name}'"),
+                "give each a name of its own",
+            );
+        }
+        if all.len() == MAX_TRAFFIC {
+            return fail(
+                format!("more than {MAX_TRAFFIC} kinds of traffic"),
+                "leave some out",
+            );
+        }
+        let (on, off) = (
+            table.read("on", |v| v.span())?,
+            table.read("off", |v| v.span())?,
+        );
+        if on.is_some() != off.is_some() {
+            return fail(
+                "traffic has one of 'on' and 'off'".to_owned(),
+                "give both, or neither for traffic that never ends",
+            );
+        }
+        let streams = table.read("streams", |v| v.whole(1..MAX_STREAMS + 1))?;
+        all.push(Traffic {
+            name,
+            from,
+            to,
+            streams: streams.unwrap_or(1) as u32,
+            congestion: table.read("congestion", name_of)?,
+            rate: table.read("rate", |v| v.rate())?,
+            on: on.unwrap_or_default(),
+            off: off.unwrap_or_default(),
+        });
+    }
+    Ok(all)
 }
 
 fn directions(table: &Table<'_, '_>) -> Result<Vec<Direction>, Error> {

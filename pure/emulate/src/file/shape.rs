@@ -2,14 +2,15 @@
 
 use super::table::{Table, Value};
 use crate::{
-    AckThinning, Aqm, Bucket, Cross, Duplicate, Error, Jitter, Limit, Loss, Queue, Reorder, Shape,
-    State, Wander,
+    AckThinning, Aqm, Bucket, Cross, Distribution, Duplicate, Error, Jitter, Limit, Loss, Queue,
+    Reorder, Shape, State, Wander,
 };
 use model::Bytes;
 
 /// All keys of a shape.
-pub(super) const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 16] = [
     "rate",
+    "packet_time",
     "delay",
     "jitter",
     "loss",
@@ -51,6 +52,9 @@ pub(super) fn patch(table: &Table<'_, '_>, base: &Shape, mtu: u32) -> Result<Sha
     if let Some(delay) = table.read("delay", |v| v.time())? {
         shape.delay = delay;
     }
+    if let Some(time) = table.read("packet_time", |v| v.time())? {
+        shape.packet_time = time;
+    }
     if let Some(rate) = table.read("bit_error_rate", |v| v.real(0.0, 0.01))? {
         shape.bit_error_rate = rate;
     }
@@ -77,15 +81,14 @@ fn optional<'t, 's, 'a, V>(
 
 /// Refuses what cannot have an effect. `tables` made the shape, the last one first.
 pub(super) fn consistent(tables: &[&Table<'_, '_>], shape: &Shape) -> Result<(), Error> {
-    let limited = shape.rate.is_some() || shape.shaper.is_some();
     let add = |what: &str| format!("add {what} in this direction, or leave it out");
-    let fault = if shape.queue.is_some() && !limited {
+    let fault = if shape.queue.is_some() && !shape.is_limited() {
         (
             "queue",
             "a queue without a rate never fills",
-            add("a rate or a shaper"),
+            add("a rate, a shaper or a packet_time"),
         )
-    } else if shape.wander.is_some() && !limited {
+    } else if shape.wander.is_some() && shape.rate.is_none() && shape.shaper.is_none() {
         (
             "wander",
             "there is no rate that could wander",
@@ -124,9 +127,22 @@ pub(super) fn consistent(tables: &[&Table<'_, '_>], shape: &Shape) -> Result<(),
 }
 
 fn jitter(v: Entry<'_, '_, '_>) -> Result<Jitter, Error> {
-    let t = v.table("jitter", &["range", "reorders"])?;
+    let t = v.table("jitter", &["range", "distribution", "reorders"])?;
+    let distribution = t.read("distribution", |v| {
+        let expected = "\"uniform\", \"normal\" or \"exponential\"";
+        match v.text(expected)? {
+            "uniform" => Ok(Distribution::Uniform),
+            "normal" => Ok(Distribution::Normal),
+            "exponential" => Ok(Distribution::Exponential),
+            other => Err(v.fail(
+                format!("'distribution' is \"{}\"", other.escape_debug()),
+                format!("write {expected}"),
+            )),
+        }
+    })?;
     Ok(Jitter {
         range: t.need("range", "\"2ms\"")?.span()?,
+        distribution: distribution.unwrap_or_default(),
         reorders: t.read("reorders", |v| v.boolean())?.unwrap_or(false),
     })
 }

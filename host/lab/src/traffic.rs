@@ -1,0 +1,218 @@
+//! Transfers of the lab's own: others' TCP on the same path, and hosts that read slowly.
+
+use crate::Error;
+use crate::keeper::in_net;
+use crate::truth::{ReaderTruth, TrafficTruth};
+use emulate::Traffic;
+use model::{BitRate, Nanos};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use sys::namespace;
+
+/// The discard protocol's (RFC 863).
+pub(crate) const DISCARD: u16 = 9;
+
+/// Connections that one host reads at a time; more are closed at once.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Bytes of a read or a write, or less for a slow one: what comes in such a time.
+const CHUNK: usize = 64 * 1024;
+const CHUNK_TIME: Nanos = Nanos::from_millis(10);
+
+/// How long a connection, a write, or the next try after a failure is waited for.
+const CONNECT: Duration = Duration::from_secs(5);
+const WRITE: Duration = Duration::from_millis(100);
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A rate that its users keep together.
+struct Pace {
+    rate: Option<BitRate>,
+    next: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    fn new(rate: Option<BitRate>) -> Pace {
+        Pace {
+            rate,
+            next: Mutex::new(None),
+        }
+    }
+
+    fn chunk(&self) -> usize {
+        let most = self.rate.map(|rate| rate.bytes_in(CHUNK_TIME).0);
+        most.map_or(CHUNK, |most| most.clamp(1, CHUNK as u64) as usize)
+    }
+
+    /// Waits until so many bytes more may have passed.
+    fn wait(&self, bytes: usize) {
+        let Some(rate) = self.rate else { return };
+        let took = Duration::from_secs_f64(bytes as f64 * 8.0 / rate.0 as f64);
+        let until = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            let until = next.map_or(now, |next| next.max(now)) + took;
+            *next = Some(until);
+            until
+        };
+        thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// A host that reads what comes to its discard port.
+pub(crate) struct Reader {
+    host: String,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    connections: AtomicU64,
+    failed: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Reader {
+    pub(crate) fn start(host: &str, net: &OwnedFd, rate: Option<BitRate>) -> Result<Reader, Error> {
+        let system = || Error::system(format!("listen at the discard port of {host}"));
+        // A socket stays in the namespace in which it was made.
+        let listener = in_net(net, || {
+            // Both families; IPv4 alone where there is no IPv6.
+            TcpListener::bind((Ipv6Addr::UNSPECIFIED, DISCARD))
+                .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, DISCARD)))
+                .map_err(system())
+        })?;
+        let counts = Arc::new(Counts::default());
+        let reader = Reader {
+            host: host.to_owned(),
+            counts: Arc::clone(&counts),
+        };
+        let pace = Arc::new(Pace::new(rate));
+        spawn("discard", move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // No descriptor is left: some time later there may be.
+                    thread::sleep(AGAIN);
+                    continue;
+                };
+                counts.connections.fetch_add(1, Ordering::Relaxed);
+                // As many as hold it at once.
+                if Arc::strong_count(&pace) > MAX_CONNECTIONS {
+                    continue;
+                }
+                let (counts, pace) = (Arc::clone(&counts), Arc::clone(&pace));
+                // Without a thread for it the connection is closed.
+                let _ = spawn("discard", move || discard(stream, &pace, &counts));
+            }
+        })
+        .map_err(system())?;
+        Ok(reader)
+    }
+
+    pub(crate) fn truth(&self) -> ReaderTruth {
+        ReaderTruth {
+            host: self.host.clone(),
+            connections: self.counts.connections.load(Ordering::Relaxed),
+            bytes: self.counts.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn discard(mut stream: TcpStream, pace: &Pace, counts: &Counts) {
+    let mut buffer = vec![0; pace.chunk()];
+    while let Ok(got @ 1..) = stream.read(&mut buffer) {
+        counts.bytes.fetch_add(got as u64, Ordering::Relaxed);
+        pace.wait(got);
+    }
+}
+
+/// Connections that come and go.
+pub(crate) struct Sender {
+    name: String,
+    counts: Arc<Counts>,
+}
+
+impl Sender {
+    pub(crate) fn start(traffic: &Traffic, net: &OwnedFd, to: SocketAddr) -> Result<Sender, Error> {
+        let system = || Error::system(format!("start the traffic {}", traffic.name));
+        let counts = Arc::new(Counts::default());
+        for _ in 0..traffic.streams {
+            let (traffic, counts) = (traffic.clone(), Arc::clone(&counts));
+            let net = net.try_clone().map_err(system())?;
+            spawn("traffic", move || {
+                if namespace::enter_net(net.as_fd()).is_ok() {
+                    send(&traffic, to, &counts);
+                }
+            })
+            .map_err(system())?;
+        }
+        Ok(Sender {
+            name: traffic.name.clone(),
+            counts,
+        })
+    }
+
+    pub(crate) fn truth(&self) -> TrafficTruth {
+        TrafficTruth {
+            name: self.name.clone(),
+            connections: self.counts.connections.load(Ordering::Relaxed),
+            failed: self.counts.failed.load(Ordering::Relaxed),
+            sent: self.counts.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Never ends; the process does.
+fn send(traffic: &Traffic, to: SocketAddr, counts: &Counts) {
+    let pace = Pace::new(traffic.rate);
+    let chunk = vec![0; pace.chunk()];
+    loop {
+        let until = (traffic.off > Nanos(0)).then(|| Instant::now() + traffic.on.into());
+        if transfer(traffic, to, &chunk, &pace, until, counts).is_err() {
+            counts.failed.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(AGAIN);
+        }
+        thread::sleep(traffic.off.into());
+    }
+}
+
+/// One connection, until its time is over; an error if it broke before.
+fn transfer(
+    traffic: &Traffic,
+    to: SocketAddr,
+    chunk: &[u8],
+    pace: &Pace,
+    until: Option<Instant>,
+    counts: &Counts,
+) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&to, CONNECT)?;
+    stream.set_write_timeout(Some(WRITE))?;
+    if let Some(name) = &traffic.congestion {
+        sys::socket::set_congestion(stream.as_fd(), name)?;
+    }
+    counts.connections.fetch_add(1, Ordering::Relaxed);
+    while until.is_none_or(|until| Instant::now() < until) {
+        match stream.write(chunk) {
+            Ok(sent) => {
+                counts.bytes.fetch_add(sent as u64, Ordering::Relaxed);
+                pace.wait(sent);
+            }
+            // The path takes no more for now; the time may be over.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn spawn(name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(act)
+        .map(drop)
+}
