@@ -22,7 +22,6 @@ impl Chance {
     }
 
     /// In [0, 1), 53 bits.
-    #[cfg(test)]
     pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }

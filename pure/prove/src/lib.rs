@@ -4,4 +4,5 @@
 //! touches a clock, a file or a socket; chance comes from a recorded seed alone.
 
 mod chance;
+pub mod simulate;
 pub mod stats;
