@@ -1,7 +1,9 @@
 //! One end of one leg: a load, and a sampler beside it.
 
 use measure::{Job, Load, Reconnect, Role};
-use model::{Direction, EndRecord, Nanos, Sample, Side, SocketSettings, SocketState, Warning};
+use model::{
+    Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketSettings, SocketState, Warning,
+};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,4 +135,15 @@ pub fn run_end(
             None
         },
     ))
+}
+
+/// How the run ended that these legs make: one that failed outweighs one that was interrupted.
+pub fn how_ended(legs: &[Leg]) -> Ended {
+    let failed = legs
+        .iter()
+        .find(|leg| matches!(leg.ended, Ended::Failed { .. }));
+    let not_whole = || legs.iter().find(|leg| leg.ended != Ended::Complete);
+    failed
+        .or_else(not_whole)
+        .map_or(Ended::Complete, |leg| leg.ended.clone())
 }

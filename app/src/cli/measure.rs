@@ -11,13 +11,14 @@ use crate::host::Host;
 use crate::iperf3;
 use crate::lab;
 use crate::out;
-use crate::progress::{Event, Watcher};
+use crate::leg::how_ended;
+use crate::progress::{Event, Tee, Watcher};
 use crate::record::Record;
 use crate::transport::{self, How};
 use crate::trust;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args};
-use model::{Ended, Fingerprint, Leg, Run, SCHEMA_VERSION, Spec, Workload};
+use model::{Ended, Fingerprint, Run, SCHEMA_VERSION, Spec, Workload};
 use report::json::Line;
 use report::live::Live;
 use std::net::IpAddr;
@@ -138,7 +139,7 @@ impl Measure {
             Err(error) => Ended::Failed {
                 why: sentence(error),
             },
-            Ok(()) => worst(&run.legs),
+            Ok(()) => how_ended(&run.legs),
         };
         let outcome = match outcome {
             // Nothing was measured: the error is the whole story.
@@ -218,17 +219,6 @@ impl Measure {
     }
 }
 
-/// Tells everything to each of several watchers.
-struct Tee<'a>(Vec<&'a mut dyn Watcher>);
-
-impl Watcher for Tee<'_> {
-    fn event(&mut self, event: &Event<'_>) {
-        for watcher in &mut self.0 {
-            watcher.event(event);
-        }
-    }
-}
-
 /// Prints what happens as JSON, an object a line.
 struct Stream;
 
@@ -262,17 +252,6 @@ impl Watcher for Stream {
             Event::Waiting(what) => Line::Waiting { what },
         });
     }
-}
-
-/// How the run ended that these legs make: one that failed outweighs one that was interrupted.
-fn worst(legs: &[Leg]) -> Ended {
-    let failed = legs
-        .iter()
-        .find(|leg| matches!(leg.ended, Ended::Failed { .. }));
-    let not_whole = || legs.iter().find(|leg| leg.ended != Ended::Complete);
-    failed
-        .or_else(not_whole)
-        .map_or(Ended::Complete, |leg| leg.ended.clone())
 }
 
 fn spec_is_for_iperf3_only(spec: &Spec, host: &Host) -> bool {

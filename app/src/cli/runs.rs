@@ -190,6 +190,7 @@ impl List {
                     since: self.since.map(|since| since.from(unix_time())),
                     workload: self.workload.clone(),
                     limit: Some(self.number),
+                    experiment: None,
                 };
                 opened.and_then(|a| a.list(&filter)).map_err(said)?
             }

@@ -34,6 +34,9 @@ pub struct Filter {
     pub since: Option<Nanos>,
     /// Kind of the workload: `bulk`, `request` or `udp`.
     pub workload: Option<String>,
+    /// Of runs: only those of this experiment (full name). Without, runs of an experiment that is in
+    /// the archive are left out.
+    pub experiment: Option<String>,
     /// At most this many, the newest.
     pub limit: Option<u32>,
 }
@@ -70,6 +73,27 @@ pub enum Imported {
     New,
     /// The very same run was kept already.
     Known,
+}
+
+impl Filter {
+    /// The condition that runs and experiments share, and its values.
+    pub(crate) fn sql(&self) -> (String, Vec<Value>) {
+        let mut wanted = vec!["1"];
+        let mut values: Vec<Value> = Vec::new();
+        if let Some(host) = &self.host {
+            wanted.push("instr(lower(host), lower(?)) > 0");
+            values.push(host.clone().into());
+        }
+        if let Some(since) = self.since {
+            wanted.push("started_unix_ns >= ?");
+            values.push(column(since.0).into());
+        }
+        if let Some(workload) = &self.workload {
+            wanted.push("workload = ?");
+            values.push(workload.clone().into());
+        }
+        (wanted.join(" AND "), values)
+    }
 }
 
 impl Archive {
@@ -317,30 +341,38 @@ impl Archive {
     /// [`Error::NotFound`], [`Error::Ambiguous`], [`Error::Empty`], and failures to read.
     pub fn find(&self, name: &str) -> Result<RunId, Error> {
         let path = || self.path.clone();
+        self.search("runs", name)?.ok_or_else(|| match name {
+            "last" => Error::Empty { path: path() },
+            _ => Error::NotFound {
+                path: path(),
+                name: name.to_owned(),
+            },
+        })
+    }
+
+    /// The one row of a table (`runs` or `experiments`) whose name is or begins with `name`; the one
+    /// that started last for `last`.
+    ///
+    /// # Errors
+    /// [`Error::Ambiguous`], and failures to read.
+    pub(crate) fn search(&self, table: &str, name: &str) -> Result<Option<String>, Error> {
         let failed = |source| Error::sql(&self.path, "look for a run", source);
         if name == "last" {
-            let newest = self
+            let sql = format!("SELECT id FROM {table} ORDER BY started_unix_ns DESC, id LIMIT 1");
+            return self
                 .db
-                .query_row(
-                    "SELECT id FROM runs ORDER BY started_unix_ns DESC, id LIMIT 1",
-                    [],
-                    |row| row.get(0),
-                )
+                .query_row(&sql, [], |row| row.get(0))
                 .optional()
-                .map_err(failed)?;
-            return newest.ok_or_else(|| Error::Empty { path: path() });
+                .map_err(failed);
         }
         let prefix = name.to_ascii_lowercase();
-        let not_found = || Error::NotFound {
-            path: path(),
-            name: name.to_owned(),
-        };
         if !is_hex(&prefix) {
-            return Err(not_found());
+            return Ok(None);
         }
-        let mut found: Vec<RunId> = self
+        let sql = format!("SELECT id FROM {table} WHERE id GLOB ?1 || '*' ORDER BY id LIMIT ?2");
+        let mut found: Vec<String> = self
             .db
-            .prepare_cached("SELECT id FROM runs WHERE id GLOB ?1 || '*' ORDER BY id LIMIT ?2")
+            .prepare_cached(&sql)
             .and_then(|mut query| {
                 query
                     .query_map(params![prefix, Error::CANDIDATES], |row| row.get(0))?
@@ -348,8 +380,7 @@ impl Archive {
             })
             .map_err(failed)?;
         match found.len() {
-            0 => Err(not_found()),
-            1 => Ok(found.remove(0)),
+            0 | 1 => Ok(found.pop()),
             _ => Err(Error::Ambiguous {
                 prefix: name.to_owned(),
                 candidates: found,
@@ -378,26 +409,19 @@ impl Archive {
     /// # Errors
     /// Failures to read.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
-        let mut wanted = vec!["1"];
-        let mut values: Vec<Value> = Vec::new();
-        if let Some(host) = &filter.host {
-            wanted.push("instr(lower(host), lower(?)) > 0");
-            values.push(host.clone().into());
-        }
-        if let Some(since) = filter.since {
-            wanted.push("started_unix_ns >= ?");
-            values.push(column(since.0).into());
-        }
-        if let Some(workload) = &filter.workload {
-            wanted.push("workload = ?");
-            values.push(workload.clone().into());
-        }
+        let (wanted, mut values) = filter.sql();
+        let part = match &filter.experiment {
+            Some(id) => {
+                values.push(id.clone().into());
+                "experiment = ?"
+            }
+            None => "(experiment IS NULL OR experiment NOT IN (SELECT id FROM experiments))",
+        };
         values.push(filter.limit.map_or(-1, i64::from).into());
         let sql = format!(
             "SELECT id, started_unix_ns, host, title, workload, ended, goodput_up_bit_s,
                     goodput_down_bit_s, p50_up_ns, p50_down_ns
-             FROM runs WHERE {} ORDER BY started_unix_ns DESC, id LIMIT ?",
-            wanted.join(" AND ")
+             FROM runs WHERE {wanted} AND {part} ORDER BY started_unix_ns DESC, id LIMIT ?"
         );
         let rows = || -> rusqlite::Result<Vec<Row>> {
             self.db
@@ -439,6 +463,10 @@ impl Archive {
         .map_err(|failure| failure.told(&self.path, doing, id))
     }
 
+    pub(crate) fn db(&self) -> &Connection {
+        &self.db
+    }
+
     /// One transaction that takes the write lock at once, so that it never fails half-way for having
     /// read an older state.
     fn write<T>(
@@ -454,7 +482,7 @@ impl Archive {
     }
 
     /// The same, and it is on the disk when this returns.
-    fn write_through<T>(
+    pub(crate) fn write_through<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {

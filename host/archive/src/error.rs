@@ -145,6 +145,14 @@ pub enum Error {
         /// As asked for.
         name: String,
     },
+    /// No such experiment.
+    #[error("there is no experiment '{name}' in the archive {}: see linerate runs list", path.display())]
+    NoExperiment {
+        /// The file.
+        path: PathBuf,
+        /// As asked for.
+        name: String,
+    },
     /// The archive is empty.
     #[error(
         "there is no run in the archive {} yet: linerate measure makes one",

@@ -1,4 +1,4 @@
-//! The notebook of runs. Promise: the only room that speaks SQL.
+//! The notebook of runs and experiments. Promise: the only room that speaks SQL.
 //!
 //! One SQLite file holds every run. Each sample is committed as it comes, so a killed process loses
 //! at most what [`Recorder`] held back for [`GROUP`], and leaves a run that reads as
@@ -16,6 +16,7 @@
 
 mod archive;
 mod error;
+mod experiments;
 mod place;
 mod recorder;
 mod rows;
@@ -23,5 +24,6 @@ mod schema;
 
 pub use archive::{Archive, Filter, Imported, Row};
 pub use error::Error;
+pub use experiments::Named;
 pub use place::{default_path, is_id, new_id};
 pub use recorder::{GROUP, Recorder};

@@ -85,8 +85,9 @@ impl Head<'_> {
     pub(crate) fn insert(&self, tx: &Transaction<'_>) -> Result<bool, Failure> {
         let run = self.run;
         let inserted = tx.execute(
-            "INSERT INTO runs (id, started_unix_ns, host, title, workload, ended, document)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+            "INSERT INTO runs (id, started_unix_ns, host, title, workload, ended, document, experiment)
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+             WHERE NOT EXISTS (SELECT 1 FROM experiments WHERE id = ?1) ON CONFLICT DO NOTHING",
             params![
                 run.id,
                 column(run.started.0),
@@ -94,7 +95,8 @@ impl Head<'_> {
                 run.title,
                 kind_of(&run.spec.workload),
                 end_of(&run.ended),
-                self.document
+                self.document,
+                run.experiment
             ],
         )?;
         self.figures.update(tx, &run.id)?;
@@ -346,7 +348,7 @@ pub(crate) fn name_of(side: Side) -> &'static str {
     }
 }
 
-fn kind_of(workload: &Workload) -> &'static str {
+pub(crate) fn kind_of(workload: &Workload) -> &'static str {
     match workload {
         Workload::Bulk(_) => "bulk",
         Workload::Request(_) => "request",
@@ -354,7 +356,7 @@ fn kind_of(workload: &Workload) -> &'static str {
     }
 }
 
-fn end_of(ended: &Ended) -> &'static str {
+pub(crate) fn end_of(ended: &Ended) -> &'static str {
     match ended {
         Ended::Unfinished => "unfinished",
         Ended::Complete => "complete",

@@ -16,7 +16,7 @@ pub(crate) type Step = fn(&Transaction<'_>) -> rusqlite::Result<()>;
 
 /// Step n leads from version n to n + 1; version 0 is the empty file. A step that was released never
 /// changes: a new form is a new step.
-pub(crate) const STEPS: &[Step] = &[|tx| tx.execute_batch(V1)];
+pub(crate) const STEPS: &[Step] = &[|tx| tx.execute_batch(V1), |tx| tx.execute_batch(V2)];
 
 /// Documents come last in their rows, so that reading the columns before them never follows the
 /// pages that a long document spills into.
@@ -52,6 +52,28 @@ CREATE TABLE samples (
     PRIMARY KEY (run, leg, side, n),
     FOREIGN KEY (run, leg) REFERENCES legs (run, leg) ON DELETE CASCADE
 ) STRICT;
+";
+
+/// Experiments. A run names the one that it is part of; without a foreign key, for it may be imported
+/// alone.
+pub(crate) const V2: &str = "
+CREATE TABLE experiments (
+    id              TEXT    NOT NULL PRIMARY KEY,
+    started_unix_ns INTEGER NOT NULL,
+    host            TEXT    NOT NULL,
+    title           TEXT,
+    workload        TEXT    NOT NULL,
+    ended           TEXT    NOT NULL,
+    document        TEXT    NOT NULL -- Experiment as JSON, its trials left out
+) STRICT;
+CREATE TABLE trials (
+    experiment TEXT    NOT NULL REFERENCES experiments (id) ON DELETE CASCADE,
+    number     INTEGER NOT NULL,
+    document   TEXT    NOT NULL, -- Trial as JSON
+    PRIMARY KEY (experiment, number)
+) STRICT;
+ALTER TABLE runs ADD COLUMN experiment TEXT;
+CREATE INDEX runs_by_experiment ON runs (experiment);
 ";
 
 /// Readies a connection: brings an older or empty file to the version of `steps`, refuses what is not
@@ -235,7 +257,7 @@ INSERT INTO samples VALUES ('00c0ffee', 0, 'near', 0, '{}');
             .execute_batch(RELEASED_V1)
             .unwrap();
 
-        let failed = open(&path, &[STEPS[0], add, broken]).unwrap_err();
+        let failed = open(&path, &[STEPS[0], STEPS[1], add, broken]).unwrap_err();
         assert!(matches!(failed, Error::Sql { .. }), "{failed:?}");
         let db = open(&path, STEPS).unwrap();
         assert!(note(&db).is_err(), "half a migration leaves nothing");
@@ -243,14 +265,14 @@ INSERT INTO samples VALUES ('00c0ffee', 0, 'near', 0, '{}');
             .unwrap();
 
         for _ in 0..2 {
-            let db = open(&path, &[STEPS[0], add, fill]).unwrap();
+            let db = open(&path, &[STEPS[0], STEPS[1], add, fill]).unwrap();
             assert_eq!(note(&db).unwrap(), "db2");
         }
         let newer = open(&path, STEPS).unwrap_err();
         assert_eq!(
             newer.to_string(),
             format!(
-                "the archive of runs {} was written by a newer linerate (form 3, known up to 1): \
+                "the archive of runs {} was written by a newer linerate (form 4, known up to 2): \
                  use that version, or another file with --archive",
                 path.display()
             )

@@ -1,0 +1,177 @@
+//! Experiments: kept trial by trial, found by name, deleted with their runs.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Scratch, complete};
+use linerate_archive::{Archive, Error, Filter, Imported, Named};
+use model::{
+    Arm, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Ended, Estimand, Experiment, Fingerprint,
+    Metric, Nanos, Phase, Plan, Reading, Side, Trial, Witness,
+};
+
+fn experiment(id: &str, started: Nanos) -> Experiment {
+    let arm = |name: &str| Arm {
+        name: name.to_owned(),
+        settings: Vec::new(),
+        levels: Vec::new(),
+    };
+    Experiment {
+        schema: EXPERIMENT_SCHEMA,
+        id: id.to_owned(),
+        started,
+        plan: Plan {
+            schema: EXPERIMENT_SCHEMA,
+            title: Some("before the move".to_owned()),
+            host: "db2".to_owned(),
+            metric: Metric::Goodput,
+            margin: 0.05,
+            estimand: Estimand::Typical,
+            direction: Direction::Up,
+            run: complete("00c0ffee", "db2", Nanos(5)).spec,
+            arms: vec![arm("as it is"), arm("bbr")],
+            design: Design::Pairs { looks: vec![8] },
+            gap: Nanos::from_secs(3),
+            seed: u64::MAX,
+            pilot_pairs: 6,
+        },
+        near: Fingerprint::default(),
+        far: None,
+        trials: Vec::new(),
+        warnings: Vec::new(),
+        ended: Ended::Unfinished,
+    }
+}
+
+fn trial(number: u32) -> Trial {
+    Trial {
+        number,
+        phase: Phase::Main,
+        block: (number - 1) / 2,
+        position: (number - 1) % 2,
+        arm: number % 2,
+        run: Some(format!("0000000{number}")),
+        started: Nanos::from_secs(u64::from(number)),
+        duration: Nanos::from_secs(12),
+        value: (number != 3).then_some(9.41e8 / f64::from(number)),
+        bytes: Bytes(u64::MAX),
+        failed: (number == 3).then(|| "the far host broke off".to_owned()),
+        readings: vec![Reading {
+            setting: "TCP_CONGESTION".to_owned(),
+            side: Side::Near,
+            asked: "bbr".to_owned(),
+            found: "cubic".to_owned(),
+            in_force: false,
+        }],
+        witness: Witness {
+            rwnd_limited_share: Some(1.0 / 3.0),
+            ..Witness::default()
+        },
+    }
+}
+
+#[test]
+fn an_experiment_reads_as_far_as_it_came() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let mut whole = experiment("3f2a0001", Nanos(7));
+    archive.begin_experiment(&whole).unwrap();
+    let taken = archive.begin_experiment(&whole).unwrap_err();
+    assert!(matches!(taken, Error::Taken { .. }), "{taken}");
+    for number in 1..=4 {
+        let trial = trial(number);
+        archive.keep_trial(&whole, &trial).unwrap();
+        whole.trials.push(trial);
+        assert_eq!(archive.experiment("3f2a").unwrap(), whole);
+    }
+    whole.ended = Ended::Complete;
+    whole.far = Some(Fingerprint::default());
+    archive.update_experiment(&whole).unwrap();
+    drop(archive);
+    let archive = Archive::open_existing(&scratch.file()).unwrap();
+    assert_eq!(archive.experiment("last").unwrap(), whole);
+    assert_eq!(archive.experiments(&Filter::default()).unwrap(), [whole]);
+}
+
+#[test]
+fn runs_of_an_experiment_are_listed_with_it_and_go_with_it() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let alone = complete("00c0ffee", "db2", Nanos(5));
+    let mut part = complete("00000001", "db2", Nanos(9));
+    part.experiment = Some("3f2a0001".to_owned());
+    let mut orphan = complete("00000002", "db2", Nanos(3));
+    orphan.experiment = Some("ffffffff".to_owned());
+    for run in [&alone, &part, &orphan] {
+        archive.import(run).unwrap();
+    }
+    archive
+        .begin_experiment(&experiment("3f2a0001", Nanos(7)))
+        .unwrap();
+
+    let ids = |archive: &Archive, experiment: Option<&str>| -> Vec<String> {
+        let filter = Filter {
+            experiment: experiment.map(str::to_owned),
+            ..Filter::default()
+        };
+        archive
+            .list(&filter)
+            .unwrap()
+            .into_iter()
+            .map(|row| row.id)
+            .collect()
+    };
+    assert_eq!(ids(&archive, None), ["00c0ffee", "00000002"]);
+    assert_eq!(ids(&archive, Some("3f2a0001")), ["00000001"]);
+    assert_eq!(
+        archive.get("00000001").unwrap(),
+        part,
+        "the run names its experiment"
+    );
+
+    let named = |archive: &Archive, name: &str| archive.named(name);
+    assert_eq!(
+        named(&archive, "last").unwrap(),
+        Named::Experiment("3f2a0001".into())
+    );
+    assert_eq!(
+        named(&archive, "3f").unwrap(),
+        Named::Experiment("3f2a0001".into())
+    );
+    assert_eq!(
+        named(&archive, "00000001").unwrap(),
+        Named::Run("00000001".into())
+    );
+    for bad in ["0000", "77", "no"] {
+        assert!(named(&archive, bad).is_err(), "{bad}");
+    }
+
+    archive.delete_experiment("3f2a0001").unwrap();
+    assert!(archive.get("00000001").is_err());
+    assert_eq!(
+        named(&archive, "last").unwrap(),
+        Named::Run("00c0ffee".into())
+    );
+    let gone = archive.delete_experiment("3f2a0001").unwrap_err();
+    assert!(matches!(gone, Error::NotFound { .. }), "{gone}");
+}
+
+#[test]
+fn names_are_shared_by_runs_and_experiments() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let run = complete("3f2a0001", "db2", Nanos(5));
+    archive.import(&run).unwrap();
+    let same = experiment("3f2a0001", Nanos(7));
+    assert!(matches!(
+        archive.begin_experiment(&same),
+        Err(Error::Taken { .. })
+    ));
+    let other = experiment("3f2b0001", Nanos(7));
+    assert_eq!(archive.import_experiment(&other).unwrap(), Imported::New);
+    assert_eq!(archive.import_experiment(&other).unwrap(), Imported::Known);
+    let run = complete("3f2b0001", "db2", Nanos(5));
+    assert!(archive.import(&run).is_err());
+    let both = archive.named("3f2").unwrap_err();
+    assert!(matches!(both, Error::Ambiguous { .. }), "{both}");
+}
