@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench lab-fidelity prove-power build setup setup-test install
+.PHONY: demo test bench lab-fidelity prove-power bpf build setup setup-test install
 
 # On an emulated path from Berkeley to Chicago, in namespaces of its own: one way is fast and the other is
 # not (frames of 1500 bytes, so segments of 1448), though both have the same rate. As root, or as a user who may make user namespaces.
@@ -32,6 +32,11 @@ prove-power: setup
 	cargo run --quiet --locked --package linerate-prove --example power > docs/prove-power.md.new
 	mv docs/prove-power.md.new docs/prove-power.md
 
+# The probes of 'linerate trace'. The object is committed: nobody else needs clang.
+bpf:
+	@scripts/need clang-14 llvm-14
+	bpf/build
+
 build: setup
 	cargo build --release --locked
 
@@ -40,7 +45,7 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy
+	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy clang-14 llvm-14
 
 # The command, its manual pages and completions, below PREFIX.
 PREFIX ?= /usr/local

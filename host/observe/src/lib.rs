@@ -16,6 +16,7 @@ mod sampler;
 mod socket;
 mod sysctl;
 mod tcp_info;
+pub mod trace;
 mod virtualisation;
 mod warnings;
 

@@ -1,6 +1,7 @@
 //! Every unsafe block and every system call that std lacks, behind safe functions.
 //! Architecture invariant: knows no other room.
 
+pub mod bpf;
 pub mod ethtool;
 pub mod namespace;
 pub mod netlink;

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/*
+ * Every TCP segment that is really sent or received, with its socket's state: one record each into one shared ring,
+ * and what the consumer needs to bring them into true order (docs/decisions/0012-order-without-a-lock.md).
+ * Programs only read. Rebuild with `make bpf`.
+ */
+#include "kernel.h"
+#include "record.h"
+
+enum { AF_INET6 = 10, IPPROTO_TCP = 6 };
+enum { ETH_P_IP = 0x0008, ETH_P_IPV6 = 0xdd86 }; /* in network order */
+enum { TCP_SYN_SENT = 2, TCP_SYN_RECV = 3, TCP_LISTEN = 10 };
+enum { SOCK_NOSPACE = 2, MSG_PEEK = 2 };
+
+/* Set by the loader before the program is checked: what is zero costs nothing. */
+const volatile __u32 only_netns, only_pid, only_port;
+const volatile __u64 only_cookie;
+const volatile __u32 only_host, only_host_0, only_host_1, only_host_2, only_host_3;
+const volatile __u32 with_headers;
+/* For tests of the order: rounds of idling between clock and reservation, and leaving out the claim. */
+const volatile __u32 test_delay, test_no_claim;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 24);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* the loader: one a processor */
+	__type(key, __u32);
+	__type(value, struct producer);
+} producers SEC(".maps");
+
+struct owner {
+	__u32 pid;
+	__u8 comm[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct owner);
+} owners SEC(".maps");
+
+/* What a program found out, before it is known whether anyone wants it. */
+struct story {
+	__u64 cookie;
+	__u32 local[4], remote[4];
+	__u16 local_port, remote_port;
+	__u8 what, flags, tos, ttl;
+	__u32 seq, ack, payload, length;
+	__u16 window, segments, segment_size, drop_reason;
+	__u8 state, ca_state;
+};
+
+struct claim {
+	struct producer *producer;
+	__u32 cell, cpu;
+	__u64 number, ts;
+};
+
+static long idle(__u32 index, void *context)
+{
+	return 0;
+}
+
+/* Takes a free cell of this processor; 8 if there is none. Global, so that it is checked once, alone. */
+__attribute__((noinline)) __u32 take_cell(__u32 cpu, __u64 now)
+{
+	struct producer *producer = bpf_map_lookup_elem(&producers, &cpu);
+	if (!producer)
+		return 8;
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		if (!__sync_val_compare_and_swap(&producer->inflight[i], 0, now))
+			return i;
+	return 8;
+}
+
+/* Before the event is written: claim, number, clock, in this order. */
+INLINE int begin(struct claim *claim)
+{
+	claim->cpu = bpf_get_smp_processor_id();
+	claim->producer = bpf_map_lookup_elem(&producers, &claim->cpu);
+	if (!claim->producer)
+		return 0;
+	claim->cell = 8;
+	if (!test_no_claim) {
+		claim->cell = take_cell(claim->cpu, bpf_ktime_get_ns());
+		if (claim->cell >= 8)
+			__sync_fetch_and_add(&claim->producer->unordered, 1);
+	}
+	claim->number = __sync_fetch_and_add(&claim->producer->number, 1);
+	claim->ts = bpf_ktime_get_ns();
+	if (test_delay && claim->number % 7 == 0)
+		bpf_loop(test_delay, idle, 0, 0);
+	return 1;
+}
+
+/* After it is in the ring, or was lost. */
+INLINE void end(struct claim *claim, int written)
+{
+	/* The result is used, so that the addition is a full barrier. */
+	__u64 before = __sync_fetch_and_add(written ? &claim->producer->committed : &claim->producer->lost, 1);
+	asm volatile("" : : "r"(before));
+	if (claim->cell < 8)
+		__sync_lock_test_and_set(&claim->producer->inflight[claim->cell], 0);
+}
+
+INLINE struct record *reserve(struct claim *claim)
+{
+	/* Constant for the verifier: with_headers is. */
+	if (with_headers)
+		return bpf_ringbuf_reserve(&events, sizeof(struct record) + HEADERS, 0);
+	return bpf_ringbuf_reserve(&events, sizeof(struct record), 0);
+}
+
+INLINE void map_v4(__u32 *to, __u32 from)
+{
+	to[0] = 0;
+	to[1] = 0;
+	to[2] = 0xffff0000;
+	to[3] = from;
+}
+
+INLINE void copy_v6(__u32 *to, const struct in6_addr *from)
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		to[i] = from->in6_u.u6_addr32[i];
+}
+
+INLINE int is_host(const __u32 *a)
+{
+	return a[0] == only_host_0 && a[1] == only_host_1 && a[2] == only_host_2 && a[3] == only_host_3;
+}
+
+/* The owner of a socket, and whoever runs now as its owner where the socket is used by a call of his. */
+INLINE struct owner *owner_of(struct tcp_sock *tp, int by_owner)
+{
+	if (!by_owner)
+		return bpf_sk_storage_get(&owners, tp, 0, 0);
+	struct owner *owner = bpf_sk_storage_get(&owners, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (owner && owner->pid != task->tgid) {
+		owner->pid = task->tgid;
+		*(__u64 *)owner->comm = *(__u64 *)task->comm;
+		*(__u64 *)(owner->comm + 8) = *(__u64 *)(task->comm + 8);
+	}
+	return owner;
+}
+
+INLINE void fill_socket(struct record *r, struct tcp_sock *tp)
+{
+	struct inet_connection_sock *icsk = &tp->inet_conn;
+	struct sock *sk = (struct sock *)tp;
+
+	r->bits = (sk->sk_lock.owned ? BIT_OWNED : 0) | (BITS(tp, is_cwnd_limited) ? BIT_CWND_LIMITED : 0);
+	struct socket *socket = sk->sk_socket;
+	if (socket && socket->flags & (1UL << SOCK_NOSPACE))
+		r->bits |= BIT_NO_SPACE;
+	r->nonagle = BITS(tp, nonagle);
+	r->snd_wscale = BITS(tp, rx_opt.snd_wscale);
+	r->rcv_wscale = BITS(tp, rx_opt.rcv_wscale);
+	r->timer = icsk->icsk_pending;
+	r->retransmits = icsk->icsk_retransmits;
+	r->backoff = icsk->icsk_backoff;
+	r->probes_out = icsk->icsk_probes_out;
+	r->pacing_status = sk->sk_pacing_status;
+	r->pingpong = icsk->icsk_ack.pingpong;
+	r->quick = icsk->icsk_ack.quick;
+	r->advmss = tp->advmss;
+	r->snd_una = tp->snd_una;
+	r->snd_nxt = tp->snd_nxt;
+	r->write_seq = tp->write_seq;
+	r->snd_sml = tp->snd_sml;
+	r->rcv_nxt = tp->rcv_nxt;
+	r->rcv_wup = tp->rcv_wup;
+	r->copied_seq = tp->copied_seq;
+	r->snd_wnd = tp->snd_wnd;
+	r->rcv_wnd = tp->rcv_wnd;
+	r->rcv_ssthresh = tp->rcv_ssthresh;
+	r->rcv_space = tp->rcvq_space.space;
+	r->cwnd = tp->snd_cwnd;
+	r->ssthresh = tp->snd_ssthresh;
+	r->srtt_us8 = tp->srtt_us;
+	r->rttvar_us4 = tp->rttvar_us;
+	r->min_rtt_us = tp->rtt_min.s[0].v;
+	r->rcv_rtt_us8 = tp->rcv_rtt_est.rtt_us;
+	r->rto_ticks = icsk->icsk_rto;
+	r->ato_ticks = BITS(icsk, icsk_ack.ato);
+	r->mss = tp->mss_cache;
+	r->rcv_mss = icsk->icsk_ack.rcv_mss;
+	r->packets_out = tp->packets_out;
+	r->sacked_out = tp->sacked_out;
+	r->lost_out = tp->lost_out;
+	r->retrans_out = tp->retrans_out;
+	r->reordering = tp->reordering;
+	r->segs_out = tp->segs_out;
+	r->segs_in = tp->segs_in;
+	r->total_retrans = tp->total_retrans;
+	r->delivered = tp->delivered;
+	r->delivered_ce = tp->delivered_ce;
+	r->reord_seen = tp->reord_seen;
+	r->dsack_dups = tp->dsack_dups;
+	r->sndbuf = sk->sk_sndbuf;
+	r->sndbuf_used = sk->sk_wmem_queued;
+	r->rcvbuf = sk->sk_rcvbuf;
+	r->rcvbuf_used = sk->sk_backlog.rmem_alloc.counter;
+	r->wmem_alloc = sk->sk_wmem_alloc.refs.counter;
+	r->app_limited = tp->app_limited;
+	r->bytes_acked = tp->bytes_acked;
+	r->bytes_received = tp->bytes_received;
+	r->bytes_sent = tp->bytes_sent;
+	r->bytes_retrans = tp->bytes_retrans;
+	r->pacing_rate = sk->sk_pacing_rate;
+
+	/* As tcp_get_info_chrono_stats(): the running stretch belongs to the kind that runs. */
+	__u32 kind = BITS(tp, chrono_type);
+	__u32 running = (__u32)bpf_jiffies64() - tp->chrono_start;
+	__u32 busy = tp->chrono_stat[0], rwnd = tp->chrono_stat[1], sndbuf = tp->chrono_stat[2];
+	busy += kind == 1 ? running : 0;
+	rwnd += kind == 2 ? running : 0;
+	sndbuf += kind == 3 ? running : 0;
+	r->chrono = kind;
+	r->busy_ticks = busy + rwnd + sndbuf;
+	r->rwnd_limited_ticks = rwnd;
+	r->sndbuf_limited_ticks = sndbuf;
+}
+
+/* Writes the event, if anyone wants it. `skb`: where its headers can be read from, or 0. */
+static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct story *story, const struct __sk_buff *skb, int by_owner)
+{
+	struct sock *sk = (struct sock *)tp;
+	__u32 netns = sk->__sk_common.skc_net.net->ns.inum;
+	if (only_netns && netns != only_netns)
+		return;
+	if (only_cookie && story->cookie != only_cookie)
+		return;
+	if (only_port && story->local_port != only_port && story->remote_port != only_port)
+		return;
+	if (only_host && !is_host(story->local) && !is_host(story->remote))
+		return;
+	struct owner *owner = owner_of(tp, by_owner);
+	if (only_pid && (!owner || owner->pid != only_pid))
+		return;
+
+	struct claim claim;
+	if (!begin(&claim))
+		return;
+	struct record *r = reserve(&claim);
+	if (!r) {
+		end(&claim, 0);
+		return;
+	}
+	r->ts = claim.ts;
+	r->number = claim.number;
+	r->cpu = claim.cpu;
+	r->cookie = story->cookie;
+	r->netns = netns;
+	struct task_struct *task = bpf_get_current_task_btf();
+	r->current_pid = task->tgid;
+	*(__u64 *)r->current_comm = *(__u64 *)task->comm;
+	*(__u64 *)(r->current_comm + 8) = *(__u64 *)(task->comm + 8);
+	r->pid = owner ? owner->pid : 0;
+	*(__u64 *)r->comm = owner ? *(__u64 *)owner->comm : 0;
+	*(__u64 *)(r->comm + 8) = owner ? *(__u64 *)(owner->comm + 8) : 0;
+	__builtin_memcpy(r->local, story->local, 16);
+	__builtin_memcpy(r->remote, story->remote, 16);
+	r->local_port = story->local_port;
+	r->remote_port = story->remote_port;
+	r->what = story->what;
+	r->flags = story->flags;
+	r->tos = story->tos;
+	r->ttl = story->ttl;
+	r->seq = story->seq;
+	r->ack = story->ack;
+	r->payload = story->payload;
+	r->length = story->length;
+	r->window = story->window;
+	r->segments = story->segments;
+	r->segment_size = story->segment_size;
+	r->drop_reason = story->drop_reason;
+	r->state = story->state;
+	r->ca_state = story->ca_state;
+	fill_socket(r, tp);
+	if (with_headers && skb) {
+		__u32 length = story->length - story->payload;
+		if (length > HEADERS)
+			length = HEADERS;
+		if (length)
+			bpf_skb_load_bytes(skb, 0, r + 1, length);
+	}
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	end(&claim, 1);
+}
+
+/* The headers of a packet that begins with IP. Returns 0 where there is no whole TCP header. */
+INLINE int read_headers(const struct __sk_buff *skb, struct story *story)
+{
+	__u8 ip[40];
+	__u8 tcp[20];
+	__u32 at, source[4], target[4];
+
+	if (skb->protocol == ETH_P_IP) {
+		if (bpf_skb_load_bytes(skb, 0, ip, 20) || ip[9] != IPPROTO_TCP)
+			return 0;
+		at = (ip[0] & 15) * 4;
+		story->tos = ip[1];
+		story->ttl = ip[8];
+		map_v4(source, *(__u32 *)(ip + 12));
+		map_v4(target, *(__u32 *)(ip + 16));
+	} else if (skb->protocol == ETH_P_IPV6) {
+		if (bpf_skb_load_bytes(skb, 0, ip, 40))
+			return 0;
+		__u8 next = ip[6];
+		at = 40;
+		/* Extension headers that can stand before TCP (RFC 8200): as many as anyone sends. */
+#pragma unroll
+		for (int i = 0; i < 3; i++) {
+			__u8 extension[2];
+			if (next != 0 && next != 43 && next != 60)
+				break;
+			if (bpf_skb_load_bytes(skb, at, extension, 2))
+				return 0;
+			next = extension[0];
+			at += (extension[1] + 1) * 8;
+		}
+		if (next != IPPROTO_TCP)
+			return 0;
+		story->tos = (ip[0] << 4) | (ip[1] >> 4);
+		story->ttl = ip[7];
+		__builtin_memcpy(source, ip + 8, 16);
+		__builtin_memcpy(target, ip + 24, 16);
+	} else {
+		return 0;
+	}
+	if (bpf_skb_load_bytes(skb, at, tcp, 20))
+		return 0;
+	story->length = skb->len;
+	story->payload = skb->len - at - (tcp[12] >> 4) * 4;
+	story->seq = bswap32(*(__u32 *)(tcp + 4));
+	story->ack = bswap32(*(__u32 *)(tcp + 8));
+	story->flags = tcp[13];
+	story->window = bswap16(*(__u16 *)(tcp + 14));
+	__u16 from = bswap16(*(__u16 *)tcp), to = bswap16(*(__u16 *)(tcp + 2));
+	int sent = story->what == SENT;
+	__builtin_memcpy(story->local, sent ? source : target, 16);
+	__builtin_memcpy(story->remote, sent ? target : source, 16);
+	story->local_port = sent ? from : to;
+	story->remote_port = sent ? to : from;
+	return 1;
+}
+
+INLINE void segment(struct __sk_buff *skb, __u8 what)
+{
+	if (!skb->sk)
+		return;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(skb->sk);
+	if (!tp)
+		return;
+	struct story story = { .what = what, .cookie = bpf_get_socket_cookie(skb) };
+	if (!read_headers(skb, &story))
+		return;
+	struct sock *sk = (struct sock *)tp;
+	story.segments = skb->gso_segs ? skb->gso_segs : 1;
+	story.segment_size = skb->gso_segs > 1 ? skb->gso_size : 0;
+	story.state = sk->__sk_common.skc_state;
+	story.ca_state = BITS(&tp->inet_conn, icsk_ca_state);
+	/* TCP sends under the lock: while a process holds it, by that process. A listener answers by itself. */
+	int by_owner = what == SENT && story.state != TCP_LISTEN && sk->sk_lock.owned;
+	tell(tp, &story, skb, by_owner);
+}
+
+SEC("cgroup_skb/egress") int linerate_sent(struct __sk_buff *skb)
+{
+	segment(skb, SENT);
+	return 1;
+}
+
+SEC("cgroup_skb/ingress") int linerate_received(struct __sk_buff *skb)
+{
+	segment(skb, RECEIVED);
+	return 1;
+}
+
+/* An event that is no segment: the addresses are the socket's own. */
+INLINE void step(struct sock *any, struct story *story, int new_state, int new_ca_state, int by_owner)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(any);
+	if (!tp)
+		return;
+	/* The SYN tells of the connection; before it the port is not known. */
+	if (new_state == TCP_LISTEN || new_state == TCP_SYN_SENT) {
+		owner_of(tp, 1);
+		return;
+	}
+	struct sock *sk = (struct sock *)tp;
+	story->cookie = bpf_get_socket_cookie(tp);
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		copy_v6(story->local, &sk->__sk_common.skc_v6_rcv_saddr);
+		copy_v6(story->remote, &sk->__sk_common.skc_v6_daddr);
+	} else {
+		map_v4(story->local, sk->__sk_common.skc_rcv_saddr);
+		map_v4(story->remote, sk->__sk_common.skc_daddr);
+	}
+	/* Not skc_num: that is given back before the last event. */
+	story->local_port = bswap16(((struct inet_sock *)tp)->inet_sport);
+	story->remote_port = bswap16(sk->__sk_common.skc_dport);
+	if (!story->local_port || !story->remote_port)
+		return;
+	story->state = new_state >= 0 ? new_state : sk->__sk_common.skc_state;
+	story->ca_state = new_ca_state >= 0 ? new_ca_state : BITS(&tp->inet_conn, icsk_ca_state);
+	tell(tp, story, 0, by_owner);
+}
+
+SEC("tp_btf/sock_send_length") int linerate_wrote(__u64 *context)
+{
+	int moved = context[1];
+	struct story story = { .what = WROTE, .payload = moved > 0 ? moved : 0 };
+	step((struct sock *)context[0], &story, -1, -1, 1);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length") int linerate_read(__u64 *context)
+{
+	int moved = context[1];
+	struct story story = { .what = READ, .payload = moved > 0 && !(context[2] & MSG_PEEK) ? moved : 0 };
+	step((struct sock *)context[0], &story, -1, -1, 1);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state") int linerate_state(__u64 *context)
+{
+	int before = context[1], after = context[2];
+	/* The child of a listener has neither its addresses nor its number yet. */
+	if (before == TCP_LISTEN && after == TCP_SYN_RECV)
+		return 0;
+	struct story story = { .what = STATE };
+	step((struct sock *)context[0], &story, after, -1, 0);
+	return 0;
+}
+
+SEC("tp_btf/tcp_cong_state_set") int linerate_congestion(__u64 *context)
+{
+	struct sock *sk = (struct sock *)context[0];
+	if (sk->__sk_common.skc_state == TCP_SYN_RECV)
+		return 0; /* as above */
+	struct story story = { .what = CONGESTION };
+	step(sk, &story, -1, (__u8)context[1], 0);
+	return 0;
+}
+
+char terms[] SEC("license") = "Dual MIT/GPL";

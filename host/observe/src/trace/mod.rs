@@ -1,0 +1,266 @@
+//! Every TCP segment that this host really sends and receives, with its socket's state, in true order.
+//!
+//! Probes in the kernel write one record an event into a ring (bpf/); a thread of high priority brings them
+//! into order ([`order`]); [`Tracer::read`] tells them as the model has them. Nothing is changed on the
+//! machine, and the probes end with the process.
+
+mod connections;
+mod order;
+mod probes;
+mod reader;
+mod record;
+
+use connections::Connections;
+use model::{Begin, End, Lost, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource};
+use reader::{Batch, Reader};
+use record::{Clock, RECORD, Raw};
+use std::fs;
+use std::net::IpAddr;
+use std::os::linux::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Why there can be no trace.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This process may not, or this kernel cannot.
+    #[error("cannot trace: {0}")]
+    Impossible(String),
+    /// The kernel refused.
+    #[error("cannot {what}: {why}")]
+    Refused {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        why: String,
+    },
+}
+
+impl Error {
+    fn refused(what: &'static str, why: &dyn std::error::Error) -> Error {
+        Error::Refused {
+            what,
+            why: why.to_string(),
+        }
+    }
+}
+
+/// What to trace; nothing said means everything. All that is said has to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Sockets of this network namespace ([`own_netns`]).
+    pub netns: Option<u32>,
+    /// Sockets that this process uses.
+    pub pid: Option<u32>,
+    /// Connections with this port at either end.
+    pub port: Option<u16>,
+    /// Connections with this address at either end.
+    pub host: Option<IpAddr>,
+    /// The socket with this number.
+    pub cookie: Option<u64>,
+}
+
+/// How to trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Keep the headers of IP and TCP beside each segment.
+    pub headers: bool,
+    /// Room for events that wait to be read, in bytes: rounded up to a power of two.
+    pub ring_bytes: u32,
+    /// For tests of the order: rounds that a probe idles between clock and reservation, now and then.
+    pub test_delay: u32,
+    /// For tests of the order: leave out what brings events into order.
+    pub test_no_claim: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            headers: false,
+            ring_bytes: 16 << 20,
+            test_delay: 0,
+            test_no_claim: false,
+        }
+    }
+}
+
+/// Whether this process can trace here.
+///
+/// # Errors
+/// [`Error::Impossible`] in words: what is missing, and what to do.
+pub fn can_run() -> Result<(), Error> {
+    let impossible = |why: &str| Err(Error::Impossible(why.to_owned()));
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return impossible(
+            "this kernel does not describe its types (/sys/kernel/btf/vmlinux is missing); it takes one built with CONFIG_DEBUG_INFO_BTF",
+        );
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let lacking = lacking_rights(&status);
+    if !lacking.is_empty() {
+        return Err(Error::Impossible(format!(
+            "the right {} is missing; run as root, or give it to the program with setcap",
+            lacking.join(", ")
+        )));
+    }
+    // Rights inside a user namespace are not those that eBPF asks for.
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    if !map.split_whitespace().eq(["0", "0", "4294967295"]) {
+        return impossible(
+            "this process is root only inside a user namespace, and the kernel lets no such root load probes; run it as root outside",
+        );
+    }
+    sys::bpf::cgroup_root().map_err(|error| {
+        Error::Impossible(format!(
+            "control groups of version 2 are not there ({error}); mount them: mount -t cgroup2 none DIRECTORY"
+        ))
+    })?;
+    Ok(())
+}
+
+/// The rights that tracing needs and `/proc/PID/status` does not grant.
+fn lacking_rights(status: &str) -> Vec<&'static str> {
+    // Bits of include/uapi/linux/capability.h; CAP_SYS_ADMIN (21) stands for the others.
+    const NEEDED: [(u32, &str); 3] = [(39, "CAP_BPF"), (38, "CAP_PERFMON"), (12, "CAP_NET_ADMIN")];
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    let has = |bit: u32| effective >> bit & 1 == 1;
+    let needed = NEEDED
+        .iter()
+        .filter(|(bit, _)| !has(*bit) && (*bit == 12 || !has(21)));
+    needed.map(|(_, name)| *name).collect()
+}
+
+/// The network namespace of the calling thread, as [`Filter::netns`] names it.
+pub fn own_netns() -> Option<u32> {
+    netns_at(Path::new("/proc/thread-self/ns/net"))
+}
+
+/// The network namespace that a file stands for, as below /run/netns or /proc/PID/ns.
+pub fn netns_at(path: &Path) -> Option<u32> {
+    u32::try_from(fs::metadata(path).ok()?.st_ino()).ok()
+}
+
+/// A running trace.
+pub struct Tracer {
+    reader: Reader,
+    begin: Begin,
+    clock: Clock,
+    connections: Connections,
+    /// Tracepoints that this kernel lacks: their events are not told.
+    pub missing: Vec<&'static str>,
+    events: u64,
+    lost: u64,
+}
+
+impl Tracer {
+    /// Attaches the probes. Moment 0 is just before.
+    ///
+    /// # Errors
+    /// What [`can_run`] says, and what the kernel refuses.
+    pub fn start(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
+        can_run()?;
+        let begin = Begin {
+            schema: TRACE_SCHEMA,
+            host: one_line("/proc/sys/kernel/hostname"),
+            kernel: one_line("/proc/sys/kernel/osrelease"),
+            started: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(Nanos(0), Nanos::from),
+            source: TraceSource::Probes,
+        };
+        let clock = Clock {
+            start: monotonic(),
+            tick: sys::bpf::tick().into(),
+        };
+        let (probes, output) = probes::attach(filter, options)?;
+        let missing = probes.missing.clone();
+        let reader = Reader::start(probes, output)?;
+        Ok(Tracer {
+            reader,
+            begin,
+            clock,
+            connections: Connections::default(),
+            missing,
+            events: 0,
+            lost: 0,
+        })
+    }
+
+    /// How the trace begins: its first record, which [`Tracer::read`] does not tell.
+    pub fn begin(&self) -> &Begin {
+        &self.begin
+    }
+
+    /// Tells what came, in true order, with the headers of each segment if they were asked for. Waits for
+    /// it at most so long.
+    pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, &[u8])) {
+        if let Some(batch) = self.reader.next(wait) {
+            self.tell(&batch, each);
+        }
+    }
+
+    /// Detaches the probes, tells what they had still written, and how it ended.
+    pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, &[u8])) -> End {
+        self.reader.stop();
+        while let Some(batch) = self.reader.next(Duration::MAX) {
+            self.tell(&batch, each);
+        }
+        let end = End {
+            at: monotonic().since(self.clock.start),
+            events: self.events,
+            lost: self.lost,
+            unordered: self.reader.unordered(),
+        };
+        each(TraceRecord::End(end.clone()), &[]);
+        end
+    }
+
+    /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
+    pub fn runs_first(&self) -> bool {
+        self.reader.runs_first()
+    }
+
+    fn tell(&mut self, batch: &Batch, each: &mut dyn FnMut(TraceRecord, &[u8])) {
+        for bytes in &batch.events {
+            let Some(raw) = Raw::decode(bytes) else {
+                continue;
+            };
+            let Some(place) = self.connections.place(&raw) else {
+                continue;
+            };
+            if let Some(connection) = place.told {
+                each(TraceRecord::Connection(connection), &[]);
+            }
+            let segment = raw.segment(place.id, place.offset, self.clock);
+            let headers = (segment.length as usize).saturating_sub(segment.payload.0 as usize);
+            let headers = bytes[RECORD..].get(..headers).unwrap_or(&[]);
+            self.events += 1;
+            each(TraceRecord::Segment(segment), headers);
+        }
+        if let Some((from, to, events)) = batch.lost {
+            self.lost += events;
+            let lost = Lost {
+                from: from.since(self.clock.start),
+                to: to.since(self.clock.start),
+                events,
+            };
+            each(TraceRecord::Lost(lost), &[]);
+        }
+    }
+}
+
+/// Now, by the clock of the probes.
+fn monotonic() -> Nanos {
+    sys::bpf::monotonic().into()
+}
+
+fn one_line(path: &str) -> String {
+    fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}

@@ -1,0 +1,224 @@
+//! The probes in the kernel: loaded, attached, and gone with their owner.
+
+use super::order::{CELLS, Snapshot};
+use super::{Error, Filter, Options};
+use aya::maps::{Map, MapData, RingBuf};
+use aya::programs::cgroup_skb::CgroupSkbAttachType;
+use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, Program, ProgramError};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use sys::bpf::SharedNumbers;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/linerate.bpf.o");
+
+/// Steps of a socket that are told where this kernel has the tracepoint.
+const STEPS: [(&str, &str); 4] = [
+    ("linerate_wrote", "sock_send_length"),
+    ("linerate_read", "sock_recv_length"),
+    ("linerate_state", "inet_sock_set_state"),
+    ("linerate_congestion", "tcp_cong_state_set"),
+];
+
+/// Numbers of `struct producer` (bpf/record.h).
+const NUMBERS: usize = CELLS + 8;
+const COMMITTED: usize = CELLS + 1;
+const LOST: usize = CELLS + 2;
+const UNORDERED: usize = CELLS + 3;
+
+/// The attached probes. They are held by file descriptors alone, so they end with this process however it
+/// ends.
+pub(super) struct Probes {
+    attached: Ebpf,
+    /// Tracepoints that this kernel lacks.
+    pub missing: Vec<&'static str>,
+}
+
+/// What the probes write: stays readable when they are detached.
+pub(super) struct Output {
+    pub ring: RingBuf<MapData>,
+    numbers: SharedNumbers,
+    pub processors: usize,
+}
+
+/// Loads the probes and attaches them; from here on they write.
+pub(super) fn attach(filter: &Filter, options: &Options) -> Result<(Probes, Output), Error> {
+    let btf = Btf::from_sys_fs()
+        .map_err(|error| Error::refused("read the kernel's type information", &error))?;
+    let processors = aya::util::nr_cpus()
+        .map_err(|(_, error)| Error::refused("count the processors", &error))?;
+    let mut ebpf = load(filter, options, &btf, processors)?;
+    let cgroup = sys::bpf::cgroup_root().map_err(|error| {
+        Error::refused("find the root of the control groups (version 2)", &error)
+    })?;
+    let missing = connect(&mut ebpf, &btf, &cgroup)?;
+    // Not before: the programs are loaded with the maps' descriptors in them.
+    let output = Output::take(&mut ebpf, processors)?;
+    let probes = Probes {
+        attached: ebpf,
+        missing,
+    };
+    Ok((probes, output))
+}
+
+fn load(filter: &Filter, options: &Options, btf: &Btf, processors: usize) -> Result<Ebpf, Error> {
+    let host = filter.host.map(|host| match host.to_canonical() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    });
+    let word = |at: usize| {
+        host.and_then(|host| host[at..].first_chunk().copied())
+            .map_or(0, u32::from_ne_bytes)
+    };
+    let numbers = [
+        ("only_netns", filter.netns.unwrap_or(0)),
+        ("only_pid", filter.pid.unwrap_or(0)),
+        ("only_port", filter.port.unwrap_or(0).into()),
+        ("only_host", host.is_some().into()),
+        ("only_host_0", word(0)),
+        ("only_host_1", word(4)),
+        ("only_host_2", word(8)),
+        ("only_host_3", word(12)),
+        ("with_headers", options.headers.into()),
+        ("test_delay", options.test_delay),
+        ("test_no_claim", options.test_no_claim.into()),
+    ];
+    let cookie = filter.cookie.unwrap_or(0);
+    let mut loader = EbpfLoader::new();
+    loader
+        .btf(Some(btf))
+        .override_global("only_cookie", &cookie, true)
+        .map_max_entries("producers", processors as u32)
+        .map_max_entries("events", options.ring_bytes.next_power_of_two().max(4096));
+    for (name, value) in &numbers {
+        loader.override_global(name, value, true);
+    }
+    loader.load(OBJECT).map_err(|error| match &error {
+        EbpfError::ProgramError(program) => refusal(program),
+        _ => Error::refused("load the probes", &error),
+    })
+}
+
+/// Attaches every program; returns the tracepoints that this kernel lacks.
+fn connect(ebpf: &mut Ebpf, btf: &Btf, cgroup: &OwnedFd) -> Result<Vec<&'static str>, Error> {
+    for (name, direction) in [
+        ("linerate_sent", CgroupSkbAttachType::Egress),
+        ("linerate_received", CgroupSkbAttachType::Ingress),
+    ] {
+        let program: &mut CgroupSkb = named(ebpf, name)?;
+        program.load().map_err(|error| refusal(&error))?;
+        program
+            .attach(cgroup, direction, CgroupAttachMode::Single)
+            .map_err(|error| refusal(&error))?;
+    }
+    let mut missing = Vec::new();
+    for (name, tracepoint) in STEPS {
+        let program: &mut BtfTracePoint = named(ebpf, name)?;
+        match program.load(tracepoint, btf) {
+            Ok(()) => {
+                program.attach().map_err(|error| refusal(&error))?;
+            }
+            Err(ProgramError::Btf(_)) => missing.push(tracepoint),
+            Err(error) => return Err(refusal(&error)),
+        }
+    }
+    Ok(missing)
+}
+
+fn named<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>
+where
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    let program = ebpf
+        .program_mut(name)
+        .expect("the object has the program, as its build shows");
+    program.try_into().map_err(|error| refusal(&error))
+}
+
+/// What the kernel said, without the verifier's thousands of lines.
+fn refusal(error: &ProgramError) -> Error {
+    if let ProgramError::LoadError {
+        io_error,
+        verifier_log,
+    } = error
+    {
+        let log = verifier_log.to_string();
+        let figures = ["processed ", "verification time", "stack depth"];
+        let reason = log.lines().rev().find(|line| {
+            !line.is_empty() && !figures.iter().any(|figure| line.starts_with(figure))
+        });
+        let reason: String = reason.unwrap_or_default().chars().take(200).collect();
+        return Error::Refused {
+            what: "load a probe",
+            why: format!("{io_error}: {reason}"),
+        };
+    }
+    Error::refused("attach the probes", error)
+}
+
+impl Probes {
+    /// Events that the kernel left out because a probe interrupted itself: since the start.
+    pub(super) fn skipped(&self) -> u64 {
+        let of = |(_, program): (_, &Program)| -> Option<u64> {
+            let fd = program.fd().ok()?.as_fd().as_raw_fd();
+            let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+            let count = info
+                .lines()
+                .find_map(|line| line.strip_prefix("recursion_misses:"))?;
+            count.trim().parse().ok()
+        };
+        self.attached.programs().filter_map(of).sum()
+    }
+}
+
+impl Output {
+    fn take(ebpf: &mut Ebpf, processors: usize) -> Result<Output, Error> {
+        let (Some(ring), Some(Map::Array(producers))) =
+            (ebpf.take_map("events"), ebpf.take_map("producers"))
+        else {
+            unreachable!("the object has both maps, as its build shows");
+        };
+        let ring =
+            RingBuf::try_from(ring).map_err(|error| Error::refused("map the ring", &error))?;
+        let numbers = SharedNumbers::map(producers.fd().as_fd(), processors * NUMBERS)
+            .map_err(|error| Error::refused("map the producers", &error))?;
+        Ok(Output {
+            ring,
+            numbers,
+            processors,
+        })
+    }
+
+    /// Reads what the order needs, in the order that it needs.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let clock_ns = super::monotonic().0;
+        // Nothing below is read before the clock.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        let one = |processor: usize| {
+            let base = processor * NUMBERS;
+            let cells = std::array::from_fn(|cell| self.numbers.load(base + cell));
+            (cells, self.numbers.load(base + COMMITTED))
+        };
+        Snapshot {
+            clock_ns,
+            processors: (0..self.processors).map(one).collect(),
+        }
+    }
+
+    /// Events for which the ring had no room, since the start.
+    pub(super) fn lost(&self) -> u64 {
+        self.sum(LOST)
+    }
+
+    /// Events that found no free cell: told, but their place is not certain.
+    pub(super) fn unordered(&self) -> u64 {
+        self.sum(UNORDERED)
+    }
+
+    fn sum(&self, number: usize) -> u64 {
+        (0..self.processors)
+            .map(|processor| self.numbers.load(processor * NUMBERS + number))
+            .sum()
+    }
+}

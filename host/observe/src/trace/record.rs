@@ -1,0 +1,419 @@
+//! One event as the probes write it (bpf/record.h), and as the model has it.
+
+use model::{BitRate, Bytes, Comm, Nanos, Segment, Tcb, What};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// Bytes of an event; its headers follow where they were asked for.
+pub(super) const RECORD: usize = 360;
+
+/// Room for the headers behind an event.
+pub(super) const HEADERS: usize = 128;
+
+/// Reads the numbers of a C structure one by one, each at its natural alignment.
+struct Fields<'a> {
+    bytes: &'a [u8; RECORD],
+    at: usize,
+}
+
+impl Fields<'_> {
+    fn next<const N: usize>(&mut self, align: usize) -> [u8; N] {
+        let start = self.at.next_multiple_of(align);
+        self.at = start + N;
+        *self.bytes[start..]
+            .first_chunk()
+            .expect("the fields fill the record, as a test shows")
+    }
+}
+
+/// A type of `struct record`.
+trait Field: Sized {
+    fn read(fields: &mut Fields) -> Self;
+    #[cfg(test)]
+    fn write(&self, to: &mut Vec<u8>);
+    #[cfg(test)]
+    const C: &str;
+}
+
+macro_rules! numbers {
+    ($($kind:ident $c:literal),*) => {$(
+        impl Field for $kind {
+            fn read(fields: &mut Fields) -> $kind {
+                $kind::from_ne_bytes(fields.next(size_of::<$kind>()))
+            }
+            #[cfg(test)]
+            fn write(&self, to: &mut Vec<u8>) {
+                to.resize(to.len().next_multiple_of(size_of::<$kind>()), 0);
+                to.extend(self.to_ne_bytes());
+            }
+            #[cfg(test)]
+            const C: &str = $c;
+        }
+    )*};
+}
+numbers!(u8 "__u8", u16 "__u16", u32 "__u32", u64 "__u64");
+
+impl Field for [u8; 16] {
+    fn read(fields: &mut Fields) -> [u8; 16] {
+        fields.next(1)
+    }
+    #[cfg(test)]
+    fn write(&self, to: &mut Vec<u8>) {
+        to.extend(self);
+    }
+    #[cfg(test)]
+    const C: &str = "__u8[16]";
+}
+
+macro_rules! layout {
+    ($($name:ident: $kind:ty,)*) => {
+        /// `struct record`, field by field in its order.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub(super) struct Raw {
+            $(pub(super) $name: $kind,)*
+        }
+
+        impl Raw {
+            /// The event that `bytes` begin with; `None` if they are too few.
+            pub(super) fn decode(bytes: &[u8]) -> Option<Raw> {
+                let mut fields = Fields { bytes: bytes.first_chunk()?, at: 0 };
+                Some(Raw { $($name: Field::read(&mut fields),)* })
+            }
+
+            #[cfg(test)]
+            pub(super) fn encode(&self) -> Vec<u8> {
+                let mut bytes = Vec::new();
+                $(self.$name.write(&mut bytes);)*
+                bytes.resize(RECORD, 0);
+                bytes
+            }
+
+            #[cfg(test)]
+            const TABLE: &[(&str, &str)] = &[$((stringify!($name), <$kind as Field>::C),)*];
+        }
+    };
+}
+
+layout! {
+    ts: u64,
+    number: u64,
+    cookie: u64,
+    cpu: u32,
+    netns: u32,
+    pid: u32,
+    current_pid: u32,
+    comm: [u8; 16],
+    current_comm: [u8; 16],
+    local: [u8; 16],
+    remote: [u8; 16],
+    local_port: u16,
+    remote_port: u16,
+    what: u8,
+    flags: u8,
+    tos: u8,
+    ttl: u8,
+    seq: u32,
+    ack: u32,
+    payload: u32,
+    length: u32,
+    window: u16,
+    segments: u16,
+    segment_size: u16,
+    drop_reason: u16,
+    state: u8,
+    ca_state: u8,
+    bits: u8,
+    nonagle: u8,
+    snd_wscale: u8,
+    rcv_wscale: u8,
+    timer: u8,
+    retransmits: u8,
+    backoff: u8,
+    probes_out: u8,
+    chrono: u8,
+    pacing_status: u8,
+    pingpong: u8,
+    quick: u8,
+    advmss: u16,
+    snd_una: u32,
+    snd_nxt: u32,
+    write_seq: u32,
+    snd_sml: u32,
+    rcv_nxt: u32,
+    rcv_wup: u32,
+    copied_seq: u32,
+    snd_wnd: u32,
+    rcv_wnd: u32,
+    rcv_ssthresh: u32,
+    rcv_space: u32,
+    cwnd: u32,
+    ssthresh: u32,
+    srtt_us8: u32,
+    rttvar_us4: u32,
+    min_rtt_us: u32,
+    rcv_rtt_us8: u32,
+    rto_ticks: u32,
+    ato_ticks: u32,
+    mss: u32,
+    rcv_mss: u32,
+    packets_out: u32,
+    sacked_out: u32,
+    lost_out: u32,
+    retrans_out: u32,
+    reordering: u32,
+    segs_out: u32,
+    segs_in: u32,
+    total_retrans: u32,
+    delivered: u32,
+    delivered_ce: u32,
+    reord_seen: u32,
+    dsack_dups: u32,
+    sndbuf: u32,
+    sndbuf_used: u32,
+    rcvbuf: u32,
+    rcvbuf_used: u32,
+    wmem_alloc: u32,
+    busy_ticks: u32,
+    rwnd_limited_ticks: u32,
+    sndbuf_limited_ticks: u32,
+    app_limited: u32,
+    bytes_acked: u64,
+    bytes_received: u64,
+    bytes_sent: u64,
+    bytes_retrans: u64,
+    pacing_rate: u64,
+}
+
+const BIT_OWNED: u8 = 1;
+const BIT_NO_SPACE: u8 = 2;
+const BIT_CWND_LIMITED: u8 = 4;
+
+/// What turns the kernel's times into the trace's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// Moment 0 of the trace, by the monotonic clock.
+    pub start: Nanos,
+    /// Length of a jiffy.
+    pub tick: Nanos,
+}
+
+impl Raw {
+    pub(super) fn what(&self) -> What {
+        match self.what {
+            1 => What::Received,
+            2 => What::Wrote,
+            3 => What::Read,
+            4 => What::State,
+            5 => What::Congestion,
+            6 => What::Dropped,
+            _ => What::Sent,
+        }
+    }
+
+    pub(super) fn local(&self) -> SocketAddr {
+        address(self.local, self.local_port)
+    }
+
+    pub(super) fn remote(&self) -> SocketAddr {
+        address(self.remote, self.remote_port)
+    }
+
+    /// As the model has it, for the connection with this number.
+    pub(super) fn segment(&self, connection: u32, offset: Option<u64>, clock: Clock) -> Segment {
+        Segment {
+            at: Nanos(self.ts).since(clock.start),
+            connection,
+            what: self.what(),
+            cpu: self.cpu,
+            pid: self.pid,
+            comm: Comm::new(&self.comm),
+            current_pid: self.current_pid,
+            current_comm: Comm::new(&self.current_comm),
+            seq: self.seq,
+            ack: self.ack,
+            flags: self.flags,
+            window: self.window.into(),
+            payload: Bytes(self.payload.into()),
+            segments: self.segments.into(),
+            segment_size: self.segment_size.into(),
+            offset,
+            tos: self.tos,
+            ttl: self.ttl,
+            length: self.length,
+            drop_reason: self.drop_reason.into(),
+            tcb: Some(self.tcb(clock.tick)),
+        }
+    }
+
+    fn tcb(&self, tick: Nanos) -> Tcb {
+        let bytes = |n: u32| Bytes(n.into());
+        let ticks = |n: u32| Nanos(u64::from(n) * tick.0);
+        Tcb {
+            state: self.state,
+            ca_state: self.ca_state,
+            owned: self.bits & BIT_OWNED != 0,
+            snd_una: self.snd_una,
+            snd_nxt: self.snd_nxt,
+            write_seq: self.write_seq,
+            snd_sml: self.snd_sml,
+            rcv_nxt: self.rcv_nxt,
+            rcv_wup: self.rcv_wup,
+            copied_seq: self.copied_seq,
+            snd_wnd: bytes(self.snd_wnd),
+            rcv_wnd: bytes(self.rcv_wnd),
+            snd_wscale: self.snd_wscale,
+            rcv_wscale: self.rcv_wscale,
+            rcv_ssthresh: bytes(self.rcv_ssthresh),
+            rcv_space: bytes(self.rcv_space),
+            cwnd: self.cwnd,
+            ssthresh: self.ssthresh,
+            is_cwnd_limited: self.bits & BIT_CWND_LIMITED != 0,
+            srtt: Nanos(u64::from(self.srtt_us8) * 1_000 / 8),
+            rttvar: Nanos(u64::from(self.rttvar_us4) * 1_000 / 4),
+            // All ones before the first.
+            min_rtt: Nanos(match self.min_rtt_us {
+                u32::MAX => 0,
+                us => u64::from(us) * 1_000,
+            }),
+            rcv_rtt: Nanos(u64::from(self.rcv_rtt_us8) * 1_000 / 8),
+            rto: ticks(self.rto_ticks),
+            mss: self.mss,
+            rcv_mss: self.rcv_mss,
+            advmss: self.advmss.into(),
+            packets_out: self.packets_out,
+            sacked_out: self.sacked_out,
+            lost_out: self.lost_out,
+            retrans_out: self.retrans_out,
+            retransmits: self.retransmits,
+            backoff: self.backoff,
+            probes_out: self.probes_out,
+            timer: self.timer,
+            reordering: self.reordering,
+            segs_out: self.segs_out,
+            segs_in: self.segs_in,
+            total_retrans: self.total_retrans,
+            delivered: self.delivered,
+            delivered_ce: self.delivered_ce,
+            reord_seen: self.reord_seen,
+            dsack_dups: self.dsack_dups,
+            bytes_acked: Bytes(self.bytes_acked),
+            bytes_received: Bytes(self.bytes_received),
+            bytes_sent: Bytes(self.bytes_sent),
+            bytes_retrans: Bytes(self.bytes_retrans),
+            sndbuf: bytes(self.sndbuf),
+            sndbuf_used: bytes(self.sndbuf_used),
+            rcvbuf: bytes(self.rcvbuf),
+            rcvbuf_used: bytes(self.rcvbuf_used),
+            // The socket itself counts as one (sk_wmem_alloc_get()).
+            wmem_alloc: bytes(self.wmem_alloc.saturating_sub(1)),
+            no_space: self.bits & BIT_NO_SPACE != 0,
+            chrono: self.chrono,
+            busy: ticks(self.busy_ticks),
+            rwnd_limited: ticks(self.rwnd_limited_ticks),
+            sndbuf_limited: ticks(self.sndbuf_limited_ticks),
+            app_limited: self.app_limited,
+            pacing_rate: Some(self.pacing_rate)
+                .filter(|rate| *rate != u64::MAX)
+                .map(|rate| BitRate(rate.saturating_mul(8))),
+            pacing_status: self.pacing_status,
+            ato: ticks(self.ato_ticks),
+            pingpong: self.pingpong,
+            quick: self.quick,
+            nonagle: self.nonagle,
+        }
+    }
+}
+
+fn address(ip: [u8; 16], port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::from(ip)).to_canonical(), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The fields of `struct record` as its header file declares them.
+    fn declared() -> Vec<(String, String)> {
+        let text = include_str!("../../../../bpf/record.h");
+        let body = text.split("struct record {").nth(1).unwrap();
+        let body = body.split("};").next().unwrap();
+        let field = |line: &str| {
+            let line = line.trim().split("/*").next()?.trim();
+            let (kind, name) = line.strip_suffix(';')?.split_once(' ')?;
+            Some(match name.strip_suffix("[16]") {
+                Some(name) => (name.to_owned(), format!("{kind}[16]")),
+                None => (name.to_owned(), kind.to_owned()),
+            })
+        };
+        body.lines().filter_map(field).collect()
+    }
+
+    #[test]
+    fn both_tables_are_the_same() {
+        let ours: Vec<_> = Raw::TABLE
+            .iter()
+            .map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned()))
+            .collect();
+        assert_eq!(ours, declared());
+        let bytes = [0; RECORD];
+        let mut fields = Fields {
+            bytes: &bytes,
+            at: 0,
+        };
+        for (_, kind) in Raw::TABLE {
+            match *kind {
+                "__u8" => drop(u8::read(&mut fields)),
+                "__u16" => drop(u16::read(&mut fields)),
+                "__u32" => drop(u32::read(&mut fields)),
+                "__u64" => drop(u64::read(&mut fields)),
+                _ => drop(<[u8; 16]>::read(&mut fields)),
+            }
+        }
+        assert_eq!(fields.at, RECORD, "the record's size");
+    }
+
+    #[test]
+    fn units_are_turned_into_the_models() {
+        let raw = Raw {
+            ts: 5_000,
+            local: "::ffff:10.0.0.1".parse::<Ipv6Addr>().unwrap().octets(),
+            remote: "fd00::2".parse::<Ipv6Addr>().unwrap().octets(),
+            remote_port: 2049,
+            what: 1,
+            srtt_us8: 8,
+            min_rtt_us: u32::MAX,
+            rto_ticks: 51,
+            wmem_alloc: 1,
+            pacing_rate: u64::MAX,
+            ..Raw::default()
+        };
+        let clock = Clock {
+            start: Nanos(2_000),
+            tick: Nanos::from_millis(4),
+        };
+        let segment = Raw::decode(&raw.encode())
+            .unwrap()
+            .segment(3, Some(7), clock);
+        assert_eq!((segment.at, segment.what), (Nanos(3_000), What::Received));
+        let tcb = segment.tcb.unwrap();
+        assert_eq!(tcb.srtt, Nanos(1_000));
+        assert_eq!((tcb.min_rtt, tcb.rto), (Nanos(0), Nanos::from_millis(204)));
+        assert_eq!((tcb.wmem_alloc, tcb.pacing_rate), (Bytes(0), None));
+        assert_eq!(raw.local(), "10.0.0.1:0".parse().unwrap());
+        assert_eq!(raw.remote(), "[fd00::2]:2049".parse().unwrap());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_event_or_too_few(bytes in proptest::collection::vec(any::<u8>(), 0..2 * RECORD)) {
+            let raw = Raw::decode(&bytes);
+            prop_assert_eq!(raw.is_some(), bytes.len() >= RECORD);
+            if let Some(raw) = raw {
+                let clock = Clock { start: Nanos(0), tick: Nanos(4_000_000) };
+                prop_assert_eq!(Raw::decode(&raw.encode()).unwrap(), raw.clone());
+                prop_assert_eq!(raw.segment(0, None, clock).at, Nanos(raw.ts));
+                let _ = (raw.local(), raw.remote());
+            }
+        }
+    }
+}

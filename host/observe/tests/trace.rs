@@ -1,0 +1,396 @@
+//! Traces of real connections, in network namespaces of the tests' own. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use linerate_observe::trace::{Filter, Options, Tracer, own_netns};
+use model::segment::tcp_state;
+use model::{Audit, Completeness, Connection, End, Segment, TraceRecord, What};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Runs `inside` on a thread in a network namespace of its own, whose loopback is up.
+fn in_namespace<T: Send + 'static>(inside: impl FnOnce() -> T + Send + 'static) -> T {
+    std::thread::spawn(|| {
+        sys::namespace::unshare_net().expect("this test needs root: it makes a network namespace");
+        tool("ip link set lo up");
+        inside()
+    })
+    .join()
+    .unwrap()
+}
+
+fn tool(line: &str) {
+    let mut words = line.split(' ');
+    let status = Command::new(words.next().unwrap()).args(words).status();
+    assert!(status.unwrap().success(), "{line}");
+}
+
+fn own() -> Filter {
+    Filter {
+        netns: own_netns(),
+        ..Filter::default()
+    }
+}
+
+/// A trace as it came.
+#[derive(Default)]
+struct Told {
+    connections: BTreeMap<u32, Connection>,
+    segments: Vec<Segment>,
+    audits: BTreeMap<u32, Audit>,
+    lost: u64,
+    end: Option<End>,
+}
+
+impl Told {
+    fn take(&mut self, record: TraceRecord) {
+        match record {
+            TraceRecord::Connection(connection) => {
+                self.connections.insert(connection.id, connection);
+            }
+            TraceRecord::Segment(segment) => {
+                self.audits
+                    .entry(segment.connection)
+                    .or_default()
+                    .see(&segment);
+                self.segments.push(segment);
+            }
+            TraceRecord::Lost(lost) => self.lost += lost.events,
+            TraceRecord::End(end) => self.end = Some(end),
+            TraceRecord::Begin(_) => panic!("told by begin()"),
+        }
+    }
+
+    fn read_until(&mut self, tracer: &mut Tracer, done: impl Fn(&Told) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !done(self) {
+            assert!(Instant::now() < deadline, "it does not come");
+            tracer.read(Duration::from_millis(50), &mut |record, _| {
+                self.take(record)
+            });
+        }
+    }
+
+    fn stop(mut self, tracer: Tracer) -> Told {
+        tracer.stop(&mut |record, _| self.take(record));
+        self
+    }
+
+    fn out_of_order(&self) -> usize {
+        self.segments
+            .windows(2)
+            .filter(|pair| pair[1].at < pair[0].at)
+            .count()
+    }
+
+    /// Both ends of every connection, closed and complete.
+    fn assert_complete(&self) -> Vec<Completeness> {
+        assert_eq!(self.lost, 0);
+        let end = self.end.as_ref().unwrap();
+        assert_eq!(
+            (end.lost, end.unordered, end.events),
+            (0, 0, self.segments.len() as u64)
+        );
+        let results: Vec<_> = self.audits.values().map(Audit::result).collect();
+        for (id, result) in self.audits.keys().zip(&results) {
+            assert!(
+                result.is_complete(),
+                "{:?}: {result:?}",
+                self.connections[id]
+            );
+            assert_eq!(
+                result.retransmitted, result.retransmitted_counted,
+                "{result:?}"
+            );
+        }
+        results
+    }
+
+    fn closed(&self) -> usize {
+        let closes = |s: &&Segment| {
+            s.what == What::State && s.tcb.as_ref().unwrap().state == tcp_state::CLOSE
+        };
+        self.segments.iter().filter(closes).count()
+    }
+}
+
+/// Connects, `send` at one end and `answer` at the other on a thread of the same namespace.
+fn converse(
+    send: impl FnOnce(TcpStream),
+    answer: impl FnOnce(TcpStream) + Send + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let far = std::thread::spawn(move || answer(listener.accept().unwrap().0));
+    send(TcpStream::connect(at).unwrap());
+    far.join().unwrap();
+    at
+}
+
+/// `bytes` to the far end, which reads to the end and then answers with as many.
+fn there_and_back(bytes: usize) -> SocketAddr {
+    let answer = move |mut stream: TcpStream| {
+        let mut room = vec![0; 64 * 1024];
+        let mut left = bytes;
+        while left > 0 {
+            left -= stream.read(&mut room).unwrap();
+        }
+        stream.write_all(&vec![1; bytes]).unwrap();
+    };
+    let send = move |mut stream: TcpStream| {
+        stream.write_all(&vec![1; bytes]).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), bytes);
+    };
+    converse(send, answer)
+}
+
+#[test]
+fn a_transfer_under_loss_is_complete_both_ways() {
+    let told = in_namespace(|| {
+        // Slow, with a queue of some tens of packets: segments are dropped all the time.
+        tool("ip link set lo mtu 1500");
+        tool("tc qdisc add dev lo root tbf rate 200mbit burst 16kb limit 40kb");
+        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let at = there_and_back(3_000_000);
+        let mut told = Told::default();
+        told.read_until(&mut tracer, |told| told.closed() == 2);
+        let told = told.stop(tracer);
+        let ends: Vec<_> = told
+            .connections
+            .values()
+            .map(|c| (c.local, c.remote))
+            .collect();
+        assert_eq!(ends.len(), 2);
+        assert_eq!(ends[0], (ends[1].1, ends[1].0));
+        assert!([ends[0].0, ends[0].1].contains(&at));
+        told
+    });
+    let results = told.assert_complete();
+    assert_eq!(told.out_of_order(), 0);
+    let again: u64 = results.iter().map(|result| result.retransmitted).sum();
+    assert!(again > 0, "no segment was lost: {results:?}");
+
+    // What was sent, end to end, is the stream: nothing is left out. (What a queue of this host drops at once
+    // is sent again without being a retransmission.)
+    for id in told.connections.keys() {
+        let mut next = 0;
+        for segment in told
+            .segments
+            .iter()
+            .filter(|s| s.connection == *id && s.what == What::Sent)
+        {
+            if segment.payload.0 > 0 {
+                let offset = segment.offset.unwrap();
+                assert!(offset <= next, "{segment:?}");
+                next = next.max(offset + segment.payload.0);
+            }
+        }
+        assert_eq!(next, 3_000_000);
+    }
+    // The processes that use the sockets are this one.
+    let ours = told
+        .segments
+        .iter()
+        .filter(|s| s.what == What::Sent && s.payload.0 > 0);
+    assert!(ours.clone().count() > 100 && ours.clone().all(|s| s.pid == std::process::id()));
+}
+
+#[test]
+fn many_short_connections_are_complete() {
+    const MANY: usize = 300;
+    let told = in_namespace(|| {
+        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let mut told = Told::default();
+        for _ in 0..MANY {
+            there_and_back(3_000);
+        }
+        told.read_until(&mut tracer, |told| told.closed() == 2 * MANY);
+        told.stop(tracer)
+    });
+    told.assert_complete();
+    assert_eq!(told.connections.len(), 2 * MANY);
+    assert_eq!(told.out_of_order(), 0);
+    assert!(
+        told.connections
+            .values()
+            .all(|connection| connection.cookie != 0)
+    );
+}
+
+/// One byte to and fro, and what `near` does before it closes.
+fn ping_pong(rounds: usize, near: impl FnOnce()) {
+    let turn = move |stream: &mut TcpStream, first: bool| {
+        stream.set_nodelay(true).unwrap();
+        let mut byte = [0];
+        for _ in 0..rounds {
+            if first {
+                stream.write_all(&byte).unwrap();
+            }
+            stream.read_exact(&mut byte).unwrap();
+            if !first {
+                stream.write_all(&byte).unwrap();
+            }
+        }
+    };
+    let send = |mut stream: TcpStream| {
+        turn(&mut stream, true);
+        near();
+    };
+    let answer = move |mut stream: TcpStream| {
+        turn(&mut stream, false);
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    };
+    converse(send, answer);
+}
+
+#[test]
+fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
+    const ROUNDS: usize = 20_000;
+    let told = in_namespace(|| {
+        let options = Options {
+            ring_bytes: 16 * 1024,
+            ..Options::default()
+        };
+        let mut tracer = Tracer::start(&own(), &options).unwrap();
+        let mut told = Told::default();
+        ping_pong(ROUNDS, || {
+            told.read_until(&mut tracer, |told| told.lost > 0);
+            // Until the ring is empty, so that the end of the connection is told.
+            let mut before = usize::MAX;
+            while before != told.segments.len() {
+                before = told.segments.len();
+                tracer.read(Duration::from_millis(200), &mut |record, _| {
+                    told.take(record)
+                });
+            }
+        });
+        told.read_until(&mut tracer, |told| told.closed() == 2);
+        told.stop(tracer)
+    });
+    let end = told.end.clone().unwrap();
+    assert_eq!(end.lost, told.lost);
+    // Each round is 2 sends, 2 receives, and at least 2 segments sent and 2 received.
+    let all = end.events + end.lost;
+    assert!(all >= 8 * ROUNDS as u64, "{end:?}");
+    let calls = told
+        .segments
+        .iter()
+        .filter(|s| matches!(s.what, What::Wrote | What::Read))
+        .count();
+    let missing: u64 = told
+        .audits
+        .values()
+        .map(|audit| audit.result().sent_missing + audit.result().received_missing)
+        .sum();
+    let calls_missing = (4 * ROUNDS + 1 - calls) as u64;
+    // What is not told beside them are a few steps of state.
+    let unexplained = end.lost.abs_diff(missing + calls_missing);
+    assert!(
+        unexplained <= 16,
+        "{end:?}, missing {missing} segments and {calls_missing} calls"
+    );
+}
+
+/// Events out of order, of how many, while producers idle between their clock and the ring.
+fn stress(no_claim: bool) -> (usize, usize) {
+    let told = in_namespace(move || {
+        let options = Options {
+            test_delay: 20_000,
+            test_no_claim: no_claim,
+            ..Options::default()
+        };
+        let mut tracer = Tracer::start(&own(), &options).unwrap();
+        let mut told = Told::default();
+        std::thread::scope(|scope| {
+            let conversations: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| ping_pong(1_500, || ())))
+                .collect();
+            while conversations.iter().any(|one| !one.is_finished()) {
+                tracer.read(Duration::from_millis(20), &mut |record, _| {
+                    told.take(record)
+                });
+            }
+        });
+        told.stop(tracer)
+    });
+    assert_eq!(told.lost, 0);
+    (told.out_of_order(), told.segments.len())
+}
+
+#[test]
+fn order_holds_when_producers_stand_still_and_fails_without_their_claims() {
+    let (wrong, events) = stress(false);
+    assert_eq!(wrong, 0, "of {events}");
+    assert!(events > 20_000);
+    let (wrong, events) = stress(true);
+    assert!(
+        wrong > 0,
+        "the weaker way was not caught in {events} events"
+    );
+}
+
+#[test]
+fn only_what_was_asked_for_is_told() {
+    in_namespace(|| {
+        let wanted = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = wanted.local_addr().unwrap().port();
+        let filters = [
+            Filter {
+                port: Some(port),
+                ..own()
+            },
+            Filter {
+                pid: Some(std::process::id() + 1),
+                ..own()
+            },
+            Filter {
+                host: Some("127.0.0.2".parse().unwrap()),
+                ..own()
+            },
+            own(),
+        ];
+        let tracers: Vec<_> = filters
+            .iter()
+            .map(|filter| Tracer::start(filter, &Options::default()).unwrap())
+            .collect();
+        there_and_back(10);
+        let near = TcpStream::connect(wanted.local_addr().unwrap()).unwrap();
+        drop((wanted.accept().unwrap(), near));
+        let counts: Vec<_> = tracers
+            .into_iter()
+            .map(|tracer| {
+                let told = Told::default().stop(tracer);
+                let on_port = told.connections.values();
+                let on_port = on_port.filter(|c| c.local.port() == port || c.remote.port() == port);
+                (on_port.count(), told.connections.len())
+            })
+            .collect();
+        assert_eq!(counts, [(2, 2), (0, 0), (0, 0), (2, 4)]);
+    });
+}
+
+#[test]
+fn the_committed_object_is_what_its_source_makes() {
+    let bpf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf");
+    let built = std::env::temp_dir().join(format!("linerate-{}.bpf.o", std::process::id()));
+    let out = Command::new(format!("{bpf}/build"))
+        .arg(&built)
+        .output()
+        .unwrap();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let same =
+        std::fs::read(&built).unwrap() == std::fs::read(format!("{bpf}/linerate.bpf.o")).unwrap();
+    std::fs::remove_file(&built).unwrap();
+    assert!(
+        same,
+        "bpf/linerate.bpf.o is not what bpf/build makes: run 'make bpf' and commit it"
+    );
+}
