@@ -1,8 +1,29 @@
 //! Runs to verdicts: does this change help on this path? Never more than the data say.
 //!
+//! A [`plan`] is read and checked ([`parse_plan`], [`validate`]), [`next`] says which run to make,
+//! [`trial`] keeps what the run says, and [`judge`] gives the verdict. What an experiment needs to go
+//! on after an interruption is its record alone.
+//!
 //! [`stats`] has the methods, one file each: exact, total, and without an opinion. Nothing here
 //! touches a clock, a file or a socket; chance comes from a recorded seed alone.
 
 mod chance;
+mod factorial;
+mod forecast;
+mod gates;
+mod judge;
+mod order;
+pub mod plan;
+mod search;
 pub mod simulate;
 pub mod stats;
+mod total;
+pub mod trial;
+
+#[cfg(test)]
+mod testing;
+
+pub use forecast::forecast;
+pub use judge::judge;
+pub use order::{Next, Slot, next, resume};
+pub use plan::{Ask, PlanError, parse_plan, plan_from_changes, to_toml, validate};

@@ -1,0 +1,536 @@
+//! What is checked before a verdict is given: a figure that answers another question than the plan's
+//! is no answer. A check that fails forbids a verdict; one that warns stands beside it.
+
+use crate::plan::P99_REQUESTS;
+use crate::trial::{LEFT_ALONE, end_name};
+use model::{
+    BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Phase, Pilot,
+    Plan, RouteKnob, Setting, Side, Trial, Workload,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Header bytes and gaps of an Ethernet frame that carries a full segment with timestamps over IPv4:
+/// 12 + 20 + 20 of TCP and IP, 38 of preamble, header, checksum and gap (IEEE 802.3).
+const OVERHEAD: f64 = 90.0;
+/// From this share of what the link can carry the path is full.
+const FULL: f64 = 0.99;
+/// Under this share of the time a buffer was not what the transfer waited for.
+const HARDLY: f64 = 0.01;
+/// From this share of the time something else than the congestion window was the limit.
+const MOSTLY: f64 = 0.95;
+/// Most facts that a sentence names.
+const NAMED: usize = 3;
+
+/// What is looked at.
+pub(crate) struct Facts<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) trials: &'a [Trial],
+    pub(crate) pilot: Option<&'a Pilot>,
+    pub(crate) position: Option<&'a Estimate>,
+    pub(crate) changes: &'a [ChangePoint],
+}
+
+/// What came out.
+pub(crate) struct Gates {
+    pub(crate) gates: Vec<Gate>,
+    /// Arms of several whose own settings were not in force: no verdict on these alone.
+    pub(crate) inert: BTreeSet<u32>,
+}
+
+/// Every check in the order of the manual. A check for which there is nothing to look at is left out.
+pub(crate) fn gates(facts: &Facts<'_>) -> Gates {
+    let judged: Vec<&Trial> = judged(facts.trials).collect();
+    if judged.is_empty() {
+        return Gates {
+            gates: facts
+                .pilot
+                .map(|p| pilot(facts.plan, p))
+                .into_iter()
+                .collect(),
+            inert: BTreeSet::new(),
+        };
+    }
+    let (in_force, inert) = in_force(facts.plan, &judged);
+    let gates = [
+        Some(in_force),
+        Some(environment(facts.plan, &judged)),
+        relevance(facts.plan, &judged),
+        ceiling(facts.plan, &judged),
+        facts.pilot.map(|p| pilot(facts.plan, p)),
+        facts.position.map(|p| position(facts.plan, p)),
+        Some(stability(facts)),
+        Some(runs(facts.plan, &judged)),
+    ];
+    Gates {
+        gates: gates.into_iter().flatten().collect(),
+        inert,
+    }
+}
+
+/// True if a check failed that more runs cannot mend.
+pub(crate) fn hopeless(plan: &Plan, trials: &[Trial]) -> bool {
+    let judged: Vec<&Trial> = judged(trials).collect();
+    let failed = |gate: &Gate| gate.state == GateState::Failed;
+    !judged.is_empty()
+        && (failed(&in_force(plan, &judged).0) || failed(&environment(plan, &judged)))
+}
+
+fn judged(trials: &[Trial]) -> impl Iterator<Item = &Trial> {
+    let kept = |t: &&Trial| matches!(t.phase, Phase::Main | Phase::Confirmation);
+    trials.iter().filter(kept)
+}
+
+fn gate(check: Check, state: GateState, evidence: impl Into<String>) -> Gate {
+    Gate {
+        check,
+        state,
+        evidence: evidence.into(),
+    }
+}
+
+// ---- 1: in force ----
+
+fn in_force(plan: &Plan, judged: &[&Trial]) -> (Gate, BTreeSet<u32>) {
+    let mut asked_of = 0;
+    let mut broken: Vec<(&Trial, String)> = Vec::new();
+    for trial in judged {
+        let asked = trial.readings.iter().filter(|r| r.asked != LEFT_ALONE);
+        let (mut any, mut odd) = (false, None);
+        for reading in asked {
+            any = true;
+            if !reading.in_force && odd.is_none() {
+                odd = Some(format!(
+                    "{} {}, asked {}",
+                    reading.setting, reading.found, reading.asked
+                ));
+            }
+        }
+        asked_of += usize::from(any);
+        broken.extend(odd.map(|odd| (*trial, odd)));
+    }
+    let changed_nothing = unchanged(plan, judged);
+    let arms: BTreeSet<u32> = judged.iter().map(|t| t.arm).collect();
+    let inert: BTreeSet<u32> = broken
+        .iter()
+        .map(|(t, _)| t.arm)
+        .chain(changed_nothing.keys().copied())
+        .collect();
+    // The others of several arms can be judged without these.
+    let alone = matches!(plan.design, Design::Blocks { .. })
+        && !inert.contains(&0)
+        && inert.len() + 1 < arms.len();
+    let state = if alone {
+        GateState::Warned
+    } else {
+        GateState::Failed
+    };
+    let gate = if let Some((_, odd)) = broken.first() {
+        let evidence = format!(
+            "The change was not in force in {} of {}: {odd}.",
+            broken.len(),
+            runs_of(asked_of)
+        );
+        gate(Check::InForce, state, evidence)
+    } else if let Some(evidence) = changed_nothing.values().next() {
+        gate(Check::InForce, state, evidence.clone())
+    } else if asked_of == 0 && plan.arms.iter().any(|a| !a.settings.is_empty()) {
+        let evidence = "No end told whether the settings were in force.";
+        gate(Check::InForce, GateState::Unknown, evidence)
+    } else {
+        let evidence = format!(
+            "What was asked was read back in all of {}.",
+            runs_of(asked_of)
+        );
+        gate(Check::InForce, GateState::Passed, evidence)
+    };
+    let inert = if alone { inert } else { BTreeSet::new() };
+    (gate, inert)
+}
+
+/// The arms whose every reading is that of the control: they changed nothing.
+fn unchanged(plan: &Plan, judged: &[&Trial]) -> BTreeMap<u32, String> {
+    /// Values by setting and side.
+    type Seen<'a> = BTreeMap<(&'a str, Side), BTreeSet<&'a str>>;
+    let of_arm = |arm: u32| {
+        let mut seen = Seen::new();
+        for reading in judged
+            .iter()
+            .filter(|t| t.arm == arm)
+            .flat_map(|t| &t.readings)
+        {
+            let values = seen.entry((&reading.setting, reading.side)).or_default();
+            values.insert(&reading.found);
+        }
+        seen
+    };
+    let control = of_arm(0);
+    (1..plan.arms.len() as u32)
+        .filter_map(|arm| {
+            let own = of_arm(arm);
+            let same = own
+                .iter()
+                .all(|(key, values)| values.len() == 1 && control.get(key) == Some(values));
+            // Settings of the machine that the control leaves alone are not read there.
+            let told = own.len() >= plan.arms[arm as usize].settings.len();
+            let ((setting, _), values) = own.first_key_value().filter(|_| same && told)?;
+            let value = values.first()?;
+            let evidence =
+                format!("The change changed nothing: {setting} was {value} with and without it.");
+            Some((arm, evidence))
+        })
+        .collect()
+}
+
+// ---- 1: the hosts ----
+
+/// An undeclared fact that was not as before: how often, by arm.
+struct Shift {
+    /// What, where, and what it was.
+    told: String,
+    runs: BTreeMap<u32, usize>,
+}
+
+fn environment(plan: &Plan, judged: &[&Trial]) -> Gate {
+    let declared: Vec<&Setting> = plan.arms.iter().flat_map(|a| &a.settings).collect();
+    let mut shifts: BTreeMap<(Side, &str), Shift> = BTreeMap::new();
+    let mut made: BTreeMap<u32, usize> = BTreeMap::new();
+    for trial in judged {
+        *made.entry(trial.arm).or_default() += 1;
+        for d in &trial.witness.differences {
+            if declared.iter().any(|s| explains(&s.knob, &d.what)) {
+                continue;
+            }
+            let shift = shifts.entry((d.side, &d.what)).or_insert_with(|| {
+                let place = end_name(d.side, plan.direction);
+                let told = format!("{} {place}: {} instead of {}", d.what, d.now, d.before);
+                let runs = BTreeMap::new();
+                Shift { told, runs }
+            });
+            *shift.runs.entry(trial.arm).or_default() += 1;
+        }
+    }
+    // A fact that goes with an arm is another change beside the declared one.
+    let goes_with_an_arm = |shift: &Shift| {
+        let share = |arm: u32| {
+            let of = |runs: &BTreeMap<u32, usize>| runs.get(&arm).copied().unwrap_or(0) as f64;
+            of(&shift.runs) / of(&made).max(1.0)
+        };
+        made.keys().any(|&arm| (share(arm) - share(0)).abs() > 0.5)
+    };
+    let list = |shifts: &[Shift]| {
+        let told: Vec<&str> = shifts.iter().take(NAMED).map(|s| s.told.as_str()).collect();
+        match shifts.len().saturating_sub(NAMED) {
+            0 => told.join("; "),
+            more => format!("{}; and {more} more", told.join("; ")),
+        }
+    };
+    let (with_arm, drifting): (Vec<Shift>, Vec<Shift>) =
+        shifts.into_values().partition(goes_with_an_arm);
+    if !with_arm.is_empty() {
+        let told = list(&with_arm);
+        let evidence = format!("The arms differed in more than the change: {told}.");
+        gate(Check::Environment, GateState::Failed, evidence)
+    } else if !drifting.is_empty() {
+        let told = list(&drifting);
+        let evidence = format!("A host changed meanwhile, for all arms: {told}.");
+        gate(Check::Environment, GateState::Warned, evidence)
+    } else {
+        let evidence = "The hosts were the same in every run, but for the change.";
+        gate(Check::Environment, GateState::Passed, evidence)
+    }
+}
+
+/// True if a fact of the fingerprint may differ because this knob was turned.
+fn explains(knob: &Knob, fact: &str) -> bool {
+    match knob {
+        Knob::Route(_) => fact.starts_with("route."),
+        // What a device can take shows in its routes and in its other offloads too.
+        Knob::Device(_) => fact.starts_with("device.") || fact.starts_with("route."),
+        Knob::Sysctl(_) => {
+            let name = knob.to_string();
+            let name = name.trim_start_matches("sysctl:");
+            fact.strip_prefix("sysctls.") == Some(name)
+                || (name == "net.ipv4.tcp_congestion_control" && fact.starts_with("congestion."))
+        }
+        _ => false,
+    }
+}
+
+// ---- 2: can it act? ----
+
+fn relevance(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
+    let treated = plan.arms.iter().enumerate().skip(1);
+    let cannot: Vec<String> = treated
+        .flat_map(|(arm, a)| a.settings.iter().map(move |s| (arm as u32, s)))
+        .filter(|(_, s)| !plan.arms[0].settings.contains(s))
+        .filter_map(|(arm, s)| {
+            let known = by_design(plan, arm, s).map(str::to_owned);
+            let why = known.or_else(|| by_evidence(plan, arm, s, judged))?;
+            Some(format!("{s} cannot matter here: {why}"))
+        })
+        .collect();
+    if cannot.is_empty() {
+        return None;
+    }
+    let named: Vec<&str> = cannot.iter().take(NAMED).map(String::as_str).collect();
+    let evidence = format!("{}.", named.join(". "));
+    Some(gate(Check::Relevance, GateState::Warned, evidence))
+}
+
+/// Why a setting has nothing to act on in these runs, known before the first.
+pub(crate) fn by_design(plan: &Plan, arm: u32, setting: &Setting) -> Option<&'static str> {
+    let socket = plan.spec_of(arm).socket;
+    let name = setting.knob.to_string();
+    let bulk = matches!(plan.run.workload, Workload::Bulk(_));
+    match name.trim_start_matches("sysctl:") {
+        "net.ipv4.tcp_rmem" | "net.ipv4.tcp_moderate_rcvbuf" if socket.receive_buffer.is_some() => {
+            Some("the runs ask for a receive buffer (SO_RCVBUF), which switches its autotuning off")
+        }
+        "net.ipv4.tcp_wmem" if socket.send_buffer.is_some() => {
+            Some("the runs ask for a send buffer (SO_SNDBUF), which switches its autotuning off")
+        }
+        "net.core.rmem_max" | "net.core.rmem_default" if socket.receive_buffer.is_none() => Some(
+            "it bounds buffers that are asked for (SO_RCVBUF), and the runs ask for none; tcp_rmem bounds the others",
+        ),
+        "net.core.wmem_max" | "net.core.wmem_default" if socket.send_buffer.is_none() => Some(
+            "it bounds buffers that are asked for (SO_SNDBUF), and the runs ask for none; tcp_wmem bounds the others",
+        ),
+        "net.ipv4.tcp_congestion_control" if socket.congestion.is_some() => {
+            Some("the runs name their own congestion control")
+        }
+        "nodelay" if bulk => Some("a bulk transfer always has a full segment to send"),
+        _ => None,
+    }
+}
+
+/// Why a setting had nothing to act on, by what the kernel saw in the runs of its arm and the control.
+fn by_evidence(plan: &Plan, arm: u32, setting: &Setting, judged: &[&Trial]) -> Option<String> {
+    if !matches!(plan.run.workload, Workload::Bulk(_)) {
+        return None;
+    }
+    let runs: Vec<&&Trial> = judged
+        .iter()
+        .filter(|t| t.arm == 0 || t.arm == arm)
+        .collect();
+    /// The sum of some shares of every run; none if one of them is unknown.
+    fn all(runs: &[&&Trial], share: impl Fn(&Trial) -> Option<f64>) -> Option<Vec<f64>> {
+        runs.iter().map(|t| share(t)).collect()
+    }
+    let most = |share: fn(&Trial) -> Option<f64>| all(&runs, share)?.into_iter().reduce(f64::max);
+    let least = |share: fn(&Trial) -> Option<f64>| all(&runs, share)?.into_iter().reduce(f64::min);
+    let rwnd = |t: &Trial| t.witness.rwnd_limited_share;
+    let sndbuf = |t: &Trial| t.witness.sndbuf_limited_share;
+    let name = setting.knob.to_string();
+    match (setting.knob, name.trim_start_matches("sysctl:")) {
+        (Knob::SendBuffer, _) | (_, "net.ipv4.tcp_wmem") if most(sndbuf)? < HARDLY => {
+            Some(format!(
+                "with and without it the sender waited for its buffer less than {} of the time",
+                percent(HARDLY)
+            ))
+        }
+        (Knob::ReceiveBuffer, _) | (_, "net.ipv4.tcp_rmem") if most(rwnd)? < HARDLY => {
+            Some(format!(
+                "with and without it the sender waited for the receive window less than {} of the time",
+                percent(HARDLY)
+            ))
+        }
+        (Knob::Congestion | Knob::Route(RouteKnob::Congctl), _)
+        | (_, "net.ipv4.tcp_congestion_control") => {
+            let windows =
+                |t: &Trial| Some(t.witness.rwnd_limited_share? + t.witness.sndbuf_limited_share?);
+            let waited = least(windows);
+            let busy = most(|t| t.witness.busy_share);
+            if let Some(waited) = waited.filter(|w| *w > MOSTLY) {
+                return Some(format!(
+                    "with and without it the sender waited for the receive window or its buffer {} of the time, never for the congestion window",
+                    percent(waited)
+                ));
+            }
+            let busy = busy.filter(|b| *b < 0.5)?;
+            Some(format!(
+                "with and without it the application had nothing to send {} of the time",
+                percent(1.0 - busy)
+            ))
+        }
+        _ => None,
+    }
+}
+
+// ---- 3: ceiling ----
+
+fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
+    if plan.metric.is_latency() {
+        return None;
+    }
+    // What the link can carry, and what the best half of each arm reached.
+    let line = judged
+        .iter()
+        .filter_map(|t| {
+            let mss = f64::from(t.witness.mss.filter(|m| *m > 0)?);
+            Some(t.witness.link_speed?.0 as f64 * mss / (mss + OVERHEAD))
+        })
+        .reduce(f64::max)?;
+    let arms: BTreeSet<u32> = judged.iter().map(|t| t.arm).collect();
+    let medians: Option<Vec<f64>> = arms
+        .iter()
+        .map(|arm| {
+            let of_arm = judged.iter().filter(|t| t.arm == *arm);
+            let rates: Vec<f64> = of_arm
+                .filter_map(|t| Some(t.witness.steady_goodput?.0 as f64))
+                .collect();
+            crate::stats::spread::median(&rates)
+        })
+        .collect();
+    let lowest = medians?.into_iter().reduce(f64::min)?;
+    let rate = |bits: f64| BitRate(bits as u64).to_string();
+    Some(if lowest >= FULL * line {
+        let evidence = format!(
+            "The path is full: every arm moved {} or more of the {} that the link can carry.",
+            rate(lowest),
+            rate(line)
+        );
+        gate(Check::Ceiling, GateState::Warned, evidence)
+    } else {
+        let evidence = format!("The link can carry {}; there is room.", rate(line));
+        gate(Check::Ceiling, GateState::Passed, evidence)
+    })
+}
+
+// ---- 4 to 6: noise, position, change ----
+
+fn pilot(plan: &Plan, pilot: &Pilot) -> Gate {
+    let seen = format!(
+        "In the pilot {} of the control with itself differed by {}; at that noise the plan finds {} and more four times in five",
+        pairs_of(pilot.pairs),
+        percent(pilot.noise),
+        percent(pilot.smallest_share)
+    );
+    if pilot.smallest_share > plan.margin {
+        let evidence = format!(
+            "{seen}, and {} matters: longer runs or more pairs find less.",
+            percent(plan.margin)
+        );
+        gate(Check::Pilot, GateState::Warned, evidence)
+    } else {
+        gate(Check::Pilot, GateState::Passed, format!("{seen}."))
+    }
+}
+
+fn position(plan: &Plan, effect: &Estimate) -> Gate {
+    let (low, high) = (effect.low_share, effect.high_share);
+    let range = format!("95 % interval {} to {}", signed(low), signed(high));
+    let told = format!(
+        "The second run of a pair was {} than the first by {} ({range})",
+        if effect.effect_share < 0.0 {
+            "slower"
+        } else {
+            "faster"
+        },
+        percent(effect.effect_share.abs()),
+    );
+    if low > 0.0 || high < 0.0 {
+        let remedy = format!(
+            "a gap longer than {} lets the path recover (burst credit of a shaper does this)",
+            plan.gap
+        );
+        gate(
+            Check::Position,
+            GateState::Warned,
+            format!("{told}: {remedy}."),
+        )
+    } else {
+        let evidence =
+            format!("No shift between the first and the second run of a pair is seen ({range}).");
+        gate(Check::Position, GateState::Passed, evidence)
+    }
+}
+
+fn stability(facts: &Facts<'_>) -> Gate {
+    match facts.changes.first() {
+        Some(change) => {
+            let evidence = format!(
+                "The path itself changed: from run {} on all arms were {} {} than before.",
+                change.trial,
+                percent(change.shift_share.abs()),
+                if change.shift_share < 0.0 {
+                    "slower"
+                } else {
+                    "faster"
+                },
+            );
+            gate(Check::Stability, GateState::Warned, evidence)
+        }
+        None => gate(
+            Check::Stability,
+            GateState::Passed,
+            "No change of level of the path itself is seen.",
+        ),
+    }
+}
+
+// ---- the runs ----
+
+fn runs(plan: &Plan, judged: &[&Trial]) -> Gate {
+    let failed: Vec<&&Trial> = judged.iter().filter(|t| t.value.is_none()).collect();
+    let why = failed
+        .first()
+        .and_then(|t| t.failed.as_deref())
+        .unwrap_or_default();
+    let why = why.trim_end_matches('.');
+    if failed.len() == judged.len() {
+        let evidence = format!("Every run failed. The first: {why}.");
+        return gate(Check::Runs, GateState::Failed, evidence);
+    }
+    if plan.metric == Metric::LatencyP99 {
+        let few =
+            |t: &&&Trial| t.value.is_some() && t.witness.requests.is_some_and(|n| n < P99_REQUESTS);
+        let few: Vec<&&Trial> = judged.iter().filter(few).collect();
+        if let Some(least) = few.iter().filter_map(|t| t.witness.requests).min() {
+            let evidence = format!(
+                "{} of {} answered fewer than {P99_REQUESTS} requests (the fewest {least}), too few for a 99th percentile.",
+                few.len(),
+                runs_of(judged.len())
+            );
+            return gate(Check::Runs, GateState::Failed, evidence);
+        }
+    }
+    if failed.is_empty() {
+        let evidence = format!("None of {} failed.", runs_of(judged.len()));
+        gate(Check::Runs, GateState::Passed, evidence)
+    } else {
+        let evidence = format!(
+            "{} of {} failed and count as slow ones. The first: {why}.",
+            failed.len(),
+            runs_of(judged.len())
+        );
+        gate(Check::Runs, GateState::Warned, evidence)
+    }
+}
+
+fn runs_of(n: usize) -> String {
+    match n {
+        1 => "1 run".to_owned(),
+        n => format!("{n} runs"),
+    }
+}
+
+fn pairs_of(n: u32) -> String {
+    match n {
+        1 => "1 pair".to_owned(),
+        n => format!("{n} pairs"),
+    }
+}
+
+/// `5 %`, `2.4 %`: two digits are all that these figures bear.
+fn percent(share: f64) -> String {
+    let p = share * 100.0;
+    if p.abs() < 9.95 && (p - p.round()).abs() > 0.05 {
+        format!("{p:.1} %")
+    } else {
+        format!("{p:.0} %")
+    }
+}
+
+fn signed(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}

@@ -1,0 +1,859 @@
+//! The verdict: what the runs say about the question of the plan, and nothing more.
+//!
+//! Looks, critical values and words of the answer are fixed before the first run; nothing here is
+//! chosen by what the data look like.
+
+use crate::gates::{self, Gates};
+use crate::order::{blocks, whole_blocks};
+use crate::stats::change::change_point;
+use crate::stats::decision::{Decision, decide};
+use crate::stats::multiple::holm;
+use crate::stats::power::{pairs_for_equivalence, smallest_effect};
+use crate::stats::signed_rank::{self, FEWEST_PAIRS, Look, hodges_lehmann};
+use crate::stats::spread::{deviation, median, outliers, planning_factor, robust_deviation};
+use crate::stats::{ALPHA, Interval, position};
+use crate::trial::scores;
+use crate::{factorial, forecast, search, total};
+use model::{
+    ArmTable, Bytes, ChangePoint, Comparison, Design, Estimand, Estimate, Experiment, Nanos,
+    Outcome, Outlier, Phase, Pilot, Plan, SearchStory, Trial, Verdict,
+};
+use std::collections::BTreeMap;
+
+/// A change of level is told if as clear a one comes up by chance in fewer experiments than this.
+const CHANGE_TOLD: f64 = 0.01;
+/// A run is told as an outlier beyond so many robust deviations.
+const OUTLIER_TOLD: f64 = 5.0;
+
+/// Judges what is there; as true after every run as at the end.
+pub fn judge(experiment: &Experiment) -> Verdict {
+    let plan = &experiment.plan;
+    let trials = &experiment.trials;
+    let data = Data::of(plan, trials);
+    let pilot = pilot(plan, &data);
+    let position = position_effect(&data);
+    let change_points = change_points(&data);
+    let Gates { gates, inert } = gates::gates(&gates::Facts {
+        plan,
+        trials,
+        pilot: pilot.as_ref(),
+        position: position.as_ref(),
+        changes: &change_points,
+    });
+    let blocked = gates.iter().any(|g| g.state == model::GateState::Failed);
+
+    let (mut comparisons, done) = compare(&data);
+    for comparison in &mut comparisons {
+        if inert.contains(&comparison.arm) {
+            comparison.outcome = Outcome::NoVerdict;
+        }
+    }
+    let effects = factorial::effects(plan, &data.observations(), done);
+    let outcomes = comparisons.iter().map(|c| c.outcome);
+    let outcomes: Vec<Outcome> = outcomes.chain(effects.iter().map(|e| e.outcome)).collect();
+    Verdict {
+        outcome: if blocked {
+            Outcome::NoVerdict
+        } else {
+            overall(&outcomes)
+        },
+        settled: done || (blocked && at_a_look(plan, &data)),
+        comparisons,
+        effects,
+        search: story(&data),
+        gates,
+        arms: arm_tables(&data),
+        pilot,
+        position,
+        change_points,
+        outliers: odd_runs(&data),
+        half_blocks: data.half_blocks,
+        elapsed: elapsed(trials),
+    }
+}
+
+/// True if no further run can change the answer to a plan of pairs, or of a search's confirmation.
+pub(crate) fn settled(plan: &Plan, trials: &[Trial]) -> bool {
+    let data = Data::of(plan, trials);
+    let (_, done) = compare(&data);
+    // What the gates forbid at a look, more runs do not allow.
+    done || (at_a_look(plan, &data) && gates::hopeless(plan, trials))
+}
+
+/// The one answer to several comparisons, see [`Outcome`].
+fn overall(outcomes: &[Outcome]) -> Outcome {
+    use Outcome::{Faster, NoDifference, NoVerdict, NotEnoughData, Slower};
+    let order = [Faster, NotEnoughData, NoDifference, Slower, NoVerdict];
+    let first = order.into_iter().find(|o| outcomes.contains(o));
+    first.unwrap_or(NotEnoughData)
+}
+
+// ---- the runs in their blocks ----
+
+/// The runs that are judged.
+pub(crate) struct Data<'a> {
+    plan: &'a Plan,
+    trials: &'a [Trial],
+    scores: BTreeMap<u32, f64>,
+    /// Whole blocks of the pilot.
+    pilot: Vec<Vec<&'a Trial>>,
+    /// Whole blocks from which the arms are compared.
+    judged: Vec<Vec<&'a Trial>>,
+    /// The arms that are compared, the control first.
+    arms: Vec<u32>,
+    half_blocks: u32,
+}
+
+impl<'a> Data<'a> {
+    fn of(plan: &'a Plan, trials: &'a [Trial]) -> Data<'a> {
+        let pilot = whole_blocks(trials, Phase::Pilot, &[0, 0]);
+        let stage = search::stage(plan, trials);
+        let all: Vec<u32> = (0..plan.arms.len() as u32).collect();
+        let (phase, arms, searched) = match (&plan.design, stage.winner()) {
+            (Design::Search { .. }, None) => (Phase::Confirmation, Vec::new(), stage.blocks),
+            (Design::Search { .. }, Some(winner)) => {
+                (Phase::Confirmation, vec![0, winner], stage.blocks)
+            }
+            _ => (Phase::Main, all, 0),
+        };
+        let judged = whole_blocks(trials, phase, &arms);
+        let begun = [Phase::Pilot, Phase::Main, Phase::Confirmation]
+            .map(|phase| blocks(trials, phase).count())
+            .iter()
+            .sum::<usize>();
+        let whole = pilot.len() + judged.len() + searched;
+        Data {
+            plan,
+            trials,
+            scores: scores(plan, trials),
+            pilot,
+            judged,
+            arms,
+            half_blocks: begun.saturating_sub(whole) as u32,
+        }
+    }
+
+    fn score(&self, trial: &Trial) -> f64 {
+        self.scores.get(&trial.number).copied().unwrap_or(f64::NAN)
+    }
+
+    /// The scores of an arm, one a block.
+    fn of_arm(&self, arm: u32) -> Vec<f64> {
+        let of_block = |block: &Vec<&Trial>| {
+            let trial = block.iter().find(|t| t.arm == arm)?;
+            Some(self.score(trial))
+        };
+        self.judged.iter().filter_map(of_block).collect()
+    }
+
+    fn against_control(&self, arm: u32) -> Pairs {
+        Pairs {
+            a: self.of_arm(0),
+            b: self.of_arm(arm),
+        }
+    }
+
+    /// Block, arm and score of every judged run.
+    fn observations(&self) -> Vec<(u32, u32, f64)> {
+        let all = self.judged.iter().flatten();
+        all.map(|t| (t.block, t.arm, self.score(t))).collect()
+    }
+}
+
+/// Scores of the control and of an arm, block by block.
+struct Pairs {
+    a: Vec<f64>,
+    b: Vec<f64>,
+}
+
+impl Pairs {
+    fn first(&self, pairs: u32) -> Pairs {
+        let pairs = pairs as usize;
+        Pairs {
+            a: self.a.iter().take(pairs).copied().collect(),
+            b: self.b.iter().take(pairs).copied().collect(),
+        }
+    }
+
+    fn len(&self) -> u32 {
+        self.a.len() as u32
+    }
+
+    fn d(&self) -> Vec<f64> {
+        self.a.iter().zip(&self.b).map(|(a, b)| b - a).collect()
+    }
+}
+
+// ---- comparisons ----
+
+/// Each arm against the control, and whether all that the plan asks for is there.
+fn compare(data: &Data<'_>) -> (Vec<Comparison>, bool) {
+    match &data.plan.design {
+        Design::Pairs { looks } | Design::Search { confirm: looks, .. } => {
+            let Some(&arm) = data.arms.get(1) else {
+                return (Vec::new(), false);
+            };
+            let looks = signed_rank::looks(looks).unwrap_or_default();
+            let (comparison, done) = in_looks(data, arm, &looks);
+            (vec![comparison], done)
+        }
+        Design::Blocks { blocks } => {
+            let done = data.judged.len() >= *blocks as usize;
+            (in_blocks(data, done), done)
+        }
+        Design::Factorial { blocks, .. } => (Vec::new(), data.judged.len() >= *blocks as usize),
+    }
+}
+
+/// One arm, judged at each look until one decides.
+fn in_looks(data: &Data<'_>, arm: u32, looks: &[Look]) -> (Comparison, bool) {
+    let pairs = data.against_control(arm);
+    let mut comparison = undecided(data, arm, &pairs);
+    for look in looks {
+        if pairs.len() < look.pairs {
+            comparison.next_look = Some(look.pairs);
+            break;
+        }
+        let seen = pairs.first(look.pairs);
+        let Some((value, interval)) = estimate(data.plan, &seen, look) else {
+            continue;
+        };
+        conclude(
+            &mut comparison,
+            data.plan,
+            &seen,
+            value,
+            interval,
+            1.0 - ALPHA,
+        );
+        if comparison.outcome != Outcome::NotEnoughData {
+            break;
+        }
+    }
+    let decided = comparison.outcome != Outcome::NotEnoughData;
+    if decided {
+        comparison.more_pairs = None;
+        comparison.more_time = None;
+    }
+    let done = decided || (comparison.next_look.is_none() && !looks.is_empty());
+    (comparison, done)
+}
+
+/// The estimate and its interval at a look, by what the plan asks about.
+fn estimate(plan: &Plan, pairs: &Pairs, look: &Look) -> Option<(f64, Interval)> {
+    match plan.estimand {
+        Estimand::Typical => {
+            let d = pairs.d();
+            let interval = signed_rank::interval(&d, look.critical)?;
+            Some((hodges_lehmann(&d)?, interval))
+        }
+        Estimand::Total => {
+            let level = signed_rank::level(look.pairs, look.critical);
+            total::estimate(plan.metric, &pairs.a, &pairs.b, level)
+        }
+    }
+}
+
+fn p_value(plan: &Plan, pairs: &Pairs) -> Option<f64> {
+    match plan.estimand {
+        Estimand::Typical => signed_rank::p_two_sided(&pairs.d()),
+        Estimand::Total => total::p_two_sided(plan.metric, &pairs.a, &pairs.b),
+    }
+}
+
+/// Several arms, judged once all blocks are there. Holm's steps give each arm its level, and its
+/// interval is made for that level, so that words and interval agree.
+fn in_blocks(data: &Data<'_>, done: bool) -> Vec<Comparison> {
+    let arms = &data.arms[1..];
+    let pairs: Vec<Pairs> = arms.iter().map(|&arm| data.against_control(arm)).collect();
+    let mut comparisons: Vec<Comparison> = arms
+        .iter()
+        .zip(&pairs)
+        .map(|(&arm, pairs)| undecided(data, arm, pairs))
+        .collect();
+    if !done {
+        for comparison in &mut comparisons {
+            comparison.next_look = last_pairs(data.plan);
+        }
+        return comparisons;
+    }
+    let p: Vec<f64> = pairs
+        .iter()
+        .map(|pairs| p_value(data.plan, pairs).unwrap_or(1.0))
+        .collect();
+    let adjusted = holm(&p);
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
+    let mut rejected = 0;
+    for at in order {
+        let alpha = ALPHA / (p.len() - rejected) as f64;
+        let pairs = &pairs[at];
+        let critical = signed_rank::critical_value(pairs.len(), alpha);
+        let look = critical.map(|critical| Look {
+            pairs: pairs.len(),
+            critical,
+        });
+        let found = look.and_then(|look| estimate(data.plan, pairs, &look));
+        let Some((value, interval)) = found else {
+            continue;
+        };
+        // In order of p: the first that is not shown ends the steps for all that follow.
+        rejected += usize::from(interval.excludes_zero());
+        let comparison = &mut comparisons[at];
+        conclude(comparison, data.plan, pairs, value, interval, 1.0 - alpha);
+        comparison.p = Some(adjusted[at]);
+        if comparison.outcome != Outcome::NotEnoughData {
+            comparison.more_pairs = None;
+            comparison.more_time = None;
+        }
+    }
+    comparisons
+}
+
+/// What can be said before anything is claimed.
+fn undecided(data: &Data<'_>, arm: u32, pairs: &Pairs) -> Comparison {
+    let d = pairs.d();
+    let noise = noise(&d);
+    let more_pairs = noise.and_then(|noise| more_pairs(data.plan, noise, pairs.len()));
+    let per_block = forecast::run_time(data.plan, data.trials)
+        .map(|run| Nanos(run.0.saturating_mul(data.arms.len() as u64)));
+    Comparison {
+        arm,
+        against: 0,
+        outcome: Outcome::NotEnoughData,
+        pairs: 0,
+        pairs_so_far: pairs.len(),
+        next_look: None,
+        estimate: None,
+        running_share: hodges_lehmann(&d).map(f64::exp_m1),
+        noise,
+        p: None,
+        beyond_margin: false,
+        totals_share: total::share(data.plan.metric, &pairs.a, &pairs.b),
+        totals_outside: false,
+        more_pairs,
+        more_time: more_pairs
+            .zip(per_block)
+            .map(|(pairs, block)| Nanos(block.0.saturating_mul(u64::from(pairs)))),
+    }
+}
+
+/// Writes down what an interval says.
+fn conclude(
+    comparison: &mut Comparison,
+    plan: &Plan,
+    pairs: &Pairs,
+    value: f64,
+    interval: Interval,
+    level: f64,
+) {
+    let (outcome, beyond_margin) = outcome_of(decide(interval, plan.margin.ln_1p()));
+    comparison.outcome = outcome;
+    comparison.beyond_margin = beyond_margin;
+    comparison.pairs = pairs.len();
+    comparison.p = p_value(plan, pairs);
+    comparison.estimate = Some(share(value, interval, level));
+    comparison.totals_share = total::share(plan.metric, &pairs.a, &pairs.b);
+    comparison.totals_outside = comparison
+        .totals_share
+        .is_some_and(|share| !interval.contains(share.ln_1p()));
+}
+
+/// The answer in words, and whether it is beyond the margin for sure.
+pub(crate) fn outcome_of(decision: Decision) -> (Outcome, bool) {
+    match decision {
+        Decision::Better { by_the_margin } => (Outcome::Faster, by_the_margin),
+        Decision::Worse { by_the_margin } => (Outcome::Slower, by_the_margin),
+        Decision::TooSmallToMatter { .. } => (Outcome::NoDifference, false),
+        Decision::Undecided => (Outcome::NotEnoughData, false),
+    }
+}
+
+/// Logarithms as shares.
+pub(crate) fn share(value: f64, interval: Interval, level: f64) -> Estimate {
+    Estimate {
+        effect_share: value.exp_m1(),
+        low_share: interval.low.exp_m1(),
+        high_share: interval.high.exp_m1(),
+        level,
+    }
+}
+
+/// By how much pairs differ. A stall or a failed run would make the plain deviation meaningless for
+/// planning; where it is far above the robust one, that one is told.
+fn noise(d: &[f64]) -> Option<f64> {
+    let plain = deviation(d)?;
+    Some(match robust_deviation(d) {
+        Some(robust) if robust > 0.0 && plain > 2.0 * robust => robust,
+        _ => plain,
+    })
+}
+
+/// Pairs beyond those made that settle the margin at this noise, in two digits.
+fn more_pairs(plan: &Plan, noise: f64, made: u32) -> Option<u32> {
+    let needed = pairs_for_equivalence(noise, plan.margin)?;
+    // The effect lies near the margin if so many did not do: twice as many halve what is open.
+    let more = if needed > made { needed - made } else { made };
+    let step = 10u32.pow(more.max(1).ilog10().saturating_sub(1));
+    Some((f64::from(more) / f64::from(step)).round() as u32 * step)
+}
+
+/// The most pairs that the plan makes of two arms.
+pub(crate) fn last_pairs(plan: &Plan) -> Option<u32> {
+    match &plan.design {
+        Design::Pairs { looks } | Design::Search { confirm: looks, .. } => looks.last().copied(),
+        Design::Blocks { blocks } => Some(*blocks),
+        // A main effect compares one half of all runs with the other.
+        Design::Factorial { blocks, .. } => Some(blocks * plan.arms.len() as u32 / 2),
+    }
+}
+
+fn at_a_look(plan: &Plan, data: &Data<'_>) -> bool {
+    let made = data.judged.len() as u32;
+    match &plan.design {
+        Design::Pairs { looks } | Design::Search { confirm: looks, .. } => looks.contains(&made),
+        Design::Blocks { blocks } | Design::Factorial { blocks, .. } => made >= *blocks,
+    }
+}
+
+// ---- what stands beside the verdict ----
+
+fn pilot(plan: &Plan, data: &Data<'_>) -> Option<Pilot> {
+    let d = pilot_differences(data);
+    pilot_of(plan, &d)
+}
+
+/// What pairs of the control with itself tell.
+pub(crate) fn pilot_of(plan: &Plan, d: &[f64]) -> Option<Pilot> {
+    let noise = noise(d)?;
+    let planned = noise * planning_factor(d.len())?;
+    Some(Pilot {
+        pairs: d.len() as u32,
+        noise,
+        smallest_share: smallest_effect(planned, last_pairs(plan)?)?,
+    })
+}
+
+/// Second run less first, of each pair of the pilot.
+fn pilot_differences(data: &Data<'_>) -> Vec<f64> {
+    let second_less_first = |pair: &Vec<&Trial>| data.score(pair[1]) - data.score(pair[0]);
+    data.pilot.iter().map(second_less_first).collect()
+}
+
+/// The same from the runs on record.
+pub(crate) fn pilot_noise(plan: &Plan, trials: &[Trial]) -> Option<Pilot> {
+    pilot(plan, &Data::of(plan, trials))
+}
+
+/// The second run of a pair against the first: from the pairs that are judged, or, as long as these
+/// are few, from the pilot.
+fn position_effect(data: &Data<'_>) -> Option<Estimate> {
+    if data.arms.len() == 2 {
+        let arm = data.arms[1];
+        let (mut second, mut first) = (Vec::new(), Vec::new());
+        for block in &data.judged {
+            let d = data.score(block[1]) - data.score(block[0]);
+            if block[1].arm == arm {
+                second.push(d);
+            } else {
+                first.push(-d);
+            }
+        }
+        if let Some(found) = position::effect(&second, &first, ALPHA) {
+            return Some(share(found.value, found.interval, 1.0 - ALPHA));
+        }
+    }
+    let d = pilot_differences(data);
+    let critical = signed_rank::critical_value(d.len() as u32, ALPHA)?;
+    let interval = signed_rank::interval(&d, critical)?;
+    Some(share(hodges_lehmann(&d)?, interval, 1.0 - ALPHA))
+}
+
+/// Every run but the discarded ones in order of time, with its score less the median of its arm's.
+fn residuals<'a>(data: &Data<'a>) -> Vec<(&'a Trial, f64)> {
+    let kept = || data.trials.iter().filter(|t| t.phase != Phase::Discarded);
+    let mut by_arm: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for trial in kept() {
+        by_arm.entry(trial.arm).or_default().push(data.score(trial));
+    }
+    let medians: BTreeMap<u32, f64> = by_arm
+        .into_iter()
+        .filter_map(|(arm, scores)| Some((arm, median(&scores)?)))
+        .collect();
+    kept()
+        .filter_map(|t| Some((t, data.score(t) - medians.get(&t.arm)?)))
+        .collect()
+}
+
+fn change_points(data: &Data<'_>) -> Vec<ChangePoint> {
+    let residuals = residuals(data);
+    let values: Vec<f64> = residuals.iter().map(|(_, r)| *r).collect();
+    let found = change_point(&values).filter(|c| c.p < CHANGE_TOLD);
+    let told = found.and_then(|c| {
+        Some(ChangePoint {
+            trial: residuals.get(c.after)?.0.number,
+            shift_share: (c.after_median - c.before_median).exp_m1(),
+            p: c.p,
+        })
+    });
+    told.into_iter().collect()
+}
+
+fn odd_runs(data: &Data<'_>) -> Vec<Outlier> {
+    let residuals = residuals(data);
+    let values: Vec<f64> = residuals.iter().map(|(_, r)| *r).collect();
+    let told = outliers(&values, OUTLIER_TOLD);
+    told.into_iter()
+        .map(|at| Outlier {
+            trial: residuals[at].0.number,
+            ratio: residuals[at].1.exp(),
+        })
+        .collect()
+}
+
+/// The classic table. Of a search: its rounds as long as nothing is confirmed.
+fn arm_tables(data: &Data<'_>) -> Vec<ArmTable> {
+    let searched = || data.trials.iter().filter(|t| t.phase == Phase::Main);
+    let searching = matches!(data.plan.design, Design::Search { .. }) && data.judged.is_empty();
+    let table = |arm: u32| {
+        let trials: Vec<&Trial> = if searching {
+            searched().filter(|t| t.arm == arm).collect()
+        } else {
+            let judged = data.judged.iter().flatten().copied();
+            judged.filter(|t| t.arm == arm).collect()
+        };
+        let scores: Vec<f64> = trials.iter().map(|t| data.score(t)).collect();
+        // Half of the median speed.
+        let poor = median(&scores).map_or(f64::NEG_INFINITY, |m| m - 2f64.ln());
+        let values: Vec<f64> = trials.iter().filter_map(|t| t.value).collect();
+        let failed = |t: &&&Trial| t.value.is_none();
+        let bad = |t: &&&Trial| t.value.is_none() || data.score(t) < poor;
+        ArmTable {
+            arm,
+            name: data.plan.arm_name(arm).to_owned(),
+            runs: trials.len() as u32,
+            failed: trials.iter().filter(failed).count() as u32,
+            bad: trials.iter().filter(bad).count() as u32,
+            average: crate::stats::total::mean(&values),
+            median: median(&values),
+            min: values.iter().copied().reduce(f64::min),
+            max: values.iter().copied().reduce(f64::max),
+            bytes: trials.iter().map(|t| t.bytes).sum::<Bytes>(),
+            values,
+        }
+    };
+    let arms = 0..data.plan.arms.len() as u32;
+    arms.filter(|arm| searching || data.arms.contains(arm))
+        .map(table)
+        .collect()
+}
+
+fn story(data: &Data<'_>) -> Option<SearchStory> {
+    if !matches!(data.plan.design, Design::Search { .. }) {
+        return None;
+    }
+    let stage = search::stage(data.plan, data.trials);
+    let winner = stage.winner();
+    let looked = winner.and_then(|winner| {
+        let d = blocks(data.trials, Phase::Main).filter_map(|block| {
+            let of = |arm| block.iter().find(|t| t.arm == arm).map(|t| data.score(t));
+            Some(of(winner)? - of(0)?)
+        });
+        hodges_lehmann(&d.collect::<Vec<_>>())
+    });
+    Some(SearchStory {
+        rounds: stage.rounds,
+        winner,
+        looked_share: looked.map(f64::exp_m1),
+    })
+}
+
+fn elapsed(trials: &[Trial]) -> Nanos {
+    match (trials.first(), trials.last()) {
+        (Some(first), Some(last)) => (last.started + last.duration).since(first.started),
+        _ => Nanos(0),
+    }
+}
+
+const _: () = assert!(
+    FEWEST_PAIRS == 6,
+    "the sentences about too few pairs say so"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ask, experiment, many_arms, noisy, plan, play};
+    use crate::{Ask, Slot};
+
+    fn only(verdict: &Verdict) -> &Comparison {
+        assert_eq!(verdict.comparisons.len(), 1);
+        &verdict.comparisons[0]
+    }
+
+    #[test]
+    fn each_answer_where_it_belongs() {
+        let answer = |factor, spread, ask: Ask| {
+            let verdict = judge(&play(plan(ask), noisy(7, factor, spread)));
+            assert!(verdict.settled);
+            assert_eq!(only(&verdict).outcome, verdict.outcome);
+            let comparison = only(&verdict).clone();
+            (verdict.outcome, comparison.pairs, comparison.beyond_margin)
+        };
+        assert_eq!(answer(1.3, 0.03, ask()), (Outcome::Faster, 8, true));
+        assert_eq!(answer(0.7, 0.03, ask()), (Outcome::Slower, 8, true));
+        assert_eq!(answer(1.0, 0.01, ask()), (Outcome::NoDifference, 8, false));
+        // Faster for sure, by less than matters.
+        assert_eq!(
+            answer(1.02, 0.003, ask()),
+            (Outcome::NoDifference, 8, false)
+        );
+        let (outcome, pairs, _) = answer(1.0, 0.3, ask());
+        assert_eq!((outcome, pairs), (Outcome::NotEnoughData, 20));
+        let fixed = Ask {
+            pairs: Some(vec![6]),
+            ..ask()
+        };
+        assert_eq!(answer(1.3, 0.03, fixed).1, 6);
+    }
+
+    #[test]
+    fn undecided_says_what_would_settle_it() {
+        let verdict = judge(&play(plan(ask()), noisy(7, 1.0, 0.127)));
+        let comparison = only(&verdict);
+        assert_eq!(comparison.outcome, Outcome::NotEnoughData);
+        assert_eq!(comparison.next_look, None);
+        // Pairs differ by some 18 %: 152 in all.
+        let more = comparison.more_pairs.unwrap();
+        assert!((90..=220).contains(&more) && more.is_multiple_of(10), "{more}");
+        let minutes = comparison.more_time.unwrap().as_secs_f64() / 60.0;
+        assert!((minutes - f64::from(more) * 0.5).abs() < 1.0, "{minutes}");
+    }
+
+    #[test]
+    fn between_looks_nothing_is_claimed() {
+        let whole = play(plan(ask()), noisy(7, 1.0, 0.1));
+        let after = |runs: usize| {
+            let trials = whole.trials[..1 + 12 + runs].to_vec();
+            judge(&experiment(whole.plan.clone(), trials))
+        };
+        let early = after(10);
+        let comparison = only(&early);
+        assert_eq!((comparison.pairs, comparison.pairs_so_far), (0, 5));
+        assert_eq!((comparison.next_look, comparison.estimate), (Some(8), None));
+        assert!(comparison.running_share.is_some() && !early.settled);
+        let later = after(21);
+        assert_eq!((only(&later).pairs, only(&later).pairs_so_far), (8, 10));
+        assert_eq!(only(&later).next_look, Some(12));
+        assert_eq!(later.half_blocks, 1);
+        // Before anything is made there is nothing to say, and nothing breaks.
+        let none = judge(&experiment(whole.plan.clone(), Vec::new()));
+        assert_eq!(none.outcome, Outcome::NotEnoughData);
+    }
+
+    /// A verdict of either kind comes up at most 5 times in 100 where the change does nothing: through
+    /// order, looks and judge, not by the formula alone.
+    #[test]
+    fn false_verdicts_are_as_rare_as_promised() {
+        const EXPERIMENTS: u64 = 2000;
+        let false_verdict = |seed: u64| {
+            let ask = Ask {
+                seed,
+                pilot_pairs: Some(0),
+                ..ask()
+            };
+            let verdict = judge(&play(plan(ask), noisy(seed, 1.0, 0.08)));
+            u32::from(matches!(verdict.outcome, Outcome::Faster | Outcome::Slower))
+        };
+        let wrong: u32 = (0..EXPERIMENTS).map(false_verdict).sum();
+        let share = f64::from(wrong) / EXPERIMENTS as f64;
+        // Three standard errors are 1.5 %. Ending early with "no difference" takes some away.
+        assert!((0.03..=0.065).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn several_arms_share_the_5_percent() {
+        const EXPERIMENTS: u64 = 400;
+        let false_verdict = |seed: u64| {
+            let ask = Ask {
+                seed,
+                pilot_pairs: Some(0),
+                pairs: Some(vec![12]),
+                ..many_arms(4)
+            };
+            let verdict = judge(&play(plan(ask), noisy(seed, 1.0, 0.08)));
+            u32::from(
+                verdict
+                    .comparisons
+                    .iter()
+                    .any(|c| matches!(c.outcome, Outcome::Faster | Outcome::Slower)),
+            )
+        };
+        let wrong: u32 = (0..EXPERIMENTS).map(false_verdict).sum();
+        let share = f64::from(wrong) / EXPERIMENTS as f64;
+        assert!(share < 0.08, "{share}");
+
+        let ask = Ask {
+            pairs: Some(vec![12]),
+            ..many_arms(4)
+        };
+        let path = |slot: Slot| Some(1e9 * [1.0, 1.3, 1.0, 0.8, 1.001][slot.arm as usize]);
+        let mut noise = noisy(1, 1.0, 0.01);
+        let verdict = judge(&play(plan(ask), |slot| {
+            Some(path(slot)? * noise(slot)? / 9e8)
+        }));
+        let outcomes: Vec<Outcome> = verdict.comparisons.iter().map(|c| c.outcome).collect();
+        use Outcome::{Faster, NoDifference, Slower};
+        assert_eq!(outcomes, [Faster, NoDifference, Slower, NoDifference]);
+        assert_eq!(verdict.outcome, Faster);
+        // The level of the interval is that of the step: 5 % over four arms first.
+        let levels: Vec<f64> = verdict
+            .comparisons
+            .iter()
+            .map(|c| c.estimate.unwrap().level)
+            .collect();
+        assert!(
+            levels.iter().any(|l| (l - 0.9875).abs() < 1e-12),
+            "{levels:?}"
+        );
+    }
+
+    #[test]
+    fn failed_runs_count_against_their_arm() {
+        // B is 10 % faster, and fails every third time.
+        let mut noise = noisy(2, 1.1, 0.01);
+        let mut tried = 0;
+        let broken = play(
+            plan(Ask {
+                pairs: Some(vec![12]),
+                ..ask()
+            }),
+            |slot| {
+                tried += u32::from(slot.arm == 1);
+                noise(slot).filter(|_| slot.arm == 0 || tried % 3 != 0)
+            },
+        );
+        let verdict = judge(&broken);
+        assert_ne!(verdict.outcome, Outcome::Faster);
+        assert_eq!((verdict.arms[1].failed, verdict.arms[1].bad), (4, 4));
+        assert_eq!(
+            (verdict.arms[1].runs, verdict.arms[1].values.len()),
+            (12, 8)
+        );
+        // All of them fail: that is slower, not unknown.
+        let dead = play(plan(ask()), |slot| (slot.arm == 0).then_some(9e8));
+        assert_eq!(judge(&dead).outcome, Outcome::Slower);
+    }
+
+    #[test]
+    fn totals_see_stalls_that_the_typical_run_does_not() {
+        // A stalls in some runs and is equal otherwise; B never does.
+        let path = |estimand, one_in: u32| {
+            let ask = Ask {
+                estimand,
+                pairs: Some(vec![20]),
+                ..ask()
+            };
+            let mut noise = noisy(11, 1.0, 0.02);
+            judge(&play(plan(ask), move |slot| {
+                let judged = slot.arm == 0 && slot.phase == Phase::Main;
+                let stalled = judged && slot.block % one_in == 1;
+                Some(noise(slot)? * if stalled { 0.05 } else { 1.0 })
+            }))
+        };
+        let typical = path(Estimand::Typical, 10);
+        assert_eq!(typical.arms[0].bad, 2);
+        assert_eq!(typical.outcome, Outcome::NoDifference);
+        assert!(only(&typical).totals_outside);
+        assert_eq!(typical.outliers.len(), 2);
+
+        let total = path(Estimand::Total, 3);
+        assert_eq!(total.outcome, Outcome::Faster);
+        let estimate = only(&total).estimate.unwrap();
+        let totals = only(&total).totals_share.unwrap();
+        assert!((estimate.effect_share - totals).abs() < 1e-12);
+        assert!(!only(&total).totals_outside);
+    }
+
+    #[test]
+    fn less_time_is_faster() {
+        let ask = Ask {
+            metric: model::Metric::Completion,
+            run: Some(model::Spec {
+                limit: model::Limit::Bytes(Bytes(100 << 20)),
+                ..plan(ask()).run
+            }),
+            ..ask()
+        };
+        let mut noise = noisy(1, 0.8, 0.01);
+        let verdict = judge(&play(plan(ask), |slot| Some(noise(slot)? / 9e8 * 10.0)));
+        assert_eq!(verdict.outcome, Outcome::Faster);
+        let effect = only(&verdict).estimate.unwrap().effect_share;
+        assert!((effect - 0.25).abs() < 0.02, "{effect}");
+        let totals = only(&verdict).totals_share.unwrap();
+        assert!((totals - 0.25).abs() < 0.02, "{totals}");
+    }
+
+    #[test]
+    fn a_search_among_nothing_is_not_believed() {
+        let mut looked_better = 0;
+        let mut confirmed = 0;
+        for seed in 0..60 {
+            let ask = Ask {
+                seed,
+                search: true,
+                pilot_pairs: Some(0),
+                ..many_arms(8)
+            };
+            let verdict = judge(&play(plan(ask), noisy(seed, 1.0, 0.08)));
+            let story = verdict.search.as_ref().unwrap();
+            assert_eq!(
+                story.rounds.iter().map(Vec::len).collect::<Vec<_>>(),
+                [8, 4, 2, 1]
+            );
+            looked_better += u32::from(story.looked_share.unwrap() > 0.0);
+            confirmed += u32::from(verdict.outcome == Outcome::Faster);
+        }
+        assert!(
+            looked_better > 50,
+            "the best of eight looks good: {looked_better}"
+        );
+        assert!(confirmed <= 5, "{confirmed}");
+    }
+
+    #[test]
+    fn factors_and_what_they_do_together() {
+        let text = "host = 'db2'\nblocks = 6\nseed = 1\npilot_pairs = 0\n\
+            [[factor]]\nname = 'cc'\nlevels = ['as it is', 'congestion=bbr']\n\
+            [[factor]]\nname = 'buffers'\nlevels = ['as it is', 'sockbuf=8M']\n";
+        let plan = crate::parse_plan(text, "f.toml", 0).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(plan.arms.len(), 4);
+        let mut noise = noisy(1, 1.0, 0.01);
+        let levels: Vec<Vec<u32>> = plan.arms.iter().map(|a| a.levels.clone()).collect();
+        let verdict = judge(&play(plan, |slot| {
+            let l = &levels[slot.arm as usize];
+            // bbr gains 20 %, buffers nothing alone and 30 % with bbr.
+            let log = 0.2 * f64::from(l[0]) + 0.3 * f64::from(l[0] * l[1]);
+            Some(noise(slot)? * log.exp())
+        }));
+        let told: Vec<(&str, u32, Outcome)> = verdict
+            .effects
+            .iter()
+            .map(|e| (e.name.as_str(), e.order, e.outcome))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("cc congestion=bbr", 1, Outcome::Faster),
+                ("buffers sockbuf=8M", 1, Outcome::Faster),
+                ("cc congestion=bbr x buffers sockbuf=8M", 2, Outcome::Faster),
+            ]
+        );
+        let main = verdict.effects[0].estimate.effect_share.ln_1p();
+        assert!(
+            (main - 0.35).abs() < 0.02,
+            "on average over the buffers: {main}"
+        );
+        assert_eq!(verdict.outcome, Outcome::Faster);
+    }
+}

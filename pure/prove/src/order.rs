@@ -1,0 +1,312 @@
+//! What to run next. The answer follows from the plan and the runs on record alone, so an experiment
+//! that was interrupted goes on as if it had not been.
+
+use crate::chance::Chance;
+use crate::{judge, search};
+use model::{Design, Phase, Plan, Trial};
+use std::collections::BTreeMap;
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Make this run.
+    Run(Slot),
+    /// No run is needed any more.
+    Done,
+}
+
+/// A place in the order: what a [`Trial`] is told before it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// What the run is for.
+    pub phase: Phase,
+    /// Its block.
+    pub block: u32,
+    /// Its position in the block.
+    pub position: u32,
+    /// Its arm.
+    pub arm: u32,
+}
+
+/// The run that follows those on record, which are all of one sitting or end with a block that is
+/// whole. First one run is discarded, then come the pilot and the blocks.
+pub fn next(plan: &Plan, trials: &[Trial]) -> Next {
+    let Some(last) = trials.last() else {
+        return Next::Run(DISCARDED);
+    };
+    if last.phase != Phase::Discarded {
+        let begun = trials
+            .iter()
+            .filter(|t| (t.phase, t.block) == (last.phase, last.block))
+            .count();
+        let order = block_order(plan, trials, last.phase, last.block);
+        if let Some(&arm) = order.get(begun) {
+            return Next::Run(Slot {
+                phase: last.phase,
+                block: last.block,
+                position: begun as u32,
+                arm,
+            });
+        }
+    }
+    let Some(phase) = open_phase(plan, trials) else {
+        return Next::Done;
+    };
+    let of_phase = trials.iter().filter(|t| t.phase == phase);
+    let block = of_phase.map(|t| t.block + 1).max().unwrap_or(0);
+    match block_order(plan, trials, phase, block).first() {
+        Some(&arm) => Next::Run(Slot {
+            phase,
+            block,
+            position: 0,
+            arm,
+        }),
+        None => Next::Done,
+    }
+}
+
+/// The first run after a break. A path that rested is warmed up again by a run that is discarded,
+/// and a block that was interrupted is run again under the next number, for its runs would not have
+/// been made side by side: what there is of it stays on record and is not judged.
+pub fn resume(plan: &Plan, trials: &[Trial]) -> Next {
+    match trials.last() {
+        Some(_) if open_phase(plan, trials).is_none() => next(plan, trials),
+        _ => Next::Run(DISCARDED),
+    }
+}
+
+/// A run of the control that warms the path and the hosts up.
+const DISCARDED: Slot = Slot {
+    phase: Phase::Discarded,
+    block: 0,
+    position: 0,
+    arm: 0,
+};
+
+/// The phase that needs another block; `None` if none does.
+fn open_phase(plan: &Plan, trials: &[Trial]) -> Option<Phase> {
+    if whole_blocks(trials, Phase::Pilot, &[0, 0]).len() < plan.pilot_pairs as usize {
+        return Some(Phase::Pilot);
+    }
+    match &plan.design {
+        Design::Pairs { .. } => (!judge::settled(plan, trials)).then_some(Phase::Main),
+        Design::Blocks { blocks } | Design::Factorial { blocks, .. } => {
+            let made = whole_blocks(trials, Phase::Main, &all_arms(plan)).len();
+            (made < *blocks as usize).then_some(Phase::Main)
+        }
+        Design::Search { .. } => match search::stage(plan, trials).winner() {
+            None => Some(Phase::Main),
+            Some(_) => (!judge::settled(plan, trials)).then_some(Phase::Confirmation),
+        },
+    }
+}
+
+/// The arms of a block in the order in which they run: a random permutation from the seed, the
+/// phase and the number of the block.
+fn block_order(plan: &Plan, trials: &[Trial], phase: Phase, block: u32) -> Vec<u32> {
+    let before: Vec<Trial>;
+    let mut arms = match (phase, &plan.design) {
+        (Phase::Discarded, _) => return vec![0],
+        (Phase::Pilot, _) => vec![0, 0],
+        (Phase::Main, Design::Search { .. }) => {
+            // What was left when the block began, not what its own first runs leave.
+            let earlier = |t: &&Trial| t.phase == Phase::Main && t.block < block;
+            before = trials.iter().filter(earlier).cloned().collect();
+            search::stage(plan, &before).arms()
+        }
+        (Phase::Confirmation, _) => match search::stage(plan, trials).winner() {
+            Some(winner) => vec![0, winner],
+            None => Vec::new(),
+        },
+        (Phase::Main, _) => all_arms(plan),
+    };
+    let stream = (phase as u64) << 32 | u64::from(block);
+    let mut chance = Chance::new(plan.seed, stream);
+    // Fisher and Yates. The remainder of 64 bits is as good as fair for at most 64 arms.
+    for last in (1..arms.len()).rev() {
+        let other = chance.bits() % (last as u64 + 1);
+        arms.swap(last, other as usize);
+    }
+    arms
+}
+
+fn all_arms(plan: &Plan) -> Vec<u32> {
+    (0..plan.arms.len() as u32).collect()
+}
+
+/// The blocks of a phase by number, each in order of position.
+pub(crate) fn blocks(trials: &[Trial], phase: Phase) -> impl Iterator<Item = Vec<&Trial>> {
+    let mut blocks: BTreeMap<u32, Vec<&Trial>> = BTreeMap::new();
+    for trial in trials.iter().filter(|t| t.phase == phase) {
+        blocks.entry(trial.block).or_default().push(trial);
+    }
+    blocks.into_values().map(|mut block| {
+        block.sort_by_key(|t| t.position);
+        block
+    })
+}
+
+/// True if the block has a run of each of these arms (by rising number), and no other.
+pub(crate) fn is_whole(block: &[&Trial], arms: &[u32]) -> bool {
+    let mut there: Vec<u32> = block.iter().map(|t| t.arm).collect();
+    there.sort_unstable();
+    there == arms
+}
+
+/// The blocks of a phase that have a run of each of these arms.
+pub(crate) fn whole_blocks<'a>(
+    trials: &'a [Trial],
+    phase: Phase,
+    arms: &[u32],
+) -> Vec<Vec<&'a Trial>> {
+    let mut arms = arms.to_vec();
+    arms.sort_unstable();
+    blocks(trials, phase)
+        .filter(|block| is_whole(block, &arms))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ask;
+    use crate::testing::{ask, made, many_arms, noisy, plan, play};
+
+    /// Arms by block.
+    fn arms(trials: &[Trial], phase: Phase) -> Vec<Vec<u32>> {
+        blocks(trials, phase)
+            .map(|b| b.iter().map(|t| t.arm).collect())
+            .collect()
+    }
+
+    #[test]
+    fn a_seed_means_the_same_order_for_ever() {
+        let fixed = Ask {
+            pairs: Some(vec![20]),
+            ..ask()
+        };
+        let trials = play(plan(fixed), noisy(1, 1.0, 0.05)).trials;
+        let first: String = arms(&trials, Phase::Main)
+            .iter()
+            .map(|b| b[0].to_string())
+            .collect();
+        assert_eq!(first, "00011100101000000100");
+        let blocks = Ask {
+            pairs: Some(vec![8]),
+            ..many_arms(3)
+        };
+        let trials = play(plan(blocks), noisy(1, 1.0, 0.05)).trials;
+        let order: Vec<String> = arms(&trials, Phase::Main)
+            .iter()
+            .map(|b| b.iter().map(u32::to_string).collect())
+            .collect();
+        assert_eq!(order.join(" "), "2031 1203 1023 1320 1230 3120 2013 0123");
+    }
+
+    #[test]
+    fn first_a_discarded_run_then_the_pilot_then_pairs() {
+        let trials = play(plan(ask()), noisy(1, 1.5, 0.02)).trials;
+        assert_eq!((trials[0].phase, trials[0].arm), (Phase::Discarded, 0));
+        assert_eq!(arms(&trials, Phase::Pilot), vec![vec![0, 0]; 6]);
+        assert!(trials[1..13].iter().all(|t| t.phase == Phase::Pilot));
+        // Half as fast again is decided at the first look.
+        assert_eq!(arms(&trials, Phase::Main).len(), 8);
+        assert_eq!(trials.len(), 1 + 12 + 16);
+
+        let without = Ask {
+            pilot_pairs: Some(0),
+            ..ask()
+        };
+        let trials = play(plan(without), noisy(1, 1.5, 0.02)).trials;
+        assert_eq!(trials.len(), 1 + 16);
+    }
+
+    #[test]
+    fn coins_are_fair() {
+        let with_seed = |seed| Ask {
+            seed,
+            pairs: Some(vec![20]),
+            pilot_pairs: Some(0),
+            ..ask()
+        };
+        let heads = (0..200)
+            .flat_map(|seed| {
+                arms(
+                    &play(plan(with_seed(seed)), noisy(1, 1.0, 0.05)).trials,
+                    Phase::Main,
+                )
+            })
+            .filter(|b| b[0] == 0)
+            .count();
+        // 4000 coins: three standard deviations are 95.
+        assert!(heads.abs_diff(2000) < 95, "{heads}");
+    }
+
+    #[test]
+    fn every_prefix_goes_on_to_the_same_end() {
+        let whole = play(plan(ask()), noisy(3, 1.04, 0.05));
+        for made in 0..whole.trials.len() {
+            let expected = &whole.trials[made];
+            let slot = Slot {
+                phase: expected.phase,
+                block: expected.block,
+                position: expected.position,
+                arm: expected.arm,
+            };
+            assert_eq!(next(&whole.plan, &whole.trials[..made]), Next::Run(slot));
+        }
+        assert_eq!(next(&whole.plan, &whole.trials), Next::Done);
+        assert_eq!(resume(&whole.plan, &whole.trials), Next::Done);
+    }
+
+    #[test]
+    fn an_interrupted_block_is_run_again_and_kept() {
+        let whole = play(plan(ask()), noisy(3, 1.0, 0.05));
+        // The first run of the third pair is made, then the machine is switched off.
+        let mut trials = whole.trials[..1 + 12 + 5].to_vec();
+        assert_eq!(trials.last().map(|t| t.block), Some(2));
+        let Next::Run(slot) = resume(&whole.plan, &trials) else {
+            panic!("there are runs to make");
+        };
+        assert_eq!(slot.phase, Phase::Discarded);
+        trials.push(made(slot, 19, Some(1e8)));
+        let Next::Run(slot) = next(&whole.plan, &trials) else {
+            panic!("there are runs to make");
+        };
+        assert_eq!((slot.phase, slot.block, slot.position), (Phase::Main, 3, 0));
+        let mut path = noisy(5, 1.0, 0.05);
+        while let Next::Run(slot) = next(&whole.plan, &trials) {
+            trials.push(made(slot, trials.len() as u32 + 1, path(slot)));
+        }
+        let pairs = arms(&trials, Phase::Main);
+        assert_eq!(pairs.len(), 21);
+        assert_eq!(pairs[2].len(), 1);
+        assert_eq!(whole_blocks(&trials, Phase::Main, &[0, 1]).len(), 20);
+    }
+
+    #[test]
+    fn a_search_halves_and_then_confirms_afresh() {
+        let search = Ask {
+            search: true,
+            pilot_pairs: Some(0),
+            ..many_arms(5)
+        };
+        let experiment = play(plan(search), |slot| {
+            // Arm 4 is the best by 20 %.
+            let speed = [1.0, 0.9, 1.0, 1.05, 1.2, 0.8][slot.arm as usize];
+            Some(1e9 * speed * (1.0 + f64::from(slot.block % 3) * 0.01))
+        });
+        let blocks = arms(&experiment.trials, Phase::Main);
+        let sizes: Vec<usize> = blocks.iter().map(Vec::len).collect();
+        // Five, three, two arms and the control.
+        assert_eq!(sizes, [6, 6, 6, 4, 4, 4, 3, 3, 3]);
+        let confirmation = arms(&experiment.trials, Phase::Confirmation);
+        assert_eq!(confirmation.len(), 8);
+        assert!(
+            confirmation
+                .iter()
+                .flatten()
+                .all(|arm| [0, 4].contains(arm))
+        );
+    }
+}

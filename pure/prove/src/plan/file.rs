@@ -1,0 +1,659 @@
+//! The plan file: TOML to a checked [`Plan`] and back, every fault with its line and its remedy.
+
+use super::{
+    PlanError, USUAL_BLOCKS, USUAL_GAP, USUAL_PILOT, USUAL_ROUND, arm, name_of, only, settings_of,
+    usual_looks, usual_run, validate,
+};
+use model::{
+    Arm, Bulk, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Estimand, Factor, IpVersion, Level,
+    Limit, Metric, Nanos, Placement, Plan, Request, Setting, SocketSettings, Spec, Wait, Workload,
+    apply_to_spec,
+};
+use serde::de::{Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::str::FromStr;
+use toml::de::{DeTable, DeValue};
+
+/// Longest plan file, in bytes.
+const LONGEST_FILE: usize = 1 << 20;
+/// Most combinations of levels, before half of them are left out.
+const MOST_CELLS: usize = 128;
+
+/// Reads a plan; `file` names it in errors, `fresh_seed` is taken if it names no seed.
+///
+/// # Errors
+/// With line and remedy, if the file holds no plan or one that cannot be carried out.
+pub fn parse_plan(text: &str, file: &str, fresh_seed: u64) -> Result<Plan, PlanError> {
+    let place = |line| Some((file.to_owned(), line));
+    if text.len() > LONGEST_FILE {
+        let what = format!("the file has more than {LONGEST_FILE} bytes");
+        let error = PlanError::new("", what, "give a plan file");
+        return Err(PlanError {
+            line: place(1),
+            ..error
+        });
+    }
+    let read: PlanFile = toml::from_str(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        PlanError {
+            line: place(line_at(text, at)),
+            ..not_read(e.message())
+        }
+    })?;
+    read.plan(fresh_seed)
+        .and_then(|plan| validate(&plan).map(|()| plan))
+        .map_err(|error| PlanError {
+            line: place(line_of_key(text, error.key)),
+            ..error
+        })
+}
+
+/// The plan as a file that [`parse_plan`] reads as the same plan.
+pub fn to_toml(plan: &Plan) -> String {
+    toml::to_string(&PlanFile::of(plan)).expect("keys are words, and values scalars and lists")
+}
+
+/// The file. Scalars come before tables, as TOML wants it.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+struct PlanFile {
+    title: Option<String>,
+    host: String,
+    metric: Metric,
+    margin: Option<Share>,
+    estimand: Estimand,
+    direction: Option<Direction>,
+    seed: Option<Quantity<u64>>,
+    gap: Option<Quantity<Nanos>>,
+    pilot_pairs: Option<u32>,
+    pairs: Option<u32>,
+    looks: Option<Vec<u32>>,
+    blocks: Option<u32>,
+    #[serde(skip_serializing_if = "is_false")]
+    half: bool,
+    run: RunFile,
+    search: Option<SearchFile>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    arm: Vec<ArmFile>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    factor: Vec<FactorFile>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+struct RunFile {
+    workload: Kind,
+    time: Option<Quantity<Nanos>>,
+    bytes: Option<Quantity<Bytes>>,
+    requests: Option<u64>,
+    streams: Option<u32>,
+    ramp: Option<Quantity<Nanos>>,
+    interval: Option<Quantity<Nanos>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    settings: Vec<Setting>,
+    dscp: Option<u8>,
+    ip_version: Option<IpVersion>,
+    bind: Option<IpAddr>,
+    bind_device: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cpus: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    far_cpus: Vec<u32>,
+    write_size: Option<Quantity<Bytes>>,
+    #[serde(skip_serializing_if = "is_false")]
+    discard: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    zerocopy: bool,
+    request_size: Option<Quantity<Bytes>>,
+    reply_size: Option<Quantity<Bytes>>,
+    pace: Option<f64>,
+    #[serde(skip_serializing_if = "is_false")]
+    reconnect: bool,
+    wait: Option<Wait>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    #[default]
+    Bulk,
+    Request,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct ArmFile {
+    name: Option<String>,
+    #[serde(default)]
+    settings: Vec<Setting>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct FactorFile {
+    name: String,
+    /// Each `KNOB=VALUE,KNOB=VALUE`, or `as it is`.
+    levels: Vec<String>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+struct SearchFile {
+    blocks: Option<u32>,
+    confirm: Option<Vec<u32>>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl PlanFile {
+    fn plan(self, fresh_seed: u64) -> Result<Plan, PlanError> {
+        let direction = self.direction.unwrap_or(Direction::Up);
+        let run = self.run.spec(direction)?;
+        let arms: Vec<Arm> = self
+            .arm
+            .into_iter()
+            .map(|a| arm(a.name, a.settings))
+            .collect();
+        let (arms, design) = if self.factor.is_empty() {
+            let counts = (self.pairs, self.looks, self.blocks);
+            let design = design(self.search, counts, arms.len())?;
+            (arms, design)
+        } else if arms.is_empty() && self.search.is_none() {
+            let factors = factors(self.factor)?;
+            let blocks = self.blocks.or(self.pairs).unwrap_or(USUAL_BLOCKS);
+            (
+                cells(&factors, self.half)?,
+                Design::Factorial { factors, blocks },
+            )
+        } else {
+            let what = "the plan has factors and something else besides";
+            let remedy = "leave out [[arm]] and [search]: arms are made from the factors";
+            return Err(PlanError::new("factor", what, remedy));
+        };
+        Ok(Plan {
+            schema: EXPERIMENT_SCHEMA,
+            title: self.title,
+            host: self.host,
+            metric: self.metric,
+            margin: self.margin.map_or(self.metric.usual_margin(), |m| m.0),
+            estimand: self.estimand,
+            direction,
+            run,
+            arms,
+            design,
+            gap: self.gap.map_or(USUAL_GAP, |g| g.0),
+            seed: self.seed.map_or(fresh_seed, |s| s.0),
+            pilot_pairs: self.pilot_pairs.unwrap_or(USUAL_PILOT),
+        })
+    }
+
+    fn of(plan: &Plan) -> PlanFile {
+        let mut file = PlanFile {
+            title: plan.title.clone(),
+            host: plan.host.clone(),
+            metric: plan.metric,
+            margin: Some(Share(plan.margin)),
+            estimand: plan.estimand,
+            direction: Some(plan.direction),
+            seed: Some(Quantity(plan.seed)),
+            gap: Some(Quantity(plan.gap)),
+            pilot_pairs: Some(plan.pilot_pairs),
+            run: RunFile::of(&plan.run),
+            ..PlanFile::default()
+        };
+        match &plan.design {
+            Design::Pairs { looks } => file.looks = Some(looks.clone()),
+            Design::Blocks { blocks } => file.blocks = Some(*blocks),
+            Design::Search { blocks, confirm } => {
+                file.search = Some(SearchFile {
+                    blocks: Some(*blocks),
+                    confirm: Some(confirm.clone()),
+                });
+            }
+            Design::Factorial { factors, blocks } => {
+                file.blocks = Some(*blocks);
+                let cells: usize = factors.iter().map(|f| f.levels.len()).product();
+                file.half = plan.arms.len() < cells;
+                file.factor = factors
+                    .iter()
+                    .map(|f| FactorFile {
+                        name: f.name.clone(),
+                        levels: f.levels.iter().map(|l| joined(&l.settings)).collect(),
+                    })
+                    .collect();
+                return file;
+            }
+        }
+        let arms = plan.arms.iter().map(|a| ArmFile {
+            name: Some(a.name.clone()),
+            settings: a.settings.clone(),
+        });
+        file.arm = arms.collect();
+        file
+    }
+}
+
+/// The design of a plan with `arms` arms, from what the file says of numbers.
+fn design(
+    search: Option<SearchFile>,
+    counts: (Option<u32>, Option<Vec<u32>>, Option<u32>),
+    arms: usize,
+) -> Result<Design, PlanError> {
+    let clash = |key, what: &str, remedy: &str| Err(PlanError::new(key, what, remedy));
+    match (search, counts) {
+        (Some(search), (None, None, None)) => Ok(Design::Search {
+            blocks: search.blocks.unwrap_or(USUAL_ROUND),
+            confirm: search.confirm.unwrap_or_else(usual_looks),
+        }),
+        (Some(_), _) => clash(
+            "search",
+            "a search has its own numbers",
+            "leave out pairs, looks and blocks, and write them under [search]",
+        ),
+        (None, (None, None, None)) if arms <= 2 => Ok(Design::Pairs {
+            looks: usual_looks(),
+        }),
+        (None, (None, None, blocks)) if arms > 2 || blocks.is_some() => Ok(Design::Blocks {
+            blocks: blocks.unwrap_or(USUAL_BLOCKS),
+        }),
+        (None, (Some(pairs), None, None)) if arms <= 2 => Ok(Design::Pairs { looks: vec![pairs] }),
+        (None, (None, Some(looks), None)) if arms <= 2 => Ok(Design::Pairs { looks }),
+        (None, (Some(blocks), None, None)) => Ok(Design::Blocks { blocks }),
+        (None, (_, Some(_), _)) if arms > 2 => clash(
+            "looks",
+            "more than two arms are judged once, after a fixed number of blocks",
+            "write blocks = 20 instead of looks",
+        ),
+        _ => clash(
+            "pairs",
+            "the plan says more than one of pairs, looks and blocks",
+            "keep one: looks = [8, 12, 16, 20], or pairs = 20 for a fixed number",
+        ),
+    }
+}
+
+fn factors(files: Vec<FactorFile>) -> Result<Vec<Factor>, PlanError> {
+    let level = |factor: &str, text: &str| {
+        let settings = settings_of(text).map_err(|why| {
+            let what = format!("factor '{factor}': {why}");
+            let remedy = "write each level as \"KNOB=VALUE,KNOB=VALUE\", or \"as it is\"";
+            PlanError::new("factor", what, remedy)
+        })?;
+        Ok(Level {
+            name: name_of(&settings),
+            settings,
+        })
+    };
+    let factor = |file: FactorFile| {
+        let levels = file.levels.iter().map(|text| level(&file.name, text));
+        Ok(Factor {
+            levels: levels.collect::<Result<_, _>>()?,
+            name: file.name,
+        })
+    };
+    files.into_iter().map(factor).collect()
+}
+
+/// The arms of all combinations of levels, the first levels together first. Half of them: those with
+/// an even number of second levels, so that with five factors or more no main effect and no
+/// interaction of two is confounded with another of these (resolution V).
+fn cells(factors: &[Factor], half: bool) -> Result<Vec<Arm>, PlanError> {
+    let all: usize = factors
+        .iter()
+        .map(|f| f.levels.len())
+        .fold(1, usize::saturating_mul);
+    if all > MOST_CELLS {
+        let what = format!("the factors make {all} combinations, more than {MOST_CELLS}");
+        let remedy = "leave factors or levels out, or search among a few arms";
+        return Err(PlanError::new("factor", what, remedy));
+    }
+    if half && (factors.len() < 5 || factors.iter().any(|f| f.levels.len() != 2)) {
+        let what =
+            "half of the combinations tell effects apart only from five factors of two levels on";
+        return Err(PlanError::new("half", what, "leave 'half' out"));
+    }
+    let cells = (0..all).map(|cell| {
+        let mut rest = cell;
+        let levels: Vec<u32> = factors
+            .iter()
+            .map(|f| {
+                let level = rest % f.levels.len();
+                rest /= f.levels.len();
+                level as u32
+            })
+            .collect();
+        let chosen = || {
+            factors
+                .iter()
+                .zip(&levels)
+                .map(|(f, l)| &f.levels[*l as usize])
+        };
+        let settings: Vec<Setting> = chosen().flat_map(|l| l.settings.clone()).collect();
+        let names: Vec<&str> = chosen()
+            .filter(|l| !l.settings.is_empty())
+            .map(|l| l.name.as_str())
+            .collect();
+        Arm {
+            name: match names[..] {
+                [] => super::AS_IT_IS.to_owned(),
+                _ => names.join(" + "),
+            },
+            settings,
+            levels,
+        }
+    });
+    let kept = |a: &Arm| !half || a.levels.iter().sum::<u32>().is_multiple_of(2);
+    Ok(cells.filter(kept).collect())
+}
+
+impl RunFile {
+    fn spec(self, direction: Direction) -> Result<Spec, PlanError> {
+        let limit = match (self.time, self.bytes, self.requests) {
+            (Some(time), None, None) => Limit::Time(time.0),
+            (None, Some(bytes), None) => Limit::Bytes(bytes.0),
+            (None, None, Some(requests)) => Limit::Requests(requests),
+            (None, None, None) => usual_run().limit,
+            _ => {
+                let what = "a run has more than one of time, bytes and requests";
+                return Err(PlanError::new("run.time", what, "keep one"));
+            }
+        };
+        let bulk = self.write_size.is_some() || self.discard || self.zerocopy;
+        let request = self.request_size.is_some()
+            || self.reply_size.is_some()
+            || self.pace.is_some()
+            || self.reconnect
+            || self.wait.is_some();
+        let workload = match self.workload {
+            Kind::Bulk if request => {
+                let what = "request_size, reply_size, pace, reconnect and wait are of requests";
+                let remedy = "add workload = \"request\", or leave them out";
+                return Err(PlanError::new("run", what, remedy));
+            }
+            Kind::Request if bulk => {
+                let what = "write_size, discard and zerocopy are of bulk transfer";
+                let remedy = "leave them out, or write workload = \"bulk\"";
+                return Err(PlanError::new("run", what, remedy));
+            }
+            Kind::Bulk => Workload::Bulk(Bulk {
+                write_size: self.write_size.map(|s| s.0),
+                discard: self.discard,
+                zerocopy: self.zerocopy,
+            }),
+            Kind::Request => Workload::Request(Request {
+                request_size: self.request_size.map_or(Bytes(128), |s| s.0),
+                reply_size: self.reply_size.map_or(Bytes(8 << 10), |s| s.0),
+                pace_per_s: self.pace,
+                reconnect: self.reconnect,
+                wait: self.wait.unwrap_or_default(),
+            }),
+        };
+        let mut socket = SocketSettings {
+            dscp: self.dscp,
+            ip_version: self.ip_version,
+            ..SocketSettings::default()
+        };
+        apply_to_spec(&self.settings, &mut socket);
+        let usual = usual_run();
+        Ok(Spec {
+            workload,
+            directions: only(direction),
+            streams: self.streams.unwrap_or(usual.streams),
+            limit,
+            ramp: self.ramp.map(|r| r.0),
+            interval: self.interval.map_or(usual.interval, |i| i.0),
+            socket,
+            near: Placement {
+                bind_address: self.bind,
+                bind_device: self.bind_device,
+                cpus: self.cpus,
+            },
+            far: Placement {
+                cpus: self.far_cpus,
+                ..Placement::default()
+            },
+        })
+    }
+
+    fn of(spec: &Spec) -> RunFile {
+        let mut file = RunFile {
+            streams: Some(spec.streams),
+            ramp: spec.ramp.map(Quantity),
+            interval: Some(Quantity(spec.interval)),
+            settings: settings_in(&spec.socket),
+            dscp: spec.socket.dscp,
+            ip_version: spec.socket.ip_version,
+            bind: spec.near.bind_address,
+            bind_device: spec.near.bind_device.clone(),
+            cpus: spec.near.cpus.clone(),
+            far_cpus: spec.far.cpus.clone(),
+            ..RunFile::default()
+        };
+        match spec.limit {
+            Limit::Time(time) => file.time = Some(Quantity(time)),
+            Limit::Bytes(bytes) => file.bytes = Some(Quantity(bytes)),
+            Limit::Requests(requests) => file.requests = Some(requests),
+        }
+        match &spec.workload {
+            Workload::Bulk(bulk) => {
+                file.write_size = bulk.write_size.map(Quantity);
+                file.discard = bulk.discard;
+                file.zerocopy = bulk.zerocopy;
+            }
+            Workload::Request(request) => {
+                file.workload = Kind::Request;
+                file.request_size = Some(Quantity(request.request_size));
+                file.reply_size = Some(Quantity(request.reply_size));
+                file.pace = request.pace_per_s;
+                file.reconnect = request.reconnect;
+                file.wait = Some(request.wait);
+            }
+            // No plan is judged by datagrams: `validate` refuses them.
+            Workload::Udp(_) => {}
+        }
+        file
+    }
+}
+
+/// The socket options of an order in the words of the knobs.
+fn settings_in(socket: &SocketSettings) -> Vec<Setting> {
+    let on_off = |on: bool| if on { "on" } else { "off" };
+    [
+        socket
+            .congestion
+            .as_ref()
+            .map(|c| format!("congestion={c}")),
+        socket.send_buffer.map(|b| format!("sndbuf={}", b.0)),
+        socket.receive_buffer.map(|b| format!("rcvbuf={}", b.0)),
+        socket.mss.map(|m| format!("mss={m}")),
+        socket.nodelay.map(|n| format!("nodelay={}", on_off(n))),
+        socket.pacing.map(|p| format!("pacing={}", p.0)),
+        socket
+            .notsent_lowat
+            .map(|b| format!("notsent_lowat={}", b.0)),
+    ]
+    .into_iter()
+    .flatten()
+    .filter_map(|text| text.parse().ok())
+    .collect()
+}
+
+fn joined(settings: &[Setting]) -> String {
+    match settings {
+        [] => super::AS_IT_IS.to_owned(),
+        _ => {
+            let all: Vec<String> = settings.iter().map(Setting::to_string).collect();
+            all.join(",")
+        }
+    }
+}
+
+// ---- values as a person writes them ----
+
+/// A quantity: text with its unit, or a bare number.
+struct Quantity<T>(T);
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Quantity<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Quantity<T>, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+        impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Reader<T> {
+            type Value = Quantity<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or text with a unit")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Quantity<T>, E> {
+                text.parse().map(Quantity).map_err(E::custom)
+            }
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Quantity<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+        from.deserialize_any(Reader(PhantomData))
+    }
+}
+
+impl Serialize for Quantity<Bytes> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let units = [(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"), (1, "")];
+        to.serialize_str(&exact(self.0.0, &units))
+    }
+}
+
+impl Serialize for Quantity<Nanos> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let units = [
+            (1_000_000_000, "s"),
+            (1_000_000, "ms"),
+            (1_000, "us"),
+            (1, "ns"),
+        ];
+        to.serialize_str(&exact(self.0.0, &units))
+    }
+}
+
+impl Serialize for Quantity<u64> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        // TOML's integers end at 2^63.
+        match i64::try_from(self.0) {
+            Ok(number) => to.serialize_i64(number),
+            Err(_) => to.serialize_str(&self.0.to_string()),
+        }
+    }
+}
+
+/// The number in the largest unit that divides it.
+fn exact(number: u64, units: &[(u64, &str)]) -> String {
+    let fits = units
+        .iter()
+        .find(|(size, _)| number > 0 && number.is_multiple_of(*size));
+    let (size, unit) = fits.or(units.first()).copied().unwrap_or((1, ""));
+    format!("{}{unit}", number / size)
+}
+
+/// A share: 0.05, or `"5%"`.
+struct Share(f64);
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Share, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Share;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("per cent in quotes (\"5%\"), or a share (0.05)")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Share, E> {
+                super::parse_share(text).map(Share).map_err(E::custom)
+            }
+            fn visit_f64<E: serde::de::Error>(self, share: f64) -> Result<Share, E> {
+                Ok(Share(share))
+            }
+            fn visit_i64<E: serde::de::Error>(self, share: i64) -> Result<Share, E> {
+                Ok(Share(share as f64))
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(self.0)
+    }
+}
+
+// ---- faults ----
+
+/// What the reader of TOML says, as what and remedy.
+fn not_read(message: &str) -> PlanError {
+    let message = message.trim().replace('\n', ", ");
+    let quoted = |text: &str| -> Vec<String> {
+        text.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    if let Some((_, after)) = message.split_once("unknown field ") {
+        let names = quoted(after);
+        if let Some((name, known)) = names.split_first() {
+            let what = format!("unknown key '{name}'");
+            return PlanError::new("", what, suggest(name, known));
+        }
+    }
+    if message.starts_with("missing field")
+        && let [name] = &quoted(&message)[..]
+    {
+        return PlanError::new(
+            "",
+            format!("'{name}' is missing"),
+            format!("add {name} = ..."),
+        );
+    }
+    match message.rsplit_once("; ") {
+        Some((what, remedy)) => PlanError::new("", what, remedy),
+        None => PlanError::new("", message, "'linerate prove --help' shows a whole plan"),
+    }
+}
+
+/// A remedy for a name that is none of `known`.
+fn suggest(name: &str, known: &[String]) -> String {
+    let same = |k: &&String| {
+        let plain = |s: &str| s.replace(['_', '-', 's'], "").to_lowercase();
+        plain(k) == plain(name) || k.starts_with(name) || name.starts_with(k.as_str())
+    };
+    match known.iter().find(same) {
+        Some(key) => format!("did you mean '{key}'?"),
+        None => format!("known here: {}", known.join(", ")),
+    }
+}
+
+/// The line of this byte, from 1.
+fn line_at(text: &str, at: usize) -> usize {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    before.iter().filter(|&&b| b == b'\n').count() + 1
+}
+
+/// The line of a key like `run.bytes`, or of the nearest thing above it; 1 if there is nothing.
+fn line_of_key(text: &str, key: &str) -> usize {
+    let Ok(root) = DeTable::parse(text) else {
+        return 1;
+    };
+    let mut table = root.get_ref();
+    let mut at = 0;
+    for part in key.split('.') {
+        let Some((name, value)) = table.get_key_value(part) else {
+            break;
+        };
+        at = name.span().start;
+        match value.get_ref() {
+            DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    line_at(text, at)
+}
