@@ -625,7 +625,10 @@ mod tests {
         assert_eq!(comparison.next_look, None);
         // Pairs differ by some 18 %: 152 in all.
         let more = comparison.more_pairs.unwrap();
-        assert!((90..=220).contains(&more) && more.is_multiple_of(10), "{more}");
+        assert!(
+            (90..=220).contains(&more) && more.is_multiple_of(10),
+            "{more}"
+        );
         let minutes = comparison.more_time.unwrap().as_secs_f64() / 60.0;
         assert!((minutes - f64::from(more) * 0.5).abs() < 1.0, "{minutes}");
     }
