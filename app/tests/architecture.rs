@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::Command;
 
 const PURE: [&str; 6] = ["model", "wire", "report", "emulate", "prove", "explain"];
-const HOST: [&str; 5] = ["sys", "measure", "observe", "archive", "lab"];
+const HOST: [&str; 6] = ["sys", "measure", "observe", "archive", "lab", "tune"];
 
 /// The rooms that each room depends on, read from cargo itself (test dependencies left out).
 fn rooms() -> Vec<(String, Vec<String>)> {
@@ -63,7 +63,7 @@ fn every_room_knows_only_whom_it_may() {
             host if HOST.contains(&host) => &["model", "sys"],
             "linerate" => &[
                 "model", "wire", "explain", "report", "emulate", "sys", "measure", "observe",
-                "archive", "lab",
+                "archive", "lab", "tune",
             ],
             // Fuzzing drives the decoders of both floors.
             "fuzz" => &["model", "wire", "explain", "report", "observe"],

@@ -3,11 +3,11 @@
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use std::io;
-use sys::netlink::RouteSocket;
+use sys::netlink::{Protocol, Socket};
 
 /// A conversation with the kernel, one question after the other.
 pub(crate) struct Rtnetlink {
-    socket: RouteSocket,
+    socket: Socket,
     sequence: u32,
 }
 
@@ -19,7 +19,7 @@ const MOST_DATAGRAMS: usize = 4096;
 
 impl Rtnetlink {
     pub(crate) fn open() -> io::Result<Rtnetlink> {
-        let socket = RouteSocket::open()?;
+        let socket = Socket::open(Protocol::Route)?;
         Ok(Rtnetlink {
             socket,
             sequence: 0,

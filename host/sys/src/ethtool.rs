@@ -1,5 +1,5 @@
 //! What a network device's driver tells through `SIOCETHTOOL` (`include/uapi/linux/ethtool.h`). All
-//! requests but [`Ethtool::set_offload`] only read, and need no privilege.
+//! requests but those that begin with `set` only read, and need no privilege.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -50,6 +50,17 @@ pub struct Rings {
     pub rx: Bounded,
     /// Transmit ring.
     pub tx: Bounded,
+}
+
+/// `ETHTOOL_GFEATURES`: one bit an offload, in the kernel's own order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// May be switched.
+    pub changeable: Vec<u32>,
+    /// Was asked for.
+    pub wanted: Vec<u32>,
+    /// Is on.
+    pub active: Vec<u32>,
 }
 
 /// `ETHTOOL_GCHANNELS`: queues in use. A combined channel receives and transmits.
@@ -183,21 +194,85 @@ impl Ethtool {
         Ok(value.data & offload.bit != 0)
     }
 
-    /// Switches an offload on or off; to be used on devices of one's own only. Needs CAP_NET_ADMIN.
+    /// Switches an offload on or off; the driver may switch others that depend on it. Needs CAP_NET_ADMIN.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for one of the flags without a request of its own or where the driver cannot;
-    /// `EPERM` without the right.
+    /// `EOPNOTSUPP` or `EINVAL` where the driver cannot; `EPERM` without the right.
     pub fn set_offload(&self, offload: &Offload, on: bool) -> io::Result<()> {
+        let mut value = RawValue {
+            command: offload.command,
+            data: 0,
+        };
         if offload.command == GFLAGS {
-            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+            self.ask(&mut value)?;
+        }
+        value.data &= !offload.bit;
+        if on {
+            // All bits of the answer to a request of its own mean the same, so one of them will do.
+            value.data |= if offload.bit == u32::MAX {
+                1
+            } else {
+                offload.bit
+            };
         }
         // Each setter's number follows its getter's.
-        let mut value = RawValue {
-            command: offload.command + 1,
-            data: u32::from(on),
-        };
+        value.command = offload.command + 1;
         self.ask(&mut value)
+    }
+
+    /// All offloads of the device at once.
+    ///
+    /// # Errors
+    /// As [`driver`](Ethtool::driver).
+    pub fn features(&self) -> io::Result<Features> {
+        let mut raw = RawFeatures {
+            command: GFEATURES,
+            size: FEATURE_WORDS as u32,
+            words: [0; FEATURE_WORDS * 4],
+        };
+        self.ask(&mut raw)?;
+        // Each word has four: changeable, wanted, active, fixed for ever.
+        let words = (raw.size as usize).min(FEATURE_WORDS);
+        let column = |at| (0..words).map(|word| raw.words[4 * word + at]).collect();
+        Ok(Features {
+            changeable: column(0),
+            wanted: column(1),
+            active: column(2),
+        })
+    }
+
+    /// Wants exactly these of the changeable offloads. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// As [`set_offload`](Ethtool::set_offload).
+    pub fn set_features(&self, features: &Features) -> io::Result<()> {
+        let mut raw = RawFeatures {
+            command: SFEATURES,
+            size: u32::try_from(features.changeable.len()).unwrap_or(u32::MAX),
+            words: [0; FEATURE_WORDS * 4],
+        };
+        // Each word has two: which are meant, and what they are to be.
+        let both = features.changeable.iter().zip(&features.wanted);
+        for (to, (changeable, wanted)) in raw.words.chunks_exact_mut(2).zip(both) {
+            to.copy_from_slice(&[*changeable, changeable & wanted]);
+        }
+        self.ask(&mut raw)
+    }
+
+    /// Sets the sizes of the rings; other rings keep theirs. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// As [`set_offload`](Ethtool::set_offload).
+    pub fn set_rings(&self, rx: u32, tx: u32) -> io::Result<()> {
+        let mut raw = RawNine {
+            command: GRINGPARAM,
+            words: [0; 8],
+        };
+        self.ask(&mut raw)?;
+        raw.command = SRINGPARAM;
+        raw.words[4] = rx;
+        raw.words[7] = tx;
+        self.ask(&mut raw)
     }
 
     /// Sizes of the rings.
@@ -265,7 +340,10 @@ impl Ethtool {
 
 const GDRVINFO: u32 = 0x03;
 const GRINGPARAM: u32 = 0x10;
+const SRINGPARAM: u32 = 0x11;
 const GFLAGS: u32 = 0x25;
+const GFEATURES: u32 = 0x3a;
+const SFEATURES: u32 = 0x3b;
 const GCHANNELS: u32 = 0x3c;
 const GLINKSETTINGS: u32 = 0x4c;
 
@@ -316,6 +394,22 @@ struct RawNine {
 
 // SAFETY: both structures are nine 32-bit words.
 unsafe impl Request for RawNine {}
+
+/// Words of features that there is room for; Linux 6.18 has three.
+const FEATURE_WORDS: usize = 8;
+
+/// `struct ethtool_gfeatures` and `struct ethtool_sfeatures`: the number of words, and four or two
+/// numbers a word.
+#[repr(C)]
+struct RawFeatures {
+    command: u32,
+    size: u32,
+    words: [u32; FEATURE_WORDS * 4],
+}
+
+// SAFETY: the getter copies at most `size` words, for which there is room; the setter reads `size` words
+// of half the width, and refuses any number but its own.
+unsafe impl Request for RawFeatures {}
 
 /// `struct ethtool_link_settings`, 48 bytes, and behind it three masks of up to 127 words.
 #[repr(C)]

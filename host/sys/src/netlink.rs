@@ -1,24 +1,37 @@
-//! A plain, blocking routing netlink socket. What goes through it is encoded and decoded elsewhere.
+//! A plain, blocking netlink socket. What goes through it is encoded and decoded elsewhere.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// A socket of family `AF_NETLINK`, protocol `NETLINK_ROUTE` (rtnetlink(7)).
+/// A socket of family `AF_NETLINK`.
 #[derive(Debug)]
-pub struct RouteSocket(OwnedFd);
+pub struct Socket(OwnedFd);
 
-impl RouteSocket {
+/// Whom a netlink socket speaks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// `NETLINK_ROUTE` (rtnetlink(7)).
+    Route,
+    /// `NETLINK_GENERIC`: families that are found by name.
+    Generic,
+}
+
+impl Socket {
     /// Opens the socket in the network namespace of the calling thread. Needs no privilege.
     ///
     /// # Errors
     /// What socket(2) and setsockopt(2) say; `EAFNOSUPPORT` or `EPERM` in a sandbox without netlink.
-    pub fn open() -> io::Result<RouteSocket> {
+    pub fn open(protocol: Protocol) -> io::Result<Socket> {
+        let protocol = match protocol {
+            Protocol::Route => libc::NETLINK_ROUTE,
+            Protocol::Generic => libc::NETLINK_GENERIC,
+        };
         // SAFETY: socket takes plain numbers and touches no memory of ours.
         let fd = unsafe {
             libc::socket(
                 libc::AF_NETLINK,
                 libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                libc::NETLINK_ROUTE,
+                protocol,
             )
         };
         if fd < 0 {
@@ -44,7 +57,19 @@ impl RouteSocket {
         if status != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(RouteSocket(socket))
+        Ok(Socket(socket))
+    }
+
+    /// From now on refusals are short, and carry the kernel's own words where it has any
+    /// (`NETLINK_CAP_ACK`, `NETLINK_EXT_ACK`).
+    ///
+    /// # Errors
+    /// What setsockopt(2) says: `ENOPROTOOPT` before Linux 4.12.
+    pub fn explain_refusals(&self) -> io::Result<()> {
+        for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK] {
+            crate::socket::set(self.0.as_fd(), libc::SOL_NETLINK, option, 1i32)?;
+        }
+        Ok(())
     }
 
     /// Sends one whole request to the kernel.
@@ -103,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_kernel_answers_an_unknown_request_with_an_error() {
-        let socket = RouteSocket::open().unwrap();
+        let socket = Socket::open(Protocol::Route).unwrap();
         // struct nlmsghdr: length 16, type 0xffff, flags NLM_F_REQUEST | NLM_F_ACK, sequence 7, port 0.
         let mut request = Vec::new();
         request.extend(16u32.to_ne_bytes());
@@ -122,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_buffer_too_small_is_said() {
-        let socket = RouteSocket::open().unwrap();
+        let socket = Socket::open(Protocol::Route).unwrap();
         socket
             .send(&[16, 0, 0, 0, 0xff, 0xff, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0])
             .unwrap();

@@ -1,0 +1,96 @@
+//! What the tests kill: applies settings and undoes them, as a process of its own.
+//!
+//!     holder hold STATE PEER SETTING...    begin, apply, undo, apply again, end
+//!     holder wait STATE PEER SETTING...    begin, apply, then do as the standard input says
+//!     holder recover STATE
+//!     holder status STATE
+//!     holder guard JOURNAL                 what the others start
+
+#![allow(clippy::unwrap_used)]
+
+use model::{Setting, Side};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tune::{Begin, Error, Hold};
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["guard", journal] => tune::guard(Path::new(journal)),
+        ["recover", state] => tune::recover(Path::new(state)).map(|all| {
+            for undone in all {
+                let note = undone.note.map(|note| format!(" ({note})"));
+                println!(
+                    "{} back to {}{}",
+                    undone.setting,
+                    undone.back_to,
+                    note.unwrap_or_default()
+                );
+            }
+        }),
+        ["status", state] => tune::status(Path::new(state)).map(|all| println!("{all:?}")),
+        ["hold", state, peer, ..] => hold(state, peer, &words[3..]),
+        ["wait", state, peer, ..] => wait(state, peer, &words[3..]),
+        _ => panic!("{words:?}"),
+    };
+    if let Err(error) = done {
+        println!("{error}");
+        std::process::exit(1);
+    }
+}
+
+fn begin(state: &str, deadline: Duration) -> Result<Hold, Error> {
+    let mut guard = Command::new(std::env::current_exe().unwrap());
+    guard.arg("guard");
+    tune::begin(Begin {
+        state: state.into(),
+        title: "a test".to_owned(),
+        deadline,
+        guard,
+        side: Side::Near,
+    })
+}
+
+fn settings(texts: &[&str]) -> Vec<Setting> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn hold(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
+    let settings = settings(texts);
+    let mut hold = begin(state, Duration::from_secs(600))?;
+    for _ in 0..2 {
+        for reading in hold.apply(&settings, peer.parse().unwrap())? {
+            assert!(reading.in_force, "{reading:?}");
+        }
+        assert_eq!(hold.undo()?.len(), settings.len());
+    }
+    hold.apply(&settings, peer.parse().unwrap())?;
+    hold.end().map(drop)
+}
+
+/// Lines: `renew`, `verify`, `apply` (once more), `end`, and the end of the input, which drops the hold.
+fn wait(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
+    let deadline = std::env::var("DEADLINE_MS").map_or(600_000, |ms| ms.parse().unwrap());
+    let settings = settings(texts);
+    let mut hold = begin(state, Duration::from_millis(deadline))?;
+    let said = |readings: Vec<model::Reading>| {
+        let all: Vec<_> = readings
+            .iter()
+            .map(|r| format!("{}: {} {}", r.setting, r.found, r.in_force))
+            .collect();
+        println!("{}", all.join(", "));
+    };
+    said(hold.apply(&settings, peer.parse().unwrap())?);
+    for line in std::io::stdin().lines() {
+        match line.unwrap().as_str() {
+            "renew" => hold.renew(),
+            "verify" => said(hold.verify()?),
+            "apply" => said(hold.apply(&settings, peer.parse().unwrap())?),
+            "end" => return hold.end().map(drop),
+            other => panic!("{other}"),
+        }
+    }
+    Ok(())
+}

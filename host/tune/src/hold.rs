@@ -1,0 +1,372 @@
+//! The hold that an experiment has on the settings of this host.
+
+use crate::guard::SIGN;
+use crate::journal::{Change, Header, Journal, Namespace, Place};
+use crate::kernel::Kernel;
+use crate::knobs::{Failure, Image, Target};
+use crate::steps::step;
+use crate::undo::undo_from;
+use crate::{Error, Undone};
+use model::{Knob, Reading, Setting, Side};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long the guard may take to be ready: it is this program, already in memory.
+const GUARD_START: Duration = Duration::from_secs(20);
+
+/// What an experiment needs to change settings.
+#[derive(Debug)]
+pub struct Begin {
+    /// Directory of the journals, see [`default_state`](crate::default_state).
+    pub state: PathBuf,
+    /// Name of the experiment: whoever comes second is told it.
+    pub title: String,
+    /// After so long without [`Hold::renew`] everything is undone.
+    pub deadline: Duration,
+    /// Starts a process that calls [`guard`](crate::guard) with the last argument, which is added here.
+    /// Standard input and output are taken over; standard error is the caller's to direct (to nowhere,
+    /// or whoever waits for its end waits for the guard's).
+    pub guard: Command,
+    /// Which of the two hosts this is, for the readings.
+    pub side: Side,
+}
+
+/// The exclusive right to change the settings of this network namespace. Undoes everything when dropped.
+#[derive(Debug)]
+pub struct Hold {
+    place: Place,
+    header: Header,
+    side: Side,
+    guard: Option<(UnixStream, Child)>,
+    /// Dropped last: everything is undone by then.
+    _alone: File,
+}
+
+/// Takes the settings of this host (of the calling thread's network namespace) for an experiment. What a
+/// dead one left is undone first.
+///
+/// # Errors
+/// [`Error::Held`] while another has them; [`Error::NotUndone`] if what a dead one left cannot be put
+/// back; [`Error::NoGuard`] and [`Error::Journal`].
+pub fn begin(begin: Begin) -> Result<Hold, Error> {
+    let header = Header::new(&begin.title, begin.deadline)?;
+    let place = Place::of(&begin.state, &header.namespace)?;
+    let Some(alone) = place.try_lock("hold")? else {
+        return Err(held(&place));
+    };
+    {
+        let _changing = place.lock("change")?;
+        undo_the_dead(&place)?;
+        Journal::create(&place, header.clone())?;
+    }
+    let mut hold = Hold {
+        place,
+        header,
+        side: begin.side,
+        guard: None,
+        _alone: alone,
+    };
+    hold.start_guard(begin.guard)?;
+    Ok(hold)
+}
+
+fn held(place: &Place) -> Error {
+    // The journal is read without the lock: it may be just being written, and then has no title yet.
+    let header = Journal::peek(place);
+    Error::Held {
+        title: header
+            .as_ref()
+            .map_or("an experiment", |h| &h.title)
+            .to_owned(),
+        pid: header.map_or(0, |h| h.pid),
+    }
+}
+
+/// Undoes what a dead experiment left in this place, under the locks `hold` and `change`.
+pub(crate) fn undo_the_dead(place: &Place) -> Result<Vec<Undone>, Error> {
+    let Some(mut journal) = Journal::load(place)? else {
+        return Ok(Vec::new());
+    };
+    let undone = if journal.header.namespace == Namespace::current()? {
+        undo_from(&mut journal, &mut kernel()?, 0)?
+    } else {
+        // Of an earlier boot, or of a namespace that is gone: the kernel has forgotten all of it.
+        Vec::new()
+    };
+    journal.remove()?;
+    Ok(undone)
+}
+
+fn kernel() -> Result<Kernel, Error> {
+    Kernel::open().map_err(|source| Error::System {
+        what: "its settings",
+        source,
+    })
+}
+
+impl Hold {
+    fn start_guard(&mut self, mut command: Command) -> Result<(), Error> {
+        let failed = |why: String| Error::NoGuard {
+            why: format!("cannot be started ({why})"),
+        };
+        let (mut ours, theirs) = UnixStream::pair().map_err(|e| failed(e.to_string()))?;
+        command
+            .arg(self.place.path())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null());
+        sys::namespace::detach(&mut command);
+        let child = command.spawn().map_err(|e| failed(e.to_string()))?;
+        // The command keeps the guard's end of the socket, which would hide its death.
+        drop(command);
+        step("guard started");
+        let ready = ours
+            .set_read_timeout(Some(GUARD_START))
+            .and_then(|()| ours.read_exact(&mut [0]));
+        self.guard = Some((ours, child));
+        step("guard answered");
+        ready.map_err(|_| failed("it does not answer".to_owned()))
+    }
+
+    /// Applies settings, those that change least first, and reads them back. Options of linerate's own
+    /// connections are passed over. If one cannot be applied, the others of the same call are undone.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] and [`Error::Forbidden`], with nothing changed; [`Error::Expired`] and
+    /// [`Error::NoGuard`], after which only [`Hold::end`] is of use.
+    pub fn apply(&mut self, settings: &[Setting], peer: IpAddr) -> Result<Vec<Reading>, Error> {
+        let (_changing, mut journal) = self.open()?;
+        if !self.place.is_locked("guard") {
+            return Err(Error::NoGuard {
+                why: "has died".to_owned(),
+            });
+        }
+        let mut kernel = kernel()?;
+        let mut settings: Vec<&Setting> = settings.iter().filter(|s| !s.knob.is_socket()).collect();
+        settings.sort_by_key(|setting| setting.knob.scope());
+        // What can be known to fail is refused before anything is changed.
+        for setting in &settings {
+            plan(&mut kernel, setting, peer).map_err(|f| refused(setting, f))?;
+        }
+        let first = journal.next_number();
+        for setting in &settings {
+            let done = apply_one(&mut journal, &mut kernel, setting, peer);
+            if let Err(error) = done {
+                undo_from(&mut journal, &mut kernel, first)?;
+                return Err(error);
+            }
+        }
+        Ok(self.read(&journal, &mut kernel, first))
+    }
+
+    /// Reads all settings that are applied now.
+    ///
+    /// # Errors
+    /// [`Error::Expired`] if the guard has undone them.
+    pub fn verify(&self) -> Result<Vec<Reading>, Error> {
+        let (_changing, journal) = self.open()?;
+        Ok(self.read(&journal, &mut kernel()?, 0))
+    }
+
+    /// Undoes all settings; others can be applied afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NotUndone`]; [`Error::Expired`] if the guard has undone them.
+    pub fn undo(&mut self) -> Result<Vec<Undone>, Error> {
+        let (_changing, mut journal) = self.open()?;
+        undo_from(&mut journal, &mut kernel()?, 0)
+    }
+
+    /// Shows the guard that the experiment lives: the deadline begins anew.
+    pub fn renew(&mut self) {
+        if let Some((guard, _)) = &mut self.guard {
+            // Whether it lives is seen when something is to be changed.
+            let _ = guard.write_all(&[SIGN]);
+        }
+    }
+
+    /// Undoes all settings and gives the host free for the next experiment.
+    ///
+    /// # Errors
+    /// [`Error::NotUndone`]: the journal stays, and the guard goes on trying for a while.
+    pub fn end(mut self) -> Result<Vec<Undone>, Error> {
+        let undone = self.finish();
+        self.dismiss_guard();
+        match undone {
+            // It has undone everything already.
+            Err(Error::Expired { .. }) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    fn finish(&mut self) -> Result<Vec<Undone>, Error> {
+        let (_changing, mut journal) = self.open()?;
+        let undone = undo_from(&mut journal, &mut kernel()?, 0)?;
+        journal.remove()?;
+        Ok(undone)
+    }
+
+    /// The guard ends when it sees the journal gone, or has tried what this process could not do.
+    fn dismiss_guard(&mut self) {
+        if let Some((socket, mut child)) = self.guard.take() {
+            drop(socket);
+            let _ = child.wait();
+        }
+    }
+
+    fn open(&self) -> Result<(File, Journal), Error> {
+        let changing = self.place.lock("change")?;
+        if Namespace::current()? != self.header.namespace {
+            return Err(Error::NoGuard {
+                why: "is in another network namespace than this thread".to_owned(),
+            });
+        }
+        let journal = Journal::load(&self.place)?.filter(|j| j.header.id == self.header.id);
+        let journal = journal.ok_or_else(|| Error::Expired {
+            title: self.header.title.clone(),
+        })?;
+        Ok((changing, journal))
+    }
+
+    /// The latest of each knob.
+    fn read(&self, journal: &Journal, kernel: &mut Kernel, first: u64) -> Vec<Reading> {
+        let mut readings: Vec<Reading> = Vec::new();
+        let mut knobs: Vec<(Knob, String)> = Vec::new();
+        for entry in journal
+            .entries
+            .iter()
+            .rev()
+            .filter(|e| e.change.number >= first)
+        {
+            let Ok(setting) = entry.change.setting.parse::<Setting>() else {
+                continue;
+            };
+            let about = (setting.knob, subject(&entry.change.target));
+            if knobs.contains(&about) {
+                continue;
+            }
+            knobs.push(about);
+            let part = entry.change.target.part();
+            let (found, in_force) = match part.found(kernel, &setting.knob) {
+                Ok(Some(value)) => (setting.knob.say(&value), part.is(&setting.value, &value)),
+                Ok(None) => ("not set".to_owned(), false),
+                Err(_) => ("unreadable".to_owned(), false),
+            };
+            readings.push(Reading {
+                asked: setting.knob.say(&setting.value),
+                setting: entry.change.setting.clone(),
+                side: self.side,
+                found,
+                in_force,
+            });
+        }
+        readings.reverse();
+        readings
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            // What fails here the guard tries again.
+            let _ = self.finish();
+            self.dismiss_guard();
+        } else if let Ok((_changing, journal)) = self.open() {
+            // Never begun: nothing was changed.
+            let _ = journal.remove();
+        }
+    }
+}
+
+/// Whom a target is about, whatever is planned for it.
+fn subject(target: &Target) -> String {
+    match target {
+        Target::Route(route) => route.peer().to_string(),
+        other => serde_json::to_string(other).unwrap_or_default(),
+    }
+}
+
+/// Where a setting acts, what is there, and the value that the knob has.
+fn plan(
+    kernel: &mut Kernel,
+    setting: &Setting,
+    peer: IpAddr,
+) -> Result<Option<(Target, Image, String)>, Failure> {
+    let Some(target) = Target::of(kernel, setting, peer)? else {
+        return Ok(None);
+    };
+    let part = target.part();
+    let before = part.read(kernel)?;
+    part.plan(kernel, setting, &before)?;
+    let was = part.found(kernel, &setting.knob)?;
+    let was = was.map_or("not set".to_owned(), |value| setting.knob.say(&value));
+    Ok(Some((target, before, was)))
+}
+
+fn apply_one(
+    journal: &mut Journal,
+    kernel: &mut Kernel,
+    setting: &Setting,
+    peer: IpAddr,
+) -> Result<(), Error> {
+    let planned = plan(kernel, setting, peer).map_err(|f| refused(setting, f))?;
+    let Some((target, before, was)) = planned else {
+        return Ok(());
+    };
+    let number = journal.next_number();
+    journal.before(Change {
+        number,
+        setting: setting.to_string(),
+        was,
+        target: target.clone(),
+        before,
+    })?;
+    let part = target.part();
+    part.apply(kernel, setting)
+        .map_err(|f| refused(setting, f))?;
+    step("change made");
+    let after = part.read(kernel).map_err(|f| refused(setting, f))?;
+    step("change read back");
+    journal.made(number, after);
+    Ok(())
+}
+
+fn refused(setting: &Setting, failure: Failure) -> Error {
+    let what = setting.to_string();
+    match failure {
+        Failure::Forbidden => Error::Forbidden { what },
+        Failure::Gone => Error::Refused {
+            what,
+            why: "the device is not there".to_owned(),
+        },
+        Failure::Words(why) => Error::Refused { what, why },
+    }
+}
+
+/// Undoes what an experiment that died left in this network namespace, and clears away what earlier boots
+/// left anywhere.
+///
+/// # Errors
+/// [`Error::Held`] if it lives; [`Error::NotUndone`].
+pub fn recover(state: &Path) -> Result<Vec<Undone>, Error> {
+    let here = Namespace::current()?;
+    let mut undone = Vec::new();
+    for place in Place::all(state)? {
+        let ours = place.path().ends_with(format!("net-{}", here.inode));
+        let stale = Journal::peek(&place).is_none_or(|h| h.namespace.boot != here.boot);
+        if !ours && !stale {
+            continue;
+        }
+        let Some(_alone) = place.try_lock("hold")? else {
+            return Err(held(&place));
+        };
+        let _changing = place.lock("change")?;
+        undone.extend(undo_the_dead(&place)?);
+    }
+    Ok(undone)
+}

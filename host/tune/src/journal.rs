@@ -1,0 +1,451 @@
+//! The journal of one network namespace: what is about to be changed is on the disk before it is changed.
+//!
+//! A directory a namespace, with a journal of one JSON value a line and three files that are only locked:
+//! `hold` by the experiment, `guard` by its guard, `change` by whoever changes or undoes anything just now.
+//! The kernel drops a lock with the process, so that the dead are told from the living without process
+//! numbers.
+
+use crate::Error;
+use crate::knobs::{Image, Target};
+use crate::steps::step;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Larger than any that is written: an experiment's journal is emptied whenever everything is undone.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Which network namespace of which boot. The kernel uses inode numbers again, but never a cookie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Namespace {
+    pub boot: String,
+    pub inode: u64,
+    /// `SO_NETNS_COOKIE`; 0 before Linux 5.14.
+    pub cookie: u64,
+}
+
+impl Namespace {
+    /// That of the calling thread.
+    pub fn current() -> Result<Namespace, Error> {
+        let system = |what| move |source| Error::System { what, source };
+        let boot =
+            fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(system("its boot"))?;
+        let inode = fs::metadata("/proc/thread-self/ns/net")
+            .map_err(system("its network namespace"))?
+            .ino();
+        Ok(Namespace {
+            boot: boot.trim().to_owned(),
+            inode,
+            cookie: cookie().unwrap_or(0),
+        })
+    }
+}
+
+fn cookie() -> io::Result<u64> {
+    /// `include/uapi/asm-generic/socket.h`.
+    const SO_NETNS_COOKIE: i32 = 71;
+    // Any socket will do; this one sends nothing.
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).or_else(|_| UdpSocket::bind(("0.0.0.0", 0)))?;
+    let mut cookie = [0; 8];
+    sys::read_option::read_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        SO_NETNS_COOKIE,
+        &mut cookie,
+    )?;
+    Ok(u64::from_ne_bytes(cookie))
+}
+
+/// The first line: whose journal it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Header {
+    /// Tells this journal from a later one in its place.
+    pub id: String,
+    pub title: String,
+    pub pid: u32,
+    /// Seconds since 1970-01-01 UTC.
+    pub started: u64,
+    /// How long the guard waits for a sign of life, in milliseconds.
+    pub deadline_ms: u64,
+    pub namespace: Namespace,
+}
+
+impl Header {
+    pub fn new(title: &str, deadline: std::time::Duration) -> Result<Header, Error> {
+        let plain = title.chars().filter(|c| !c.is_control());
+        Ok(Header {
+            // The keys of RandomState come from the kernel's random numbers.
+            id: format!("{:016x}", RandomState::new().hash_one(())),
+            title: plain.take(100).collect(),
+            pid: std::process::id(),
+            started: now(),
+            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+            namespace: Namespace::current()?,
+        })
+    }
+}
+
+/// Seconds since 1970-01-01 UTC.
+pub(crate) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
+}
+
+/// One change, as it is known before it is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Change {
+    pub number: u64,
+    /// The setting, as text.
+    pub setting: String,
+    /// The value before, in the words of the setting.
+    pub was: String,
+    pub target: Target,
+    pub before: Image,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Header(Header),
+    /// About to be made.
+    Change(Change),
+    /// Made, and read back.
+    Made {
+        number: u64,
+        after: Image,
+    },
+    Undone {
+        number: u64,
+    },
+}
+
+/// A change that may be in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub change: Change,
+    /// What was read back; `None`: perhaps it was never made.
+    pub after: Option<Image>,
+}
+
+/// The directory of one network namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    /// That of a namespace, made if it is not there.
+    pub fn of(state: &Path, namespace: &Namespace) -> Result<Place, Error> {
+        let place = Place(state.join(format!("net-{}", namespace.inode)));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&place.0)
+            .map_err(failed("make", &place.0))?;
+        // A directory in /tmp could have been put there by anybody, and what a journal says is done.
+        let uid = sys::process::effective_user();
+        for directory in [&place.0, state] {
+            let owner = fs::metadata(directory)
+                .map_err(failed("look at", directory))?
+                .uid();
+            if owner != uid && owner != 0 {
+                let source = io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "the directory belongs to another user",
+                );
+                return Err(failed("use", directory)(source));
+            }
+        }
+        Ok(place)
+    }
+
+    /// All that there are.
+    pub fn all(state: &Path) -> Result<Vec<Place>, Error> {
+        let entries = match fs::read_dir(state) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(failed("read", state)(e)),
+        };
+        let mut all: Vec<Place> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.join("journal").exists())
+            .map(Place)
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(all)
+    }
+
+    pub fn at(path: &Path) -> Place {
+        Place(path.to_owned())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.0.join("journal")
+    }
+
+    /// The file that is locked for a purpose; never removed, so that a lock is always on the one file.
+    pub fn lock_file(&self, name: &str) -> Result<File, Error> {
+        let path = self.0.join(name);
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed("make", &path))
+    }
+
+    /// Takes a lock if nobody has it.
+    pub fn try_lock(&self, name: &str) -> Result<Option<File>, Error> {
+        let file = self.lock_file(name)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) => Err(failed("lock", &self.0.join(name))(e)),
+        }
+    }
+
+    /// Takes a lock, after whoever has it now.
+    pub fn lock(&self, name: &str) -> Result<File, Error> {
+        let file = self.lock_file(name)?;
+        file.lock().map_err(failed("lock", &self.0.join(name)))?;
+        Ok(file)
+    }
+
+    /// Whether a living process has a lock.
+    pub fn is_locked(&self, name: &str) -> bool {
+        let shared = File::open(self.0.join(name)).map(|file| file.try_lock_shared());
+        matches!(shared, Ok(Err(TryLockError::WouldBlock)))
+    }
+
+    /// When a file was written last, in seconds since 1970-01-01 UTC.
+    pub fn touched(&self, name: &str) -> Option<u64> {
+        let seconds = fs::metadata(self.0.join(name)).ok()?.mtime();
+        u64::try_from(seconds).ok()
+    }
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Journal { what, path, source }
+}
+
+/// The journal, open; only under the lock `change`.
+pub(crate) struct Journal {
+    place: Place,
+    file: File,
+    pub header: Header,
+    /// In the order in which they were made.
+    pub entries: Vec<Entry>,
+    /// Where the first line ends.
+    begin: u64,
+    /// Where the last whole line ends.
+    end: u64,
+}
+
+impl Journal {
+    /// Begins a journal, on the disk when this returns.
+    pub fn create(place: &Place, header: Header) -> Result<Journal, Error> {
+        let path = place.journal();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed("make", &path))?;
+        step("journal made");
+        let mut journal = Journal {
+            place: place.clone(),
+            file,
+            header: header.clone(),
+            entries: Vec::new(),
+            begin: 0,
+            end: 0,
+        };
+        if let Err(error) = journal.append(&Line::Header(header), true) {
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
+        journal.begin = journal.end;
+        // The name is on the disk as well.
+        File::open(&place.0)
+            .and_then(|directory| directory.sync_all())
+            .map_err(failed("save", &place.0))?;
+        step("journal begun");
+        Ok(journal)
+    }
+
+    /// The first line alone, for whoever has no lock.
+    pub fn peek(place: &Place) -> Option<Header> {
+        let text = fs::read(place.journal()).ok()?;
+        match serde_json::from_slice(text.split(|b| *b == b'\n').next()?) {
+            Ok(Line::Header(header)) => Some(header),
+            _ => None,
+        }
+    }
+
+    /// Opens the journal; `None` if there is none, or only one that was never begun, which is removed.
+    pub fn load(place: &Place) -> Result<Option<Journal>, Error> {
+        let path = place.journal();
+        let there = path.exists();
+        let journal = Journal::read(place)?;
+        if there && journal.is_none() {
+            // Killed while it was begun: nothing was changed under it.
+            fs::remove_file(&path).map_err(failed("remove", &path))?;
+        }
+        Ok(journal)
+    }
+
+    /// Reads the journal as it is.
+    pub fn read(place: &Place) -> Result<Option<Journal>, Error> {
+        let path = place.journal();
+        let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed("open", &path)(e)),
+        };
+        let mut text = Vec::new();
+        (&mut file)
+            .take(MOST_BYTES)
+            .read_to_end(&mut text)
+            .map_err(failed("read", &path))?;
+        let damaged = |why: String| Error::Damaged {
+            path: path.clone(),
+            why,
+        };
+        let mut header = None;
+        let mut entries: Vec<Entry> = Vec::new();
+        let (mut begin, mut end) = (0, 0);
+        // What follows the last newline was never finished, and what it would have told was never done.
+        for line in text
+            .split_inclusive(|b| *b == b'\n')
+            .filter(|l| l.ends_with(b"\n"))
+        {
+            end += line.len() as u64;
+            match (serde_json::from_slice(line), &header) {
+                (Ok(Line::Header(first)), None) => {
+                    header = Some(first);
+                    begin = end;
+                }
+                (Ok(Line::Change(change)), Some(_)) => entries.push(Entry {
+                    change,
+                    after: None,
+                }),
+                (Ok(Line::Made { number, after }), Some(_)) => {
+                    let made = entries.iter_mut().find(|e| e.change.number == number);
+                    let made =
+                        made.ok_or_else(|| damaged(format!("no change {number} was begun")))?;
+                    made.after = Some(after);
+                }
+                (Ok(Line::Undone { number }), Some(_)) => {
+                    entries.retain(|entry| entry.change.number != number);
+                }
+                (Ok(_), _) => return Err(damaged("its lines are in a wrong order".to_owned())),
+                (Err(error), _) => return Err(damaged(error.to_string())),
+            }
+        }
+        let Some(header) = header else {
+            return Ok(None);
+        };
+        Ok(Some(Journal {
+            place: place.clone(),
+            file,
+            header,
+            entries,
+            begin,
+            end,
+        }))
+    }
+
+    /// Writes down what is about to be changed; it is on the disk when this returns.
+    pub fn before(&mut self, change: Change) -> Result<(), Error> {
+        self.append(&Line::Change(change.clone()), true)?;
+        self.entries.push(Entry {
+            change,
+            after: None,
+        });
+        step("change written down");
+        Ok(())
+    }
+
+    /// Writes down that a change was made, and what was read back. Without this mark it is undone all the
+    /// same, so a full disk does not matter here.
+    pub fn made(&mut self, number: u64, after: Image) {
+        let line = Line::Made {
+            number,
+            after: after.clone(),
+        };
+        let _ = self.append(&line, false);
+        if let Some(entry) = self.entries.iter_mut().find(|e| e.change.number == number) {
+            entry.after = Some(after);
+        }
+        step("change marked as made");
+    }
+
+    /// Writes down that a change was undone. Without this mark it is undone once more, which changes
+    /// nothing.
+    pub fn undone(&mut self, number: u64) {
+        let _ = self.append(&Line::Undone { number }, false);
+        self.entries.retain(|entry| entry.change.number != number);
+        step("change marked as undone");
+    }
+
+    /// A number for the next change.
+    pub fn next_number(&self) -> u64 {
+        self.entries.last().map_or(1, |last| last.change.number + 1)
+    }
+
+    /// Empties the journal once everything is undone; it can be used further.
+    pub fn clear(&mut self) {
+        if self.entries.is_empty() && self.file.set_len(self.begin).is_ok() {
+            self.end = self.begin;
+            step("journal emptied");
+        }
+    }
+
+    /// Removes the journal.
+    pub fn remove(self) -> Result<(), Error> {
+        let path = self.place.journal();
+        fs::remove_file(&path).map_err(failed("remove", &path))?;
+        step("journal removed");
+        Ok(())
+    }
+
+    fn append(&mut self, line: &Line, on_disk: bool) -> Result<(), Error> {
+        use std::io::{Seek, SeekFrom};
+        let path = self.place.journal();
+        let mut text = serde_json::to_vec(line).expect("plain data with text keys becomes JSON");
+        text.push(b'\n');
+        let write = |file: &mut File, end| {
+            // Cuts off what was left by a writer that was killed.
+            file.set_len(end)?;
+            file.seek(SeekFrom::Start(end))?;
+            let half = text.len() / 2;
+            file.write_all(&text[..half])?;
+            step("half a line written");
+            file.write_all(&text[half..])?;
+            step("line written");
+            if on_disk { file.sync_data() } else { Ok(()) }
+        };
+        match write(&mut self.file, self.end) {
+            Ok(()) => {
+                self.end += text.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                let _ = self.file.set_len(self.end);
+                Err(failed("write", &path)(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! One file a knob: what it reads, what it refuses, how it is applied and put back.
+
+mod mtu;
+mod offload;
+mod qdisc;
+mod ring;
+mod route;
+mod sysctl;
+mod txqueuelen;
+
+use crate::kernel::{Kernel, Refusal, attributes, push, text, u32_at};
+use model::{DeviceKnob, Knob, Setting, Value};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::IpAddr;
+
+/// A part of the machine, verbatim, as the journal keeps it.
+pub(crate) type Image = serde_json::Value;
+
+/// Why something was not done to the machine.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The right is missing.
+    Forbidden,
+    /// What it is about is not there any more, and took the change with it.
+    Gone,
+    /// Anything else, in words.
+    Words(String),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        match refusal.errno {
+            libc::EPERM | libc::EACCES => Failure::Forbidden,
+            libc::ENODEV => Failure::Gone,
+            _ => Failure::Words(format!("the kernel says: {refusal}")),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Refusal::from(error).into()
+    }
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Words(why.into()))
+}
+
+/// A part of the machine that is read whole, changed by a setting, and put back whole.
+pub(crate) trait Part {
+    /// All that a change may touch, verbatim.
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure>;
+    /// Refuses what cannot be done, or could not be put back as `before` has it. Changes nothing.
+    fn plan(&self, kernel: &mut Kernel, setting: &Setting, before: &Image) -> Result<(), Failure>;
+    /// Changes it.
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure>;
+    /// The value that the knob has now; `None` if it has none.
+    fn found(&self, kernel: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure>;
+    /// Puts it back, from whatever it is now.
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure>;
+    /// Whether a value that was found is the one that was asked for.
+    fn is(&self, asked: &Value, found: &Value) -> bool {
+        asked == found
+    }
+}
+
+/// Which part of the machine a setting is about, as the journal keeps it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "snake_case")]
+pub(crate) enum Target {
+    Route(route::HostRoute),
+    Sysctl(sysctl::Sysctl),
+    Mtu(mtu::Mtu),
+    Txqueuelen(txqueuelen::Txqueuelen),
+    Qdisc(qdisc::Root),
+    Offloads(offload::Offloads),
+    Rings(ring::Rings),
+}
+
+impl Target {
+    /// Where a setting acts, seen from the path to this peer; `None` for options of linerate's own
+    /// connections, which are no part of the machine.
+    pub fn of(
+        kernel: &mut Kernel,
+        setting: &Setting,
+        peer: IpAddr,
+    ) -> Result<Option<Target>, Failure> {
+        let knob = match setting.knob {
+            Knob::Route(knob) => {
+                return route::HostRoute::plan(kernel, knob, &setting.value, peer)
+                    .map(|route| Some(Target::Route(route)));
+            }
+            Knob::Sysctl(key) => return Ok(Some(Target::Sysctl(sysctl::Sysctl::of(key)))),
+            Knob::Device(knob) => knob,
+            _ => return Ok(None),
+        };
+        let index = kernel.device_towards(peer).map_err(|e| no_route(peer, e))?;
+        let device = Device::by_index(kernel, index)?;
+        Ok(Some(match knob {
+            DeviceKnob::Mtu => Target::Mtu(mtu::Mtu { device }),
+            DeviceKnob::Txqueuelen => Target::Txqueuelen(txqueuelen::Txqueuelen { device }),
+            DeviceKnob::Qdisc => Target::Qdisc(qdisc::Root { device }),
+            DeviceKnob::Rxring | DeviceKnob::Txring => Target::Rings(ring::Rings { device }),
+            _ => Target::Offloads(offload::Offloads { device }),
+        }))
+    }
+
+    pub fn part(&self) -> &dyn Part {
+        match self {
+            Target::Route(part) => part,
+            Target::Sysctl(part) => part,
+            Target::Mtu(part) => part,
+            Target::Txqueuelen(part) => part,
+            Target::Qdisc(part) => part,
+            Target::Offloads(part) => part,
+            Target::Rings(part) => part,
+        }
+    }
+}
+
+fn no_route(peer: IpAddr, refusal: Refusal) -> Failure {
+    match refusal.errno {
+        libc::EPERM => Failure::Forbidden,
+        _ => Failure::Words(format!("this host has no route to {peer} ({refusal})")),
+    }
+}
+
+/// A network device: its index tells it from a later one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Device {
+    pub index: u32,
+    pub name: String,
+}
+
+/// What is known of a device without its driver.
+pub(crate) struct Link {
+    pub device: Device,
+    pub mtu: u32,
+    pub txqueuelen: u32,
+    /// The device below (or, for veth, opposite), if it is in this network namespace.
+    pub lower: Option<u32>,
+    /// Bridge or bond that it belongs to.
+    pub master: Option<u32>,
+}
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
+const IFLA_MTU: u16 = 4;
+const IFLA_TXQLEN: u16 = 13;
+
+/// `struct ifinfomsg` for one device; 0 for all.
+fn ifinfomsg(index: u32) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    body.extend(index.to_ne_bytes());
+    body.extend([0; 8]);
+    body
+}
+
+impl Device {
+    pub fn by_index(kernel: &mut Kernel, index: u32) -> Result<Device, Failure> {
+        Ok(Link::by_index(kernel, index)?.device)
+    }
+
+    /// Sets one number of the device.
+    pub fn set(&self, kernel: &mut Kernel, attribute: u16, value: u32) -> Result<(), Failure> {
+        let mut body = ifinfomsg(self.index);
+        push(&mut body, attribute, &value.to_ne_bytes());
+        Ok(kernel.tell(RTM_SETLINK, 0, &body)?)
+    }
+}
+
+impl Link {
+    pub fn by_index(kernel: &mut Kernel, index: u32) -> Result<Link, Failure> {
+        let answer = kernel.get(RTM_GETLINK, &ifinfomsg(index))?;
+        Link::read(&answer.body)
+            .ok_or_else(|| Failure::Words("the kernel's answer is not a device".into()))
+    }
+
+    /// All devices of the network namespace.
+    pub fn all(kernel: &mut Kernel) -> Result<Vec<Link>, Failure> {
+        let answers = kernel.dump(RTM_GETLINK, &ifinfomsg(0))?;
+        let links = answers.iter().filter(|a| a.kind == RTM_NEWLINK);
+        Ok(links.filter_map(|a| Link::read(&a.body)).collect())
+    }
+
+    fn read(body: &[u8]) -> Option<Link> {
+        const IFLA_IFNAME: u16 = 3;
+        const IFLA_LINK: u16 = 5;
+        const IFLA_MASTER: u16 = 10;
+        const IFLA_LINK_NETNSID: u16 = 37;
+        let mut link = Link {
+            device: Device {
+                index: u32_at(body, 4)?,
+                name: String::new(),
+            },
+            mtu: 0,
+            txqueuelen: 0,
+            lower: None,
+            master: None,
+        };
+        let mut elsewhere = false;
+        for (kind, value) in attributes(body.get(16..)?) {
+            match kind {
+                IFLA_IFNAME => link.device.name = text(value),
+                IFLA_MTU => link.mtu = u32_at(value, 0)?,
+                IFLA_TXQLEN => link.txqueuelen = u32_at(value, 0)?,
+                IFLA_LINK => link.lower = u32_at(value, 0),
+                IFLA_MASTER => link.master = u32_at(value, 0),
+                IFLA_LINK_NETNSID => elsewhere = true,
+                _ => {}
+            }
+        }
+        if elsewhere {
+            link.lower = None;
+        }
+        Some(link)
+    }
+}
+
+/// A number of a setting that is one by its knob.
+fn number(setting: &Setting) -> Result<u32, Failure> {
+    match setting.value {
+        Value::Number(n) => u32::try_from(n).or_else(|_| refuse("the number is too large")),
+        _ => refuse("the value is not a number"),
+    }
+}

@@ -1,0 +1,213 @@
+//! MTU of a device. The kernel lets other things follow it and does not lead them back: devices stacked on
+//! it, IPv6's own MTU, and the MTU of IPv6 routes. So those are kept and put back too, or it is refused.
+
+use super::{Device, Failure, IFLA_MTU, Image, Link, Part, number, refuse};
+use crate::kernel::{Kernel, attributes, u32_at};
+use crate::steps::step;
+use model::{Knob, Setting, Value};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Below it IPv6 leaves a device and forgets its addresses (RFC 8200; `addrconf_notify`).
+const IPV6_LEAST: u32 = 1280;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Mtu {
+    pub device: Device,
+}
+
+/// One device as it was; the key is its index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    mtu: u32,
+    /// `net.ipv6.conf.*.mtu`, if IPv6 is there.
+    ipv6: Option<String>,
+}
+
+impl Mtu {
+    /// This device and all that are stacked with it, by index.
+    fn related(&self, kernel: &mut Kernel) -> Result<BTreeMap<u32, Link>, Failure> {
+        let mut all: BTreeMap<u32, Link> = Link::all(kernel)?
+            .into_iter()
+            .map(|link| (link.device.index, link))
+            .collect();
+        let Some(own) = all.remove(&self.device.index) else {
+            return Err(Failure::Gone);
+        };
+        let mut related = BTreeMap::from([(self.device.index, own)]);
+        // Each round adds at least one device or is the last.
+        loop {
+            let next = all.iter().find(|(index, link)| {
+                let of = |other: Option<u32>| other.is_some_and(|o| related.contains_key(&o));
+                of(link.lower)
+                    || of(link.master)
+                    || related.values().any(|r| r.master == Some(**index))
+            });
+            let Some(next) = next.map(|(index, _)| *index) else {
+                return Ok(related);
+            };
+            related.extend(all.remove(&next).map(|link| (next, link)));
+        }
+    }
+}
+
+fn ipv6_file(name: &str) -> String {
+    format!("/proc/sys/net/ipv6/conf/{name}/mtu")
+}
+
+fn has_ipv6(name: &str) -> bool {
+    fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"))
+        .is_ok_and(|text| text.trim() == "0")
+}
+
+/// MTUs of the IPv6 routes through a device that follow it (`rt6_mtu_change_route`): those that are set
+/// and not locked.
+fn following_routes(kernel: &mut Kernel, device: u32) -> Result<Vec<u32>, Failure> {
+    const RTM_GETROUTE: u16 = 26;
+    const RTA_OIF: u16 = 4;
+    const RTA_METRICS: u16 = 8;
+    const RTAX_LOCK: u16 = 1;
+    const RTAX_MTU: u16 = 2;
+    let mut question = vec![0; 12];
+    question[0] = libc::AF_INET6 as u8;
+    let routes = match kernel.dump(RTM_GETROUTE, &question) {
+        Ok(routes) => routes,
+        // A kernel without IPv6.
+        Err(refusal) if matches!(refusal.errno, libc::EOPNOTSUPP | libc::EAFNOSUPPORT) => {
+            return Ok(Vec::new());
+        }
+        Err(refusal) => return Err(refusal.into()),
+    };
+    let mtu = |body: &[u8]| {
+        let attribute = |wanted| {
+            attributes(body.get(12..)?)
+                .find(|(kind, _)| *kind == wanted)
+                .map(|(_, value)| value)
+        };
+        if u32_at(attribute(RTA_OIF)?, 0)? != device {
+            return None;
+        }
+        let metrics = attribute(RTA_METRICS)?;
+        let metric = |wanted| {
+            attributes(metrics)
+                .find(|(kind, _)| *kind == wanted)
+                .and_then(|(_, value)| u32_at(value, 0))
+        };
+        let locked = metric(RTAX_LOCK).unwrap_or(0) & (1 << RTAX_MTU) != 0;
+        metric(RTAX_MTU).filter(|_| !locked)
+    };
+    Ok(routes.iter().filter_map(|route| mtu(&route.body)).collect())
+}
+
+/// What becomes of such a route when the device changes, where IPv6 believed in `ipv6` before.
+fn followed(route: u32, ipv6: u32, device: u32) -> u32 {
+    if route >= device || route == ipv6 {
+        device
+    } else {
+        route
+    }
+}
+
+impl Part for Mtu {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+        let kept: BTreeMap<u32, Kept> = self
+            .related(kernel)?
+            .into_iter()
+            .map(|(index, link)| {
+                let ipv6 = fs::read_to_string(ipv6_file(&link.device.name)).ok();
+                (
+                    index,
+                    Kept {
+                        mtu: link.mtu,
+                        ipv6,
+                    },
+                )
+            })
+            .collect();
+        serde_json::to_value(kept).map_err(|e| Failure::Words(e.to_string()))
+    }
+
+    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
+        let asked = number(setting)?;
+        for (index, link) in self.related(kernel)? {
+            let name = &link.device.name;
+            if !has_ipv6(name) {
+                continue;
+            }
+            if asked < IPV6_LEAST && (index == self.device.index || link.mtu > asked) {
+                return refuse(format!(
+                    "below {IPV6_LEAST} bytes {name} would lose IPv6 with its addresses: choose {IPV6_LEAST} or more"
+                ));
+            }
+            let ipv6 = fs::read_to_string(ipv6_file(name)).ok();
+            let ipv6 = ipv6.and_then(|t| t.trim().parse().ok()).unwrap_or(link.mtu);
+            let lost = following_routes(kernel, index)?
+                .into_iter()
+                .find(|route| followed(followed(*route, ipv6, asked), asked, link.mtu) != *route);
+            if let Some(route) = lost {
+                return refuse(format!(
+                    "an IPv6 route through {name} has an MTU of {route} that the kernel would change and not give \
+                     back: lock it (ip -6 route change ... mtu lock {route}), or remove it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+        self.device.set(kernel, IFLA_MTU, number(setting)?)
+    }
+
+    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+        let link = Link::by_index(kernel, self.device.index)?;
+        Ok(Some(Value::Number(link.mtu.into())))
+    }
+
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+        let before: BTreeMap<u32, Kept> = serde_json::from_value(before.clone())
+            .map_err(|_| Failure::Words("its former MTU is unreadable".into()))?;
+        // A device may have to wait for the one below it; a second round finds everything in place.
+        for _ in 0..2 {
+            for (index, link) in self.related(kernel)? {
+                let Some(kept) = before.get(&index) else {
+                    continue;
+                };
+                if link.mtu != kept.mtu {
+                    let done = link.device.set(kernel, IFLA_MTU, kept.mtu);
+                    if index == self.device.index {
+                        done?;
+                    }
+                    step("MTU put back");
+                }
+            }
+        }
+        for (index, link) in self.related(kernel)? {
+            let file = ipv6_file(&link.device.name);
+            let kept = before.get(&index).and_then(|kept| kept.ipv6.as_ref());
+            let now = fs::read_to_string(&file).ok();
+            if let (Some(kept), Some(now)) = (kept, now)
+                && *kept != now
+            {
+                fs::write(&file, kept)?;
+                step("MTU of IPv6 put back");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::followed;
+
+    #[test]
+    fn routes_that_follow_come_back_or_not() {
+        let there_and_back = |route, ipv6, old, new| followed(followed(route, ipv6, new), new, old);
+        assert_eq!(there_and_back(1500, 1500, 1500, 9000), 1500);
+        assert_eq!(there_and_back(1500, 1500, 1500, 1400), 1500);
+        assert_eq!(there_and_back(1400, 1500, 1500, 9000), 1400);
+        assert_eq!(there_and_back(1400, 1500, 1500, 1300), 1500);
+        assert_eq!(there_and_back(1500, 1500, 9000, 4000), 9000);
+    }
+}

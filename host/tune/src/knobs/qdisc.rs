@@ -1,0 +1,355 @@
+//! Queueing discipline at the root of a device. Only one that can be put back verbatim is replaced: the
+//! kernel's own choice, or one of a few simple kinds, whose options are sent back as they were told.
+
+use super::{Device, Failure, Image, Part, refuse};
+use crate::kernel::{
+    CREATE, Kernel, REPLACE, attributes, from_hex, nest, push, text, to_hex, u32_at, u64_at,
+};
+use crate::steps::step;
+use model::{Knob, Qdisc, QdiscKind, Setting, Value};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Root {
+    pub device: Device,
+}
+
+// include/uapi/linux/rtnetlink.h, pkt_sched.h
+const RTM_NEWQDISC: u16 = 36;
+const RTM_DELQDISC: u16 = 37;
+const RTM_GETQDISC: u16 = 38;
+const RTM_NEWTFILTER: u16 = 44;
+const RTM_GETTFILTER: u16 = 46;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_STAB: u16 = 8;
+const TC_H_ROOT: u32 = 0xFFFF_FFFF;
+/// Of arriving packets: not at the root, and untouched by what is done there.
+const TC_H_INGRESS: u32 = 0xFFFF_FFF1;
+/// `PSCHED_SHIFT`: times of the packet scheduler are in units of 64 ns.
+const TICK_NS: u64 = 64;
+
+/// One discipline of the device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct One {
+    parent: u32,
+    /// 0: the kernel's own choice.
+    handle: u32,
+    kind: String,
+    /// Options as the kernel tells them, in hexadecimal.
+    options: Option<String>,
+    /// With a size table, which is not told whole.
+    stab: bool,
+}
+
+impl Root {
+    fn tcmsg(&self, parent: u32, handle: u32) -> Vec<u8> {
+        let mut body = vec![0; 4];
+        for number in [self.device.index, handle, parent, 0] {
+            body.extend(number.to_ne_bytes());
+        }
+        body
+    }
+
+    fn all(&self, kernel: &mut Kernel) -> Result<Vec<One>, Failure> {
+        // A device that is gone has no disciplines, and the dump does not mind.
+        Device::by_index(kernel, self.device.index)?;
+        let answers = kernel.dump(RTM_GETQDISC, &self.tcmsg(0, 0))?;
+        let ours = answers.iter().filter(|answer| {
+            answer.kind == RTM_NEWQDISC
+                && u32_at(&answer.body, 4) == Some(self.device.index)
+                && u32_at(&answer.body, 12) != Some(TC_H_INGRESS)
+        });
+        let read = |body: &[u8]| {
+            let mut one = One {
+                parent: u32_at(body, 12)?,
+                handle: u32_at(body, 8)?,
+                kind: String::new(),
+                options: None,
+                stab: false,
+            };
+            for (kind, value) in attributes(body.get(20..)?) {
+                match kind {
+                    TCA_KIND => one.kind = text(value),
+                    TCA_OPTIONS => one.options = Some(to_hex(value)),
+                    TCA_STAB => one.stab = true,
+                    _ => {}
+                }
+            }
+            Some(one)
+        };
+        Ok(ours.filter_map(|answer| read(&answer.body)).collect())
+    }
+
+    fn is_filtered(&self, kernel: &mut Kernel) -> Result<bool, Failure> {
+        // Without a parent: of the root.
+        match kernel.dump(RTM_GETTFILTER, &self.tcmsg(0, 0)) {
+            Ok(answers) => Ok(answers.iter().any(|a| a.kind == RTM_NEWTFILTER)),
+            Err(refusal) if matches!(refusal.errno, libc::EOPNOTSUPP | libc::EINVAL) => Ok(false),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+}
+
+fn asked(setting: &Setting) -> Result<Qdisc, Failure> {
+    match &setting.value {
+        Value::Word(word) => word.parse().map_err(|e| Failure::Words(format!("{e}"))),
+        _ => refuse("the value is no queueing discipline"),
+    }
+}
+
+impl Part for Root {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+        serde_json::to_value(self.all(kernel)?).map_err(|e| Failure::Words(e.to_string()))
+    }
+
+    fn plan(&self, kernel: &mut Kernel, setting: &Setting, before: &Image) -> Result<(), Failure> {
+        asked(setting)?;
+        let before: Vec<One> =
+            serde_json::from_value(before.clone()).map_err(|e| Failure::Words(e.to_string()))?;
+        let name = &self.device.name;
+        let why = if before.iter().all(|one| one.handle == 0) {
+            None
+        } else if before.len() > 1 {
+            Some("has others below it")
+        } else if before
+            .iter()
+            .any(|one| QdiscKind::named(&one.kind).is_none())
+        {
+            Some("is of a kind whose state cannot be read whole")
+        } else if before.iter().any(|one| one.stab) {
+            Some("has a size table")
+        } else if self.is_filtered(kernel)? {
+            Some("has filters")
+        } else {
+            None
+        };
+        match why {
+            Some(why) => refuse(format!(
+                "the queueing discipline of {name} {why}, so it could not be put back as it was; \
+                 replace it by hand (tc qdisc replace dev {name} root ...) if it may go"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+        let qdisc = asked(setting)?;
+        let mut body = self.tcmsg(TC_H_ROOT, 0);
+        push(&mut body, TCA_KIND, &name(qdisc.kind));
+        options(&qdisc, &mut body);
+        match kernel.tell(RTM_NEWQDISC, CREATE | REPLACE, &body) {
+            Err(refusal) if refusal.errno == libc::ENOENT => refuse(format!(
+                "this kernel does not have the queueing discipline {} (module sch_{0})",
+                qdisc.kind.name()
+            )),
+            other => Ok(other?),
+        }
+    }
+
+    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+        let all = self.all(kernel)?;
+        let root = all.iter().find(|one| one.parent == TC_H_ROOT);
+        Ok(root.map(|one| {
+            let options = one.options.as_deref().and_then(from_hex);
+            let qdisc = QdiscKind::named(&one.kind).map(|kind| Qdisc {
+                kind,
+                parameters: parameters(kind, &options.unwrap_or_default()),
+            });
+            Value::Word(qdisc.map_or(one.kind.clone(), |qdisc| qdisc.to_string()))
+        }))
+    }
+
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+        let before: Vec<One> = serde_json::from_value(before.clone())
+            .map_err(|_| Failure::Words("the former one is unreadable".into()))?;
+        let done = match before.iter().find(|one| one.handle != 0) {
+            None => {
+                // The kernel puts its own choice there again.
+                match kernel.tell(RTM_DELQDISC, 0, &self.tcmsg(TC_H_ROOT, 0)) {
+                    Err(refusal) if refusal.errno == libc::ENOENT => Ok(()),
+                    other => other,
+                }
+            }
+            Some(one) => {
+                let mut body = self.tcmsg(TC_H_ROOT, one.handle);
+                push(&mut body, TCA_KIND, &[one.kind.as_bytes(), &[0]].concat());
+                if let Some(options) = one.options.as_deref().and_then(from_hex) {
+                    push(&mut body, TCA_OPTIONS, &options);
+                }
+                kernel.tell(RTM_NEWQDISC, CREATE | REPLACE, &body)
+            }
+        };
+        step("queueing discipline put back");
+        Ok(done?)
+    }
+
+    /// Those parameters that were asked for. The kernel rounds some: it counts a burst in time, and the
+    /// times of fq_codel in units of 1024 ns.
+    fn is(&self, asked: &Value, found: &Value) -> bool {
+        let (Value::Word(asked), Value::Word(found)) = (asked, found) else {
+            return false;
+        };
+        let (Ok(asked), Ok(found)) = (asked.parse::<Qdisc>(), found.parse::<Qdisc>()) else {
+            return false;
+        };
+        let tick_bytes = asked
+            .parameter("rate")
+            .map_or(0, |rate| bytes_in(rate, TICK_NS))
+            + 1;
+        asked.kind == found.kind
+            && asked.parameters.iter().all(|(name, value)| {
+                found.parameter(name).is_some_and(|now| match *name {
+                    "burst" => value.abs_diff(now) <= tick_bytes,
+                    "target" | "interval" => value.abs_diff(now) <= 2,
+                    _ => now == *value,
+                })
+            })
+    }
+}
+
+fn name(kind: QdiscKind) -> Vec<u8> {
+    [kind.name().as_bytes(), &[0]].concat()
+}
+
+fn bytes_in(rate_bit_s: u64, ns: u64) -> u64 {
+    let bytes = u128::from(rate_bit_s) * u128::from(ns) / 8_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Number of the attribute of a parameter (`TCA_FQ_CODEL_*`, `TCA_FQ_*`).
+fn attribute(kind: QdiscKind, name: &str) -> Option<u16> {
+    Some(match (kind, name) {
+        (QdiscKind::FqCodel, "target") => 1,
+        (QdiscKind::FqCodel, "limit") => 2,
+        (QdiscKind::FqCodel, "interval") => 3,
+        (QdiscKind::FqCodel, "ecn") => 4,
+        (QdiscKind::FqCodel, "flows") => 5,
+        (QdiscKind::FqCodel, "quantum") => 6,
+        (QdiscKind::Fq, "limit") => 1,
+        (QdiscKind::Fq, "flow_limit") => 2,
+        (QdiscKind::Fq, "quantum") => 3,
+        (QdiscKind::Fq, "pacing") => 5,
+        (QdiscKind::Fq, "maxrate") => 7,
+        _ => return None,
+    })
+}
+
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_TBF_BURST: u16 = 6;
+
+fn options(qdisc: &Qdisc, body: &mut Vec<u8>) {
+    // Sizes and counts were checked to fit when the setting was read.
+    let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    match qdisc.kind {
+        QdiscKind::Noqueue | QdiscKind::PfifoFast => {}
+        QdiscKind::Pfifo | QdiscKind::Bfifo => {
+            if let Some(limit) = qdisc.parameter("limit") {
+                push(body, TCA_OPTIONS, &word(limit).to_ne_bytes());
+            }
+        }
+        QdiscKind::FqCodel | QdiscKind::Fq => {
+            let mut all = Vec::new();
+            for (name, value) in &qdisc.parameters {
+                // The kernel's rate is in bytes a second.
+                let value = if *name == "maxrate" {
+                    value / 8
+                } else {
+                    *value
+                };
+                if let Some(kind) = attribute(qdisc.kind, name) {
+                    push(&mut all, kind, &word(value).to_ne_bytes());
+                }
+            }
+            if !all.is_empty() {
+                nest(body, TCA_OPTIONS, &all);
+            }
+        }
+        QdiscKind::Tbf => {
+            let bytes_per_s = qdisc.parameter("rate").unwrap_or(0) / 8;
+            // struct tc_tbf_qopt: two tc_ratespec (the second for a peak rate), limit, buffer, mtu.
+            let mut parms = vec![0; 36];
+            const TC_LINKLAYER_ETHERNET: u8 = 1;
+            parms[1] = TC_LINKLAYER_ETHERNET;
+            parms[8..12].copy_from_slice(&word(bytes_per_s).to_ne_bytes());
+            let limit = word(qdisc.parameter("limit").unwrap_or(0));
+            parms[24..28].copy_from_slice(&limit.to_ne_bytes());
+            let mut all = Vec::new();
+            push(&mut all, TCA_TBF_PARMS, &parms);
+            let burst = word(qdisc.parameter("burst").unwrap_or(0));
+            push(&mut all, TCA_TBF_BURST, &burst.to_ne_bytes());
+            if u32::try_from(bytes_per_s).is_err() {
+                push(&mut all, TCA_TBF_RATE64, &bytes_per_s.to_ne_bytes());
+            }
+            nest(body, TCA_OPTIONS, &all);
+        }
+    }
+}
+
+/// What the kernel tells of the parameters that can be set.
+fn parameters(kind: QdiscKind, options: &[u8]) -> Vec<(&'static str, u64)> {
+    let value = |wanted| {
+        attributes(options)
+            .find(|(k, _)| *k == wanted)
+            .map(|(_, v)| v)
+    };
+    let number = |wanted| value(wanted).and_then(|v| u32_at(v, 0)).map(u64::from);
+    let names: &[&'static str] = match kind {
+        QdiscKind::Noqueue | QdiscKind::PfifoFast => &[],
+        QdiscKind::Pfifo | QdiscKind::Bfifo => {
+            let limit = u32_at(options, 0).map(|limit| ("limit", limit.into()));
+            return limit.into_iter().collect();
+        }
+        QdiscKind::Tbf => {
+            let Some(parms) = value(TCA_TBF_PARMS) else {
+                return Vec::new();
+            };
+            let rate = value(TCA_TBF_RATE64).and_then(|v| u64_at(v, 0));
+            let rate = rate
+                .or_else(|| u32_at(parms, 8).map(u64::from))
+                .unwrap_or(0)
+                * 8;
+            let ticks = u32_at(parms, 28).unwrap_or(0);
+            let burst = bytes_in(rate, u64::from(ticks) * TICK_NS);
+            let limit = u32_at(parms, 24).unwrap_or(0).into();
+            return vec![("rate", rate), ("burst", burst), ("limit", limit)];
+        }
+        QdiscKind::FqCodel => &["limit", "flows", "target", "interval", "quantum", "ecn"],
+        QdiscKind::Fq => &["limit", "flow_limit", "quantum", "maxrate", "pacing"],
+    };
+    names
+        .iter()
+        .filter_map(|name| {
+            let value = number(attribute(kind, name)?)?;
+            match *name {
+                // All ones: no limit.
+                "maxrate" if value == u64::from(u32::MAX) => None,
+                "maxrate" => Some((*name, value * 8)),
+                _ => Some((*name, value)),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_told_as_they_are_sent() {
+        for text in [
+            "noqueue",
+            "pfifo limit 100",
+            "bfifo limit 64K",
+            "fq_codel limit 1000 flows 512 target 5000us interval 100000us quantum 1514 ecn 1",
+            "fq limit 10000 flow_limit 100 quantum 3028 maxrate 800M pacing 1",
+        ] {
+            let qdisc: Qdisc = text.parse().unwrap();
+            let mut body = Vec::new();
+            options(&qdisc, &mut body);
+            let sent = attributes(&body).next().map(|(_, v)| v).unwrap_or_default();
+            assert_eq!(parameters(qdisc.kind, sent), qdisc.parameters, "{text}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Descriptors in the rings of a device.
+
+use super::{Device, Failure, Image, Link, Part, number, refuse};
+use crate::kernel::Kernel;
+use crate::steps::step;
+use model::{DeviceKnob, Knob, Setting, Value};
+use serde::{Deserialize, Serialize};
+use std::io;
+use sys::ethtool::{Bounded, Ethtool};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Rings {
+    pub device: Device,
+}
+
+impl Rings {
+    /// The driver, by the name that the device has now.
+    fn driver(&self, kernel: &mut Kernel) -> Result<Ethtool, Failure> {
+        let link = Link::by_index(kernel, self.device.index)?;
+        Ok(Ethtool::open(&link.device.name)?)
+    }
+
+    fn sizes(&self, kernel: &mut Kernel) -> Result<[Bounded; 2], Failure> {
+        match self.driver(kernel)?.rings() {
+            Ok(rings) => Ok([rings.rx, rings.tx]),
+            Err(error) => Err(self.cannot(error)),
+        }
+    }
+
+    fn cannot(&self, error: io::Error) -> Failure {
+        match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => Failure::Words(format!(
+                "the driver of {} has no rings whose size can be set",
+                self.device.name
+            )),
+            _ => error.into(),
+        }
+    }
+}
+
+/// Receive is the first of the two, transmit the second.
+fn which(knob: &Knob) -> usize {
+    usize::from(*knob == Knob::Device(DeviceKnob::Txring))
+}
+
+impl Part for Rings {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+        let sizes = self.sizes(kernel)?.map(|ring| ring.current);
+        Ok(sizes.to_vec().into())
+    }
+
+    fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
+        let most = self.sizes(kernel)?[which(&setting.knob)].maximum;
+        if number(setting)? > most {
+            return refuse(format!(
+                "the driver of {} allows at most {most}",
+                self.device.name
+            ));
+        }
+        Ok(())
+    }
+
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+        let mut sizes = self.sizes(kernel)?.map(|ring| ring.current);
+        sizes[which(&setting.knob)] = number(setting)?;
+        let [rx, tx] = sizes;
+        let done = self.driver(kernel)?.set_rings(rx, tx);
+        done.map_err(|e| self.cannot(e))
+    }
+
+    fn found(&self, kernel: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure> {
+        let size = self.sizes(kernel)?[which(knob)].current;
+        Ok(Some(Value::Number(size.into())))
+    }
+
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+        let size = |at: usize| before.get(at)?.as_u64().and_then(|n| u32::try_from(n).ok());
+        let (Some(rx), Some(tx)) = (size(0), size(1)) else {
+            return refuse("their former sizes are unreadable");
+        };
+        self.driver(kernel)?.set_rings(rx, tx)?;
+        step("rings put back");
+        Ok(())
+    }
+}

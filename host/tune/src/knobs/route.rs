@@ -1,0 +1,332 @@
+//! Attributes of the route to one host: a route to it alone, copied from the one that leads there, with
+//! one attribute more. Undoing takes it away, or puts back the one that was there.
+
+use super::{Failure, Image, Part, no_route, refuse};
+use crate::kernel::{
+    CREATE, Kernel, REPLACE, address, attributes, from_hex, nest, push, text, to_hex, u16_at,
+    u32_at,
+};
+use crate::steps::step;
+use model::{Knob, RouteKnob, Setting, Value};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The route to one host, in the table in which the kernel looks it up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct HostRoute {
+    peer: IpAddr,
+    /// What will be written: the body of an `RTM_NEWROUTE`, in hexadecimal.
+    planned: String,
+}
+
+// include/uapi/linux/rtnetlink.h
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
+const RTM_F_LOOKUP_TABLE: u32 = 0x1000;
+const RTM_F_FIB_MATCH: u32 = 0x2000;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_CACHEINFO: u16 = 12;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
+const RTA_NH_ID: u16 = 30;
+const RTN_UNICAST: u8 = 1;
+const RTPROT_STATIC: u8 = 4;
+const RTNH_F_ONLINK: u32 = 4;
+const RTAX_LOCK: u16 = 1;
+const RTAX_MTU: u16 = 2;
+const RTAX_CC_ALGO: u16 = 16;
+
+/// A route as a message: the header, and the attributes by type.
+#[derive(Clone, PartialEq, Eq)]
+struct Message {
+    header: Vec<u8>,
+    attributes: BTreeMap<u16, Vec<u8>>,
+    metrics: BTreeMap<u16, Vec<u8>>,
+}
+
+impl Message {
+    /// Without what is state rather than setting: ages, and whether a link is up.
+    fn read(body: &[u8]) -> Option<Message> {
+        let mut header = body.get(..12)?.to_vec();
+        let flags = u32_at(&header, 8)? & RTNH_F_ONLINK;
+        header[8..].copy_from_slice(&flags.to_ne_bytes());
+        let mut all: BTreeMap<u16, Vec<u8>> = attributes(&body[12..])
+            .map(|(kind, value)| (kind, value.to_vec()))
+            .collect();
+        let metrics = all.remove(&RTA_METRICS).unwrap_or_default();
+        if let Some(hops) = all.get_mut(&RTA_MULTIPATH) {
+            clean_hops(hops);
+        }
+        if all.contains_key(&RTA_NH_ID) {
+            // The kernel tells what the nexthop object means, but does not take both.
+            for kind in [
+                RTA_OIF,
+                RTA_GATEWAY,
+                RTA_VIA,
+                RTA_MULTIPATH,
+                RTA_ENCAP,
+                RTA_ENCAP_TYPE,
+            ] {
+                all.remove(&kind);
+            }
+        }
+        Some(Message {
+            header,
+            attributes: all,
+            metrics: attributes(&metrics)
+                .map(|(kind, value)| (kind, value.to_vec()))
+                .collect(),
+        })
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let mut body = self.header.clone();
+        for (kind, value) in &self.attributes {
+            match *kind {
+                RTA_CACHEINFO => {}
+                RTA_MULTIPATH | RTA_ENCAP => nest(&mut body, *kind, value),
+                _ => push(&mut body, *kind, value),
+            }
+        }
+        if !self.metrics.is_empty() {
+            let mut metrics = Vec::new();
+            for (kind, value) in &self.metrics {
+                push(&mut metrics, *kind, value);
+            }
+            nest(&mut body, RTA_METRICS, &metrics);
+        }
+        body
+    }
+
+    fn number(&self, attribute: u16) -> Option<u32> {
+        u32_at(self.attributes.get(&attribute)?, 0)
+    }
+
+    /// Whether it leads to this one host and no other.
+    fn is_only_for(&self, octets: &[u8]) -> bool {
+        usize::from(self.header[1]) == octets.len() * 8
+            && self
+                .attributes
+                .get(&RTA_DST)
+                .is_some_and(|dst| dst == octets)
+    }
+
+    /// The same place in the same table: a route written there replaces it.
+    fn is_in_place_of(&self, other: &Message) -> bool {
+        let place = |m: &Message| {
+            let table = m.number(RTA_TABLE).unwrap_or(u32::from(m.header[4]));
+            // IPv6 gives this priority to a route that is added without one.
+            let usual = if m.header[0] == libc::AF_INET6 as u8 {
+                1024
+            } else {
+                0
+            };
+            (
+                m.header[..2].to_vec(),
+                m.header[3],
+                table,
+                m.number(RTA_PRIORITY).unwrap_or(usual),
+                m.attributes.get(&RTA_DST).cloned(),
+            )
+        };
+        place(self) == place(other)
+    }
+
+    /// When the kernel will remove it; 0: never.
+    fn expires(&self) -> u32 {
+        // struct rta_cacheinfo: clntref, lastuse, expires.
+        self.attributes
+            .get(&RTA_CACHEINFO)
+            .and_then(|info| u32_at(info, 8))
+            .unwrap_or(0)
+    }
+}
+
+/// Takes the state of the links out of a list of `struct rtnexthop`.
+fn clean_hops(hops: &mut [u8]) {
+    let mut at = 0;
+    while let Some(length) = u16_at(hops, at).map(usize::from) {
+        if length < 8 || at + length > hops.len() {
+            break;
+        }
+        hops[at + 2] &= RTNH_F_ONLINK as u8;
+        at += length.next_multiple_of(4);
+    }
+}
+
+/// The route that the kernel uses for this host, as it was written.
+fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
+    let answer = kernel
+        .route_to(peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH)
+        .map_err(|e| no_route(peer, e))?;
+    Message::read(&answer.body)
+        .ok_or_else(|| Failure::Words("the kernel's answer is not a route".into()))
+}
+
+impl HostRoute {
+    /// Plans the route with this attribute.
+    pub fn plan(
+        kernel: &mut Kernel,
+        knob: RouteKnob,
+        value: &Value,
+        peer: IpAddr,
+    ) -> Result<HostRoute, Failure> {
+        let peer = peer.to_canonical();
+        let mut route = lookup(kernel, peer)?;
+        if route.header[7] != RTN_UNICAST {
+            return refuse(format!(
+                "no route leads to {peer}, which is an address of this host or barred by it"
+            ));
+        }
+        let (_, octets) = address(peer);
+        if route.is_only_for(&octets) {
+            if route.expires() != 0 {
+                return refuse(format!(
+                    "the route to {peer} expires by itself and could not be put back as it was"
+                ));
+            }
+        } else {
+            route.header[1] = (octets.len() * 8) as u8;
+            route.header[5] = RTPROT_STATIC;
+            route.attributes.insert(RTA_DST, octets);
+            route.attributes.remove(&RTA_PRIORITY);
+        }
+        if peer.is_ipv6()
+            && knob == RouteKnob::Mtu
+            && matches!(value, Value::Number(n) if *n < 1280)
+        {
+            return refuse("IPv6 has no MTU below 1280 bytes");
+        }
+        set(&mut route, knob, value)?;
+        Ok(HostRoute {
+            peer,
+            planned: to_hex(&route.write()),
+        })
+    }
+
+    /// The host that it leads to.
+    pub fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    fn planned(&self) -> Result<Message, Failure> {
+        from_hex(&self.planned)
+            .and_then(|body| Message::read(&body))
+            .ok_or_else(|| Failure::Words("the planned route is unreadable".into()))
+    }
+
+    /// The route that stands where the planned one stands or will stand.
+    fn standing(&self, kernel: &mut Kernel) -> Result<Option<Message>, Failure> {
+        match kernel.route_to(self.peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH) {
+            Ok(answer) => {
+                let planned = self.planned()?;
+                Ok(Message::read(&answer.body).filter(|route| route.is_in_place_of(&planned)))
+            }
+            // No route at all: the link is down, or its routes were taken away.
+            Err(refusal) if refusal.errno == libc::ENETUNREACH => Ok(None),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+}
+
+/// Number of the metric (`RTAX_*`).
+fn metric(knob: RouteKnob) -> u16 {
+    match knob {
+        RouteKnob::Mtu => RTAX_MTU,
+        RouteKnob::Window => 3,
+        RouteKnob::Advmss => 8,
+        RouteKnob::Initcwnd => 11,
+        RouteKnob::RtoMin => 13,
+        RouteKnob::Initrwnd => 14,
+        RouteKnob::Quickack => 15,
+        RouteKnob::Congctl => RTAX_CC_ALGO,
+    }
+}
+
+fn set(route: &mut Message, knob: RouteKnob, value: &Value) -> Result<(), Failure> {
+    let value = match value {
+        Value::Number(n) => match u32::try_from(*n) {
+            Ok(n) => n.to_ne_bytes().to_vec(),
+            Err(_) => return refuse("the number is too large"),
+        },
+        Value::Switch(on) => u32::from(*on).to_ne_bytes().to_vec(),
+        Value::Word(word) => [word.as_bytes(), &[0]].concat(),
+        Value::Numbers(_) => return refuse("a route takes one value"),
+    };
+    route.metrics.insert(metric(knob), value);
+    if knob == RouteKnob::Mtu {
+        let locks = route.metrics.get(&RTAX_LOCK).and_then(|l| u32_at(l, 0));
+        let locks = locks.unwrap_or(0) | 1 << RTAX_MTU;
+        route
+            .metrics
+            .insert(RTAX_LOCK, locks.to_ne_bytes().to_vec());
+    }
+    Ok(())
+}
+
+impl Part for HostRoute {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+        let standing = self.standing(kernel)?;
+        Ok(standing.map_or(Image::Null, |route| to_hex(&route.write()).into()))
+    }
+
+    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), Failure> {
+        self.planned().map(drop)
+    }
+
+    fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), Failure> {
+        let body = self.planned()?.write();
+        Ok(kernel.tell(RTM_NEWROUTE, CREATE | REPLACE, &body)?)
+    }
+
+    fn found(&self, kernel: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure> {
+        let Knob::Route(knob) = knob else {
+            return Ok(None);
+        };
+        // As a connection would get it, not as it is written.
+        let answer = kernel.route_to(self.peer, 0)?;
+        let route = Message::read(&answer.body);
+        let value = route.and_then(|r| r.metrics.get(&metric(*knob)).cloned());
+        Ok(match (knob, value) {
+            // The kernel shows no metric that is zero.
+            (RouteKnob::Quickack, value) => {
+                let on = value.and_then(|v| u32_at(&v, 0)).is_some_and(|n| n != 0);
+                Some(Value::Switch(on))
+            }
+            (RouteKnob::Congctl, value) => value.map(|v| Value::Word(text(&v))),
+            (_, value) => value
+                .and_then(|v| u32_at(&v, 0))
+                .map(|n| Value::Number(n.into())),
+        })
+    }
+
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+        let done = match before.as_str() {
+            Some(body) => {
+                let Some(body) = from_hex(body) else {
+                    return refuse("the former route is unreadable");
+                };
+                kernel.tell(RTM_NEWROUTE, CREATE | REPLACE, &body)
+            }
+            None => {
+                // Whatever metrics it has by now.
+                let mut route = self.planned()?;
+                route.metrics.clear();
+                match kernel.tell(RTM_DELROUTE, 0, &route.write()) {
+                    Err(refusal) if refusal.errno == libc::ESRCH => Ok(()),
+                    other => other,
+                }
+            }
+        };
+        step("route put back");
+        Ok(done?)
+    }
+}

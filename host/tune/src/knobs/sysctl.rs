@@ -1,0 +1,145 @@
+//! A sysctl, kept and put back as the text that the kernel shows.
+
+use super::{Failure, Image, Part, refuse};
+use crate::kernel::Kernel;
+use crate::steps::step;
+use model::{Knob, Scope, Setting, SysctlKey, Value};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Sysctl {
+    pub key: String,
+}
+
+impl Sysctl {
+    pub fn of(key: SysctlKey) -> Sysctl {
+        Sysctl {
+            key: key.name().to_owned(),
+        }
+    }
+
+    fn row(&self) -> Result<SysctlKey, Failure> {
+        self.key.parse().map_err(|e| Failure::Words(format!("{e}")))
+    }
+
+    /// The files that writing this one changes, itself first: making a congestion control the default
+    /// allows it to every user as well (`tcp_set_default_congestion_control`).
+    fn files(&self) -> Vec<&str> {
+        let mut files = vec![self.key.as_str()];
+        if self.key == "net.ipv4.tcp_congestion_control" {
+            let other = "net.ipv4.tcp_allowed_congestion_control";
+            // A child namespace only shows it, and cannot change it either.
+            let writable =
+                fs::metadata(path(other)).is_ok_and(|m| m.permissions().mode() & 0o222 != 0);
+            files.extend(writable.then_some(other));
+        }
+        files
+    }
+
+    fn cannot(&self, error: &io::Error) -> Failure {
+        let elsewhere = self.row().is_ok_and(|key| key.scope() == Scope::Host);
+        let words = match error.raw_os_error() {
+            Some(libc::ENOENT) if elsewhere && !self.is_there() => {
+                "this network namespace does not have it: it is of the whole machine, so set it outside"
+            }
+            Some(libc::ENOENT) if !self.is_there() => "this kernel has no such sysctl",
+            Some(libc::ENOENT) => "this kernel does not know the name",
+            Some(libc::EINVAL) => "this kernel does not take the value",
+            Some(libc::EROFS) => "/proc/sys can only be read here, as in most containers",
+            Some(libc::EACCES | libc::EPERM) if self.is_read_only() => {
+                "it can only be read in this network namespace: it is of the whole machine, so set it outside"
+            }
+            Some(libc::EPERM) if self.key.ends_with("congestion_control") => {
+                "this network namespace allows only what net.ipv4.tcp_allowed_congestion_control names; \
+                 route.congctl does not ask"
+            }
+            _ => {
+                return io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
+                    .into();
+            }
+        };
+        Failure::Words(words.to_owned())
+    }
+
+    fn is_there(&self) -> bool {
+        path(&self.key).exists()
+    }
+
+    fn is_read_only(&self) -> bool {
+        fs::metadata(path(&self.key)).is_ok_and(|m| m.permissions().mode() & 0o222 == 0)
+    }
+}
+
+fn path(key: &str) -> PathBuf {
+    PathBuf::from("/proc/sys").join(key.replace('.', "/"))
+}
+
+/// In one write: the kernel takes each as a whole value.
+fn write(key: &str, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path(key))?;
+    file.write_all(text.as_bytes())
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Number(n) => n.to_string(),
+        Value::Numbers(all) => all.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+        Value::Switch(on) => u8::from(*on).to_string(),
+        Value::Word(word) => word.clone(),
+    }
+}
+
+impl Part for Sysctl {
+    fn read(&self, _: &mut Kernel) -> Result<Image, Failure> {
+        let mut texts = serde_json::Map::new();
+        for key in self.files() {
+            let text = fs::read_to_string(path(key)).map_err(|e| self.cannot(&e))?;
+            texts.insert(key.to_owned(), text.into());
+        }
+        Ok(texts.into())
+    }
+
+    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), Failure> {
+        // Opened and not written: nothing changes.
+        let opened = OpenOptions::new().write(true).open(path(&self.key));
+        opened.map(drop).map_err(|e| self.cannot(&e))
+    }
+
+    fn apply(&self, _: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+        write(&self.key, &plain(&setting.value)).map_err(|e| self.cannot(&e))
+    }
+
+    fn found(&self, _: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure> {
+        let text = fs::read_to_string(path(&self.key)).map_err(|e| self.cannot(&e))?;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let numbers: Option<Vec<u64>> = words.iter().map(|word| word.parse().ok()).collect();
+        let named = matches!(knob.shape(), model::Shape::Name);
+        Ok(match numbers.as_deref() {
+            Some([one]) if !named => Some(Value::Number(*one)),
+            Some([_, _, ..]) if !named => numbers.map(Value::Numbers),
+            _ => Some(Value::Word(words.join(" "))),
+        })
+    }
+
+    fn restore(&self, _: &mut Kernel, before: &Image) -> Result<(), Failure> {
+        let before: BTreeMap<String, String> = serde_json::from_value(before.clone())
+            .map_err(|_| Failure::Words("its former text is unreadable".into()))?;
+        // Only what this table of files names is ever written, whatever the journal says.
+        for key in self.files() {
+            let Some(text) = before.get(key) else {
+                return refuse(format!("the journal does not tell what {key} was"));
+            };
+            if fs::read_to_string(path(key)).is_ok_and(|now| now == *text) {
+                continue;
+            }
+            write(key, text).map_err(|e| self.cannot(&e))?;
+            step("sysctl put back");
+        }
+        Ok(())
+    }
+}

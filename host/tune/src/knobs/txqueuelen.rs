@@ -1,0 +1,40 @@
+//! Transmit queue length of a device: what its plain queues hold.
+
+use super::{Device, Failure, IFLA_TXQLEN, Image, Link, Part, number};
+use crate::kernel::Kernel;
+use crate::steps::step;
+use model::{Knob, Setting, Value};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Txqueuelen {
+    pub device: Device,
+}
+
+impl Part for Txqueuelen {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+        Ok(Link::by_index(kernel, self.device.index)?.txqueuelen.into())
+    }
+
+    fn plan(&self, _: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
+        number(setting).map(drop)
+    }
+
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+        self.device.set(kernel, IFLA_TXQLEN, number(setting)?)
+    }
+
+    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+        let link = Link::by_index(kernel, self.device.index)?;
+        Ok(Some(Value::Number(link.txqueuelen.into())))
+    }
+
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+        let before = before.as_u64().and_then(|n| u32::try_from(n).ok());
+        let before =
+            before.ok_or_else(|| Failure::Words("its former length is unreadable".into()))?;
+        self.device.set(kernel, IFLA_TXQLEN, before)?;
+        step("transmit queue length put back");
+        Ok(())
+    }
+}

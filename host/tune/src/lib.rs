@@ -1,0 +1,23 @@
+//! Settings of a machine, applied for an experiment and undone afterwards, whatever happens.
+//!
+//! Architecture invariant: the only code that changes your machine. What it is about to change is on the
+//! disk first; a [`guard`] in a process of its own undoes everything when the experiment dies or falls
+//! silent; [`recover`] does if both died. `docs/decisions/0009-undo-that-survives.md` tells the rules.
+
+mod error;
+mod guard;
+mod hold;
+mod journal;
+mod kernel;
+mod knobs;
+mod metrics;
+mod status;
+mod steps;
+mod undo;
+
+pub use error::Error;
+pub use guard::guard;
+pub use hold::{Begin, Hold, begin, recover};
+pub use metrics::flush_metrics;
+pub use status::{Pending, PendingChange, Where, default_state, status};
+pub use undo::Undone;

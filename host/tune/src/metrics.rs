@@ -1,0 +1,55 @@
+//! What the kernel remembers of earlier connections to a host (tcp_metrics(8)): it would let one run of an
+//! experiment help or spoil the next.
+
+use crate::Error;
+use crate::kernel::{Kernel, Refusal, address, attributes, push, u16_at};
+use std::net::IpAddr;
+use sys::netlink::Protocol;
+
+/// Lets the kernel forget what it learned from earlier connections to this host.
+///
+/// # Errors
+/// [`Error::Metrics`]: without root, or on a kernel that does not let itself be told.
+pub fn flush_metrics(peer: IpAddr) -> Result<(), Error> {
+    forget(peer).map_err(|refusal| Error::Metrics {
+        peer,
+        why: match refusal.errno {
+            libc::EPERM => "it needs root, or the capability CAP_NET_ADMIN".to_owned(),
+            _ => refusal.to_string(),
+        },
+    })
+}
+
+fn forget(peer: IpAddr) -> Result<(), Refusal> {
+    // include/uapi/linux/genetlink.h, tcp_metrics.h
+    const GENL_ID_CTRL: u16 = 16;
+    const CTRL_CMD_GETFAMILY: u8 = 3;
+    const CTRL_ATTR_FAMILY_ID: u16 = 1;
+    const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+    const TCP_METRICS_CMD_DEL: u8 = 2;
+    const TCP_METRICS_ATTR_ADDR_IPV4: u16 = 1;
+    const TCP_METRICS_ATTR_ADDR_IPV6: u16 = 2;
+
+    let mut kernel = Kernel::speaking(Protocol::Generic)?;
+    // struct genlmsghdr: command, version, reserved.
+    let mut question = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
+    push(&mut question, CTRL_ATTR_FAMILY_NAME, b"tcp_metrics\0");
+    let answer = kernel.get(GENL_ID_CTRL, &question)?;
+    let family = attributes(answer.body.get(4..).unwrap_or_default())
+        .find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID)
+        .and_then(|(_, value)| u16_at(value, 0))
+        .ok_or_else(|| std::io::Error::other("the kernel does not name its tcp_metrics"))?;
+
+    let (_, octets) = address(peer);
+    let kind = match octets.len() {
+        4 => TCP_METRICS_ATTR_ADDR_IPV4,
+        _ => TCP_METRICS_ATTR_ADDR_IPV6,
+    };
+    let mut order = vec![TCP_METRICS_CMD_DEL, 1, 0, 0];
+    push(&mut order, kind, &octets);
+    match kernel.tell(family, 0, &order) {
+        // There is nothing to forget.
+        Err(refusal) if refusal.errno == libc::ESRCH => Ok(()),
+        other => other,
+    }
+}

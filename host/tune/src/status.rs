@@ -1,0 +1,162 @@
+//! What is changed now, and by whom.
+
+use crate::Error;
+use crate::journal::{Journal, Namespace, Place};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// An experiment that changes, or has changed and not undone, settings of this machine.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// Title of the experiment.
+    pub title: String,
+    /// Its process.
+    pub pid: u32,
+    /// Since when, in seconds since 1970-01-01 UTC.
+    pub started: u64,
+    /// When the guard will undo everything unless told otherwise, in seconds since 1970-01-01 UTC.
+    pub deadline: u64,
+    /// Whether the experiment lives.
+    pub alive: bool,
+    /// Whether its guard lives.
+    pub guarded: bool,
+    /// Where the changes are.
+    pub namespace: Where,
+    /// What is changed, in the order in which it was.
+    pub changes: Vec<PendingChange>,
+}
+
+/// In which network namespace changes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// In that of the caller.
+    Here,
+    /// In another of this machine, with this inode number (`ls -l /proc/PID/ns/net`), or one that is gone.
+    Elsewhere(u64),
+    /// Nowhere: the machine was started anew since, or the namespace is gone.
+    Forgotten,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingChange {
+    /// The setting, as text.
+    pub setting: String,
+    /// The value before.
+    pub was: String,
+    /// Whether it is known to have been made; else it may have been.
+    pub made: bool,
+}
+
+/// What is changed now on this machine, as far as the journals in this directory tell.
+///
+/// # Errors
+/// [`Error::Journal`] and [`Error::Damaged`].
+pub fn status(state: &Path) -> Result<Vec<Pending>, Error> {
+    let here = Namespace::current()?;
+    let mut all = Vec::new();
+    for place in Place::all(state)? {
+        let Some(journal) = Journal::read(&place)? else {
+            continue;
+        };
+        let header = journal.header;
+        let patience = header.deadline_ms / 1000;
+        all.push(Pending {
+            alive: place.is_locked("hold"),
+            guarded: place.is_locked("guard"),
+            deadline: place.touched("guard").unwrap_or(header.started) + patience,
+            namespace: match header.namespace {
+                same if same == here => Where::Here,
+                other if other.boot != here.boot || other.inode == here.inode => Where::Forgotten,
+                other => Where::Elsewhere(other.inode),
+            },
+            title: header.title,
+            pid: header.pid,
+            started: header.started,
+            changes: journal
+                .entries
+                .into_iter()
+                .map(|entry| PendingChange {
+                    made: entry.after.is_some(),
+                    setting: entry.change.setting,
+                    was: entry.change.was,
+                })
+                .collect(),
+        });
+    }
+    Ok(all)
+}
+
+/// The directory of the journals: `LINERATE_STATE` if it is set; `/var/lib/linerate/tune` for root; else
+/// `linerate/tune` in `$XDG_STATE_HOME`, or in `~/.local/state` (XDG Base Directory Specification). The
+/// caller reads the environment.
+///
+/// # Errors
+/// [`Error::NoState`] if nothing leads to a directory.
+pub fn default_state(
+    linerate_state: Option<&OsStr>,
+    xdg_state_home: Option<&OsStr>,
+    home: Option<&OsStr>,
+) -> Result<PathBuf, Error> {
+    let root = sys::process::effective_user() == 0 && owns_the_machine();
+    choose(linerate_state, root, xdg_state_home, home).ok_or(Error::NoState)
+}
+
+/// Root of a user namespace cannot write where root can.
+fn owns_the_machine() -> bool {
+    std::fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
+fn choose(
+    linerate_state: Option<&OsStr>,
+    root: bool,
+    xdg_state_home: Option<&OsStr>,
+    home: Option<&OsStr>,
+) -> Option<PathBuf> {
+    let absolute = |value: Option<&OsStr>| {
+        let path = value.map(Path::new).filter(|path| path.is_absolute());
+        path.map(Path::to_owned)
+    };
+    if let Some(state) = absolute(linerate_state) {
+        return Some(state);
+    }
+    if root {
+        return Some("/var/lib/linerate/tune".into());
+    }
+    absolute(xdg_state_home)
+        .or_else(|| Some(absolute(home)?.join(".local/state")))
+        .map(|state| state.join("linerate/tune"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_the_journals() {
+        let path = |state: Option<&str>, root, xdg: Option<&str>, home: Option<&str>| {
+            choose(
+                state.map(OsStr::new),
+                root,
+                xdg.map(OsStr::new),
+                home.map(OsStr::new),
+            )
+        };
+        let of = |text: &str| Some(PathBuf::from(text));
+        assert_eq!(path(Some("/s"), true, None, None), of("/s"));
+        assert_eq!(
+            path(None, true, Some("/x"), None),
+            of("/var/lib/linerate/tune")
+        );
+        assert_eq!(
+            path(Some("s"), false, Some("/x"), None),
+            of("/x/linerate/tune")
+        );
+        assert_eq!(
+            path(None, false, Some(""), Some("/home/a")),
+            of("/home/a/.local/state/linerate/tune")
+        );
+        assert_eq!(path(None, false, None, None), None);
+    }
+}

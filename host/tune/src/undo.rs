@@ -1,0 +1,107 @@
+//! Putting everything back, in reverse order. Whoever does it, however often, and wherever it was cut
+//! short before, the end is the same.
+
+use crate::Error;
+use crate::journal::{Entry, Journal};
+use crate::kernel::Kernel;
+use crate::knobs::Failure;
+use crate::steps::step;
+use model::Knob;
+
+/// One setting that was undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// The setting, as text.
+    pub setting: String,
+    /// The value that it has again.
+    pub back_to: String,
+    /// What the reader must know: that somebody else had changed it meanwhile, or that it was gone.
+    pub note: Option<String>,
+}
+
+/// Undoes the changes from this number on. What cannot be undone stays in the journal, and does not keep
+/// the rest from being undone.
+pub(crate) fn undo_from(
+    journal: &mut Journal,
+    kernel: &mut Kernel,
+    first: u64,
+) -> Result<Vec<Undone>, Error> {
+    let mut undone = Vec::new();
+    let mut failed = Vec::new();
+    let entries: Vec<Entry> = journal
+        .entries
+        .iter()
+        .filter(|entry| entry.change.number >= first)
+        .cloned()
+        .collect();
+    for entry in entries.into_iter().rev() {
+        match undo(kernel, &entry) {
+            Ok(note) => {
+                journal.undone(entry.change.number);
+                undone.push(Undone {
+                    setting: entry.change.setting,
+                    back_to: entry.change.was,
+                    note,
+                });
+            }
+            Err(why) => failed.push(format!("{}: {why}", entry.change.setting)),
+        }
+    }
+    journal.clear();
+    if failed.is_empty() {
+        Ok(undone)
+    } else {
+        Err(Error::NotUndone { what: failed })
+    }
+}
+
+/// A note, if there is something to say.
+fn undo(kernel: &mut Kernel, entry: &Entry) -> Result<Option<String>, String> {
+    let part = entry.change.target.part();
+    let before = &entry.change.before;
+    let gone = || {
+        Ok(Some(
+            "its device is gone, and the change with it".to_owned(),
+        ))
+    };
+    let now = match part.read(kernel) {
+        Ok(now) => now,
+        Err(Failure::Gone) => return gone(),
+        Err(failure) => return Err(words(failure)),
+    };
+    if now == *before {
+        return Ok(None);
+    }
+    // Somebody else's value goes as well: what was promised is that everything is as it was before.
+    let foreign = entry.after.as_ref().is_some_and(|after| *after != now);
+    let found = foreign.then(|| {
+        let knob = entry.change.setting.split('=').next();
+        let knob = knob.and_then(|name| name.parse::<Knob>().ok())?;
+        let value = part.found(kernel, &knob).ok()??;
+        Some(knob.say(&value))
+    });
+    match part.restore(kernel, before) {
+        Ok(()) => {}
+        Err(Failure::Gone) => return gone(),
+        Err(failure) => return Err(words(failure)),
+    }
+    match part.read(kernel) {
+        Ok(back) if back == *before => {}
+        Ok(_) => return Err("the kernel did not give back what was there".to_owned()),
+        Err(Failure::Gone) => return gone(),
+        Err(failure) => return Err(words(failure)),
+    }
+    step("change undone");
+    Ok(found.map(|value| match value {
+        Some(value) => format!("somebody else had changed it meanwhile, to {value}"),
+        None => "somebody else had changed it meanwhile".to_owned(),
+    }))
+}
+
+fn words(failure: Failure) -> String {
+    match failure {
+        Failure::Forbidden => "it needs root, or the capability CAP_NET_ADMIN".to_owned(),
+        Failure::Gone => "its device is gone".to_owned(),
+        Failure::Words(words) => words,
+    }
+}
