@@ -1,4 +1,4 @@
-//! `linerate explain`: what limited it, from a run or a file.
+//! `linerate explain`: what limited it, from a run, a trace or a file.
 
 use super::live::stdout_style;
 use super::{Global, runs};
@@ -6,8 +6,8 @@ use crate::exit::{Exit, Refusal};
 use crate::out;
 use anyhow::Result;
 use clap::Args;
-use model::Run;
 use model::finding::Explanation;
+use model::{TRACE_SCHEMA, Trace};
 use std::path::Path;
 
 /// Explain what limited a transfer, and what would decide where two causes fit
@@ -16,6 +16,7 @@ use std::path::Path;
   linerate explain last                        the newest run
   linerate explain 3f                          a run by the first digits of its name
   linerate measure db2 --json > run.json && linerate explain run.json
+  linerate explain trace.jsonl                 what 'linerate trace' wrote
   linerate explain last --json | jq '.explanations[].conclusion'
 
 The answer comes first: which limit owned the time, with what it rests on, what to try, and
@@ -52,7 +53,13 @@ impl Explain {
     fn explanations(&self, global: &Global) -> Result<(Vec<Explanation>, Option<String>)> {
         let path = Path::new(&self.subject);
         let run = if path.is_file() {
-            read(path)?
+            let text = read(path)?;
+            let bad = |why| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
+            if text.starts_with(TRACE) {
+                let trace = trace_from(&text).map_err(bad)?;
+                return Ok((explain::explain_trace(&trace), None));
+            }
+            runs::run_from(&text).map_err(bad)?
         } else {
             runs::open_existing(global)?
                 .get(&self.subject)
@@ -62,8 +69,11 @@ impl Explain {
     }
 }
 
-/// A run from a file.
-fn read(path: &Path) -> Result<Run> {
+/// How a trace begins: JSON, a record a line.
+const TRACE: &str = "{\"kind\":\"begin\"";
+
+/// The text of a file.
+fn read(path: &Path) -> Result<String> {
     let bad = |why: String| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
     let length = std::fs::metadata(path)
         .map_err(|e| bad(e.to_string()))?
@@ -71,6 +81,48 @@ fn read(path: &Path) -> Result<Run> {
     if length > LONGEST {
         return Err(bad("it is longer than 2 GiB".to_owned()).into());
     }
-    let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-    runs::run_from(&text).map_err(|why| bad(why).into())
+    std::fs::read_to_string(path).map_err(|e| bad(e.to_string()).into())
+}
+
+/// A trace from its lines. One that broke off in the middle of a line is explained as far as it goes.
+fn trace_from(text: &str) -> Result<Trace, String> {
+    let mut trace = Trace::default();
+    for (n, line) in (1..).zip(text.lines()) {
+        match serde_json::from_str(line) {
+            Ok(record) => trace.push(record).map_err(|_| {
+                format!("line {n} belongs to a connection that was not told before")
+            })?,
+            Err(_) if n > 1 && text.lines().nth(n).is_none() => break,
+            Err(e) => return Err(format!("line {n} is no record of a trace: {e}")),
+        }
+    }
+    if trace.begin.schema > TRACE_SCHEMA {
+        return Err(format!(
+            "it was written by a newer linerate (schema {}, known up to {TRACE_SCHEMA})",
+            trace.begin.schema
+        ));
+    }
+    Ok(trace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_broke_off_is_read_as_far_as_it_goes() {
+        let begin =
+            r#"{"kind":"begin","schema":1,"host":"a","started_unix_ns":0,"source":"probes"}"#;
+        assert!(begin.starts_with(TRACE));
+        let connection =
+            r#"{"kind":"connection","id":0,"local":"10.0.0.1:1","remote":"10.0.0.2:2"}"#;
+        let segment = r#"{"kind":"segment","at_ns":5,"connection":0}"#;
+        let whole = [begin, connection, segment].join("\n");
+        let read = |text: &str| trace_from(text).map(|t| t.segments.len());
+        assert_eq!(read(&whole), Ok(1));
+        assert_eq!(read(&whole[..whole.len() - 3]), Ok(0));
+        assert!(read(&[begin, "x", segment].join("\n")).is_err());
+        assert!(read(&[begin, segment].join("\n")).is_err());
+        assert!(read(&begin.replace(":1,", ":9,")).is_err());
+    }
 }

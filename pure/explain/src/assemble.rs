@@ -160,7 +160,9 @@ fn conclude(
     behind: &mut Behind,
 ) -> Conclusion {
     let round_trips = transfer.0 / facts.rtt().0.max(1);
-    let too_short = round_trips < FEWEST_ROUND_TRIPS || facts.segments < FEWEST_SEGMENTS;
+    // Idle and short segments that wait are seen in few segments, if there was time.
+    let few = facts.segments < FEWEST_SEGMENTS && !matches!(most, Kind::Application | Kind::Nagle);
+    let too_short = round_trips < FEWEST_ROUND_TRIPS || few;
     let largest = |kinds: Kind| {
         let of = shares
             .iter()
@@ -192,7 +194,7 @@ fn conclude(
     };
     // What a black hole does is seen at once, however short the transfer was.
     let hole = facts.vanished.is_some() && limits::is_black_hole(facts);
-    if too_short && !hole && most != Kind::Application && most != Kind::Nagle {
+    if too_short && !hole {
         return Conclusion::TooShort;
     }
     if part < MOST_OF_IT {

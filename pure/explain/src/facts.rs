@@ -243,7 +243,7 @@ impl Facts {
     /// Readings are so far apart that what happened within a round trip is not in them.
     pub fn is_coarse(&self) -> bool {
         let spans = self.readings.iter().map(|r| r.to.since(r.from).0 as f64);
-        middle(spans).is_none_or(|span| span > self.rtt().0 as f64)
+        middle(spans).is_none_or(|span| span > 1.5 * self.rtt().0 as f64)
     }
 
     /// What the congestion window would carry on an empty path, by what was carried.

@@ -9,11 +9,18 @@ mod facts;
 mod limits;
 mod moment;
 mod samples;
+mod trace;
 
-use model::Run;
 use model::finding::Explanation;
+use model::{Run, Trace};
 
 /// Explains each connection of a run from the samples of both ends.
 pub fn explain(run: &Run) -> Vec<Explanation> {
     samples::explain(run)
+}
+
+/// Explains each connection of a trace whose own end sent data, from the state of its socket at every
+/// segment.
+pub fn explain_trace(trace: &Trace) -> Vec<Explanation> {
+    trace::explain(trace)
 }

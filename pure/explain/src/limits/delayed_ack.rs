@@ -4,7 +4,16 @@
 
 use super::Telling;
 use crate::facts::Facts;
+use model::Nanos;
 use model::finding::{Confidence, Evidence};
+
+/// `TCP_DELACK_MIN` (`include/net/tcp.h`).
+const DELAYED: Nanos = Nanos::from_millis(40);
+
+/// The wait outlasts the round trip by a delayed acknowledgement, a fifth left for timers that tick.
+pub(crate) fn outlasts(wait: Nanos, srtt: Nanos) -> bool {
+    wait.since(srtt).0 >= DELAYED.0 / 5 * 4
+}
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let held = facts.held;

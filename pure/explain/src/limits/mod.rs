@@ -157,6 +157,7 @@ pub(crate) const BEHIND_THE_RECEIVER: &[(Limit, Fits)] =
 pub(crate) const BEHIND_NAGLE: &[(Limit, Fits)] = &[(Limit::DelayedAck, delayed_ack::fits)];
 
 pub(crate) use cpu::fits as cpu_fits;
+pub(crate) use delayed_ack::outlasts as outlasts_delayed_ack;
 
 /// A black hole is seen at once, however short the transfer was.
 pub(crate) fn is_black_hole(facts: &Facts) -> bool {

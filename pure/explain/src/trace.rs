@@ -1,0 +1,441 @@
+//! From a sender's trace: every interval between two events has the state that its end found, and the
+//! first rule that claims it owns it. Exact, as far as the kernel's own fields are.
+
+use crate::assemble::{Subject, assemble};
+use crate::facts::{Facts, Loss, MOST_LOSSES, Reading, Vanished};
+use crate::limits::outlasts_delayed_ack;
+use crate::moment::{Moment, Piece, Release, Stage};
+use model::finding::{Explanation, Limit, Source};
+use model::segment::{before, chrono, tcp_state, timer};
+use model::{Audit, Bytes, Nanos, Segment, Tcb, Trace, What};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A reading is no shorter than this.
+const SHORTEST_READING: Nanos = Nanos::from_millis(1);
+/// Sent segments that are remembered until they are acknowledged: more than any window holds.
+const MOST_OUT: usize = 65_536;
+/// Sends nearer to each other than this part of a round trip are one burst.
+const BURST: u64 = 50;
+/// Most segments that the kernel sends as one (`tcp_tso_autosize` by GSO_MAX_SIZE).
+const LARGEST_BURST: u64 = 44;
+/// `snd_ssthresh` that was never set.
+const NO_THRESHOLD: u32 = i32::MAX as u32;
+/// Round trips that bbr needs to fill a path.
+const STARTUP: u64 = 12;
+
+pub(crate) fn explain(trace: &Trace) -> Vec<Explanation> {
+    let mut by_connection: Vec<Vec<&Segment>> = vec![Vec::new(); trace.connections.len()];
+    for segment in &trace.segments {
+        if let Some(own) = by_connection.get_mut(segment.connection as usize) {
+            own.push(segment);
+        }
+    }
+    trace
+        .connections
+        .iter()
+        .zip(&by_connection)
+        .filter_map(|(connection, events)| {
+            let known: Vec<(&Segment, &Tcb)> = events
+                .iter()
+                .filter_map(|s| s.tcb.as_ref().map(|tcb| (*s, tcb)))
+                .collect();
+            if known.len() < 2
+                || !known
+                    .iter()
+                    .any(|(s, _)| s.what == What::Sent && s.payload.0 > 0)
+            {
+                return None;
+            }
+            let mut sender = Sender::new(&known);
+            let releases = releases(&known);
+            for (pair, release) in known.windows(2).zip(&releases[1..]) {
+                sender.interval(pair[0], pair[1], *release);
+            }
+            let subject = Subject {
+                name: format!("{} to {}", connection.local, connection.remote),
+                sender: Some(connection.local),
+                receiver: Some(connection.remote),
+                direction: None,
+            };
+            let doubts = doubts(trace, events);
+            let (pieces, facts) = sender.finish(&known);
+            Some(assemble(subject, &pieces, &facts, doubts))
+        })
+        .collect()
+}
+
+/// What a reader must know: what the trace lacks.
+fn doubts(trace: &Trace, events: &[&Segment]) -> Vec<String> {
+    let mut audit = Audit::default();
+    for event in events {
+        audit.see(event);
+    }
+    let found = audit.result();
+    let mut doubts = Vec::new();
+    if !found.is_complete() {
+        doubts.push(format!(
+            "the trace lacks {} sent and {} received segments that the kernel counted: shares are off where they are missing",
+            found.sent_missing, found.received_missing
+        ));
+    }
+    let lost: u64 = trace.lost.iter().map(|l| l.events).sum();
+    if lost > 0 {
+        doubts.push(format!(
+            "{lost} events of this trace were lost, of whichever connection"
+        ));
+    }
+    doubts
+}
+
+/// For each event, what lets the next new data go: an acknowledgement, or a write.
+fn releases(events: &[(&Segment, &Tcb)]) -> Vec<Release> {
+    let mut releases = vec![Release::Write; events.len()];
+    let mut next = Release::Write;
+    for n in (1..events.len()).rev() {
+        let (segment, tcb) = events[n];
+        if segment.what == What::Sent && segment.payload.0 > 0 && !segment.is_retransmission() {
+            let full = tcb.unsent().0 >= u64::from(tcb.mss);
+            let ack = events[n - 1].0.what == What::Received;
+            next = if ack && !full {
+                Release::Ack
+            } else {
+                Release::Write
+            };
+        }
+        releases[n] = next;
+    }
+    releases
+}
+
+/// One burst that left, until it is acknowledged.
+struct Burst {
+    from: u32,
+    to: u32,
+    last: Nanos,
+    /// Largest segment in it.
+    size: u32,
+    /// When each part of it left: the sequence number behind it, and the reading that counts it.
+    parts: Vec<(u32, Nanos)>,
+}
+
+struct Sender {
+    facts: Facts,
+    pieces: Vec<Piece>,
+    begun: Nanos,
+    reading: Reading,
+    /// Time of each owner within the reading.
+    owners: BTreeMap<Limit, u64>,
+    out: VecDeque<Burst>,
+    /// Bytes of each reading that turned out lost are taken from it.
+    largest_acked: u32,
+    retransmits: u8,
+    mss: u32,
+    hold: Option<Nanos>,
+    paces: (u64, u64),
+    paced: bool,
+    last_una: u32,
+    first_acked: Bytes,
+}
+
+impl Sender {
+    fn new(events: &[(&Segment, &Tcb)]) -> Sender {
+        let (first, tcb) = events[0];
+        Sender {
+            facts: Facts::new(Source::Trace),
+            pieces: Vec::new(),
+            begun: first.at,
+            reading: Reading::default(),
+            owners: BTreeMap::new(),
+            out: VecDeque::new(),
+            largest_acked: 0,
+            retransmits: tcb.retransmits,
+            mss: tcb.mss,
+            hold: None,
+            paces: (u64::MAX, 0),
+            paced: false,
+            last_una: tcb.snd_una,
+            first_acked: tcb.bytes_acked,
+        }
+    }
+
+    /// Takes the time from one event to the next.
+    fn interval(
+        &mut self,
+        (was, was_tcb): (&Segment, &Tcb),
+        (now, tcb): (&Segment, &Tcb),
+        release: Release,
+    ) {
+        let (from, to) = (was.at.since(self.begun), now.at.since(self.begun));
+        if tcb.min_rtt.0 > 0 {
+            let least = self
+                .facts
+                .min_rtt
+                .map_or(tcb.min_rtt, |m| m.min(tcb.min_rtt));
+            self.facts.min_rtt = Some(least);
+        }
+        let moment = self.moment(was, was_tcb, tcb, release, from);
+        let limit = moment.owner();
+        let fresh = now.what == What::Sent && !now.is_retransmission();
+        let bytes = if fresh { now.payload } else { Bytes(0) };
+        self.own(Piece {
+            from,
+            to,
+            limit,
+            bytes,
+        });
+        self.hold(limit, from, tcb);
+
+        self.reading.to = to;
+        self.reading.srtt = tcb.srtt;
+        let mss = u64::from(tcb.mss);
+        self.reading.cwnd = u64::from(tcb.cwnd) * mss;
+        self.reading.flight = self.reading.flight.max(u64::from(tcb.in_flight()) * mss);
+        self.reading.window = tcb.snd_wnd.0;
+        *self.owners.entry(limit).or_default() += to.since(from).0;
+        if before(self.last_una, tcb.snd_una) {
+            self.reading.delivered += u64::from(tcb.snd_una.wrapping_sub(self.last_una));
+            self.last_una = tcb.snd_una;
+            self.acknowledged(tcb.snd_una);
+        }
+        if now.what == What::Sent && now.payload.0 > 0 {
+            self.sent(now, tcb, to);
+        }
+        if tcb.retransmits > self.retransmits {
+            self.facts.timeouts += u64::from(tcb.retransmits - self.retransmits);
+        }
+        self.retransmits = tcb.retransmits;
+        self.mss = tcb.mss;
+        if tcb.pacing_status > 0
+            && let Some(rate) = tcb.pacing_rate
+        {
+            self.paced = true;
+            self.paces = (self.paces.0.min(rate.0), self.paces.1.max(rate.0));
+        }
+        let span = self.reading.to.since(self.reading.from);
+        if span >= SHORTEST_READING.max(Nanos(self.facts.rtt().0 / 4)) {
+            self.close();
+        }
+    }
+
+    fn moment(
+        &self,
+        was: &Segment,
+        was_tcb: &Tcb,
+        tcb: &Tcb,
+        release: Release,
+        from: Nanos,
+    ) -> Moment {
+        let left_unsent = match was.what {
+            What::Sent => {
+                let end = was.seq.wrapping_add(was.sequence_length());
+                let next = if before(was_tcb.snd_nxt, end) {
+                    end
+                } else {
+                    was_tcb.snd_nxt
+                };
+                u64::try_from(was_tcb.write_seq.wrapping_sub(next) as i32).unwrap_or(0)
+            }
+            _ => was_tcb.unsent().0,
+        };
+        let pace = tcb.pacing_rate.map_or(0, |rate| rate.0 / 8) >> 10;
+        let mss = u64::from(tcb.mss.max(1));
+        let burst = (pace / mss).clamp(1, LARGEST_BURST);
+        let short = left_unsent > 0 && left_unsent < mss;
+        // Minshall: held only while an earlier short segment is out.
+        let short_out = before(tcb.snd_una, tcb.snd_sml) && !before(tcb.snd_nxt, tcb.snd_sml);
+        let sending = tcb.unsent().0 > 0 || left_unsent > 0;
+        let early = from.0 < tcb.srtt.0.saturating_mul(STARTUP);
+        Moment {
+            stage: match tcb.state {
+                tcp_state::SYN_SENT | tcp_state::SYN_RECV | tcp_state::NEW_SYN_RECV => {
+                    Stage::Opening
+                }
+                tcp_state::ESTABLISHED | tcp_state::CLOSE_WAIT => Stage::Open,
+                // Closed by the application, and still sending what it had written.
+                tcp_state::FIN_WAIT1 | tcp_state::LAST_ACK if sending => Stage::Open,
+                _ => Stage::Closing,
+            },
+            ca_state: tcb.ca_state,
+            backed_off: tcb.retransmits > 0,
+            unsent: left_unsent,
+            flight: tcb.in_flight(),
+            window: tcb.snd_wnd.0,
+            room: tcb.send_window_left().0,
+            cwnd: tcb.cwnd,
+            ssthresh: match (self.paced && tcb.ssthresh >= NO_THRESHOLD, early) {
+                // bbr never sets one: later it is not in its startup.
+                (true, false) => 0,
+                _ => tcb.ssthresh,
+            },
+            mss: tcb.mss,
+            burst: burst as u32,
+            probing: tcb.timer == timer::ZERO_WINDOW_PROBE,
+            no_space: tcb.no_space || tcb.chrono == chrono::SNDBUF_LIMITED,
+            held_until: (short && tcb.nonagle == 0 && short_out).then_some(release),
+            paced: tcb.pacing_status > 0,
+            app_limited: tcb.app_limited != 0 && before(tcb.delivered, tcb.app_limited),
+            // tcp_small_queue_check: two super-segments with their overhead, or a millisecond's worth.
+            queued_below: tcb.wmem_alloc.0 > (3 * burst * mss).max(pace),
+        }
+    }
+
+    /// Neighbours of one owner are one piece.
+    fn own(&mut self, piece: Piece) {
+        match self.pieces.last_mut() {
+            Some(last) if last.limit == piece.limit => {
+                last.to = piece.to;
+                last.bytes += piece.bytes;
+            }
+            _ => self.pieces.push(piece),
+        }
+    }
+
+    /// Counts the waits of short segments.
+    fn hold(&mut self, limit: Limit, from: Nanos, tcb: &Tcb) {
+        match (limit, self.hold) {
+            (Limit::Nagle, None) => self.hold = Some(from),
+            (Limit::Nagle, Some(_)) | (_, None) => {}
+            (_, Some(begun)) => {
+                let wait = from.since(begun);
+                self.facts.held.waits += 1;
+                // The peer's own timeout is not told; an explicit one of this end's is no better guess.
+                if outlasts_delayed_ack(wait, self.facts.min_rtt.unwrap_or(tcb.srtt)) {
+                    self.facts.held.delayed += 1;
+                    self.facts.held.delayed_time += wait;
+                }
+                self.hold = None;
+            }
+        }
+    }
+
+    /// Everything before `una` has arrived.
+    fn acknowledged(&mut self, una: u32) {
+        while let Some(burst) = self.out.front() {
+            if before(una, burst.to) {
+                break;
+            }
+            self.largest_acked = self.largest_acked.max(burst.size);
+            self.out.pop_front();
+        }
+    }
+
+    fn sent(&mut self, segment: &Segment, tcb: &Tcb, at: Nanos) {
+        let count = segment.segments.max(1);
+        self.facts.segments += u64::from(count);
+        self.reading.passed += segment.payload.0;
+        let size = match segment.segment_size {
+            0 => segment.payload.0 as u32,
+            size => size,
+        };
+        if segment.is_retransmission() {
+            // The path MTU fell in this instant: nothing was lost on the way.
+            if tcb.mss >= self.mss {
+                self.lost(segment, tcb, count, size, at);
+            }
+            return;
+        }
+        let end = segment.seq.wrapping_add(segment.payload.0 as u32);
+        let near = Nanos(tcb.srtt.0 / BURST);
+        match self.out.back_mut() {
+            Some(burst) if burst.to == segment.seq && at.since(burst.last) <= near => {
+                burst.to = end;
+                burst.last = at;
+                burst.size = burst.size.max(size);
+                burst.parts.push((end, at));
+            }
+            _ => {
+                if self.out.len() >= MOST_OUT {
+                    self.out.pop_front();
+                }
+                self.out.push_back(Burst {
+                    from: segment.seq,
+                    to: end,
+                    last: at,
+                    size,
+                    parts: vec![(end, at)],
+                });
+            }
+        }
+    }
+
+    fn lost(&mut self, segment: &Segment, tcb: &Tcb, count: u32, size: u32, at: Nanos) {
+        self.facts.retransmitted += u64::from(count);
+        self.reading.retransmitted += count;
+        let burst = self
+            .out
+            .iter()
+            .find(|b| !before(segment.seq, b.from) && before(segment.seq, b.to));
+        let left = burst
+            .and_then(|b| b.parts.iter().find(|(end, _)| before(segment.seq, *end)))
+            .map_or(at, |(_, left)| *left);
+        let place = burst.and_then(|b| {
+            let length = b.to.wrapping_sub(b.from).saturating_sub(size);
+            (length > 0).then(|| f64::from(segment.seq.wrapping_sub(b.from)) / f64::from(length))
+        });
+        if self.facts.losses.len() < MOST_LOSSES {
+            self.facts.losses.push(Loss {
+                at: left,
+                srtt: tcb.srtt,
+                flight: tcb.unacked_sent().0,
+                place,
+            });
+        }
+        // What was lost did not pass, though it was counted when it left.
+        let n = self.facts.readings.partition_point(|r| r.to < left);
+        let counted = self.facts.readings.get_mut(n).unwrap_or(&mut self.reading);
+        counted.passed = counted.passed.saturating_sub(segment.payload.0);
+        let backoffs = u32::from(tcb.retransmits);
+        if segment.seq == tcb.snd_una
+            && backoffs > self.facts.vanished.map_or(1, |v| v.backoffs)
+            && size > self.largest_acked
+        {
+            self.facts.vanished = Some(Vanished {
+                size,
+                passed: self.largest_acked,
+                backoffs,
+                at: left,
+            });
+        }
+    }
+
+    fn close(&mut self) {
+        let owners = std::mem::take(&mut self.owners);
+        self.reading.limit = owners
+            .iter()
+            .max_by_key(|(_, time)| **time)
+            .map(|(l, _)| *l);
+        let next = Reading {
+            from: self.reading.to,
+            to: self.reading.to,
+            ..Reading::default()
+        };
+        let done = std::mem::replace(&mut self.reading, next);
+        self.facts.read(done);
+    }
+
+    fn finish(mut self, events: &[(&Segment, &Tcb)]) -> (Vec<Piece>, Facts) {
+        let (first, (last, tcb)) = (events[0].1, events[events.len() - 1]);
+        if self.reading.to > self.reading.from {
+            self.close();
+        }
+        let facts = &mut self.facts;
+        facts.span = last.at.since(self.begun);
+        facts.bytes = tcb.bytes_acked.since(self.first_acked);
+        facts.mss = events.iter().map(|(_, t)| t.mss).max().unwrap_or(0);
+        facts.needless = u64::from(tcb.dsack_dups.saturating_sub(first.dsack_dups));
+        facts.reordered = u64::from(tcb.reord_seen.saturating_sub(first.reord_seen));
+        facts.marked = u64::from(tcb.delivered_ce.saturating_sub(first.delivered_ce));
+        facts.send_buffer = events.iter().map(|(_, t)| t.sndbuf).max();
+        // The name of the congestion control is not in a socket's block. A pace that never moves was
+        // set by somebody; one that moves is bbr's, which also never sets a threshold.
+        if self.paced {
+            let (least, most) = self.paces;
+            if most <= least + least / 50 {
+                facts.pacing = Some(model::BitRate(most));
+            } else if tcb.ssthresh >= NO_THRESHOLD {
+                facts.congestion = Some("bbr, as its pace shows".to_owned());
+            }
+        }
+        (self.pieces, self.facts)
+    }
+}
