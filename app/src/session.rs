@@ -45,8 +45,12 @@ pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()>
             None => {}
         }
     };
-    for (_, leg) in session.legs {
+    for leg in session.legs.values() {
         leg.stop.store(true, Ordering::Relaxed);
+    }
+    // The host is put back before its last bytes are waited for.
+    drop(session.tuning);
+    for (_, leg) in session.legs {
         drop(leg.go);
         // A leg that panicked has nothing more to say, and its sockets are closed.
         let _ = leg.thread.join();
@@ -96,7 +100,7 @@ impl Session {
                 number,
                 origin,
                 request,
-            } => say(&self.sender, self.tuning.answer(number, &origin, &request)),
+            } => say(&self.sender, self.tuning.answer(number, &origin, request)),
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
         }
     }
