@@ -39,6 +39,9 @@ pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()>
                 .sender
                 .close("it is shutting down; measure again when it is back");
         }
+        if session.legs.values().any(|leg| !leg.thread.is_finished()) {
+            session.tuning.goes_on();
+        }
         match channel.recv(Duration::from_millis(200)) {
             Some(Event::Message(message)) => session.take(message),
             Some(Event::Ended(ended)) => break ended,

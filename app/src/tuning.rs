@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tune::{Begin, Hold, Undone};
 use wire::control::{Origin, ToController, TuneRequest};
 
@@ -21,6 +21,9 @@ use wire::control::{Origin, ToController, TuneRequest};
 /// too long where nobody is left to say that it goes on.
 const SHORTEST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How often a leg under way renews the deadline: well within the shortest.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
 
 /// Where the journals of changes are.
 ///
@@ -110,6 +113,8 @@ pub struct Tuning {
     /// The controller is in the same place, and keeps the settings itself.
     shared: bool,
     hold: Option<Hold>,
+    /// When the hold was renewed last.
+    renewed: Instant,
 }
 
 impl Tuning {
@@ -119,6 +124,7 @@ impl Tuning {
             peer,
             shared: false,
             hold: None,
+            renewed: Instant::now(),
         }
     }
 
@@ -131,6 +137,17 @@ impl Tuning {
                 shared: self.shared,
             },
             Err(why) => ToController::TuneRefused { number, why },
+        }
+    }
+
+    /// A leg of the session is under way, which may last longer than the deadline: as good as a word
+    /// of the controller.
+    pub fn goes_on(&mut self) {
+        if let Some(hold) = &mut self.hold
+            && self.renewed.elapsed() > RENEW_EVERY
+        {
+            hold.renew();
+            self.renewed = Instant::now();
         }
     }
 
@@ -183,9 +200,11 @@ impl Tuning {
     }
 
     fn begin(&mut self, title: &str, deadline: Duration) -> Result<(), String> {
-        if self.hold.is_some() {
+        // One whose deadline has passed is over.
+        if self.hold.as_ref().is_some_and(|hold| hold.verify().is_ok()) {
             return Err("this session holds its settings already".to_owned());
         }
+        self.hold = None;
         let title = format!("{title} (for {})", self.peer.name);
         self.hold = Some(begin(&title, deadline, Side::Far).map_err(|e| sentence(&e))?);
         self.note(&format!("tunes: {title}"));
