@@ -15,6 +15,7 @@ mod judge;
 mod order;
 pub mod plan;
 mod search;
+pub mod published;
 pub mod simulate;
 pub mod stats;
 mod total;

@@ -283,6 +283,9 @@ mod tests {
             ("finding", "evidence") => "evidence",
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
+            ("published", "comparisons") => "published_comparison",
+            ("published", "doubts") => "doubt",
+            ("published_comparison", "estimate") => "estimate",
             _ => return None,
         })
     }
@@ -377,6 +380,7 @@ mod tests {
             see(text, name);
         }
         see(crate::explain::json(&[fixtures::rivals()]), "explained");
+        see(crate::published::json(&fixtures::published()), "published");
         let documented = documented();
         let names = |of: &BTreeMap<String, Keys>| of.keys().cloned().collect::<Keys>();
         assert_eq!(names(&documented), names(&found));

@@ -10,6 +10,7 @@ mod fixtures;
 pub mod iperf3;
 pub mod json;
 pub mod live;
+pub mod published;
 mod summary;
 pub mod words;
 
