@@ -4,8 +4,8 @@
 use crate::plan::P99_REQUESTS;
 use crate::trial::{LEFT_ALONE, end_name};
 use model::{
-    BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Phase, Pilot,
-    Plan, RouteKnob, Setting, Side, Trial, Workload,
+    BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Nanos, Phase,
+    Pilot, Plan, RouteKnob, Setting, Side, Trial, Workload,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,7 +91,7 @@ fn gate(check: Check, state: GateState, evidence: impl Into<String>) -> Gate {
 // ---- 1: in force ----
 
 fn in_force(plan: &Plan, judged: &[&Trial]) -> (Gate, BTreeSet<u32>) {
-    let mut asked_of = 0;
+    let mut asked_of: BTreeMap<u32, usize> = BTreeMap::new();
     let mut broken: Vec<(&Trial, String)> = Vec::new();
     for trial in judged {
         let asked = trial.readings.iter().filter(|r| r.asked != LEFT_ALONE);
@@ -105,7 +105,7 @@ fn in_force(plan: &Plan, judged: &[&Trial]) -> (Gate, BTreeSet<u32>) {
                 ));
             }
         }
-        asked_of += usize::from(any);
+        *asked_of.entry(trial.arm).or_default() += usize::from(any);
         broken.extend(odd.map(|odd| (*trial, odd)));
     }
     let changed_nothing = unchanged(plan, judged);
@@ -125,21 +125,23 @@ fn in_force(plan: &Plan, judged: &[&Trial]) -> (Gate, BTreeSet<u32>) {
         GateState::Failed
     };
     let gate = if let Some((_, odd)) = broken.first() {
+        let asked = asked_of.iter().filter(|(arm, _)| inert.contains(arm));
         let evidence = format!(
             "The change was not in force in {} of {}: {odd}.",
             broken.len(),
-            runs_of(asked_of)
+            runs_of(asked.map(|(_, n)| n).sum())
         );
         gate(Check::InForce, state, evidence)
     } else if let Some(evidence) = changed_nothing.values().next() {
         gate(Check::InForce, state, evidence.clone())
-    } else if asked_of == 0 && plan.arms.iter().any(|a| !a.settings.is_empty()) {
+    } else if asked_of.values().all(|n| *n == 0) && plan.arms.iter().any(|a| !a.settings.is_empty())
+    {
         let evidence = "No end told whether the settings were in force.";
         gate(Check::InForce, GateState::Unknown, evidence)
     } else {
         let evidence = format!(
             "What was asked was read back in all of {}.",
-            runs_of(asked_of)
+            runs_of(asked_of.values().sum())
         );
         gate(Check::InForce, GateState::Passed, evidence)
     };
@@ -431,7 +433,7 @@ fn position(plan: &Plan, effect: &Estimate) -> Gate {
     if low > 0.0 || high < 0.0 {
         let remedy = format!(
             "a gap longer than {} lets the path recover (burst credit of a shaper does this)",
-            plan.gap
+            seconds(plan.gap)
         );
         gate(
             Check::Position,
@@ -507,6 +509,11 @@ fn runs(plan: &Plan, judged: &[&Trial]) -> Gate {
     }
 }
 
+/// `3 s`, `2.5 s`.
+fn seconds(time: Nanos) -> String {
+    format!("{} s", time.as_secs_f64())
+}
+
 fn runs_of(n: usize) -> String {
     match n {
         1 => "1 run".to_owned(),
@@ -533,4 +540,210 @@ fn percent(share: f64) -> String {
 
 fn signed(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ask, many_arms, noisy, plan, play, settings};
+    use crate::{Ask, judge};
+    use model::{Difference, Experiment, Outcome, Reading, Verdict};
+
+    fn reading(found: &str, asked: &str, in_force: bool) -> Reading {
+        Reading {
+            setting: "SO_SNDBUF".to_owned(),
+            side: Side::Near,
+            asked: asked.to_owned(),
+            found: found.to_owned(),
+            in_force,
+        }
+    }
+
+    /// An experiment in which nothing differs, its trials changed by `change`.
+    fn with(ask: Ask, change: impl Fn(&mut Trial)) -> Verdict {
+        let mut experiment: Experiment = play(plan(ask), noisy(3, 1.0, 0.01));
+        experiment.trials.iter_mut().for_each(change);
+        judge(&experiment)
+    }
+
+    fn of(verdict: &Verdict, check: Check) -> (GateState, &str) {
+        let gate = verdict.gates.iter().find(|g| g.check == check);
+        gate.map_or((GateState::Unknown, ""), |g| (g.state, g.evidence.as_str()))
+    }
+
+    fn fixed() -> Ask {
+        Ask {
+            pairs: Some(vec![20]),
+            ..ask()
+        }
+    }
+
+    #[test]
+    fn a_change_that_was_not_in_force_has_no_verdict() {
+        let verdict = with(fixed(), |t| {
+            if t.arm == 1 {
+                let odd = t.block < 9;
+                let found = if odd { "65 KiB" } else { "8192 KiB" };
+                t.readings = vec![reading(found, "8192 KiB", !odd)];
+            }
+        });
+        assert_eq!(verdict.outcome, Outcome::NoVerdict);
+        let says = "The change was not in force in 9 of 20 runs: SO_SNDBUF 65 KiB, asked 8192 KiB.";
+        assert_eq!(of(&verdict, Check::InForce), (GateState::Failed, says));
+
+        let verdict = with(fixed(), |t| {
+            let asked = if t.arm == 1 { "65 KiB" } else { LEFT_ALONE };
+            t.readings = vec![reading("65 KiB", asked, true)];
+        });
+        assert_eq!(verdict.outcome, Outcome::NoVerdict);
+        let says = "The change changed nothing: SO_SNDBUF was 65 KiB with and without it.";
+        assert_eq!(of(&verdict, Check::InForce).1, says);
+
+        let verdict = with(fixed(), |_| {});
+        assert_eq!(of(&verdict, Check::InForce).0, GateState::Unknown);
+    }
+
+    #[test]
+    fn of_several_arms_only_the_inert_one_has_no_verdict() {
+        let three = Ask {
+            pairs: Some(vec![12]),
+            ..many_arms(3)
+        };
+        let verdict = with(three, |t| {
+            if t.arm > 0 {
+                t.readings = vec![reading("1 KiB", "2 KiB", t.arm != 2)];
+            }
+        });
+        let outcomes: Vec<Outcome> = verdict.comparisons.iter().map(|c| c.outcome).collect();
+        use Outcome::{NoDifference, NoVerdict};
+        assert_eq!(outcomes, [NoDifference, NoVerdict, NoDifference]);
+        assert_eq!(verdict.outcome, NoDifference);
+        assert_eq!(of(&verdict, Check::InForce).0, GateState::Warned);
+    }
+
+    #[test]
+    fn another_change_beside_the_declared_one_forbids_a_verdict() {
+        let differs = |what: &'static str, when: fn(&Trial) -> bool| {
+            let buffers = settings(&["sysctl:net.ipv4.tcp_rmem=4096 65536 16777216"]);
+            let ask = Ask {
+                changes: buffers,
+                ..fixed()
+            };
+            with(ask, |t| {
+                if when(t) {
+                    t.witness.differences = vec![Difference {
+                        side: Side::Far,
+                        what: what.to_owned(),
+                        before: "1500".to_owned(),
+                        now: "9000".to_owned(),
+                    }];
+                }
+            })
+        };
+        let treated = |t: &Trial| t.arm == 1;
+        let verdict = differs("device.mtu", treated);
+        assert_eq!(verdict.outcome, Outcome::NoVerdict);
+        let says = "The arms differed in more than the change: device.mtu at the far host, the receiver: 9000 instead of 1500.";
+        assert_eq!(of(&verdict, Check::Environment), (GateState::Failed, says));
+        let declared = differs("sysctls.net.ipv4.tcp_rmem", treated);
+        assert_eq!(of(&declared, Check::Environment).0, GateState::Passed);
+        let drift = differs("device.mtu", |t| t.number > 30);
+        assert_eq!(of(&drift, Check::Environment).0, GateState::Warned);
+        assert_ne!(drift.outcome, Outcome::NoVerdict);
+    }
+
+    #[test]
+    fn what_cannot_act_is_named() {
+        let verdict = |base: &[&str], change: &str, witness: fn(&mut Trial)| {
+            let mut run = plan(ask()).run;
+            model::apply_to_spec(&settings(base), &mut run.socket);
+            let ask = Ask {
+                changes: settings(&[change]),
+                run: Some(run),
+                ..ask()
+            };
+            let verdict = with(ask, witness);
+            let (state, says) = of(&verdict, Check::Relevance);
+            (state == GateState::Warned).then(|| says.to_owned())
+        };
+        let nothing = |_: &mut Trial| {};
+        let rmem = "sysctl:net.ipv4.tcp_rmem=4096 65536 16777216";
+        let says = verdict(&["sockbuf=8M"], rmem, nothing).unwrap();
+        assert!(says.contains("cannot matter here: the runs ask for a receive buffer (SO_RCVBUF), which switches its autotuning off"), "{says}");
+        assert_eq!(verdict(&[], rmem, nothing), None);
+        let says = verdict(&[], rmem, |t| t.witness.rwnd_limited_share = Some(0.001)).unwrap();
+        assert!(
+            says.contains("waited for the receive window less than 1 % of the time"),
+            "{says}"
+        );
+        assert_eq!(
+            verdict(&[], rmem, |t| t.witness.rwnd_limited_share = Some(0.2)),
+            None
+        );
+        let says = verdict(&[], "congestion=bbr", |t| {
+            t.witness.rwnd_limited_share = Some(0.98);
+            t.witness.sndbuf_limited_share = Some(0.0);
+        });
+        assert!(
+            says.unwrap()
+                .contains("98 % of the time, never for the congestion window")
+        );
+    }
+
+    #[test]
+    fn a_full_path_is_said() {
+        let at = |rate: u64| {
+            let verdict = with(ask(), |t| {
+                t.witness.steady_goodput = Some(BitRate(rate));
+                t.witness.link_speed = Some(BitRate(1_000_000_000));
+                t.witness.mss = Some(1448);
+            });
+            let (state, says) = of(&verdict, Check::Ceiling);
+            (state, says.to_owned())
+        };
+        let (state, says) = at(941_000_000);
+        assert_eq!(state, GateState::Warned);
+        assert_eq!(
+            says,
+            "The path is full: every arm moved 941 Mbit/s or more of the 941 Mbit/s that the link can carry."
+        );
+        assert_eq!(at(930_000_000).0, GateState::Passed);
+    }
+
+    #[test]
+    fn position_noise_and_change_are_told() {
+        let mut experiment = play(plan(fixed()), noisy(3, 1.0, 0.005));
+        for trial in &mut experiment.trials {
+            // A shaper with burst credit: the second of a pair gets less. The path loses a third.
+            let second = if trial.position == 1 { 0.9 } else { 1.0 };
+            let later = if trial.number > 33 { 0.67 } else { 1.0 };
+            trial.value = trial.value.map(|v| v * second * later);
+        }
+        let verdict = judge(&experiment);
+        let (state, says) = of(&verdict, Check::Position);
+        assert_eq!(state, GateState::Warned);
+        assert!(
+            says.contains("slower than the first by 9.9 %")
+                && says.contains("a gap longer than 3 s"),
+            "{says}"
+        );
+        let (state, says) = of(&verdict, Check::Stability);
+        assert_eq!(state, GateState::Warned);
+        assert!(
+            says.starts_with("The path itself changed: from run 3"),
+            "{says}"
+        );
+        assert_eq!(verdict.outcome, Outcome::NoDifference);
+    }
+
+    #[test]
+    fn runs_that_tell_nothing_have_no_verdict() {
+        let verdict = judge(&play(plan(ask()), |_| None));
+        assert_eq!(verdict.outcome, Outcome::NoVerdict);
+        assert!(
+            of(&verdict, Check::Runs)
+                .1
+                .starts_with("Every run failed. The first: the connection was reset.")
+        );
+    }
 }

@@ -502,8 +502,10 @@ fn change_points(data: &Data<'_>) -> Vec<ChangePoint> {
 fn odd_runs(data: &Data<'_>) -> Vec<Outlier> {
     let residuals = residuals(data);
     let values: Vec<f64> = residuals.iter().map(|(_, r)| *r).collect();
+    // Failed runs are told as such.
     let told = outliers(&values, OUTLIER_TOLD);
     told.into_iter()
+        .filter(|&at| residuals[at].0.value.is_some())
         .map(|at| Outlier {
             trial: residuals[at].0.number,
             ratio: residuals[at].1.exp(),

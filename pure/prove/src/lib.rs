@@ -14,7 +14,6 @@ mod gates;
 mod judge;
 mod order;
 pub mod plan;
-pub mod published;
 mod search;
 pub mod simulate;
 pub mod stats;

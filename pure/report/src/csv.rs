@@ -144,12 +144,12 @@ fn fields(record: &impl Serialize) -> Vec<(String, String)> {
 }
 
 #[derive(Default)]
-struct Table {
-    text: String,
+pub(crate) struct Table {
+    pub(crate) text: String,
 }
 
 impl Table {
-    fn row(&mut self, cells: &[String]) {
+    pub(crate) fn row(&mut self, cells: &[String]) {
         for (at, cell) in cells.iter().enumerate() {
             if at > 0 {
                 self.text.push(',');

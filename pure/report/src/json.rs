@@ -283,9 +283,28 @@ mod tests {
             ("finding", "evidence") => "evidence",
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
-            ("published", "comparisons") => "published_comparison",
-            ("published", "doubts") => "doubt",
-            ("published_comparison", "estimate") => "estimate",
+            ("experiment", "plan") => "plan",
+            ("experiment", "near" | "far") => "fingerprint",
+            ("experiment", "trials") => "trial",
+            ("experiment", "warnings") => "warning",
+            ("experiment", "verdict") => "verdict",
+            ("plan", "run") => "spec",
+            ("plan", "arms") => "arm",
+            ("plan", "design") => "design",
+            ("design", "factors") => "factor",
+            ("factor", "levels") => "level",
+            ("trial", "readings") => "reading",
+            ("trial", "witness") => "witness",
+            ("witness", "differences") => "difference",
+            ("verdict", "comparisons") => "comparison",
+            ("verdict", "effects") => "factor_effect",
+            ("verdict", "search") => "search_story",
+            ("verdict", "gates") => "gate",
+            ("verdict", "arms") => "arm_table",
+            ("verdict", "pilot") => "pilot",
+            ("verdict", "position") | ("comparison" | "factor_effect", "estimate") => "estimate",
+            ("verdict", "change_points") => "change_point",
+            ("verdict", "outliers") => "outlier",
             _ => return None,
         })
     }
@@ -380,7 +399,9 @@ mod tests {
             see(text, name);
         }
         see(crate::explain::json(&[fixtures::rivals()]), "explained");
-        see(crate::published::json(&fixtures::published()), "published");
+        for experiment in crate::prove::tests::of_every_design() {
+            see(experiment, "experiment");
+        }
         let documented = documented();
         let names = |of: &BTreeMap<String, Keys>| of.keys().cloned().collect::<Keys>();
         assert_eq!(names(&documented), names(&found));

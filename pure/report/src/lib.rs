@@ -10,7 +10,7 @@ mod fixtures;
 pub mod iperf3;
 pub mod json;
 pub mod live;
-pub mod published;
+pub mod prove;
 mod summary;
 pub mod words;
 

@@ -1,0 +1,37 @@
+//! Experiments to text, tables, JSON and pictures.
+//!
+//! The words are few and mean the same everywhere: FASTER, SLOWER, NO DIFFERENCE THAT MATTERS, NOT
+//! ENOUGH DATA, NO VERDICT. Nothing here says that there is no difference at all, for no number of
+//! runs shows that, and no figure of an effect stands without its interval.
+
+mod csv;
+mod markdown;
+mod phrase;
+mod svg;
+mod text;
+
+pub use csv::csv;
+pub use markdown::markdown;
+pub use svg::{bars as svg_bars, forest as svg_forest, pairs as svg_pairs};
+pub use text::{forecast, monitor, p_values, verdict};
+
+use crate::json::pretty;
+use model::{Experiment, Verdict};
+use serde::Serialize;
+
+/// The experiment as one document: the fields of [`Experiment`], and the [`Verdict`] under `verdict`.
+pub fn json(experiment: &Experiment, verdict: &Verdict) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        #[serde(flatten)]
+        experiment: &'a Experiment,
+        verdict: &'a Verdict,
+    }
+    pretty(&Document {
+        experiment,
+        verdict,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

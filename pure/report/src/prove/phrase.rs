@@ -1,0 +1,422 @@
+//! The words of a verdict, once for every form of output. What comes from a file is escaped here.
+
+use crate::words::{escape, escape_sentence, grouped};
+use model::{
+    BitRate, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState, Limit,
+    Metric, Nanos, Outcome, Plan, Verdict,
+};
+
+/// Name of an arm in which nothing is set, as `prove` gives it.
+const AS_IT_IS: &str = "as it is";
+/// The note under every classic table.
+pub(super) const RUNS_ARE_THE_SAMPLE: &str = "Runs are the sample: the seconds within a run depend on each other, and their spread says nothing of the next run.";
+
+/// The answer in its words.
+pub(super) fn answer(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Faster => "FASTER",
+        Outcome::Slower => "SLOWER",
+        Outcome::NoDifference => "NO DIFFERENCE THAT MATTERS",
+        Outcome::NotEnoughData => "NOT ENOUGH DATA",
+        Outcome::NoVerdict => "NO VERDICT",
+    }
+}
+
+/// A headline and the sentences behind it.
+pub(super) struct Said {
+    pub(super) headline: &'static str,
+    pub(super) sentences: Vec<String>,
+}
+
+/// What the plan asked, in one line.
+pub(super) fn question(plan: &Plan) -> String {
+    let arms: Vec<String> = plan.arms[1..].iter().map(|a| escape(&a.name)).collect();
+    let against = escape(plan.arm_name(0));
+    let what = match &plan.design {
+        Design::Pairs { .. } => format!("{} against {against}", arms.join(", ")),
+        Design::Blocks { .. } => format!("{} arms against {against}", arms.len()),
+        Design::Factorial { factors, .. } => {
+            let names: Vec<String> = factors.iter().map(|f| escape(&f.name)).collect();
+            format!("{} in all combinations", names.join(", "))
+        }
+        Design::Search { .. } => format!("a search among {} arms", arms.len()),
+    };
+    let host = escape(&plan.host);
+    format!("{what}: {} {} to {host}", plan.metric, plan.direction).replace("down to", "down from")
+}
+
+/// The answer on one arm against the control.
+pub(super) fn comparison(experiment: &Experiment, verdict: &Verdict, c: &Comparison) -> Said {
+    let plan = &experiment.plan;
+    let mut sentences = Vec::new();
+    match (c.outcome, &c.estimate) {
+        (Outcome::NoVerdict, _) => {
+            let failed = verdict
+                .gates
+                .iter()
+                .filter(|g| g.state == GateState::Failed);
+            let warned = verdict
+                .gates
+                .iter()
+                .filter(|g| g.state == GateState::Warned);
+            sentences.extend(
+                failed
+                    .chain(warned)
+                    .take(1)
+                    .map(|g| escape_sentence(&g.evidence)),
+            );
+        }
+        (Outcome::Faster | Outcome::Slower, Some(estimate)) => {
+            sentences.push(effect_sentence(experiment, verdict, c, estimate));
+            sentences.push(match c.beyond_margin {
+                true => format!("That is {} or more for sure.", share(plan.margin)),
+                false => format!(
+                    "Whether it is the {} that you said matters is open.",
+                    share(plan.margin)
+                ),
+            });
+        }
+        (Outcome::NoDifference, Some(estimate)) => {
+            let Range { low, high } = range(plan.metric, estimate);
+            sentences.push(format!(
+                "Between {} and {} {} (you said {} matters; {}).",
+                signed(low),
+                signed(high),
+                unit(plan.metric),
+                share(plan.margin),
+                circumstances(experiment, verdict, c, estimate),
+            ));
+            if estimate.low_share > 0.0 || estimate.high_share < 0.0 {
+                let way = if estimate.low_share > 0.0 {
+                    "faster"
+                } else {
+                    "slower"
+                };
+                sentences.push(format!("It is {way}, by less than you said matters."));
+            }
+        }
+        (Outcome::NotEnoughData, Some(estimate)) => {
+            let Range { low, high } = range(plan.metric, estimate);
+            sentences.push(format!(
+                "Anything from {} to {} {} fits {} pairs.",
+                signed(low),
+                signed(high),
+                unit(plan.metric),
+                c.pairs
+            ));
+            sentences.extend(next_look(c));
+            sentences.extend(what_would_settle(plan, c));
+        }
+        (_, None) => {
+            sentences.push(match c.pairs_so_far {
+                0 => "No pair is complete.".to_owned(),
+                n => format!(
+                    "{n} {} so far, and nothing can be said from them yet.",
+                    pairs(n)
+                ),
+            });
+            sentences.extend(next_look(c));
+        }
+    }
+    Said {
+        headline: answer(c.outcome),
+        sentences,
+    }
+}
+
+/// `A typical run moved 12.4 % more per second with bbr than with cubic (95 % interval ...)`.
+fn effect_sentence(
+    experiment: &Experiment,
+    verdict: &Verdict,
+    c: &Comparison,
+    estimate: &Estimate,
+) -> String {
+    let plan = &experiment.plan;
+    let typical = plan.estimand == Estimand::Typical;
+    let who = match (plan.metric, typical) {
+        (Metric::Goodput, true) => "A typical run moved",
+        (Metric::Goodput, false) => "All runs together moved",
+        (Metric::Completion, true) => "A typical transfer took",
+        (Metric::Completion, false) => "All transfers together took",
+        (Metric::LatencyP50, true) => "In a typical run the median request took",
+        (Metric::LatencyP50, false) => "The median requests of all runs together took",
+        (Metric::LatencyP99, true) => "In a typical run the 99th percentile of requests took",
+        (Metric::LatencyP99, false) => "The 99th percentiles of all runs together took",
+    };
+    let change = of_metric(plan.metric, estimate.effect_share);
+    let less = if change < 0.0 { "less" } else { "more" };
+    let unit = if plan.metric.is_time() {
+        "time"
+    } else {
+        "per second"
+    };
+    format!(
+        "{who} {} {less} {unit} {} than {} ({}).",
+        size(change.abs()),
+        with(plan.arm_name(c.arm)),
+        with(plan.arm_name(c.against)),
+        circumstances(experiment, verdict, c, estimate),
+    )
+}
+
+/// The interval, the pairs, how long it took, and the name of the experiment.
+fn circumstances(
+    experiment: &Experiment,
+    verdict: &Verdict,
+    c: &Comparison,
+    estimate: &Estimate,
+) -> String {
+    let plan = &experiment.plan;
+    let interval = match c.outcome {
+        Outcome::NoDifference => format!("{} interval", level(estimate)),
+        _ => interval(plan.metric, estimate),
+    };
+    format!(
+        "{interval}; {} {} of {} in random order, {}, plan {}",
+        c.pairs,
+        pairs(c.pairs),
+        runs(plan),
+        span(verdict.elapsed),
+        escape(&experiment.id),
+    )
+}
+
+/// How often chance alone gives a verdict, and for what it holds.
+pub(super) fn validity(plan: &Plan, outcome: Outcome) -> String {
+    let chance = match (&plan.design, outcome) {
+        (_, Outcome::NotEnoughData | Outcome::NoVerdict) => return String::new(),
+        (Design::Blocks { .. } | Design::Factorial { .. }, _) => {
+            "If no change did anything, a verdict of faster or slower on any of them would come up at most 5 times in 100."
+        }
+        _ => {
+            "If the change did nothing, a verdict of either kind would come up at most 5 times in 100."
+        }
+    };
+    format!("{chance} Valid for this path and this hour.")
+}
+
+/// Totals and bad runs, beside the verdict and not judged.
+pub(super) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<String> {
+    let mut said = Vec::new();
+    if let Some(totals) = c.totals_share {
+        let told = of_metric(plan.metric, totals);
+        let outside = match (c.totals_outside, plan.estimand) {
+            (true, Estimand::Typical) => {
+                " That lies outside the interval: a few runs weigh more in the totals than in the typical run."
+            }
+            _ => "",
+        };
+        said.push(format!("Totals: {}.{outside}", signed(told)));
+    }
+    let bad: Vec<String> = verdict
+        .arms
+        .iter()
+        .filter(|a| [c.against, c.arm].contains(&a.arm))
+        .map(|a| format!("{} {}", escape(&a.name), a.bad))
+        .collect();
+    said.push(format!("Bad runs: {}.", bad.join(", ")));
+    said
+}
+
+/// A factor or two in one line.
+pub(super) fn effect(plan: &Plan, e: &FactorEffect) -> String {
+    let change = of_metric(plan.metric, e.estimate.effect_share);
+    let beyond = if e.order > 1 {
+        " beyond what each does alone"
+    } else {
+        ""
+    };
+    format!(
+        "{}: {} {}{beyond} ({})",
+        escape(&e.name),
+        signed(change),
+        unit(plan.metric),
+        interval(plan.metric, &e.estimate),
+    )
+}
+
+/// What the rounds of a search did, and what it is worth.
+pub(super) fn search(plan: &Plan, verdict: &Verdict) -> Option<String> {
+    let story = verdict.search.as_ref()?;
+    let rounds: Vec<String> = story.rounds.iter().map(|r| r.len().to_string()).collect();
+    let told = format!("Arms left after each round: {}.", rounds.join(", "));
+    Some(match (story.winner, story.looked_share) {
+        (Some(winner), Some(looked)) => format!(
+            "{told} {} was left, and looked {} {} than {} in the search. That proves nothing, because the best of many looks good by chance: what follows are fresh pairs.",
+            escape(plan.arm_name(winner)),
+            size(of_metric(plan.metric, looked).abs()),
+            if looked < 0.0 { "worse" } else { "better" },
+            with(plan.arm_name(0)),
+        ),
+        _ => told,
+    })
+}
+
+/// `At this noise (pairs differ by 18 %) about 130 more pairs (65 min) would settle 5 %.`
+fn what_would_settle(plan: &Plan, c: &Comparison) -> Option<String> {
+    let (noise, more) = (c.noise?, c.more_pairs?);
+    let time = c
+        .more_time
+        .map_or_else(String::new, |t| format!(" ({})", minutes(t)));
+    Some(format!(
+        "At this noise (pairs differ by {}) about {} more {}{time} would settle {}.",
+        rough(noise),
+        grouped(u64::from(more)),
+        pairs(more),
+        share(plan.margin),
+    ))
+}
+
+fn next_look(c: &Comparison) -> Option<String> {
+    let next = c.next_look?;
+    Some(format!(
+        "The next look is after {next} pairs; there are {} so far.",
+        c.pairs_so_far
+    ))
+}
+
+// ---- figures ----
+
+/// The two ends of an interval as a person reads them: more per second, or less time.
+pub(super) struct Range {
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+/// A change of speed as a change of the metric: for times, of the time.
+pub(super) fn of_metric(metric: Metric, share: f64) -> f64 {
+    if metric.is_time() {
+        1.0 / (1.0 + share) - 1.0
+    } else {
+        share
+    }
+}
+
+pub(super) fn range(metric: Metric, estimate: &Estimate) -> Range {
+    let (a, b) = (
+        of_metric(metric, estimate.low_share),
+        of_metric(metric, estimate.high_share),
+    );
+    Range {
+        low: a.min(b),
+        high: a.max(b),
+    }
+}
+
+/// `95 % interval 6.1 % to 19.0 %`; with `less` if both ends are below zero, with signs if one is.
+pub(super) fn interval(metric: Metric, estimate: &Estimate) -> String {
+    let Range { low, high } = range(metric, estimate);
+    let ends = if low > 0.0 {
+        format!("{} to {}", size(low), size(high))
+    } else if high < 0.0 {
+        format!("{} to {} less", size(-high), size(-low))
+    } else {
+        format!("{} to {}", signed(low), signed(high))
+    };
+    format!("{} interval {ends}", level(estimate))
+}
+
+fn level(estimate: &Estimate) -> String {
+    let text = format!("{:.2}", estimate.level * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// What a change in per cent is a change of.
+pub(super) fn unit(metric: Metric) -> &'static str {
+    if metric.is_time() {
+        "of time"
+    } else {
+        "per second"
+    }
+}
+
+/// `+13.0 %`, `-0.2 %`; never a zero with a sign.
+pub(super) fn signed(share: f64) -> String {
+    let text = format!("{:+.1} %", share * 100.0);
+    match text.as_str() {
+        "+0.0 %" | "-0.0 %" => "0.0 %".to_owned(),
+        _ => text,
+    }
+}
+
+/// `12.4 %`.
+pub(super) fn size(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// A share that a person chose: `5 %`, `2.5 %`.
+pub(super) fn share(share: f64) -> String {
+    let text = format!("{:.2}", share * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Two digits: `18 %`, `2.4 %`.
+pub(super) fn rough(share: f64) -> String {
+    let p = share * 100.0;
+    if p < 9.95 {
+        format!("{p:.1} %")
+    } else {
+        format!("{p:.0} %")
+    }
+}
+
+/// `with bbr`, or `as it is`.
+pub(super) fn with(name: &str) -> String {
+    match name {
+        AS_IT_IS => AS_IT_IS.to_owned(),
+        name => format!("with {}", escape(name)),
+    }
+}
+
+pub(super) fn pairs(n: u32) -> &'static str {
+    if n == 1 { "pair" } else { "pairs" }
+}
+
+/// `10 s runs`, `100 MiB transfers`.
+fn runs(plan: &Plan) -> String {
+    match plan.run.limit {
+        Limit::Time(time) => format!("{} runs", crate::words::round_span(time)),
+        Limit::Bytes(bytes) => format!("{bytes} transfers"),
+        Limit::Requests(n) => format!("runs of {} requests", grouped(n)),
+    }
+}
+
+/// `45 s`, `6 min 5 s`, `2 h 10 min`.
+pub(super) fn span(time: Nanos) -> String {
+    let seconds = time.0.saturating_add(500_000_000) / 1_000_000_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+    .replace(" 0 s", "")
+    .replace(" 0 min", "")
+}
+
+/// A span that is only foreseen: `65 min`, `5 h`.
+pub(super) fn minutes(time: Nanos) -> String {
+    let minutes = time.as_secs_f64() / 60.0;
+    match minutes {
+        m if m < 1.0 => "under a minute".to_owned(),
+        m if m < 180.0 => format!("{m:.0} min"),
+        m => format!("{:.0} h", m / 60.0),
+    }
+}
+
+/// A value of the metric in its own unit.
+pub(super) fn value(metric: Metric, value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(v) if metric.is_time() => Nanos((v * 1e9) as u64).to_string(),
+        Some(v) => BitRate(v as u64).to_string(),
+    }
+}
+
+/// A p-value; never zero.
+pub(super) fn p(p: f64) -> String {
+    if p < 0.0001 {
+        "p < 0.0001".to_owned()
+    } else {
+        format!("p = {p:.4}")
+    }
+}
