@@ -2,8 +2,11 @@
 //!
 //!     holder hold STATE PEER SETTING...    begin, apply, undo, apply again, end
 //!     holder wait STATE PEER SETTING...    begin, apply, then do as the standard input says
+//!     holder try STATE PEER SETTING...     begin, apply, whether it can be done or not, end
 //!     holder recover STATE
 //!     holder status STATE
+//!     holder talk STATE ADDRESS            a connection of this process with itself
+//!     holder flush STATE ADDRESS
 //!     holder guard JOURNAL                 what the others start
 
 #![allow(clippy::unwrap_used)]
@@ -31,6 +34,12 @@ fn main() {
             }
         }),
         ["status", state] => tune::status(Path::new(state)).map(|all| println!("{all:?}")),
+        ["talk", _, address] => {
+            talk(address);
+            Ok(())
+        }
+        ["flush", _, address] => tune::flush_metrics(address.parse().unwrap()),
+        ["try", state, peer, ..] => attempt(state, peer, &words[3..]),
         ["hold", state, peer, ..] => hold(state, peer, &words[3..]),
         ["wait", state, peer, ..] => wait(state, peer, &words[3..]),
         _ => panic!("{words:?}"),
@@ -68,6 +77,32 @@ fn hold(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
     }
     hold.apply(&settings, peer.parse().unwrap())?;
     hold.end().map(drop)
+}
+
+fn attempt(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
+    let mut hold = begin(state, Duration::from_secs(600))?;
+    for setting in settings(texts) {
+        match hold.apply(&[setting], peer.parse().unwrap()) {
+            Ok(_) | Err(Error::Refused { .. }) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    hold.end().map(drop)
+}
+
+fn talk(address: &str) {
+    use std::io::{Read, Write};
+    let address: std::net::IpAddr = address.parse().unwrap();
+    let listener = std::net::TcpListener::bind((address, 0)).unwrap();
+    let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    let mut room = vec![0; 64 << 10];
+    for _ in 0..20 {
+        near.write_all(&room).unwrap();
+        far.read_exact(&mut room).unwrap();
+    }
+    drop(near);
+    assert_eq!(far.read(&mut room).unwrap(), 0);
 }
 
 /// Lines: `renew`, `verify`, `apply` (once more), `end`, and the end of the input, which drops the hold.

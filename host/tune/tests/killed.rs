@@ -69,7 +69,7 @@ fn the_guard_undoes_when_its_owner_is_killed_after_any_step() {
 #[test]
 fn the_next_start_undoes_when_both_are_killed() {
     let bench = Bench::new();
-    // The guard's third step is that it is ready; its fourth, that it begins to undo.
+    // The guard's third step is that it begins to undo.
     let steps = every_step(&bench, &ALL, Some(3));
     assert!(steps > 100, "{steps}");
 }

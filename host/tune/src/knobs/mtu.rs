@@ -39,9 +39,12 @@ impl Mtu {
         // Each round adds at least one device or is the last.
         loop {
             let next = all.iter().find(|(index, link)| {
-                let of = |other: Option<u32>| other.is_some_and(|o| related.contains_key(&o));
-                of(link.lower)
-                    || of(link.master)
+                // The other end of a veth is below it, and it is below the other end: not stacked.
+                let stacked = link.lower.and_then(|lower| related.get(&lower));
+                stacked.is_some_and(|lower| lower.lower != Some(**index))
+                    || link
+                        .master
+                        .is_some_and(|master| related.contains_key(&master))
                     || related.values().any(|r| r.master == Some(**index))
             });
             let Some(next) = next.map(|(index, _)| *index) else {

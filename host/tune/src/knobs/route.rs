@@ -317,8 +317,11 @@ impl Part for HostRoute {
                 kernel.tell(RTM_NEWROUTE, CREATE | REPLACE, &body)
             }
             None => {
-                // Whatever metrics it has by now.
-                let mut route = self.planned()?;
+                // Whatever stands there by now, with whatever metrics.
+                let mut route = match self.standing(kernel)? {
+                    Some(route) => route,
+                    None => self.planned()?,
+                };
                 route.metrics.clear();
                 match kernel.tell(RTM_DELROUTE, 0, &route.write()) {
                     Err(refusal) if refusal.errno == libc::ESRCH => Ok(()),
