@@ -32,14 +32,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A rate that its users keep together.
 struct Pace {
     rate: Option<BitRate>,
-    next: Mutex<Option<Instant>>,
+    next: Mutex<Instant>,
 }
 
 impl Pace {
     fn new(rate: Option<BitRate>) -> Pace {
         Pace {
             rate,
-            next: Mutex::new(None),
+            next: Mutex::new(Instant::now()),
         }
     }
 
@@ -55,9 +55,10 @@ impl Pace {
         let until = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
-            let until = next.map_or(now, |next| next.max(now)) + took;
-            *next = Some(until);
-            until
+            // Who was woken late makes up for it, but not for a time without work.
+            let earliest = now.checked_sub(CHUNK_TIME.into()).unwrap_or(now);
+            *next = next.max(earliest) + took;
+            *next
         };
         thread::sleep(until.saturating_duration_since(Instant::now()));
     }
@@ -100,7 +101,7 @@ impl Reader {
                     continue;
                 };
                 counts.connections.fetch_add(1, Ordering::Relaxed);
-                // As many as hold it at once.
+                // Each connection holds the pace.
                 if Arc::strong_count(&pace) > MAX_CONNECTIONS {
                     continue;
                 }

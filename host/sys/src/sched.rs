@@ -123,6 +123,14 @@ mod tests {
             if let Err(error) = first {
                 assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
             }
+            if let Err(error) = super::keep_awake() {
+                use std::io::ErrorKind::{NotFound, PermissionDenied};
+                // A container has no such device.
+                assert!(
+                    [NotFound, PermissionDenied].contains(&error.kind()),
+                    "{error}"
+                );
+            }
         })
         .join()
         .unwrap();
