@@ -24,6 +24,7 @@ bench: build setup-test
 
 # How true the labs are: some ten minutes, best on an idle machine; writes docs/lab-fidelity.md.
 lab-fidelity: build setup-test
+	@scripts/need tcpdump
 	bench/lab-fidelity > docs/lab-fidelity.md.new
 	mv docs/lab-fidelity.md.new docs/lab-fidelity.md
 

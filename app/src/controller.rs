@@ -122,7 +122,6 @@ impl Link {
     ///
     /// # Errors
     /// If the agent refuses, is lost, or does not answer within this time; every sentence names it.
-    #[allow(dead_code)] // Until an experiment asks.
     pub fn tune(&mut self, request: TuneRequest, within: Duration) -> Result<Vec<Reading>> {
         self.tunes += 1;
         let ours = self.tunes;
@@ -166,7 +165,6 @@ impl Link {
     /// Whether the agent said, when it was to take hold of its settings, that it is on this machine
     /// and in this network namespace (as `local` is). Then all settings are this end's to apply: the
     /// agent answers requests without doing anything, and refuses to apply.
-    #[allow(dead_code)] // Until an experiment asks.
     pub fn shares_machine(&self) -> bool {
         self.shares_machine
     }

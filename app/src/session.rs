@@ -39,14 +39,21 @@ pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()>
                 .sender
                 .close("it is shutting down; measure again when it is back");
         }
+        if session.legs.values().any(|leg| !leg.thread.is_finished()) {
+            session.tuning.goes_on();
+        }
         match channel.recv(Duration::from_millis(200)) {
             Some(Event::Message(message)) => session.take(message),
             Some(Event::Ended(ended)) => break ended,
             None => {}
         }
     };
-    for (_, leg) in session.legs {
+    for leg in session.legs.values() {
         leg.stop.store(true, Ordering::Relaxed);
+    }
+    // The host is put back before its last bytes are waited for.
+    drop(session.tuning);
+    for (_, leg) in session.legs {
         drop(leg.go);
         // A leg that panicked has nothing more to say, and its sockets are closed.
         let _ = leg.thread.join();
@@ -96,7 +103,7 @@ impl Session {
                 number,
                 origin,
                 request,
-            } => say(&self.sender, self.tuning.answer(number, &origin, &request)),
+            } => say(&self.sender, self.tuning.answer(number, &origin, request)),
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
         }
     }

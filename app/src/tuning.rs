@@ -1,17 +1,102 @@
-//! Changes of this machine for a controller elsewhere: one session's, undone with it.
+//! Changes of this machine's settings: where their journals are, what undoes them, and the changes that
+//! a session makes here for a controller elsewhere.
 
+use crate::exit::{Refusal, sentence};
+use crate::lab::MYSELF;
+use crate::listener::log;
+use crate::out;
 use crate::trust::Peer;
-use model::Reading;
+use anyhow::Result;
+use model::{Nanos, Reading, Side};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tune::{Begin, Hold, Undone};
 use wire::control::{Origin, ToController, TuneRequest};
+
+/// The deadlines that can be: a shorter one could pass under a run, a longer one leaves a machine changed
+/// too long where nobody is left to say that it goes on.
+const SHORTEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How often a leg under way renews the deadline: well within the shortest.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// Where the journals of changes are.
+///
+/// # Errors
+/// If the environment names no place.
+pub fn state() -> Result<PathBuf, tune::Error> {
+    let value = |name| std::env::var_os(name);
+    tune::default_state(
+        value("LINERATE_STATE").as_deref(),
+        value("XDG_STATE_HOME").as_deref(),
+        value("HOME").as_deref(),
+    )
+}
+
+/// Takes hold of the settings of this host, which is at this side of the experiment.
+///
+/// # Errors
+/// If another holds them: its title.
+pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<Hold> {
+    if !(SHORTEST..=LONGEST).contains(&deadline) {
+        return Err(Refusal::usage(format!(
+            "a deadline of {}: {} to {} are possible",
+            Nanos::from(deadline),
+            Nanos::from(SHORTEST),
+            Nanos::from(LONGEST)
+        ))
+        .into());
+    }
+    // The process that undoes the changes if this one cannot: this same program, by itself.
+    let mut guard = Command::new(MYSELF);
+    guard
+        .args(["tune", "guard", "--journal"])
+        .stderr(Stdio::null());
+    Ok(tune::begin(Begin {
+        state: state()?,
+        title: title.to_owned(),
+        deadline,
+        guard,
+        side,
+    })?)
+}
+
+/// Undoes what processes that were killed have left changed here. What cannot be undone is said: it
+/// keeps nobody from measuring.
+pub fn recover() {
+    match state().and_then(|state| tune::recover(&state)) {
+        Ok(undone) => {
+            for one in &undone {
+                out::note(&format!("linerate: put back: {}", put_back(one)));
+            }
+        }
+        // Nothing is left behind by one that goes on, or where nothing can be kept.
+        Err(tune::Error::Held { .. } | tune::Error::NoState) => {}
+        Err(error) => out::note(&format!("linerate: {error}")),
+    }
+}
+
+/// A setting that was undone, for people.
+pub fn put_back(undone: &Undone) -> String {
+    let Undone {
+        setting,
+        back_to,
+        note,
+    } = undone;
+    let note = note.as_ref().map(|note| format!(" ({note})"));
+    format!("{setting}, to {back_to}{}", note.unwrap_or_default())
+}
 
 /// Names this machine, from its start to its end, and this process' network namespace; empty where
 /// that cannot be told. Gives nothing else away.
 pub fn place() -> String {
     let boot = fs::read("/proc/sys/kernel/random/boot_id");
-    let namespace = fs::metadata("/proc/self/ns/net");
+    let namespace = fs::metadata("/proc/thread-self/ns/net");
     let (Ok(boot), Ok(namespace)) = (boot, namespace) else {
         return String::new();
     };
@@ -22,11 +107,14 @@ pub fn place() -> String {
     all.iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
-/// What one session holds of this machine's settings.
+/// What one session holds of this machine's settings. Dropping it undoes what is applied.
 pub struct Tuning {
     peer: Peer,
     /// The controller is in the same place, and keeps the settings itself.
     shared: bool,
+    hold: Option<Hold>,
+    /// When the hold was renewed last.
+    renewed: Instant,
 }
 
 impl Tuning {
@@ -35,11 +123,13 @@ impl Tuning {
         Tuning {
             peer,
             shared: false,
+            hold: None,
+            renewed: Instant::now(),
         }
     }
 
     /// Does what is requested, and says what came of it.
-    pub fn answer(&mut self, number: u64, origin: &Origin, request: &TuneRequest) -> ToController {
+    pub fn answer(&mut self, number: u64, origin: &Origin, request: TuneRequest) -> ToController {
         match self.act(origin, request) {
             Ok(readings) => ToController::Tuned {
                 number,
@@ -50,17 +140,118 @@ impl Tuning {
         }
     }
 
-    fn act(&mut self, origin: &Origin, request: &TuneRequest) -> Result<Vec<Reading>, String> {
+    /// A leg of the session is under way, which may last longer than the deadline: as good as a word
+    /// of the controller.
+    pub fn goes_on(&mut self) {
+        if let Some(hold) = &mut self.hold
+            && self.renewed.elapsed() > RENEW_EVERY
+        {
+            hold.renew();
+            self.renewed = Instant::now();
+        }
+    }
+
+    fn act(&mut self, origin: &Origin, request: TuneRequest) -> Result<Vec<Reading>, String> {
         self.peer.may_tune.clone()?;
         let here = place();
         self.shared = !here.is_empty() && here == origin.place;
+        if self.shared {
+            return match request {
+                TuneRequest::Apply { .. } => Err(
+                    "it is on the controller's own machine, which applies its settings itself"
+                        .to_owned(),
+                ),
+                _ => Ok(Vec::new()),
+            };
+        }
+        // Over TLS data comes from where the control connection does, whatever else is said.
+        let address = self.peer.address.or(origin.address);
+        let address = address
+            .ok_or("it cannot tell the address of the controller's host: measure once first");
         match request {
-            TuneRequest::Apply { .. } if self.shared => Err(
-                "it is on the controller's own machine, which applies its settings itself"
-                    .to_owned(),
-            ),
-            _ if self.shared => Ok(Vec::new()),
-            _ => Err("this version cannot change its machine for another".to_owned()),
+            TuneRequest::Begin { title, deadline } => {
+                self.begin(&title, deadline.into())?;
+                Ok(Vec::new())
+            }
+            TuneRequest::Apply { settings } => {
+                let address = address?;
+                let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
+                self.note(&format!("applies {}", words.join(", ")));
+                self.held()?.apply(&settings, address).map_err(said)
+            }
+            TuneRequest::Verify => self.held()?.verify().map_err(said),
+            TuneRequest::Undo => {
+                self.held()?.undo().map_err(said)?;
+                Ok(Vec::new())
+            }
+            TuneRequest::Renew => {
+                self.held()?.renew();
+                Ok(Vec::new())
+            }
+            TuneRequest::FlushMetrics => {
+                tune::flush_metrics(address?).map_err(said)?;
+                Ok(Vec::new())
+            }
+            TuneRequest::End => {
+                self.end()?;
+                Ok(Vec::new())
+            }
         }
     }
+
+    fn begin(&mut self, title: &str, deadline: Duration) -> Result<(), String> {
+        // One whose deadline has passed is over.
+        if self.hold.as_ref().is_some_and(|hold| hold.verify().is_ok()) {
+            return Err("this session holds its settings already".to_owned());
+        }
+        self.hold = None;
+        let title = format!("{title} (for {})", self.peer.name);
+        self.hold = Some(begin(&title, deadline, Side::Far).map_err(|e| sentence(&e))?);
+        self.note(&format!("tunes: {title}"));
+        Ok(())
+    }
+
+    fn held(&mut self) -> Result<&mut Hold, String> {
+        self.hold
+            .as_mut()
+            .ok_or_else(|| "nothing holds its settings in this session: begin first".to_owned())
+    }
+
+    /// Undoes what is applied and lets go, if anything is held.
+    fn end(&mut self) -> Result<(), String> {
+        let Some(hold) = self.hold.take() else {
+            return Ok(());
+        };
+        match hold.end() {
+            Ok(undone) => {
+                let all: Vec<String> = undone.iter().map(put_back).collect();
+                self.note(&format!("put back: {}", all.join("; ")));
+                Ok(())
+            }
+            Err(error) => {
+                let why = said(error);
+                self.note(&why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Over a pipe nobody reads the log of this end.
+    fn note(&self, what: &str) {
+        if self.peer.id.is_some() {
+            let Peer { name, session, .. } = &self.peer;
+            log(&format!("{name}: session {session}: {what}"));
+        }
+    }
+}
+
+impl Drop for Tuning {
+    fn drop(&mut self) {
+        // Said in the log; the journal stays for the next start.
+        let _ = self.end();
+    }
+}
+
+fn said(error: tune::Error) -> String {
+    sentence(&error.into())
 }

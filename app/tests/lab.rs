@@ -244,7 +244,8 @@ fn a_receiver_that_works_on_each_packet_is_bound_by_packets() {
 fn a_window_bounds_the_rate() {
     let _alone = alone();
     let home = Home::new();
-    let shape = "rate = \"1G\"\ndelay = \"10ms\"";
+    // So fast that bursts do not wait for the line.
+    let shape = "rate = \"10G\"\ndelay = \"10ms\"";
     let lab = Lab::of(&home, 1500, shape, shape);
     let order = [
         "--up",

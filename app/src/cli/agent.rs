@@ -1,7 +1,7 @@
 //! `linerate agent`: the far end of a session over a pipe, started by `local` and `ssh:`.
 
 use crate::exit::Exit;
-use crate::{session, transport, trust};
+use crate::{session, transport, trust, tuning};
 use anyhow::Result;
 use clap::Args;
 use std::net::IpAddr;
@@ -24,6 +24,7 @@ pub struct Agent {
 impl Agent {
     /// Runs the command.
     pub fn run(&self) -> Result<Exit> {
+        tuning::recover();
         let channel = transport::at_stdio()?;
         let ports = self.data_ports.as_ref().map(|ports| ports.0.clone());
         // Its controller ends it: by a word, or by closing the pipe.

@@ -23,7 +23,7 @@ pub struct Man {
 }
 
 /// Files that the commands use, with what they are.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
     (
         "$XDG_DATA_HOME/linerate/runs.db",
         "The archive of runs (SQLite); ~/.local/share if XDG_DATA_HOME is not set. --archive names another.",
@@ -37,10 +37,15 @@ const FILES: [(&str, &str); 3] = [
         "/run/linerate/labs/, $XDG_RUNTIME_DIR/linerate/labs/",
         "What is written of labs that are up: root's, and a user's. It goes with the lab.",
     ),
+    (
+        "/var/lib/linerate/tune/, $XDG_STATE_HOME/linerate/tune/",
+        "Journals of settings that are changed for an experiment: root's, and a user's. They go when all is \
+         put back.",
+    ),
 ];
 
 /// Variables that the commands read, with what they do.
-const ENVIRONMENT: [(&str, &str); 6] = [
+const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "LINERATE_ARCHIVE",
         "The archive, where --archive does not name one.",
@@ -52,6 +57,10 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     (
         "LINERATE_LABS",
         "The directory of what is written of labs that are up, where it is not to be the usual one.",
+    ),
+    (
+        "LINERATE_STATE",
+        "The directory of the journals of changed settings, where it is not to be the usual one.",
     ),
     (
         "NO_COLOR",

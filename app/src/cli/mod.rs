@@ -10,6 +10,7 @@ mod measure;
 mod runs;
 mod serve;
 mod trust;
+mod tune;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
@@ -68,6 +69,7 @@ enum Command {
     Serve(serve::Serve),
     Trust(trust::Trust),
     Explain(explain::Explain),
+    Tune(tune::Tune),
     Runs(runs::Runs),
     Lab(lab::Lab),
     Man(man::Man),
@@ -96,6 +98,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Man(man) => man.run(command()),
         Command::Serve(serve) => serve.run(&cli.global),
         Command::Trust(trust) => trust.run(&cli.global),
+        Command::Tune(tune) => tune.run(&cli.global),
         Command::Agent(agent) => agent.run(),
         Command::LabEmulator => lab::keep(),
     };

@@ -4,7 +4,7 @@ use super::Global;
 use crate::exit::Exit;
 use crate::host::DEFAULT_PORT;
 use crate::listener::{self, Listener};
-use crate::{iperf3, session, trust};
+use crate::{iperf3, session, trust, tuning};
 use anyhow::Result;
 use clap::Args;
 use std::net::IpAddr;
@@ -62,6 +62,7 @@ impl Serve {
             )?;
             return Ok(Exit::Done);
         }
+        tuning::recover();
         let config = listener::Serve {
             directory: trust::directory(global.config.as_deref())?,
             bind: self.bind,

@@ -189,3 +189,47 @@ fn on_one_machine_the_settings_are_left_to_the_controller() {
     assert!(gone.to_string().starts_with("db2"), "{gone}");
     assert!(link.is_lost());
 }
+
+#[test]
+fn an_answer_that_comes_too_late_is_not_taken_for_another() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let agent = std::thread::spawn(move || {
+        let line = Box::new(Line::over(far).unwrap());
+        let channel: AgentChannel = Channel::start(line, "the controller", SOON, None).unwrap();
+        let mut asked = Vec::new();
+        while let Some(Event::Message(ToAgent::Tune { number, .. })) = channel.recv(SOON) {
+            asked.push(number);
+            if asked.len() == 2 {
+                for number in &asked {
+                    let reading = Reading {
+                        setting: number.to_string(),
+                        side: Side::Near,
+                        asked: String::new(),
+                        found: String::new(),
+                        in_force: true,
+                    };
+                    let tuned = ToController::Tuned {
+                        number: *number,
+                        readings: vec![reading],
+                        shared: false,
+                    };
+                    channel.sender().send(tuned).unwrap();
+                }
+            }
+        }
+    });
+    let line = Box::new(Line::over(near).unwrap());
+    let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
+    let addresses = vec![HERE];
+    let mut link = Link::new(Reached { channel, addresses });
+    let late = link.tune(TuneRequest::Verify, Duration::ZERO).unwrap_err();
+    assert!(late.to_string().starts_with("db2 did not answer"), "{late}");
+    assert!(!link.is_lost());
+    let readings = link.tune(TuneRequest::Verify, SOON).unwrap();
+    assert_eq!(
+        (readings[0].setting.as_str(), readings[0].side),
+        ("2", Side::Far)
+    );
+    drop(link);
+    agent.join().unwrap();
+}

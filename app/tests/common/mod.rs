@@ -47,6 +47,7 @@ impl Home {
             .env("LINERATE_CONFIG", self.0.join("config"))
             .env("LINERATE_ARCHIVE", self.0.join("runs.db"))
             .env("LINERATE_LABS", self.0.join("labs"))
+            .env("LINERATE_STATE", self.0.join("tune"))
             .env("HOME", &self.0)
             .env_remove("NO_COLOR")
             .stdin(Stdio::null());
@@ -156,6 +157,20 @@ impl Lines {
             }
         });
         Lines(lines)
+    }
+
+    /// Whether a line that contains `what` comes before the end.
+    pub fn comes(&self, what: &str) -> bool {
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.0.recv_timeout(left) {
+                Ok(line) if line.contains(what) => return true,
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return false,
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("neither '{what}' nor an end"),
+            }
+        }
     }
 
     /// The next line that contains `what`; others before it are skipped.

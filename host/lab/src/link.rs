@@ -25,9 +25,9 @@ const LOG_EVERY: Nanos = Nanos::from_millis(20);
 /// A wait this long at most, so that a clock that stood still is noticed.
 const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
 
-/// Where traffic is sparse, the last part of a wait is spun through, because a sleeping processor comes
-/// back too late: by how much is learned from the last waits, up to this. Dense traffic makes up for it by
-/// the next frame, and needs the processor.
+/// Before a frame that comes so long after the last one, the last part of the wait is spun through, because a
+/// sleeping processor comes back too late: by how much is learned from the last waits, up to this. Dense
+/// traffic makes up for it by the next frame, and needs the processor.
 const LONGEST_SPIN: Nanos = Nanos::from_micros(500);
 const SPARSE: Nanos = Nanos::from_micros(400);
 
@@ -378,7 +378,7 @@ impl Cable {
             thread::sleep(NAP.into());
             now = self.clock.now();
             span_now = span(now);
-        } else if next.is_some() && now.since(self.last_delivery) > SPARSE {
+        } else if next.is_some_and(|at| at.since(self.last_delivery) > SPARSE) {
             span_now = span_now.since(self.oversleep);
         }
         let mut fds = [

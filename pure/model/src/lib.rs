@@ -9,6 +9,7 @@ pub mod finding;
 mod fingerprint;
 mod latency;
 mod plan;
+mod published;
 mod run;
 mod sample;
 pub mod segment;
@@ -24,6 +25,7 @@ pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;
 pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
+pub use published::{About, Doubt, Published, PublishedComparison};
 pub use run::{Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Warning};
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{

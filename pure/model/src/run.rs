@@ -189,3 +189,18 @@ pub enum Ended {
         why: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_of_older_runs_are_read() {
+        let old = r#"{"stream":0,"local":"192.0.2.1:1","remote":"192.0.2.2:2","send_buffer":1,
+            "receive_buffer":2,"mss":1448,"congestion":"cubic","nodelay":false,"pacing_bit_s":null,
+            "dscp":0}"#;
+        let state: SocketState = serde_json::from_str(old).unwrap();
+        assert_eq!(state.mss, 1448);
+        assert_eq!((state.notsent_lowat, state.rcv_wscale), (None, None));
+    }
+}

@@ -14,6 +14,7 @@ mod gates;
 mod judge;
 mod order;
 pub mod plan;
+pub mod published;
 mod search;
 pub mod simulate;
 pub mod stats;

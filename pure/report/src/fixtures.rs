@@ -318,3 +318,34 @@ pub fn rivals() -> Explanation {
         doubts: vec!["samples 1.00 s apart: what happened between them is inferred".to_owned()],
     }
 }
+
+/// A comparison of published numbers, with an estimate and a doubt.
+pub fn published() -> Published {
+    Published {
+        name: "table.csv".to_owned(),
+        margin_share: 0.05,
+        comparisons: vec![PublishedComparison {
+            of: String::new(),
+            control: "cubic".to_owned(),
+            arm: "bbr".to_owned(),
+            runs: [8, 8],
+            control_value: 100.0,
+            arm_value: 112.0,
+            unit: "Mbit/s".to_owned(),
+            change_share: Some(0.12),
+            printed_share: None,
+            estimate: Some(Estimate {
+                effect_share: 0.12,
+                low_share: 0.06,
+                high_share: 0.19,
+                level: 0.95,
+            }),
+            paired: false,
+            outcome: Outcome::Faster,
+        }],
+        doubts: vec![Doubt {
+            about: About::Order,
+            words: "The order was not drawn at random, and \x1b[2J is no word.".to_owned(),
+        }],
+    }
+}

@@ -283,6 +283,9 @@ mod tests {
             ("finding", "evidence") => "evidence",
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
+            ("published", "comparisons") => "published_comparison",
+            ("published", "doubts") => "doubt",
+            ("published_comparison", "estimate") => "estimate",
             ("experiment", "plan") => "plan",
             ("experiment", "near" | "far") => "fingerprint",
             ("experiment", "trials") => "trial",
@@ -399,6 +402,7 @@ mod tests {
             see(text, name);
         }
         see(crate::explain::json(&[fixtures::rivals()]), "explained");
+        see(crate::published::json(&fixtures::published()), "published");
         for experiment in crate::prove::tests::of_every_design() {
             see(experiment, "experiment");
         }

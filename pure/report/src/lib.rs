@@ -11,6 +11,7 @@ pub mod iperf3;
 pub mod json;
 pub mod live;
 pub mod prove;
+pub mod published;
 mod summary;
 pub mod words;
 

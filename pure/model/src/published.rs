@@ -1,0 +1,77 @@
+//! What numbers say that somebody published: a table, or runs that nobody planned together.
+
+use crate::{Estimate, Outcome};
+use serde::{Deserialize, Serialize};
+
+/// Everything that can be said of some published numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// Where they come from: a file's name, as the user gave it.
+    pub name: String,
+    /// The smallest change that matters, as a share.
+    pub margin_share: f64,
+    /// The differences, derived again.
+    pub comparisons: Vec<PublishedComparison>,
+    /// What is wrong with the numbers, or cannot be known from them; the gravest first.
+    pub doubts: Vec<Doubt>,
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PublishedComparison {
+    /// Of what, where the numbers are of several things: `table 1, write`. Empty if not.
+    pub of: String,
+    /// What it is compared with.
+    pub control: String,
+    /// What is compared.
+    pub arm: String,
+    /// Runs of the control and of the arm; 0 where nobody told.
+    pub runs: [u32; 2],
+    /// The typical value of the control, as printed.
+    pub control_value: f64,
+    /// The typical value of the arm, as printed.
+    pub arm_value: f64,
+    /// The unit of both, as far as it is known.
+    pub unit: String,
+    /// The change of speed from the typical values: a description, never a finding.
+    pub change_share: Option<f64>,
+    /// The change as the author printed it.
+    pub printed_share: Option<f64>,
+    /// The change with its interval; `None` where the runs are too few for one.
+    pub estimate: Option<Estimate>,
+    /// The runs were paired by their block.
+    pub paired: bool,
+    /// What the figures say. `NoVerdict` where no interval exists.
+    pub outcome: Outcome,
+}
+
+/// Something to know before the numbers are believed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// What kind.
+    pub about: About,
+    /// What was found, and what it means; one to three sentences.
+    pub words: String,
+}
+
+/// What a doubt is about, the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum About {
+    /// A treatment was visibly not in force, or could not act.
+    NotInForce,
+    /// The printed difference is not that of the printed values; rows may be swapped.
+    WrongDifference,
+    /// One run a side: there is no interval.
+    OneRun,
+    /// Not runs but seconds, or statistics of them.
+    NotRuns,
+    /// The level moved, and not where the setting changed.
+    Drift,
+    /// More than the setting changed.
+    Confounded,
+    /// MB or Mbit, 1000 or 1024.
+    Units,
+    /// The order of the runs was not drawn at random.
+    Order,
+}
