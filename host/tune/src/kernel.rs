@@ -31,18 +31,13 @@ pub(crate) struct Refusal {
     said: Option<String>,
 }
 
-impl Refusal {
-    pub fn new(error: &io::Error) -> Refusal {
-        Refusal {
-            errno: error.raw_os_error().unwrap_or(0),
-            said: error.raw_os_error().is_none().then(|| error.to_string()),
-        }
-    }
-}
-
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Refusal {
-        Refusal::new(&error)
+        let errno = error.raw_os_error();
+        Refusal {
+            errno: errno.unwrap_or(0),
+            said: errno.is_none().then(|| error.to_string()),
+        }
     }
 }
 
