@@ -24,6 +24,9 @@ const MAX_CONNECTIONS: usize = 256;
 const CHUNK: usize = 64 * 1024;
 const CHUNK_TIME: Nanos = Nanos::from_millis(10);
 
+/// The most that waits to be sent in a connection.
+const UNSENT: u32 = 2 * CHUNK as u32;
+
 /// How long a connection, a write, or the next try after a failure is waited for.
 const CONNECT: Duration = Duration::from_secs(5);
 const WRITE: Duration = Duration::from_millis(100);
@@ -192,6 +195,8 @@ fn transfer(
 ) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&to, CONNECT)?;
     stream.set_write_timeout(Some(WRITE))?;
+    // What waits to be sent at the end is sent in the silence.
+    sys::socket::set_notsent_lowat(stream.as_fd(), UNSENT)?;
     if let Some(name) = &traffic.congestion {
         sys::socket::set_congestion(stream.as_fd(), name)?;
     }
