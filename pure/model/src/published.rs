@@ -16,6 +16,21 @@ pub struct Published {
     pub doubts: Vec<Doubt>,
 }
 
+impl Published {
+    /// The answer to all: the first of these that any comparison gave.
+    pub fn outcome(&self) -> Outcome {
+        [
+            Outcome::Faster,
+            Outcome::NotEnoughData,
+            Outcome::NoDifference,
+            Outcome::Slower,
+        ]
+        .into_iter()
+        .find(|outcome| self.comparisons.iter().any(|one| one.outcome == *outcome))
+        .unwrap_or(Outcome::NoVerdict)
+    }
+}
+
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PublishedComparison {

@@ -112,7 +112,10 @@ fn unjudged(one: &PublishedComparison) -> String {
     let why = match one.runs {
         [0, _] | [_, 0] => "the runs behind them were not published.".to_owned(),
         [1, 1] => "one run a side has no interval.".to_owned(),
-        [control, arm] => format!("{control} and {arm} runs have no interval at this level."),
+        [control, arm] if control.min(arm) < 6 => {
+            format!("{control} and {arm} runs are too few for an interval.")
+        }
+        [control, arm] => format!("the {control} and {arm} values are not judged, see below."),
     };
     format!("{change}{why}")
 }
@@ -191,8 +194,8 @@ mod tests {
           NO VERDICT. The values differ by +12 %; the runs behind them were not
           published.
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO VERDICT. The values differ by +12 %; 3 and 3 runs have no interval at this
-          level.
+          NO VERDICT. The values differ by +12 %; 3 and 3 runs are too few for an
+          interval.
 
         Before this is believed:
         - The order was not drawn at random, and \u{1b}[2J is no word.

@@ -8,7 +8,7 @@ use crate::stats::decision::{Decision, decide};
 use crate::stats::spread::median;
 use crate::stats::{ALPHA, Estimate, rank_sum, signed_rank};
 use model::{
-    About, Direction, Doubt, Ended, Outcome, Published, PublishedComparison, Run, summarise,
+    About, Bytes, Direction, Doubt, Ended, Outcome, Published, PublishedComparison, Run, summarise,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,25 +115,73 @@ pub fn of_runs(
     } else {
         unit_of("value_mbits_per_s")
     };
-    let mut entries = Vec::new();
-    for ((arm, run), summary) in all.iter().zip(&summaries) {
+    // What each run gave, and whether it ran to its end.
+    let mut values = Vec::new();
+    for ((_, run), summary) in all.iter().zip(&summaries) {
+        if run.ended == Ended::Interrupted {
+            return nothing(format!("the run {} was interrupted; make it again", run.id));
+        }
         let Some(leg) = summary.legs.iter().find(|leg| leg.direction == direction) else {
             return nothing(format!("the run {} measured nothing", run.id));
         };
+        let is_whole = run.ended == Ended::Complete && leg.ended == Ended::Complete;
         let value = match leg.requests {
             Some(latency) if requests => latency.p50.0 as f64 / 1e3,
-            // A run that broke off is judged by all it moved, never left out.
-            _ if run.ended != Ended::Complete => leg.goodput.0 as f64 / 1e6,
-            _ => leg.steady_goodput.unwrap_or(leg.goodput).0 as f64 / 1e6,
+            _ => {
+                leg.steady_goodput
+                    .filter(|_| is_whole)
+                    .unwrap_or(leg.goodput)
+                    .0 as f64
+                    / 1e6
+            }
         };
-        entries.push(Entry {
+        values.push((value, is_whole));
+    }
+    // A run that broke off is kept, and is never better than the worst that did not.
+    let whole = || {
+        values
+            .iter()
+            .filter(|(_, is_whole)| *is_whole)
+            .map(|(value, _)| *value)
+    };
+    let worst = if unit.is_time {
+        whole().reduce(f64::max)
+    } else {
+        whole().reduce(f64::min)
+    };
+    let kept = |(value, is_whole): (f64, bool)| match worst {
+        Some(worst) if !is_whole && unit.is_time => value.max(worst),
+        Some(worst) if !is_whole => value.min(worst),
+        _ => value,
+    };
+    let entries: Vec<Entry> = all
+        .iter()
+        .zip(&values)
+        .map(|((arm, _), value)| Entry {
             arm: *arm,
             block: None,
-            value,
-        });
-    }
+            value: kept(*value),
+        })
+        .collect();
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
-    let (comparisons, mut doubts) = compare_entries(names, &entries, unit, margin)?;
+    let (mut comparisons, mut doubts) = compare_entries(names, &entries, unit, margin)?;
+    for arm in arms {
+        let words = not_in_force(arm, direction);
+        if words.is_empty() {
+            continue;
+        }
+        for one in comparisons
+            .iter_mut()
+            .filter(|one| [&one.control, &one.arm].contains(&&arm.name))
+        {
+            (one.outcome, one.estimate) = (Outcome::NoVerdict, None);
+        }
+        doubts.extend(
+            words
+                .into_iter()
+                .map(|words| doubt(About::NotInForce, words)),
+        );
+    }
     let specs: Vec<_> = all
         .iter()
         .map(|(_, run)| (run.spec.workload.clone(), run.spec.streams, run.spec.limit))
@@ -157,6 +205,60 @@ pub fn of_runs(
         comparisons,
         doubts,
     })
+}
+
+/// What the live sockets of an arm's runs had in place of what was asked.
+fn not_in_force(arm: &RunsOfArm, direction: Direction) -> Vec<String> {
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    // What an end did not tell is 0 or empty.
+    let is_less = |found: Bytes, asked: Bytes| found > Bytes(0) && found < asked;
+    for run in &arm.runs {
+        let asked = &run.spec.socket;
+        let Some(leg) = run.legs.iter().find(|leg| leg.direction == direction) else {
+            continue;
+        };
+        let mut differs = BTreeSet::new();
+        for socket in &leg.sender().sockets {
+            let other = |c: &&String| !socket.congestion.is_empty() && **c != socket.congestion;
+            if let Some(congestion) = asked.congestion.as_ref().filter(other) {
+                differs.insert(format!(
+                    "congestion control {}, asked {congestion}",
+                    socket.congestion
+                ));
+            }
+            if let Some(size) = asked
+                .send_buffer
+                .filter(|size| is_less(socket.send_buffer, *size))
+            {
+                differs.insert(format!(
+                    "a send buffer of {}, asked {size}",
+                    socket.send_buffer
+                ));
+            }
+        }
+        for socket in &leg.receiver().sockets {
+            if let Some(size) = asked
+                .receive_buffer
+                .filter(|size| is_less(socket.receive_buffer, *size))
+            {
+                differs.insert(format!(
+                    "a receive buffer of {}, asked {size}",
+                    socket.receive_buffer
+                ));
+            }
+        }
+        for what in differs {
+            *found.entry(what).or_default() += 1;
+        }
+    }
+    let of = arm.runs.len();
+    let sentence = |(what, runs)| {
+        format!(
+            "'{}': the change was not in force in {runs} of {of} runs: {what}.",
+            arm.name
+        )
+    };
+    found.into_iter().map(sentence).collect()
 }
 
 /// Compares entries in the order of time (or of the table).
@@ -187,7 +289,13 @@ fn compare_entries(
     }
     doubts.push(order(&arms, entries, blocks.is_some()));
     doubts.extend(drift(&arms, entries));
-    doubts.extend(arms.iter().filter_map(seconds));
+    let no_runs: Vec<Doubt> = arms.iter().filter_map(seconds).collect();
+    if !no_runs.is_empty() {
+        for one in &mut comparisons {
+            (one.outcome, one.estimate) = (Outcome::NoVerdict, None);
+        }
+    }
+    doubts.extend(no_runs);
     Ok((comparisons, doubts))
 }
 
@@ -421,9 +529,153 @@ fn seconds(arm: &Values) -> Option<Doubt> {
             About::NotRuns,
             format!(
                 "The {n} values of '{}' resemble their neighbours (correlation {correlation:.2}). If they are seconds of a run, the run is \
-                 one value, and the interval here is far too narrow.",
+                 one value: no interval can be given.",
                 arm.name
             ),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{
+        Bulk, Directions, EndRecord, Fingerprint, Leg, Limit, Nanos, Placement, SCHEMA_VERSION,
+        SocketSettings, Spec, Workload,
+    };
+
+    /// A run of ten seconds at so many Mbit/s.
+    fn run(number: u64, mbit: u64) -> Run {
+        let end = EndRecord {
+            bytes: Bytes(mbit * 1_250_000),
+            duration: Nanos::from_secs(10),
+            ..EndRecord::default()
+        };
+        Run {
+            schema: SCHEMA_VERSION,
+            id: format!("{number:08x}"),
+            started: Nanos::from_secs(1_000 + 20 * number),
+            host: "db1".to_owned(),
+            title: None,
+            experiment: None,
+            spec: Spec {
+                workload: Workload::Bulk(Bulk::default()),
+                directions: Directions::Up,
+                streams: 1,
+                limit: Limit::Time(Nanos::from_secs(10)),
+                ramp: None,
+                interval: Nanos::from_secs(1),
+                socket: SocketSettings::default(),
+                near: Placement::default(),
+                far: Placement::default(),
+            },
+            near: Fingerprint::default(),
+            far: None,
+            legs: vec![Leg {
+                direction: Direction::Up,
+                started: Nanos(0),
+                near: end.clone(),
+                far: end,
+                ended: Ended::Complete,
+            }],
+            warnings: Vec::new(),
+            ended: Ended::Complete,
+        }
+    }
+
+    /// Five runs each, in turns, the second arm 30 % faster.
+    fn arms() -> Vec<RunsOfArm> {
+        let noise = [0, 3, 1, 4, 2];
+        let of = |name: &str, offset: u64, mbit: u64| RunsOfArm {
+            name: name.to_owned(),
+            runs: (0..5)
+                .map(|n| run(2 * n + offset, mbit + noise[n as usize]))
+                .collect(),
+        };
+        vec![of("cubic", 0, 100), of("bbr", 1, 130)]
+    }
+
+    fn judged(arms: &[RunsOfArm]) -> Published {
+        of_runs("cubic, bbr", arms, None, 0.05).unwrap()
+    }
+
+    #[test]
+    fn runs_that_nobody_planned() {
+        let found = judged(&arms());
+        let one = &found.comparisons[0];
+        assert_eq!(
+            (one.outcome, one.runs, one.unit.as_str()),
+            (Outcome::Faster, [5, 5], "Mbit/s")
+        );
+        assert!((one.control_value - 102.0).abs() < 1e-9, "{one:?}");
+        let estimate = one.estimate.unwrap();
+        assert!(
+            estimate.low_share > 0.2 && estimate.high_share < 0.4,
+            "{estimate:?}"
+        );
+        assert!(
+            found
+                .doubts
+                .iter()
+                .any(|d| d.about == About::Order && d.words.contains("not drawn at random"))
+        );
+    }
+
+    #[test]
+    fn a_run_that_broke_off_is_kept_as_the_worst() {
+        let mut arms = arms();
+        // Fast until it broke.
+        arms[1].runs[0] = run(1, 500);
+        arms[1].runs[0].ended = Ended::Failed {
+            why: "reset".to_owned(),
+        };
+        let found = judged(&arms);
+        assert_eq!(found.comparisons[0].runs, [5, 5]);
+        assert_eq!(found.comparisons[0].outcome, Outcome::NotEnoughData);
+    }
+
+    #[test]
+    fn a_setting_that_was_not_in_force_is_not_judged() {
+        let mut arms = arms();
+        for run in &mut arms[1].runs {
+            run.spec.socket.congestion = Some("bbr".to_owned());
+            run.legs[0].near.sockets = vec![model::SocketState {
+                stream: 0,
+                local: ([127, 0, 0, 1], 1).into(),
+                remote: ([127, 0, 0, 1], 2).into(),
+                send_buffer: Bytes(0),
+                receive_buffer: Bytes(0),
+                mss: 1448,
+                congestion: "cubic".to_owned(),
+                nodelay: false,
+                pacing: None,
+                dscp: 0,
+                notsent_lowat: None,
+                snd_wscale: None,
+                rcv_wscale: None,
+            }];
+        }
+        let found = judged(&arms);
+        assert_eq!(found.outcome(), Outcome::NoVerdict);
+        assert_eq!(
+            found.doubts[0].words,
+            "'bbr': the change was not in force in 5 of 5 runs: congestion control cubic, asked bbr."
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_compared() {
+        let refused = |arms: &[RunsOfArm]| of_runs("", arms, None, 0.05).unwrap_err().to_string();
+        let mut same = arms();
+        same[1].runs[0] = same[0].runs[0].clone();
+        assert!(refused(&same).contains("is given twice (cubic, bbr)"));
+        assert!(refused(&arms()[..1]).contains("two arms are needed"));
+        let mut both = arms();
+        both[0].runs[0].legs[0].direction = Direction::Down;
+        assert!(refused(&both).contains("name the direction"));
+        let mut broken = arms();
+        broken[0].runs[0].ended = Ended::Interrupted;
+        assert!(refused(&broken).contains("was interrupted"));
+        assert!(refused(&[]).contains("name the direction"));
+    }
 }
