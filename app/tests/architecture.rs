@@ -3,7 +3,9 @@
 use serde_json::Value;
 use std::process::Command;
 
-const PURE: [&str; 6] = ["model", "wire", "report", "emulate", "prove", "explain"];
+const PURE: [&str; 7] = [
+    "model", "wire", "report", "emulate", "prove", "explain", "capture",
+];
 const HOST: [&str; 6] = ["sys", "measure", "observe", "archive", "lab", "tune"];
 
 /// The rooms that each room depends on, read from cargo itself (test dependencies left out).
@@ -62,11 +64,11 @@ fn every_room_knows_only_whom_it_may() {
             "lab" => &["model", "sys", "emulate"],
             host if HOST.contains(&host) => &["model", "sys"],
             "linerate" => &[
-                "model", "wire", "explain", "report", "emulate", "sys", "measure", "observe",
-                "archive", "lab", "tune",
+                "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",
+                "observe", "archive", "lab", "tune",
             ],
             // Fuzzing drives the decoders of both floors.
-            "fuzz" => &["model", "wire", "explain", "report", "observe"],
+            "fuzz" => &["model", "wire", "capture", "explain", "report", "observe"],
             other => panic!("the room {other} has no place in the plan: name it here"),
         };
         for other in known {

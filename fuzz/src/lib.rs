@@ -5,6 +5,7 @@
 //! `cargo test -p linerate-fuzz` runs each target over its corpus and over a fixed number of seeded
 //! mutations of it. `fuzz TARGET` reads one input from standard input, as AFL++ and honggfuzz want it.
 
+mod capture_files;
 mod control;
 mod iperf3;
 mod kernel;
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("model_units", nouns::units),
     ("model_run", nouns::run),
     ("tcp_info", kernel::tcp_info),
+    ("capture", capture_files::capture),
 ];
 
 /// The target of this name.

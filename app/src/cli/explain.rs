@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use model::finding::Explanation;
 use model::{TRACE_SCHEMA, Trace};
+use std::io::Read;
 use std::path::Path;
 
 /// Explain what limited a transfer, and what would decide where two causes fit
@@ -17,12 +18,17 @@ use std::path::Path;
   linerate explain 3f                          a run by the first digits of its name
   linerate measure db2 --json > run.json && linerate explain run.json
   linerate explain trace.jsonl                 what 'linerate trace' wrote
+  tcpdump -i eth0 -s 96 -w some.pcap tcp; linerate explain some.pcap
   linerate explain last --json | jq '.explanations[].conclusion'
 
 The answer comes first: which limit owned the time, with what it rests on, what to try, and
 the experiment that decides where more than one cause fits. A finding is 'seen' (the field
 that decides it was read), 'likely' (it fits, nothing else does) or 'possible' (another fits
-as well). 'Nothing explains it' and 'too short to tell' are answers.")]
+as well). 'Nothing explains it' and 'too short to tell' are answers.
+
+FILE is what 'measure --json' or 'trace' wrote, or a capture (pcap, pcapng). Where a capture
+was taken (at the sender, at the receiver, between) is found from its handshakes, and packets
+that the capture itself lost are told from those that the network lost.")]
 pub struct Explain {
     /// Name of a run, its first digits, 'last', or a file
     #[arg(value_name = "RUN|FILE")]
@@ -53,6 +59,9 @@ impl Explain {
     fn explanations(&self, global: &Global) -> Result<(Vec<Explanation>, Option<String>)> {
         let path = Path::new(&self.subject);
         let run = if path.is_file() {
+            if is_capture(path) {
+                return Ok((captured(path)?, None));
+            }
             let text = read(path)?;
             let bad = |why| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
             if text.starts_with(TRACE) {
@@ -67,6 +76,44 @@ impl Explain {
         };
         Ok((explain::explain(&run), Some(run.host)))
     }
+}
+
+/// Whether a file begins as a pcap or pcapng file does, in either order of bytes.
+fn is_capture(path: &Path) -> bool {
+    const MAGIC: [u32; 3] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0x0a0d_0d0a];
+    let mut head = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    let number = u32::from_le_bytes(head);
+    read.is_ok() && (MAGIC.contains(&number) || MAGIC.contains(&number.swap_bytes()))
+}
+
+/// The connections of a capture. What was skipped is said with the first; a damaged file is explained as
+/// far as it goes.
+fn captured(path: &Path) -> Result<Vec<Explanation>> {
+    let bad = |why: String| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
+    let file = std::fs::File::open(path).map_err(|e| bad(e.to_string()))?;
+    let mut observer = explain::Observer::new();
+    let mut doubts = Vec::new();
+    match capture::read(file, &mut |packet| observer.see(packet)) {
+        Ok(account) => {
+            for (skip, count) in &account.skipped {
+                doubts.push(format!("{count} {} were left out", skip.words()));
+            }
+            if account.broken_off {
+                doubts.push("the file ends in the middle of a packet".to_owned());
+            }
+        }
+        Err(error @ capture::Error::Damaged { packets: 1.. }) => {
+            doubts.push(format!("{error}: what comes after is not in here"));
+        }
+        Err(error) => return Err(bad(error.to_string()).into()),
+    }
+    let mut explanations = observer.explain();
+    match explanations.first_mut() {
+        Some(first) => first.doubts.extend(doubts),
+        None => doubts.iter().for_each(|doubt| out::note(doubt)),
+    }
+    Ok(explanations)
 }
 
 /// How a trace begins: JSON, a record a line.

@@ -206,7 +206,11 @@ fn conclude(
     }
     let by = match most {
         Kind::Network => {
-            let names = fitting(limits::BEHIND_THE_WINDOW, &[Kind::Network, Kind::SlowStart]);
+            let kinds = [Kind::Network, Kind::SlowStart];
+            let mut names = fitting(limits::BEHIND_THE_WINDOW, &kinds);
+            if names.is_empty() && facts.is_capture() {
+                names = fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds);
+            }
             match names.is_empty() {
                 true => return Conclusion::Unexplained,
                 false => names,

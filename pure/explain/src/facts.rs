@@ -198,16 +198,14 @@ impl Facts {
         middle(all.map(|r| r.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
     }
 
-    /// Rates over stretches of at least ten round trips of the empty path, and one as it is, in bytes a
-    /// second.
+    /// Rates over stretches of at least ten round trips of the empty path, in bytes a second.
     pub fn rates(&self) -> Vec<f64> {
         let mut rates = Vec::new();
         let (mut span, mut bytes) = (0u64, 0u64);
         for reading in self.steady() {
             span += reading.to.since(reading.from).0;
             bytes += reading.delivered;
-            let enough = self.rtt().0.saturating_mul(ROUND_TRIPS).max(reading.srtt.0);
-            if span >= enough && span > 0 {
+            if span >= self.rtt().0.saturating_mul(ROUND_TRIPS) && span > 0 {
                 rates.push(bytes as f64 / (span as f64 / 1e9));
                 (span, bytes) = (0, 0);
             }
@@ -258,6 +256,27 @@ impl Facts {
     pub fn occupancy(&self) -> Option<f64> {
         let all = self.steady().iter().filter(|r| r.window > 0);
         middle(all.map(|r| r.flight as f64 / r.window as f64))
+    }
+
+    /// Packets alone, no socket.
+    pub fn is_capture(&self) -> bool {
+        !matches!(self.source, Source::Samples | Source::Trace)
+    }
+
+    /// The same amount in flight all the time, without loss and without a queue: something at the sender
+    /// holds it, and packets do not show what. Returns half the middle spread by the median.
+    pub fn held_flight(&self) -> Option<f64> {
+        let mut flights: Vec<f64> = self.steady().iter().map(|r| r.flight as f64).collect();
+        if flights.len() < 10 || self.loss_share() > 0.001 || self.inflation()? >= 1.25 {
+            return None;
+        }
+        let (low, mid, high) = (
+            percentile(&mut flights, 0.25)?,
+            percentile(&mut flights, 0.5)?,
+            percentile(&mut flights, 0.75)?,
+        );
+        let spread = (high - low) / 2.0 / mid;
+        (spread < 0.05).then_some(spread)
     }
 
     /// Segments sent again by all segments.

@@ -5,6 +5,7 @@
 //! "nothing explains it" is an answer.
 
 mod assemble;
+mod capture;
 mod facts;
 mod limits;
 mod moment;
@@ -12,6 +13,8 @@ mod samples;
 mod trace;
 
 use model::finding::Explanation;
+
+pub use capture::{Counted, Observer};
 use model::{Run, Trace};
 
 /// Explains each connection of a run from the samples of both ends.

@@ -14,6 +14,10 @@ use model::{
 const STARTUP: u64 = 12;
 /// Samples farther apart than this leave much between them unseen.
 const COARSE: Nanos = Nanos::from_millis(100);
+/// Payload that a send buffer holds by its size: the kernel's overhead takes half and more.
+const BUFFER_FULL: f64 = 0.3;
+/// Share of what was written that is in flight, from which the buffer keeps nothing back.
+const ALL_OUT: f64 = 0.75;
 /// In flight by the congestion window, from which it holds the sender back.
 const WINDOW_FULL: f64 = 0.8;
 
@@ -46,8 +50,9 @@ fn stream(run: &Run, leg: &Leg, n: usize) -> Option<Explanation> {
     facts.link = slowest(&hosts);
     facts.half_duplex = half_duplex(&hosts);
     let mut pieces = Vec::new();
+    let mut idle = Idle::from(&rows[0]);
     for pair in rows.windows(2) {
-        interval(&pair[0], &pair[1], &mut facts, &mut pieces);
+        interval(&pair[0], &pair[1], &mut facts, &mut idle, &mut pieces);
     }
     let mut doubts = Vec::new();
     if run.spec.interval > COARSE {
@@ -68,6 +73,31 @@ fn stream(run: &Run, leg: &Leg, n: usize) -> Option<Explanation> {
         direction: Some(leg.direction),
     };
     Some(assemble(subject, &pieces, &facts, doubts))
+}
+
+/// Time with nothing outstanding so far. The kernel's clock of it ticks every few milliseconds, so it is
+/// taken over all of the connection and not from one short interval to the next.
+struct Idle<'a> {
+    first: &'a Row<'a>,
+    given: Nanos,
+}
+
+impl<'a> Idle<'a> {
+    fn from(first: &'a Row<'a>) -> Idle<'a> {
+        Idle {
+            first,
+            given: Nanos(0),
+        }
+    }
+
+    fn grown(&self, now: &Row) -> Nanos {
+        let busy = now.tcp.busy.zip(self.first.tcp.busy);
+        let Some((busy, before)) = busy else {
+            return Nanos(0);
+        };
+        let outstanding = busy.since(before) + self.given;
+        now.at.since(self.first.at).since(outstanding)
+    }
 }
 
 /// A stream at one moment.
@@ -178,7 +208,7 @@ fn half_duplex(hosts: &[Option<&Fingerprint>]) -> Option<String> {
 }
 
 /// Parts the time between two samples: first by what the kernel counted, then by the state at its end.
-fn interval(before: &Row, now: &Row, facts: &mut Facts, pieces: &mut Vec<Piece>) {
+fn interval(before: &Row, now: &Row, facts: &mut Facts, idle: &mut Idle, pieces: &mut Vec<Piece>) {
     let (a, b) = (before.tcp, now.tcp);
     let span = now.at.since(before.at);
     let delivered = grown(a.bytes_acked, b.bytes_acked);
@@ -202,9 +232,9 @@ fn interval(before: &Row, now: &Row, facts: &mut Facts, pieces: &mut Vec<Piece>)
     give(window, spent(|t| t.rwnd_limited).unwrap_or_default());
     let no_room = spent(|t| t.sndbuf_limited).unwrap_or_default();
     give(Limit::SendBuffer, no_room);
-    if let Some(busy) = spent(|t| t.busy) {
-        give(Limit::Application, span.since(busy));
-    }
+    let nothing_out = idle.grown(now).min(span);
+    idle.given += nothing_out;
+    give(Limit::Application, nothing_out);
     let timeouts = count(a.total_rto.map(u32::from), b.total_rto.map(u32::from));
     give(Limit::RtoStall, Nanos(b.rto.0.saturating_mul(timeouts)));
     if resent > 0 && !matches!(b.ca_state, CWR | RECOVERY | LOSS) {
@@ -212,7 +242,10 @@ fn interval(before: &Row, now: &Row, facts: &mut Facts, pieces: &mut Vec<Piece>)
         give(Limit::LossRecovery, b.rtt);
     }
     let early = before.at.0 < STARTUP.saturating_mul(b.rtt.0);
-    let rest = owner(a, b, facts, no_room.0 * 50 > span.0, early);
+    let buffer = now.send_buffer.unwrap_or_default().0 as f64;
+    let held = (flight(b) * u64::from(b.snd_mss) + b.notsent_bytes.unwrap_or_default().0) as f64;
+    let buffer_full = no_room.0 * 50 > span.0 || (buffer > 0.0 && held >= BUFFER_FULL * buffer);
+    let rest = owner(a, b, facts, buffer_full, early);
     give(rest, span);
 
     let most = parts.iter().max_by_key(|(_, time)| *time).map(|(l, _)| *l);
@@ -230,6 +263,11 @@ fn interval(before: &Row, now: &Row, facts: &mut Facts, pieces: &mut Vec<Piece>)
         from = to;
     }
     let mss = u64::from(b.snd_mss);
+    // Selectively acknowledged segments have arrived too: behind a hole bytes_acked stands still.
+    let arrived = match (a.delivered, b.delivered) {
+        (Some(before), Some(now)) => u64::from(now.saturating_sub(before)) * mss,
+        _ => delivered.0,
+    };
     facts.read(Reading {
         from: before.at,
         to: now.at,
@@ -237,8 +275,8 @@ fn interval(before: &Row, now: &Row, facts: &mut Facts, pieces: &mut Vec<Piece>)
         cwnd: b.cwnd_bytes().0,
         flight: flight(b) * mss,
         window: b.snd_wnd.unwrap_or_default().0,
-        delivered: delivered.0,
-        passed: delivered.0,
+        delivered: arrived,
+        passed: arrived,
         retransmitted: u32::try_from(resent).unwrap_or(u32::MAX),
         limit: most,
         unread: None,
@@ -263,13 +301,7 @@ fn flight(tcp: &TcpInfo) -> u64 {
 }
 
 /// Who owns what the counters leave, by the state at the end of the interval.
-fn owner(
-    before: &TcpInfo,
-    now: &TcpInfo,
-    facts: &Facts,
-    buffer_was_full: bool,
-    early: bool,
-) -> Limit {
+fn owner(before: &TcpInfo, now: &TcpInfo, facts: &Facts, buffer_full: bool, early: bool) -> Limit {
     let unsent = now.notsent_bytes.unwrap_or(Bytes(1 << 20)).0;
     let in_flight = flight(now);
     let window = now.snd_wnd.unwrap_or(Bytes(u64::MAX)).0;
@@ -279,7 +311,11 @@ fn owner(
     if full && (facts.is_bbr() || now.rwnd_limited.is_none()) {
         return Limit::ReceiveWindow;
     }
-    if idle && buffer_was_full {
+    let paced = facts.is_bbr() || facts.pacing.is_some();
+    let cwnd_full = in_flight as f64 >= WINDOW_FULL * f64::from(now.snd_cwnd);
+    // A pacing sender never empties its queue, but nearly all that the buffer holds is in flight.
+    let all_out = (in_flight * mss) as f64 >= ALL_OUT * (in_flight * mss + unsent) as f64;
+    if buffer_full && (idle || (paced && all_out && !cwnd_full)) {
         return Limit::SendBuffer;
     }
     if matches!(now.ca_state, CWR | RECOVERY) {
@@ -288,8 +324,6 @@ fn owner(
     if now.ca_state == LOSS {
         return Limit::RtoStall;
     }
-    let cwnd_full = in_flight as f64 >= WINDOW_FULL * f64::from(now.snd_cwnd);
-    let paced = facts.is_bbr() || facts.pacing.is_some();
     if idle && !cwnd_full {
         return Limit::Application;
     }

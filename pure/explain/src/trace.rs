@@ -192,8 +192,10 @@ impl Sender {
         self.reading.flight = self.reading.flight.max(u64::from(tcb.in_flight()) * mss);
         self.reading.window = tcb.snd_wnd.0;
         *self.owners.entry(limit).or_default() += to.since(from).0;
+        // Selectively acknowledged segments have arrived too.
+        let arrived = tcb.delivered.saturating_sub(was_tcb.delivered);
+        self.reading.delivered += u64::from(arrived) * mss;
         if before(self.last_una, tcb.snd_una) {
-            self.reading.delivered += u64::from(tcb.snd_una.wrapping_sub(self.last_una));
             self.last_una = tcb.snd_una;
             self.acknowledged(tcb.snd_una);
         }

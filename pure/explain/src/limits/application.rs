@@ -45,3 +45,14 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     Telling::new(Confidence::Likely, evidence)
         .advise("give the sender more processor time: it is the load generator itself that paused")
 }
+
+/// From packets alone: see [`super::send_buffer::fits`].
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let spread = facts.held_flight()?;
+    let evidence = Evidence::new("in flight, half of its middle spread", percent(spread))
+        .against("under 5 %, without loss or queue: held at the sender");
+    Some(
+        Telling::new(Confidence::Open, vec![evidence])
+            .advise("look at the sending application: how much it keeps outstanding by itself"),
+    )
+}

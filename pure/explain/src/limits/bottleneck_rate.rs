@@ -13,7 +13,7 @@ pub(crate) const QUEUE: f64 = 1.25;
 const TO_SPARE: f64 = 1.25;
 /// Of the device's speed, payload takes so much at the least (1448 in 1538 is 94 %).
 const LINE_RATE: f64 = 0.90;
-/// More loss than this is no mere overflow of the queue.
+/// More loss than this, without a queue, is no mere overflow.
 const MUCH_LOSS: f64 = 0.05;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
@@ -31,8 +31,20 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .push(Evidence::new("speed of the slower device", link).against("90 % of it or more"));
         return Some(Telling::new(Confidence::Sure, evidence).advise(LINE_IS_FULL));
     }
-    if !facts.is_flat() || facts.loss_share() > MUCH_LOSS {
+    let at_loss = facts.inflation_at_loss().unwrap_or(1.0);
+    if facts.loss_share() > MUCH_LOSS && at_loss < QUEUE {
         return None;
+    }
+    if !facts.is_flat() {
+        // Losses that came with a queue are its overflow: the sender yields more than it would have to.
+        return (facts.loss_hurts() && at_loss >= QUEUE).then(|| {
+            evidence.push(
+                Evidence::new("round trip by the shortest, at losses", format!("{at_loss:.2}"))
+                    .against(format!("{QUEUE} and more: a queue overflowed")),
+            );
+            Telling::new(Confidence::Open, evidence)
+                .advise("a queue of a whole round trip at the slow link, or a congestion control that yields less")
+        });
     }
     let inflation = facts.inflation()?;
     evidence.push(

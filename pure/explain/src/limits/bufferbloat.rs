@@ -9,14 +9,12 @@ use model::finding::{Confidence, Evidence};
 
 /// A queue below this is nobody's trouble.
 const SMALL: Nanos = Nanos::from_millis(50);
-/// Little loss: the queue is never too short.
-const LITTLE_LOSS: f64 = 0.02;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let mut telling = bottleneck_rate::fits(facts)?;
     let standing = facts.standing()?;
     let bound = facts.rtt().max(SMALL);
-    if standing <= bound || facts.loss_share() > LITTLE_LOSS {
+    if standing <= bound {
         return None;
     }
     telling.confidence = Confidence::Sure;

@@ -65,7 +65,8 @@ fn episodes(facts: &Facts) -> Vec<&Loss> {
     first
 }
 
-fn place(facts: &Facts) -> Option<f64> {
+/// Median place of the lost in their bursts; `None` where too few are known.
+pub(crate) fn place(facts: &Facts) -> Option<f64> {
     let places: Vec<f64> = facts.losses.iter().filter_map(|l| l.place).collect();
     (places.len() >= FEWEST).then(|| middle(places.into_iter()))?
 }
@@ -110,7 +111,8 @@ pub(crate) fn spread_of_windows(facts: &Facts) -> Vec<Evidence> {
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
     let pattern = pattern(facts);
-    if !facts.loss_hurts() || at_loss >= random_loss::QUEUE || pattern == Pattern::Anywhere {
+    let anywhere = pattern == Pattern::Anywhere && place(facts).is_some();
+    if !facts.loss_hurts() || at_loss >= random_loss::QUEUE || anywhere {
         return None;
     }
     let mut evidence = vec![
@@ -139,7 +141,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         "pace the sender, so that it sends no burst at the speed of its link",
     )
     .advise("a deeper buffer where the fast link meets the slow one");
-    let rank = u8::from(pattern == Pattern::Unknown);
+    let rank = match pattern {
+        Pattern::Unknown => 1,
+        Pattern::Anywhere => 2,
+        _ => 0,
+    };
     Some(telling.ranked(rank).decide(
         &[Limit::BurstLoss, Limit::RandomLoss],
         random_loss::paced(facts),

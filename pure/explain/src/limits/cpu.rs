@@ -10,6 +10,10 @@ use model::finding::{Confidence, Evidence, Limit};
 const PROCESS_FULL: f64 = 0.9;
 /// A host so busy has no processor left.
 const HOST_FULL: f64 = 0.95;
+/// And the transfer itself is a good part of that.
+const WORKS: f64 = 0.25;
+/// With more loss than this there is something else to look at first.
+const MUCH_LOSS: f64 = 0.01;
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
     Telling::new(Confidence::Open, evidence(facts)).advise(ADVICE)
@@ -24,7 +28,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .into_iter()
         .flatten()
         .any(is_full);
-    if !full || facts.loss_hurts() {
+    if !full || facts.loss_share() > MUCH_LOSS {
         return None;
     }
     let tells = "segments of half the size cost a processor nearly twice the work a byte, and the path some per cent";
@@ -41,7 +45,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 
 fn is_full(load: Load) -> bool {
     load.process >= PROCESS_FULL * f64::from(load.streams.max(1))
-        || load.host.is_some_and(|host| host >= HOST_FULL)
+        || (load.process >= WORKS && load.host.is_some_and(|host| host >= HOST_FULL))
 }
 
 fn evidence(facts: &Facts) -> Vec<Evidence> {

@@ -149,6 +149,13 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
     (Limit::Cpu, cpu::fits),
 ];
 
+/// What packets cannot tell from a full congestion window: whatever at the sender holds the same amount
+/// in flight.
+pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[
+    (Limit::SendBuffer, send_buffer::fits),
+    (Limit::Application, application::fits),
+];
+
 /// What can lie behind a full or closed receive window.
 pub(crate) const BEHIND_THE_RECEIVER: &[(Limit, Fits)] =
     &[(Limit::ReadingApplication, reading_application::fits)];

@@ -33,7 +33,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     )
     .against(format!("under {QUEUE}: no queue"));
     let bucket = bucket(facts);
-    let same_window = burst_loss::pattern(facts) == Pattern::SameWindow;
+    let pattern = burst_loss::pattern(facts);
     if let Some(bucket) = bucket.as_ref().filter(|b| b.is_empty_at_losses()) {
         let telling = advised(Telling::new(
             Confidence::Sure,
@@ -47,16 +47,17 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         ));
         // A regular sawtooth in a buffer without depth looks the same: then the rate is not flat, or
         // the window at the losses always the same.
-        return Some(if facts.is_flat() && !same_window {
+        return Some(if facts.is_flat() && pattern != Pattern::SameWindow {
             telling
         } else {
             possible(telling, 0, facts)
         });
     }
-    // A sender that stays below the rate most of the time meets the bucket now and then, at the same
-    // window each time; and what is too coarse to simulate a bucket cannot exclude one.
-    let open = bucket.is_none() || same_window;
-    (open && facts.loss_hurts() && facts.losses.len() >= FEWEST_LOSSES).then(|| {
+    // A sender that stays below the rate most of the time meets the bucket now and then; what is too
+    // coarse to simulate a bucket cannot exclude one. A sender that ignores loss sends at the rate.
+    let open = bucket.is_none() || pattern != Pattern::Anywhere;
+    let ignored = facts.is_bbr() && facts.loss_share() >= MUCH_LOSS && facts.is_flat();
+    (open && (facts.loss_hurts() || ignored) && facts.losses.len() >= FEWEST_LOSSES).then(|| {
         let share = percent(facts.loss_share());
         let evidence = vec![Evidence::new("segments sent again", share), queue];
         possible(advised(Telling::new(Confidence::Open, evidence)), 2, facts)
@@ -95,6 +96,9 @@ impl Bucket {
         self.near >= AT_LOSSES && self.deviation <= DEVIATION && self.at_loss < self.at_pass
     }
 }
+
+/// A sender that ignores losses meets so many at a policer.
+const MUCH_LOSS: f64 = 0.02;
 
 /// Simulates a bucket that is empty at the first loss; `None` where losses are too few or too near
 /// each other, or the readings too coarse to place them.

@@ -10,7 +10,7 @@ use model::finding::{Confidence, Evidence, Limit};
 
 /// Less than this at the losses: no queue had filled.
 pub(crate) const QUEUE: f64 = 1.3;
-/// With so many losses their pattern can be told.
+/// With so many losses their pattern can be told, if their places in the bursts are known.
 const ENOUGH: usize = 12;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
@@ -35,7 +35,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     ];
     evidence.extend(burst_loss::spread_of_windows(facts));
     evidence.extend(witness(facts));
-    let told = facts.losses.len() >= ENOUGH && pattern == burst_loss::Pattern::Anywhere;
+    let told = facts.losses.len() >= ENOUGH
+        && pattern == burst_loss::Pattern::Anywhere
+        && burst_loss::place(facts).is_some();
     let confidence = if told {
         Confidence::Likely
     } else {

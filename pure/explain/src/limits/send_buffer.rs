@@ -4,10 +4,10 @@
 //! Near miss: an application with nothing to write. A capture cannot tell the two apart.
 
 use super::Telling;
-use crate::facts::{Facts, bit_rate};
+use crate::facts::{Facts, bit_rate, percent};
 use crate::moment::{Moment, Release};
 use model::Bytes;
-use model::finding::{Confidence, Evidence};
+use model::finding::{Confidence, Evidence, Limit};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     let nothing_to_send = moment.unsent == 0 || moment.held_until == Some(Release::Write);
@@ -32,4 +32,22 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         format!("sndbuf={}@sender", needed.0),
         "a larger send buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_wmem",
     )
+}
+
+/// From packets alone: the same amount in flight all the time. An application that keeps so much out
+/// itself looks the same.
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let spread = facts.held_flight()?;
+    let evidence = vec![
+        Evidence::new("in flight, half of its middle spread", percent(spread))
+            .against("under 5 %, without loss or queue: held at the sender"),
+    ];
+    let mut telling = tell(facts);
+    telling.confidence = Confidence::Open;
+    telling.evidence.splice(0..0, evidence);
+    Some(telling.decide(
+        &[Limit::SendBuffer, Limit::Application],
+        "sndbuf=16777216@sender".to_owned(),
+        "a larger send buffer helps if it was the limit, and does nothing for an application that writes no more",
+    ))
 }

@@ -8,6 +8,8 @@ use model::finding::{Confidence, Evidence};
 
 /// The burst was so much faster than what followed.
 const FASTER: f64 = 1.5;
+/// A burst begins within so many round trips.
+const BEGUN: u64 = 20;
 /// The burst held at least so many bytes by the product of the later rate and the round trip: less
 /// is a queue that filled.
 const BURST: f64 = 2.0;
@@ -16,19 +18,29 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let mut telling = bottleneck_rate::fits(facts)?;
     let rate = facts.rate();
     let min = facts.min_rtt?;
-    // What was delivered above the later rate, while no queue stood.
-    let mut excess = 0.0;
-    let mut fast = Vec::new();
+    // What was delivered above the later rate: from the start, by round trips, until it ends or a queue
+    // stands.
+    let (mut excess, mut fast) = (0.0, Vec::new());
+    let (mut span, mut bytes) = (0.0, 0.0);
     for reading in &facts.readings {
-        let span = reading.to.since(reading.from).as_secs_f64();
-        let here = reading.delivered as f64 / span.max(1e-9);
-        if here >= rate * FASTER {
-            excess += reading.delivered as f64 - rate * span;
-            fast.push(here);
-        } else if !fast.is_empty() && reading.srtt.0 as f64 > min.0 as f64 * bottleneck_rate::QUEUE
-        {
+        if reading.from.0 > min.0.saturating_mul(BEGUN) && fast.is_empty() {
             break;
         }
+        span += reading.to.since(reading.from).as_secs_f64();
+        bytes += reading.delivered as f64;
+        if span < min.as_secs_f64() {
+            continue;
+        }
+        if bytes >= span * rate * FASTER {
+            excess += bytes - rate * span;
+            fast.push(bytes / span);
+        } else if !fast.is_empty() {
+            break;
+        }
+        if reading.srtt.0 as f64 > min.0 as f64 * bottleneck_rate::QUEUE {
+            break;
+        }
+        (span, bytes) = (0.0, 0.0);
     }
     let burst_rate = percentile(&mut fast, 0.5)?;
     if excess < BURST * rate * min.as_secs_f64() {

@@ -1,0 +1,341 @@
+//! The files: pcap and pcapng, of either byte order, in micro- or nanoseconds.
+
+use crate::{Account, frame};
+use model::Nanos;
+use model::packet::Packet;
+use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+use std::io::Read;
+
+/// Room for blocks at first.
+const ROOM: usize = 1 << 18;
+/// Largest block that is read: more than any device's packet with its options.
+const LARGEST_BLOCK: usize = 16 << 20;
+/// Interfaces of a section that are kept.
+const MOST_INTERFACES: usize = 4096;
+
+/// Why a capture could not be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// Neither format.
+    #[error("it is neither a pcap nor a pcapng file")]
+    NotACapture,
+    /// Something in it contradicts itself.
+    #[error("it is damaged after {packets} packets")]
+    Damaged {
+        /// Frames read before.
+        packets: u64,
+    },
+    /// The operating system.
+    #[error("it cannot be read")]
+    Read,
+}
+
+/// An interface of the capture.
+#[derive(Clone, Copy)]
+struct Interface {
+    link: i32,
+    /// Ticks of its clock in a second.
+    resolution: u64,
+    offset_s: i64,
+}
+
+/// Hands every TCP packet of a capture to `see`, in the order of the file; times count from its first
+/// frame. Returns what became of all frames.
+///
+/// # Errors
+/// [`Error`]; what was read before has been handed over.
+pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Account, Error> {
+    let mut reader = create_reader(ROOM, input).map_err(|e| match e {
+        PcapError::ReadError => Error::Read,
+        _ => Error::NotACapture,
+    })?;
+    let mut account = Account::default();
+    let mut interfaces: Vec<Interface> = Vec::new();
+    let mut begun: Option<u64> = None;
+    let mut room = ROOM;
+    let mut stuck = false;
+    loop {
+        let offset = match reader.next() {
+            Ok((offset, block)) => {
+                stuck = false;
+                let frame = match block {
+                    PcapBlockOwned::LegacyHeader(header) => {
+                        let resolution = match header.is_nanosecond_precision() {
+                            true => 1_000_000_000,
+                            false => 1_000_000,
+                        };
+                        interfaces = vec![Interface {
+                            link: header.network.0,
+                            resolution,
+                            offset_s: 0,
+                        }];
+                        None
+                    }
+                    PcapBlockOwned::Legacy(block) => interfaces.first().map(|i| {
+                        let at = nanos(u64::from(block.ts_sec), u64::from(block.ts_usec), i);
+                        let data = &block.data[..block.data.len().min(block.caplen as usize)];
+                        (at, i.link, data, block.origlen)
+                    }),
+                    // A section begins: its interfaces are its own.
+                    PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+                        interfaces.clear();
+                        None
+                    }
+                    PcapBlockOwned::NG(Block::InterfaceDescription(block)) => {
+                        if interfaces.len() < MOST_INTERFACES {
+                            interfaces.push(Interface {
+                                link: block.linktype.0,
+                                resolution: block.ts_resolution().unwrap_or(1_000_000).max(1),
+                                offset_s: block.ts_offset(),
+                            });
+                        }
+                        None
+                    }
+                    PcapBlockOwned::NG(Block::EnhancedPacket(block)) => {
+                        interfaces.get(block.if_id as usize).map(|i| {
+                            let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
+                            let data = &block.data[..block.data.len().min(block.caplen as usize)];
+                            (nanos_of(ticks, i), i.link, data, block.origlen)
+                        })
+                    }
+                    // Without a time: all that can be said is the order.
+                    PcapBlockOwned::NG(Block::SimplePacket(block)) => interfaces
+                        .first()
+                        .map(|i| (begun.unwrap_or(0), i.link, block.data, block.origlen)),
+                    PcapBlockOwned::NG(_) => None,
+                };
+                if let Some((at, link, data, whole)) = frame {
+                    let begun = *begun.get_or_insert(at);
+                    account.frames += 1;
+                    account.cut += u64::from((data.len() as u64) < u64::from(whole));
+                    match frame::packet(link, data, Nanos(at.saturating_sub(begun))) {
+                        Ok(packet) => {
+                            account.packets += 1;
+                            see(&packet);
+                        }
+                        Err(skip) => *account.skipped.entry(skip).or_default() += 1,
+                    }
+                }
+                offset
+            }
+            Err(PcapError::Eof) => return Ok(account),
+            Err(PcapError::UnexpectedEof) => {
+                account.broken_off = true;
+                return Ok(account);
+            }
+            Err(PcapError::BufferTooSmall) if room < LARGEST_BLOCK => {
+                room *= 2;
+                if !reader.grow(room) {
+                    return Err(Error::Damaged {
+                        packets: account.frames,
+                    });
+                }
+                0
+            }
+            Err(PcapError::Incomplete(_)) => {
+                reader.refill().map_err(|_| Error::Read)?;
+                // Nothing more comes, and what is there is not whole.
+                if stuck && reader.reader_exhausted() {
+                    account.broken_off = true;
+                    return Ok(account);
+                }
+                stuck = reader.reader_exhausted();
+                0
+            }
+            Err(PcapError::ReadError) => return Err(Error::Read),
+            Err(_) => {
+                return Err(Error::Damaged {
+                    packets: account.frames,
+                });
+            }
+        };
+        if offset > 0 {
+            reader.consume_noshift(offset);
+        }
+    }
+}
+
+fn nanos(seconds: u64, fraction: u64, interface: &Interface) -> u64 {
+    let tick = 1_000_000_000 / interface.resolution;
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(fraction.saturating_mul(tick))
+}
+
+fn nanos_of(ticks: u64, interface: &Interface) -> u64 {
+    let ns = u128::from(ticks) * 1_000_000_000 / u128::from(interface.resolution);
+    let ns = u64::try_from(ns).unwrap_or(u64::MAX);
+    let offset = interface
+        .offset_s
+        .unsigned_abs()
+        .saturating_mul(1_000_000_000);
+    match interface.offset_s < 0 {
+        true => ns.saturating_sub(offset),
+        false => ns.saturating_add(offset),
+    }
+}
+
+/// The link types that are known, by their number (https://www.tcpdump.org/linktypes.html).
+pub(crate) mod link {
+    use super::Linktype;
+    pub const NULL: i32 = Linktype::NULL.0;
+    pub const ETHERNET: i32 = Linktype::ETHERNET.0;
+    pub const RAW: i32 = Linktype::RAW.0;
+    pub const LOOP: i32 = Linktype::LOOP.0;
+    pub const SLL: i32 = Linktype::LINUX_SLL.0;
+    pub const IPV4: i32 = Linktype::IPV4.0;
+    pub const IPV6: i32 = Linktype::IPV6.0;
+    /// LINKTYPE_LINUX_SLL2, as `tcpdump -i any` writes it.
+    pub const SLL2: i32 = 276;
+    /// DLT_RAW as some systems number it.
+    pub const RAW_BSD: i32 = 12;
+    pub const RAW_OPENBSD: i32 = 14;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Skip;
+    use crate::frame::tests::tcp_frame;
+
+    fn pcap(frames: &[(u32, u32, &[u8], u32)], big_endian: bool, nano: bool) -> Vec<u8> {
+        let n32 = |n: u32| {
+            if big_endian {
+                n.to_be_bytes()
+            } else {
+                n.to_le_bytes()
+            }
+        };
+        let n16 = |n: u16| {
+            if big_endian {
+                n.to_be_bytes()
+            } else {
+                n.to_le_bytes()
+            }
+        };
+        let magic = if nano { 0xa1b2_3c4d } else { 0xa1b2_c3d4 };
+        let mut file = n32(magic).to_vec();
+        file.extend(n16(2));
+        file.extend(n16(4));
+        for n in [0, 0, 262_144, 1] {
+            file.extend(n32(n));
+        }
+        for (s, fraction, data, whole) in frames {
+            for n in [*s, *fraction, data.len() as u32, *whole] {
+                file.extend(n32(n));
+            }
+            file.extend(*data);
+        }
+        file
+    }
+
+    fn all(file: &[u8]) -> (Vec<Packet>, Result<Account, Error>) {
+        let mut packets = Vec::new();
+        let account = read(file, &mut |p| packets.push(*p));
+        (packets, account)
+    }
+
+    #[test]
+    fn times_count_from_the_first_frame_in_any_order_of_bytes() {
+        let frame = tcp_frame(100);
+        for big in [false, true] {
+            for (nano, tick) in [(false, 1000), (true, 1)] {
+                let frames: [(u32, u32, &[u8], u32); 2] = [
+                    (7, 5, &frame, frame.len() as u32),
+                    (8, 9, &frame, frame.len() as u32),
+                ];
+                let (packets, account) = all(&pcap(&frames, big, nano));
+                assert_eq!(
+                    packets[1].at,
+                    Nanos(1_000_000_000 + 4 * tick),
+                    "{big} {nano}"
+                );
+                assert_eq!(packets[1].payload, 100);
+                let account = account.unwrap();
+                assert_eq!((account.frames, account.packets, account.cut), (2, 2, 0));
+                assert!(!account.broken_off);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_read_as_far_as_it_goes() {
+        let frame = tcp_frame(100);
+        let frames: [(u32, u32, &[u8], u32); 2] = [
+            (7, 5, &frame, frame.len() as u32),
+            (8, 9, &frame[..60], frame.len() as u32),
+        ];
+        let file = pcap(&frames, false, false);
+        for end in 0..file.len() {
+            let (packets, account) = all(&file[..end]);
+            let first = 24 + 16 + frame.len();
+            match account {
+                Ok(account) => {
+                    assert!(end >= 24);
+                    assert_eq!(packets.len(), usize::from(end >= first), "{end}");
+                    assert_eq!(account.broken_off, end != 24 && end != first, "{end}");
+                }
+                Err(error) => assert!(error == Error::NotACapture && end < 24, "{error} {end}"),
+            }
+        }
+        let (packets, account) = all(&file);
+        assert_eq!(account.unwrap().cut, 1);
+        assert_eq!(
+            packets[1].payload, 100,
+            "by the header, not by what was kept"
+        );
+    }
+
+    #[test]
+    fn garbage_is_no_capture() {
+        assert_eq!(all(b"").1, Err(Error::NotACapture));
+        assert_eq!(all(&[7; 4000]).1, Err(Error::NotACapture));
+    }
+
+    #[test]
+    fn pcapng_with_its_own_clock() {
+        let frame = tcp_frame(10);
+        let block = |kind: u32, body: &[u8]| {
+            let mut padded = body.to_vec();
+            padded.resize(body.len().next_multiple_of(4), 0);
+            let length = (padded.len() + 12) as u32;
+            let mut block = kind.to_le_bytes().to_vec();
+            block.extend(length.to_le_bytes());
+            block.extend(padded);
+            block.extend(length.to_le_bytes());
+            block
+        };
+        let mut section = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
+        section.extend([1, 0, 0, 0]);
+        section.extend([0xff; 8]);
+        // Ethernet, snap length 0, if_tsresol 9 (nanoseconds), end of options.
+        let interface = [1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+        let packet = |ticks: u64| {
+            let mut body = 0u32.to_le_bytes().to_vec();
+            body.extend(((ticks >> 32) as u32).to_le_bytes());
+            body.extend((ticks as u32).to_le_bytes());
+            body.extend((frame.len() as u32).to_le_bytes());
+            body.extend((frame.len() as u32).to_le_bytes());
+            body.extend(&frame);
+            body
+        };
+        let base = 1_795_205_836_000_000_000;
+        let mut file = block(0x0a0d_0d0a, &section);
+        file.extend(block(1, &interface));
+        file.extend(block(6, &packet(base)));
+        file.extend(block(0x0bad, b"custom"));
+        file.extend(block(6, &packet(base + 42)));
+        let (packets, account) = all(&file);
+        assert_eq!(account.unwrap().packets, 2);
+        assert_eq!(packets[1].at, Nanos(42));
+    }
+
+    #[test]
+    fn what_is_skipped_is_counted() {
+        let mut udp = tcp_frame(10);
+        udp[14 + 9] = 17;
+        let frames: [(u32, u32, &[u8], u32); 2] = [(0, 0, &udp, 60), (0, 1, &[0; 10], 10)];
+        let account = all(&pcap(&frames, false, false)).1.unwrap();
+        assert_eq!(account.skipped, [(Skip::NotTcp, 1), (Skip::Cut, 1)].into());
+    }
+}

@@ -1,0 +1,47 @@
+//! A TCP segment as it stands on the wire, without a socket.
+
+use crate::Nanos;
+use std::net::SocketAddr;
+
+/// One packet of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Since the first packet of its capture.
+    pub at: Nanos,
+    /// Sender.
+    pub from: SocketAddr,
+    /// Receiver.
+    pub to: SocketAddr,
+    /// Sequence number of the first byte.
+    pub seq: u32,
+    /// Acknowledgement number; means something only with the flag.
+    pub ack: u32,
+    /// Flags, see [`crate::segment::tcp_flag`].
+    pub flags: u8,
+    /// The window field before its scale.
+    pub window: u16,
+    /// Bytes carried, by the IP header: more than captured where the capture cuts packets.
+    pub payload: u32,
+    /// Window scale that a SYN offers (RFC 7323).
+    pub wscale: Option<u8>,
+    /// MSS that a SYN announces.
+    pub mss: Option<u16>,
+    /// The first block of a SACK option (RFC 2018).
+    pub sack: Option<(u32, u32)>,
+    /// The path marked it: congestion experienced (RFC 3168).
+    pub marked: bool,
+}
+
+impl Packet {
+    /// Sequence number behind it: payload, SYN and FIN.
+    pub fn end(&self) -> u32 {
+        use crate::segment::tcp_flag::{FIN, SYN};
+        let ends = u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0);
+        self.seq.wrapping_add(self.payload).wrapping_add(ends)
+    }
+
+    /// Whether a flag is set.
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
