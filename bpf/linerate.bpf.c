@@ -20,6 +20,9 @@ const volatile __u32 with_headers;
 /* For tests of the order: rounds of idling between clock and reservation, and leaving out the claim. */
 const volatile __u32 test_delay, test_no_claim;
 
+/* Set once every program is attached: all begin to tell in the same moment, or segments would seem to be missing. */
+volatile __u32 running;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 24);
@@ -234,6 +237,8 @@ INLINE void fill_socket(struct record *r, struct tcp_sock *tp)
 /* Writes the event, if anyone wants it. `skb`: where its headers can be read from, or 0. */
 static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct story *story, const struct __sk_buff *skb, int by_owner)
 {
+	if (!running)
+		return;
 	struct sock *sk = (struct sock *)tp;
 	__u32 netns = sk->__sk_common.skc_net.net->ns.inum;
 	if (only_netns && netns != only_netns)

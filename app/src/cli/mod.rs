@@ -9,6 +9,7 @@ mod man;
 mod measure;
 mod runs;
 mod serve;
+mod trace;
 mod trust;
 mod tune;
 
@@ -67,6 +68,7 @@ impl Global {
 enum Command {
     Measure(Box<measure::Measure>),
     Serve(serve::Serve),
+    Trace(Box<trace::Trace>),
     Trust(trust::Trust),
     Explain(explain::Explain),
     Tune(tune::Tune),
@@ -97,6 +99,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),
         Command::Serve(serve) => serve.run(&cli.global),
+        Command::Trace(trace) => trace.run(),
         Command::Trust(trust) => trust.run(&cli.global),
         Command::Tune(tune) => tune.run(&cli.global),
         Command::Agent(agent) => agent.run(),

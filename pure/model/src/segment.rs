@@ -330,7 +330,8 @@ impl Segment {
         ends + self.payload.0 as u32
     }
 
-    /// A sent segment that begins before `snd_nxt` and takes sequence space: a retransmission.
+    /// A sent segment that begins before `snd_nxt` and takes sequence space: a retransmission. (The answers
+    /// of a listener never count: its own `snd_nxt` says nothing of them.)
     pub fn is_retransmission(&self) -> bool {
         self.what == What::Sent
             && self.flags & tcp_flag::RST == 0
@@ -338,7 +339,7 @@ impl Segment {
             && self
                 .tcb
                 .as_ref()
-                .is_some_and(|tcb| before(self.seq, tcb.snd_nxt))
+                .is_some_and(|tcb| tcb.state != tcp_state::LISTEN && before(self.seq, tcb.snd_nxt))
     }
 }
 
@@ -509,7 +510,7 @@ pub struct End {
 pub enum TraceRecord {
     /// The first.
     Begin(Begin),
-    /// Before the first segment of the connection.
+    /// Before the first segment of the connection; again when its socket is known only later.
     Connection(Connection),
     /// One event.
     Segment(Segment),
@@ -537,18 +538,24 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Adds a record. Connections come in the order of their numbers; one out of that order is
-    /// refused and returned, as is a segment of a connection that was never told.
+    /// Adds a record. Connections come in the order of their numbers, and can be told again when more is
+    /// known of them; one out of that order is refused and returned, as is a segment of a connection that
+    /// was never told.
     ///
     /// # Errors
     /// The record that has no place.
     pub fn push(&mut self, record: TraceRecord) -> Result<(), Box<TraceRecord>> {
         match record {
             TraceRecord::Begin(begin) => self.begin = begin,
-            TraceRecord::Connection(connection)
-                if connection.id as usize == self.connections.len() =>
-            {
-                self.connections.push(connection);
+            TraceRecord::Connection(connection) => {
+                let place = connection.id as usize;
+                if place < self.connections.len() {
+                    self.connections[place] = connection;
+                } else if place == self.connections.len() {
+                    self.connections.push(connection);
+                } else {
+                    return Err(Box::new(TraceRecord::Connection(connection)));
+                }
             }
             TraceRecord::Segment(segment)
                 if (segment.connection as usize) < self.connections.len() =>
@@ -557,7 +564,7 @@ impl Trace {
             }
             TraceRecord::Lost(lost) => self.lost.push(lost),
             TraceRecord::End(end) => self.end = Some(end),
-            homeless => return Err(Box::new(homeless)),
+            TraceRecord::Segment(_) => return Err(Box::new(record)),
         }
         Ok(())
     }
@@ -602,6 +609,14 @@ mod tests {
             ..sent(1000, 1448, 2448)
         };
         assert!(!received.is_retransmission());
+        let mut answer = sent(1000, 0, 2448);
+        answer.flags = tcp_flag::SYN | tcp_flag::ACK;
+        assert!(answer.is_retransmission());
+        answer.tcb = answer.tcb.map(|tcb| Tcb {
+            state: tcp_state::LISTEN,
+            ..tcb
+        });
+        assert!(!answer.is_retransmission());
     }
 
     #[test]
@@ -659,6 +674,7 @@ mod tests {
         assert!(trace.push(connection(1)).is_err());
         assert!(trace.push(connection(0)).is_ok());
         assert!(trace.push(TraceRecord::Segment(Segment::default())).is_ok());
+        assert!(trace.push(connection(0)).is_ok(), "told again");
         assert_eq!((trace.connections.len(), trace.segments.len()), (1, 1));
     }
 

@@ -332,6 +332,58 @@ mod tests {
         }
     }
 
+    /// Told by a structure itself, since a trace leaves out what is zero: the names of its fields.
+    struct Fields(Keys);
+
+    impl<'de> serde::Deserializer<'de> for &mut Fields {
+        type Error = serde::de::value::Error;
+
+        fn deserialize_any<V: serde::de::Visitor<'de>>(
+            self,
+            _: V,
+        ) -> Result<V::Value, Self::Error> {
+            Err(serde::de::Error::custom("only names are asked for"))
+        }
+
+        fn deserialize_struct<V: serde::de::Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, Self::Error> {
+            self.0
+                .extend(fields.iter().map(|field| (*field).to_owned()));
+            self.deserialize_any(visitor)
+        }
+
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
+            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    fn fields<T: serde::de::DeserializeOwned>() -> Keys {
+        let mut fields = Fields(Keys::new());
+        let _ = T::deserialize(&mut fields);
+        fields.0
+    }
+
+    /// The sections of a trace: each record with its kind, and the socket of a segment.
+    fn traced() -> BTreeMap<String, Keys> {
+        let record = |name: &str, mut keys: Keys| {
+            keys.insert("kind".to_owned());
+            (format!("trace_{name}"), keys)
+        };
+        BTreeMap::from([
+            record("begin", fields::<Begin>()),
+            record("connection", fields::<Connection>()),
+            record("segment", fields::<Segment>()),
+            record("lost", fields::<Lost>()),
+            record("end", fields::<End>()),
+            ("trace_tcb".to_owned(), fields::<Tcb>()),
+        ])
+    }
+
     #[test]
     fn the_documentation_has_every_key_and_no_other() {
         let full = full();
@@ -406,6 +458,7 @@ mod tests {
         for experiment in crate::prove::tests::of_every_design() {
             see(experiment, "experiment");
         }
+        found.extend(traced());
         let documented = documented();
         let names = |of: &BTreeMap<String, Keys>| of.keys().cloned().collect::<Keys>();
         assert_eq!(names(&documented), names(&found));

@@ -10,9 +10,11 @@ mod fixtures;
 pub mod iperf3;
 pub mod json;
 pub mod live;
+pub mod pcapng;
 pub mod prove;
 pub mod published;
 mod summary;
+pub mod trace;
 pub mod words;
 
 pub use summary::summary;

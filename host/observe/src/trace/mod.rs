@@ -5,13 +5,15 @@
 //! machine, and the probes end with the process.
 
 mod connections;
+mod file;
 mod order;
 mod probes;
 mod reader;
 mod record;
 
 use connections::Connections;
-use model::{Begin, End, Lost, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource};
+pub use file::{FileError, Recording, open};
+use model::{Begin, End, Lost, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
 use reader::{Batch, Reader};
 use record::{Clock, RECORD, Raw};
 use std::fs;
@@ -163,20 +165,22 @@ impl Tracer {
     /// What [`can_run`] says, and what the kernel refuses.
     pub fn start(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
         can_run()?;
+        let mut moment = (Nanos(0), Nanos(0));
+        let (probes, output) = probes::attach(filter, options, || {
+            let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            moment = (unix.map_or(Nanos(0), Nanos::from), monotonic());
+        })?;
         let begin = Begin {
             schema: TRACE_SCHEMA,
             host: one_line("/proc/sys/kernel/hostname"),
             kernel: one_line("/proc/sys/kernel/osrelease"),
-            started: SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .map_or(Nanos(0), Nanos::from),
+            started: moment.0,
             source: TraceSource::Probes,
         };
         let clock = Clock {
-            start: monotonic(),
+            start: moment.1,
             tick: sys::bpf::tick().into(),
         };
-        let (probes, output) = probes::attach(filter, options)?;
         let missing = probes.missing.clone();
         let reader = Reader::start(probes, output)?;
         Ok(Tracer {
@@ -195,16 +199,15 @@ impl Tracer {
         &self.begin
     }
 
-    /// Tells what came, in true order, with the headers of each segment if they were asked for. Waits for
-    /// it at most so long.
-    pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, &[u8])) {
+    /// Tells what came, in true order. Waits for it at most so long.
+    pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
         if let Some(batch) = self.reader.next(wait) {
             self.tell(&batch, each);
         }
     }
 
     /// Detaches the probes, tells what they had still written, and how it ended.
-    pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, &[u8])) -> End {
+    pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
         self.reader.stop();
         while let Some(batch) = self.reader.next(Duration::MAX) {
             self.tell(&batch, each);
@@ -215,8 +218,7 @@ impl Tracer {
             lost: self.lost,
             unordered: self.reader.unordered(),
         };
-        each(TraceRecord::End(end.clone()), &[]);
-        end
+        each(TraceRecord::End(end), Written(&[]));
     }
 
     /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
@@ -224,22 +226,12 @@ impl Tracer {
         self.reader.runs_first()
     }
 
-    fn tell(&mut self, batch: &Batch, each: &mut dyn FnMut(TraceRecord, &[u8])) {
+    fn tell(&mut self, batch: &Batch, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
         for bytes in &batch.events {
-            let Some(raw) = Raw::decode(bytes) else {
-                continue;
-            };
-            let Some(place) = self.connections.place(&raw) else {
-                continue;
-            };
-            if let Some(connection) = place.told {
-                each(TraceRecord::Connection(connection), &[]);
-            }
-            let segment = raw.segment(place.id, place.offset, self.clock);
-            let headers = (segment.length as usize).saturating_sub(segment.payload.0 as usize);
-            let headers = bytes[RECORD..].get(..headers).unwrap_or(&[]);
-            self.events += 1;
-            each(TraceRecord::Segment(segment), headers);
+            let told = place(&mut self.connections, self.clock, bytes, |record| {
+                each(record, Written(bytes));
+            });
+            self.events += u64::from(told);
         }
         if let Some((from, to, events)) = batch.lost {
             self.lost += events;
@@ -248,8 +240,46 @@ impl Tracer {
                 to: to.since(self.clock.start),
                 events,
             };
-            each(TraceRecord::Lost(lost), &[]);
+            each(TraceRecord::Lost(lost), Written(&[]));
         }
+    }
+}
+
+/// Tells one event as it was written, and its connection before it if that is new; whether it was an event
+/// of any.
+fn place(
+    connections: &mut Connections,
+    clock: Clock,
+    bytes: &[u8],
+    mut each: impl FnMut(TraceRecord),
+) -> bool {
+    let Some(raw) = Raw::decode(bytes) else {
+        return false;
+    };
+    let Some(place) = connections.place(&raw) else {
+        return false;
+    };
+    if let Some(connection) = place.told {
+        each(TraceRecord::Connection(connection));
+    }
+    each(TraceRecord::Segment(raw.segment(
+        place.id,
+        place.offset,
+        clock,
+    )));
+    true
+}
+
+/// An event as the probes wrote it: what a [`Recording`] keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Written<'a>(pub &'a [u8]);
+
+impl<'a> Written<'a> {
+    /// The headers of IP and TCP, where [`Options::headers`] asked for them.
+    pub fn headers(self, segment: &Segment) -> &'a [u8] {
+        let length = (segment.length as usize).saturating_sub(segment.payload.0 as usize);
+        let room = self.0.get(RECORD..).unwrap_or(&[]);
+        &room[..length.min(room.len())]
     }
 }
 

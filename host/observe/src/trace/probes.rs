@@ -2,13 +2,13 @@
 
 use super::order::{CELLS, Snapshot};
 use super::{Error, Filter, Options};
-use aya::maps::{Map, MapData, RingBuf};
+use aya::maps::{Array, Map, MapData, MapError, RingBuf};
 use aya::programs::cgroup_skb::CgroupSkbAttachType;
 use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use std::fs;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use sys::bpf::SharedNumbers;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/linerate.bpf.o");
@@ -42,19 +42,30 @@ pub(super) struct Output {
     pub processors: usize,
 }
 
-/// Loads the probes and attaches them; from here on they write.
-pub(super) fn attach(filter: &Filter, options: &Options) -> Result<(Probes, Output), Error> {
+/// Loads the probes, attaches them, and lets them write from right after `starts`.
+pub(super) fn attach(
+    filter: &Filter,
+    options: &Options,
+    starts: impl FnOnce(),
+) -> Result<(Probes, Output), Error> {
     let btf = Btf::from_sys_fs()
         .map_err(|error| Error::refused("read the kernel's type information", &error))?;
     let processors = aya::util::nr_cpus()
         .map_err(|(_, error)| Error::refused("count the processors", &error))?;
     let mut ebpf = load(filter, options, &btf, processors)?;
-    let cgroup = sys::bpf::cgroup_root().map_err(|error| {
-        Error::refused("find the root of the control groups (version 2)", &error)
-    })?;
-    let missing = connect(&mut ebpf, &btf, &cgroup)?;
+    let missing = check(&mut ebpf, &btf)?;
     // Not before: the programs are loaded with the maps' descriptors in them.
     let output = Output::take(&mut ebpf, processors)?;
+    connect(&mut ebpf, &missing)?;
+    let refused = |error: &dyn std::error::Error| Error::refused("start the probes", error);
+    let running = ebpf
+        .map_mut(".bss")
+        .expect("the object has the variable, as its build shows");
+    let mut running: Array<_, u32> = running
+        .try_into()
+        .map_err(|error: MapError| refused(&error))?;
+    starts();
+    running.set(0, 1, 0).map_err(|error| refused(&error))?;
     let probes = Probes {
         attached: ebpf,
         missing,
@@ -100,30 +111,46 @@ fn load(filter: &Filter, options: &Options, btf: &Btf, processors: usize) -> Res
     })
 }
 
-/// Attaches every program; returns the tracepoints that this kernel lacks.
-fn connect(ebpf: &mut Ebpf, btf: &Btf, cgroup: &OwnedFd) -> Result<Vec<&'static str>, Error> {
-    for (name, direction) in [
-        ("linerate_sent", CgroupSkbAttachType::Egress),
-        ("linerate_received", CgroupSkbAttachType::Ingress),
-    ] {
+const SEGMENTS: [(&str, CgroupSkbAttachType); 2] = [
+    ("linerate_sent", CgroupSkbAttachType::Egress),
+    ("linerate_received", CgroupSkbAttachType::Ingress),
+];
+
+/// Lets the kernel check every program; returns the tracepoints that it lacks.
+fn check(ebpf: &mut Ebpf, btf: &Btf) -> Result<Vec<&'static str>, Error> {
+    for (name, _) in SEGMENTS {
         let program: &mut CgroupSkb = named(ebpf, name)?;
         program.load().map_err(|error| refusal(&error))?;
-        program
-            .attach(cgroup, direction, CgroupAttachMode::Single)
-            .map_err(|error| refusal(&error))?;
     }
     let mut missing = Vec::new();
     for (name, tracepoint) in STEPS {
         let program: &mut BtfTracePoint = named(ebpf, name)?;
         match program.load(tracepoint, btf) {
-            Ok(()) => {
-                program.attach().map_err(|error| refusal(&error))?;
-            }
+            Ok(()) => {}
             Err(ProgramError::Btf(_)) => missing.push(tracepoint),
             Err(error) => return Err(refusal(&error)),
         }
     }
     Ok(missing)
+}
+
+fn connect(ebpf: &mut Ebpf, missing: &[&str]) -> Result<(), Error> {
+    let cgroup = sys::bpf::cgroup_root().map_err(|error| {
+        Error::refused("find the root of the control groups (version 2)", &error)
+    })?;
+    for (name, tracepoint) in STEPS {
+        if !missing.contains(&tracepoint) {
+            let program: &mut BtfTracePoint = named(ebpf, name)?;
+            program.attach().map_err(|error| refusal(&error))?;
+        }
+    }
+    for (name, direction) in SEGMENTS {
+        let program: &mut CgroupSkb = named(ebpf, name)?;
+        program
+            .attach(&cgroup, direction, CgroupAttachMode::Single)
+            .map_err(|error| refusal(&error))?;
+    }
+    Ok(())
 }
 
 fn named<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>

@@ -1,0 +1,311 @@
+//! `linerate trace`: every TCP segment with its socket's state, live.
+
+mod output;
+mod trigger;
+
+use crate::exit::{Exit, Refusal};
+use crate::out;
+use anyhow::{Context, Result};
+use clap::Args;
+use model::{Audit, Bytes, Connection, Nanos, TraceRecord, What};
+use observe::trace::{Filter, Options, Tracer, Written, netns_at, own_netns};
+use output::Output;
+use report::trace as words;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use trigger::{Ring, Trigger};
+
+/// Between two looks at Ctrl-C and at the time.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Trace TCP live: every segment with its socket's state, in true order
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate trace                                 every TCP segment of this network namespace
+  linerate trace --port 2049                     NFS: what each segment waits for
+  linerate trace --pid 845 --calls               with the process's own sends and receives
+  linerate trace --columns +flags,limit          the usual columns and two more
+  linerate trace -w slow.trace --host 10.0.0.2   for 'linerate explain slow.trace'
+  linerate trace -w slow.pcapng --time 10s       for wireshark, the state as a comment of each packet
+  linerate trace --json | jq 'select(.what == \"received\")'
+  linerate trace --ring 10s --trigger rto,slow=5ms    silent until it happens, then what led to it
+  linerate lab exec home-lan/server -- linerate trace
+
+A line stands for one segment, or for as many as the device splits or joins. The state is that
+before it: what a received segment meets, what a sent one leaves behind. The last lines say of each
+connection whether every segment is there: the kernel counts them too. Needs root, or CAP_BPF,
+CAP_PERFMON and CAP_NET_ADMIN. 'linerate trace --columns help' lists the columns.")]
+pub struct Trace {
+    /// Only connections with this port at either end
+    #[arg(long)]
+    port: Option<u16>,
+    /// Only connections with this address at either end
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<IpAddr>,
+    /// Only sockets that this process uses
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Network namespace: a name of 'ip netns', a process, a path, or all [default: this one]
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// Only the socket with this number, as 'ss -e' shows it after sk:
+    #[arg(long, value_name = "NUMBER", value_parser = parse_cookie)]
+    cookie: Option<u64>,
+    /// Columns, separated by commas; +NAME,... adds to the usual ones
+    #[arg(long, value_name = "LIST", default_value = words::USUAL, hide_default_value = true)]
+    columns: String,
+    /// Also show the application's sends and receives, and changes of state
+    #[arg(long)]
+    calls: bool,
+    /// A JSON object a line
+    #[arg(short = 'J', long, conflicts_with = "columns")]
+    json: bool,
+    /// Write to a file instead: *.pcapng for a capture, *.jsonl for JSON, anything else for a trace of linerate's own
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["json", "columns", "calls"])]
+    write: Option<PathBuf>,
+    /// End after this time
+    #[arg(short, long, value_name = "TIME")]
+    time: Option<Nanos>,
+    /// Keep the last so long in memory, and tell it when a trigger fires
+    #[arg(long, value_name = "TIME", requires = "trigger")]
+    ring: Option<Nanos>,
+    /// When to tell the ring: retransmission, rto, zero-window, slow=TIME (a request's answer takes longer)
+    #[arg(long, value_name = "WHEN", value_delimiter = ',', requires = "ring")]
+    trigger: Vec<Trigger>,
+    /// Room for events that wait to be read
+    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    buffer: Bytes,
+}
+
+impl Trace {
+    /// Runs the command.
+    pub fn run(&self) -> Result<Exit> {
+        if self.columns == "help" {
+            for column in words::COLUMNS {
+                out::print(&format!("{:<10} {}\n", column.name, column.meaning))?;
+            }
+            return Ok(Exit::Done);
+        }
+        let columns = words::columns(&self.columns).map_err(Refusal::usage)?;
+        let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
+        let filter = self.filter()?;
+        let mut options = Options {
+            ring_bytes: u32::try_from(self.buffer.0)
+                .unwrap_or(u32::MAX)
+                .clamp(4096, 1 << 30),
+            ..Options::default()
+        };
+        options.headers = self.write.as_deref().is_some_and(output::is_capture);
+        let mut tracer = Tracer::start(&filter, &options)?;
+        for tracepoint in &tracer.missing {
+            out::note(&format!(
+                "linerate: this kernel has no tracepoint {tracepoint}: what it tells is left out"
+            ));
+        }
+        let output = match (&self.write, self.json) {
+            (Some(path), _) => Output::file(path, &tracer)?,
+            (None, true) => Output::json(&tracer)?,
+            (None, false) => Output::lines(columns, self.calls),
+        };
+        let mut telling = Telling {
+            output,
+            ring: self.ring.map(|span| Ring::new(span, self.trigger.clone())),
+            account: Account::default(),
+            failed: None,
+        };
+        out::note("linerate: tracing; Ctrl-C ends it");
+        let ends = self.time.map(|time| Instant::now() + Duration::from(time));
+        while !stop.load(Ordering::Relaxed) && ends.is_none_or(|ends| Instant::now() < ends) {
+            tracer.read(LOOK, &mut |record, written| telling.tell(record, written));
+            if telling.flush().is_break() {
+                break;
+            }
+        }
+        tracer.stop(&mut |record, written| telling.tell(record, written));
+        telling.finish()
+    }
+
+    fn filter(&self) -> Result<Filter> {
+        let netns = match self.netns.as_deref() {
+            Some("all") => None,
+            Some(name) => Some(find_netns(name)?),
+            None => own_netns(),
+        };
+        Ok(Filter {
+            netns,
+            pid: self.pid,
+            port: self.port,
+            host: self.host,
+            cookie: self.cookie,
+        })
+    }
+}
+
+fn find_netns(name: &str) -> Result<u32> {
+    let path = match name.parse::<u32>() {
+        Ok(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
+        Err(_) if name.contains('/') => PathBuf::from(name),
+        Err(_) => Path::new("/run/netns").join(name),
+    };
+    netns_at(&path).ok_or_else(|| {
+        Refusal::usage(format!(
+            "no network namespace '{name}': {} is not there; 'ip netns' lists the names, and a process or a path will do",
+            path.display()
+        ))
+        .into()
+    })
+}
+
+/// As `ss` prints it, or in decimal.
+fn parse_cookie(text: &str) -> Result<u64, String> {
+    let hex = text.trim_start_matches("sk:");
+    let hex = hex.strip_prefix("0x").or((hex != text).then_some(hex));
+    match hex {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    }
+    .map_err(|_| format!("'{text}' is no number of a socket; write 4711, 0x1267 or sk:1267"))
+}
+
+/// All that happens to a record.
+struct Telling {
+    output: Output,
+    ring: Option<Ring>,
+    account: Account,
+    failed: Option<anyhow::Error>,
+}
+
+impl Telling {
+    fn tell(&mut self, record: TraceRecord, written: Written<'_>) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.account.see(&record);
+        let output = &mut self.output;
+        let told = match &mut self.ring {
+            None => output.tell(&record, written),
+            Some(ring) => ring.take(record, written, &mut |record, written| {
+                output.tell(record, written)
+            }),
+        };
+        self.failed = told.err();
+    }
+
+    /// Breaks once nobody takes what is told.
+    fn flush(&mut self) -> ControlFlow<()> {
+        if self.failed.is_none() {
+            self.failed = self.output.flush().err();
+        }
+        match self.failed {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn finish(mut self) -> Result<Exit> {
+        if let Some(failed) = self.failed {
+            let seen_enough = failed.chain().any(|cause| {
+                cause
+                    .downcast_ref::<std::io::Error>()
+                    .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+            });
+            return if seen_enough {
+                Ok(Exit::Done)
+            } else {
+                Err(failed)
+            };
+        }
+        for line in self.account.lines() {
+            self.output.remark(&line)?;
+        }
+        self.output.flush()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The books of a trace: what its last lines say.
+#[derive(Default)]
+struct Account {
+    open: BTreeMap<u32, (Connection, Audit, bool)>,
+    /// Connections that ended and were left out of the list, all complete.
+    folded: u64,
+    end: Option<model::End>,
+}
+
+/// Connections that are told of one by one at the end.
+const TOLD: usize = 50;
+
+/// Connections whose books are kept at most, before complete ones are only counted.
+const KEPT: usize = 100_000;
+
+impl Account {
+    fn see(&mut self, record: &TraceRecord) {
+        match record {
+            TraceRecord::Connection(connection) => {
+                if self.open.len() >= KEPT {
+                    let before = self.open.len();
+                    self.open
+                        .retain(|_, (_, audit, closed)| !*closed || !audit.result().is_complete());
+                    self.folded += (before - self.open.len()) as u64;
+                }
+                let audit = self
+                    .open
+                    .remove(&connection.id)
+                    .map(|(_, audit, _)| audit)
+                    .unwrap_or_default();
+                self.open
+                    .insert(connection.id, (connection.clone(), audit, false));
+            }
+            TraceRecord::Segment(segment) => {
+                if let Some((_, audit, closed)) = self.open.get_mut(&segment.connection) {
+                    audit.see(segment);
+                    *closed = segment.what == What::State
+                        && segment
+                            .tcb
+                            .as_ref()
+                            .is_some_and(|tcb| tcb.state == model::segment::tcp_state::CLOSE);
+                }
+            }
+            TraceRecord::End(end) => self.end = Some(end.clone()),
+            TraceRecord::Lost(_) | TraceRecord::Begin(_) => {}
+        }
+    }
+
+    /// One of each connection that is not complete, of the first that are, and of all.
+    fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut more = self.folded;
+        for (connection, audit, _) in self.open.values() {
+            let found = audit.result();
+            if lines.len() < TOLD || !found.is_complete() {
+                lines.push(words::completeness(connection, &found));
+            } else {
+                more += 1;
+            }
+        }
+        if more > 0 {
+            lines.push(format!("{more} more connections: complete"));
+        }
+        if let Some(end) = &self.end {
+            lines.push(words::end(end));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_sockets_as_they_are_shown() {
+        assert_eq!(parse_cookie("4711"), Ok(4711));
+        assert_eq!(parse_cookie("0x1267"), Ok(4711));
+        assert_eq!(parse_cookie("sk:1267"), Ok(4711));
+        assert!(parse_cookie("x").is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! Where a trace goes: lines, JSON, or a file.
+
+use anyhow::{Context, Result};
+use model::{Connection, Nanos, TraceRecord, What};
+use observe::trace::{Recording, Tracer, Written};
+use report::trace::{self as words, Column, Row};
+use report::{pcapng, words::escape};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// Lines between two headings.
+const HEADING_EVERY: u64 = 40;
+
+/// The one place that a trace is told to.
+pub struct Output {
+    form: Form,
+    name: String,
+}
+
+enum Form {
+    Lines(Box<Lines>),
+    Json(BufWriter<Box<dyn Write>>),
+    Capture(BufWriter<File>, Nanos),
+    Recording(Recording<BufWriter<File>>),
+}
+
+/// Whether a file of this name holds a capture.
+pub fn is_capture(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "pcapng")
+}
+
+impl Output {
+    /// Columns on standard output.
+    pub fn lines(columns: Vec<&'static Column>, calls: bool) -> Output {
+        Output {
+            form: Form::Lines(Box::new(Lines {
+                columns,
+                calls,
+                to: BufWriter::new(io::stdout()),
+                connections: HashMap::new(),
+                last: None,
+                told: 0,
+            })),
+            name: "standard output".to_owned(),
+        }
+    }
+
+    /// JSON lines on standard output.
+    pub fn json(tracer: &Tracer) -> Result<Output> {
+        Output::json_to(Box::new(io::stdout()), "standard output".to_owned(), tracer)
+    }
+
+    /// A file, in the form that its name asks for.
+    pub fn file(path: &Path, tracer: &Tracer) -> Result<Output> {
+        let name = escape(&path.display().to_string());
+        let file = File::create(path).with_context(|| format!("cannot make the file {name}"))?;
+        let context = || format!("cannot write {name}");
+        if path.extension().is_some_and(|end| end == "jsonl") {
+            return Output::json_to(Box::new(file), name, tracer);
+        }
+        let mut to = BufWriter::with_capacity(1 << 18, file);
+        let form = if is_capture(path) {
+            to.write_all(&pcapng::begin()).with_context(context)?;
+            Form::Capture(to, tracer.begin().started)
+        } else {
+            Form::Recording(Recording::begin(to, tracer).with_context(context)?)
+        };
+        Ok(Output { form, name })
+    }
+
+    fn json_to(to: Box<dyn Write>, name: String, tracer: &Tracer) -> Result<Output> {
+        let mut output = Output {
+            form: Form::Json(BufWriter::new(to)),
+            name,
+        };
+        output.tell(&TraceRecord::Begin(tracer.begin().clone()), Written(&[]))?;
+        Ok(output)
+    }
+
+    /// Tells one record.
+    ///
+    /// # Errors
+    /// If it cannot be written, as the following.
+    pub fn tell(&mut self, record: &TraceRecord, written: Written<'_>) -> Result<()> {
+        match &mut self.form {
+            Form::Lines(lines) => lines.tell(record),
+            Form::Json(to) => serde_json::to_writer(&mut *to, record)
+                .map_err(io::Error::from)
+                .and_then(|()| to.write_all(b"\n")),
+            Form::Capture(to, started) => match record {
+                TraceRecord::Segment(segment) => {
+                    let packet = pcapng::packet(segment, written.headers(segment), *started);
+                    packet.map_or(Ok(()), |packet| to.write_all(&packet))
+                }
+                _ => Ok(()),
+            },
+            Form::Recording(recording) => recording.add(record, written),
+        }
+        .with_context(|| format!("cannot write {}", self.name))
+    }
+
+    /// Says something about the trace: among its lines, else on standard error.
+    pub fn remark(&mut self, words: &str) -> Result<()> {
+        match &mut self.form {
+            Form::Lines(lines) => {
+                writeln!(lines.to, "-- {words}").context("cannot write to standard output")
+            }
+            _ => {
+                crate::out::note(words);
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands on what is buffered.
+    pub fn flush(&mut self) -> Result<()> {
+        match &mut self.form {
+            Form::Lines(lines) => lines.to.flush(),
+            Form::Json(to) => to.flush(),
+            Form::Capture(to, _) => to.flush(),
+            Form::Recording(recording) => recording.flush(),
+        }
+        .with_context(|| format!("cannot write {}", self.name))
+    }
+}
+
+struct Lines {
+    columns: Vec<&'static Column>,
+    calls: bool,
+    to: BufWriter<io::Stdout>,
+    connections: HashMap<u32, Connection>,
+    last: Option<Nanos>,
+    told: u64,
+}
+
+impl Lines {
+    fn tell(&mut self, record: &TraceRecord) -> io::Result<()> {
+        match record {
+            TraceRecord::Connection(connection) => {
+                let new = self
+                    .connections
+                    .insert(connection.id, connection.clone())
+                    .is_none();
+                if new {
+                    writeln!(self.to, "-- connection {}", words::connection(connection))?;
+                }
+            }
+            TraceRecord::Segment(segment) => {
+                let shown = self.calls
+                    || matches!(segment.what, What::Sent | What::Received | What::Dropped);
+                let Some(connection) = self.connections.get(&segment.connection).filter(|_| shown)
+                else {
+                    return Ok(());
+                };
+                if self.told.is_multiple_of(HEADING_EVERY) {
+                    writeln!(self.to, "{}", words::heading(&self.columns))?;
+                }
+                self.told += 1;
+                let row = Row {
+                    segment,
+                    connection,
+                    delta: segment.at.since(self.last.unwrap_or(segment.at)),
+                };
+                writeln!(self.to, "{}", words::line(&self.columns, &row))?;
+                self.last = Some(segment.at);
+                let closed = segment.what == What::State
+                    && segment
+                        .tcb
+                        .as_ref()
+                        .is_some_and(|tcb| tcb.state == model::segment::tcp_state::CLOSE);
+                if closed && self.connections.len() > 10_000 {
+                    self.connections.remove(&segment.connection);
+                }
+            }
+            TraceRecord::Lost(lost) => writeln!(self.to, "-- {}", words::lost(lost))?,
+            TraceRecord::Begin(_) | TraceRecord::End(_) => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! The last seconds, kept until something happens.
+
+use anyhow::Result;
+use model::segment::{ca_state, tcp_flag};
+use model::{Connection, Nanos, Segment, TraceRecord, What};
+use observe::trace::Written;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::str::FromStr;
+
+/// Events that a ring holds at most, however long it is.
+const MOST: usize = 1_000_000;
+
+/// What makes a ring tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A segment is sent again.
+    Retransmission,
+    /// A retransmission timeout.
+    Rto,
+    /// Either end offers no window.
+    ZeroWindow,
+    /// The first byte of an answer takes longer than this after the first of its request.
+    Slow(Nanos),
+}
+
+impl FromStr for Trigger {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Trigger, String> {
+        match text.split_once('=') {
+            None if text == "retransmission" => Ok(Trigger::Retransmission),
+            None if text == "rto" => Ok(Trigger::Rto),
+            None if text == "zero-window" => Ok(Trigger::ZeroWindow),
+            Some(("slow", limit)) => limit
+                .parse()
+                .map(Trigger::Slow)
+                .map_err(|e| format!("slow: {e}")),
+            _ => Err(format!(
+                "'{text}' is no trigger: write retransmission, rto, zero-window or slow=TIME"
+            )),
+        }
+    }
+}
+
+/// The events of the last seconds.
+pub struct Ring {
+    span: Nanos,
+    triggers: Vec<Trigger>,
+    events: VecDeque<(Segment, Box<[u8]>)>,
+    /// Of the events in the ring and after: told only with them.
+    connections: HashMap<u32, Connection>,
+    told: HashSet<u32>,
+    /// Requests that wait for their answer.
+    asked: HashMap<u32, Nanos>,
+}
+
+impl Ring {
+    /// Of the last `span`; told when any of the triggers fires.
+    pub fn new(span: Nanos, triggers: Vec<Trigger>) -> Ring {
+        Ring {
+            span,
+            triggers,
+            events: VecDeque::new(),
+            connections: HashMap::new(),
+            told: HashSet::new(),
+            asked: HashMap::new(),
+        }
+    }
+
+    /// Takes a record; tells all that is kept if it fires a trigger.
+    ///
+    /// # Errors
+    /// What `tell` says.
+    pub fn take(
+        &mut self,
+        record: TraceRecord,
+        written: Written<'_>,
+        tell: &mut dyn FnMut(&TraceRecord, Written<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let segment = match record {
+            TraceRecord::Segment(segment) => segment,
+            TraceRecord::Connection(connection) => {
+                self.told.remove(&connection.id);
+                self.connections.insert(connection.id, connection);
+                self.forget();
+                return Ok(());
+            }
+            // Where events are missing is always of interest.
+            other => return tell(&other, written),
+        };
+        let fires = self.fires(&segment);
+        let from = segment.at.since(self.span);
+        self.events.push_back((segment, written.0.into()));
+        while self.events.len() > MOST
+            || self
+                .events
+                .front()
+                .is_some_and(|(event, _)| event.at < from)
+        {
+            self.events.pop_front();
+        }
+        if !fires {
+            return Ok(());
+        }
+        for (segment, written) in std::mem::take(&mut self.events) {
+            let id = segment.connection;
+            if self.told.insert(id)
+                && let Some(connection) = self.connections.get(&id)
+            {
+                tell(&TraceRecord::Connection(connection.clone()), Written(&[]))?;
+            }
+            tell(&TraceRecord::Segment(segment), Written(&written))?;
+        }
+        Ok(())
+    }
+
+    fn fires(&mut self, segment: &Segment) -> bool {
+        let waited = self.answered(segment);
+        let tcb = segment.tcb.as_ref();
+        let is_data = segment.flags & (tcp_flag::SYN | tcp_flag::RST) == 0;
+        self.triggers.iter().any(|trigger| match trigger {
+            Trigger::Retransmission => segment.is_retransmission(),
+            Trigger::Rto => {
+                segment.what == What::Congestion
+                    && tcb.is_some_and(|tcb| tcb.ca_state == ca_state::LOSS)
+            }
+            Trigger::ZeroWindow => {
+                matches!(segment.what, What::Sent | What::Received)
+                    && is_data
+                    && segment.window == 0
+            }
+            Trigger::Slow(limit) => waited.is_some_and(|waited| waited > *limit),
+        })
+    }
+
+    /// How long the answer that begins here took.
+    fn answered(&mut self, segment: &Segment) -> Option<Nanos> {
+        if segment.payload.0 == 0 {
+            return None;
+        }
+        match segment.what {
+            What::Sent => {
+                self.asked.entry(segment.connection).or_insert(segment.at);
+                None
+            }
+            What::Received => {
+                let asked = self.asked.remove(&segment.connection)?;
+                Some(segment.at.since(asked))
+            }
+            _ => None,
+        }
+    }
+
+    /// Connections without an event in the ring are no longer of interest once they are many.
+    fn forget(&mut self) {
+        if self.connections.len() > MOST {
+            let there: HashSet<u32> = self
+                .events
+                .iter()
+                .map(|(event, _)| event.connection)
+                .collect();
+            self.connections.retain(|id, _| there.contains(id));
+            self.told.retain(|id| there.contains(id));
+            self.asked.retain(|id, _| there.contains(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Bytes, Tcb};
+
+    fn event(at_ms: u64, what: What, payload: u64) -> Segment {
+        Segment {
+            at: Nanos::from_millis(at_ms),
+            what,
+            payload: Bytes(payload),
+            window: 1,
+            ..Segment::default()
+        }
+    }
+
+    /// The times of what a ring of 10 ms tells.
+    fn told(trigger: &str, events: Vec<Segment>) -> Vec<u64> {
+        let mut ring = Ring::new(Nanos::from_millis(10), vec![trigger.parse().unwrap()]);
+        let mut told = Vec::new();
+        for segment in events {
+            ring.take(
+                TraceRecord::Segment(segment),
+                Written(&[]),
+                &mut |record, _| {
+                    if let TraceRecord::Segment(segment) = record {
+                        told.push(segment.at.0 / 1_000_000);
+                    }
+                    Ok(())
+                },
+            )
+            .unwrap();
+        }
+        told
+    }
+
+    #[test]
+    fn what_led_to_it_is_told_once_and_nothing_older() {
+        let again = Segment {
+            tcb: Some(Tcb {
+                snd_nxt: 5,
+                ..Tcb::default()
+            }),
+            ..event(25, What::Sent, 1)
+        };
+        let events = vec![
+            event(1, What::Sent, 1),
+            event(20, What::Sent, 1),
+            again.clone(),
+            event(26, What::Received, 0),
+            Segment {
+                at: Nanos::from_millis(27),
+                ..again
+            },
+            event(28, What::Received, 0),
+        ];
+        assert_eq!(told("retransmission", events), [20, 25, 26, 27]);
+    }
+
+    #[test]
+    fn a_slow_answer_counts_from_its_request() {
+        let request_and_answer = |took: u64| {
+            vec![
+                event(1, What::Sent, 100),
+                event(2, What::Received, 0),
+                event(1 + took, What::Received, 8_192),
+            ]
+        };
+        assert_eq!(told("slow=5ms", request_and_answer(5)), Vec::<u64>::new());
+        assert_eq!(told("slow=5ms", request_and_answer(6)), [1, 2, 7]);
+    }
+
+    #[test]
+    fn timeouts_and_closed_windows() {
+        let loss = Segment {
+            tcb: Some(Tcb {
+                ca_state: ca_state::LOSS,
+                ..Tcb::default()
+            }),
+            ..event(1, What::Congestion, 0)
+        };
+        assert_eq!(told("rto", vec![loss]), [1]);
+        let closed = Segment {
+            window: 0,
+            ..event(1, What::Received, 0)
+        };
+        assert_eq!(told("zero-window", vec![closed.clone()]), [1]);
+        let reset = Segment {
+            flags: tcp_flag::RST,
+            ..closed
+        };
+        assert_eq!(told("zero-window", vec![reset]), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn triggers_are_written_as_words() {
+        assert_eq!("slow=5ms".parse(), Ok(Trigger::Slow(Nanos::from_millis(5))));
+        assert!("slow".parse::<Trigger>().unwrap_err().contains("slow=TIME"));
+        assert!("slow=x".parse::<Trigger>().unwrap_err().contains("'x'"));
+    }
+}

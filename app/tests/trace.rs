@@ -1,0 +1,260 @@
+//! `linerate trace` as a user meets it. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Home, run, stderr, stdout};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A network namespace of its own, gone with the test.
+struct Namespace(String);
+
+impl Namespace {
+    fn new(name: &str) -> Namespace {
+        let name = format!("lrt-{name}-{}", std::process::id());
+        tool(&["netns", "add", &name]);
+        let namespace = Namespace(name);
+        tool(&["-n", &namespace.0, "link", "set", "lo", "up"]);
+        namespace
+    }
+
+    /// A transfer of at most 2 MB within.
+    fn transfer(&self) {
+        let script = "iperf3 -s -1 -D -p 5201; until ss -Hltn 'sport = :5201' | grep -q .; do :; done; iperf3 -c 127.0.0.1 -n 2M";
+        let out = run(Command::new("ip").args(["netns", "exec", &self.0, "sh", "-c", script]));
+        assert!(out.status.success(), "{}", stderr(&out));
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+fn tool(args: &[&str]) {
+    let out = run(Command::new("ip").args(args));
+    assert!(
+        out.status.success(),
+        "this test needs root: {}",
+        stderr(&out)
+    );
+}
+
+/// A trace that has begun.
+struct Tracing {
+    child: Child,
+    said: BufReader<std::process::ChildStderr>,
+}
+
+impl Tracing {
+    fn start(home: &Home, namespace: &Namespace, args: &[&str]) -> Tracing {
+        let mut args = args.to_vec();
+        args.insert(0, "trace");
+        let mut child = home
+            .linerate_in(&namespace.0, &args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "linerate: tracing; Ctrl-C ends it\n");
+        Tracing { child, said }
+    }
+
+    /// Ctrl-C.
+    fn stop(mut self) -> Output {
+        signal(&self.child, "INT");
+        let mut err = Vec::new();
+        let mut out = Vec::new();
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_end(&mut out)
+            .unwrap();
+        self.said.read_to_end(&mut err).unwrap();
+        Output {
+            status: self.child.wait().unwrap(),
+            stdout: out,
+            stderr: err,
+        }
+    }
+}
+
+fn signal(child: &Child, signal: &str) {
+    let status = Command::new("kill")
+        .args([&format!("-{signal}"), &child.id().to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// The attachments in the kernel that a process holds, by their numbers.
+fn attachments(pid: u32) -> Vec<String> {
+    let number = |entry: std::io::Result<std::fs::DirEntry>| {
+        let info = std::fs::read_to_string(entry.unwrap().path()).ok()?;
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("link_id:"))?;
+        Some(line.trim().to_owned())
+    };
+    let fds = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
+    fds.filter_map(number).collect()
+}
+
+fn is_attached(number: &str) -> bool {
+    run(Command::new("bpftool").args(["link", "show", "id", number]))
+        .status
+        .success()
+}
+
+#[test]
+fn lines_end_with_the_completeness_of_each_connection() {
+    let home = Home::new();
+    let namespace = Namespace::new("lines");
+    let tracing = Tracing::start(
+        &home,
+        &namespace,
+        &["--port", "5201", "--columns", "conn,send,recd,re"],
+    );
+    namespace.transfer();
+    let out = tracing.stop();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let text = stdout(&out);
+    assert!(text.starts_with("-- connection 0: 127.0.0.1:"), "{text}");
+    let complete: Vec<_> = text
+        .lines()
+        .filter(|line| line.ends_with(": complete"))
+        .collect();
+    // The control connection of iperf3 and its data, both ends of each.
+    assert_eq!(complete.len(), 4, "{text}");
+    assert!(
+        text.lines()
+            .any(|line| line.trim() == "conn       send recd       re"),
+        "{text}"
+    );
+    assert!(text.contains(" -->\n"), "{text}");
+    assert!(
+        text.lines().last().unwrap().contains(" events in "),
+        "{text}"
+    );
+}
+
+#[test]
+fn json_lines_are_records_of_the_model() {
+    let home = Home::new();
+    let namespace = Namespace::new("json");
+    let tracing = Tracing::start(&home, &namespace, &["--json"]);
+    namespace.transfer();
+    let out = tracing.stop();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let records: Vec<Value> = stdout(&out)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(records[0]["kind"], "begin");
+    let end = records.last().unwrap();
+    assert_eq!(
+        (&end["kind"], &end["lost"], &end["unordered"]),
+        (&"end".into(), &0.into(), &0.into())
+    );
+    let sent: u64 = records
+        .iter()
+        .filter(|record| record["kind"] == "segment" && record["what"].is_null())
+        .filter_map(|record| record["payload"].as_u64())
+        .sum();
+    // iperf3 closes before all that it wrote has left.
+    assert!(sent > 100_000, "{sent}");
+    assert!(stderr(&out).contains(": complete"));
+}
+
+#[test]
+fn a_capture_is_read_by_others() {
+    let home = Home::new();
+    let namespace = Namespace::new("pcapng");
+    let file = home.path().join("all.pcapng");
+    let tracing = Tracing::start(&home, &namespace, &["-w", file.to_str().unwrap()]);
+    namespace.transfer();
+    let out = tracing.stop();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let out = run(Command::new("tcpdump").args(["-nn", "-r", file.to_str().unwrap()]));
+    assert!(out.status.success(), "{}", stderr(&out));
+    let text = stdout(&out);
+    assert!(
+        text.contains(" > 127.0.0.1.5201: Flags [S], seq "),
+        "{text}"
+    );
+    assert!(!text.contains("bad"), "{text}");
+}
+
+#[test]
+fn nothing_stays_in_the_kernel_when_it_is_killed() {
+    let home = Home::new();
+    let namespace = Namespace::new("killed");
+    let mut tracing = Tracing::start(&home, &namespace, &["--json"]);
+    // 'ip netns exec' has become the command itself.
+    let attached = attachments(tracing.child.id());
+    assert_eq!(
+        attached.len(),
+        6,
+        "two for segments, four for the steps of sockets"
+    );
+    assert!(attached.iter().all(|number| is_attached(number)));
+    signal(&tracing.child, "KILL");
+    tracing.child.wait().unwrap();
+    // The kernel takes them away a moment after their last descriptor is gone.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while attached.iter().any(|number| is_attached(number)) {
+        assert!(Instant::now() < deadline, "still there: {attached:?}");
+    }
+}
+
+#[test]
+fn a_trigger_tells_what_led_to_it_and_silence_else() {
+    let home = Home::new();
+    let namespace = Namespace::new("ring");
+    let never = Tracing::start(&home, &namespace, &["--ring", "10s", "--trigger", "rto"]);
+    let slow = Tracing::start(
+        &home,
+        &namespace,
+        &["--ring", "10s", "--trigger", "rto,slow=1ns"],
+    );
+    namespace.transfer();
+    let (never, slow) = (stdout(&never.stop()), stdout(&slow.stop()));
+    let lines = |text: &str| {
+        text.lines()
+            .filter(|line| line.contains("-->") || line.contains("<--"))
+            .count()
+    };
+    assert_eq!(lines(&never), 0, "{never}");
+    assert!(lines(&slow) > 0, "{slow}");
+}
+
+#[test]
+fn who_may_not_trace_is_told_what_is_missing() {
+    let home = Home::new();
+    let binary = home.linerate(&[]);
+    let out = run(Command::new("setpriv")
+        .args([
+            "--bounding-set",
+            "-bpf,-perfmon,-sys_admin",
+            "--inh-caps",
+            "-all",
+            "--",
+        ])
+        .arg(binary.get_program())
+        .arg("trace"));
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(
+        stderr(&out),
+        "linerate: cannot trace: the right CAP_BPF, CAP_PERFMON is missing; run as root, or give it to the program with setcap\n"
+    );
+    let out = run(&mut home.linerate(&["trace", "--netns", "no-such-place"]));
+    assert_eq!(out.status.code(), Some(2));
+    assert!(stderr(&out).contains("no network namespace 'no-such-place'"));
+}

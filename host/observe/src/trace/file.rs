@@ -1,0 +1,351 @@
+//! Traces in files: as the probes wrote them, or a JSON object a line.
+//!
+//! The first form costs next to nothing to write. It is the line `linerate trace 1`, a line of JSON (how the
+//! trace begins, and what turns the kernel's times into ours), and then blocks: a byte of kind, the length in
+//! four bytes (little-endian), the content. Kind `e` is an event as in bpf/record.h, kind `j` a record in JSON.
+
+use super::connections::Connections;
+use super::record::{Clock, HEADERS, RECORD};
+use super::{Tracer, Written, place};
+use model::{Begin, Nanos, TraceRecord};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, BufRead, BufReader, Read, Write};
+
+const MAGIC: &str = "linerate trace 1\n";
+
+/// Lines and blocks beyond this are no trace.
+const LONGEST: u64 = 64 * 1024;
+
+/// Why a file cannot be read as a trace.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read at all.
+    #[error("cannot read it: {0}")]
+    Io(#[from] io::Error),
+    /// It is something else, or damaged.
+    #[error("it is no trace of linerate, or damaged: {0}")]
+    Form(String),
+}
+
+/// The second line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    begin: Begin,
+    #[serde(rename = "clock_at_start_ns")]
+    start: Nanos,
+    #[serde(rename = "tick_ns")]
+    tick: Nanos,
+    record_bytes: usize,
+}
+
+/// Writes a trace as the probes wrote it.
+pub struct Recording<W: Write> {
+    to: W,
+}
+
+impl<W: Write> Recording<W> {
+    /// Begins the file.
+    ///
+    /// # Errors
+    /// If it cannot be written, as the following.
+    pub fn begin(mut to: W, tracer: &Tracer) -> io::Result<Recording<W>> {
+        let head = Head {
+            begin: tracer.begin.clone(),
+            start: tracer.clock.start,
+            tick: tracer.clock.tick,
+            record_bytes: RECORD,
+        };
+        to.write_all(MAGIC.as_bytes())?;
+        serde_json::to_writer(&mut to, &head)?;
+        to.write_all(b"\n")?;
+        Ok(Recording { to })
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn add(&mut self, record: &TraceRecord, written: Written<'_>) -> io::Result<()> {
+        match record {
+            TraceRecord::Segment(_) => self.block(b'e', written.0),
+            TraceRecord::Lost(_) | TraceRecord::End(_) => {
+                self.block(b'j', &serde_json::to_vec(record)?)
+            }
+            // Follow from the events, and stand in the head.
+            TraceRecord::Connection(_) | TraceRecord::Begin(_) => Ok(()),
+        }
+    }
+
+    /// Hands on what is buffered.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+
+    fn block(&mut self, kind: u8, content: &[u8]) -> io::Result<()> {
+        self.to.write_all(&[kind])?;
+        self.to.write_all(&(content.len() as u32).to_le_bytes())?;
+        self.to.write_all(content)
+    }
+}
+
+/// Reads a trace of either form, record by record: [`TraceRecord::Begin`] first. A file that breaks off
+/// simply ends, without [`TraceRecord::End`].
+///
+/// # Errors
+/// If it does not begin as a trace does.
+pub fn open<'a>(
+    from: impl Read + 'a,
+) -> Result<Box<dyn Iterator<Item = Result<TraceRecord, FileError>> + 'a>, FileError> {
+    let mut from = BufReader::with_capacity(1 << 18, from);
+    if from.fill_buf()?.first() == Some(&b'{') {
+        return Ok(Box::new(Lines {
+            from,
+            numbers: HashMap::new(),
+        }));
+    }
+    let mut magic = [0; MAGIC.len()];
+    from.read_exact(&mut magic)
+        .map_err(|_| form("it is too short"))?;
+    if magic != MAGIC.as_bytes() {
+        return Err(form("it begins like something else"));
+    }
+    let head: Head = match line(&mut from)? {
+        Some(line) => serde_json::from_str(&line).map_err(form)?,
+        None => return Err(form("it is too short")),
+    };
+    if head.record_bytes != RECORD {
+        return Err(form("its events are those of another version"));
+    }
+    Ok(Box::new(Blocks {
+        from,
+        clock: Clock {
+            start: head.start,
+            tick: head.tick,
+        },
+        connections: Connections::default(),
+        ready: VecDeque::from([TraceRecord::Begin(head.begin)]),
+    }))
+}
+
+/// What is told when a trigger fires has only some of the connections: they are numbered anew.
+struct Lines<R> {
+    from: R,
+    numbers: HashMap<u32, u32>,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn record(&mut self) -> Result<Option<TraceRecord>, FileError> {
+        let Some(line) = line(&mut self.from)? else {
+            return Ok(None);
+        };
+        let mut record = serde_json::from_str(&line).map_err(form)?;
+        match &mut record {
+            TraceRecord::Connection(connection) => {
+                let next = self.numbers.len() as u32;
+                connection.id = *self.numbers.entry(connection.id).or_insert(next);
+            }
+            TraceRecord::Segment(segment) => {
+                let number = self.numbers.get(&segment.connection);
+                segment.connection = *number.ok_or_else(|| form("a segment of no connection"))?;
+            }
+            _ => {}
+        }
+        Ok(Some(record))
+    }
+}
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = Result<TraceRecord, FileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.record().transpose()
+    }
+}
+
+fn form(why: impl ToString) -> FileError {
+    FileError::Form(why.to_string())
+}
+
+/// The next line; `None` at the end, also where the last one is not whole.
+fn line(from: &mut impl BufRead) -> Result<Option<String>, FileError> {
+    let mut line = String::new();
+    let read = from.take(LONGEST).read_line(&mut line)?;
+    if line.ends_with('\n') {
+        return Ok(Some(line));
+    }
+    match read as u64 == LONGEST {
+        true => Err(form("a line is too long")),
+        false => Ok(None),
+    }
+}
+
+struct Blocks<R> {
+    from: R,
+    clock: Clock,
+    connections: Connections,
+    /// At most an event and its connection.
+    ready: VecDeque<TraceRecord>,
+}
+
+impl<R: Read> Blocks<R> {
+    /// Reads the next block; false at the end.
+    fn block(&mut self) -> Result<bool, FileError> {
+        let mut head = [0; 5];
+        if !whole(self.from.read_exact(&mut head))? {
+            return Ok(false);
+        }
+        let [kind, length @ ..] = head;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > RECORD + HEADERS && (kind == b'e' || length as u64 > LONGEST) {
+            return Err(form("a block is too long"));
+        }
+        let mut content = vec![0; length];
+        if !whole(self.from.read_exact(&mut content))? {
+            return Ok(false);
+        }
+        let ready = &mut self.ready;
+        match kind {
+            b'e' => {
+                place(&mut self.connections, self.clock, &content, |record| {
+                    ready.push_back(record)
+                });
+            }
+            b'j' => ready.push_back(serde_json::from_slice(&content).map_err(form)?),
+            _ => return Err(form("a block is of no known kind")),
+        }
+        Ok(true)
+    }
+}
+
+/// Whether there was enough; a file that breaks off is no error.
+fn whole(read: io::Result<()>) -> Result<bool, FileError> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        other => Ok(other.map(|()| true)?),
+    }
+}
+
+impl<R: Read> Iterator for Blocks<R> {
+    type Item = Result<TraceRecord, FileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.ready.pop_front() {
+                return Some(Ok(record));
+            }
+            match self.block() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Raw;
+    use super::*;
+    use model::{End, TRACE_SCHEMA};
+    use proptest::prelude::*;
+
+    fn file() -> Vec<u8> {
+        let head = Head {
+            begin: Begin {
+                schema: TRACE_SCHEMA,
+                host: "here".to_owned(),
+                ..Begin::default()
+            },
+            start: Nanos(100),
+            tick: Nanos(4_000_000),
+            record_bytes: RECORD,
+        };
+        let mut bytes = MAGIC.as_bytes().to_vec();
+        serde_json::to_writer(&mut bytes, &head).unwrap();
+        bytes.push(b'\n');
+        let mut recording = Recording { to: bytes };
+        let event = Raw {
+            ts: 107,
+            state: 1,
+            remote_port: 1,
+            ..Raw::default()
+        };
+        let segment = TraceRecord::Segment(event.segment(
+            0,
+            None,
+            Clock {
+                start: Nanos(100),
+                tick: Nanos(1),
+            },
+        ));
+        recording.add(&segment, Written(&event.encode())).unwrap();
+        recording
+            .add(&TraceRecord::End(End::default()), Written(&[]))
+            .unwrap();
+        recording.to
+    }
+
+    fn kinds(bytes: &[u8]) -> Vec<&'static str> {
+        let kind = |record: Result<TraceRecord, FileError>| match record.unwrap() {
+            TraceRecord::Begin(_) => "begin",
+            TraceRecord::Connection(_) => "connection",
+            TraceRecord::Segment(_) => "segment",
+            TraceRecord::Lost(_) => "lost",
+            TraceRecord::End(_) => "end",
+        };
+        open(bytes).unwrap().map(kind).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read_in_either_form() {
+        let bytes = file();
+        assert_eq!(kinds(&bytes), ["begin", "connection", "segment", "end"]);
+        let records: Vec<_> = open(&bytes[..]).unwrap().map(Result::unwrap).collect();
+        let TraceRecord::Segment(segment) = &records[2] else {
+            panic!("{records:?}");
+        };
+        assert_eq!(segment.at, Nanos(7));
+        let lines: String = records
+            .iter()
+            .map(|r| serde_json::to_string(r).unwrap() + "\n")
+            .collect();
+        let again: Vec<_> = open(lines.as_bytes())
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(again, records);
+    }
+
+    #[test]
+    fn a_file_that_breaks_off_ends_and_another_is_refused() {
+        let bytes = file();
+        assert_eq!(
+            kinds(&bytes[..bytes.len() - 3]),
+            ["begin", "connection", "segment"]
+        );
+        for bad in [
+            &b""[..],
+            b"linerate",
+            b"linerate trace 1\n{}\n",
+            b"\x0a\x0d\x0d\x0a....................",
+        ] {
+            assert!(matches!(open(bad), Err(FileError::Form(_))), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_damage_is_an_error_or_an_end(at in 0usize..600, with in any::<u8>()) {
+            let mut bytes = file();
+            let at = at % bytes.len();
+            bytes[at] = with;
+            if let Ok(records) = open(&bytes[..]) {
+                prop_assert!(records.take(100).count() < 100);
+            }
+        }
+    }
+}

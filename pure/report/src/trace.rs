@@ -1,0 +1,501 @@
+//! A live trace as lines: one a segment, in columns that the user picks.
+
+use crate::words::{escape, grouped};
+use model::segment::{ca_state, chrono, tcp_flag, tcp_state};
+use model::{Completeness, Connection, End, Gap, Lost, Nanos, Segment, Tcb, What};
+
+/// What a line is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The event.
+    pub segment: &'a Segment,
+    /// Its connection.
+    pub connection: &'a Connection,
+    /// Time since the line before.
+    pub delta: Nanos,
+}
+
+/// One column.
+pub struct Column {
+    /// Its name, for the user to pick it, and its heading.
+    pub name: &'static str,
+    /// What it says, with its unit.
+    pub meaning: &'static str,
+    width: usize,
+    left: bool,
+    cell: fn(&Row<'_>) -> String,
+}
+
+/// The columns that are shown where none are picked.
+pub const USUAL: &str =
+    "delta,conn,pid,comm,send,recd,flight,unrcv,swnd,sws,rwnd,rws,cwnd,ssthresh,rtt,rto,mss,re,cpu";
+
+macro_rules! columns {
+    ($($name:literal $width:literal $($left:ident)? $meaning:literal $cell:expr;)*) => {
+        &[$(Column {
+            name: $name,
+            meaning: $meaning,
+            width: $width,
+            left: columns!(@ $($left)?),
+            cell: $cell,
+        },)*]
+    };
+    (@ left) => { true };
+    (@) => { false };
+}
+
+/// All columns.
+pub static COLUMNS: &[Column] = columns! {
+    "time" 13 "seconds since the trace began" |r| format!("{:.6}", r.segment.at.as_secs_f64());
+    "delta" 9 "microseconds since the line before" |r| whole_us(r.delta);
+    "conn" 5 "number of the connection" |r| r.segment.connection.to_string();
+    "local" 21 left "this end" |r| r.connection.local.to_string();
+    "remote" 21 left "the other end" |r| r.connection.remote.to_string();
+    "pid" 7 "process that uses the socket" |r| unless_zero(r.segment.pid);
+    "comm" 15 left "its name" |r| escape(&r.segment.comm.to_string());
+    "running" 15 left "process that the processor was running" |r| escape(&r.segment.current_comm.to_string());
+    "send" 10 "bytes sent" |r| match r.segment.what {
+        What::Sent => format!("{} -->", r.segment.payload.0),
+        What::Received => String::new(),
+        _ => step(r.segment),
+    };
+    "recd" 10 left "bytes received" |r| match r.segment.what {
+        What::Received => format!("<-- {}", r.segment.payload.0),
+        _ => String::new(),
+    };
+    "segs" 4 "segments on the wire that the line stands for" |r| unless_zero(r.segment.segments);
+    "flags" 5 left "flags of TCP, as S F R P A U E C" |r| flags(r.segment.flags);
+    "seq" 10 "sequence number" |r| of_packet(r, r.segment.seq);
+    "ack" 10 "acknowledgement number" |r| of_packet(r, r.segment.ack);
+    "offset" 12 "place of the first byte in its stream" |r| told(r.segment.offset);
+    "flight" 9 "bytes sent and not acknowledged" |r| of(r, |t| t.unacked_sent().0);
+    "unrcv" 7 "bytes received and not acknowledged" |r| of(r, |t| t.unacked_received().0);
+    "unsent" 9 "bytes written and not sent" |r| of(r, |t| t.unsent().0);
+    "unread" 9 "bytes received and not read by the application" |r| of(r, |t| t.unread().0);
+    "swnd" 9 "send window in bytes: what the peer offered" |r| of(r, |t| t.snd_wnd.0);
+    "sws" 3 "its scale" |r| of(r, |t| t.snd_wscale);
+    "rwnd" 9 "receive window in bytes: what this end offered" |r| of(r, |t| t.rcv_wnd.0);
+    "rws" 3 "its scale" |r| of(r, |t| t.rcv_wscale);
+    "cwnd" 9 "congestion window in bytes" |r| of(r, |t| u64::from(t.cwnd) * u64::from(t.mss));
+    "ssthresh" 9 "slow-start threshold in bytes; - before there is one" |r| match &r.segment.tcb {
+        Some(t) if t.ssthresh < 0x7fff_ffff => (u64::from(t.ssthresh) * u64::from(t.mss)).to_string(),
+        _ => "-".to_owned(),
+    };
+    "rtt" 8 "smoothed round-trip time in microseconds" |r| of(r, |t| t.srtt.0 / 1_000);
+    "minrtt" 8 "smallest round-trip time in microseconds" |r| of(r, |t| t.min_rtt.0 / 1_000);
+    "rto" 6 "retransmission timeout in milliseconds" |r| of(r, |t| t.rto.0 / 1_000_000);
+    "mss" 5 "largest segment to send, in bytes" |r| of(r, |t| t.mss);
+    "re" 2 left "R where the segment is a retransmission" |r| match r.segment.is_retransmission() {
+        true => "R".to_owned(),
+        false => String::new(),
+    };
+    "cpu" 3 "processor" |r| r.segment.cpu.to_string();
+    "state" 11 left "state of the connection" |r| of(r, |t| state(t.state));
+    "ca" 8 left "state of congestion control" |r| of(r, |t| congestion(t.ca_state));
+    "limit" 6 left "what the kernel says limits the sender" |r| of(r, limit);
+    "pacing" 9 "pacing rate in Mbit/s" |r| told(r.segment.tcb.as_ref().and_then(|t| t.pacing_rate).map(|rate| rate.0 / 1_000_000));
+    "sndbuf" 9 "send buffer in bytes" |r| of(r, |t| t.sndbuf.0);
+    "sndused" 9 "its use" |r| of(r, |t| t.sndbuf_used.0);
+    "rcvbuf" 9 "receive buffer in bytes" |r| of(r, |t| t.rcvbuf.0);
+    "rcvused" 9 "its use" |r| of(r, |t| t.rcvbuf_used.0);
+    "queued" 9 "bytes handed to the device and not yet sent by it" |r| of(r, |t| t.wmem_alloc.0);
+    "lost" 4 "segments believed lost" |r| of(r, |t| t.lost_out);
+    "sacked" 6 "segments selectively acknowledged" |r| of(r, |t| t.sacked_out);
+    "retrans" 7 "segments retransmitted since the connection began" |r| of(r, |t| t.total_retrans);
+};
+
+/// The columns that a list names: `delta,conn,send`; `+rtt,...` adds to the usual ones.
+///
+/// # Errors
+/// A sentence that names the one that does not exist.
+pub fn columns(list: &str) -> Result<Vec<&'static Column>, String> {
+    let (first, list) = match list.strip_prefix('+') {
+        Some(more) => (USUAL, more),
+        None => ("", list),
+    };
+    let names = first.split(',').chain(list.split(','));
+    let named = names
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(|name| {
+            COLUMNS
+                .iter()
+                .find(|column| column.name == name)
+                .ok_or_else(|| {
+                    let all: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+                    format!("no column '{name}': choose of {}", all.join(" "))
+                })
+        });
+    let columns = named.collect::<Result<Vec<_>, _>>()?;
+    match columns.is_empty() {
+        true => Err("name at least one column".to_owned()),
+        false => Ok(columns),
+    }
+}
+
+/// The line above the columns.
+pub fn heading(columns: &[&Column]) -> String {
+    join(columns, |column| column.name.to_owned())
+}
+
+/// One event.
+pub fn line(columns: &[&Column], row: &Row<'_>) -> String {
+    join(columns, |column| (column.cell)(row))
+}
+
+fn join(columns: &[&Column], text: impl Fn(&Column) -> String) -> String {
+    let cells: Vec<_> = columns
+        .iter()
+        .map(|column| match column.left {
+            true => format!("{:<1$}", text(column), column.width),
+            false => format!("{:>1$}", text(column), column.width),
+        })
+        .collect();
+    cells.join(" ").trim_end().to_owned()
+}
+
+/// Which connection a number stands for.
+pub fn connection(connection: &Connection) -> String {
+    format!(
+        "{}: {} -> {}",
+        connection.id, connection.local, connection.remote
+    )
+}
+
+/// Events that were lost, in a sentence.
+pub fn lost(lost: &Lost) -> String {
+    format!(
+        "{} events were lost between {} and {}: the ring was full; trace less, or give it more room with --buffer",
+        grouped(lost.events),
+        seconds(lost.from),
+        seconds(lost.to)
+    )
+}
+
+/// Whether every segment of a connection is in its trace, in a sentence.
+pub fn completeness(of: &Connection, found: &Completeness) -> String {
+    let mut line = format!(
+        "connection {}: {} segments sent, {} received",
+        connection(of),
+        grouped(found.sent),
+        grouped(found.received)
+    );
+    if found.retransmitted > 0 || found.retransmitted_counted > 0 {
+        line += &format!(", {} retransmitted", grouped(found.retransmitted));
+        if found.retransmitted != found.retransmitted_counted {
+            line += &format!(
+                " (the kernel counted {})",
+                grouped(found.retransmitted_counted)
+            );
+        }
+    }
+    if found.is_complete() {
+        return line + ": complete";
+    }
+    const TOLD: usize = 3;
+    let gap = |gap: &Gap| {
+        format!(
+            "{} {} between {} and {}",
+            grouped(gap.segments),
+            if gap.sent { "sent" } else { "received" },
+            seconds(gap.from),
+            seconds(gap.to)
+        )
+    };
+    let gaps: Vec<_> = found.gaps.iter().take(TOLD).map(gap).collect();
+    let more = match found.gaps.len() > TOLD {
+        true => ", and more",
+        false => "",
+    };
+    format!(
+        "{line}: {} segments missing ({}{more})",
+        grouped(found.sent_missing + found.received_missing),
+        gaps.join(", ")
+    )
+}
+
+/// The trace as a whole, in a sentence.
+pub fn end(end: &End) -> String {
+    let mut line = format!("{} events in {}", grouped(end.events), end.at);
+    if end.lost > 0 {
+        line += &format!(", {} lost", grouped(end.lost));
+    }
+    if end.unordered > 0 {
+        line += &format!(
+            ", {} whose place in the order is not certain",
+            grouped(end.unordered)
+        );
+    }
+    line
+}
+
+/// The state of the socket in a few words, for a comment beside a packet.
+pub fn state_words(segment: &Segment) -> String {
+    let Some(tcb) = &segment.tcb else {
+        return String::new();
+    };
+    let cells = [
+        "flight", "unsent", "swnd", "rwnd", "cwnd", "ssthresh", "rtt", "minrtt", "rto", "mss",
+        "ca", "limit", "unread", "lost", "sacked",
+    ];
+    let owner = connection_of_nothing();
+    let row = Row {
+        segment,
+        connection: &owner,
+        delta: Nanos(0),
+    };
+    let cell = |name: &&str| {
+        let column = COLUMNS
+            .iter()
+            .find(|column| column.name == *name)
+            .expect("named above");
+        format!("{name} {}", (column.cell)(&row))
+    };
+    let cells: Vec<_> = cells.iter().map(cell).collect();
+    format!(
+        "{}{} pid {} ({})",
+        if segment.is_retransmission() {
+            "retransmission; "
+        } else {
+            ""
+        },
+        cells.join("; "),
+        segment.pid,
+        escape(&segment.comm.to_string()),
+    ) + if tcb.no_space {
+        "; waits for the send buffer"
+    } else {
+        ""
+    }
+}
+
+fn connection_of_nothing() -> Connection {
+    let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+    Connection {
+        id: 0,
+        cookie: 0,
+        netns: 0,
+        local: nowhere,
+        remote: nowhere,
+    }
+}
+
+fn of<T: ToString>(row: &Row<'_>, figure: impl FnOnce(&Tcb) -> T) -> String {
+    told(row.segment.tcb.as_ref().map(figure))
+}
+
+fn of_packet(row: &Row<'_>, number: u32) -> String {
+    match row.segment.segments {
+        0 => String::new(),
+        _ => number.to_string(),
+    }
+}
+
+fn told<T: ToString>(figure: Option<T>) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
+}
+
+fn unless_zero(number: u32) -> String {
+    match number {
+        0 => "-".to_owned(),
+        _ => number.to_string(),
+    }
+}
+
+fn whole_us(span: Nanos) -> String {
+    (span.0 / 1_000).to_string()
+}
+
+fn seconds(at: Nanos) -> String {
+    format!("{:.6} s", at.as_secs_f64())
+}
+
+/// What is no segment, in place of the bytes.
+fn step(segment: &Segment) -> String {
+    match (segment.what, &segment.tcb) {
+        (What::Wrote, _) => format!("write {}", segment.payload.0),
+        (What::Read, _) => format!("read {}", segment.payload.0),
+        (What::State, Some(tcb)) => state(tcb.state).to_owned(),
+        (What::Congestion, Some(tcb)) => congestion(tcb.ca_state).to_owned(),
+        (What::Dropped, _) => format!("drop {}", segment.payload.0),
+        _ => String::new(),
+    }
+}
+
+fn flags(flags: u8) -> String {
+    let all = [
+        (tcp_flag::SYN, 'S'),
+        (tcp_flag::FIN, 'F'),
+        (tcp_flag::RST, 'R'),
+        (tcp_flag::PSH, 'P'),
+        (tcp_flag::ACK, 'A'),
+        (tcp_flag::URG, 'U'),
+        (tcp_flag::ECE, 'E'),
+        (tcp_flag::CWR, 'C'),
+    ];
+    all.iter()
+        .filter(|(bit, _)| flags & bit != 0)
+        .map(|(_, letter)| *letter)
+        .collect()
+}
+
+fn state(state: u8) -> &'static str {
+    match state {
+        tcp_state::ESTABLISHED => "established",
+        tcp_state::SYN_SENT => "syn-sent",
+        tcp_state::SYN_RECV | tcp_state::NEW_SYN_RECV => "syn-recv",
+        tcp_state::FIN_WAIT1 => "fin-wait-1",
+        tcp_state::FIN_WAIT2 => "fin-wait-2",
+        tcp_state::TIME_WAIT => "time-wait",
+        tcp_state::CLOSE => "closed",
+        tcp_state::CLOSE_WAIT => "close-wait",
+        tcp_state::LAST_ACK => "last-ack",
+        tcp_state::LISTEN => "listen",
+        tcp_state::CLOSING => "closing",
+        _ => "?",
+    }
+}
+
+fn congestion(state: u8) -> &'static str {
+    match state {
+        ca_state::OPEN => "open",
+        ca_state::DISORDER => "disorder",
+        ca_state::CWR => "cwr",
+        ca_state::RECOVERY => "recovery",
+        ca_state::LOSS => "loss",
+        _ => "?",
+    }
+}
+
+fn limit(tcb: &Tcb) -> &'static str {
+    match tcb.chrono {
+        chrono::BUSY => "busy",
+        chrono::RWND_LIMITED => "rwnd",
+        chrono::SNDBUF_LIMITED => "sndbuf",
+        _ => "idle",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Bytes, Comm};
+
+    fn sent() -> (Segment, Connection) {
+        let segment = Segment {
+            at: Nanos(1_000_042_000),
+            connection: 3,
+            pid: 845,
+            comm: Comm::new(b"dd"),
+            payload: Bytes(1448),
+            segments: 1,
+            seq: 1,
+            tcb: Some(Tcb {
+                snd_una: 1,
+                snd_nxt: 147_001,
+                snd_wnd: Bytes(195_200),
+                snd_wscale: 7,
+                rcv_wnd: Bytes(131_768),
+                rcv_wscale: 2,
+                cwnd: 53,
+                ssthresh: 50,
+                srtt: Nanos(350_000),
+                rto: Nanos(204_000_000),
+                mss: 1448,
+                ..Tcb::default()
+            }),
+            ..Segment::default()
+        };
+        let connection = Connection {
+            id: 3,
+            local: "10.0.0.1:900".parse().unwrap(),
+            remote: "10.0.0.2:2049".parse().unwrap(),
+            ..connection_of_nothing()
+        };
+        (segment, connection)
+    }
+
+    #[test]
+    fn lines_stand_under_their_heading() {
+        let (segment, connection) = sent();
+        let received = Segment {
+            what: What::Received,
+            payload: Bytes(0),
+            cpu: 1,
+            ..segment.clone()
+        };
+        let usual = columns(USUAL).unwrap();
+        let row = |segment| {
+            let row = Row {
+                segment,
+                connection: &connection,
+                delta: Nanos(18_400),
+            };
+            line(&usual, &row)
+        };
+        let text = [heading(&usual), row(&segment), row(&received)].join("\n");
+        let expected = "
+    delta  conn     pid comm                  send recd          flight   unrcv      swnd sws      rwnd rws      cwnd  ssthresh      rtt    rto   mss re cpu
+       18     3     845 dd                1448 -->               147000       0    195200   7    131768   2     76744     72400      350    204  1448 R    0
+       18     3     845 dd                         <-- 0         147000       0    195200   7    131768   2     76744     72400      350    204  1448      1";
+        assert_eq!(text, expected[1..]);
+    }
+
+    #[test]
+    fn columns_are_picked_by_name() {
+        let names = |list| -> Vec<_> { columns(list).unwrap().iter().map(|c| c.name).collect() };
+        assert_eq!(names("rtt, cwnd"), ["rtt", "cwnd"]);
+        assert!(names("+flags").starts_with(&["delta", "conn"]));
+        assert_eq!(names("+flags").last(), Some(&"flags"));
+        assert!(columns("").is_err());
+        let error = columns("rtt,nonsense").err().unwrap();
+        assert!(
+            error.starts_with("no column 'nonsense': choose of time delta "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn nothing_known_is_no_panic() {
+        let bare = Segment::default();
+        let connection = connection_of_nothing();
+        let all: Vec<_> = COLUMNS.iter().collect();
+        let row = Row {
+            segment: &bare,
+            connection: &connection,
+            delta: Nanos(0),
+        };
+        assert!(line(&all, &row).contains(" - "));
+        assert_eq!(state_words(&bare), "");
+    }
+
+    #[test]
+    fn completeness_says_what_is_missing_and_where() {
+        let (_, connection) = sent();
+        let whole = Completeness {
+            sent: 4_745,
+            received: 3_065,
+            retransmitted: 11,
+            retransmitted_counted: 11,
+            ..Completeness::default()
+        };
+        assert_eq!(
+            completeness(&connection, &whole),
+            "connection 3: 10.0.0.1:900 -> 10.0.0.2:2049: 4,745 segments sent, 3,065 received, 11 retransmitted: complete"
+        );
+        let holes = Completeness {
+            sent_missing: 45,
+            gaps: vec![Gap {
+                from: Nanos::from_millis(1),
+                to: Nanos::from_millis(2),
+                segments: 45,
+                sent: true,
+            }],
+            ..whole
+        };
+        assert!(
+            completeness(&connection, &holes)
+                .ends_with(": 45 segments missing (45 sent between 0.001000 s and 0.002000 s)")
+        );
+    }
+}
