@@ -46,7 +46,7 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy clang-14 llvm-14 bpftool tcpdump
+	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy clang-14 llvm-14 bpftool tcpdump tshark tcptrace
 
 # The command, its manual pages and completions, below PREFIX.
 PREFIX ?= /usr/local

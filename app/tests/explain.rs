@@ -1,0 +1,307 @@
+//! `linerate explain` on real kernels: captures against tshark, tcptrace and the kernel's own counters, and
+//! a few paths whose cause is known. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Home, Lines, Running, json, run, stderr, stdout};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// One load at a time: two would share the processors.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOAD: Mutex<()> = Mutex::new(());
+    LOAD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A lab of two hosts, `a` and `b`, down with the test.
+struct Lab<'a> {
+    home: &'a Home,
+    name: String,
+}
+
+impl<'a> Lab<'a> {
+    fn new(home: &'a Home, forward: &str, backward: &str) -> Lab<'a> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("x{}-{n}", std::process::id());
+        let file = home.path().join(format!("{name}.toml"));
+        let text = format!(
+            "name = \"two-hosts\"\nwhy = \"a test\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\n\
+             between = [\"a\", \"b\"]\n[link.forward]\n{forward}\n[link.backward]\n{backward}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let out = run(&mut home.linerate(&["lab", "up", file.to_str().unwrap(), "--name", &name]));
+        assert!(out.status.success(), "{}", stderr(&out));
+        Lab { home, name }
+    }
+
+    fn measure(&self, options: &[&str]) -> Value {
+        let host = format!("lab:{}", self.name);
+        let mut args = vec!["measure", &host, "--json", "-q", "--up"];
+        args.extend(options);
+        json(&mut self.home.linerate(&args))
+    }
+
+    /// Captures at a host until it is dropped.
+    fn capture(&self, host: &str) -> Capture {
+        let file = self.home.path().join(format!("{host}.pcap"));
+        let place = format!("{}/{host}", self.name);
+        let mut child = self
+            .home
+            .linerate(&[
+                "lab",
+                "exec",
+                &place,
+                "--",
+                "tcpdump",
+                "--immediate-mode",
+                "-U",
+                "-s",
+                "96",
+                "-Z",
+                "root",
+            ])
+            .args(["-B", "8192", "-w", file.to_str().unwrap(), "tcp"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Lines::of(child.stderr.take().unwrap());
+        lines.wait_for("listening on");
+        Capture {
+            running: Running(child),
+            lines,
+            file,
+        }
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        let _ = run(&mut self.home.linerate(&["lab", "down", &self.name]));
+    }
+}
+
+struct Capture {
+    running: Running,
+    lines: Lines,
+    file: PathBuf,
+}
+
+impl Capture {
+    fn end(self) -> PathBuf {
+        self.running.interrupt();
+        self.lines.wait_for("dropped by kernel");
+        self.running.output(Duration::from_secs(20));
+        self.file
+    }
+}
+
+/// What we count in the direction of the data, and the explanation of it.
+fn counted(file: &Path) -> explain::Counted {
+    let mut observer = explain::Observer::new();
+    capture::read(std::fs::File::open(file).unwrap(), &mut |p| observer.see(p)).unwrap();
+    let all = observer.counted();
+    all.into_iter().max_by_key(|c| c.bytes).unwrap()
+}
+
+/// Frames in the direction of the data that tshark finds to be this.
+fn tshark(file: &Path, of: &explain::Counted, filter: &str) -> Vec<String> {
+    let filter = format!(
+        "tcp.srcport == {} && tcp.dstport == {} && {filter}",
+        of.from.port(),
+        of.to.port()
+    );
+    let out = Command::new("tshark")
+        .args(["-r", file.to_str().unwrap(), "-Y", &filter, "-T", "fields"])
+        .args(["-e", "frame.number", "-e", "tcp.analysis.ack_rtt"])
+        .output()
+        .expect("tshark is installed (make test installs it)");
+    stdout(&out).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
+    let _alone = alone();
+    let home = Home::new();
+    let shape = "rate = \"50M\"\ndelay = \"10ms\"";
+    let lab = Lab::new(
+        &home,
+        &format!("{shape}\nloss = {{ random = 0.005 }}"),
+        shape,
+    );
+    let (at_sender, at_receiver) = (lab.capture("a"), lab.capture("b"));
+    let measured = lab.measure(&["-t", "3s", "-C", "cubic"]);
+    let (at_sender, at_receiver) = (at_sender.end(), at_receiver.end());
+    let samples = measured["legs"][0]["near"]["samples"].as_array().unwrap();
+    let tcp = &samples.last().unwrap()["streams"][0]["tcp"];
+    let lost = tcp["total_retrans"].as_u64().unwrap();
+    assert!(lost >= 5, "the path lost {lost}");
+    let arrived = measured["legs"][0]["far"]["bytes"].as_u64().unwrap();
+
+    for (file, source) in [
+        (&at_sender, "capture_at_sender"),
+        (&at_receiver, "capture_at_receiver"),
+    ] {
+        let ours = counted(file);
+        assert_eq!(ours.unseen.0, 0, "{source}");
+        // A stream begins with its token.
+        let token = ours.range.checked_sub(arrived);
+        assert!(
+            token.is_some_and(|t| t < 256),
+            "{source}: {} of {arrived}",
+            ours.range
+        );
+        let again = "(tcp.analysis.retransmission || tcp.analysis.out_of_order)";
+        let theirs = tshark(file, &ours, again).len() as u64;
+        assert_eq!(
+            ours.retransmitted + ours.out_of_order,
+            theirs,
+            "{source} and tshark"
+        );
+        let told = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
+        let told = told["explanations"].as_array().unwrap();
+        let data = told.iter().max_by_key(|e| e["bytes"].as_u64()).unwrap();
+        assert_eq!(data["source"], source);
+    }
+
+    let ours = counted(&at_sender);
+    // The last sample is taken before the last bytes are through.
+    let counted = lost..=lost + 5;
+    assert!(
+        counted.contains(&ours.retransmitted),
+        "{} and the kernel's {lost}",
+        ours.retransmitted
+    );
+    let reversed = explain::Counted {
+        from: ours.to,
+        to: ours.from,
+        ..ours.clone()
+    };
+    let trips: Vec<f64> = tshark(&at_sender, &reversed, "tcp.analysis.ack_rtt")
+        .iter()
+        .filter_map(|line| line.split('\t').nth(1)?.parse().ok())
+        .collect();
+    let mean = trips.iter().sum::<f64>() / trips.len() as f64;
+    let own = ours.mean_rtt.unwrap().as_secs_f64();
+    assert!((own / mean - 1.0).abs() < 0.05, "{own} and tshark's {mean}");
+
+    let out = Command::new("tcptrace")
+        .args(["-n", "-l", "-r", at_sender.to_str().unwrap()])
+        .output()
+        .expect("tcptrace is installed (make test installs it)");
+    let text = stdout(&out);
+    let figure = |name: &str| -> Vec<f64> {
+        let cells = text
+            .lines()
+            .filter(|l| l.contains(name))
+            .flat_map(|l| l.split(name).skip(1));
+        cells
+            .filter_map(|cell| {
+                cell.trim_start_matches(':')
+                    .split_whitespace()
+                    .next()?
+                    .parse()
+                    .ok()
+            })
+            .collect()
+    };
+    assert!(
+        figure("rexmt data pkts").contains(&(ours.retransmitted as f64)),
+        "{} again; tcptrace says\n{text}",
+        ours.retransmitted
+    );
+    let least = ours.min_rtt.unwrap().as_secs_f64() * 1e3;
+    assert!(
+        figure("RTT min").iter().any(|ms| (ms - least).abs() <= 0.1),
+        "{least} ms; tcptrace says\n{text}"
+    );
+}
+
+/// A cause, as the path or the socket has it.
+struct Cause {
+    forward: &'static str,
+    options: &'static [&'static str],
+    congestion: &'static [&'static str],
+    /// What may be named first.
+    named: &'static [&'static str],
+}
+
+const WIDE: &str = "rate = \"200M\"\ndelay = \"10ms\"";
+
+#[test]
+fn a_known_cause_is_named_and_no_other_with_confidence() {
+    let _alone = alone();
+    let home = Home::new();
+    let all: &[&str] = &["cubic", "reno", "bbr"];
+    let causes = [
+        Cause {
+            forward: WIDE,
+            options: &["--receive-buffer", "64K"],
+            congestion: all,
+            named: &["receive_window"],
+        },
+        Cause {
+            forward: WIDE,
+            options: &["--send-buffer", "32K"],
+            congestion: &["cubic", "reno"],
+            named: &["send_buffer"],
+        },
+        Cause {
+            forward: WIDE,
+            options: &["--pacing", "20M"],
+            congestion: all,
+            named: &["pacing"],
+        },
+        Cause {
+            forward: "rate = \"10M\"\ndelay = \"10ms\"\nqueue = { packets = 500 }",
+            options: &[],
+            congestion: &["cubic"],
+            named: &["bufferbloat"],
+        },
+        Cause {
+            forward: "rate = \"20M\"\ndelay = \"10ms\"\nqueue = { bytes = \"60K\" }",
+            options: &[],
+            congestion: &["cubic", "bbr"],
+            named: &["bottleneck_rate"],
+        },
+        Cause {
+            forward: "rate = \"200M\"\ndelay = \"10ms\"\nloss = { random = 0.01 }",
+            options: &[],
+            congestion: &["cubic", "reno"],
+            named: &["random_loss", "burst_loss", "policer"],
+        },
+        Cause {
+            forward: "rate = \"200M\"\ndelay = \"10ms\"\npolicer = { rate = \"20M\", burst = \"32K\" }",
+            options: &[],
+            congestion: &["cubic", "reno"],
+            named: &["random_loss", "burst_loss", "policer"],
+        },
+    ];
+    let mut wrong = Vec::new();
+    for cause in &causes {
+        let lab = Lab::new(&home, cause.forward, WIDE);
+        for congestion in cause.congestion {
+            let mut options = vec!["-t", "4s", "-i", "100ms", "-C", *congestion];
+            options.extend(cause.options);
+            let run = home.path().join("run.json");
+            std::fs::write(&run, lab.measure(&options).to_string()).unwrap();
+            let told = json(&mut home.linerate(&["explain", "--json", run.to_str().unwrap()]));
+            let told = &told["explanations"][0];
+            let by: Vec<&str> = told["conclusion"]["by"]
+                .as_array()
+                .map(|all| all.iter().filter_map(Value::as_str).collect())
+                .unwrap_or_default();
+            if !by.first().is_some_and(|first| cause.named.contains(first)) {
+                let wanted = cause.named;
+                wrong.push(format!("{congestion} {wanted:?}: {}", told["conclusion"]));
+            }
+        }
+    }
+    // A machine that is shared with other work may disturb one.
+    assert!(wrong.len() <= 1, "{}", wrong.join("\n"));
+}
