@@ -21,6 +21,7 @@ test: setup-test
 bench: build setup-test
 	scripts/need sockperf
 	bench/run
+	bench/trace
 
 # How true the labs are: some ten minutes, best on an idle machine; writes docs/lab-fidelity.md.
 lab-fidelity: build setup-test

@@ -203,7 +203,6 @@ INLINE void fill_socket(struct record *r, struct tcp_sock *tp)
 	r->retrans_out = tp->retrans_out;
 	r->reordering = tp->reordering;
 	r->segs_out = tp->segs_out;
-	r->segs_in = tp->segs_in;
 	r->total_retrans = tp->total_retrans;
 	r->delivered = tp->delivered;
 	r->delivered_ce = tp->delivered_ce;
@@ -253,6 +252,11 @@ static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct sto
 	if (only_pid && (!owner || owner->pid != only_pid))
 		return;
 
+	/*
+	 * A segment is received without the socket's lock, and counted after this. Read before the clock, the count can
+	 * lack a segment that is older, but never has one that is younger: so a count ahead means a missing event.
+	 */
+	__u32 segs_in = tp->segs_in;
 	struct claim claim;
 	if (!begin(&claim))
 		return;
@@ -292,6 +296,7 @@ static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct sto
 	r->state = story->state;
 	r->ca_state = story->ca_state;
 	fill_socket(r, tp);
+	r->segs_in = segs_in;
 	if (with_headers && skb) {
 		__u32 length = story->length - story->payload;
 		if (length > HEADERS)

@@ -125,7 +125,13 @@ impl Trace {
                 break;
             }
         }
+        let hurried = tracer.runs_first();
         tracer.stop(&mut |record, written| telling.tell(record, written));
+        if !hurried && telling.account.end.as_ref().is_some_and(|end| end.lost > 0) {
+            out::note(
+                "linerate: events were lost because this process may not run before others; give it CAP_SYS_NICE",
+            );
+        }
         telling.finish()
     }
 

@@ -109,7 +109,8 @@ impl Audit {
                 self.counted_retrans = Some((first, tcb.total_retrans));
             }
             What::Received => {
-                // Received without the lock: for a moment the counter can be behind, never ahead.
+                // Received without the lock: the counter is read before the event's clock, so it can be
+                // behind for a moment, never ahead.
                 self.compare(false, tcb.segs_in, segment.at);
                 self.received.add(segments);
             }

@@ -47,7 +47,7 @@ impl Connections {
     pub(super) fn place(&mut self, raw: &Raw) -> Option<Place> {
         let flow = (raw.netns, raw.local(), raw.remote());
         if raw.state == tcp_state::LISTEN {
-            return Some(self.greet(flow));
+            return self.greet(flow, raw.flags & tcp_flag::SYN != 0);
         }
         let opens = raw.what() == What::Sent && raw.state == tcp_state::SYN_SENT;
         let known = self.known.get(&raw.cookie).copied();
@@ -87,24 +87,28 @@ impl Connections {
         })
     }
 
-    fn greet(&mut self, flow: Flow) -> Place {
+    /// A listener's own packets: a handshake begins with SYN, else it is a straggler of what was closed.
+    fn greet(&mut self, flow: Flow, opens: bool) -> Option<Place> {
         if let Some(id) = self.greeting.get(&flow) {
-            return Place {
+            return Some(Place {
                 id: *id,
                 told: None,
                 offset: None,
-            };
+            });
+        }
+        if !opens {
+            return None;
         }
         if self.greeting.len() >= MOST {
             self.greeting.clear();
         }
         let id = self.number();
         self.greeting.insert(flow, id);
-        Place {
+        Some(Place {
             id,
             told: Some(connection(id, 0, flow)),
             offset: None,
-        }
+        })
     }
 
     fn number(&mut self) -> u32 {
@@ -201,6 +205,15 @@ mod tests {
                 .told,
             None
         );
+    }
+
+    #[test]
+    fn a_straggler_at_a_listener_is_no_connection() {
+        let straggler = Raw {
+            flags: ACK,
+            ..event(1, tcp_state::LISTEN, 5)
+        };
+        assert_eq!(Connections::default().place(&straggler), None);
     }
 
     #[test]
