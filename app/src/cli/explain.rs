@@ -47,7 +47,7 @@ impl Explain {
     /// # Errors
     /// If there is no such run or file, or it cannot be read.
     pub fn run(&self, global: &Global) -> Result<Exit> {
-        let (explanations, host) = self.explanations(global)?;
+        let (explanations, host) = explanations(&self.subject, global)?;
         out::print(&if self.json {
             report::explain::json(&explanations)
         } else {
@@ -55,27 +55,31 @@ impl Explain {
         })?;
         Ok(Exit::Done)
     }
+}
 
-    fn explanations(&self, global: &Global) -> Result<(Vec<Explanation>, Option<String>)> {
-        let path = Path::new(&self.subject);
-        let run = if path.is_file() {
-            if is_capture(path) {
-                return Ok((captured(path)?, None));
-            }
-            let text = read(path)?;
-            let bad = |why| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
-            if text.starts_with(TRACE) {
-                let trace = trace_from(&text).map_err(bad)?;
-                return Ok((explain::explain_trace(&trace), None));
-            }
-            runs::run_from(&text).map_err(bad)?
-        } else {
-            runs::open_existing(global)?
-                .get(&self.subject)
-                .map_err(runs::said)?
-        };
-        Ok((explain::explain(&run), Some(run.host)))
-    }
+/// The connections of a run or a file, and the host of the run.
+pub(super) fn explanations(
+    subject: &str,
+    global: &Global,
+) -> Result<(Vec<Explanation>, Option<String>)> {
+    let path = Path::new(subject);
+    let run = if path.is_file() {
+        if is_capture(path) {
+            return Ok((captured(path)?, None));
+        }
+        let text = read(path)?;
+        let bad = |why| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
+        if text.starts_with(TRACE) {
+            let trace = trace_from(&text).map_err(bad)?;
+            return Ok((explain::explain_trace(&trace), None));
+        }
+        runs::run_from(&text).map_err(bad)?
+    } else {
+        runs::open_existing(global)?
+            .get(subject)
+            .map_err(runs::said)?
+    };
+    Ok((explain::explain(&run), Some(run.host)))
 }
 
 /// Whether a file begins as a pcap or pcapng file does, in either order of bytes.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod completions;
+mod diff;
 mod explain;
 mod lab;
 mod live;
@@ -71,6 +72,7 @@ enum Command {
     Trace(Box<trace::Trace>),
     Trust(trust::Trust),
     Explain(explain::Explain),
+    Diff(diff::Diff),
     Tune(tune::Tune),
     Runs(runs::Runs),
     Lab(lab::Lab),
@@ -95,6 +97,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Measure(measure) => return measure.run(&cli.global),
         Command::Lab(lab) => return lab.run(),
         Command::Explain(explain) => explain.run(&cli.global),
+        Command::Diff(diff) => diff.run(&cli.global),
         Command::Runs(runs) => runs.run(&cli.global),
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),

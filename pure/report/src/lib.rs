@@ -4,6 +4,7 @@
 //! [`words::escape`] before it can reach a terminal.
 
 pub mod csv;
+mod diff;
 pub mod explain;
 #[cfg(test)]
 mod fixtures;
@@ -17,5 +18,6 @@ mod summary;
 pub mod trace;
 pub mod words;
 
+pub use diff::diff;
 pub use summary::summary;
 pub use words::{Ink, Style};
