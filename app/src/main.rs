@@ -5,6 +5,8 @@ mod cli;
 mod clock;
 mod controller;
 mod exit;
+mod experiment;
+mod files;
 mod grant;
 mod host;
 mod iperf3;

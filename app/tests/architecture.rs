@@ -65,7 +65,7 @@ fn every_room_knows_only_whom_it_may() {
             host if HOST.contains(&host) => &["model", "sys"],
             "linerate" => &[
                 "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",
-                "observe", "archive", "lab", "tune",
+                "observe", "prove", "archive", "lab", "tune",
             ],
             // Fuzzing drives the decoders of both floors.
             "fuzz" => &["model", "wire", "capture", "explain", "report", "observe"],

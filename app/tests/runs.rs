@@ -207,6 +207,7 @@ ID        STARTED (UTC)     HOST             UP          DOWN         NOTE
     assert_eq!(
         json,
         serde_json::json!([{
+            "kind": "run",
             "id": "3f00c0de",
             "started_unix_ns": 1_795_132_800_000_000_000_u64,
             "host": "db2.example.net",

@@ -116,6 +116,21 @@ impl<P: Picture, W: Write> View<P, W> {
         }
     }
 
+    /// Writes a line that stays.
+    pub fn say(&mut self, line: &str) {
+        match self.mode {
+            Mode::Quiet => {}
+            Mode::InPlace => self.draw(&format!("{line}\n")),
+            Mode::Lines => self.write(&format!("{line}\n")),
+        }
+    }
+
+    /// Changes the picture by hand, and shows it.
+    pub fn tell(&mut self, what: impl FnOnce(&mut P)) {
+        what(&mut self.picture);
+        self.show(true);
+    }
+
     /// Draws what is new, if it is time (`now`: in any case).
     fn show(&mut self, now: bool) {
         let lines = self.picture.plain();

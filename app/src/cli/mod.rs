@@ -8,6 +8,7 @@ mod lab;
 mod live;
 mod man;
 mod measure;
+mod prove;
 mod runs;
 mod serve;
 mod trace;
@@ -68,6 +69,7 @@ impl Global {
 #[derive(Subcommand)]
 enum Command {
     Measure(Box<measure::Measure>),
+    Prove(Box<prove::Prove>),
     Serve(serve::Serve),
     Trace(Box<trace::Trace>),
     Trust(trust::Trust),
@@ -95,6 +97,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let exit = match cli.command {
         // Their exit code may be that of a command that they ran.
         Command::Measure(measure) => return measure.run(&cli.global),
+        Command::Prove(prove) => return prove.run(&cli.global),
         Command::Lab(lab) => return lab.run(),
         Command::Explain(explain) => explain.run(&cli.global),
         Command::Diff(diff) => diff.run(&cli.global),

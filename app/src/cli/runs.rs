@@ -4,18 +4,22 @@ use super::Global;
 use super::live::stdout_style;
 use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal};
+use crate::files::write_whole;
 use crate::out;
 use anyhow::{Context, Result};
-use archive::{Archive, Filter, Imported, Row};
+use archive::{Archive, Filter, Imported, Named, Row};
 use clap::{Args, Subcommand, ValueEnum};
-use model::{Nanos, Run, RunId, SCHEMA_VERSION, summarise};
+use model::{
+    EXPERIMENT_SCHEMA, Ended, Experiment, Nanos, Outcome, Run, SCHEMA_VERSION, Workload, summarise,
+};
 use report::words::{escape, table, utc};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-/// The archive of runs: list, show, export, import, delete
+/// The archive of runs and experiments: list, show, export, import, delete
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs list                           the newest runs
@@ -27,8 +31,8 @@ use std::path::{Path, PathBuf};
   linerate runs import run.json                one of ours, or what iperf3 -J printed
   linerate runs delete 3f
 
-Every run of 'linerate measure' is kept. ID is the name of a run, its first digits as
-long as no other run begins with them, or 'last'.")]
+Every run of 'linerate measure' is kept, and every experiment of 'linerate prove' with its runs. ID is
+the name of a run or an experiment, its first digits as long as no other begins with them, or 'last'.")]
 pub struct Runs {
     #[command(subcommand)]
     command: Command,
@@ -48,6 +52,7 @@ enum Command {
 #[command(after_long_help = "EXAMPLES
   linerate runs list -n 5
   linerate runs list --host db2 --since 7d
+  linerate runs list --experiment 41           the runs of an experiment, which is one line else
   linerate runs list --since 2026-03-01 --json | jq -r '.[].id'
 
 UP and DOWN tell the goodput, or the median latency where requests were measured.")]
@@ -65,12 +70,15 @@ struct List {
     #[arg(short = 'n', long = "number", value_name = "N", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     number: u32,
+    /// The runs of this experiment, instead of it in one line
+    #[arg(long, value_name = "ID")]
+    experiment: Option<String>,
     /// An array of JSON objects instead of a table
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Print the summary of a run
+/// Print the summary of a run, or the verdict of an experiment
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs show last
@@ -80,7 +88,7 @@ struct Show {
     id: String,
 }
 
-/// Write a run out whole
+/// Write a run or an experiment out whole
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs export last -o run.json        can be imported again, elsewhere too
@@ -105,7 +113,7 @@ enum Format {
     Csv,
 }
 
-/// Keep runs from files: linerate's JSON, or what iperf3 -J or --json-stream printed
+/// Keep runs and experiments from files: linerate's JSON, or what iperf3 -J or --json-stream printed
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs import run.json other.json
@@ -119,7 +127,7 @@ struct Import {
     files: Vec<PathBuf>,
 }
 
-/// Delete runs for good
+/// Delete runs for good, and experiments with all their runs
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs delete 3f 41
@@ -170,6 +178,7 @@ pub(super) fn said(error: archive::Error) -> anyhow::Error {
         | E::Missing { .. }
         | E::NotAnArchive { .. }
         | E::NotFound { .. }
+        | E::NoExperiment { .. }
         | E::Empty { .. }
         | E::Ambiguous { .. }
         | E::Taken { .. }
@@ -184,19 +193,10 @@ impl List {
         let rows = match Archive::open_existing(&path) {
             // Before the first run there is no archive, and nothing is wrong.
             Err(archive::Error::Missing { .. }) if global.archive.is_none() => Vec::new(),
-            opened => {
-                let filter = Filter {
-                    host: self.host.clone(),
-                    since: self.since.map(|since| since.from(unix_time())),
-                    workload: self.workload.clone(),
-                    limit: Some(self.number),
-                    experiment: None,
-                };
-                opened.and_then(|a| a.list(&filter)).map_err(said)?
-            }
+            opened => opened.and_then(|a| self.rows(&a)).map_err(said)?,
         };
         let text = if self.json {
-            report::json::pretty(&rows.iter().map(row_json).collect::<Vec<_>>())
+            report::json::pretty(&rows.iter().map(Listed::json).collect::<Vec<_>>())
         } else if rows.is_empty() && self.filters() {
             format!(
                 "no run in {} is like that\n",
@@ -205,20 +205,55 @@ impl List {
         } else if rows.is_empty() {
             "no runs are kept yet: linerate measure HOST makes one\n".to_owned()
         } else {
+            let rows: Vec<Row> = rows.into_iter().map(|listed| listed.row).collect();
             rows_table(&rows, usize::from(stdout_style().width))
         };
         out::print(&text)?;
         Ok(Exit::Done)
     }
 
+    /// Runs and experiments, the newest first.
+    fn rows(&self, archive: &Archive) -> Result<Vec<Listed>, archive::Error> {
+        let of = |id: &String| archive.find_experiment(id);
+        let filter = Filter {
+            host: self.host.clone(),
+            since: self.since.map(|since| since.from(unix_time())),
+            workload: self.workload.clone(),
+            experiment: self.experiment.as_ref().map(of).transpose()?,
+            limit: Some(self.number),
+        };
+        let runs = archive.list(&filter)?.into_iter();
+        let mut rows: Vec<Listed> = runs.map(|row| Listed { row, made: None }).collect();
+        if filter.experiment.is_none() {
+            rows.extend(archive.experiments(&filter)?.iter().map(Listed::experiment));
+            rows.sort_by(|a, b| (b.row.started, &a.row.id).cmp(&(a.row.started, &b.row.id)));
+            rows.truncate(self.number as usize);
+        }
+        Ok(rows)
+    }
+
     fn filters(&self) -> bool {
-        self.host.is_some() || self.since.is_some() || self.workload.is_some()
+        self.host.is_some()
+            || self.since.is_some()
+            || self.workload.is_some()
+            || self.experiment.is_some()
     }
 }
 
 impl Show {
     fn run(&self, global: &Global) -> Result<Exit> {
-        let run = open_existing(global)?.get(&self.id).map_err(said)?;
+        let archive = open_existing(global)?;
+        let id = match archive.named(&self.id).map_err(said)? {
+            Named::Run(id) => id,
+            Named::Experiment(id) => {
+                let experiment = archive.experiment(&id).map_err(said)?;
+                let verdict = prove::judge(&experiment);
+                let text = report::prove::verdict(&experiment, &verdict, stdout_style());
+                out::print(&text)?;
+                return Ok(Exit::Done);
+            }
+        };
+        let run = archive.get(&id).map_err(said)?;
         let why = explain::explain(&run);
         out::print(&report::summary(
             &run,
@@ -232,10 +267,22 @@ impl Show {
 
 impl Export {
     fn run(&self, global: &Global) -> Result<Exit> {
-        let run = open_existing(global)?.get(&self.id).map_err(said)?;
-        let text = match self.format {
-            Format::Json => report::json::run(&run, &summarise(&run)),
-            Format::Csv => report::csv::run(&run),
+        let archive = open_existing(global)?;
+        let text = match archive.named(&self.id).map_err(said)? {
+            Named::Run(id) => {
+                let run = archive.get(&id).map_err(said)?;
+                match self.format {
+                    Format::Json => report::json::run(&run, &summarise(&run)),
+                    Format::Csv => report::csv::run(&run),
+                }
+            }
+            Named::Experiment(id) => {
+                let experiment = archive.experiment(&id).map_err(said)?;
+                match self.format {
+                    Format::Json => report::prove::json(&experiment, &prove::judge(&experiment)),
+                    Format::Csv => report::prove::csv(&experiment),
+                }
+            }
         };
         match &self.output {
             Some(file) if file.as_os_str() != "-" => write_whole(file, &text)?,
@@ -248,18 +295,26 @@ impl Export {
 impl Import {
     fn run(&self, global: &Global) -> Result<Exit> {
         // All files are read before the first is kept: a bad one leaves everything as it was.
-        let runs: Vec<Run> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
+        let all: Vec<Imports> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
         let mut archive = Archive::open(&global.archive_path().map_err(said)?).map_err(said)?;
-        for run in runs {
-            let what = match archive.import(&run).map_err(said)? {
+        for one in all {
+            let (kept, id, started, host) = match &one {
+                Imports::Run(run) => (archive.import(run), &run.id, run.started, &run.host),
+                Imports::Experiment(experiment) => (
+                    archive.import_experiment(experiment),
+                    &experiment.id,
+                    experiment.started,
+                    &experiment.plan.host,
+                ),
+            };
+            let what = match kept.map_err(said)? {
                 Imported::New => "imported",
                 Imported::Known => "already kept:",
             };
             out::print(&format!(
-                "{what} {}  {}  {}\n",
-                run.id,
-                utc(run.started),
-                escape(&run.host)
+                "{what} {id}  {}  {}\n",
+                utc(started),
+                escape(host)
             ))?;
         }
         Ok(Exit::Done)
@@ -269,9 +324,9 @@ impl Import {
 impl Delete {
     fn run(&self, global: &Global) -> Result<Exit> {
         let mut archive = open_existing(global)?;
-        let mut ids: Vec<RunId> = Vec::new();
+        let mut ids: Vec<Named> = Vec::new();
         for name in &self.ids {
-            let id = archive.find(name).map_err(said)?;
+            let id = archive.named(name).map_err(said)?;
             if !ids.contains(&id) {
                 ids.push(id);
             }
@@ -281,17 +336,43 @@ impl Delete {
             return Ok(Exit::Done);
         }
         for id in &ids {
-            archive.delete(id).map_err(said)?;
-            out::print(&format!("deleted {id}\n"))?;
+            let text = match id {
+                Named::Run(id) => {
+                    archive.delete(id).map_err(said)?;
+                    format!("deleted {id}\n")
+                }
+                Named::Experiment(id) => {
+                    archive.delete_experiment(id).map_err(said)?;
+                    format!("deleted {id} and its runs\n")
+                }
+            };
+            out::print(&text)?;
         }
         Ok(Exit::Done)
     }
 }
 
 /// Shows the runs and asks.
-fn agreed(archive: &Archive, ids: &[RunId]) -> Result<bool> {
-    let all = archive.list(&Filter::default()).map_err(said)?;
-    let chosen: Vec<Row> = all.into_iter().filter(|r| ids.contains(&r.id)).collect();
+fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
+    let mut chosen = Vec::new();
+    for id in ids {
+        chosen.push(match id {
+            Named::Run(id) => {
+                let run = archive.get(id).map_err(said)?;
+                let filter = Filter {
+                    experiment: run.experiment,
+                    ..Filter::default()
+                };
+                let rows = archive.list(&filter).map_err(said)?;
+                rows.into_iter().find(|row| row.id == *id)
+            }
+            Named::Experiment(id) => {
+                let experiment = archive.experiment(id).map_err(said)?;
+                Some(Listed::experiment(&experiment).row)
+            }
+        });
+    }
+    let chosen: Vec<Row> = chosen.into_iter().flatten().collect();
     out::print(&rows_table(&chosen, usize::from(stdout_style().width)))?;
     out::print("delete for good? [y/N] ")?;
     let mut answer = String::new();
@@ -301,29 +382,14 @@ fn agreed(archive: &Archive, ids: &[RunId]) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Writes a file that appears whole or not at all, unless it is a device or a pipe.
-fn write_whole(file: &Path, text: &str) -> Result<()> {
-    let failed = || format!("cannot write {}", file.display());
-    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-        return std::fs::write(file, text).with_context(failed);
-    }
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = file.with_file_name(name);
-    let written = std::fs::File::create_new(&part).and_then(|mut out| {
-        out.write_all(text.as_bytes())?;
-        out.sync_all()?;
-        std::fs::rename(&part, file)
-    });
-    if written.is_err() {
-        // It may not even have been made; the first failure is the one to tell.
-        let _ = std::fs::remove_file(&part);
-    }
-    written.with_context(failed)
+/// What a file holds.
+enum Imports {
+    Run(Box<Run>),
+    Experiment(Box<Experiment>),
 }
 
-/// A run from a file, by the shape of its JSON.
-fn read(file: &Path) -> Result<Run> {
+/// A run or an experiment from a file, by the shape of its JSON.
+fn read(file: &Path) -> Result<Imports> {
     let name = match file.as_os_str().to_str() {
         Some("-") => "standard input".to_owned(),
         _ => file.display().to_string(),
@@ -343,7 +409,33 @@ fn read(file: &Path) -> Result<Run> {
         return Err(bad("it is longer than 2 GiB".to_owned()).into());
     }
     let text = String::from_utf8(bytes).map_err(|_| bad("it is not text".to_owned()))?;
-    run_from(&text).map_err(|why| bad(why).into())
+    import_from(&text).map_err(|why| bad(why).into())
+}
+
+fn import_from(text: &str) -> Result<Imports, String> {
+    /// The member that only an experiment has.
+    #[derive(Deserialize)]
+    struct Planned {
+        schema: u32,
+        #[serde(rename = "plan")]
+        _plan: IgnoredAny,
+    }
+    let Ok(Planned { schema, .. }) = serde_json::from_str(text) else {
+        return run_from(text).map(|run| Imports::Run(Box::new(run)));
+    };
+    known(schema, EXPERIMENT_SCHEMA)?;
+    serde_json::from_str(text)
+        .map(|experiment| Imports::Experiment(Box::new(experiment)))
+        .map_err(|e| format!("it is not a whole experiment: {e}"))
+}
+
+fn known(schema: u32, known: u32) -> Result<(), String> {
+    if schema <= known {
+        return Ok(());
+    }
+    Err(format!(
+        "it was written by a newer linerate (schema {schema}, known up to {known})"
+    ))
 }
 
 /// The member that only our JSON has.
@@ -357,27 +449,86 @@ pub(super) fn run_from(text: &str) -> Result<Run, String> {
         return report::iperf3::from_json(text)
             .map_err(|e| format!("it is not a run of linerate, nor one of iperf3: {e}"));
     };
-    if schema > SCHEMA_VERSION {
-        return Err(format!(
-            "it was written by a newer linerate (schema {schema}, known up to {SCHEMA_VERSION})"
-        ));
-    }
+    known(schema, SCHEMA_VERSION)?;
     serde_json::from_str(text).map_err(|e| format!("it is not a whole run: {e}"))
 }
 
-fn row_json(row: &Row) -> serde_json::Value {
-    json!({
-        "id": row.id,
-        "started_unix_ns": row.started,
-        "host": row.host,
-        "title": row.title,
-        "workload": row.workload,
-        "ended": row.ended,
-        "goodput_up_bit_s": row.goodput_up,
-        "goodput_down_bit_s": row.goodput_down,
-        "p50_up_ns": row.p50_up,
-        "p50_down_ns": row.p50_down,
-    })
+/// A line of the list.
+struct Listed {
+    row: Row,
+    /// Of an experiment: its runs so far, and the verdict.
+    made: Option<(usize, Outcome)>,
+}
+
+impl Listed {
+    fn experiment(experiment: &Experiment) -> Listed {
+        let outcome = prove::judge(experiment).outcome;
+        let plan = &experiment.plan;
+        let title = match &plan.title {
+            Some(title) => title.clone(),
+            None => {
+                let arms: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
+                arms.join(" | ")
+            }
+        };
+        let row = Row {
+            id: experiment.id.clone(),
+            started: experiment.started,
+            host: plan.host.clone(),
+            title: Some(format!("{}: {title}", report::prove::answer(outcome))),
+            workload: match plan.run.workload {
+                Workload::Bulk(_) => "bulk",
+                Workload::Request(_) => "request",
+                Workload::Udp(_) => "udp",
+            }
+            .to_owned(),
+            ended: match experiment.ended {
+                Ended::Unfinished => "unfinished",
+                Ended::Complete => "complete",
+                Ended::Interrupted => "interrupted",
+                Ended::Failed { .. } => "failed",
+            }
+            .to_owned(),
+            goodput_up: None,
+            goodput_down: None,
+            p50_up: None,
+            p50_down: None,
+        };
+        Listed {
+            row,
+            made: Some((experiment.trials.len(), outcome)),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let row = &self.row;
+        match &self.made {
+            None => json!({
+                "kind": "run",
+                "id": row.id,
+                "started_unix_ns": row.started,
+                "host": row.host,
+                "title": row.title,
+                "workload": row.workload,
+                "ended": row.ended,
+                "goodput_up_bit_s": row.goodput_up,
+                "goodput_down_bit_s": row.goodput_down,
+                "p50_up_ns": row.p50_up,
+                "p50_down_ns": row.p50_down,
+            }),
+            Some((runs, outcome)) => json!({
+                "kind": "experiment",
+                "id": row.id,
+                "started_unix_ns": row.started,
+                "host": row.host,
+                "title": row.title,
+                "workload": row.workload,
+                "ended": row.ended,
+                "runs": runs,
+                "outcome": outcome,
+            }),
+        }
+    }
 }
 
 /// The runs as a table of `width` columns: host and note share what the figures leave.

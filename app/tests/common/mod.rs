@@ -42,7 +42,7 @@ impl Home {
         command
     }
 
-    fn furnish(&self, command: &mut Command) {
+    pub fn furnish(&self, command: &mut Command) {
         command
             .env("LINERATE_CONFIG", self.0.join("config"))
             .env("LINERATE_ARCHIVE", self.0.join("runs.db"))

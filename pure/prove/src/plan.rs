@@ -174,7 +174,7 @@ fn usual_looks() -> Vec<u32> {
 }
 
 /// The order for a run if nothing is said about it.
-fn usual_run() -> Spec {
+pub fn usual_run() -> Spec {
     Spec {
         workload: Workload::Bulk(Bulk::default()),
         directions: Directions::Up,

@@ -16,6 +16,8 @@ pub struct Order {
     way: Way,
     #[command(flatten)]
     load: Load,
+    #[command(flatten)]
+    datagrams: Datagrams,
 }
 
 /// The order for a run but for what moves, and which way.
@@ -32,8 +34,6 @@ pub struct Load {
     bulk: BulkOptions,
     #[command(flatten)]
     requests: Requests,
-    #[command(flatten)]
-    datagrams: Datagrams,
 }
 
 /// What moves, and which way.
@@ -62,7 +62,7 @@ struct What {
     #[arg(short = 'P', long, visible_alias = "concurrency", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=128), value_name = "N")]
     streams: u32,
-    /// How long each leg sends [default: 10s]
+    /// How long each run sends, one way [default: 10s; of prove: 12s]
     #[arg(short = 't', long, group = "end", value_name = "TIME")]
     time: Option<Nanos>,
     /// Ends a leg after this much, all streams together
@@ -185,9 +185,8 @@ struct Datagrams {
     datagram_size: Bytes,
 }
 
-/// What moves.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+enum Kind {
     /// As much as fits
     Bulk,
     /// Requests, each answered
@@ -207,7 +206,16 @@ enum WaitArg {
 impl Order {
     /// The order that the options describe.
     pub fn spec(&self) -> Result<Spec> {
-        self.load.spec(self.way.workload, self.directions())
+        let workload = match self.way.workload {
+            Kind::Bulk => self.load.bulk(),
+            Kind::Request => self.load.request()?,
+            Kind::Udp => Workload::Udp(Udp {
+                rate: self.datagrams.rate,
+                datagram_size: self.datagrams.datagram_size,
+            }),
+        };
+        let ten_seconds = Limit::Time(Nanos::from_secs(10));
+        self.load.spec(workload, self.directions(), ten_seconds)
     }
 
     fn directions(&self) -> Directions {
@@ -223,24 +231,13 @@ impl Order {
 }
 
 impl Load {
-    /// The order for moving this in these directions.
-    pub fn spec(&self, kind: Kind, directions: Directions) -> Result<Spec> {
-        let workload = match kind {
-            Kind::Bulk => Workload::Bulk(Bulk {
-                write_size: self.bulk.write_size,
-                discard: self.bulk.discard,
-                zerocopy: self.bulk.zerocopy,
-            }),
-            Kind::Request => Workload::Request(self.request()?),
-            Kind::Udp => Workload::Udp(Udp {
-                rate: self.datagrams.rate,
-                datagram_size: self.datagrams.datagram_size,
-            }),
-        };
+    /// The order for moving this in these directions; `usual` ends it if no option does.
+    pub fn spec(&self, workload: Workload, directions: Directions, usual: Limit) -> Result<Spec> {
         let limit = match (self.what.time, self.what.bytes, self.what.requests) {
+            (Some(time), ..) => Limit::Time(time),
             (_, Some(bytes), _) => Limit::Bytes(bytes),
             (_, _, Some(requests)) => Limit::Requests(requests),
-            (time, None, None) => Limit::Time(time.unwrap_or(Nanos::from_secs(10))),
+            (None, None, None) => usual,
         };
         match (&workload, limit) {
             (Workload::Bulk(_) | Workload::Udp(_), Limit::Requests(_)) => {
@@ -296,7 +293,17 @@ impl Load {
         })
     }
 
-    fn request(&self) -> Result<Request> {
+    /// Bulk transfer as the options have it.
+    pub fn bulk(&self) -> Workload {
+        Workload::Bulk(Bulk {
+            write_size: self.bulk.write_size,
+            discard: self.bulk.discard,
+            zerocopy: self.bulk.zerocopy,
+        })
+    }
+
+    /// Requests as the options have them.
+    pub fn request(&self) -> Result<Workload> {
         if self.requests.request_size < Request::MIN_SIZE {
             bail!(
                 "--request-size {}: the smallest request has {}",
@@ -318,7 +325,7 @@ impl Load {
         {
             bail!("--pace is in requests a second, above 0 and up to 10 million");
         }
-        Ok(Request {
+        Ok(Workload::Request(Request {
             request_size: self.requests.request_size,
             reply_size: self.requests.reply_size,
             pace_per_s: self.requests.pace,
@@ -327,7 +334,7 @@ impl Load {
                 WaitArg::Hybrid => Wait::Hybrid,
                 WaitArg::Block => Wait::Block,
             },
-        })
+        }))
     }
 }
 

@@ -12,7 +12,7 @@ const AS_IT_IS: &str = "as it is";
 pub(super) const RUNS_ARE_THE_SAMPLE: &str = "Runs are the sample: the seconds within a run depend on each other, and their spread says nothing of the next run.";
 
 /// The answer in its words.
-pub(super) fn answer(outcome: Outcome) -> &'static str {
+pub fn answer(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Faster => "FASTER",
         Outcome::Slower => "SLOWER",

@@ -1,0 +1,567 @@
+//! Drives an experiment: one run after the other in the order of its plan, each with the settings of
+//! its arm applied, read back and undone again, and kept before the next one begins.
+
+use crate::clock::unix_time;
+use crate::controller::Link;
+use crate::exit::{Refusal, sentence};
+use crate::iperf3::client;
+use crate::leg::how_ended;
+use crate::progress::{Event, Tee, Watcher};
+use crate::record::Record;
+use crate::transport::VERSION;
+use crate::tuning;
+use anyhow::{Context, Result, anyhow, bail};
+use archive::Archive;
+use model::{
+    Bytes, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Reading, Run, SCHEMA_VERSION,
+    Setting, Side, Spec, Trial, Warning, Workload, apply_to_spec, summarise,
+};
+use prove::trial::{Before, of_run, without_run};
+use prove::{Next, Slot};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tune::Hold;
+use wire::control::TuneRequest;
+
+/// A change of the far host's settings is answered within this.
+const TUNE_WITHIN: Duration = Duration::from_secs(30);
+/// What was changed is undone so long after the last word of this process.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How often that is told that it goes on.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+/// How soon Ctrl-C is noticed.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a run by bytes or requests may take.
+const LONGEST_RUN: Duration = Duration::from_secs(600);
+/// A run by time may take this much longer, for its connections and its last bytes.
+const GRACE: Duration = Duration::from_secs(30);
+/// What a run of the rehearsal moves: enough for the live sockets to be looked at.
+const REHEARSED: Bytes = Bytes(128 << 10);
+
+/// The other end of an experiment.
+pub enum Far {
+    /// An agent.
+    Agent(Box<Link>),
+    /// A stock iperf3 server, which can be measured and nothing else.
+    Iperf3 {
+        /// Name or address.
+        name: String,
+        /// TCP port.
+        port: u16,
+        /// What only it asks for.
+        options: client::Options,
+    },
+}
+
+/// Is told how an experiment goes on, besides what happens in each of its runs.
+pub trait Audience: Watcher {
+    /// The next run is that of `slot`; its pause begins.
+    fn begins(&mut self, experiment: &Experiment, slot: Slot);
+    /// A trial was kept: it is the last of the experiment.
+    fn kept(&mut self, experiment: &Experiment);
+}
+
+/// An experiment under way. Dropped, it undoes what it changed.
+pub struct Driver<'a> {
+    experiment: &'a mut Experiment,
+    far: Far,
+    archive: PathBuf,
+    audience: &'a mut dyn Audience,
+    stop: &'a AtomicBool,
+    /// The settings of this host, if any arm changes them.
+    here: Option<Hold>,
+    /// The agent holds those of its host.
+    there: bool,
+}
+
+/// How an experiment that did not break ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// No further run is needed.
+    Done,
+    /// The user stopped it.
+    Interrupted,
+}
+
+impl<'a> Driver<'a> {
+    /// For an experiment, new or begun, with runs kept in the archive at `archive`.
+    pub fn new(
+        experiment: &'a mut Experiment,
+        far: Far,
+        archive: PathBuf,
+        audience: &'a mut dyn Audience,
+        stop: &'a AtomicBool,
+    ) -> Driver<'a> {
+        Driver {
+            experiment,
+            far,
+            archive,
+            audience,
+            stop,
+            here: None,
+            there: false,
+        }
+    }
+
+    /// Makes all runs that are missing. Before the first, every arm is rehearsed, so that a change
+    /// that the kernel refuses costs no time and leaves nothing.
+    ///
+    /// # Errors
+    /// Why it cannot begin, or go on; what was changed is undone. Once a trial is kept, the experiment
+    /// can be resumed.
+    pub fn run(mut self) -> Result<Over> {
+        let outcome = self.play();
+        let undone = self.let_go();
+        let outcome = outcome.and_then(|over| undone.map(|()| over));
+        let ended = match &outcome {
+            Ok(Over::Done) => Ended::Complete,
+            Ok(Over::Interrupted) => Ended::Interrupted,
+            Err(error) => Ended::Failed {
+                why: sentence(error),
+            },
+        };
+        if !self.experiment.trials.is_empty() {
+            self.experiment.ended = ended;
+            Archive::open(&self.archive)?.update_experiment(self.experiment)?;
+        }
+        outcome
+    }
+
+    fn play(&mut self) -> Result<Over> {
+        let mut archive = Archive::open(&self.archive)?;
+        self.take_hold()?;
+        let new = self.experiment.trials.is_empty();
+        if self.rehearse(new)? == Over::Interrupted {
+            return Ok(Over::Interrupted);
+        }
+        if new {
+            archive.begin_experiment(self.experiment)?;
+        }
+        let mut next = match new {
+            true => prove::next(&self.experiment.plan, &self.experiment.trials),
+            false => prove::resume(&self.experiment.plan, &self.experiment.trials),
+        };
+        while let Next::Run(slot) = next {
+            self.audience.begins(self.experiment, slot);
+            let Some(trial) = self.trial(slot)? else {
+                return Ok(Over::Interrupted);
+            };
+            archive.keep_trial(self.experiment, &trial)?;
+            self.experiment.trials.push(trial);
+            self.audience.kept(self.experiment);
+            if let Far::Agent(link) = &self.far
+                && link.is_lost()
+            {
+                return Err(self.lost());
+            }
+            next = prove::next(&self.experiment.plan, &self.experiment.trials);
+        }
+        Ok(Over::Done)
+    }
+
+    /// One run with everything around it; `None` if the user stopped it.
+    fn trial(&mut self, slot: Slot) -> Result<Option<Trial>> {
+        let number = self.experiment.trials.last().map_or(0, |t| t.number) + 1;
+        let mut run = self.blank(self.experiment.plan.spec_of(slot.arm));
+        run.experiment = Some(self.experiment.id.clone());
+        let settings = self.experiment.plan.arms[slot.arm as usize]
+            .settings
+            .clone();
+        self.apply(&settings)?;
+        self.flush();
+        let begun = Instant::now();
+        if !self.rest(self.experiment.plan.gap) {
+            self.undo()?;
+            return Ok(None);
+        }
+        run.started = unix_time();
+        let mut record = Record::new(Ok(self.archive.clone()), &run);
+        let mut readings = Vec::new();
+        let outcome = self.measure(&mut run, Some(&mut record), &mut readings);
+        let lasted = Nanos::from(begun.elapsed()).since(self.experiment.plan.gap);
+        let undone = self.undo();
+        if run.legs.is_empty() {
+            record.discard();
+        } else if let Some(warning) = record.finish(&run) {
+            bail!("{}; {}", warning.what, warning.remedy);
+        }
+        undone?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        Ok(Some(match outcome {
+            Err(error) if run.legs.is_empty() && self.is_lost() => return Err(error),
+            Err(error) if run.legs.is_empty() => {
+                without_run(slot, number, run.started, lasted, sentence(&error))
+            }
+            _ => self.trial_of(slot, number, &run, readings),
+        }))
+    }
+
+    fn trial_of(&self, slot: Slot, number: u32, run: &Run, readings: Vec<Reading>) -> Trial {
+        let before = Before {
+            near: &self.experiment.near,
+            far: self.experiment.far.as_ref(),
+        };
+        let plan = &self.experiment.plan;
+        of_run(plan, slot, number, run, &summarise(run), before, readings)
+    }
+
+    /// Tries every arm with a run of some kilobytes, nothing of which is kept: does the kernel take
+    /// the settings, are they in force? The first, with nothing set, tells what both hosts are.
+    fn rehearse(&mut self, new: bool) -> Result<Over> {
+        let mut plain = self.blank(short(&self.experiment.plan.run));
+        self.measure(&mut plain, None, &mut Vec::new())?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(Over::Interrupted);
+        }
+        if new {
+            self.experiment.near = plain.near;
+            self.experiment.far = plain.far;
+        }
+        for arm in 0..self.experiment.plan.arms.len() as u32 {
+            let plan = &self.experiment.plan;
+            let (settings, name) = (plan.arms[arm as usize].settings.clone(), plan.arm_name(arm));
+            let name = name.to_owned();
+            if settings.is_empty() {
+                continue;
+            }
+            let mut spec = plan.run.clone();
+            apply_to_spec(&settings, &mut spec.socket);
+            let mut run = self.blank(short(&spec));
+            let mut readings = Vec::new();
+            let outcome = self
+                .apply(&settings)
+                .and_then(|()| self.measure(&mut run, None, &mut readings));
+            self.undo()?;
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(Over::Interrupted);
+            }
+            outcome.with_context(|| format!("'{name}' cannot be tried"))?;
+            let slot = Slot {
+                phase: Phase::Discarded,
+                block: 0,
+                position: 0,
+                arm,
+            };
+            let trial = self.trial_of(slot, 0, &run, readings);
+            if let Some(reading) = trial.readings.iter().find(|r| !r.in_force) {
+                return Err(Refusal::usage(not_in_force(&name, reading)).into());
+            }
+        }
+        Ok(Over::Done)
+    }
+
+    /// Plays a run, and reads back the settings of its arm at its end.
+    fn measure(
+        &mut self,
+        run: &mut Run,
+        record: Option<&mut Record>,
+        readings: &mut Vec<Reading>,
+    ) -> Result<()> {
+        let patience = patience(&run.spec);
+        let over = AtomicBool::new(false);
+        let mut late = false;
+        let (far, user, mut hold) = (&mut self.far, self.stop, self.here.as_mut());
+        let mut watchers: Vec<&mut dyn Watcher> = Vec::new();
+        let mut deaf = Deaf;
+        match record {
+            Some(record) => {
+                watchers.push(&mut *self.audience);
+                watchers.push(record);
+            }
+            None => watchers.push(&mut deaf),
+        }
+        let mut tee = Tee(watchers);
+        // The run is ended by a flag of its own, which the user sets, or the clock.
+        let outcome = std::thread::scope(|scope| {
+            let (done, end) = std::sync::mpsc::channel::<()>();
+            let (over, late) = (&over, &mut late);
+            scope.spawn(move || {
+                let until = Instant::now() + patience;
+                let mut renewed = Instant::now();
+                while end.recv_timeout(LOOK) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                    *late |= Instant::now() >= until;
+                    if *late || user.load(Ordering::Relaxed) {
+                        over.store(true, Ordering::Relaxed);
+                    }
+                    if let Some(hold) = &mut hold
+                        && renewed.elapsed() > RENEW_EVERY
+                    {
+                        hold.renew();
+                        renewed = Instant::now();
+                    }
+                }
+            });
+            let outcome = match far {
+                Far::Agent(link) => {
+                    run.near = observe::fingerprint(VERSION, Some(link.far_address()));
+                    link.measure(run, &mut tee, over)
+                }
+                Far::Iperf3 {
+                    name,
+                    port,
+                    options,
+                } => client::play(name, *port, run, options, &mut tee, over),
+            };
+            drop(done);
+            outcome
+        });
+        let outcome = match outcome {
+            Ok(()) if late => Err(anyhow!("it was not done after {}", Nanos::from(patience))),
+            outcome => outcome,
+        };
+        run.ended = match &outcome {
+            Err(error) => Ended::Failed {
+                why: sentence(error),
+            },
+            Ok(()) => how_ended(&run.legs),
+        };
+        *readings = self.verify()?;
+        outcome
+    }
+
+    fn blank(&self, spec: Spec) -> Run {
+        Run {
+            schema: SCHEMA_VERSION,
+            id: archive::new_id(),
+            started: unix_time(),
+            host: self.experiment.plan.host.clone(),
+            title: None,
+            experiment: None,
+            spec,
+            near: Fingerprint::default(),
+            far: None,
+            legs: Vec::new(),
+            warnings: Vec::new(),
+            ended: Ended::Unfinished,
+        }
+    }
+
+    /// The pause before a run; false if the user ended it.
+    fn rest(&self, gap: Nanos) -> bool {
+        let until = Instant::now() + Duration::from(gap);
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return true,
+                left => std::thread::sleep(left.min(LOOK)),
+            }
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        matches!(&self.far, Far::Agent(link) if link.is_lost())
+    }
+
+    fn lost(&self) -> anyhow::Error {
+        let host = &self.experiment.plan.host;
+        Refusal::unreachable(format!("{host} was lost during a run")).into()
+    }
+
+    // ---- settings ----
+
+    /// Takes hold of the settings of both hosts as far as arms change them.
+    fn take_hold(&mut self) -> Result<()> {
+        let plan = &self.experiment.plan;
+        let all = plan.arms.iter().flat_map(|arm| &arm.settings);
+        let machine: Vec<Side> = all
+            .filter(|s| !s.knob.is_socket())
+            .flat_map(|s| s.on.sides(plan.direction))
+            .copied()
+            .collect();
+        let host = plan.host.clone();
+        let title = format!("experiment {} with {host}", self.experiment.id);
+        // Renewed before every run and, while one is under way, beside it.
+        let deadline = Duration::from(plan.gap) + DEADLINE;
+        let mut here = machine.contains(&Side::Near);
+        if machine.contains(&Side::Far) {
+            let Far::Agent(link) = &mut self.far else {
+                return Err(Refusal::usage(format!(
+                    "{host} is an iperf3 server, whose settings cannot be changed from here: run linerate there, or change this end alone (KNOB=VALUE@near)"
+                ))
+                .into());
+            };
+            let request = TuneRequest::Begin {
+                title: title.clone(),
+                deadline: deadline.into(),
+            };
+            link.tune(request, TUNE_WITHIN)?;
+            self.there = !link.shares_machine();
+            here |= link.shares_machine();
+        }
+        if here {
+            self.here = Some(tuning::begin(&title, deadline, Side::Near)?);
+        }
+        Ok(())
+    }
+
+    /// Applies the settings of an arm on both hosts.
+    fn apply(&mut self, settings: &[Setting]) -> Result<()> {
+        let peer = self.peer();
+        let of = |side: Side| -> Vec<Setting> {
+            let machine = settings.iter().filter(|s| !s.knob.is_socket());
+            let direction = self.experiment.plan.direction;
+            machine
+                .filter(|s| s.on.sides(direction).contains(&side))
+                .cloned()
+                .collect()
+        };
+        let (mut here, there) = (of(Side::Near), of(Side::Far));
+        if self.there {
+            if let Far::Agent(link) = &mut self.far {
+                link.tune(TuneRequest::Renew, TUNE_WITHIN)?;
+                if !there.is_empty() {
+                    let settings = there;
+                    link.tune(TuneRequest::Apply { settings }, TUNE_WITHIN)?;
+                }
+            }
+        } else {
+            // The two ends are on one host.
+            here.extend(
+                there
+                    .into_iter()
+                    .filter(|s| !here.contains(s))
+                    .collect::<Vec<_>>(),
+            );
+        }
+        if let Some(hold) = &mut self.here {
+            hold.renew();
+            if !here.is_empty() {
+                let peer = peer.context("the far host's address is not known")?;
+                hold.apply(&here, peer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self) -> Result<Vec<Reading>> {
+        let mut readings = match &self.here {
+            Some(hold) => hold.verify()?,
+            None => Vec::new(),
+        };
+        if self.there
+            && let Far::Agent(link) = &mut self.far
+            && !link.is_lost()
+        {
+            readings.extend(link.tune(TuneRequest::Verify, TUNE_WITHIN)?);
+        }
+        Ok(readings)
+    }
+
+    /// Undoes what is applied. A far host that was lost undoes it itself.
+    fn undo(&mut self) -> Result<()> {
+        let near = self.here.as_mut().map_or(Ok(Vec::new()), Hold::undo);
+        if self.there
+            && let Far::Agent(link) = &mut self.far
+            && !link.is_lost()
+        {
+            link.tune(TuneRequest::Undo, TUNE_WITHIN)?;
+        }
+        for undone in near? {
+            if let Some(note) = undone.note {
+                self.warn(Warning {
+                    what: format!("{} was not as it had been set: {note}", undone.setting),
+                    meaning: "somebody else changed this host meanwhile".to_owned(),
+                    remedy: "find out who, and make the experiment again".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, warning: Warning) {
+        if !self.experiment.warnings.contains(&warning) {
+            self.experiment.warnings.push(warning);
+        }
+    }
+
+    /// The end: undoes what is still applied, and lets go of both hosts.
+    fn let_go(&mut self) -> Result<()> {
+        let near = self.here.take().map_or(Ok(Vec::new()), Hold::end);
+        if std::mem::take(&mut self.there)
+            && let Far::Agent(link) = &mut self.far
+            && !link.is_lost()
+        {
+            link.tune(TuneRequest::End, TUNE_WITHIN)?;
+        }
+        near?;
+        Ok(())
+    }
+
+    /// Has both kernels forget what they learned of the path from earlier runs.
+    fn flush(&mut self) {
+        let Some(peer) = self.peer() else {
+            return;
+        };
+        let near = tune::flush_metrics(peer).map_err(|error| ("this host", error.to_string()));
+        let far = match &mut self.far {
+            Far::Agent(link) => link
+                .tune(TuneRequest::FlushMetrics, TUNE_WITHIN)
+                .map(drop)
+                .map_err(|error| ("the far host", sentence(&error))),
+            Far::Iperf3 { .. } => Err(("the far host", "it is an iperf3 server".to_owned())),
+        };
+        for (host, why) in [near, far].into_iter().filter_map(Result::err) {
+            let meaning = format!("a connection of {host} may begin with what an earlier run left");
+            let warnings = &mut self.experiment.warnings;
+            if warnings.iter().all(|w| w.meaning != meaning) {
+                warnings.push(Warning {
+                    what: format!("{host} keeps its TCP metrics from run to run: {why}"),
+                    meaning,
+                    remedy:
+                        "give the right to change it: CAP_NET_ADMIN here, the right to tune there"
+                            .to_owned(),
+                });
+            }
+        }
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        match &self.far {
+            Far::Agent(link) => Some(link.far_address()),
+            Far::Iperf3 { .. } => self.experiment.near.route.as_ref()?.destination,
+        }
+    }
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Watcher for Deaf {
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+/// How long a run may take in all.
+fn patience(spec: &Spec) -> Duration {
+    match spec.limit {
+        Limit::Time(time) => Duration::from(time) + GRACE,
+        Limit::Bytes(_) | Limit::Requests(_) => LONGEST_RUN,
+    }
+}
+
+/// The same run, just long enough to look at its sockets.
+fn short(spec: &Spec) -> Spec {
+    Spec {
+        limit: match spec.workload {
+            Workload::Request(_) => Limit::Requests(u64::from(spec.streams)),
+            Workload::Bulk(_) | Workload::Udp(_) => Limit::Bytes(REHEARSED),
+        },
+        ..spec.clone()
+    }
+}
+
+fn not_in_force(arm: &str, reading: &Reading) -> String {
+    let host = match reading.side {
+        Side::Near => "this host",
+        Side::Far => "the far host",
+    };
+    format!(
+        "'{arm}' cannot be tried: on {host} {} stays at {}, asked {}: see which limit of that host holds it (linerate tune knobs), or ask for what it can have",
+        reading.setting, reading.found, reading.asked
+    )
+}

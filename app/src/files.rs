@@ -1,0 +1,26 @@
+//! Files that the user named.
+
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::path::Path;
+
+/// Writes a file that appears whole or not at all, unless it is a device or a pipe.
+pub fn write_whole(file: &Path, text: &str) -> Result<()> {
+    let failed = || format!("cannot write {}", file.display());
+    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(file, text).with_context(failed);
+    }
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = file.with_file_name(name);
+    let written = std::fs::File::create_new(&part).and_then(|mut out| {
+        out.write_all(text.as_bytes())?;
+        out.sync_all()?;
+        std::fs::rename(&part, file)
+    });
+    if written.is_err() {
+        // It may not even have been made; the first failure is the one to tell.
+        let _ = std::fs::remove_file(&part);
+    }
+    written.with_context(failed)
+}
