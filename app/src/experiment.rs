@@ -3,7 +3,7 @@
 
 use crate::clock::unix_time;
 use crate::controller::Link;
-use crate::exit::{Refusal, sentence};
+use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::iperf3::client;
 use crate::leg::how_ended;
 use crate::progress::{Event, Tee, Watcher};
@@ -239,7 +239,14 @@ impl<'a> Driver<'a> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(Over::Interrupted);
             }
-            outcome.with_context(|| format!("'{name}' cannot be tried"))?;
+            outcome.map_err(|error| match exit_of(&error) {
+                // What this kernel does not take is an error of the plan.
+                Exit::Failed => {
+                    let why = format!("'{name}' cannot be tried: {}", sentence(&error));
+                    Refusal::usage(why).into()
+                }
+                _ => error.context(format!("'{name}' cannot be tried")),
+            })?;
             let slot = Slot {
                 phase: Phase::Discarded,
                 block: 0,
