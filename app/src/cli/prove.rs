@@ -37,7 +37,7 @@ use std::sync::atomic::AtomicBool;
   linerate prove db2 --change sockbuf=8M --down --margin 10%
   linerate prove db2 --change route.initcwnd=32 --metric completion --bytes 200K
   linerate prove db2 --change 'sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both'
-  linerate prove db2 --arm cubic=congestion=cubic --arm bbr=congestion=bbr --arm reno=congestion=reno
+  linerate prove db2 --arm bbr=congestion=bbr --arm big=congestion=bbr,sockbuf=8M    against as it is
   linerate prove db2 --change congestion=bbr --dry-run > plan.toml   what it will do; touches nothing
   linerate prove plan.toml --svg pictures
   linerate prove resume 3f2a                                         goes on after Ctrl-C or a crash
@@ -127,7 +127,7 @@ struct Question {
     /// What is set in the runs without the change [default: nothing]
     #[arg(long, value_name = "K=V")]
     against: Vec<Setting>,
-    /// An arm of its own, NAME=K=V,K=V; with two or more and no --change the first is the control
+    /// One more arm to compare with the runs without the change: NAME=K=V,K=V
     #[arg(long, value_name = "NAME=...")]
     arm: Vec<String>,
     /// Halve the arms round by round, then confirm the best one with fresh runs
