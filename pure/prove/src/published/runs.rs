@@ -68,14 +68,14 @@ pub(super) fn of_table(
 
 /// Says what can be said of runs that were not planned as one experiment; the first arm is the
 /// control. Judged is the goodput behind the ramp, or the median latency where all runs measured
-/// requests. `direction` is needed where the runs went both ways.
+/// requests; of runs that went both ways, those legs that went in this `direction`.
 ///
 /// # Errors
 /// If there are not two arms, a run stands in two of them, or one measured nothing that compares.
 pub fn of_runs(
     name: &str,
     arms: &[RunsOfArm],
-    direction: Option<Direction>,
+    direction: Direction,
     margin: f64,
 ) -> Result<Published, Error> {
     let nothing = |words: String| Err(Error::NothingToCompare(words));
@@ -96,15 +96,13 @@ pub fn of_runs(
         .flat_map(|(arm, of)| of.runs.iter().map(move |run| (arm, run)))
         .collect();
     all.sort_by_key(|(_, run)| run.started);
-    let directions: BTreeSet<_> = all
+    let ways: BTreeSet<Direction> = all
         .iter()
         .flat_map(|(_, run)| run.legs.iter().map(|leg| leg.direction))
-        .filter(|found| direction.is_none_or(|wanted| *found == wanted))
         .collect();
-    let [direction] = Vec::from_iter(directions)[..] else {
-        return nothing(
-            "the runs went both ways, or none: name the direction to compare".to_owned(),
-        );
+    let direction = match Vec::from_iter(ways)[..] {
+        [only] => only,
+        _ => direction,
     };
     let summaries: Vec<_> = all.iter().map(|(_, run)| summarise(run)).collect();
     let requests = summaries
@@ -122,7 +120,7 @@ pub fn of_runs(
             return nothing(format!("the run {} was interrupted; make it again", run.id));
         }
         let Some(leg) = summary.legs.iter().find(|leg| leg.direction == direction) else {
-            return nothing(format!("the run {} measured nothing", run.id));
+            return nothing(format!("the run {} measured nothing {direction}", run.id));
         };
         let is_whole = run.ended == Ended::Complete && leg.ended == Ended::Complete;
         let value = match leg.requests {
@@ -165,6 +163,9 @@ pub fn of_runs(
         .collect();
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
     let (mut comparisons, mut doubts) = compare_entries(names, &entries, unit, margin)?;
+    for one in &mut comparisons {
+        one.of = direction.to_string();
+    }
     for arm in arms {
         let words = not_in_force(arm, direction);
         if words.is_empty() {
@@ -596,7 +597,7 @@ mod tests {
     }
 
     fn judged(arms: &[RunsOfArm]) -> Published {
-        of_runs("cubic, bbr", arms, None, 0.05).unwrap()
+        of_runs("cubic, bbr", arms, Direction::Up, 0.05).unwrap()
     }
 
     #[test]
@@ -665,17 +666,21 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compared() {
-        let refused = |arms: &[RunsOfArm]| of_runs("", arms, None, 0.05).unwrap_err().to_string();
+        let refused = |arms: &[RunsOfArm]| {
+            of_runs("", arms, Direction::Up, 0.05)
+                .unwrap_err()
+                .to_string()
+        };
         let mut same = arms();
         same[1].runs[0] = same[0].runs[0].clone();
         assert!(refused(&same).contains("is given twice (cubic, bbr)"));
         assert!(refused(&arms()[..1]).contains("two arms are needed"));
         let mut both = arms();
         both[0].runs[0].legs[0].direction = Direction::Down;
-        assert!(refused(&both).contains("name the direction"));
+        assert!(refused(&both).contains("the run 00000000 measured nothing up"));
         let mut broken = arms();
         broken[0].runs[0].ended = Ended::Interrupted;
         assert!(refused(&broken).contains("was interrupted"));
-        assert!(refused(&[]).contains("name the direction"));
+        assert!(refused(&[]).contains("no arm"));
     }
 }
