@@ -7,9 +7,9 @@ use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 use std::io::Read;
 
 /// Room for blocks at first.
-const ROOM: usize = 1 << 18;
-/// Largest block that is read: more than any device's packet with its options.
-const LARGEST_BLOCK: usize = 16 << 20;
+const ROOM: usize = 1 << 16;
+/// Largest block that is read: a packet is 256 KiB at the most (MAXIMUM_SNAPLEN of libpcap).
+const LARGEST_BLOCK: usize = 1 << 20;
 /// Interfaces of a section that are kept.
 const MOST_INTERFACES: usize = 4096;
 
