@@ -1,5 +1,6 @@
 //! `linerate prove`: does this change help on this path?
 
+mod from;
 mod picture;
 
 use super::Global;
@@ -43,6 +44,7 @@ use std::sync::atomic::AtomicBool;
   linerate prove resume 3f2a                                         goes on after Ctrl-C or a crash
   linerate prove show last --markdown
   linerate prove --from table.csv                                    judges numbers of somebody else
+  linerate prove --from old=a.json,b.json,c.json,d.json new=3f,41,5c,77
 
 Runs with and without the change alternate in random pairs, each over fresh connections, and the verdict
 is one of FASTER, SLOWER, NO DIFFERENCE THAT MATTERS, NOT ENOUGH DATA, NO VERDICT; the exit status tells
@@ -62,6 +64,11 @@ pub struct Prove {
     /// Print the plan, how long it takes and what it can show; touch nothing
     #[arg(long)]
     dry_run: bool,
+    /// Judge numbers of somebody else: a table in CSV, or two or more arms as NAME=RUN,RUN, where a run
+    /// is a file of linerate's or iperf3's JSON or the name of one that is kept
+    #[arg(long, num_args = 1.., value_name = "TABLE|NAME=RUN,...")]
+    #[arg(conflicts_with_all = ["what", "change", "arm", "dry_run", "markdown", "csv", "svg", "p_value"])]
+    from: Vec<String>,
     #[command(flatten)]
     session: Session,
     #[command(flatten)]
@@ -212,6 +219,14 @@ impl Prove {
             Some(Action::Show(show)) => show.run(global),
             Some(Action::Resume(resume)) => return resume.run(global),
             Some(Action::Again(again)) => return again.run(global),
+            None if !self.from.is_empty() => {
+                let margin = self
+                    .question
+                    .margin
+                    .unwrap_or(self.question.metric.usual_margin());
+                let direction = self.question.direction;
+                from::from(&self.from, margin, direction, self.output.json, global)
+            }
             None => {
                 let plan = self.plan()?;
                 if !self.dry_run {
