@@ -74,7 +74,10 @@ fn iperf3s_runs_are_compared_by_arm() {
         text.contains("FASTER. A typical run was 29 % faster"),
         "{text}"
     );
-    assert!(text.contains("All runs of one arm stand before all of the next"), "{text}");
+    assert!(
+        text.contains("All runs of one arm stand before all of the next"),
+        "{text}"
+    );
     let out = from(&home, &[&fast, &slow, "--json"]);
     assert_eq!(out.status.code(), Some(10));
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
