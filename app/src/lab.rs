@@ -263,6 +263,7 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
         .args(std::env::args_os().skip(1))
         .arg(format!("--lab-far={listen}"))
         .stdin(OwnedFd::from(ours));
+    sys::signal::end_with_parent(&mut command);
     let inside = command.spawn();
     drop(command);
     let code = inside

@@ -47,6 +47,21 @@ pub fn deaf_to_interrupt(command: &mut Command) {
     }
 }
 
+/// Makes a child that `command` will start hear SIGTERM when the thread that starts it ends, in whatever
+/// way: whoever works for a process that was killed puts in order what it has changed, and ends.
+pub fn end_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec only prctl(2) is called, a plain system call; what it sets stays
+    // across exec (prctl(2), PR_SET_PDEATHSIG).
+    unsafe {
+        command.pre_exec(|| {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+}
+
 /// Asks a process to end (SIGTERM), or ends it at once (SIGKILL).
 ///
 /// # Errors
