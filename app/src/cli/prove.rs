@@ -14,7 +14,7 @@ use crate::files::write_whole;
 use crate::host::Host;
 use crate::iperf3::client;
 use crate::transport::{self, How};
-use crate::{chance, lab, out, trust};
+use crate::{chance, lab, out, trust, tuning};
 use anyhow::{Context, Result};
 use archive::Archive;
 use clap::{ArgGroup, Args, Subcommand};
@@ -393,6 +393,7 @@ fn carry_out(
     if let (Host::Lab { name, hosts }, None) = (&host, session.lab_far) {
         return lab::measure(name, hosts.as_deref(), session.quiet, stop);
     }
+    tuning::recover();
     let archive = global.archive_path()?;
     // It could not be resumed if it could not be kept.
     drop(Archive::open(&archive)?);
