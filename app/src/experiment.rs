@@ -220,6 +220,7 @@ impl<'a> Driver<'a> {
         if new {
             self.experiment.near = plain.near;
             self.experiment.far = plain.far;
+            self.object();
         }
         for arm in 0..self.experiment.plan.arms.len() as u32 {
             let plan = &self.experiment.plan;
@@ -259,6 +260,34 @@ impl<'a> Driver<'a> {
             }
         }
         Ok(Over::Done)
+    }
+
+    /// Says which settings are known to do nothing, or only harm, on these kernels. The experiment goes
+    /// on: showing that is what it is for.
+    fn object(&mut self) {
+        let experiment = &mut *self.experiment;
+        let version = |side| match side {
+            Side::Near => kernel_version(&experiment.near),
+            Side::Far => kernel_version(experiment.far.as_ref()?),
+        };
+        let settings = experiment.plan.arms.iter().flat_map(|arm| &arm.settings);
+        let mut objections: Vec<Warning> = settings
+            .filter_map(|setting| {
+                let sides = setting.on.sides(experiment.plan.direction);
+                let why = sides.iter().find_map(|s| setting.objection(version(*s)))?;
+                Some(Warning {
+                    what: format!("{setting}: {why}"),
+                    meaning: "no gain is to be expected of it".to_owned(),
+                    remedy: "keep it only if the verdict says that it helps".to_owned(),
+                })
+            })
+            .collect();
+        objections.sort();
+        objections.dedup();
+        for warning in &objections {
+            self.audience.event(&Event::Warning(warning));
+        }
+        experiment.warnings.extend(objections);
     }
 
     /// Plays a run, and reads back the settings of its arm at its end.
@@ -549,6 +578,12 @@ fn patience(spec: &Spec) -> Duration {
         Limit::Time(time) => Duration::from(time) + GRACE,
         Limit::Bytes(_) | Limit::Requests(_) => LONGEST_RUN,
     }
+}
+
+/// `Linux 6.18.44-distro` is (6, 18).
+fn kernel_version(host: &Fingerprint) -> Option<(u32, u32)> {
+    let mut numbers = host.kernel.strip_prefix("Linux ")?.split(['.', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// The same run, just long enough to look at its sockets.
