@@ -277,6 +277,8 @@ struct Flight {
     stop: Arc<AtomicBool>,
     /// The agent was told so.
     told_stop: bool,
+    /// It never began because another leg of its group could not, whose failure is the one to tell.
+    gave_way: bool,
     failure: Option<anyhow::Error>,
 }
 
@@ -412,6 +414,7 @@ impl Drive<'_> {
         let failed = flights.iter().any(|f| f.failure.is_some() && !f.began);
         for flight in flights.iter_mut() {
             if failed && matches!(flight.near, Stage::Opening | Stage::Connected) {
+                flight.gave_way = true;
                 flight.fail(anyhow!("the other direction could not begin"));
             }
             if flight.failure.is_some() {
@@ -582,6 +585,9 @@ impl Drive<'_> {
     /// # Errors
     /// The failure of a leg that moved nothing: there is nothing of it to keep.
     fn land(&mut self, mut flight: Flight, session: Option<&anyhow::Error>) -> Result<()> {
+        if flight.gave_way {
+            return Ok(());
+        }
         let moved = flight.leg.near.bytes + flight.leg.far.bytes > Bytes(0);
         if !flight.began || (flight.failure.is_some() && !moved) {
             return flight.failure.map_or(Ok(()), Err);
@@ -622,6 +628,7 @@ impl Flight {
             go: None,
             stop: Arc::default(),
             told_stop: false,
+            gave_way: false,
             failure: None,
         }
     }
