@@ -216,6 +216,15 @@ fn check(name: &str, case: &Case) -> Result<(), String> {
     if is != case.expect.is || by != case.expect.by {
         return wrong(format!("found {is} {by:?}"));
     }
+    // What is proposed can be given to `linerate prove` as it stands.
+    for finding in &told.findings {
+        let changes = finding.remedies.iter().filter_map(|r| r.change.as_ref());
+        for change in changes.chain(finding.decider.as_ref().map(|d| &d.change)) {
+            if let Err(error) = change.parse::<Setting>() {
+                return wrong(format!("proposes {change}: {error}"));
+            }
+        }
+    }
     for (limit, [least, most]) in &case.expect.shares {
         let share = told.finding(*limit).map_or(0.0, |f| f.share.time_share);
         if !(*least..=*most).contains(&share) {

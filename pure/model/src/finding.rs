@@ -173,7 +173,7 @@ pub enum Confidence {
 pub struct Remedy {
     /// In words.
     pub words: String,
-    /// The same as a setting, `knob=value[@sender|@receiver]`, where there is one.
+    /// The same as a setting, `knob=value[@place]`, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
 }
@@ -183,7 +183,7 @@ pub struct Remedy {
 pub struct Decider {
     /// The causes.
     pub between: Vec<Limit>,
-    /// The setting to compare with none: `knob=value[@sender|@receiver]`.
+    /// The setting to compare with none: `knob=value[@place]`.
     pub change: String,
     /// What each outcome tells.
     pub tells: String,

@@ -362,15 +362,15 @@ mod tests {
             segments sent again: 160 (0.41 %), at 1.20 s
             round trip by the shortest, at losses: 1.02 (under 1.3: no queue had filled)
             Try: a congestion control that does not take every loss for congestion
-                 (congestion=bbr@sender)
+                 (congestion=bbr)
 
           burst loss in a shallow buffer (possible)
             segments sent again: 160 (0.41 %), at 1.20 s
             round trip by the shortest, at losses: 1.02 (under 1.3: no queue had filled)
             Try: a congestion control that does not take every loss for congestion
-                 (congestion=bbr@sender)
+                 (congestion=bbr)
 
-          To decide: linerate prove db1 --change pacing=90000000@sender --direction up
+          To decide: linerate prove db1 --change pacing=90000000 --direction up
             bursts that overflow a buffer stop being lost when paced; random loss stays
 
           ss============================================rrrrrrrrrrrrrrrrrrr===========

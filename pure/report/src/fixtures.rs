@@ -277,11 +277,11 @@ pub fn rivals() -> Explanation {
         ],
         remedies: vec![Remedy {
             words: "a congestion control that does not take every loss for congestion".to_owned(),
-            change: Some("congestion=bbr@sender".to_owned()),
+            change: Some("congestion=bbr".to_owned()),
         }],
         decider: (limit.level() == Level::Second).then(|| Decider {
             between: vec![Limit::RandomLoss, Limit::BurstLoss],
-            change: "pacing=90000000@sender".to_owned(),
+            change: "pacing=90000000".to_owned(),
             tells: "bursts that overflow a buffer stop being lost when paced; random loss stays"
                 .to_owned(),
         }),

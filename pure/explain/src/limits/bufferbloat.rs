@@ -27,7 +27,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         telling
             .advise("a queue discipline that keeps queues short at the slow link (fq_codel, cake), below its rate")
             .change(
-                "congestion=bbr@sender",
+                "congestion=bbr",
                 "a congestion control that leaves the queue alone, where the router is not yours",
             ),
     )

@@ -37,7 +37,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .advise(ADVICE)
             .decide(
                 &[Limit::Cpu, Limit::BottleneckRate],
-                format!("mss={}@sender", facts.mss / 2),
+                format!("mss={}", facts.mss / 2),
                 tells,
             ),
     )

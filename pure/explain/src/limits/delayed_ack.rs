@@ -29,7 +29,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         Evidence::new("time in them", held.delayed_time),
     ];
     Some(Telling::new(Confidence::Sure, evidence).change(
-        "nodelay=on@sender",
+        "nodelay=on",
         "TCP_NODELAY at the sender; the peer may also acknowledge at once (ip route ... quickack 1)",
     ))
 }

@@ -18,7 +18,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         facts.held.waits,
     )];
     Telling::new(Confidence::Sure, evidence).change(
-        "nodelay=on@sender",
+        "nodelay=on",
         "TCP_NODELAY, or one write for each message instead of two",
     )
 }

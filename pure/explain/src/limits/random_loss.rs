@@ -48,7 +48,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             "find the link that loses: error counters of both devices and of the switches between",
         )
         .change(
-            "congestion=bbr@sender",
+            "congestion=bbr",
             "a congestion control that does not take every loss for congestion",
         );
     Some(if told {
@@ -73,7 +73,7 @@ pub(crate) const PACED_TELLS: &str = "bursts that overflow a buffer, or exceed a
 /// Pacing somewhat above what was reached: no burst at line rate any more.
 pub(crate) fn paced(facts: &Facts) -> String {
     let rate = bit_rate(facts.rate() * 2.0).0.max(1_000_000);
-    format!("pacing={}@sender", BitRate(rate / 100_000 * 100_000).0)
+    format!("pacing={}", BitRate(rate / 100_000 * 100_000).0)
 }
 
 /// What the loss alone explains, and what else would give.

@@ -43,7 +43,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     }
     let larger = Bytes((window.0 * 4).clamp(256 << 10, 64 << 20));
     Telling::new(Confidence::Sure, evidence).change(
-        format!("rcvbuf={}@receiver", larger.0),
+        format!("rcvbuf={}", larger.0),
         "a larger receive buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_rmem",
     )
 }

@@ -29,7 +29,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         evidence.push(Evidence::new("shortest round trip", rtt));
     }
     Telling::new(Confidence::Sure, evidence).change(
-        format!("sndbuf={}@sender", needed.0),
+        format!("sndbuf={}", needed.0),
         "a larger send buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_wmem",
     )
 }
@@ -47,7 +47,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     telling.evidence.splice(0..0, evidence);
     Some(telling.decide(
         &[Limit::SendBuffer, Limit::Application],
-        "sndbuf=16777216@sender".to_owned(),
+        "sndbuf=16777216".to_owned(),
         "a larger send buffer helps if it was the limit, and does nothing for an application that writes no more",
     ))
 }
