@@ -67,13 +67,13 @@ pub(super) fn explanations(
         if is_capture(path) {
             return Ok((captured(path)?, None));
         }
-        let text = read(path)?;
-        let bad = |why| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
-        if text.starts_with(TRACE) {
-            let trace = trace_from(&text).map_err(bad)?;
+        let bad = |why: String| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
+        if is_trace(path) {
+            let file = std::fs::File::open(path).map_err(|e| bad(e.to_string()))?;
+            let trace = trace_from(file).map_err(bad)?;
             return Ok((explain::explain_trace(&trace), None));
         }
-        runs::run_from(&text).map_err(bad)?
+        runs::run_from(&read(path)?).map_err(bad)?
     } else {
         runs::open_existing(global)?
             .get(subject)
@@ -120,8 +120,16 @@ fn captured(path: &Path) -> Result<Vec<Explanation>> {
     Ok(explanations)
 }
 
-/// How a trace begins: JSON, a record a line.
-const TRACE: &str = "{\"kind\":\"begin\"";
+/// Whether a file begins as a trace does, in either of its forms.
+fn is_trace(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let file = std::fs::File::open(path);
+    let read = file.and_then(|file| file.take(TRACES[1].len() as u64).read_to_end(&mut head));
+    read.is_ok() && TRACES.iter().any(|begin| head.starts_with(begin))
+}
+
+/// How traces begin: as the probes wrote them, and as JSON, a record a line.
+const TRACES: [&[u8]; 2] = [b"linerate trace ", b"{\"kind\":\"begin\""];
 
 /// The text of a file.
 fn read(path: &Path) -> Result<String> {
@@ -135,17 +143,14 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|e| bad(e.to_string()).into())
 }
 
-/// A trace from its lines. One that broke off in the middle of a line is explained as far as it goes.
-fn trace_from(text: &str) -> Result<Trace, String> {
+/// A trace from its records. One that broke off is explained as far as it goes.
+fn trace_from(from: impl Read) -> Result<Trace, String> {
     let mut trace = Trace::default();
-    for (n, line) in (1..).zip(text.lines()) {
-        match serde_json::from_str(line) {
-            Ok(record) => trace.push(record).map_err(|_| {
-                format!("line {n} belongs to a connection that was not told before")
-            })?,
-            Err(_) if n > 1 && text.lines().nth(n).is_none() => break,
-            Err(e) => return Err(format!("line {n} is no record of a trace: {e}")),
-        }
+    for record in observe::trace::open(from).map_err(|e| e.to_string())? {
+        let record = record.map_err(|e| e.to_string())?;
+        trace
+            .push(record)
+            .map_err(|_| "a record belongs to a connection that was not told before".to_owned())?;
     }
     if trace.begin.schema > TRACE_SCHEMA {
         return Err(format!(
@@ -164,16 +169,16 @@ mod tests {
     fn a_trace_that_broke_off_is_read_as_far_as_it_goes() {
         let begin =
             r#"{"kind":"begin","schema":1,"host":"a","started_unix_ns":0,"source":"probes"}"#;
-        assert!(begin.starts_with(TRACE));
+        assert!(begin.as_bytes().starts_with(TRACES[1]));
         let connection =
             r#"{"kind":"connection","id":0,"local":"10.0.0.1:1","remote":"10.0.0.2:2"}"#;
         let segment = r#"{"kind":"segment","at_ns":5,"connection":0}"#;
-        let whole = [begin, connection, segment].join("\n");
-        let read = |text: &str| trace_from(text).map(|t| t.segments.len());
+        let whole = [begin, connection, segment, ""].join("\n");
+        let read = |text: &str| trace_from(text.as_bytes()).map(|t| t.segments.len());
         assert_eq!(read(&whole), Ok(1));
         assert_eq!(read(&whole[..whole.len() - 3]), Ok(0));
-        assert!(read(&[begin, "x", segment].join("\n")).is_err());
-        assert!(read(&[begin, segment].join("\n")).is_err());
-        assert!(read(&begin.replace(":1,", ":9,")).is_err());
+        assert!(read(&[begin, "x", segment, ""].join("\n")).is_err());
+        assert!(read(&[begin, segment, ""].join("\n")).is_err());
+        assert!(read(&[&begin.replace(":1,", ":9,"), ""].join("\n")).is_err());
     }
 }

@@ -114,14 +114,16 @@ pub fn text(explanations: &[Explanation], host: Option<&str>, style: Style) -> S
 }
 
 fn head(one: &Explanation, style: Style) -> String {
+    let name = escape(&one.name);
+    // Traces and captures name a connection by its ends already.
     let ends = match (one.sender, one.receiver) {
-        (Some(from), Some(to)) => format!(", {from} to {to}"),
-        _ => String::new(),
+        (Some(from), Some(to)) => Some(format!("{from} to {to}")).filter(|ends| *ends != name),
+        _ => None,
     };
+    let ends = ends.map_or(String::new(), |ends| format!(", {ends}"));
     let rate = one.bytes.per(one.span);
     let line = format!(
-        "{}{ends}: {} in {}, {}",
-        escape(&one.name),
+        "{name}{ends}: {} in {}, {}",
         glue(one.bytes),
         glue(one.span),
         glue(rate)
