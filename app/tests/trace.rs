@@ -193,6 +193,26 @@ fn a_capture_is_read_by_others() {
 }
 
 #[test]
+fn what_a_trace_wrote_is_explained() {
+    let home = Home::new();
+    let namespace = Namespace::new("file");
+    let file = home.path().join("all.trace");
+    let file = file.to_str().unwrap();
+    let tracing = Tracing::start(&home, &namespace, &["--port", "5201", "-w", file]);
+    namespace.transfer();
+    let out = tracing.stop();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let out = run(&mut home.linerate_in(&namespace.0, &["explain", "--json", file]));
+    assert!(out.status.success(), "{}", stderr(&out));
+    let told: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let told = told["explanations"].as_array().unwrap();
+    let data = |one: &Value| {
+        one["bytes"].as_u64().is_some_and(|n| n > 100_000) && one["receiver"] == "127.0.0.1:5201"
+    };
+    assert!(told.iter().any(data), "{told:#?}");
+}
+
+#[test]
 fn nothing_stays_in_the_kernel_when_it_is_killed() {
     let home = Home::new();
     let namespace = Namespace::new("killed");
