@@ -24,7 +24,12 @@ pub(crate) fn effects(plan: &Plan, runs: &[(u32, u32, f64)], done: bool) -> Vec<
     let levels: Vec<u32> = factors.iter().map(|f| f.levels.len() as u32).collect();
     let level = |factor: usize, level: u32| {
         let factor = &factors[factor];
-        format!("{} {}", factor.name, factor.levels[level as usize].name)
+        let name = &factor.levels[level as usize].name;
+        // A factor named as its knob is in the name of its level.
+        match name.starts_with(factor.name.as_str()) {
+            true => name.clone(),
+            false => format!("{} {name}", factor.name),
+        }
     };
     let told = |effect: Effect| {
         let (estimate, p) = (effect.estimate?, effect.p?);

@@ -12,7 +12,7 @@ mod text;
 
 pub use csv::csv;
 pub use markdown::markdown;
-pub use phrase::answer;
+pub use phrase::{answer, signed};
 pub use svg::{bars as svg_bars, forest as svg_forest, pairs as svg_pairs};
 pub use text::{forecast, monitor, p_values, verdict};
 

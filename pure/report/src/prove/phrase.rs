@@ -144,15 +144,9 @@ fn effect_sentence(
         (Metric::LatencyP99, false) => "The 99th percentiles of all runs together took",
     };
     let change = of_metric(plan.metric, estimate.effect_share);
-    let less = if change < 0.0 { "less" } else { "more" };
-    let unit = if plan.metric.is_time() {
-        "time"
-    } else {
-        "per second"
-    };
     format!(
-        "{who} {} {less} {unit} {} than {} ({}).",
-        size(change.abs()),
+        "{who} {} {} than {} ({}).",
+        more_or_less(plan.metric, change),
         with(plan.arm_name(c.arm)),
         with(plan.arm_name(c.against)),
         circumstances(experiment, verdict, c, estimate),
@@ -221,17 +215,34 @@ pub(super) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<Stri
 /// A factor or two in one line.
 pub(super) fn effect(plan: &Plan, e: &FactorEffect) -> String {
     let change = of_metric(plan.metric, e.estimate.effect_share);
+    let Range { low, high } = range(plan.metric, &e.estimate);
     let beyond = if e.order > 1 {
         " beyond what each does alone"
     } else {
         ""
     };
+    // In words where the interval is in words.
+    let change = match low > 0.0 || high < 0.0 {
+        true => more_or_less(plan.metric, change),
+        false => format!("{} {}", signed(change), unit(plan.metric)),
+    };
     format!(
-        "{}: {} {}{beyond} ({})",
+        "{}: {change}{beyond} ({})",
         escape(&e.name),
-        signed(change),
-        unit(plan.metric),
         interval(plan.metric, &e.estimate),
+    )
+}
+
+/// What effects of factors were told from: `6 blocks of 10 s runs in random order, 6 min, plan 3f2a.`
+pub(super) fn blocks(experiment: &Experiment, verdict: &Verdict) -> String {
+    let plan = &experiment.plan;
+    let blocks = verdict.arms.iter().map(|a| a.runs).min().unwrap_or(0);
+    format!(
+        "{blocks} {} of {} in random order, {}, plan {}.",
+        if blocks == 1 { "block" } else { "blocks" },
+        runs(plan),
+        span(verdict.elapsed),
+        escape(&experiment.id),
     )
 }
 
@@ -321,6 +332,17 @@ fn level(estimate: &Estimate) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// `12.4 % more per second`, `8.1 % less time`.
+fn more_or_less(metric: Metric, change: f64) -> String {
+    let less = if change < 0.0 { "less" } else { "more" };
+    let unit = if metric.is_time() {
+        "time"
+    } else {
+        "per second"
+    };
+    format!("{} {less} {unit}", size(change.abs()))
+}
+
 /// What a change in per cent is a change of.
 pub(super) fn unit(metric: Metric) -> &'static str {
     if metric.is_time() {
@@ -331,7 +353,7 @@ pub(super) fn unit(metric: Metric) -> &'static str {
 }
 
 /// `+13.0 %`, `-0.2 %`; never a zero with a sign.
-pub(super) fn signed(share: f64) -> String {
+pub fn signed(share: f64) -> String {
     let text = format!("{:+.1} %", share * 100.0);
     match text.as_str() {
         "+0.0 %" | "-0.0 %" => "0.0 %".to_owned(),

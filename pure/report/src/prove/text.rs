@@ -82,13 +82,16 @@ pub(super) fn answers(experiment: &Experiment, verdict: &Verdict, style: Style) 
         let line = phrase::effect(plan, e);
         out += &said(phrase::answer(e.outcome), &format!("{line}."), "", style);
     }
+    let mut of_all = Vec::new();
+    if !verdict.effects.is_empty() {
+        of_all.push(phrase::blocks(experiment, verdict));
+    }
     if several || !verdict.effects.is_empty() {
-        out += &flow(
-            &phrase::validity(plan, verdict.outcome),
-            style.width,
-            "",
-            "",
-        );
+        of_all.push(phrase::validity(plan, verdict.outcome));
+    }
+    of_all.retain(|sentence| !sentence.is_empty());
+    if !of_all.is_empty() {
+        out += &flow(&of_all.join(" "), style.width, "", "");
     }
     out
 }
@@ -147,7 +150,7 @@ fn doubts(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
         ));
     }
     for w in &experiment.warnings {
-        let sentence = format!("{}: {}. {}.", w.what, w.meaning, w.remedy);
+        let sentence = format!("{}: {}. Do: {}.", w.what, w.meaning, w.remedy);
         told.push(escape_sentence(&sentence));
     }
     told.iter()
