@@ -502,10 +502,17 @@ fn change_points(data: &Data<'_>) -> Vec<ChangePoint> {
 fn odd_runs(data: &Data<'_>) -> Vec<Outlier> {
     let residuals = residuals(data);
     let values: Vec<f64> = residuals.iter().map(|(_, r)| *r).collect();
-    // Failed runs are told as such.
+    // Failed runs are told as such; where they are half of an arm, its median is that of no run.
+    let has_median = |arm: u32| {
+        let of_arm = || residuals.iter().filter(|(t, _)| t.arm == arm);
+        let whole = of_arm().filter(|(t, _)| t.value.is_some()).count();
+        2 * whole > of_arm().count()
+    };
     let told = outliers(&values, OUTLIER_TOLD);
     told.into_iter()
-        .filter(|&at| residuals[at].0.value.is_some())
+        .filter(|&at| residuals[at].0.value.is_some() && has_median(residuals[at].0.arm))
+        // However still the path is: what does not matter is not odd.
+        .filter(|&at| residuals[at].1.abs() > data.plan.margin.ln_1p())
         .map(|at| Outlier {
             trial: residuals[at].0.number,
             ratio: residuals[at].1.exp(),
@@ -745,6 +752,13 @@ mod tests {
             (verdict.arms[1].runs, verdict.arms[1].values.len()),
             (12, 8)
         );
+        // Most of them fail: the others are not odd because of it.
+        let mut tried = 0;
+        let rare = play(plan(ask()), |slot| {
+            tried += u32::from(slot.arm == 1);
+            (slot.arm == 0 || tried % 3 == 0).then_some(9e8)
+        });
+        assert_eq!(judge(&rare).outliers, []);
         // All of them fail: that is slower, not unknown.
         let dead = play(plan(ask()), |slot| (slot.arm == 0).then_some(9e8));
         assert_eq!(judge(&dead).outcome, Outcome::Slower);
