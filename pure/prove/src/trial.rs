@@ -230,7 +230,7 @@ const OPTIONS: [SocketOption; 6] = [
         found: |s| s.pacing.map(|p| p.0),
         // The kernel counts whole bytes a second.
         same: |asked, found| asked.abs_diff(found) < 8,
-        print: |rate| model::BitRate(rate).to_string(),
+        print: |rate| format!("{} Mbit/s", rate as f64 / 1e6),
     },
     SocketOption {
         name: "TCP_MAXSEG",
@@ -320,12 +320,13 @@ fn reading(
     Some(say(socket, odd.is_none()))
 }
 
-/// In whole KiB, so that what was asked and what is there can be compared by eye.
+/// In KiB, so that what was asked and what is there can be compared by eye; never rounded, for a change
+/// is told from none by these words.
 fn size(bytes: u64) -> String {
-    if bytes < 10 << 10 {
+    if bytes < 10 << 10 || !bytes.is_multiple_of(1 << 10) {
         return format!("{bytes} B");
     }
-    format!("{} KiB", (bytes as f64 / 1024.0).round())
+    format!("{} KiB", bytes >> 10)
 }
 
 // ---- the hosts ----
@@ -386,5 +387,345 @@ pub(crate) fn end_name(side: Side, direction: Direction) -> &'static str {
         (Side::Near, false) => "here, at the receiver",
         (Side::Far, true) => "at the far host, the sender",
         (Side::Far, false) => "at the far host, the receiver",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ask;
+    use crate::testing::{ask, plan, settings};
+    use model::{Latency, Outcome, Phase, Request, RunId, SCHEMA_VERSION, summarise};
+
+    const TRIED: Slot = Slot {
+        phase: Phase::Main,
+        block: 0,
+        position: 0,
+        arm: 1,
+    };
+
+    /// A live socket as the kernel makes it when nothing is asked.
+    fn socket() -> SocketState {
+        SocketState {
+            stream: 0,
+            local: ([192, 0, 2, 1], 40_000).into(),
+            remote: ([192, 0, 2, 2], 5211).into(),
+            send_buffer: Bytes(87_040),
+            receive_buffer: Bytes(131_072),
+            mss: 1448,
+            congestion: "cubic".to_owned(),
+            nodelay: false,
+            pacing: None,
+            dscp: 0,
+            notsent_lowat: None,
+            snd_wscale: Some(7),
+            rcv_wscale: Some(7),
+        }
+    }
+
+    /// Ten seconds in which 125 MB arrived, over two connections.
+    fn run(plan: &Plan) -> Run {
+        let end = || EndRecord {
+            sockets: vec![socket(), socket()],
+            bytes: Bytes(125_000_000),
+            duration: Nanos::from_secs(10),
+            ..EndRecord::default()
+        };
+        Run {
+            schema: SCHEMA_VERSION,
+            id: RunId::from("11112222"),
+            started: Nanos(7),
+            host: plan.host.clone(),
+            title: None,
+            experiment: None,
+            spec: plan.run.clone(),
+            near: Fingerprint::default(),
+            far: None,
+            legs: vec![Leg {
+                direction: plan.direction,
+                started: Nanos(7),
+                near: end(),
+                far: end(),
+                ended: Ended::Complete,
+            }],
+            warnings: Vec::new(),
+            ended: Ended::Complete,
+        }
+    }
+
+    fn trial(plan: &Plan, arm: u32, run: &Run) -> Trial {
+        let before = Before {
+            near: &Fingerprint::default(),
+            far: None,
+        };
+        let slot = Slot { arm, ..TRIED };
+        of_run(plan, slot, 1, run, &summarise(run), before, Vec::new())
+    }
+
+    fn change(texts: &[&str]) -> Plan {
+        plan(Ask {
+            changes: settings(texts),
+            ..ask()
+        })
+    }
+
+    /// `SETTING side: asked, found`, with a `!` if it is not in force.
+    fn told(trial: &Trial) -> Vec<String> {
+        let one = |r: &Reading| {
+            let mark = if r.in_force { "" } else { "!" };
+            let (setting, side) = (&r.setting, r.side);
+            format!("{mark}{setting} {side:?}: {}, {}", r.asked, r.found)
+        };
+        trial.readings.iter().map(one).collect()
+    }
+
+    #[test]
+    fn options_are_read_at_the_end_where_they_act() {
+        let plan = change(&["sockbuf=8M", "congestion=bbr"]);
+        let mut made = run(&plan);
+        // The sender got half of what was asked: the limit of its host. The receiver got it all.
+        for socket in &mut made.legs[0].near.sockets {
+            socket.send_buffer = Bytes(8 << 20);
+            socket.congestion = "bbr".to_owned();
+        }
+        made.legs[0].far.sockets[0].receive_buffer = Bytes(16 << 20);
+        made.legs[0].far.sockets[1].receive_buffer = Bytes(16 << 20);
+        let expected = [
+            "!SO_SNDBUF Near: 8192 KiB, 4096 KiB",
+            "SO_RCVBUF Far: 8192 KiB, 8192 KiB",
+            "TCP_CONGESTION Near: bbr, bbr",
+        ];
+        assert_eq!(told(&trial(&plan, 1, &made)), expected);
+        // The control leaves them alone, and tells what they are all the same.
+        let control = told(&trial(&plan, 0, &run(&plan)));
+        let expected = [
+            "SO_SNDBUF Near: as it is, 43520 B",
+            "SO_RCVBUF Far: as it is, 64 KiB",
+            "TCP_CONGESTION Near: as it is, cubic",
+        ];
+        assert_eq!(control, expected);
+        // A little more is not the same.
+        let close = change(&["pacing=40.02M"]);
+        let mut made = run(&close);
+        for socket in &mut made.legs[0].near.sockets {
+            socket.pacing = Some(model::BitRate(40_020_000));
+        }
+        let expected = ["SO_MAX_PACING_RATE Near: 40.02 Mbit/s, 40.02 Mbit/s"];
+        assert_eq!(told(&trial(&close, 1, &made)), expected);
+        // Downwards the far host sends.
+        let down = plan_down(&["sockbuf=8M"]);
+        let sides: Vec<Side> = trial(&down, 1, &run(&down))
+            .readings
+            .iter()
+            .map(|r| r.side)
+            .collect();
+        assert_eq!(sides, [Side::Far, Side::Near]);
+    }
+
+    fn plan_down(texts: &[&str]) -> Plan {
+        plan(Ask {
+            changes: settings(texts),
+            direction: Some(Direction::Down),
+            ..ask()
+        })
+    }
+
+    #[test]
+    fn one_connection_of_many_that_does_not_hold_is_told() {
+        let plan = change(&["congestion=bbr"]);
+        let mut made = run(&plan);
+        made.legs[0].near.sockets[0].congestion = "bbr".to_owned();
+        let readings = told(&trial(&plan, 1, &made));
+        assert_eq!(readings, ["!TCP_CONGESTION Near: bbr, cubic"]);
+        // An end that tells nothing makes no reading: that is not the same as being in force.
+        made.legs[0].near.sockets.clear();
+        assert!(trial(&plan, 1, &made).readings.is_empty());
+    }
+
+    #[test]
+    fn what_the_kernel_rounds_is_in_force() {
+        let cases: &[(&str, fn(&mut SocketState), bool)] = &[
+            ("mss=1000", |s| s.mss = 988, true),
+            ("mss=1000", |s| s.mss = 1448, false),
+            (
+                "pacing=40001k",
+                |s| s.pacing = Some(model::BitRate(40_000_996)),
+                true,
+            ),
+            (
+                "pacing=40M",
+                |s| s.pacing = Some(model::BitRate(45_000_000)),
+                false,
+            ),
+            ("pacing=40M", |_| {}, false),
+            ("nodelay=on", |s| s.nodelay = true, true),
+            ("nodelay=on", |_| {}, false),
+            ("sndbuf=1K", |s| s.send_buffer = Bytes(4608), true),
+            (
+                "notsent_lowat=128K",
+                |s| s.notsent_lowat = Some(Bytes(128 << 10)),
+                true,
+            ),
+        ];
+        for (text, set, right) in cases {
+            let plan = change(&[text]);
+            let mut made = run(&plan);
+            made.legs[0].near.sockets.iter_mut().for_each(set);
+            let trial = trial(&plan, 1, &made);
+            let [reading] = &trial.readings[..] else {
+                panic!("{text}: {:?}", trial.readings)
+            };
+            assert_eq!(reading.in_force, *right, "{reading:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_changed_are_told_by_fact() {
+        let plan = change(&["congestion=bbr"]);
+        let before = Fingerprint {
+            kernel: "Linux 6.18.1".to_owned(),
+            memory: Some(Bytes(1)),
+            clock_source: Some("tsc".to_owned()),
+            sysctls: [("net.ipv4.tcp_rmem", "1 2 3"), ("net.ipv4.gone", "1")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            ..Fingerprint::default()
+        };
+        let mut made = run(&plan);
+        made.near = Fingerprint {
+            linerate: "another".to_owned(),
+            memory: Some(Bytes(2)),
+            // What could not be read now has not changed for all that is known.
+            clock_source: None,
+            sysctls: [("net.ipv4.tcp_rmem".to_owned(), "1 2 4".to_owned())].into(),
+            ..before.clone()
+        };
+        made.far = Some(Fingerprint {
+            kernel: "Linux 6.18.2".to_owned(),
+            ..before.clone()
+        });
+        let both = Before {
+            near: &before,
+            far: Some(&before),
+        };
+        let trial = of_run(&plan, TRIED, 1, &made, &summarise(&made), both, Vec::new());
+        let told: Vec<String> = trial
+            .witness
+            .differences
+            .iter()
+            .map(|d| format!("{:?} {}: {} -> {}", d.side, d.what, d.before, d.now))
+            .collect();
+        let expected = [
+            "Near sysctls.net.ipv4.gone: 1 -> not set",
+            "Near sysctls.net.ipv4.tcp_rmem: 1 2 3 -> 1 2 4",
+            "Far kernel: Linux 6.18.1 -> Linux 6.18.2",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_failed_run_is_kept_and_is_never_better_than_a_whole_one() {
+        let plan = change(&["congestion=bbr"]);
+        let whole = trial(&plan, 0, &run(&plan));
+        assert_eq!((whole.value, whole.failed.as_deref()), (Some(1e8), None));
+
+        // It broke off after a fast start: nearly all bytes in a tenth of the time.
+        let mut broken = run(&plan);
+        let leg = &mut broken.legs[0];
+        for end in [&mut leg.near, &mut leg.far] {
+            end.duration = Nanos::from_secs(1);
+        }
+        let why = "the connection was reset".to_owned();
+        broken.legs[0].ended = Ended::Failed { why: why.clone() };
+        let broken = Trial {
+            number: 2,
+            ..trial(&plan, 1, &broken)
+        };
+        assert_eq!((broken.value, broken.failed.as_ref()), (None, Some(&why)));
+        assert_eq!(broken.bytes, Bytes(125_000_000));
+        let Limit::Time(ordered) = plan.run.limit else {
+            panic!("{:?}", plan.run.limit)
+        };
+        assert_eq!(broken.duration, ordered, "of the time that it had");
+        let nothing = without_run(TRIED, 3, Nanos(0), Nanos::from_secs(12), why);
+        let scores = scores(&plan, &[whole, broken, nothing]);
+        assert!(scores[&2] <= scores[&1], "{scores:?}");
+        assert!(scores[&3] < scores[&2], "{scores:?}");
+
+        // Nothing arrived, and it did not even fail.
+        let mut empty = run(&plan);
+        let leg = &mut empty.legs[0];
+        for end in [&mut leg.near, &mut leg.far] {
+            end.bytes = Bytes(0);
+        }
+        let empty = trial(&plan, 1, &empty);
+        assert_eq!(empty.failed.as_deref(), Some("nothing arrived"));
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_requests_is_kept_and_doubted() {
+        let slow = |millis: u64, count: u64| {
+            Latency::from_counts([(millis * 1_000_000, count - 2), (90_000_000, 2)])
+        };
+        let plan = plan(Ask {
+            metric: Metric::LatencyP99,
+            run: Some(model::Spec {
+                workload: Workload::Request(Request {
+                    request_size: Bytes(128),
+                    reply_size: Bytes(8192),
+                    pace_per_s: None,
+                    reconnect: false,
+                    wait: model::Wait::Block,
+                }),
+                limit: Limit::Requests(1000),
+                ..crate::plan::usual_run()
+            }),
+            pairs: Some(vec![6]),
+            pilot_pairs: Some(0),
+            ..ask()
+        });
+        let made = |slot: Slot, count| {
+            let mut run = run(&plan);
+            let leg = &mut run.legs[0];
+            if slot.arm == 1 {
+                let both = leg.near.sockets.iter_mut().chain(&mut leg.far.sockets);
+                both.for_each(|s| s.congestion = "bbr".to_owned());
+            }
+            leg.near.requests = Some(slow(if slot.arm == 0 { 20 } else { 10 }, count));
+            trial(&plan, slot.arm, &run)
+        };
+        let of = |count: u64| {
+            let mut trials: Vec<Trial> = Vec::new();
+            while let crate::Next::Run(slot) = crate::next(&plan, &trials) {
+                let trial = Trial {
+                    number: trials.len() as u32 + 1,
+                    phase: slot.phase,
+                    block: slot.block,
+                    position: slot.position,
+                    ..made(slot, count)
+                };
+                trials.push(trial);
+            }
+            crate::judge(&crate::testing::experiment(plan.clone(), trials))
+        };
+        let few = made(TRIED, 100);
+        assert_eq!(few.witness.requests, Some(100));
+        assert!(
+            few.value.is_some_and(|v| (0.08..0.1).contains(&v)),
+            "{few:?}"
+        );
+        let said = |count| {
+            let verdict = of(count);
+            let told = verdict
+                .gates
+                .iter()
+                .find(|g| g.evidence.contains("too few for a 99th"));
+            (verdict.outcome, told.is_some())
+        };
+        assert!(said(999).1);
+        assert_eq!(said(1000), (Outcome::Faster, false));
+        // None at all is a failure.
+        let none = trial(&plan, 1, &run(&plan));
+        assert_eq!(none.failed.as_deref(), Some("no request was answered"));
     }
 }
