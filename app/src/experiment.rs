@@ -192,7 +192,9 @@ impl<'a> Driver<'a> {
             return Ok(None);
         }
         Ok(Some(match outcome {
-            Err(error) if run.legs.is_empty() && self.is_lost() => return Err(error),
+            Err(error) if run.legs.is_empty() && (self.is_lost() || self.is_gone(&error)) => {
+                return Err(error);
+            }
             Err(error) if run.legs.is_empty() => {
                 without_run(slot, number, run.started, lasted, sentence(&error))
             }
@@ -394,6 +396,11 @@ impl<'a> Driver<'a> {
         matches!(&self.far, Far::Agent(link) if link.is_lost())
     }
 
+    /// An iperf3 server that is not there any more is no failed run, and nor are all that would follow.
+    fn is_gone(&self, error: &anyhow::Error) -> bool {
+        matches!(self.far, Far::Iperf3 { .. }) && exit_of(error) == Exit::Unreachable
+    }
+
     fn lost(&self) -> anyhow::Error {
         let host = &self.experiment.plan.host;
         Refusal::unreachable(format!("{host} was lost during a run")).into()
@@ -542,6 +549,12 @@ impl<'a> Driver<'a> {
                 .map_err(|error| ("the far host", sentence(&error))),
             Far::Iperf3 { .. } => Err(("the far host", "it is an iperf3 server".to_owned())),
         };
+        let remedy = match self.far {
+            Far::Iperf3 { .. } => "run linerate at the far host too ('linerate serve')",
+            Far::Agent(_) => {
+                "give the right to change it: CAP_NET_ADMIN here, the right to tune there"
+            }
+        };
         for (host, why) in [near, far].into_iter().filter_map(Result::err) {
             let meaning = format!("a connection of {host} may begin with what an earlier run left");
             let warnings = &mut self.experiment.warnings;
@@ -549,9 +562,7 @@ impl<'a> Driver<'a> {
                 warnings.push(Warning {
                     what: format!("{host} keeps its TCP metrics from run to run: {why}"),
                     meaning,
-                    remedy:
-                        "give the right to change it: CAP_NET_ADMIN here, the right to tune there"
-                            .to_owned(),
+                    remedy: remedy.to_owned(),
                 });
             }
         }
@@ -602,8 +613,13 @@ fn not_in_force(arm: &str, reading: &Reading) -> String {
         Side::Near => "this host",
         Side::Far => "the far host",
     };
+    let limit = match reading.setting.as_str() {
+        "SO_SNDBUF" => "raise net.core.wmem_max there, which holds it",
+        "SO_RCVBUF" => "raise net.core.rmem_max there, which holds it",
+        _ => "see which limit of that host holds it (linerate tune knobs)",
+    };
     format!(
-        "'{arm}' cannot be tried: on {host} {} stays at {}, asked {}: see which limit of that host holds it (linerate tune knobs), or ask for what it can have",
+        "'{arm}' cannot be tried: on {host} {} stays at {}, asked {}: {limit}, or ask for what it can have",
         reading.setting, reading.found, reading.asked
     )
 }
