@@ -172,13 +172,14 @@ impl<P: Picture, W: Write> View<P, W> {
     }
 
     /// The sequence that takes the drawn lines away. A screen that became narrower since has broken
-    /// them over several rows.
+    /// them over several rows. The first row is cleared by itself: some terminals (tmux) take clearing
+    /// from the very first row as clearing the screen, and keep what was there in what can be scrolled to.
     fn erasing(&self, width: u16) -> String {
         let width = usize::from(width.max(1));
         let rows: usize = self.drawn.iter().map(|w| w.div_ceil(width).max(1)).sum();
         match rows {
             0 => String::new(),
-            rows => format!("\x1b[{rows}A\r\x1b[J"),
+            rows => format!("\x1b[{rows}A\r\x1b[K\n\x1b[J\x1b[1A"),
         }
     }
 
@@ -332,7 +333,7 @@ mod tests {
                         rows.truncate(rows.len() - up);
                         rows.last_mut().unwrap().clear();
                     }
-                    "J" => {}
+                    "J" | "K" => {}
                     other => panic!("unexpected sequence {other}"),
                 }
                 rest = &sequence[end + 1..];
@@ -395,8 +396,8 @@ mod tests {
         let mut out = Vec::new();
         let mut view = View::over(Live::new(&spec()), &mut out, Mode::InPlace, || screen(80));
         view.drawn = vec![80, 35, 80];
-        assert_eq!(view.erasing(80), "\x1b[3A\r\x1b[J");
-        assert_eq!(view.erasing(40), "\x1b[5A\r\x1b[J");
+        assert_eq!(view.erasing(80), "\x1b[3A\r\x1b[K\n\x1b[J\x1b[1A");
+        assert_eq!(view.erasing(40), "\x1b[5A\r\x1b[K\n\x1b[J\x1b[1A");
         view.drawn.clear();
         assert_eq!(view.erasing(40), "");
     }

@@ -200,7 +200,7 @@ struct Output {
     /// The runs as CSV
     #[arg(long, group = "form")]
     csv: bool,
-    /// Also write pictures into this directory: bars.svg, forest.svg, pairs.svg
+    /// Also write pictures into this directory: bars.svg, forest.svg and, of two arms, pairs.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     /// Print p-values too
@@ -473,7 +473,10 @@ impl Output {
                 ("forest.svg", report::prove::svg_forest(experiment, verdict)),
                 ("pairs.svg", report::prove::svg_pairs(experiment, verdict)),
             ] {
-                write_whole(&directory.join(name), &picture)?;
+                // Pairs are of two arms: other plans have no picture of them.
+                if !picture.is_empty() {
+                    write_whole(&directory.join(name), &picture)?;
+                }
             }
         }
         out::print(&if self.json {

@@ -8,6 +8,7 @@ use model::{BitRate, Design, Experiment, Metric, Nanos, Phase, Plan, Trial};
 use prove::Slot;
 use report::Style;
 use report::live::Live;
+use report::prove::signed;
 use report::words::{escape, round_span};
 
 /// Pairs that are drawn; older ones scroll away.
@@ -19,6 +20,7 @@ pub struct Pairs {
     done: Vec<String>,
     /// Of `done`, how many were told as lines.
     told: usize,
+    left: Option<String>,
     so_far: String,
     now: String,
     live: Option<Live>,
@@ -45,15 +47,21 @@ impl Audience for View<Pairs> {
             pairs.live = None;
             let verdict = prove::judge(experiment);
             pairs.so_far = report::prove::monitor(experiment, &verdict, Style::PLAIN);
-            pairs.done.extend(block_done(experiment));
+            if let Some(line) = block_done(experiment) {
+                pairs.done.push(line);
+                pairs.left = left(experiment);
+            }
         });
     }
 }
 
 impl Picture for Pairs {
     fn plain(&mut self) -> Vec<String> {
-        let new = self.done[self.told..].to_vec();
+        let mut new = self.done[self.told..].to_vec();
         self.told = self.done.len();
+        if let (Some(last), Some(left)) = (new.last_mut(), &self.left) {
+            *last += &format!("  {left}");
+        }
         new
     }
 
@@ -61,7 +69,8 @@ impl Picture for Pairs {
         let from = self.done.len().saturating_sub(SHOWN);
         let mut lines: Vec<String> = self.done[from..].to_vec();
         lines.extend(self.so_far.lines().map(str::to_owned));
-        lines.push(self.now.clone());
+        let left = self.left.iter().map(|left| format!("; {left}"));
+        lines.push(self.now.clone() + &left.collect::<String>());
         let width = usize::from(style.width.max(1));
         for line in &mut lines {
             *line = line.chars().take(width).collect();
@@ -126,9 +135,8 @@ fn block_done(experiment: &Experiment) -> Option<String> {
     if last.phase == Phase::Pilot {
         let values = values(&block).join(", ");
         return Some(format!(
-            "pilot {number} of {}: {values}{}",
-            plan.pilot_pairs,
-            left(experiment)
+            "pilot {number} of {}: {values}",
+            plan.pilot_pairs
         ));
     }
     block.sort_by_key(|t| t.arm);
@@ -141,15 +149,15 @@ fn block_done(experiment: &Experiment) -> Option<String> {
         && let (Some(a), Some(b)) = (control.value, changed.value)
     {
         let faster = if plan.metric.is_time() { a / b } else { b / a };
-        line += &format!("  {:+.1} %", (faster - 1.0) * 100.0);
+        line += &format!("  {}", signed(faster - 1.0));
     }
     let verdict = prove::judge(experiment);
     if let [comparison] = &verdict.comparisons[..]
         && let Some(share) = comparison.running_share
     {
-        line += &format!(" (so far {:+.1} %)", share * 100.0);
+        line += &format!(" (so far {})", signed(share));
     }
-    Some(line + &left(experiment))
+    Some(line)
 }
 
 fn value(metric: Metric, trial: &Trial) -> String {
@@ -161,15 +169,10 @@ fn value(metric: Metric, trial: &Trial) -> String {
 }
 
 /// The time that is left at most, from how long runs take.
-fn left(experiment: &Experiment) -> String {
+fn left(experiment: &Experiment) -> Option<String> {
     let forecast = prove::forecast(&experiment.plan, &experiment.trials);
     let made = experiment.trials.len() as u64;
     let runs = u64::from(forecast.runs_most).saturating_sub(made);
-    match forecast.run {
-        Some(run) if runs > 0 => {
-            let left = Nanos(run.0.saturating_mul(runs));
-            format!("  {} left at most", round_span(left))
-        }
-        _ => String::new(),
-    }
+    let left = Nanos(forecast.run?.0.saturating_mul(runs));
+    (runs > 0).then(|| format!("{} left at most", round_span(left)))
 }
