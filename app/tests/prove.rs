@@ -131,6 +131,40 @@ impl Path {
     }
 }
 
+/// A lab of two hosts, 100 Mbit/s and 40 ms of round trip apart; it is gone when this is dropped.
+struct LongPath {
+    home: Home,
+    name: String,
+}
+
+impl LongPath {
+    fn new(name: &str) -> LongPath {
+        let path = LongPath {
+            home: Home::new(),
+            name: format!("{name}{}", std::process::id()),
+        };
+        let file = path.home.path().join("long.toml");
+        let text = "name = \"long\"\nwhy = \"a test\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+                    [[link]]\nbetween = [\"a\", \"b\"]\n[link.both]\nrate = \"100M\"\ndelay = \"20ms\"\n";
+        std::fs::write(&file, text).unwrap();
+        let up = ["lab", "up", file.to_str().unwrap(), "--name", &path.name];
+        let out = finish(&mut path.home.linerate(&up));
+        assert!(out.status.success(), "{}", stderr(&out));
+        path
+    }
+
+    fn prove(&self, args: &[&str]) -> Command {
+        let host = format!("lab:{}", self.name);
+        self.home.linerate(&[&["prove", &host], args].concat())
+    }
+}
+
+impl Drop for LongPath {
+    fn drop(&mut self) {
+        let _ = finish(&mut self.home.linerate(&["lab", "down", &self.name]));
+    }
+}
+
 fn finish(command: &mut Command) -> Output {
     let child = command
         .stdout(Stdio::piped())
@@ -204,42 +238,69 @@ fn a_rate_that_differs_by_ten_per_cent_is_found_and_its_opposite_too() {
 
 #[test]
 fn an_initial_window_matters_for_short_transfers_over_a_long_path() {
-    let (_alone, home) = (alone(), Home::new());
-    let file = home.path().join("long.toml");
-    let text = "name = \"long\"\nwhy = \"a test\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
-                [[link]]\nbetween = [\"a\", \"b\"]\n[link.both]\nrate = \"100M\"\ndelay = \"20ms\"\n";
-    std::fs::write(&file, text).unwrap();
-    let name = format!("pw{}", std::process::id());
-    let up = ["lab", "up", file.to_str().unwrap(), "--name", &name];
-    let out = finish(&mut home.linerate(&up));
-    assert!(out.status.success(), "{}", stderr(&out));
-    let host = format!("lab:{name}");
-    let args = [
-        "prove",
-        &host,
+    let (_alone, lab) = (alone(), LongPath::new("pw"));
+    let change = [
         "--change",
         "route.initcwnd=64",
-        "--metric",
-        "completion",
-        "-n",
-        "80K",
         "-i",
         "50ms",
         "--gap",
         "0s",
         "--pilot",
         "0",
-        "--pairs",
-        "6",
-        "-q",
     ];
-    let json = verdict(&mut home.linerate(&args), &[0]);
+    let json = verdict(
+        &mut lab.prove(
+            &[
+                &change[..],
+                &["--metric", "completion", "-n", "80K", "--pairs", "6", "-q"],
+            ]
+            .concat(),
+        ),
+        &[0],
+    );
     let effect = json["verdict"]["comparisons"][0]["estimate"]["effect_share"]
         .as_f64()
         .unwrap();
     assert!(effect > 0.3, "two of three round trips are saved: {effect}");
-    let down = finish(&mut home.linerate(&["lab", "down", &name]));
-    assert!(down.status.success(), "{}", stderr(&down));
+
+    // The same seen by who asks and waits, in the words of a time.
+    let asked = [
+        "--metric",
+        "latency-p50",
+        "--reply-size",
+        "60K",
+        "--reconnect",
+        "--requests",
+        "6",
+    ];
+    let args = [
+        &change[..1],
+        &["route.initcwnd=64@both"],
+        &change[2..],
+        &asked,
+        &["--pairs", "6", "-q"],
+    ];
+    let out = finish(&mut lab.prove(&args.concat()));
+    assert_eq!(
+        out.status.code(),
+        Some(0),
+        "{}{}",
+        stdout(&out),
+        stderr(&out)
+    );
+    let said = stdout(&out)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        said.starts_with("FASTER. In a typical run the median request took "),
+        "{said}"
+    );
+    assert!(
+        said.contains(" % less time with route.initcwnd=64@both than as it is ("),
+        "{said}"
+    );
 }
 
 #[test]
@@ -256,6 +317,26 @@ fn a_knob_that_cannot_act_is_not_found_to() {
     let said = json["verdict"]["gates"].to_string();
     assert!(said.contains("cannot matter here"), "{said}");
     assert_eq!(path.state(), before);
+}
+
+#[test]
+fn the_same_by_another_name_makes_no_difference() {
+    let (_alone, lab) = (alone(), LongPath::new("pa"));
+    // Half a per mille apart, which is different to the plan and the same to every user.
+    let pacing = ["--against", "pacing=40M", "--change", "pacing=40.02M"];
+    // The margin is far beyond the noise of a paced run.
+    let runs = [
+        "-t", "1s", "-O", "300ms", "-i", "50ms", "--gap", "0s", "--pilot", "0", "--pairs", "6",
+        "-q", "--margin", "25%",
+    ];
+    // And a setting that cannot act, for nothing is lost.
+    for args in [
+        &pacing[..],
+        &["--change", "route.rto_min=250ms", "--pacing", "40M"],
+    ] {
+        let json = verdict(&mut lab.prove(&[args, &runs[..]].concat()), &[11]);
+        assert_eq!(json["verdict"]["outcome"], "no_difference", "{args:?}");
+    }
 }
 
 #[test]
