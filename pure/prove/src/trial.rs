@@ -544,7 +544,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_rounds_is_in_force() {
-        let cases: &[(&str, fn(&mut SocketState), bool)] = &[
+        type Set = fn(&mut SocketState);
+        let cases: &[(&str, Set, bool)] = &[
             ("mss=1000", |s| s.mss = 988, true),
             ("mss=1000", |s| s.mss = 1448, false),
             (
