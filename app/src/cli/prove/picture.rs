@@ -134,10 +134,7 @@ fn block_done(experiment: &Experiment) -> Option<String> {
     let number = last.block + 1;
     if last.phase == Phase::Pilot {
         let values = values(&block).join(", ");
-        return Some(format!(
-            "pilot {number} of {}: {values}",
-            plan.pilot_pairs
-        ));
+        return Some(format!("pilot {number} of {}: {values}", plan.pilot_pairs));
     }
     block.sort_by_key(|t| t.arm);
     let mut line = format!("{} {number}:", word(plan, last.phase));
