@@ -2,6 +2,7 @@
 //! beside each packet.
 
 use model::{Nanos, Segment, What};
+use std::borrow::Cow;
 
 /// `LINKTYPE_RAW`: packets begin with IPv4 or IPv6.
 const RAW: u16 = 101;
@@ -45,6 +46,7 @@ pub fn packet(segment: &Segment, headers: &[u8], started: Nanos) -> Option<Vec<u
         _ => return None,
     };
     let at = (started + segment.at).0;
+    let headers = &with_length(headers, segment.length)[..];
     let mut body = Vec::new();
     body.extend(0_u32.to_le_bytes());
     body.extend(((at >> 32) as u32).to_le_bytes());
@@ -60,6 +62,18 @@ pub fn packet(segment: &Segment, headers: &[u8], started: Nanos) -> Option<Vec<u
     option(&mut body, PACKET_FLAGS, &direction.to_le_bytes());
     option(&mut body, END_OF_OPTIONS, &[]);
     Some(block(ENHANCED_PACKET, &body))
+}
+
+/// The kernel leaves the length in an IPv4 header at 0 where the segment, not yet cut into packets, is
+/// longer than that field can say (`iph_set_totlen` of `include/linux/ip.h`); readers would take that for
+/// damage, so it gets the largest.
+fn with_length(headers: &[u8], length: u32) -> Cow<'_, [u8]> {
+    let mut headers = Cow::Borrowed(headers);
+    if let [0x40..=0x4f, _, 0, 0, ..] = *headers {
+        let most = u16::try_from(length).unwrap_or(u16::MAX);
+        headers.to_mut()[2..4].copy_from_slice(&most.to_be_bytes());
+    }
+    headers
 }
 
 fn block(kind: u32, body: &[u8]) -> Vec<u8> {
@@ -96,6 +110,18 @@ mod tests {
             bytes = &bytes[length..];
         }
         all
+    }
+
+    #[test]
+    fn a_segment_too_long_for_its_header_gets_the_largest_length() {
+        let header = |length: u16| {
+            let [high, low] = length.to_be_bytes();
+            vec![0x45, 0, high, low, 7]
+        };
+        assert_eq!(with_length(&header(0), 65_549)[..], header(65_535));
+        assert_eq!(with_length(&header(1500), 1500)[..], header(1500));
+        let of_ipv6 = [0x60, 0, 0, 0, 0, 0];
+        assert_eq!(with_length(&of_ipv6, 70_000)[..], of_ipv6);
     }
 
     #[test]
