@@ -192,7 +192,6 @@ impl Link {
     }
 
     /// Whether the session is over: no further run is possible over this link.
-    #[allow(dead_code)] // Until an experiment asks.
     pub fn is_lost(&self) -> bool {
         self.ended.is_some()
     }

@@ -7,14 +7,14 @@ use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::iperf3::client;
 use crate::leg::how_ended;
 use crate::progress::{Event, Tee, Watcher};
-use crate::record::Record;
+use crate::record::{Record, blank};
 use crate::transport::VERSION;
 use crate::tuning;
 use anyhow::{Context, Result, anyhow, bail};
 use archive::Archive;
 use model::{
-    Bytes, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Reading, Run, SCHEMA_VERSION,
-    Setting, Side, Spec, Trial, Warning, Workload, apply_to_spec, summarise,
+    Bytes, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Reading, Run, Setting, Side, Spec,
+    Trial, Warning, Workload, apply_to_spec, summarise,
 };
 use prove::trial::{Before, of_run, without_run};
 use prove::{Next, Slot};
@@ -304,13 +304,9 @@ impl<'a> Driver<'a> {
         let mut late = false;
         let (far, user, mut hold) = (&mut self.far, self.stop, self.here.as_mut());
         let mut watchers: Vec<&mut dyn Watcher> = Vec::new();
-        let mut deaf = Deaf;
-        match record {
-            Some(record) => {
-                watchers.push(&mut *self.audience);
-                watchers.push(record);
-            }
-            None => watchers.push(&mut deaf),
+        if let Some(record) = record {
+            watchers.push(&mut *self.audience);
+            watchers.push(record);
         }
         let mut tee = Tee(watchers);
         // The run is ended by a flag of its own, which the user sets, or the clock.
@@ -362,20 +358,7 @@ impl<'a> Driver<'a> {
     }
 
     fn blank(&self, spec: Spec) -> Run {
-        Run {
-            schema: SCHEMA_VERSION,
-            id: archive::new_id(),
-            started: unix_time(),
-            host: self.experiment.plan.host.clone(),
-            title: None,
-            experiment: None,
-            spec,
-            near: Fingerprint::default(),
-            far: None,
-            legs: Vec::new(),
-            warnings: Vec::new(),
-            ended: Ended::Unfinished,
-        }
+        blank(&self.experiment.plan.host, spec)
     }
 
     /// The pause before a run; false if the user ended it.
@@ -574,13 +557,6 @@ impl<'a> Driver<'a> {
             Far::Iperf3 { .. } => self.experiment.near.route.as_ref()?.destination,
         }
     }
-}
-
-/// Hears nothing.
-struct Deaf;
-
-impl Watcher for Deaf {
-    fn event(&mut self, _: &Event<'_>) {}
 }
 
 /// How long a run may take in all.

@@ -4,6 +4,21 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::Path;
 
+/// Longest file that is read whole: an hour of samples each 10 ms over several streams is shorter.
+const LONGEST: u64 = 2 << 30;
+
+/// The text of a file.
+///
+/// # Errors
+/// Why it cannot be had, for a sentence that names the file.
+pub fn read_whole(file: &Path) -> Result<String, String> {
+    let length = std::fs::metadata(file).map_err(|e| e.to_string())?.len();
+    if length > LONGEST {
+        return Err("it is longer than 2 GiB".to_owned());
+    }
+    std::fs::read_to_string(file).map_err(|e| e.to_string())
+}
+
 /// Writes a file that appears whole or not at all, unless it is a device or a pipe.
 pub fn write_whole(file: &Path, text: &str) -> Result<()> {
     let failed = || format!("cannot write {}", file.display());

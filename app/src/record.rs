@@ -1,11 +1,30 @@
 //! Keeps a run in the archive while it is measured.
 
+use crate::clock::unix_time;
 use crate::progress::{Event, Watcher};
 use anyhow::Result;
 use archive::{Archive, Recorder};
-use model::{Nanos, Run, Warning};
+use model::{Ended, Fingerprint, Nanos, Run, SCHEMA_VERSION, Spec, Warning};
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// A run of `spec` with `host` that begins now, and of which nothing is known yet.
+pub fn blank(host: &str, spec: Spec) -> Run {
+    Run {
+        schema: SCHEMA_VERSION,
+        id: archive::new_id(),
+        started: unix_time(),
+        host: host.to_owned(),
+        title: None,
+        experiment: None,
+        spec,
+        near: Fingerprint::default(),
+        far: None,
+        legs: Vec::new(),
+        warnings: Vec::new(),
+        ended: Ended::Unfinished,
+    }
+}
 
 /// A watcher that writes down what it is told. The archive is opened before anything is measured;
 /// the run appears in it with its first leg, so a host that cannot be reached leaves nothing.

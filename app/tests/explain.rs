@@ -4,85 +4,41 @@
 
 mod common;
 
-use common::{Home, Lines, Running, json, run, stderr, stdout};
+use common::{Home, Lab, Lines, Running, alone, json, stdout};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// One load at a time: two would share the processors.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOAD: Mutex<()> = Mutex::new(());
-    LOAD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A lab of two hosts, `a` and `b`, down with the test.
-struct Lab<'a> {
-    home: &'a Home,
-    name: String,
-}
-
-impl<'a> Lab<'a> {
-    fn new(home: &'a Home, forward: &str, backward: &str) -> Lab<'a> {
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("x{}-{n}", std::process::id());
-        let file = home.path().join(format!("{name}.toml"));
-        let text = format!(
-            "name = \"two-hosts\"\nwhy = \"a test\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\n\
-             between = [\"a\", \"b\"]\n[link.forward]\n{forward}\n[link.backward]\n{backward}\n"
-        );
-        std::fs::write(&file, text).unwrap();
-        let out = run(&mut home.linerate(&["lab", "up", file.to_str().unwrap(), "--name", &name]));
-        assert!(out.status.success(), "{}", stderr(&out));
-        Lab { home, name }
-    }
-
-    fn measure(&self, options: &[&str]) -> Value {
-        let host = format!("lab:{}", self.name);
-        let mut args = vec!["measure", &host, "--json", "-q", "--up"];
-        args.extend(options);
-        json(&mut self.home.linerate(&args))
-    }
-
-    /// Captures at a host until it is dropped.
-    fn capture(&self, host: &str) -> Capture {
-        let file = self.home.path().join(format!("{host}.pcap"));
-        let place = format!("{}/{host}", self.name);
-        let mut child = self
-            .home
-            .linerate(&[
-                "lab",
-                "exec",
-                &place,
-                "--",
-                "tcpdump",
-                "--immediate-mode",
-                "-U",
-                "-s",
-                "96",
-                "-Z",
-                "root",
-            ])
-            .args(["-B", "8192", "-w", file.to_str().unwrap(), "tcp"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = Lines::of(child.stderr.take().unwrap());
-        lines.wait_for("listening on");
-        Capture {
-            running: Running(child),
-            lines,
-            file,
-        }
-    }
-}
-
-impl Drop for Lab<'_> {
-    fn drop(&mut self) {
-        let _ = run(&mut self.home.linerate(&["lab", "down", &self.name]));
+/// Captures at a host until it is dropped.
+fn capture(home: &Home, lab: &Lab<'_>, host: &str) -> Capture {
+    let file = home.path().join(format!("{host}.pcap"));
+    let place = format!("{}/{host}", lab.name);
+    let mut child = home
+        .linerate(&[
+            "lab",
+            "exec",
+            &place,
+            "--",
+            "tcpdump",
+            "--immediate-mode",
+            "-U",
+            "-s",
+            "96",
+            "-Z",
+            "root",
+        ])
+        .args(["-B", "8192", "-w", file.to_str().unwrap(), "tcp"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = Lines::of(child.stderr.take().unwrap());
+    lines.wait_for("listening on");
+    Capture {
+        running: Running(child),
+        lines,
+        file,
     }
 }
 
@@ -129,13 +85,14 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
     let _alone = alone();
     let home = Home::new();
     let shape = "rate = \"50M\"\ndelay = \"10ms\"";
-    let lab = Lab::new(
+    let lab = Lab::of(
         &home,
+        1500,
         &format!("{shape}\nloss = {{ random = 0.005 }}"),
         shape,
     );
-    let (at_sender, at_receiver) = (lab.capture("a"), lab.capture("b"));
-    let measured = lab.measure(&["-t", "3s", "-C", "cubic"]);
+    let (at_sender, at_receiver) = (capture(&home, &lab, "a"), capture(&home, &lab, "b"));
+    let measured = lab.measure("", &["--up", "-t", "3s", "-C", "cubic"]);
     let (at_sender, at_receiver) = (at_sender.end(), at_receiver.end());
     let samples = measured["legs"][0]["near"]["samples"].as_array().unwrap();
     let tcp = &samples.last().unwrap()["streams"][0]["tcp"];
@@ -284,12 +241,12 @@ fn a_known_cause_is_named_and_no_other_with_confidence() {
     ];
     let mut wrong = Vec::new();
     for cause in &causes {
-        let lab = Lab::new(&home, cause.forward, WIDE);
+        let lab = Lab::of(&home, 1500, cause.forward, WIDE);
         for congestion in cause.congestion {
-            let mut options = vec!["-t", "4s", "-i", "100ms", "-C", *congestion];
+            let mut options = vec!["--up", "-t", "4s", "-i", "100ms", "-C", *congestion];
             options.extend(cause.options);
             let run = home.path().join("run.json");
-            std::fs::write(&run, lab.measure(&options).to_string()).unwrap();
+            std::fs::write(&run, lab.measure("", &options).to_string()).unwrap();
             let told = json(&mut home.linerate(&["explain", "--json", run.to_str().unwrap()]));
             let told = &told["explanations"][0];
             let by: Vec<&str> = told["conclusion"]["by"]

@@ -1,98 +1,13 @@
 //! `linerate lab` as a user meets it: whole labs, measured through and through. Needs root.
-//!
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 //! The bounds are those of a machine that is shared with other work; bench/lab-fidelity has the figures.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{Home, json, run, stderr, stdout};
+use common::{Home, Lab, alone, json, run, stderr, stdout, two_hosts};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// One load at a time: two would share the processors.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOAD: Mutex<()> = Mutex::new(());
-    LOAD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A lab under a name that no other test or user has, down with the test.
-struct Lab<'a> {
-    home: &'a Home,
-    name: String,
-}
-
-impl<'a> Lab<'a> {
-    /// Of a shipped scenario or a file.
-    fn up(home: &'a Home, what: &str) -> Lab<'a> {
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("t{}-{n}", std::process::id());
-        let out = run(&mut home.linerate(&["lab", "up", what, "--name", &name]));
-        assert!(out.status.success(), "{what}: {}", stderr(&out));
-        Lab { home, name }
-    }
-
-    /// Of a scenario of two hosts, `a` and `b`, and a link with these lines for each direction.
-    fn of(home: &'a Home, mtu: u32, forward: &str, backward: &str) -> Lab<'a> {
-        let file = home.path().join("scenario.toml");
-        std::fs::write(&file, two_hosts(mtu, forward, backward)).unwrap();
-        Lab::up(home, file.to_str().unwrap())
-    }
-
-    /// Runs a command in a host.
-    fn exec(&self, host: &str, command: &[&str]) -> Output {
-        let place = format!("{}/{host}", self.name);
-        let mut args = vec!["lab", "exec", &place, "--"];
-        args.extend(command);
-        run(&mut self.home.linerate(&args))
-    }
-
-    /// Measures between hosts: `""` for the first two, or `/near-far`.
-    fn measure(&self, hosts: &str, options: &[&str]) -> Value {
-        let host = format!("lab:{}{hosts}", self.name);
-        let mut args = vec!["measure", &host, "--json", "-q"];
-        args.extend(options);
-        json(&mut self.home.linerate(&args))
-    }
-
-    fn truth(&self) -> Value {
-        json(&mut self.home.linerate(&["lab", "truth", &self.name, "--json"]))
-    }
-
-    fn down(self) {
-        let out = run(&mut self.home.linerate(&["lab", "down", &self.name]));
-        assert!(out.status.success(), "{}", stderr(&out));
-    }
-}
-
-impl Drop for Lab<'_> {
-    fn drop(&mut self) {
-        let _ = run(&mut self.home.linerate(&["lab", "down", &self.name]));
-    }
-}
-
-/// A scenario of two hosts, `a` and `b`, and a link with these lines for each direction.
-fn two_hosts(mtu: u32, forward: &str, backward: &str) -> String {
-    format!(
-        "name = \"two-hosts\"
-why = \"a test\"
-[[host]]
-name = \"a\"
-[[host]]
-name = \"b\"
-[[link]]
-between = [\"a\", \"b\"]
-mtu = {mtu}
-[link.forward]
-{forward}
-[link.backward]
-{backward}
-"
-    )
-}
+use std::process::Command;
 
 /// What `measure` found of its only leg, in Mbit/s once the ramp is over.
 fn mbit(run: &Value) -> f64 {

@@ -4,10 +4,9 @@
 
 mod common;
 
-use common::{Home, Lines, Pair, Running, stderr, stdout};
+use common::{Home, Lines, Pair, Running, alone, stderr, stdout};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Something that takes seconds at the most has not happened by then.
@@ -17,12 +16,6 @@ const NEVER: Duration = Duration::from_secs(120);
 const SHORT: [&str; 11] = [
     "-t", "0.4s", "-O", "0.1s", "-i", "50ms", "-w", "256K", "--gap", "0s", "-q",
 ];
-
-/// One load at a time: two would share the processors.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOAD: Mutex<()> = Mutex::new(());
-    LOAD.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A near host, and a far one that lets it measure and tune.
 struct Path {

@@ -3,6 +3,7 @@
 use super::live::stdout_style;
 use super::{Global, runs};
 use crate::exit::{Exit, Refusal};
+use crate::files::read_whole;
 use crate::out;
 use anyhow::Result;
 use clap::Args;
@@ -38,9 +39,6 @@ pub struct Explain {
     json: bool,
 }
 
-/// Longest file that is read whole: an hour of samples each 10 ms over several streams is shorter.
-const LONGEST: u64 = 2 << 30;
-
 impl Explain {
     /// Runs the command.
     ///
@@ -68,12 +66,13 @@ pub(super) fn explanations(
             return Ok((captured(path)?, None));
         }
         let bad = |why: String| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
-        if is_trace(path) {
-            let file = std::fs::File::open(path).map_err(|e| bad(e.to_string()))?;
-            let trace = trace_from(file).map_err(bad)?;
+        let open = || std::fs::File::open(path).map_err(|e| bad(e.to_string()));
+        if observe::trace::is_trace(open()?) {
+            let trace = trace_from(open()?).map_err(bad)?;
             return Ok((explain::explain_trace(&trace), None));
         }
-        runs::run_from(&read(path)?).map_err(bad)?
+        let run = read_whole(path).and_then(|text| runs::run_from(&text));
+        run.map_err(bad)?
     } else {
         runs::open_existing(global)?
             .get(subject)
@@ -120,29 +119,6 @@ fn captured(path: &Path) -> Result<Vec<Explanation>> {
     Ok(explanations)
 }
 
-/// Whether a file begins as a trace does, in either of its forms.
-fn is_trace(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let file = std::fs::File::open(path);
-    let read = file.and_then(|file| file.take(TRACES[1].len() as u64).read_to_end(&mut head));
-    read.is_ok() && TRACES.iter().any(|begin| head.starts_with(begin))
-}
-
-/// How traces begin: as the probes wrote them, and as JSON, a record a line.
-const TRACES: [&[u8]; 2] = [b"linerate trace ", b"{\"kind\":\"begin\""];
-
-/// The text of a file.
-fn read(path: &Path) -> Result<String> {
-    let bad = |why: String| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
-    let length = std::fs::metadata(path)
-        .map_err(|e| bad(e.to_string()))?
-        .len();
-    if length > LONGEST {
-        return Err(bad("it is longer than 2 GiB".to_owned()).into());
-    }
-    std::fs::read_to_string(path).map_err(|e| bad(e.to_string()).into())
-}
-
 /// A trace from its records. One that broke off is explained as far as it goes.
 fn trace_from(from: impl Read) -> Result<Trace, String> {
     let mut trace = Trace::default();
@@ -169,7 +145,7 @@ mod tests {
     fn a_trace_that_broke_off_is_read_as_far_as_it_goes() {
         let begin =
             r#"{"kind":"begin","schema":1,"host":"a","started_unix_ns":0,"source":"probes"}"#;
-        assert!(begin.as_bytes().starts_with(TRACES[1]));
+        assert!(observe::trace::is_trace(begin.as_bytes()));
         let connection =
             r#"{"kind":"connection","id":0,"local":"10.0.0.1:1","remote":"10.0.0.2:2"}"#;
         let segment = r#"{"kind":"segment","at_ns":5,"connection":0}"#;

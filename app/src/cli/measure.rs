@@ -4,7 +4,6 @@ pub mod options;
 
 use super::Global;
 use super::live::{View, stdout_style};
-use crate::clock::unix_time;
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host::Host;
@@ -13,12 +12,12 @@ use crate::lab;
 use crate::leg::how_ended;
 use crate::out;
 use crate::progress::{Event, Tee, Watcher};
-use crate::record::Record;
+use crate::record::{Record, blank};
 use crate::transport::{self, How};
 use crate::trust;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args};
-use model::{Ended, Fingerprint, Run, SCHEMA_VERSION, Spec, Workload};
+use model::{Ended, Run, Spec, Workload};
 use report::json::Line;
 use report::live::Live;
 use std::net::IpAddr;
@@ -109,18 +108,8 @@ impl Measure {
             return lab::measure(name, hosts.as_deref(), self.output.quiet, stop);
         }
         let mut run = Run {
-            schema: SCHEMA_VERSION,
-            id: archive::new_id(),
-            started: unix_time(),
-            host: self.host.clone(),
             title: self.output.title.clone(),
-            experiment: None,
-            spec,
-            near: Fingerprint::default(),
-            far: None,
-            legs: Vec::new(),
-            warnings: Vec::new(),
-            ended: Ended::Unfinished,
+            ..blank(&self.host, spec)
         };
         let mut view = View::new(Live::new(&run.spec), self.output.quiet);
         let mut record = Record::new(global.archive_path(), &run);

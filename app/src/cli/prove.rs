@@ -77,32 +77,23 @@ pub struct Prove {
 
 #[derive(Subcommand)]
 enum Action {
-    Resume(Resume),
-    Again(Again),
-    Show(Show),
-}
-
-/// Go on with an experiment that was interrupted; the runs made so far are kept
-#[derive(Args)]
-#[command(after_long_help = "EXAMPLES
+    /// Go on with an experiment that was interrupted; the runs made so far are kept
+    #[command(after_long_help = "EXAMPLES
   linerate prove resume 3f2a
   linerate prove resume last
 
 The order of the runs goes on as it would have. A block that was cut off is run anew, under the next number.")]
-struct Resume {
-    /// Name of the experiment, its first digits, or 'last'
-    id: String,
-    #[command(flatten)]
-    session: Session,
-    #[command(flatten)]
-    output: Output,
+    Resume(Kept),
+    /// Run an experiment again: the same plan, in the same order
+    #[command(after_long_help = "EXAMPLES
+  linerate prove again 3f2a")]
+    Again(Kept),
+    Show(Show),
 }
 
-/// Run an experiment again: the same plan, in the same order
+/// An experiment of the archive, and how its runs are made.
 #[derive(Args)]
-#[command(after_long_help = "EXAMPLES
-  linerate prove again 3f2a")]
-struct Again {
+struct Kept {
     /// Name of the experiment, its first digits, or 'last'
     id: String,
     #[command(flatten)]
@@ -217,8 +208,8 @@ impl Prove {
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let exit = match &self.action {
             Some(Action::Show(show)) => show.run(global),
-            Some(Action::Resume(resume)) => return resume.run(global),
-            Some(Action::Again(again)) => return again.run(global),
+            Some(Action::Resume(kept)) => return kept.resume(global),
+            Some(Action::Again(kept)) => return kept.again(global),
             None if !self.from.is_empty() => {
                 let margin = self
                     .question
@@ -321,8 +312,8 @@ impl Prove {
     }
 }
 
-impl Resume {
-    fn run(&self, global: &Global) -> Result<ExitCode> {
+impl Kept {
+    fn resume(&self, global: &Global) -> Result<ExitCode> {
         let experiment = kept(&self.id, global)?;
         if experiment.ended == Ended::Complete {
             let id = &experiment.id;
@@ -333,10 +324,8 @@ impl Resume {
         }
         carry_out(experiment, &self.session, &self.output, global)
     }
-}
 
-impl Again {
-    fn run(&self, global: &Global) -> Result<ExitCode> {
+    fn again(&self, global: &Global) -> Result<ExitCode> {
         let experiment = kept(&self.id, global)?;
         carry_out(new(experiment.plan), &self.session, &self.output, global)
     }
@@ -347,7 +336,7 @@ impl Show {
         let experiment = kept(&self.id, global)?;
         let verdict = prove::judge(&experiment);
         self.output.print(&experiment, &verdict)?;
-        Ok(exit_for(&verdict))
+        Ok(exit_for(verdict.outcome))
     }
 }
 
@@ -419,7 +408,7 @@ fn carry_out(
     let verdict = prove::judge(&experiment);
     output.print(&experiment, &verdict)?;
     let (exit, why) = match outcome {
-        Ok(Over::Done) => return Ok(exit_for(&verdict).into()),
+        Ok(Over::Done) => return Ok(exit_for(verdict.outcome).into()),
         Ok(Over::Interrupted) if experiment.trials.is_empty() => {
             return Err(Refusal::interrupted(
                 "stopped before the first run; everything is as it was",
@@ -496,8 +485,8 @@ impl Output {
 }
 
 /// The exit status tells the verdicts apart.
-fn exit_for(verdict: &Verdict) -> Exit {
-    match verdict.outcome {
+fn exit_for(outcome: Outcome) -> Exit {
+    match outcome {
         Outcome::Faster => Exit::Done,
         Outcome::Slower => Exit::Slower,
         Outcome::NoDifference => Exit::NoDifference,

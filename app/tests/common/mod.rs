@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// A directory of its own, removed with it.
@@ -269,4 +269,86 @@ fn must(command: &mut Command) {
         "{command:?} failed; network namespaces need root: {}",
         String::from_utf8_lossy(&out.stderr)
     );
+}
+
+/// One load at a time: two would share the processors.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOAD: Mutex<()> = Mutex::new(());
+    LOAD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A lab under a name that no other test or user has, down with the test.
+pub struct Lab<'a> {
+    pub home: &'a Home,
+    pub name: String,
+}
+
+impl<'a> Lab<'a> {
+    /// Of a shipped scenario or a file.
+    pub fn up(home: &'a Home, what: &str) -> Lab<'a> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("t{}-{n}", std::process::id());
+        let out = run(&mut home.linerate(&["lab", "up", what, "--name", &name]));
+        assert!(out.status.success(), "{what}: {}", stderr(&out));
+        Lab { home, name }
+    }
+
+    /// Of a scenario of two hosts, `a` and `b`, and a link with these lines for each direction.
+    pub fn of(home: &'a Home, mtu: u32, forward: &str, backward: &str) -> Lab<'a> {
+        let file = home.path().join("scenario.toml");
+        std::fs::write(&file, two_hosts(mtu, forward, backward)).expect("the home can be written");
+        Lab::up(home, file.to_str().expect("the path is text"))
+    }
+
+    /// Runs a command in a host.
+    pub fn exec(&self, host: &str, command: &[&str]) -> Output {
+        let place = format!("{}/{host}", self.name);
+        let mut args = vec!["lab", "exec", &place, "--"];
+        args.extend(command);
+        run(&mut self.home.linerate(&args))
+    }
+
+    /// Measures between hosts: `""` for the first two, or `/near-far`.
+    pub fn measure(&self, hosts: &str, options: &[&str]) -> Value {
+        let host = format!("lab:{}{hosts}", self.name);
+        let mut args = vec!["measure", &host, "--json", "-q"];
+        args.extend(options);
+        json(&mut self.home.linerate(&args))
+    }
+
+    pub fn truth(&self) -> Value {
+        json(&mut self.home.linerate(&["lab", "truth", &self.name, "--json"]))
+    }
+
+    pub fn down(self) {
+        let out = run(&mut self.home.linerate(&["lab", "down", &self.name]));
+        assert!(out.status.success(), "{}", stderr(&out));
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        let _ = run(&mut self.home.linerate(&["lab", "down", &self.name]));
+    }
+}
+
+/// A scenario of two hosts, `a` and `b`, and a link with these lines for each direction.
+pub fn two_hosts(mtu: u32, forward: &str, backward: &str) -> String {
+    format!(
+        "name = \"two-hosts\"
+why = \"a test\"
+[[host]]
+name = \"a\"
+[[host]]
+name = \"b\"
+[[link]]
+between = [\"a\", \"b\"]
+mtu = {mtu}
+[link.forward]
+{forward}
+[link.backward]
+{backward}
+"
+    )
 }

@@ -6,11 +6,11 @@
     reason = "a test may panic, and reads files"
 )]
 
-use model::finding::{Conclusion, Explanation, Limit};
+mod common;
+
+use common::Expect;
 use model::*;
 use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::path::Path;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,22 +118,6 @@ impl Default for Phase {
             rto_ms: 250.0,
         }
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Expect {
-    /// `limited`, `innocent`, `too_short`, `unexplained`.
-    is: String,
-    /// All causes that are named, the first first.
-    #[serde(default)]
-    by: Vec<Limit>,
-    /// Shares of the time, at least and at most.
-    #[serde(default)]
-    shares: BTreeMap<Limit, [f64; 2]>,
-    /// A setting that decides between them.
-    #[serde(default)]
-    decided_by: Option<String>,
 }
 
 const MSS: u32 = 1448;
@@ -316,61 +300,19 @@ fn ms(ms: f64) -> Nanos {
 }
 
 fn check(name: &str, case: &Case) -> Result<(), String> {
-    let told: Vec<Explanation> = linerate_explain::explain(&case.run());
-    let [told] = told.as_slice() else {
-        return Err(format!("{name}: {} explanations", told.len()));
-    };
-    let (is, by) = match &told.conclusion {
-        Conclusion::Limited { by } => ("limited", by.clone()),
-        Conclusion::Innocent => ("innocent", Vec::new()),
-        Conclusion::TooShort => ("too_short", Vec::new()),
-        Conclusion::Unexplained => ("unexplained", Vec::new()),
-    };
-    let wrong = |what: String| Err(format!("{name}: {what}\n{told:#?}"));
-    if is != case.expect.is || by != case.expect.by {
-        return wrong(format!("found {is} {by:?}"));
-    }
-    // What is proposed can be given to `linerate prove` as it stands.
-    for finding in &told.findings {
-        let changes = finding.remedies.iter().filter_map(|r| r.change.as_ref());
-        for change in changes.chain(finding.decider.as_ref().map(|d| &d.change)) {
-            if let Err(error) = change.parse::<Setting>() {
-                return wrong(format!("proposes {change}: {error}"));
-            }
-        }
-    }
-    for (limit, [least, most]) in &case.expect.shares {
-        let share = told.finding(*limit).map_or(0.0, |f| f.share.time_share);
-        if !(*least..=*most).contains(&share) {
-            return wrong(format!("{limit} owns {share}"));
-        }
-    }
-    let decider = told.findings.iter().find_map(|f| f.decider.as_ref());
-    if let Some(change) = &case.expect.decided_by
-        && !decider.is_some_and(|d| d.change.starts_with(change.as_str()))
-    {
-        return wrong(format!("decided by {decider:?}"));
-    }
+    let told = linerate_explain::explain(&case.run());
+    let told = case.expect.of(name, &told)?;
     let total: u64 = told.phases.iter().map(|p| p.to.0 - p.from.0).sum();
     if total != told.span.0 {
-        return wrong(format!("the time line covers {total} of {}", told.span.0));
+        return Err(format!(
+            "{name}: the time line covers {total} of {}\n{told:#?}",
+            told.span.0
+        ));
     }
     Ok(())
 }
 
 #[test]
 fn each_case_is_explained_as_expected() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/samples");
-    let mut wrong = Vec::new();
-    let mut seen = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let case: Case = toml::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
-        wrong.extend(check(&name, &case).err());
-        seen += 1;
-    }
-    assert!(seen >= 20, "{seen} cases");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    common::each_case("samples", 20, check);
 }

@@ -5,12 +5,13 @@
     reason = "a test may panic, and reads files"
 )]
 
-use model::finding::{Conclusion, Limit};
+mod common;
+
+use common::Expect;
 use model::segment::tcp_state;
 use model::*;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,19 +57,6 @@ struct Step {
     at: u32,
     /// Bytes newly acknowledged; zero is a duplicate acknowledgement.
     acked: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Expect {
-    is: String,
-    #[serde(default)]
-    by: Vec<Limit>,
-    #[serde(default)]
-    shares: BTreeMap<Limit, [f64; 2]>,
-    /// Findings of the second level that are told beside.
-    #[serde(default)]
-    also: Vec<Limit>,
 }
 
 const MSS: u32 = 1448;
@@ -203,61 +191,14 @@ impl Step {
 
 fn check(name: &str, case: &Case) -> Result<(), String> {
     let told = linerate_explain::explain_trace(&case.trace());
-    let [told] = told.as_slice() else {
-        return Err(format!("{name}: {} explanations", told.len()));
-    };
-    let (is, by) = match &told.conclusion {
-        Conclusion::Limited { by } => ("limited", by.clone()),
-        Conclusion::Innocent => ("innocent", Vec::new()),
-        Conclusion::TooShort => ("too_short", Vec::new()),
-        Conclusion::Unexplained => ("unexplained", Vec::new()),
-    };
-    let wrong = |what: String| Err(format!("{name}: {what}\n{told:#?}"));
-    if is != case.expect.is || by != case.expect.by {
-        return wrong(format!("found {is} {by:?}"));
-    }
-    // What is proposed can be given to `linerate prove` as it stands.
-    for finding in &told.findings {
-        let changes = finding.remedies.iter().filter_map(|r| r.change.as_ref());
-        for change in changes.chain(finding.decider.as_ref().map(|d| &d.change)) {
-            if let Err(error) = change.parse::<Setting>() {
-                return wrong(format!("proposes {change}: {error}"));
-            }
-        }
-    }
-    for (limit, [least, most]) in &case.expect.shares {
-        let share = told.finding(*limit).map_or(0.0, |f| f.share.time_share);
-        if !(*least..=*most).contains(&share) {
-            return wrong(format!("{limit} owns {share}"));
-        }
-    }
-    if let Some(missing) = case
-        .expect
-        .also
-        .iter()
-        .find(|l| told.finding(**l).is_none())
-    {
-        return wrong(format!("{missing} is not told"));
-    }
+    let told = case.expect.of(name, &told)?;
     if told.doubts.iter().any(|d| d.contains("lacks")) {
-        return wrong("the case itself is not whole".to_owned());
+        return Err(format!("{name}: the case itself is not whole\n{told:#?}"));
     }
     Ok(())
 }
 
 #[test]
 fn each_case_is_explained_as_expected() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/trace");
-    let mut wrong = Vec::new();
-    let mut seen = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let case: Case = toml::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
-        wrong.extend(check(&name, &case).err());
-        seen += 1;
-    }
-    assert!(seen >= 15, "{seen} cases");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    common::each_case("trace", 15, check);
 }

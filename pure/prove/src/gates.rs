@@ -521,7 +521,7 @@ fn runs_of(n: usize) -> String {
     }
 }
 
-fn pairs_of(n: u32) -> String {
+pub(crate) fn pairs_of(n: u32) -> String {
     match n {
         1 => "1 pair".to_owned(),
         n => format!("{n} pairs"),

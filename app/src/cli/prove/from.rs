@@ -1,18 +1,18 @@
 //! `linerate prove --from`: numbers that somebody else measured, or runs that nobody planned together.
 
+use super::exit_for;
 use crate::cli::Global;
 use crate::cli::live::stdout_style;
 use crate::cli::runs::{open_existing, run_from, said};
 use crate::exit::{Exit, Refusal};
+use crate::files::read_whole;
 use crate::out;
 use anyhow::Result;
 use archive::Archive;
-use model::{Direction, Outcome, Published, Run};
+use model::{Direction, Published, Run};
 use prove::published::{RunsOfArm, of_runs, of_table};
 use std::path::Path;
 
-/// Longest file that is read whole: that of a run with samples each 10 ms for an hour is shorter.
-const LONGEST: u64 = 2 << 30;
 /// Arms and runs of one arm that are taken at most.
 const MOST: usize = 1_000;
 
@@ -32,7 +32,7 @@ pub(super) fn from(
     let found = match sources {
         [one] if Path::new(one).is_file() || !one.contains('=') => {
             let refused = |why: String| Refusal::usage(format!("cannot judge {one}: {why}"));
-            let text = read(one).map_err(refused)?;
+            let text = read_whole(Path::new(one)).map_err(refused)?;
             of_table(one, &text, margin).map_err(|error| refused(error.to_string()))?
         }
         _ => of_arms(sources, margin, direction, global)?,
@@ -42,7 +42,7 @@ pub(super) fn from(
     } else {
         report::published::text(&found, stdout_style())
     })?;
-    Ok(exit(&found))
+    Ok(exit_for(found.outcome()))
 }
 
 fn of_arms(
@@ -78,7 +78,7 @@ fn of_arms(
 /// A run from a file, or from the archive, which is opened when the first is wanted.
 fn one_run(name: &str, archive: &mut Option<Archive>, global: &Global) -> Result<Run> {
     if Path::new(name).is_file() {
-        let run = read(name).and_then(|text| run_from(&text));
+        let run = read_whole(Path::new(name)).and_then(|text| run_from(&text));
         return run.map_err(|why| Refusal::usage(format!("cannot compare {name}: {why}")).into());
     }
     let archive = match archive {
@@ -86,22 +86,4 @@ fn one_run(name: &str, archive: &mut Option<Archive>, global: &Global) -> Result
         None => archive.insert(open_existing(global)?),
     };
     archive.get(name).map_err(said)
-}
-
-fn read(path: &str) -> Result<String, String> {
-    let length = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
-    if length > LONGEST {
-        return Err("it is longer than 2 GiB".to_owned());
-    }
-    std::fs::read_to_string(path).map_err(|e| e.to_string())
-}
-
-fn exit(found: &Published) -> Exit {
-    match found.outcome() {
-        Outcome::Faster => Exit::Done,
-        Outcome::Slower => Exit::Slower,
-        Outcome::NoDifference => Exit::NoDifference,
-        Outcome::NotEnoughData => Exit::NotEnoughData,
-        Outcome::NoVerdict => Exit::NoVerdict,
-    }
 }

@@ -14,6 +14,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 
 const MAGIC: &str = "linerate trace 1\n";
 
+/// How a trace of JSON lines begins.
+const FIRST_LINE: &str = "{\"kind\":\"begin\"";
+
 /// Lines and blocks beyond this are no trace.
 const LONGEST: u64 = 64 * 1024;
 
@@ -90,6 +93,18 @@ impl<W: Write> Recording<W> {
         self.to.write_all(&(content.len() as u32).to_le_bytes())?;
         self.to.write_all(content)
     }
+}
+
+/// Whether something begins as a trace does, in either form and of any version.
+pub fn is_trace(from: impl Read) -> bool {
+    let any_version = MAGIC.trim_end_matches("1\n");
+    let longest = any_version.len().max(FIRST_LINE.len()) as u64;
+    let mut head = Vec::new();
+    let read = from.take(longest).read_to_end(&mut head);
+    read.is_ok()
+        && [any_version, FIRST_LINE]
+            .iter()
+            .any(|begin| head.starts_with(begin.as_bytes()))
 }
 
 /// Reads a trace of either form, record by record: [`TraceRecord::Begin`] first. A file that breaks off
@@ -287,6 +302,16 @@ mod tests {
             .add(&TraceRecord::End(End::default()), Written(&[]))
             .unwrap();
         recording.to
+    }
+
+    #[test]
+    fn either_form_is_known_by_how_it_begins() {
+        assert!(is_trace(&file()[..]));
+        let begin = TraceRecord::Begin(Begin::default());
+        assert!(is_trace(&serde_json::to_vec(&begin).unwrap()[..]));
+        assert!(is_trace(&b"linerate trace 2\n"[..]));
+        assert!(!is_trace(&b"{\"schema\":1}"[..]));
+        assert!(!is_trace(&b""[..]));
     }
 
     fn kinds(bytes: &[u8]) -> Vec<&'static str> {

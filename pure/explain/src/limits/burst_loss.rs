@@ -115,18 +115,6 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if !facts.loss_hurts() || at_loss >= random_loss::QUEUE || anywhere {
         return None;
     }
-    let mut evidence = vec![
-        Evidence::new(
-            "segments sent again",
-            format!("{} ({})", facts.retransmitted, percent(facts.loss_share())),
-        ),
-        Evidence::new(
-            "round trip by the shortest, at losses",
-            format!("{at_loss:.2}"),
-        )
-        .against("under 1.3: no queue had filled"),
-    ];
-    evidence.extend(spread_of_windows(facts));
     let sure = pattern == Pattern::Bursts;
     let telling = Telling::new(
         if sure {
@@ -134,7 +122,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         } else {
             Confidence::Open
         },
-        evidence,
+        random_loss::no_queue(facts, at_loss),
     )
     .change(
         random_loss::paced(facts),

@@ -13,15 +13,8 @@ pub(crate) const QUEUE: f64 = 1.3;
 /// With so many losses their pattern can be told, if their places in the bursts are known.
 const ENOUGH: usize = 12;
 
-pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let at_loss = facts.inflation_at_loss()?;
-    if !facts.loss_hurts() || at_loss >= QUEUE {
-        return None;
-    }
-    let pattern = burst_loss::pattern(facts);
-    if pattern == burst_loss::Pattern::Bursts {
-        return None;
-    }
+/// What was lost, that no queue had filled at the losses, and at which windows they came.
+pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
     let mut evidence = vec![
         Evidence::new(
             "segments sent again",
@@ -34,6 +27,19 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .against(format!("under {QUEUE}: no queue had filled")),
     ];
     evidence.extend(burst_loss::spread_of_windows(facts));
+    evidence
+}
+
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let at_loss = facts.inflation_at_loss()?;
+    if !facts.loss_hurts() || at_loss >= QUEUE {
+        return None;
+    }
+    let pattern = burst_loss::pattern(facts);
+    if pattern == burst_loss::Pattern::Bursts {
+        return None;
+    }
+    let mut evidence = no_queue(facts, at_loss);
     evidence.extend(witness(facts));
     let told = facts.losses.len() >= ENOUGH
         && pattern == burst_loss::Pattern::Anywhere

@@ -1,6 +1,7 @@
 //! What no plan may be, each with a sentence.
 
 use super::PlanError;
+use crate::gates::pairs_of;
 use crate::stats::signed_rank::{FEWEST_PAIRS, looks};
 use model::{Arm, Design, Limit, Metric, Nanos, On, Plan, Setting, Workload};
 use std::collections::BTreeSet;
@@ -307,13 +308,6 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
             }
         }
         (Workload::Bulk(_), _) => Ok(()),
-    }
-}
-
-fn pairs_of(n: u32) -> String {
-    match n {
-        1 => "1 pair".to_owned(),
-        n => format!("{n} pairs"),
     }
 }
 
