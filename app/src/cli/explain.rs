@@ -8,7 +8,7 @@ use crate::out;
 use anyhow::Result;
 use clap::Args;
 use model::finding::Explanation;
-use model::{TRACE_SCHEMA, Trace};
+use model::{TRACE_SCHEMA, TraceRecord};
 use std::io::Read;
 use std::path::Path;
 
@@ -68,8 +68,8 @@ pub(super) fn explanations(
         let bad = |why: String| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
         let open = || std::fs::File::open(path).map_err(|e| bad(e.to_string()));
         if observe::trace::is_trace(open()?) {
-            let trace = trace_from(open()?).map_err(bad)?;
-            return Ok((explain::explain_trace(&trace), None));
+            let watcher = traced(open()?).map_err(bad)?;
+            return Ok((watcher.explain(), None));
         }
         let run = read_whole(path).and_then(|text| runs::run_from(&text));
         run.map_err(bad)?
@@ -119,27 +119,28 @@ fn captured(path: &Path) -> Result<Vec<Explanation>> {
     Ok(explanations)
 }
 
-/// A trace from its records. One that broke off is explained as far as it goes.
-fn trace_from(from: impl Read) -> Result<Trace, String> {
-    let mut trace = Trace::default();
+/// A trace, record by record. One that broke off is explained as far as it goes.
+fn traced(from: impl Read) -> Result<explain::Watcher, String> {
+    let mut watcher = explain::Watcher::default();
     for record in observe::trace::open(from).map_err(|e| e.to_string())? {
         let record = record.map_err(|e| e.to_string())?;
-        trace
-            .push(record)
-            .map_err(|_| "a record belongs to a connection that was not told before".to_owned())?;
+        if let TraceRecord::Begin(begin) = &record
+            && begin.schema > TRACE_SCHEMA
+        {
+            return Err(format!(
+                "it was written by a newer linerate (schema {}, known up to {TRACE_SCHEMA})",
+                begin.schema
+            ));
+        }
+        watcher.see(record);
     }
-    if trace.begin.schema > TRACE_SCHEMA {
-        return Err(format!(
-            "it was written by a newer linerate (schema {}, known up to {TRACE_SCHEMA})",
-            trace.begin.schema
-        ));
-    }
-    Ok(trace)
+    Ok(watcher)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Nanos;
 
     #[test]
     fn a_trace_that_broke_off_is_read_as_far_as_it_goes() {
@@ -148,13 +149,19 @@ mod tests {
         assert!(observe::trace::is_trace(begin.as_bytes()));
         let connection =
             r#"{"kind":"connection","id":0,"local":"10.0.0.1:1","remote":"10.0.0.2:2"}"#;
-        let segment = r#"{"kind":"segment","at_ns":5,"connection":0}"#;
-        let whole = [begin, connection, segment, ""].join("\n");
-        let read = |text: &str| trace_from(text.as_bytes()).map(|t| t.segments.len());
-        assert_eq!(read(&whole), Ok(1));
-        assert_eq!(read(&whole[..whole.len() - 3]), Ok(0));
-        assert!(read(&[begin, "x", segment, ""].join("\n")).is_err());
-        assert!(read(&[begin, segment, ""].join("\n")).is_err());
-        assert!(read(&[&begin.replace(":1,", ":9,"), ""].join("\n")).is_err());
+        let segment = |at: u32| {
+            format!(
+                r#"{{"kind":"segment","at_ns":{at},"connection":0,"payload":9,"tcb":{{"state":1}}}}"#
+            )
+        };
+        let whole = [begin, connection, &segment(5), &segment(9), ""].join("\n");
+        let span = |text: &str| {
+            traced(text.as_bytes()).map(|watcher| watcher.explain().first().map(|e| e.span))
+        };
+        assert_eq!(span(&whole), Ok(Some(Nanos(4))));
+        assert_eq!(span(&whole[..whole.len() - 3]), Ok(None));
+        assert!(span(&[begin, "x", &segment(5), ""].join("\n")).is_err());
+        assert!(span(&[begin, &segment(5), ""].join("\n")).is_err());
+        assert!(span(&[&begin.replace(":1,", ":9,"), ""].join("\n")).is_err());
     }
 }

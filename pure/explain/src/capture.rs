@@ -9,7 +9,7 @@
 use crate::assemble::{Subject, assemble};
 use crate::facts::{Facts, Loss, MOST_LOSSES, Reading};
 use crate::limits::RECEIVE_WINDOW_FULL;
-use crate::moment::Piece;
+use crate::moment::{self, Piece};
 use model::finding::{Explanation, Limit, Source};
 use model::packet::Packet;
 use model::segment::before;
@@ -608,18 +608,13 @@ impl Half {
             }
             let to = from + time;
             let bytes = Bytes(if n == 2 { reading.delivered } else { 0 });
-            match self.pieces.last_mut() {
-                Some(last) if last.limit == limit => {
-                    last.to = to;
-                    last.bytes += bytes;
-                }
-                _ => self.pieces.push(Piece {
-                    from,
-                    to,
-                    limit,
-                    bytes,
-                }),
-            }
+            let piece = Piece {
+                from,
+                to,
+                limit,
+                bytes,
+            };
+            moment::own(&mut self.pieces, piece);
             from = to;
         }
         reading.limit = parts.iter().max_by_key(|(_, t)| *t).map(|(l, _)| *l);

@@ -15,7 +15,8 @@ mod trace;
 use model::finding::Explanation;
 
 pub use capture::{Counted, Observer};
-use model::{Run, Trace};
+use model::{Run, Trace, TraceRecord};
+pub use trace::Watcher;
 
 /// Explains each connection of a run from the samples of both ends.
 pub fn explain(run: &Run) -> Vec<Explanation> {
@@ -25,5 +26,12 @@ pub fn explain(run: &Run) -> Vec<Explanation> {
 /// Explains each connection of a trace whose own end sent data, from the state of its socket at every
 /// segment.
 pub fn explain_trace(trace: &Trace) -> Vec<Explanation> {
-    trace::explain(trace)
+    let mut watcher = Watcher::default();
+    let connections = trace.connections.iter().cloned();
+    connections.for_each(|c| watcher.see(TraceRecord::Connection(c)));
+    let segments = trace.segments.iter().cloned();
+    segments.for_each(|s| watcher.see(TraceRecord::Segment(s)));
+    let lost = trace.lost.iter().copied();
+    lost.for_each(|l| watcher.see(TraceRecord::Lost(l)));
+    watcher.explain()
 }

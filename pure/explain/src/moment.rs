@@ -103,3 +103,135 @@ pub(crate) struct Piece {
     pub limit: Limit,
     pub bytes: Bytes,
 }
+
+/// Pieces that are kept of one connection at most.
+const MOST_PIECES: usize = 4096;
+/// Stretches that they are brought down to, each with a piece for each of its owners: four for each of the
+/// time line's, and with every limit of the first level in each still fewer than [`MOST_PIECES`].
+const STRETCHES: u64 = 288;
+
+/// Adds the next piece. Neighbours of one owner are one; when there are too many, those within a short
+/// stretch are put together by owner: sums stay exact, and the order is lost within that stretch alone.
+pub(crate) fn own(pieces: &mut Vec<Piece>, piece: Piece) {
+    join(pieces, piece);
+    if pieces.len() >= MOST_PIECES {
+        *pieces = coarser(pieces);
+    }
+}
+
+fn join(pieces: &mut Vec<Piece>, piece: Piece) {
+    match pieces.last_mut() {
+        Some(last) if last.limit == piece.limit => {
+            last.to = piece.to;
+            last.bytes += piece.bytes;
+        }
+        _ => pieces.push(piece),
+    }
+}
+
+fn coarser(pieces: &[Piece]) -> Vec<Piece> {
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+        return Vec::new();
+    };
+    let begin = first.from;
+    let step = last.to.since(begin).0.div_ceil(STRETCHES).max(1);
+    let mut out: Vec<Piece> = Vec::new();
+    // Those of the present stretch, in the order of their first time in it.
+    let mut within: Vec<Piece> = Vec::new();
+    let mut stretch = 0;
+    for piece in pieces {
+        let mut rest = *piece;
+        while rest.from < rest.to || rest.bytes.0 > 0 {
+            let at = rest.from.since(begin).0 / step;
+            if at != stretch {
+                stretch = at;
+                within.drain(..).for_each(|piece| join(&mut out, piece));
+            }
+            let part = rest.split(begin + Nanos((at + 1) * step));
+            match within.iter_mut().position(|p| p.limit == part.limit) {
+                Some(n) => {
+                    within[n].to += part.length();
+                    within[n].bytes += part.bytes;
+                    for later in &mut within[n + 1..] {
+                        later.from += part.length();
+                        later.to += part.length();
+                    }
+                }
+                None => within.push(part),
+            }
+        }
+    }
+    within.into_iter().for_each(|piece| join(&mut out, piece));
+    out
+}
+
+impl Piece {
+    pub fn length(&self) -> Nanos {
+        self.to.since(self.from)
+    }
+
+    /// Takes what lies before a moment off; its bytes in proportion.
+    fn split(&mut self, at: Nanos) -> Piece {
+        let whole = *self;
+        if whole.to <= at {
+            *self = Piece {
+                from: whole.to,
+                bytes: Bytes(0),
+                ..whole
+            };
+            return whole;
+        }
+        let part = u128::from(at.since(whole.from).0) * u128::from(whole.bytes.0)
+            / u128::from(whole.length().0);
+        let bytes = Bytes(u64::try_from(part).unwrap_or(whole.bytes.0));
+        self.from = at;
+        self.bytes = whole.bytes.since(bytes);
+        Piece {
+            to: at,
+            bytes,
+            ..whole
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn sums(pieces: &[Piece]) -> BTreeMap<Limit, (u64, u64)> {
+        let mut sums = BTreeMap::<Limit, (u64, u64)>::new();
+        for piece in pieces {
+            let sum = sums.entry(piece.limit).or_default();
+            sum.0 += piece.length().0;
+            sum.1 += piece.bytes.0;
+        }
+        sums
+    }
+
+    #[test]
+    fn a_long_connection_keeps_its_sums_and_takes_no_more_room() {
+        let owners = &Limit::ALL[..14];
+        let (mut all, mut kept) = (Vec::new(), Vec::new());
+        let mut at = Nanos(7);
+        for n in 0..100_000u64 {
+            let to = at + Nanos(n * n % 1013);
+            let piece = Piece {
+                from: at,
+                to,
+                limit: owners[(n * n % 13 + n / 50_000) as usize],
+                bytes: Bytes(n % 17),
+            };
+            all.push(piece);
+            own(&mut kept, piece);
+            assert!(kept.len() < MOST_PIECES);
+            at = to;
+        }
+        assert_eq!(sums(&kept), sums(&all));
+        assert_eq!((kept[0].from, kept[kept.len() - 1].to), (Nanos(7), at));
+        assert!(kept.windows(2).all(|w| w[0].to == w[1].from));
+        // The last owner came with the second half.
+        let late = kept.iter().find(|p| p.limit == owners[13]);
+        assert!(late.is_some_and(|p| p.from.0.abs_diff(at.0 / 2) < at.0 / 100));
+    }
+}

@@ -4,10 +4,11 @@
 use crate::assemble::{Subject, assemble};
 use crate::facts::{Facts, Loss, MOST_LOSSES, Reading, Vanished};
 use crate::limits::outlasts_delayed_ack;
-use crate::moment::{Moment, Piece, Release, Stage};
+use crate::moment::{self, Moment, Piece, Release, Stage};
 use model::finding::{Explanation, Limit, Source};
 use model::segment::{before, chrono, tcp_state, timer};
-use model::{Audit, Bytes, Nanos, Segment, Tcb, Trace, What};
+use model::{Audit, Bytes, Connection, Nanos, Segment, Tcb, TraceRecord, What};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A reading is no shorter than this.
@@ -23,91 +24,101 @@ const NO_THRESHOLD: u32 = i32::MAX as u32;
 /// Round trips that bbr needs to fill a path.
 const STARTUP: u64 = 12;
 
-pub(crate) fn explain(trace: &Trace) -> Vec<Explanation> {
-    let mut by_connection: Vec<Vec<&Segment>> = vec![Vec::new(); trace.connections.len()];
-    for segment in &trace.segments {
-        if let Some(own) = by_connection.get_mut(segment.connection as usize) {
-            own.push(segment);
-        }
-    }
-    trace
-        .connections
-        .iter()
-        .zip(&by_connection)
-        .filter_map(|(connection, events)| {
-            let known: Vec<(&Segment, &Tcb)> = events
-                .iter()
-                .filter_map(|s| s.tcb.as_ref().map(|tcb| (*s, tcb)))
-                .collect();
-            if known.len() < 2
-                || !known
-                    .iter()
-                    .any(|(s, _)| s.what == What::Sent && s.payload.0 > 0)
-            {
-                return None;
-            }
-            let mut sender = Sender::new(&known);
-            let releases = releases(&known);
-            for (pair, release) in known.windows(2).zip(&releases[1..]) {
-                sender.interval(pair[0], pair[1], *release);
-            }
-            let subject = Subject {
-                name: format!("{} to {}", connection.local, connection.remote),
-                sender: Some(connection.local),
-                receiver: Some(connection.remote),
-                direction: None,
-            };
-            let doubts = doubts(trace, events);
-            let (pieces, facts) = sender.finish(&known);
-            Some(assemble(subject, &pieces, &facts, doubts))
-        })
-        .collect()
+/// Events that wait at most until it is known what let a short segment go.
+const MOST_WAITING: usize = 256;
+
+/// Explains the connections of a trace while their events come. Its memory is bounded by the number of
+/// connections, however many segments each of them has.
+#[derive(Default)]
+pub struct Watcher {
+    connections: BTreeMap<u32, Watched>,
+    /// Events that the trace lost, of whichever connection.
+    lost: u64,
 }
 
-/// What a reader must know: what the trace lacks.
-fn doubts(trace: &Trace, events: &[&Segment]) -> Vec<String> {
-    let mut audit = Audit::default();
-    for event in events {
-        audit.see(event);
-    }
-    let found = audit.result();
-    let mut doubts = Vec::new();
-    if !found.is_complete() {
-        doubts.push(format!(
-            "the trace lacks {} sent and {} received segments that the kernel counted: shares are off where they are missing",
-            found.sent_missing, found.received_missing
-        ));
-    }
-    let lost: u64 = trace.lost.iter().map(|l| l.events).sum();
-    if lost > 0 {
-        doubts.push(format!(
-            "{lost} events of this trace were lost, of whichever connection"
-        ));
-    }
-    doubts
+/// One connection, seen from its own end.
+struct Watched {
+    connection: Connection,
+    audit: Audit,
+    /// Since the first event with the state of the socket.
+    sender: Option<Sender>,
 }
 
-/// For each event, what lets the next new data go: an acknowledgement, or a write.
-fn releases(events: &[(&Segment, &Tcb)]) -> Vec<Release> {
-    let mut releases = vec![Release::Write; events.len()];
-    let mut next = Release::Write;
-    for n in (1..events.len()).rev() {
-        let (segment, tcb) = events[n];
-        if segment.what == What::Sent && segment.payload.0 > 0 && !segment.is_retransmission() {
-            let full = tcb.unsent().0 >= u64::from(tcb.mss);
-            let ack = events[n - 1].0.what == What::Received;
-            next = if ack && !full {
-                Release::Ack
-            } else {
-                Release::Write
-            };
+impl Watcher {
+    /// Takes the next record of the trace.
+    pub fn see(&mut self, record: TraceRecord) {
+        match record {
+            TraceRecord::Connection(connection) => match self.connections.entry(connection.id) {
+                Entry::Occupied(mut known) => known.get_mut().connection = connection,
+                Entry::Vacant(new) => {
+                    new.insert(Watched {
+                        connection,
+                        audit: Audit::default(),
+                        sender: None,
+                    });
+                }
+            },
+            TraceRecord::Segment(segment) => {
+                if let Some(watched) = self.connections.get_mut(&segment.connection) {
+                    watched.see(segment);
+                }
+            }
+            TraceRecord::Lost(lost) => self.lost += lost.events,
+            TraceRecord::Begin(_) | TraceRecord::End(_) => {}
         }
-        releases[n] = next;
     }
-    releases
+
+    /// Explains each connection whose own end sent data, as far as it was seen.
+    pub fn explain(&self) -> Vec<Explanation> {
+        let explained = self.connections.values();
+        explained.filter_map(|c| c.explain(self.lost)).collect()
+    }
+}
+
+impl Watched {
+    fn see(&mut self, segment: Segment) {
+        self.audit.see(&segment);
+        match &mut self.sender {
+            Some(sender) if segment.tcb.is_some() => sender.see(segment),
+            None => self.sender = segment.tcb.clone().map(|tcb| Sender::new(segment, tcb)),
+            Some(_) => {}
+        }
+    }
+
+    fn explain(&self, lost: u64) -> Option<Explanation> {
+        let sender = self.sender.as_ref().filter(|s| s.has_sent)?;
+        let Connection { local, remote, .. } = self.connection;
+        let subject = Subject {
+            name: format!("{local} to {remote}"),
+            sender: Some(local),
+            receiver: Some(remote),
+            direction: None,
+        };
+        let (pieces, facts) = sender.clone().finish();
+        (!pieces.is_empty()).then(|| assemble(subject, &pieces, &facts, self.doubts(lost)))
+    }
+
+    /// What a reader must know: what the trace lacks.
+    fn doubts(&self, lost: u64) -> Vec<String> {
+        let found = self.audit.result();
+        let mut doubts = Vec::new();
+        if !found.is_complete() {
+            doubts.push(format!(
+                "the trace lacks {} sent and {} received segments that the kernel counted: shares are off where they are missing",
+                found.sent_missing, found.received_missing
+            ));
+        }
+        if lost > 0 {
+            doubts.push(format!(
+                "{lost} events of this trace were lost, of whichever connection"
+            ));
+        }
+        doubts
+    }
 }
 
 /// One burst that left, until it is acknowledged.
+#[derive(Clone)]
 struct Burst {
     from: u32,
     to: u32,
@@ -115,13 +126,21 @@ struct Burst {
     /// Largest segment in it.
     size: u32,
     /// When each part of it left: the sequence number behind it, and the reading that counts it.
-    parts: Vec<(u32, Nanos)>,
+    parts: VecDeque<(u32, Nanos)>,
 }
 
+#[derive(Clone)]
 struct Sender {
     facts: Facts,
     pieces: Vec<Piece>,
     begun: Nanos,
+    /// The first state.
+    first: Tcb,
+    /// The event up to which time is owned, and those after it that wait for what decides them.
+    was: Segment,
+    waiting: VecDeque<Segment>,
+    /// Its own end has sent data.
+    has_sent: bool,
     reading: Reading,
     /// Time of each owner within the reading.
     owners: BTreeMap<Limit, u64>,
@@ -134,28 +153,68 @@ struct Sender {
     paces: (u64, u64),
     paced: bool,
     last_una: u32,
-    first_acked: Bytes,
 }
 
 impl Sender {
-    fn new(events: &[(&Segment, &Tcb)]) -> Sender {
-        let (first, tcb) = events[0];
+    fn new(was: Segment, first: Tcb) -> Sender {
         Sender {
             facts: Facts::new(Source::Trace),
             pieces: Vec::new(),
-            begun: first.at,
+            begun: was.at,
+            has_sent: was.what == What::Sent && was.payload.0 > 0,
+            was,
+            waiting: VecDeque::new(),
             reading: Reading::default(),
             owners: BTreeMap::new(),
             out: VecDeque::new(),
             largest_acked: 0,
-            retransmits: tcb.retransmits,
-            mss: tcb.mss,
+            retransmits: first.retransmits,
+            mss: first.mss,
             hold: None,
             paces: (u64::MAX, 0),
             paced: false,
-            last_una: tcb.snd_una,
-            first_acked: tcb.bytes_acked,
+            last_una: first.snd_una,
+            first,
         }
+    }
+
+    /// Takes the next event. Who owns the time before it can depend on what lets the next new data go:
+    /// an acknowledgement, or a write. Then it waits until that is seen.
+    fn see(&mut self, now: Segment) {
+        let data = now.what == What::Sent && now.payload.0 > 0;
+        self.has_sent |= data;
+        if data && !now.is_retransmission() {
+            let full = now.tcb.as_ref().is_some_and(|t| t.unsent().0 >= u64::from(t.mss));
+            let before = self.waiting.back().unwrap_or(&self.was);
+            let release = match before.what == What::Received && !full {
+                true => Release::Ack,
+                false => Release::Write,
+            };
+            self.release(release);
+            self.take(now, release);
+        } else if !self.waiting.is_empty() || is_short(&self.was) {
+            self.waiting.push_back(now);
+            if self.waiting.len() >= MOST_WAITING {
+                self.release(Release::Write);
+            }
+        } else {
+            self.take(now, Release::Write);
+        }
+    }
+
+    /// Takes the events that waited.
+    fn release(&mut self, release: Release) {
+        while let Some(next) = self.waiting.pop_front() {
+            self.take(next, release);
+        }
+    }
+
+    fn take(&mut self, now: Segment, release: Release) {
+        let was = std::mem::take(&mut self.was);
+        if let (Some(was_tcb), Some(tcb)) = (&was.tcb, &now.tcb) {
+            self.interval((&was, was_tcb), (&now, tcb), release);
+        }
+        self.was = now;
     }
 
     /// Takes the time from one event to the next.
@@ -177,17 +236,22 @@ impl Sender {
         let limit = moment.owner();
         let fresh = now.what == What::Sent && !now.is_retransmission();
         let bytes = if fresh { now.payload } else { Bytes(0) };
-        self.own(Piece {
-            from,
-            to,
-            limit,
-            bytes,
-        });
+        moment::own(
+            &mut self.pieces,
+            Piece {
+                from,
+                to,
+                limit,
+                bytes,
+            },
+        );
         self.hold(limit, from, tcb);
 
         self.reading.to = to;
         self.reading.srtt = tcb.srtt;
         let mss = u64::from(tcb.mss);
+        self.facts.mss = self.facts.mss.max(tcb.mss);
+        self.facts.send_buffer = self.facts.send_buffer.max(Some(tcb.sndbuf));
         self.reading.cwnd = u64::from(tcb.cwnd) * mss;
         self.reading.flight = self.reading.flight.max(u64::from(tcb.in_flight()) * mss);
         self.reading.window = tcb.snd_wnd.0;
@@ -227,18 +291,7 @@ impl Sender {
         release: Release,
         from: Nanos,
     ) -> Moment {
-        let left_unsent = match was.what {
-            What::Sent => {
-                let end = was.seq.wrapping_add(was.sequence_length());
-                let next = if before(was_tcb.snd_nxt, end) {
-                    end
-                } else {
-                    was_tcb.snd_nxt
-                };
-                u64::try_from(was_tcb.write_seq.wrapping_sub(next) as i32).unwrap_or(0)
-            }
-            _ => was_tcb.unsent().0,
-        };
+        let left_unsent = left_unsent(was, was_tcb);
         let pace = tcb.pacing_rate.map_or(0, |rate| rate.0 / 8) >> 10;
         let mss = u64::from(tcb.mss.max(1));
         let burst = (pace / mss).clamp(1, LARGEST_BURST);
@@ -281,17 +334,6 @@ impl Sender {
         }
     }
 
-    /// Neighbours of one owner are one piece.
-    fn own(&mut self, piece: Piece) {
-        match self.pieces.last_mut() {
-            Some(last) if last.limit == piece.limit => {
-                last.to = piece.to;
-                last.bytes += piece.bytes;
-            }
-            _ => self.pieces.push(piece),
-        }
-    }
-
     /// Counts the waits of short segments.
     fn hold(&mut self, limit: Limit, from: Nanos, tcb: &Tcb) {
         match (limit, self.hold) {
@@ -319,6 +361,12 @@ impl Sender {
             self.largest_acked = self.largest_acked.max(burst.size);
             self.out.pop_front();
         }
+        // One that never ends, as a sender without pauses makes it, must not grow for ever.
+        if let Some(burst) = self.out.front_mut() {
+            while burst.parts.front().is_some_and(|(end, _)| !before(una, *end)) {
+                burst.parts.pop_front();
+            }
+        }
     }
 
     fn sent(&mut self, segment: &Segment, tcb: &Tcb, at: Nanos) {
@@ -343,7 +391,7 @@ impl Sender {
                 burst.to = end;
                 burst.last = at;
                 burst.size = burst.size.max(size);
-                burst.parts.push((end, at));
+                burst.parts.push_back((end, at));
             }
             _ => {
                 if self.out.len() >= MOST_OUT {
@@ -354,7 +402,7 @@ impl Sender {
                     to: end,
                     last: at,
                     size,
-                    parts: vec![(end, at)],
+                    parts: VecDeque::from([(end, at)]),
                 });
             }
         }
@@ -415,19 +463,18 @@ impl Sender {
         self.facts.read(done);
     }
 
-    fn finish(mut self, events: &[(&Segment, &Tcb)]) -> (Vec<Piece>, Facts) {
-        let (first, (last, tcb)) = (events[0].1, events[events.len() - 1]);
+    fn finish(mut self) -> (Vec<Piece>, Facts) {
+        self.release(Release::Write);
         if self.reading.to > self.reading.from {
             self.close();
         }
-        let facts = &mut self.facts;
-        facts.span = last.at.since(self.begun);
-        facts.bytes = tcb.bytes_acked.since(self.first_acked);
-        facts.mss = events.iter().map(|(_, t)| t.mss).max().unwrap_or(0);
+        let (first, facts) = (&self.first, &mut self.facts);
+        let tcb = self.was.tcb.as_ref().unwrap_or(first);
+        facts.span = self.was.at.since(self.begun);
+        facts.bytes = tcb.bytes_acked.since(first.bytes_acked);
         facts.needless = u64::from(tcb.dsack_dups.saturating_sub(first.dsack_dups));
         facts.reordered = u64::from(tcb.reord_seen.saturating_sub(first.reord_seen));
         facts.marked = u64::from(tcb.delivered_ce.saturating_sub(first.delivered_ce));
-        facts.send_buffer = events.iter().map(|(_, t)| t.sndbuf).max();
         // The name of the congestion control is not in a socket's block. A pace that never moves was
         // set by somebody; one that moves is bbr's, which also never sets a threshold.
         if self.paced {
@@ -440,4 +487,28 @@ impl Sender {
         }
         (self.pieces, self.facts)
     }
+}
+
+/// Bytes written and not yet sent once an event was over.
+fn left_unsent(was: &Segment, tcb: &Tcb) -> u64 {
+    match was.what {
+        What::Sent => {
+            let end = was.seq.wrapping_add(was.sequence_length());
+            let next = if before(tcb.snd_nxt, end) {
+                end
+            } else {
+                tcb.snd_nxt
+            };
+            u64::try_from(tcb.write_seq.wrapping_sub(next) as i32).unwrap_or(0)
+        }
+        _ => tcb.unsent().0,
+    }
+}
+
+/// What an event left unsent is less than a segment: Nagle's algorithm can hold it.
+fn is_short(was: &Segment) -> bool {
+    was.tcb.as_ref().is_some_and(|tcb| {
+        let left = left_unsent(was, tcb);
+        left > 0 && left < u64::from(tcb.mss)
+    })
 }
