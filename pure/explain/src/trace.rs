@@ -184,7 +184,10 @@ impl Sender {
         let data = now.what == What::Sent && now.payload.0 > 0;
         self.has_sent |= data;
         if data && !now.is_retransmission() {
-            let full = now.tcb.as_ref().is_some_and(|t| t.unsent().0 >= u64::from(t.mss));
+            let full = now
+                .tcb
+                .as_ref()
+                .is_some_and(|t| t.unsent().0 >= u64::from(t.mss));
             let before = self.waiting.back().unwrap_or(&self.was);
             let release = match before.what == What::Received && !full {
                 true => Release::Ack,
@@ -363,7 +366,11 @@ impl Sender {
         }
         // One that never ends, as a sender without pauses makes it, must not grow for ever.
         if let Some(burst) = self.out.front_mut() {
-            while burst.parts.front().is_some_and(|(end, _)| !before(una, *end)) {
+            while burst
+                .parts
+                .front()
+                .is_some_and(|(end, _)| !before(una, *end))
+            {
                 burst.parts.pop_front();
             }
         }
