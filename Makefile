@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench lab-fidelity prove-power bpf prove-known build setup setup-test install
+.PHONY: demo test bench lab-fidelity prove-power bpf prove-known table-of-causes build setup setup-test install
 
 # On an emulated path from Berkeley to Chicago, in namespaces of its own: one way is fast and the other is
 # not (frames of 1500 bytes, so segments of 1448), though both have the same rate. As root, or as a user who may make user namespaces.
@@ -43,6 +43,12 @@ bpf:
 prove-known: build setup-test
 	bench/prove-known > docs/prove-known.md.new
 	mv docs/prove-known.md.new docs/prove-known.md
+
+# What 'linerate explain' names on paths whose cause is known: half an hour, best on an idle machine; writes
+# docs/table-of-causes.md.
+table-of-causes: build setup-test
+	bench/table-of-causes > docs/table-of-causes.md.new
+	mv docs/table-of-causes.md.new docs/table-of-causes.md
 
 build: setup
 	cargo build --release --locked

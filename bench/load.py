@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Loads that neither linerate nor iperf3 makes, for bench/table-of-causes.
+
+load.py serve SIZE [quick]         answers each SIZE bytes at port 7001 with one byte; quick: acknowledges at once
+load.py talk HOST SECONDS PART...  writes PARTs (bytes) one after the other, waits for the answer, again and again
+load.py send HOST PORT SECONDS     sends all it can
+load.py stutter SECONDS SECONDS    takes what comes to port 7002: reads for so long, then does not for so long
+"""
+
+import socket
+import sys
+import time
+
+TCP_QUICKACK = 12
+
+
+def listen(port):
+    listener = socket.create_server(("0.0.0.0", port))
+    print("listening", flush=True)
+    return listener.accept()[0]
+
+
+def serve(size, quick=None):
+    with listen(7001) as peer:
+        while True:
+            left = int(size)
+            while left:
+                if quick:
+                    peer.setsockopt(socket.IPPROTO_TCP, TCP_QUICKACK, 1)
+                got = len(peer.recv(left))
+                if not got:
+                    return
+                left -= got
+            peer.sendall(b"!")
+
+
+def talk(host, seconds, *parts):
+    with socket.create_connection((host, 7001)) as peer:
+        ends = time.monotonic() + float(seconds)
+        while time.monotonic() < ends:
+            for part in parts:
+                peer.sendall(bytes(int(part)))
+            peer.recv(1)
+
+
+def send(host, port, seconds):
+    with socket.create_connection((host, int(port))) as peer:
+        ends = time.monotonic() + float(seconds)
+        peer.settimeout(0.2)
+        while time.monotonic() < ends:
+            try:
+                peer.send(bytes(65536))
+            except TimeoutError:
+                pass
+
+
+def stutter(reads, pauses):
+    with listen(7002) as peer:
+        while True:
+            until = time.monotonic() + float(reads)
+            while time.monotonic() < until:
+                if not peer.recv(1 << 20):
+                    return
+            time.sleep(float(pauses))
+
+
+{"serve": serve, "talk": talk, "send": send, "stutter": stutter}[sys.argv[1]](*sys.argv[2:])
