@@ -30,8 +30,8 @@ pub use published::{About, Doubt, Published, PublishedComparison};
 pub use run::{Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Warning};
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
-    Begin, Comm, Connection, End, Lost, Segment, TRACE_SCHEMA, Tcb, Trace, TraceRecord,
-    TraceSource, What,
+    Begin, Comm, Connection, Dropped, End, Lost, Retransmission, Segment, TRACE_SCHEMA, Tcb, Trace,
+    TraceRecord, TraceSource, What,
 };
 pub use setting::{
     DeviceKnob, Knob, On, Qdisc, QdiscKind, Reading, RouteKnob, Scope, Setting, SettingError,

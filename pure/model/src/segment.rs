@@ -141,8 +141,8 @@ sparse! {
         pub ttl: u8,
         /// Length of the whole IP packet in bytes (the sum of headers of a super-segment counts once).
         pub length: u32,
-        /// Why the kernel dropped it ([`What::Dropped`]; `enum skb_drop_reason` of the running kernel).
-        pub drop_reason: u32,
+        /// Where and why it was dropped ([`What::Dropped`] alone).
+        pub dropped: Option<Box<Dropped>>,
 
         /// The socket; `None` where only packets could be seen.
         pub tcb: Option<Tcb>,
@@ -166,8 +166,40 @@ pub enum What {
     State,
     /// The congestion state is now `tcb.ca_state`.
     Congestion,
-    /// A segment of this socket was dropped inside this host.
+    /// A segment was dropped inside this host, before it left or after it arrived: see [`Segment::dropped`].
+    /// Its addresses and numbers are those of [`What::Sent`] or [`What::Received`]; the socket is `None`
+    /// where nobody knew yet whose it was.
     Dropped,
+    /// The kernel counts a retransmission: after the [`What::Sent`] of the same `seq`.
+    Retransmitted,
+}
+
+sparse! {
+    /// Where and why this host dropped a segment.
+    pub struct Dropped {
+        /// The running kernel's name of it (`enum skb_drop_reason`), as `QDISC_OVERLIMIT`; its number where
+        /// it has no name.
+        pub reason: String,
+        /// Network device that it was to leave by or came in by; empty where the socket itself dropped it.
+        pub device: String,
+        /// It had arrived; else it was to be sent.
+        pub arrived: bool,
+    }
+}
+
+/// What makes a sender send again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retransmission {
+    /// The handshake got no answer in time.
+    Handshake,
+    /// The retransmission timeout (RFC 6298), and what is sent again in its wake.
+    Timeout,
+    /// Duplicate or selective acknowledgements say that it is lost (RFC 5681, RFC 6675, RFC 8985).
+    Fast,
+    /// The end of a flight stays unacknowledged: a probe (RFC 8985, section 7).
+    TailLossProbe,
+    /// None of these: the device refused it, or the path MTU shrank.
+    Other,
 }
 
 sparse! {
@@ -340,6 +372,18 @@ impl Segment {
                 .tcb
                 .as_ref()
                 .is_some_and(|tcb| tcb.state != tcp_state::LISTEN && before(self.seq, tcb.snd_nxt))
+    }
+
+    /// What a retransmission is due to, by the state in which it leaves.
+    pub fn retransmission(&self) -> Option<Retransmission> {
+        let tcb = self.tcb.as_ref().filter(|_| self.is_retransmission())?;
+        Some(match (tcb.state, tcb.ca_state) {
+            (tcp_state::SYN_SENT | tcp_state::SYN_RECV, _) => Retransmission::Handshake,
+            (_, ca_state::LOSS) => Retransmission::Timeout,
+            (_, ca_state::RECOVERY) => Retransmission::Fast,
+            _ if tcb.timer == timer::TAIL_LOSS_PROBE => Retransmission::TailLossProbe,
+            _ => Retransmission::Other,
+        })
     }
 }
 
@@ -617,6 +661,34 @@ mod tests {
             ..tcb
         });
         assert!(!answer.is_retransmission());
+    }
+
+    #[test]
+    fn a_retransmission_has_its_cause() {
+        let with = |state, ca_state, timer| {
+            let mut segment = sent(1000, 1448, 2448);
+            segment.tcb = segment.tcb.map(|tcb| Tcb {
+                state,
+                ca_state,
+                timer,
+                ..tcb
+            });
+            segment.retransmission().unwrap()
+        };
+        use Retransmission as R;
+        let established = tcp_state::ESTABLISHED;
+        assert_eq!(with(tcp_state::SYN_SENT, ca_state::OPEN, 0), R::Handshake);
+        assert_eq!(with(established, ca_state::LOSS, 0), R::Timeout);
+        assert_eq!(
+            with(established, ca_state::RECOVERY, timer::REORDERING),
+            R::Fast
+        );
+        assert_eq!(
+            with(established, ca_state::OPEN, timer::TAIL_LOSS_PROBE),
+            R::TailLossProbe
+        );
+        assert_eq!(with(established, ca_state::CWR, 1), R::Other);
+        assert_eq!(sent(2448, 1448, 2448).retransmission(), None);
     }
 
     #[test]

@@ -381,6 +381,7 @@ mod tests {
             record("lost", fields::<Lost>()),
             record("end", fields::<End>()),
             ("trace_tcb".to_owned(), fields::<Tcb>()),
+            ("trace_dropped".to_owned(), fields::<Dropped>()),
         ])
     }
 

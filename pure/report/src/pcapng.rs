@@ -37,9 +37,14 @@ pub fn begin() -> Vec<u8> {
     bytes
 }
 
-/// One segment: its headers as they were, its time since 1970, its state as a comment. `None` for what
-/// is no packet.
-pub fn packet(segment: &Segment, headers: &[u8], started: Nanos) -> Option<Vec<u8>> {
+/// One segment: its headers as they were, its time since 1970, its state as a comment, and one more for
+/// each of `remarks`. `None` for what is no packet.
+pub fn packet(
+    segment: &Segment,
+    headers: &[u8],
+    started: Nanos,
+    remarks: &[String],
+) -> Option<Vec<u8>> {
     let direction: u32 = match segment.what {
         What::Received => 1,
         What::Sent => 2,
@@ -59,6 +64,9 @@ pub fn packet(segment: &Segment, headers: &[u8], started: Nanos) -> Option<Vec<u
         COMMENT,
         crate::trace::state_words(segment).as_bytes(),
     );
+    for remark in remarks {
+        option(&mut body, COMMENT, remark.as_bytes());
+    }
     option(&mut body, PACKET_FLAGS, &direction.to_le_bytes());
     option(&mut body, END_OF_OPTIONS, &[]);
     Some(block(ENHANCED_PACKET, &body))
@@ -133,7 +141,8 @@ mod tests {
             ..Segment::default()
         };
         let mut file = begin();
-        file.extend(packet(&segment, &[0x45; 53], Nanos(1 << 32)).unwrap());
+        let remarks = ["dropped before".to_owned()];
+        file.extend(packet(&segment, &[0x45; 53], Nanos(1 << 32), &remarks).unwrap());
         let blocks = blocks(&file);
         let kinds: Vec<_> = blocks.iter().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, [SECTION, INTERFACE, ENHANCED_PACKET]);
@@ -145,10 +154,11 @@ mod tests {
             "captured and original length"
         );
         assert!(String::from_utf8_lossy(body).contains("flight 0; unsent 0; "));
+        assert!(String::from_utf8_lossy(body).contains("dropped before"));
         let wrote = Segment {
             what: What::Wrote,
             ..segment
         };
-        assert_eq!(packet(&wrote, &[], Nanos(0)), None);
+        assert_eq!(packet(&wrote, &[], Nanos(0), &[]), None);
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::words::{escape, grouped};
 use model::segment::{ca_state, chrono, tcp_flag, tcp_state};
-use model::{Completeness, Connection, End, Gap, Lost, Nanos, Segment, Tcb, What};
+use model::{
+    Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment, Tcb, What,
+};
 
 /// What a line is made of.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +91,7 @@ pub static COLUMNS: &[Column] = columns! {
         true => "R".to_owned(),
         false => String::new(),
     };
+    "why" 9 left "what a retransmission is due to" |r| r.segment.retransmission().map_or("", why).to_owned();
     "cpu" 3 "processor" |r| r.segment.cpu.to_string();
     "state" 11 left "state of the connection" |r| of(r, |t| state(t.state));
     "ca" 8 left "state of congestion control" |r| of(r, |t| congestion(t.ca_state));
@@ -140,7 +143,22 @@ pub fn heading(columns: &[&Column]) -> String {
 
 /// One event.
 pub fn line(columns: &[&Column], row: &Row<'_>) -> String {
-    join(columns, |column| (column.cell)(row))
+    let line = join(columns, |column| (column.cell)(row));
+    match &row.segment.dropped {
+        None => line,
+        Some(dropped) => format!("{line}  {}", drop_words(dropped)),
+    }
+}
+
+/// Where and why a segment was dropped, in words: those of the kernel's own name for it.
+pub fn drop_words(dropped: &Dropped) -> String {
+    let reason = dropped.reason.to_lowercase().replace('_', " ");
+    let place = match (&dropped.device[..], dropped.arrived) {
+        ("", _) => "by the socket".to_owned(),
+        (device, true) => format!("on arrival at {}", escape(device)),
+        (device, false) => format!("before it left by {}", escape(device)),
+    };
+    format!("dropped {place}: {}", escape(&reason))
 }
 
 fn join(columns: &[&Column], text: impl Fn(&Column) -> String) -> String {
@@ -252,13 +270,12 @@ pub fn state_words(segment: &Segment) -> String {
         format!("{name} {}", (column.cell)(&row))
     };
     let cells: Vec<_> = cells.iter().map(cell).collect();
+    let again = segment
+        .retransmission()
+        .map(|kind| format!("retransmission ({}); ", why(kind)));
     format!(
         "{}{} pid {} ({})",
-        if segment.is_retransmission() {
-            "retransmission; "
-        } else {
-            ""
-        },
+        again.unwrap_or_default(),
         cells.join("; "),
         segment.pid,
         escape(&segment.comm.to_string()),
@@ -318,6 +335,7 @@ fn step(segment: &Segment) -> String {
         (What::State, Some(tcb)) => state(tcb.state).to_owned(),
         (What::Congestion, Some(tcb)) => congestion(tcb.ca_state).to_owned(),
         (What::Dropped, _) => format!("drop {}", segment.payload.0),
+        (What::Retransmitted, _) => format!("again {}", segment.payload.0),
         _ => String::new(),
     }
 }
@@ -337,6 +355,16 @@ fn flags(flags: u8) -> String {
         .filter(|(bit, _)| flags & bit != 0)
         .map(|(_, letter)| *letter)
         .collect()
+}
+
+fn why(kind: Retransmission) -> &'static str {
+    match kind {
+        Retransmission::Handshake => "handshake",
+        Retransmission::Timeout => "timeout",
+        Retransmission::Fast => "fast",
+        Retransmission::TailLossProbe => "tail loss",
+        Retransmission::Other => "other",
+    }
 }
 
 fn state(state: u8) -> &'static str {
@@ -439,6 +467,34 @@ mod tests {
        18     3     845 dd                1448 -->               147000       0    195200   7    131768   2     76744     72400      350    204  1448 R    0
        18     3     845 dd                         <-- 0         147000       0    195200   7    131768   2     76744     72400      350    204  1448      1";
         assert_eq!(text, expected[1..]);
+    }
+
+    #[test]
+    fn a_drop_says_where_and_why() {
+        let (segment, connection) = sent();
+        let dropped = |device: &str, arrived| {
+            let segment = Segment {
+                what: What::Dropped,
+                dropped: Some(Box::new(Dropped {
+                    reason: "QDISC_OVERLIMIT".to_owned(),
+                    device: device.to_owned(),
+                    arrived,
+                })),
+                ..segment.clone()
+            };
+            let row = Row {
+                segment: &segment,
+                connection: &connection,
+                delta: Nanos(0),
+            };
+            line(&columns("send").unwrap(), &row)
+        };
+        assert_eq!(
+            dropped("eth0", false),
+            " drop 1448  dropped before it left by eth0: qdisc overlimit"
+        );
+        assert!(dropped("eth0", true).contains("dropped on arrival at eth0"));
+        assert!(dropped("", true).contains("dropped by the socket"));
     }
 
     #[test]

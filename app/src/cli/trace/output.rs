@@ -1,7 +1,7 @@
 //! Where a trace goes: lines, JSON, or a file.
 
 use anyhow::{Context, Result};
-use model::{Connection, Nanos, TraceRecord, What};
+use model::{Connection, Nanos, Segment, TraceRecord, What};
 use observe::trace::{Recording, Tracer, Written};
 use report::trace::{self as words, Column, Row};
 use report::{pcapng, words::escape};
@@ -22,7 +22,7 @@ pub struct Output {
 enum Form {
     Lines(Box<Lines>),
     Json(BufWriter<Box<dyn Write>>),
-    Capture(BufWriter<File>, Nanos),
+    Capture(Box<Capture>),
     Recording(Recording<BufWriter<File>>),
 }
 
@@ -63,7 +63,11 @@ impl Output {
         let mut to = BufWriter::with_capacity(1 << 18, file);
         let form = if is_capture(path) {
             to.write_all(&pcapng::begin()).with_context(context)?;
-            Form::Capture(to, tracer.begin().started)
+            Form::Capture(Box::new(Capture {
+                to,
+                started: tracer.begin().started,
+                remarks: Vec::new(),
+            }))
         } else {
             Form::Recording(Recording::begin(to, tracer).with_context(context)?)
         };
@@ -89,11 +93,8 @@ impl Output {
             Form::Json(to) => serde_json::to_writer(&mut *to, record)
                 .map_err(io::Error::from)
                 .and_then(|()| to.write_all(b"\n")),
-            Form::Capture(to, started) => match record {
-                TraceRecord::Segment(segment) => {
-                    let packet = pcapng::packet(segment, written.headers(segment), *started);
-                    packet.map_or(Ok(()), |packet| to.write_all(&packet))
-                }
+            Form::Capture(capture) => match record {
+                TraceRecord::Segment(segment) => capture.tell(segment, written),
                 _ => Ok(()),
             },
             Form::Recording(recording) => recording.add(record, written),
@@ -119,10 +120,39 @@ impl Output {
         match &mut self.form {
             Form::Lines(lines) => lines.to.flush(),
             Form::Json(to) => to.flush(),
-            Form::Capture(to, _) => to.flush(),
+            Form::Capture(capture) => capture.to.flush(),
             Form::Recording(recording) => recording.flush(),
         }
         .with_context(|| format!("cannot write {}", self.name))
+    }
+}
+
+struct Capture {
+    to: BufWriter<File>,
+    started: Nanos,
+    /// Of the next packet: a capture has no place for what was dropped.
+    remarks: Vec<String>,
+}
+
+/// Drops between two packets that are told one by one.
+const REMARKS: usize = 16;
+
+impl Capture {
+    fn tell(&mut self, segment: &Segment, written: Written<'_>) -> io::Result<()> {
+        if let Some(dropped) = &segment.dropped {
+            if self.remarks.len() < REMARKS {
+                let words = words::drop_words(dropped);
+                let remark = format!("seq {}, {} bytes {words}", segment.seq, segment.payload.0);
+                self.remarks.push(remark);
+            }
+            return Ok(());
+        }
+        let headers = written.headers(segment);
+        let Some(packet) = pcapng::packet(segment, headers, self.started, &self.remarks) else {
+            return Ok(());
+        };
+        self.remarks.clear();
+        self.to.write_all(&packet)
     }
 }
 

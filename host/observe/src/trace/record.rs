@@ -239,7 +239,7 @@ impl Raw {
             tos: self.tos,
             ttl: self.ttl,
             length: self.length,
-            drop_reason: self.drop_reason.into(),
+            dropped: None,
             tcb: Some(self.tcb(clock.tick)),
         }
     }
