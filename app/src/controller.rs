@@ -2,10 +2,13 @@
 //! both ends saw.
 
 use crate::exit::{Refusal, sentence};
-use crate::leg::{inspect, job, run_end};
+use crate::leg::{end_trace, inspect, job, run_end, traced};
 use crate::progress::{Event as Progress, Watcher};
+use crate::traces;
 use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use model::{
     Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Reading, Run, Sample,
@@ -18,7 +21,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::control::TuneRequest;
-use wire::control::{Controller, Order, Origin, Preamble, ToAgent, ToController, Token};
+use wire::control::{
+    Controller, MAX_OPEN_FETCHES, Order, Origin, Preamble, ToAgent, ToController, Token,
+};
 
 /// A data connection stands by then, or never will.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -26,6 +31,12 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const LISTEN: Duration = Duration::from_secs(1);
 /// How soon Ctrl-C is noticed.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
+/// What this end is called in what is shown.
+const NEAR: &str = "this host";
+/// The far host's trace has come by then, or is done without.
+const FETCH_WITHIN: Duration = Duration::from_secs(120);
+/// Largest trace that is taken from an agent, compressed.
+const LARGEST_TRACE: usize = 64 << 20;
 /// How long a busy agent is waited for.
 const BUSY_FOR: Duration = Duration::from_secs(120);
 
@@ -244,6 +255,8 @@ enum Told {
 enum Near {
     Connected(Vec<SocketState>, Vec<Warning>),
     Sample(Sample),
+    /// The trace of this end.
+    Trace(Vec<u8>),
     /// The record, and why the load broke if it did.
     Over(EndRecord, Option<String>),
     /// It never began.
@@ -303,11 +316,60 @@ impl Drive<'_> {
             .collect();
         let outcome = self.fly(&mut flights);
         let mut outcome = outcome.and(self.end(&mut flights));
+        for flight in flights.iter_mut().filter(|f| f.leg.far.trace.is_some()) {
+            if let Err(why) = self.fetch(flight) {
+                flight.leg.far.trace = None;
+                let warning = traces::untraced("the far host", &why);
+                self.warn(&mut flight.leg.far, vec![warning]);
+            }
+        }
         for flight in flights {
             let never_began = self.land(flight, outcome.as_ref().err());
             outcome = outcome.and(never_began);
         }
         outcome
+    }
+
+    /// Has the agent send the trace of its end, in pieces, a few of them on their way at once.
+    fn fetch(&mut self, flight: &Flight) -> Result<()> {
+        let (ours, index) = (flight.order.leg, flight.index);
+        let until = Instant::now() + FETCH_WITHIN;
+        let (mut bytes, mut asked) = (Vec::new(), 0);
+        self.watcher
+            .event(&Progress::Waiting("fetching the far host's trace"));
+        loop {
+            while asked < MAX_OPEN_FETCHES / 2 {
+                self.link.tell(ToAgent::Fetch { leg: ours })?;
+                asked += 1;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                bail!("stopped while it was being fetched");
+            }
+            if Instant::now() >= until {
+                bail!("it did not come within {FETCH_WITHIN:?}");
+            }
+            match self.link.hear(STOP_WITHIN) {
+                Some(Told::Far(ToController::Piece { leg, data })) if leg == ours => {
+                    asked -= 1;
+                    let piece = BASE64.decode(data).context("a piece of it is damaged")?;
+                    if piece.is_empty() {
+                        break;
+                    }
+                    bytes.extend_from_slice(&piece);
+                    if bytes.len() > LARGEST_TRACE {
+                        bail!("it is larger than {}", Bytes(LARGEST_TRACE as u64));
+                    }
+                }
+                Some(Told::Ended(ended)) => return Err(lost(&ended)),
+                _ => {}
+            }
+        }
+        self.watcher.event(&Progress::Traced {
+            index,
+            side: Side::Far,
+            bytes: &bytes,
+        });
+        Ok(())
     }
 
     fn fly(&mut self, flights: &mut [Flight]) -> Result<()> {
@@ -462,6 +524,11 @@ impl Drive<'_> {
                 });
                 flight.leg.near.samples.push(sample);
             }
+            Near::Trace(bytes) => self.watcher.event(&Progress::Traced {
+                index,
+                side: Side::Near,
+                bytes: &bytes,
+            }),
             Near::Over(record, broke) => {
                 keep(&mut flight.leg.near, record);
                 flight.near = Stage::Over;
@@ -501,6 +568,18 @@ impl Drive<'_> {
                 let token = Token::from_hex(&token)
                     .with_context(|| format!("{} sent a token that is none", self.link.name))?;
                 self.warn(&mut flight.leg.far, warnings);
+                if flight.order.trace && !order.trace {
+                    let why = anyhow!(
+                        "{} runs a linerate that cannot: install this version",
+                        self.link.name
+                    );
+                    let warning = traces::untraced("the far host", &why);
+                    self.warn(&mut flight.leg.far, vec![warning]);
+                }
+                let order = Order {
+                    trace: flight.order.trace,
+                    ..*order
+                };
                 let placement = self.run.spec.near.clone();
                 let settings = SocketSettings {
                     congestion: congestion(&self.run.spec, flight.leg.direction, Side::Near),
@@ -513,7 +592,7 @@ impl Drive<'_> {
                     settings,
                     placement,
                 };
-                flight.go = Some(near_end(*order, dial, flight, self.link.post.clone()));
+                flight.go = Some(near_end(order, dial, flight, self.link.post.clone()));
             }
             ToController::Busy { wait, why, .. } => {
                 let why = format!("{} is busy: {why}", self.link.name);
@@ -655,10 +734,12 @@ fn keep(end: &mut EndRecord, record: EndRecord) {
         duration,
         requests,
         datagrams,
+        trace,
         warnings,
         ..
     } = record;
     (end.bytes, end.duration, end.requests, end.datagrams) = (bytes, duration, requests, datagrams);
+    end.trace = trace;
     end.warnings.extend(warnings);
 }
 
@@ -670,6 +751,7 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
         streams: spec.streams,
         limit: spec.limit,
         interval: spec.interval,
+        trace: spec.trace,
         socket: SocketSettings {
             congestion: congestion(spec, direction, Side::Far),
             ..spec.socket.clone()
@@ -692,7 +774,8 @@ fn leg_of(message: &ToController) -> Option<u32> {
         | ToController::Connected { leg, .. }
         | ToController::Sample { leg, .. }
         | ToController::Finished { leg, .. }
-        | ToController::Failed { leg, .. } => Some(*leg),
+        | ToController::Failed { leg, .. }
+        | ToController::Piece { leg, .. } => Some(*leg),
         ToController::Tuned { .. }
         | ToController::TuneRefused { .. }
         | ToController::Hello { .. }
@@ -731,11 +814,16 @@ fn play(
     stop: &AtomicBool,
     say: &dyn Fn(Near),
 ) -> Result<Option<(EndRecord, Option<String>)>> {
+    let (tracing, untraced) = traced(order, dial.port, NEAR);
     let mut sockets = vec![dial.first()?];
     for stream in 1..order.streams {
         sockets.push(dial.open(stream)?);
     }
-    let (states, warnings) = inspect(&sockets, &dial.settings, "this host")?;
+    let (states, mut warnings) = inspect(&sockets, &dial.settings, NEAR)?;
+    warnings.extend(untraced);
+    if let Some(tracing) = &tracing {
+        tracing.own(&states);
+    }
     say(Near::Connected(states, warnings));
     if go.recv().is_err() {
         return Ok(None);
@@ -745,11 +833,14 @@ fn play(
         let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
         Reconnect::Connect(Arc::new(open))
     });
-    run_end(job, sockets, order.interval, stop, &mut |sample| {
+    let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut |sample| {
         say(Near::Sample(sample))
     })
-    .map(Some)
-    .map_err(|error| error.downcast().map_or_else(|other| other, refusal))
+    .map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
+    if let Some(trace) = end_trace(tracing, &mut record, NEAR) {
+        say(Near::Trace(trace));
+    }
+    Ok(Some((record, broke)))
 }
 
 /// How to open a data connection of one leg.

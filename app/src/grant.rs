@@ -244,6 +244,7 @@ mod tests {
             streams,
             limit: model::Limit::Bytes(model::Bytes(1)),
             interval: model::Nanos::from_secs(1),
+            trace: false,
             socket: SocketSettings::default(),
             placement: model::Placement::default(),
         }

@@ -1,5 +1,6 @@
 //! One end of one leg: a load, and a sampler beside it.
 
+use crate::traces::{self, Tracing};
 use measure::{Job, Load, Reconnect, Role};
 use model::{
     Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketSettings, SocketState, Warning,
@@ -135,6 +136,33 @@ pub fn run_end(
             None
         },
     ))
+}
+
+/// Begins the trace of this end of an order that wants one: before its connections are made to or from the
+/// data port. An end that cannot says why.
+pub fn traced(order: &Order, port: u16, whose: &str) -> (Option<Tracing>, Option<Warning>) {
+    if !order.trace {
+        return (None, None);
+    }
+    match Tracing::start(port) {
+        Ok(tracing) => (Some(tracing), None),
+        Err(error) => (None, Some(traces::untraced(whose, &error))),
+    }
+}
+
+/// Ends the trace and notes it with the end; the file if there is one.
+pub fn end_trace(tracing: Option<Tracing>, record: &mut EndRecord, whose: &str) -> Option<Vec<u8>> {
+    match tracing?.finish() {
+        Ok(kept) => {
+            record.warnings.extend(traces::cut(whose, &kept.traced));
+            record.trace = Some(kept.traced);
+            Some(kept.bytes)
+        }
+        Err(error) => {
+            record.warnings.push(traces::untraced(whose, &error));
+            None
+        }
+    }
 }
 
 /// How the run ended that these legs make: one that failed outweighs one that was interrupted.

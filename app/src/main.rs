@@ -19,6 +19,7 @@ mod record;
 mod session;
 #[cfg(test)]
 mod testing;
+mod traces;
 mod transport;
 mod trust;
 mod tuning;

@@ -27,6 +27,15 @@ pub enum Event<'a> {
         /// What it saw.
         sample: &'a Sample,
     },
+    /// The trace of an end was taken, and is here.
+    Traced {
+        /// Position of the leg in the run.
+        index: usize,
+        /// The end.
+        side: Side,
+        /// The file, compressed.
+        bytes: &'a [u8],
+    },
     /// A leg is over.
     LegEnded {
         /// Position in the run.

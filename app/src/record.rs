@@ -3,7 +3,7 @@
 use crate::clock::unix_time;
 use crate::progress::{Event, Watcher};
 use anyhow::Result;
-use archive::{Archive, Recorder};
+use archive::{Archive, Recorder, Traces};
 use model::{Ended, Fingerprint, Nanos, Run, SCHEMA_VERSION, Spec, Warning};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -107,6 +107,14 @@ impl Watcher for Record {
                 sample,
             } => recorder.sample(*index, *side, sample),
             Event::LegEnded { index, leg } => recorder.finish_leg(*index, leg),
+            Event::Traced { index, side, bytes } => {
+                if let Some(path) = &self.path
+                    && let Err(error) =
+                        Traces::beside(path).keep(&self.head.id, *index, *side, bytes)
+                {
+                    crate::out::note(&format!("linerate: {error}"));
+                }
+            }
             Event::Hosts { .. } | Event::Warning(_) | Event::Waiting(_) => {}
         }
     }

@@ -2,22 +2,27 @@
 
 use crate::exit::sentence;
 use crate::grant::Grant;
-use crate::leg::{inspect, job, run_end};
+use crate::leg::{end_trace, inspect, job, run_end, traced};
 use crate::transport::{AgentChannel, Ended, Event, Sender};
 use crate::trust::{Admitted, Denied, Peer};
 use crate::tuning::Tuning;
 use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use model::{Bytes, EndRecord, Sample, Side, Workload};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::control::{Agent, Order, ToAgent, ToController};
+use wire::control::{Agent, MAX_PIECE, Order, ToAgent, ToController};
 
 /// Data connections have so long to come once granted.
 const GRANT_FOR: Duration = Duration::from_secs(20);
+/// What this end is called in what the controller shows.
+const FAR: &str = "the far host";
 /// The controller has so long to say go once all have come.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
@@ -32,6 +37,7 @@ pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()>
         tuning: Tuning::new(peer.clone()),
         peer,
         legs: BTreeMap::new(),
+        traces: Arc::default(),
     };
     let ended = loop {
         if stop.load(Ordering::Relaxed) {
@@ -69,7 +75,14 @@ struct Session {
     peer: Peer,
     tuning: Tuning,
     legs: BTreeMap<u32, Playing>,
+    traces: Arc<Mutex<Traces>>,
 }
+
+/// Traces that wait to be fetched, by their legs; read from the front.
+type Traces = VecDeque<(u32, std::io::Cursor<Vec<u8>>)>;
+
+/// Traces that wait at most: those of two legs at once. The oldest gives way.
+const MOST_TRACES: usize = 2;
 
 /// A leg of this session, in a thread of its own.
 struct Playing {
@@ -99,12 +112,30 @@ impl Session {
                     playing.go = None;
                 }
             }
+            ToAgent::Fetch { leg } => say(&self.sender, self.piece(leg)),
             ToAgent::Tune {
                 number,
                 origin,
                 request,
             } => say(&self.sender, self.tuning.answer(number, &origin, request)),
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
+        }
+    }
+
+    /// The next piece of a trace; an empty one after the last.
+    fn piece(&self, leg: u32) -> ToController {
+        let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut piece = Vec::new();
+        if let Some((_, rest)) = traces.iter_mut().find(|(of, _)| *of == leg) {
+            let read = rest.take(MAX_PIECE as u64).read_to_end(&mut piece);
+            read.expect("memory can be read");
+        }
+        if piece.is_empty() {
+            traces.retain(|(of, _)| *of != leg);
+        }
+        ToController::Piece {
+            leg,
+            data: BASE64.encode(piece),
         }
     }
 
@@ -143,15 +174,23 @@ impl Session {
         let (go, gone) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, stop_leg) = (self.sender.clone(), Arc::clone(&stop));
+        let traces = Arc::clone(&self.traces);
         let thread = std::thread::spawn(move || {
             let say = |message| say(&sender, message);
             say(
                 match play(&admitted, Arc::new(grant), &gone, &stop_leg, &say) {
-                    Ok((record, broke)) => ToController::Finished {
-                        leg,
-                        record: Box::new(record),
-                        broke,
-                    },
+                    Ok((record, broke, trace)) => {
+                        if let Some(trace) = trace {
+                            let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
+                            traces.truncate(MOST_TRACES - 1);
+                            traces.push_front((leg, std::io::Cursor::new(trace)));
+                        }
+                        ToController::Finished {
+                            leg,
+                            record: Box::new(record),
+                            broke,
+                        }
+                    }
                     Err(error) => ToController::Failed {
                         leg,
                         why: sentence(&error),
@@ -170,18 +209,23 @@ fn say(sender: &Sender<Agent>, message: ToController) {
     let _ = sender.send(message);
 }
 
-/// The agent's end of one leg, from the grant to the record, and why it broke if it did.
+/// The agent's end of one leg, from the grant to the record, why it broke if it did, and its trace.
 fn play(
     admitted: &Admitted,
     grant: Arc<Grant>,
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     say: &dyn Fn(ToController),
-) -> Result<(EndRecord, Option<String>)> {
+) -> Result<(EndRecord, Option<String>, Option<Vec<u8>>)> {
     let order = &admitted.order;
     let leg = order.leg;
+    let (tracing, untraced) = traced(order, grant.port()?, FAR);
     let sockets = grant.collect(Instant::now() + GRANT_FOR, stop)?;
-    let (states, warnings) = inspect(&sockets, &order.socket, "the far host")?;
+    let (states, mut warnings) = inspect(&sockets, &order.socket, FAR)?;
+    warnings.extend(untraced);
+    if let Some(tracing) = &tracing {
+        tracing.own(&states);
+    }
     let peer = states.first().map(|s| s.remote.ip());
     let fingerprint = Box::new(observe::fingerprint(env!("CARGO_PKG_VERSION"), peer));
     say(ToController::Connected {
@@ -207,8 +251,9 @@ fn play(
             sample: Box::new(sample),
         });
     };
-    let (record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
-    Ok((record, overdrawn.or(broke)))
+    let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
+    let trace = end_trace(tracing, &mut record, FAR);
+    Ok((record, overdrawn.or(broke), trace))
 }
 
 /// What a leg has moved in both directions, from the bytes that its load counts in the leg's own.

@@ -127,6 +127,7 @@ fn bulk() -> Run {
             limit: Limit::Time(Nanos::from_secs(10)),
             ramp: None,
             interval: Nanos::from_secs(1),
+            trace: false,
             socket: Default::default(),
             near: Placement::default(),
             far: Placement::default(),

@@ -44,7 +44,7 @@ impl Picture for Live {
 
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Hosts { .. } | Event::Warning(_) => {}
+            Event::Hosts { .. } | Event::Warning(_) | Event::Traced { .. } => {}
             Event::LegStarted { index, direction } => self.leg_started(*index, *direction),
             Event::Sample {
                 index,
@@ -208,7 +208,7 @@ impl<P: Picture, W: Write> Watcher for View<P, W> {
     fn event(&mut self, event: &Event<'_>) {
         self.picture.event(event);
         match event {
-            Event::Hosts { .. } => {}
+            Event::Hosts { .. } | Event::Traced { .. } => {}
             Event::Warning(warning) => self.warn(warning),
             Event::Sample { .. } => self.show(false),
             _ => self.show(true),
@@ -272,6 +272,7 @@ mod tests {
             limit: Limit::Time(Nanos::from_secs(10)),
             ramp: None,
             interval: Nanos::from_secs(1),
+            trace: false,
             socket: SocketSettings::default(),
             near: Placement::default(),
             far: Placement::default(),

@@ -13,10 +13,13 @@ use crate::leg::how_ended;
 use crate::out;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
+use crate::traces;
 use crate::transport::{self, How};
 use crate::trust;
 use anyhow::{Context, Result};
+use archive::Traces;
 use clap::{ArgGroup, Args};
+use model::finding::Explanation;
 use model::{Ended, Run, Spec, Workload};
 use report::json::Line;
 use report::live::Live;
@@ -36,11 +39,18 @@ use std::sync::atomic::AtomicBool;
   linerate measure db2 --workload request --pace 2000 -P 4 --down
   linerate measure iperf3:speed.example -P 4   any stock iperf3 server
   linerate measure db2 -w 8M -C cubic --json > run.json
+  linerate measure db2 --trace && linerate explain last
 
 HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port], lab:NAME[/host] or local.
 In a lab both ends are hosts of it: the first and the second, the first and /host, or /near-far.
 Sizes take K, M, G (1024-based); rates take K, M, G bits per second (1000-based);
-times take s, ms, us, m.")]
+times take s, ms, us, m.
+
+--trace has each end record the segments of this measurement's own data connections (never of
+others) with their sockets' state, as far as it may: it takes the rights of 'linerate trace' at that
+end. An end that may not says so, and the rest goes on. The traces are kept beside the archive, at
+most 200,000 events an end and leg, and are what 'linerate explain' goes by; 'linerate runs delete'
+deletes them. Tracing takes time of the processor: the run says that it was traced.")]
 #[command(group = ArgGroup::new("output"))]
 pub struct Measure {
     /// The far end
@@ -103,6 +113,12 @@ impl Measure {
             )
             .into());
         }
+        if spec.trace && matches!(host, Host::Iperf3 { .. }) {
+            return Err(Refusal::usage(
+                "--trace takes an agent at the other end; beside a measurement with an iperf3 server run: linerate trace --host HOST",
+            )
+            .into());
+        }
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         if let (Host::Lab { name, hosts }, None) = (&host, self.lab_far) {
             return lab::measure(name, hosts.as_deref(), self.output.quiet, stop);
@@ -141,7 +157,12 @@ impl Measure {
         let not_kept = record.finish(&run);
         let kept = not_kept.is_none();
         run.warnings.extend(not_kept);
-        self.print(&run, kept)?;
+        let traces = global.archive_path().map(|path| Traces::beside(&path));
+        let why = match traces {
+            Ok(traces) if kept => traces::explain(&run, &traces),
+            _ => explain::explain(&run),
+        };
+        self.print(&run, kept, &why)?;
         let exit = match (outcome, &run.ended) {
             (_, Ended::Interrupted) => Exit::Interrupted,
             (Ok(()), Ended::Complete) => Exit::Done,
@@ -185,7 +206,7 @@ impl Measure {
         Link::new(reached).measure(run, watcher, stop)
     }
 
-    fn print(&self, run: &Run, kept: bool) -> Result<()> {
+    fn print(&self, run: &Run, kept: bool, why: &[Explanation]) -> Result<()> {
         let summary = model::summarise(run);
         out::print(&if self.output.json {
             report::json::run(run, &summary)
@@ -196,14 +217,14 @@ impl Measure {
         } else if self.output.iperf3_json_stream {
             report::iperf3::stream_end(run, &summary)
         } else if kept {
-            report::summary(run, &summary, &explain::explain(run), stdout_style())
+            report::summary(run, &summary, why, stdout_style())
         } else {
             // Without its name, which nobody could look up.
             let nameless = Run {
                 id: String::new(),
                 ..run.clone()
             };
-            report::summary(&nameless, &summary, &explain::explain(run), stdout_style())
+            report::summary(&nameless, &summary, why, stdout_style())
         })
     }
 }
@@ -226,6 +247,8 @@ impl Stream {
 impl Watcher for Stream {
     fn event(&mut self, event: &Event<'_>) {
         self.line(&match *event {
+            // Too much for a line: it is kept beside the archive.
+            Event::Traced { .. } => return,
             Event::Hosts { near, far } => Line::Hosts { near, far },
             Event::LegStarted {
                 index: leg,

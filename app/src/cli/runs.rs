@@ -6,6 +6,7 @@ use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal};
 use crate::files::write_whole;
 use crate::out;
+use crate::traces;
 use anyhow::{Context, Result};
 use archive::{Archive, Filter, Imported, Named, Row};
 use clap::{Args, Subcommand, ValueEnum};
@@ -120,7 +121,8 @@ enum Format {
   linerate measure db2 --json | ssh desk linerate runs import -
   iperf3 -c db2 -J | linerate runs import -
 
-The same file imported twice is kept once.")]
+The same file imported twice is kept once. The traces of a run ('measure --trace') do not come with it: they
+are files that 'linerate explain' reads as they are.")]
 struct Import {
     /// Files to read; - is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -254,7 +256,7 @@ impl Show {
             }
         };
         let run = archive.get(&id).map_err(said)?;
-        let why = explain::explain(&run);
+        let why = traces::explain(&run, &archive.traces());
         out::print(&report::summary(
             &run,
             &summarise(&run),
@@ -271,6 +273,12 @@ impl Export {
         let text = match archive.named(&self.id).map_err(said)? {
             Named::Run(id) => {
                 let run = archive.get(&id).map_err(said)?;
+                for file in archive.traces().of(&id) {
+                    out::note(&format!(
+                        "linerate: a trace of this run is a file of its own: {}",
+                        file.display()
+                    ));
+                }
                 match self.format {
                     Format::Json => report::json::run(&run, &summarise(&run)),
                     Format::Csv => report::csv::run(&run),

@@ -49,6 +49,7 @@ fn run(directions: Directions, limit: Limit) -> Run {
             limit,
             ramp: None,
             interval: Nanos::from_millis(50),
+            trace: false,
             socket: SocketSettings::default(),
             near: Placement::default(),
             far: Placement::default(),

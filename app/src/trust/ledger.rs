@@ -513,6 +513,7 @@ mod tests {
             streams: 2,
             limit,
             interval: Nanos::from_secs(1),
+            trace: false,
             socket: SocketSettings::default(),
             placement: Placement::default(),
         }

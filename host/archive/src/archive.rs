@@ -5,7 +5,7 @@ use crate::rows::{
     Failure, Figures, Head, column, json, name_of, put_leg, put_legs, put_whole_leg, read_run,
 };
 use crate::schema;
-use crate::{Error, is_id};
+use crate::{Error, Traces, is_id};
 use model::{BitRate, Direction, Leg, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
 use rusqlite::{
@@ -448,7 +448,12 @@ impl Archive {
         rows().map_err(|source| Error::sql(&self.path, "list the runs", source))
     }
 
-    /// Deletes a run for good. Takes full names only: see [`Archive::find`].
+    /// The traces of its runs.
+    pub fn traces(&self) -> Traces {
+        Traces::beside(&self.path)
+    }
+
+    /// Deletes a run and its traces for good. Takes full names only: see [`Archive::find`].
     ///
     /// # Errors
     /// [`Error::NotFound`], and failures to write.
@@ -460,7 +465,8 @@ impl Archive {
                 _ => Ok(()),
             },
         )
-        .map_err(|failure| failure.told(&self.path, doing, id))
+        .map_err(|failure| failure.told(&self.path, doing, id))?;
+        self.traces().delete(id)
     }
 
     pub(crate) fn db(&self) -> &Connection {

@@ -26,6 +26,14 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// The trace of a run could not be written or deleted.
+    #[error("cannot keep or delete the trace {} of a run: {source}", path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// No archive where one should be read.
     #[error("there is no archive of runs at {}", path.display())]
     Missing {

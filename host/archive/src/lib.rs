@@ -10,6 +10,9 @@
 //! (<https://sqlite.org/pragma.html#pragma_synchronous>). The end of a run, an import and a deletion
 //! are committed with `FULL`: once the command has said so, they survive a power cut.
 //!
+//! **Traces** of a run are too large for its documents: they are files beside the archive ([`Traces`]), and
+//! are deleted with their run.
+//!
 //! **Exactness.** Runs, legs and samples are kept as their JSON documents, beside a few columns that
 //! [`Archive::list`] reads without opening any document. [`Archive::get`] gives back exactly the
 //! [`Run`](model::Run) that was written.
@@ -21,9 +24,11 @@ mod place;
 mod recorder;
 mod rows;
 mod schema;
+mod traces;
 
 pub use archive::{Archive, Filter, Imported, Row};
 pub use error::Error;
 pub use experiments::Named;
 pub use place::{default_path, is_id, new_id};
 pub use recorder::{GROUP, Recorder};
+pub use traces::Traces;

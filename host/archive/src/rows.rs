@@ -321,6 +321,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         requests: end.requests.clone(),
         retransmits: end.retransmits,
         datagrams: end.datagrams,
+        trace: end.trace,
         warnings: end.warnings.clone(),
     }
 }

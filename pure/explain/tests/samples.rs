@@ -150,6 +150,7 @@ impl Case {
                 limit: model::Limit::Time(Nanos::from_secs(10)),
                 ramp: None,
                 interval: Nanos::from_millis(self.every_ms),
+                trace: false,
                 socket: SocketSettings::default(),
                 near: Placement::default(),
                 far: Placement::default(),

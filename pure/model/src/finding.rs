@@ -232,12 +232,18 @@ pub enum Source {
     Samples,
     /// Every segment with the sender's socket state.
     Trace,
+    /// The same, and every segment with the receiver's.
+    TraceOfBothEnds,
+    /// Every segment with the receiver's socket state.
+    TraceAtReceiver,
     /// Packets as they passed the sender.
     CaptureAtSender,
     /// Packets as they passed the receiver.
     CaptureAtReceiver,
     /// Packets as they passed somewhere between.
     CaptureBetween,
+    /// Packets as they passed two places.
+    CapturesAtTwoPlaces,
 }
 
 /// The answer in one value.
@@ -282,6 +288,9 @@ pub struct Explanation {
     pub conclusion: Conclusion,
     /// All findings: the causes of the conclusion first, then by share.
     pub findings: Vec<Finding>,
+    /// What the traces or captures of both ends tell together, and neither alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<Evidence>,
     /// The time line.
     pub phases: Vec<Phase>,
     /// What the reader must know to take it right, a sentence each.

@@ -27,7 +27,9 @@ pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;
 pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
 pub use published::{About, Doubt, Published, PublishedComparison};
-pub use run::{Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Warning};
+pub use run::{
+    Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Traced, Warning,
+};
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
     Begin, Comm, Connection, Dropped, End, Lost, Retransmission, Segment, TRACE_SCHEMA, Tcb, Trace,

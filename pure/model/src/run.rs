@@ -1,6 +1,8 @@
 //! What was done and seen: one execution, kept whole.
 
-use crate::{BitRate, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, Spec};
+use crate::{
+    BitRate, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, Spec, TraceSource,
+};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -108,8 +110,27 @@ pub struct EndRecord {
     /// Counts of datagrams (UDP).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
+    /// The trace of this end's data sockets, where one was taken: it cost time of the processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Traced>,
     /// What this end must tell of its figures.
     pub warnings: Vec<Warning>,
+}
+
+/// A trace of the data sockets of one end of a leg; the events themselves are kept beside the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// Where its events come from.
+    pub source: TraceSource,
+    /// Events that are kept.
+    pub events: u64,
+    /// Events that the tracing lost.
+    pub lost: u64,
+    /// From the beginning of the trace, before the connections were made, to its last event.
+    #[serde(rename = "span_ns")]
+    pub span: Nanos,
+    /// It reached its largest size, and tells nothing of what came after.
+    pub cut: bool,
 }
 
 /// Datagrams as one end counted them.

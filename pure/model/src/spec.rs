@@ -21,6 +21,9 @@ pub struct Spec {
     /// Time between samples.
     #[serde(rename = "interval_ns")]
     pub interval: Nanos,
+    /// Both ends record every segment of their data sockets, as far as each may.
+    #[serde(default)]
+    pub trace: bool,
     /// Options of every data socket.
     pub socket: SocketSettings,
     /// Where the load runs on the host of the command.

@@ -445,6 +445,7 @@ mod tests {
             limit: Limit::Time(Nanos::from_secs(10)),
             ramp: None,
             interval: Nanos::from_secs(1),
+            trace: false,
             socket: SocketSettings::default(),
             near: Placement::default(),
             far: Placement::default(),

@@ -182,6 +182,7 @@ pub fn usual_run() -> Spec {
         limit: Limit::Time(USUAL_TIME),
         ramp: None,
         interval: Nanos::from_secs(1),
+        trace: false,
         socket: SocketSettings::default(),
         near: Placement::default(),
         far: Placement::default(),

@@ -2,7 +2,9 @@
 //! experiment that decides, and the time line.
 
 use crate::words::{self, Ink, Style, escape, escape_sentence, glue, percent, wrap};
-use model::finding::{Conclusion, Confidence, Decider, Explanation, Finding, Level, Limit, Source};
+use model::finding::{
+    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Source,
+};
 use model::{Direction, Nanos};
 use serde::Serialize;
 
@@ -176,6 +178,11 @@ fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
         out.push('\n');
         out.push_str(&decision(decider, one.direction, host, style));
     }
+    if !one.ends.is_empty() {
+        out.push('\n');
+        out.push_str("  Both ends together\n");
+        evidence(&one.ends, style, &mut out);
+    }
     if !one.phases.is_empty() {
         out.push('\n');
         out.push_str(&time_line(one, style));
@@ -234,21 +241,7 @@ fn finding(finding: &Finding, style: Style) -> String {
         "  ",
         "  ",
     );
-    for evidence in &finding.evidence {
-        let rule = evidence
-            .rule
-            .as_ref()
-            .map(|r| format!(" ({})", escape_sentence(r)));
-        let at = evidence.at.map(|at| format!(", at {}", glue(at)));
-        let line = format!(
-            "{}: {}{}{}",
-            escape_sentence(&evidence.what),
-            glue(escape_sentence(&evidence.found)),
-            at.unwrap_or_default(),
-            rule.unwrap_or_default()
-        );
-        out.push_str(&wrap(&line, style.width, "    ", "      "));
-    }
+    evidence(&finding.evidence, style, &mut out);
     for remedy in &finding.remedies {
         let change = remedy
             .change
@@ -264,9 +257,34 @@ fn finding(finding: &Finding, style: Style) -> String {
     out
 }
 
+/// Facts, a line each.
+fn evidence(facts: &[Evidence], style: Style, out: &mut String) {
+    for fact in facts {
+        let rule = fact
+            .rule
+            .as_ref()
+            .map(|r| format!(" ({})", escape_sentence(r)));
+        let at = fact.at.map(|at| format!(", at {}", glue(at)));
+        let line = format!(
+            "{}: {}{}{}",
+            escape_sentence(&fact.what),
+            glue(escape_sentence(&fact.found)),
+            at.unwrap_or_default(),
+            rule.unwrap_or_default()
+        );
+        out.push_str(&wrap(&line, style.width, "    ", "      "));
+    }
+}
+
 fn source(source: Source) -> Option<&'static str> {
     match source {
-        Source::Samples | Source::Trace => None,
+        Source::Samples | Source::Trace | Source::TraceOfBothEnds => None,
+        Source::TraceAtReceiver => {
+            Some("From a trace at the receiver: what the sender's socket waited for is inferred.")
+        }
+        Source::CapturesAtTwoPlaces => {
+            Some("From captures at two places: what the sockets waited for is inferred.")
+        }
         Source::CaptureAtSender => {
             Some("From a capture at the sender: what its socket waited for is inferred.")
         }

@@ -65,6 +65,7 @@ pub fn spec() -> Spec {
         limit: Limit::Time(Nanos::from_secs(10)),
         ramp: None,
         interval: Nanos::from_secs(1),
+        trace: false,
         socket: SocketSettings::default(),
         near: Placement::default(),
         far: Placement::default(),
@@ -155,6 +156,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
         requests: None,
         retransmits: None,
         datagrams: None,
+        trace: None,
         warnings: Vec::new(),
     };
     let (near, far) = match direction {
@@ -309,6 +311,7 @@ pub fn rivals() -> Explanation {
             finding(Limit::CongestionWindow, share(7300, 40), Confidence::Open),
             finding(Limit::LossRecovery, share(2500, 12), Confidence::Sure),
         ],
+        ends: Vec::new(),
         phases: vec![
             phase(0, 200, Limit::SlowStart),
             phase(200, 6000, Limit::CongestionWindow),

@@ -212,6 +212,7 @@ mod tests {
         for end in [&mut leg.near, &mut leg.far] {
             end.requests = Some(fixtures::latencies(10));
             end.datagrams = Some(Datagrams::default());
+            end.trace = Some(model::Traced::default());
             end.retransmits = Some(1);
             end.warnings = vec![fixtures::warning("a", "b", "c")];
             end.samples[1].requests = Some(fixtures::latencies(10));
@@ -268,6 +269,7 @@ mod tests {
             ("end", "samples") | ("sample_taken", "sample") => "sample",
             ("end" | "sample", "requests") => "latency",
             ("end" | "sample" | "leg_summary", "datagrams") => "datagrams",
+            ("end", "trace") => "traced",
             ("sample", "streams") => "stream",
             ("sample", "cpu") => "cpu_times",
             ("stream", "tcp") => "tcp",
@@ -278,6 +280,7 @@ mod tests {
             ("explained", "explanations") => "explanation",
             ("explanation", "conclusion") => "conclusion",
             ("explanation", "findings") => "finding",
+            ("explanation", "ends") => "evidence",
             ("explanation", "phases") => "phase",
             ("finding", "share") => "share",
             ("finding", "evidence") => "evidence",
@@ -454,7 +457,9 @@ mod tests {
             assert!(text.starts_with("{\"event\":"), "{text}");
             see(text, name);
         }
-        see(crate::explain::json(&[fixtures::rivals()]), "explained");
+        let mut explained = fixtures::rivals();
+        explained.ends = explained.findings[0].evidence.clone();
+        see(crate::explain::json(&[explained]), "explained");
         see(crate::published::json(&fixtures::published()), "published");
         for experiment in crate::prove::tests::of_every_design() {
             see(experiment, "experiment");

@@ -52,6 +52,9 @@ struct Way {
     /// What moves
     #[arg(long, value_enum, default_value_t = Kind::Bulk)]
     workload: Kind,
+    /// Record every segment of the data connections with its socket's state, at both ends
+    #[arg(long)]
+    trace: bool,
 }
 
 /// How much, how long.
@@ -214,8 +217,17 @@ impl Order {
                 datagram_size: self.datagrams.datagram_size,
             }),
         };
+        if self.way.trace && matches!(&workload, Workload::Request(r) if r.reconnect) {
+            bail!(
+                "--trace follows connections that last: leave out --reconnect, or watch with 'linerate trace'"
+            );
+        }
         let ten_seconds = Limit::Time(Nanos::from_secs(10));
-        self.load.spec(workload, self.directions(), ten_seconds)
+        let spec = self.load.spec(workload, self.directions(), ten_seconds)?;
+        Ok(Spec {
+            trace: self.way.trace,
+            ..spec
+        })
     }
 
     fn directions(&self) -> Directions {
@@ -266,6 +278,7 @@ impl Load {
             limit,
             ramp: self.what.ramp,
             interval: self.what.interval,
+            trace: false,
             socket: SocketSettings {
                 send_buffer: self.sockets.send_buffer.or(self.sockets.sockbuf),
                 receive_buffer: self.sockets.receive_buffer.or(self.sockets.sockbuf),

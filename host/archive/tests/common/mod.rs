@@ -76,6 +76,7 @@ pub fn spec() -> Spec {
         limit: Limit::Time(Nanos::from_secs(10)),
         ramp: None,
         interval: Nanos::from_millis(10),
+        trace: false,
         socket: Default::default(),
         near: Placement::default(),
         far: Placement::default(),

@@ -407,6 +407,7 @@ impl RunFile {
             limit,
             ramp: self.ramp.map(|r| r.0),
             interval: self.interval.map_or(usual.interval, |i| i.0),
+            trace: false,
             socket,
             near: Placement {
                 bind_address: self.bind,

@@ -273,6 +273,7 @@ impl Reader<'_> {
             },
             // What iperf3 omitted is not in its figures any more.
             ramp: Some(Nanos(0)),
+            trace: false,
             interval: self
                 .intervals
                 .first()

@@ -1,8 +1,10 @@
 //! The legal order of messages, leg by leg, and of the requests to tune between them. Both ends keep the same table from what they send and
 //! what they receive.
 
-use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_TUNES};
-use super::messages::{MAX_READINGS, MAX_SETTINGS, Order, ToAgent, ToController, TuneRequest};
+use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_TUNES};
+use super::messages::{
+    MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, ToAgent, ToController, TuneRequest,
+};
 use model::{Limit, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,6 +27,9 @@ const DRAIN: Nanos = Nanos::from_secs(60);
 
 /// For the answer to a request to tune: a device may have to be reset.
 const TUNE: Nanos = Nanos::from_secs(60);
+
+/// For a piece of a trace, which may wait behind others on a slow path.
+const PIECE: Nanos = Nanos::from_secs(60);
 
 /// For legs that are limited by an amount: silence ends those whose peer is lost, this the rest.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
@@ -69,12 +74,14 @@ pub struct Legs {
     tunes: VecDeque<(u64, Nanos)>,
     /// Number of the latest.
     tuned: u64,
+    /// Pieces of traces that were asked for, oldest first: of which leg, and when they are due.
+    fetches: VecDeque<(u32, Nanos)>,
 }
 
 impl Legs {
     /// Whether no leg is open and no request.
     pub fn is_idle(&self) -> bool {
-        self.live.is_empty() && self.tunes.is_empty()
+        self.live.is_empty() && self.tunes.is_empty() && self.fetches.is_empty()
     }
 
     /// The earliest moment at which the agent owes the controller something.
@@ -90,7 +97,9 @@ impl Legs {
             Some((leg.until, what))
         });
         let tune = self.tunes.front();
+        let fetch = self.fetches.front();
         owed.chain(tune.map(|(_, until)| (*until, "answer a request to tune")))
+            .chain(fetch.map(|(_, until)| (*until, "send a piece of a trace")))
             .min()
     }
 
@@ -125,6 +134,16 @@ impl Legs {
                 Err(Fault::order("named more settings than a request may"))
             }
             ToAgent::Tune { number, .. } => self.tune(now, *number),
+            ToAgent::Fetch { leg } if !self.over.contains(leg) => Err(Fault::order(
+                "asked for the trace of a leg that is not over",
+            )),
+            ToAgent::Fetch { .. } if self.fetches.len() >= MAX_OPEN_FETCHES => Err(Fault::order(
+                "asked for more pieces of a trace than may wait",
+            )),
+            ToAgent::Fetch { leg } => {
+                self.fetches.push_back((*leg, now + PIECE));
+                Ok(Verdict::Take)
+            }
             ToAgent::Hello { .. } => Err(Fault::order("greeted twice")),
             ToAgent::Ping { .. } | ToAgent::Bye => Ok(Verdict::Take),
         }
@@ -177,6 +196,20 @@ impl Legs {
                     return Err(Fault::order("answered a request to tune out of turn"));
                 }
                 self.tunes.pop_front();
+                Ok(Verdict::Take)
+            }
+            // Base64 makes four characters of three bytes.
+            ToController::Piece { data, .. } if data.len() > MAX_PIECE.div_ceil(3) * 4 => {
+                Err(Fault::order("sent a larger piece of a trace than it may"))
+            }
+            ToController::Piece { leg, .. } => {
+                if self
+                    .fetches
+                    .pop_front()
+                    .is_none_or(|(asked, _)| asked != *leg)
+                {
+                    return Err(Fault::order("sent a piece of a trace out of turn"));
+                }
                 Ok(Verdict::Take)
             }
             ToController::Hello { .. } => Err(Fault::order("greeted twice")),

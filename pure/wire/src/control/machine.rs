@@ -34,6 +34,9 @@ pub const MAX_LIVE_LEGS: usize = 8;
 /// Requests to tune that may wait for their answers.
 pub const MAX_OPEN_TUNES: usize = 8;
 
+/// Requests for pieces of traces that may wait for their answers.
+pub const MAX_OPEN_FETCHES: usize = 8;
+
 /// Longest title and name of a place that are taken from a peer, in characters.
 const MAX_TITLE: usize = 200;
 
@@ -460,7 +463,9 @@ mod sealed {
                     }
                 }
                 ToController::TuneRefused { why, .. } => *why = printable(why, MAX_SENTENCE),
-                ToController::Hello { .. } | ToController::Sample { .. } => {}
+                ToController::Hello { .. }
+                | ToController::Sample { .. }
+                | ToController::Piece { .. } => {}
             }
             machine.event(Event::Message(said));
             Ok(())

@@ -27,6 +27,9 @@ pub struct Order {
     /// Time between samples.
     #[serde(rename = "interval_ns")]
     pub interval: Nanos,
+    /// The agent is to record every segment of these data sockets, and of no other, if it can.
+    #[serde(default)]
+    pub trace: bool,
     /// Options of the agent's data sockets.
     pub socket: SocketSettings,
     /// Where the agent's load runs.
@@ -38,6 +41,9 @@ pub const MAX_SETTINGS: usize = 64;
 
 /// Readings that one answer may have.
 pub const MAX_READINGS: usize = 4 * MAX_SETTINGS;
+
+/// Bytes of a trace that one answer may have.
+pub const MAX_PIECE: usize = 256 << 10;
 
 /// What the agent is to do with its machine's settings. One session holds them at a time; when it
 /// ends, in whatever way, the agent undoes what it changed. There is no other way to name a setting
@@ -104,6 +110,11 @@ pub enum ToAgent {
     },
     /// End the leg early and report.
     Stop {
+        /// Number of the leg.
+        leg: u32,
+    },
+    /// Asks for the next piece of the trace of a leg that is over. Answered in turn.
+    Fetch {
         /// Number of the leg.
         leg: u32,
     },
@@ -205,6 +216,13 @@ pub enum ToController {
         leg: u32,
         /// What, why and what to do.
         why: String,
+    },
+    /// A piece of a trace.
+    Piece {
+        /// Number of the leg.
+        leg: u32,
+        /// At most [`MAX_PIECE`] bytes, in base64. Nothing: there is no more.
+        data: String,
     },
     /// Done as requested.
     Tuned {

@@ -15,9 +15,10 @@ mod preamble;
 pub use frame::{FrameError, FrameReader, HEADER_LEN, MAX_FRAME, encode_frame};
 pub use machine::{
     Agent, AgentMachine, Controller, ControllerMachine, Event, Fault, IDLE, MAX_EVENTS,
-    MAX_LIVE_LEGS, MAX_OPEN_TUNES, MAX_QUEUED, Machine, PING_EVERY, Role, SILENCE,
+    MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_TUNES, MAX_QUEUED, Machine, PING_EVERY, Role,
+    SILENCE,
 };
-pub use messages::{MAX_READINGS, MAX_SETTINGS, Order, Origin, PROTOCOL, TOKEN_LEN};
+pub use messages::{MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, Origin, PROTOCOL, TOKEN_LEN};
 pub use messages::{ToAgent, ToController, TuneRequest};
 pub use preamble::{PREAMBLE_LEN, Preamble, Token};
 

@@ -1,0 +1,111 @@
+//! The traces of runs: files in a directory beside the archive, so that every tool can open them.
+
+use crate::rows::name_of;
+use crate::{Error, is_id};
+use model::Side;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where the traces of an archive's runs are: `runs.db.traces` beside `runs.db`.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    directory: PathBuf,
+}
+
+impl Traces {
+    /// Those of the archive at this path.
+    pub fn beside(archive: &Path) -> Traces {
+        let mut directory = archive.as_os_str().to_owned();
+        directory.push(".traces");
+        Traces {
+            directory: directory.into(),
+        }
+    }
+
+    /// The file of the trace of one end of a leg; whether there is one, the file system tells.
+    pub fn file(&self, run: &str, leg: usize, side: Side) -> PathBuf {
+        let name = format!("{run}-{leg}-{}.trace.gz", name_of(side));
+        self.directory.join(name)
+    }
+
+    /// Keeps a trace: whole, or not at all. Only the owner may read it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep(&self, run: &str, leg: usize, side: Side, bytes: &[u8]) -> Result<(), Error> {
+        let file = self.file(run, leg, side);
+        let part = file.with_extension("part");
+        let write = || -> io::Result<()> {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&self.directory)?;
+            let mut open = OpenOptions::new();
+            let mut out = open.write(true).create(true).truncate(true);
+            out = out.mode(0o600);
+            out.open(&part)?.write_all(bytes)?;
+            fs::rename(&part, &file)
+        };
+        write().map_err(|source| {
+            // It may not even have been made; the first failure is the one to tell.
+            let _ = fs::remove_file(&part);
+            Error::Trace { path: file, source }
+        })
+    }
+
+    /// The files of a run.
+    pub fn of(&self, run: &str) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return Vec::new();
+        };
+        let own = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            is_id(run) && name.is_some_and(|name| name.starts_with(&format!("{run}-")))
+        };
+        let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(own).collect();
+        files.sort();
+        files
+    }
+
+    /// Deletes those of a run for good, and the directory with the last of all.
+    ///
+    /// # Errors
+    /// If one is there and cannot be deleted.
+    pub fn delete(&self, run: &str) -> Result<(), Error> {
+        for path in self.of(run) {
+            fs::remove_file(&path).map_err(|source| Error::Trace { path, source })?;
+        }
+        // Others may be in it.
+        let _ = fs::remove_dir(&self.directory);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn traces_are_kept_for_their_run_alone_and_go_with_it() {
+        let archive = std::env::temp_dir().join(format!("linerate-traces-{}", std::process::id()));
+        let traces = Traces::beside(&archive);
+        traces.keep("00c0ffee", 0, Side::Near, b"one").unwrap();
+        traces.keep("00c0ffee", 1, Side::Far, b"two").unwrap();
+        traces.keep("0badcafe", 0, Side::Near, b"three").unwrap();
+        let file = traces.file("00c0ffee", 1, Side::Far);
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o77, 0);
+        assert_eq!(traces.of("00c0ffee").len(), 2);
+        assert!(traces.of("00").is_empty());
+        traces.delete("00c0ffee").unwrap();
+        assert_eq!(
+            (traces.of("00c0ffee").len(), traces.of("0badcafe").len()),
+            (0, 1)
+        );
+        traces.delete("0badcafe").unwrap();
+        assert!(!traces.directory.exists());
+    }
+}
