@@ -8,7 +8,7 @@
 use model::{
     BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended,
     Fingerprint, Latency, Leg, Limit, Nanos, Placement, Run, SCHEMA_VERSION, Sample, SocketState,
-    Spec, StreamSample, TcpInfo, Unread, Warning, Workload,
+    Spec, StreamSample, TcpInfo, Traced, Unread, Warning, Workload,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -155,6 +155,12 @@ pub fn end(samples: u64) -> EndRecord {
             lost: 1,
             out_of_order: 2,
             jitter: Nanos(3),
+        }),
+        trace: Some(Traced {
+            events: 7,
+            span: Nanos(5),
+            cut: true,
+            ..Traced::default()
         }),
         warnings: vec![Warning {
             what: "a".to_owned(),
