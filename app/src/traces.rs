@@ -167,28 +167,32 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     fn take(&mut self, record: TraceRecord, written: Written<'_>) {
-        match &record {
+        let (connection, at) = match &record {
             TraceRecord::Connection(c) => {
                 self.ends.insert(c.id, (flat(c.local), flat(c.remote)));
+                (c.id, self.traced.span)
             }
-            TraceRecord::Segment(segment) => {
-                let ends = self.ends.get(&segment.connection);
-                match &self.own {
-                    None if self.early.len() < MOST_EARLY => {
-                        self.early.push((record, written.0.to_vec()));
-                    }
-                    Some(own) if ends.is_some_and(|ends| own.contains(ends)) => {
-                        self.add(&record, segment.at, written);
-                    }
-                    _ => {}
-                }
-            }
+            TraceRecord::Segment(segment) => (segment.connection, segment.at),
+            TraceRecord::Sample(sample) => (sample.connection, sample.at),
             TraceRecord::Lost(lost) => {
                 self.traced.lost += lost.events;
-                self.add(&record, lost.to, written);
+                return self.add(&record, lost.to, written);
             }
-            TraceRecord::End(end) => self.unordered = end.unordered,
-            TraceRecord::Begin(_) => {}
+            TraceRecord::End(end) => {
+                self.unordered = end.unordered;
+                return;
+            }
+            TraceRecord::Begin(_) => return,
+        };
+        let ends = self.ends.get(&connection);
+        match &self.own {
+            None if self.early.len() < MOST_EARLY => {
+                self.early.push((record, written.0.to_vec()));
+            }
+            Some(own) if ends.is_some_and(|ends| own.contains(ends)) => {
+                self.add(&record, at, written);
+            }
+            _ => {}
         }
     }
 

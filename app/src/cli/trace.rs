@@ -109,7 +109,7 @@ impl Trace {
         let output = match (&self.write, self.json) {
             (Some(path), _) => Output::file(path, &tracer)?,
             (None, true) => Output::json(&tracer)?,
-            (None, false) => Output::lines(columns, self.calls),
+            (None, false) => Output::lines(columns, self.calls, &tracer),
         };
         let mut telling = Telling {
             output,
@@ -274,6 +274,12 @@ impl Account {
                             .tcb
                             .as_ref()
                             .is_some_and(|tcb| tcb.state == model::segment::tcp_state::CLOSE);
+                }
+            }
+            TraceRecord::Sample(sample) => {
+                if let Some((_, audit, closed)) = self.open.get_mut(&sample.connection) {
+                    audit.sample(sample);
+                    *closed = sample.gone;
                 }
             }
             TraceRecord::End(end) => self.end = Some(end.clone()),

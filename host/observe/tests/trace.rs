@@ -59,7 +59,7 @@ impl Told {
             }
             TraceRecord::Lost(lost) => self.lost += lost.events,
             TraceRecord::End(end) => self.end = Some(end),
-            TraceRecord::Begin(_) => panic!("told by begin()"),
+            TraceRecord::Begin(_) | TraceRecord::Sample(_) => panic!("not told by probes"),
         }
     }
 

@@ -6,6 +6,7 @@ pub mod ethtool;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;
+pub mod packet_ring;
 pub mod poll;
 pub mod process;
 pub mod read_option;

@@ -14,6 +14,8 @@ pub enum Protocol {
     Route,
     /// `NETLINK_GENERIC`: families that are found by name.
     Generic,
+    /// `NETLINK_SOCK_DIAG`: the sockets of the namespace (sock_diag(7)).
+    Sockets,
 }
 
 impl Socket {
@@ -25,6 +27,7 @@ impl Socket {
         let protocol = match protocol {
             Protocol::Route => libc::NETLINK_ROUTE,
             Protocol::Generic => libc::NETLINK_GENERIC,
+            Protocol::Sockets => libc::NETLINK_SOCK_DIAG,
         };
         // SAFETY: socket takes plain numbers and touches no memory of ours.
         let fd = unsafe {
@@ -72,6 +75,19 @@ impl Socket {
         Ok(())
     }
 
+    /// From now on what the kernel tells this group comes in as well.
+    ///
+    /// # Errors
+    /// What setsockopt(2) says.
+    pub fn join(&self, group: u32) -> io::Result<()> {
+        crate::socket::set(
+            self.0.as_fd(),
+            libc::SOL_NETLINK,
+            libc::NETLINK_ADD_MEMBERSHIP,
+            group,
+        )
+    }
+
     /// Sends one whole request to the kernel.
     ///
     /// # Errors
@@ -101,6 +117,21 @@ impl Socket {
     /// # Errors
     /// What recv(2) says; `InvalidData` if the datagram is longer than the buffer.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive_with(buffer, 0)
+    }
+
+    /// The same without waiting; zero if nothing is there.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`]; `ENOBUFS` if something was lost since the last call.
+    pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.receive_with(buffer, libc::MSG_DONTWAIT) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            other => other,
+        }
+    }
+
+    fn receive_with(&self, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
         // SAFETY: the kernel writes at most as many bytes as the exclusively borrowed buffer has;
         // MSG_TRUNC changes only what is returned: the true length of the datagram.
         let length = unsafe {
@@ -108,7 +139,7 @@ impl Socket {
                 self.0.as_raw_fd(),
                 buffer.as_mut_ptr().cast(),
                 buffer.len(),
-                libc::MSG_TRUNC,
+                libc::MSG_TRUNC | flags,
             )
         };
         match usize::try_from(length) {

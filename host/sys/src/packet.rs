@@ -80,25 +80,7 @@ impl PacketSocket {
     /// # Errors
     /// What getsockopt(2) says.
     pub fn take_drops(&self) -> io::Result<u32> {
-        let mut stats = libc::tpacket_stats {
-            tp_packets: 0,
-            tp_drops: 0,
-        };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most one tpacket_stats, whose size is given.
-        let status = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut stats).cast(),
-                &raw mut length,
-            )
-        };
-        if status != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(stats.tp_drops)
+        take_drops(&self.0)
     }
 
     /// Sends frames, each beginning with its virtio-net header; returns how many of the first
@@ -147,6 +129,29 @@ impl PacketSocket {
         }
         Ok(())
     }
+}
+
+/// Packets that the kernel dropped since the last call for want of room (`PACKET_STATISTICS`).
+pub(crate) fn take_drops(socket: &OwnedFd) -> io::Result<u32> {
+    let mut stats = libc::tpacket_stats {
+        tp_packets: 0,
+        tp_drops: 0,
+    };
+    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most one tpacket_stats, whose size is given.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut stats).cast(),
+            &raw mut length,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(stats.tp_drops)
 }
 
 impl AsFd for PacketSocket {

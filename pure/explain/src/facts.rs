@@ -260,7 +260,10 @@ impl Facts {
 
     /// Packets alone, no socket.
     pub fn is_capture(&self) -> bool {
-        !matches!(self.source, Source::Samples | Source::Trace)
+        !matches!(
+            self.source,
+            Source::Samples | Source::Trace | Source::PacketsAndSamples
+        )
     }
 
     /// The same amount in flight all the time, without loss and without a queue: something at the sender

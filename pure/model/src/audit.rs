@@ -1,19 +1,27 @@
 //! Whether a trace holds every segment of a connection: the kernel counts them too.
 
-use crate::segment::{before, tcp_state};
-use crate::{Nanos, Segment, What};
+use crate::segment::{before, tcp_flag, tcp_state};
+use crate::{Nanos, Segment, TraceSample, What};
 use serde::{Deserialize, Serialize};
 
 /// Gaps that are told one by one; further ones only count.
 const GAPS_KEPT: usize = 64;
 
+/// After this a packet on its way between device and socket has arrived.
+const SETTLING: Nanos = Nanos::from_millis(100);
+
 /// Compares the segments of one connection with the kernel's own counters, as they come: `segs_out` and
 /// `segs_in` rise by exactly the segments of each event, and `total_retrans` by those that were
 /// retransmissions.
+///
+/// Where only packets are seen, the counters are those of the samples between them.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     sent: Count,
     received: Count,
+    sampled: Option<Sampled>,
+    /// The handshake was seen: the counters count from zero.
+    born: bool,
     retransmitted: u64,
     /// `total_retrans` before the first event, and at the last sent segment.
     counted_retrans: Option<(u32, u32)>,
@@ -28,6 +36,32 @@ struct Count {
     segments: u64,
     expected: u32,
     missing: u64,
+}
+
+/// The counters of samples. A segment is counted before its packet passes the device, or after: so a sample is
+/// compared with the packets up to the next one, and what is missing is only what stays missing.
+#[derive(Clone, Debug, Default)]
+struct Sampled {
+    /// What the kernel had counted beside the packets seen: sent, received, retransmitted.
+    base: (u32, u32, u32),
+    /// Until then the base of a connection that is older than the trace is being found: packets were on
+    /// their way between device and socket.
+    settles: Nanos,
+    /// The last sample: its time and counters. It is judged at the next.
+    last: (Nanos, u32, u32),
+    retransmitted: u32,
+    /// When the last sample that was judged was taken.
+    judged: Nanos,
+    sent: Vec<Rise>,
+    received: Vec<Rise>,
+}
+
+/// Between two samples, so many segments in all came to be missing for good.
+#[derive(Clone, Copy, Debug)]
+struct Rise {
+    from: Nanos,
+    to: Nanos,
+    level: u32,
 }
 
 /// Segments that the kernel counted and the trace does not have.
@@ -62,18 +96,24 @@ pub struct Completeness {
     pub retransmitted_counted: u64,
     /// Where they are missing; at most the first 64 places.
     pub gaps: Vec<Gap>,
+    /// Only packets were seen, and no sample of the socket to compare them with.
+    pub unchecked: bool,
 }
 
 impl Completeness {
     /// Every segment that the kernel counted is there.
     pub fn is_complete(&self) -> bool {
-        self.sent_missing == 0 && self.received_missing == 0
+        self.sent_missing == 0 && self.received_missing == 0 && !self.unchecked
     }
 }
 
 impl Audit {
     /// Takes the next event of the connection.
     pub fn see(&mut self, segment: &Segment) {
+        if segment.tcb.is_none() {
+            self.see_packet(segment);
+            return;
+        }
         // A listener's counters are not those of the connection that it answers for.
         let Some(tcb) = segment
             .tcb
@@ -124,8 +164,73 @@ impl Audit {
         self.last = segment.at;
     }
 
+    fn see_packet(&mut self, segment: &Segment) {
+        let opens = segment.flags & tcp_flag::SYN != 0;
+        self.born |= opens;
+        // The socket of the end that was connected to begins with the end of the handshake.
+        let answers = (segment.what == What::Sent) == (segment.flags & tcp_flag::ACK != 0);
+        if opens && answers {
+            return;
+        }
+        match segment.what {
+            What::Sent => {
+                self.sent.add(segment.segments);
+                self.retransmitted +=
+                    u64::from(u32::from(segment.is_retransmission()) * segment.segments);
+            }
+            What::Received => self.received.add(segment.segments),
+            _ => {}
+        }
+    }
+
+    /// Takes the next sample of the connection's socket.
+    pub fn sample(&mut self, sample: &TraceSample) {
+        let (Some(sent), Some(received)) = (sample.tcp.segs_out, sample.tcp.segs_in) else {
+            return;
+        };
+        let (seen_sent, seen_received) = (self.sent.expected, self.received.expected);
+        let born = self.born;
+        let sampled = self.sampled.get_or_insert_with(|| Sampled {
+            base: match born {
+                true => (0, 0, 0),
+                false => (
+                    sent.wrapping_sub(seen_sent),
+                    received.wrapping_sub(seen_received),
+                    sample.tcp.total_retrans,
+                ),
+            },
+            settles: match born {
+                true => Nanos(0),
+                false => sample.at + SETTLING,
+            },
+            last: (sample.at, sent, received),
+            judged: self.last,
+            ..Sampled::default()
+        });
+        sampled.retransmitted = sample.tcp.total_retrans;
+        let (at, out, inn) = match sample.gone {
+            // Its packets have left: the kernel keeps a socket until they have.
+            true => (sample.at, sent, received),
+            false => sampled.last,
+        };
+        let beside = (out.wrapping_sub(seen_sent), inn.wrapping_sub(seen_received));
+        let base = &mut sampled.base;
+        if at < sampled.settles {
+            let later = |a: u32, b: u32| if before(a, b) { b } else { a };
+            (base.0, base.1) = (later(base.0, beside.0), later(base.1, beside.1));
+        }
+        let span = (sampled.judged, at);
+        rise(&mut sampled.sent, span, beside.0.wrapping_sub(base.0));
+        rise(&mut sampled.received, span, beside.1.wrapping_sub(base.1));
+        sampled.judged = at;
+        sampled.last = (sample.at, sent, received);
+    }
+
     /// What was found so far.
     pub fn result(&self) -> Completeness {
+        if self.counted_retrans.is_none() && !self.seen_any {
+            return self.packets_result();
+        }
         let (first, last) = self.counted_retrans.unwrap_or_default();
         Completeness {
             sent: self.sent.segments,
@@ -135,6 +240,36 @@ impl Audit {
             retransmitted: self.retransmitted,
             retransmitted_counted: u64::from(last.wrapping_sub(first)),
             gaps: self.gaps.clone(),
+            unchecked: false,
+        }
+    }
+
+    fn packets_result(&self) -> Completeness {
+        let sampled = self.sampled.clone().unwrap_or_default();
+        let missing = |rises: &[Rise]| rises.last().map_or(0, |rise| u64::from(rise.level));
+        let mut gaps: Vec<Gap> = [(true, &sampled.sent), (false, &sampled.received)]
+            .into_iter()
+            .flat_map(|(sent, rises)| {
+                let before = std::iter::once(0).chain(rises.iter().map(|rise| rise.level));
+                rises.iter().zip(before).map(move |(rise, before)| Gap {
+                    from: rise.from,
+                    to: rise.to,
+                    segments: u64::from(rise.level - before),
+                    sent,
+                })
+            })
+            .collect();
+        gaps.sort_by_key(|gap| gap.from);
+        gaps.truncate(GAPS_KEPT);
+        Completeness {
+            sent: self.sent.segments,
+            received: self.received.segments,
+            sent_missing: missing(&sampled.sent),
+            received_missing: missing(&sampled.received),
+            retransmitted: self.retransmitted,
+            retransmitted_counted: u64::from(sampled.retransmitted.wrapping_sub(sampled.base.2)),
+            gaps,
+            unchecked: self.sampled.is_none() && self.sent.segments + self.received.segments > 0,
         }
     }
 
@@ -158,6 +293,25 @@ impl Audit {
                 sent,
             });
         }
+    }
+}
+
+/// Adds what one sample says: what it does not miss was not missing before.
+fn rise(rises: &mut Vec<Rise>, (mut from, mut to): (Nanos, Nanos), missing: u32) {
+    // More packets than were counted: those that came too late for any socket.
+    let level = u32::try_from(missing as i32).unwrap_or(0);
+    while let Some(last) = rises.last().filter(|rise| rise.level >= level) {
+        (from, to) = (last.from, last.to);
+        rises.pop();
+    }
+    if level > 0 {
+        // Many small ones are told as one.
+        if rises.len() >= GAPS_KEPT
+            && let Some(last) = rises.pop()
+        {
+            from = last.from;
+        }
+        rises.push(Rise { from, to, level });
     }
 }
 
@@ -267,6 +421,94 @@ mod tests {
         let found = audit.result();
         assert_eq!((found.retransmitted, found.retransmitted_counted), (2, 2));
         assert!(found.is_complete());
+    }
+
+    /// A packet, as a packet socket tells it.
+    fn packet(at: u64, what: What, segments: u32) -> Segment {
+        Segment {
+            at: Nanos(at),
+            what,
+            segments,
+            payload: Bytes(u64::from(segments) * 100),
+            flags: tcp_flag::ACK,
+            ..Segment::default()
+        }
+    }
+
+    fn sample(at: u64, segs_out: u32, segs_in: u32) -> TraceSample {
+        let tcp = crate::TcpInfo {
+            segs_out: Some(segs_out),
+            segs_in: Some(segs_in),
+            ..crate::TcpInfo::default()
+        };
+        TraceSample {
+            at: Nanos(at),
+            tcp,
+            ..TraceSample::default()
+        }
+    }
+
+    #[test]
+    fn samples_show_which_packets_are_missing_and_what_waits_is_not() {
+        let mut audit = Audit::default();
+        audit.see(&packet(1, What::Sent, 3));
+        assert!(audit.result().unchecked);
+        // A packet has passed the device, and its socket counts it later.
+        audit.see(&packet(2, What::Received, 1));
+        audit.sample(&sample(10, 1_003, 499));
+        audit.sample(&sample(20, 1_003, 500));
+        let ms = 1_000_000;
+        // Five more are counted and wait in a queue of this host; they pass the device later.
+        audit.sample(&sample(210 * ms, 1_008, 500));
+        audit.see(&packet(211 * ms, What::Sent, 5));
+        audit.see(&packet(212 * ms, What::Received, 2));
+        audit.sample(&sample(220 * ms, 1_008, 502));
+        assert!(audit.result().is_complete(), "{:?}", audit.result());
+        // Two were sent between 220 and 230 that no packet shows.
+        audit.see(&packet(225 * ms, What::Sent, 1));
+        audit.sample(&sample(230 * ms, 1_011, 502));
+        audit.see(&packet(235 * ms, What::Sent, 1));
+        audit.sample(&sample(240 * ms, 1_012, 502));
+        audit.sample(&sample(250 * ms, 1_012, 502));
+        let found = audit.result();
+        assert_eq!(
+            (found.sent, found.sent_missing, found.received_missing),
+            (10, 2, 0)
+        );
+        let last = found.gaps.last().unwrap();
+        assert!(last.sent && last.from >= Nanos(220 * ms), "{found:?}");
+    }
+
+    #[test]
+    fn a_connection_seen_from_its_handshake_counts_from_zero() {
+        let mut audit = Audit::default();
+        let syn = |what, flags| Segment {
+            flags,
+            payload: Bytes(0),
+            ..packet(1, what, 1)
+        };
+        // The end that is connected to: its socket counts from the end of the handshake.
+        audit.see(&syn(What::Received, tcp_flag::SYN));
+        audit.see(&syn(What::Sent, tcp_flag::SYN | tcp_flag::ACK));
+        audit.see(&packet(2, What::Received, 1));
+        audit.see(&packet(3, What::Sent, 4));
+        let last = TraceSample {
+            gone: true,
+            ..sample(9, 6, 1)
+        };
+        audit.sample(&last);
+        let found = audit.result();
+        assert_eq!((found.sent_missing, found.received_missing), (2, 0));
+        // The end that connects counts its handshake.
+        let mut audit = Audit::default();
+        audit.see(&syn(What::Sent, tcp_flag::SYN));
+        audit.see(&syn(What::Received, tcp_flag::SYN | tcp_flag::ACK));
+        let last = TraceSample {
+            gone: true,
+            ..sample(9, 1, 1)
+        };
+        audit.sample(&last);
+        assert!(audit.result().is_complete());
     }
 
     proptest! {

@@ -236,6 +236,8 @@ pub enum Source {
     TraceOfBothEnds,
     /// Every segment with the receiver's socket state.
     TraceAtReceiver,
+    /// Packets as they passed the sender, and TCP_INFO read between them.
+    PacketsAndSamples,
     /// Packets as they passed the sender.
     CaptureAtSender,
     /// Packets as they passed the receiver.

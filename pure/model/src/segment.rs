@@ -1,9 +1,10 @@
 //! One TCP segment with what its socket knew at that moment, and what joins them to a trace.
 //!
 //! A trace is a row of [`TraceRecord`]s: [`Begin`], then [`Connection`]s each before their first
-//! [`Segment`], [`Lost`] where events were lost, and [`End`]. [`Trace`] is the same held in memory.
+//! [`Segment`], [`Lost`] where events were lost, and [`End`]. Where sockets could not be read at each segment,
+//! [`TraceSample`]s stand between the segments. [`Trace`] is the same held in memory.
 
-use crate::{BitRate, Bytes, Nanos};
+use crate::{BitRate, Bytes, Nanos, TcpInfo};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::SocketAddr;
@@ -146,6 +147,61 @@ sparse! {
 
         /// The socket; `None` where only packets could be seen.
         pub tcb: Option<Tcb>,
+        /// What the packets before this one show of the socket; `None` where the socket itself was read, and
+        /// until a packet of each direction was seen.
+        pub seen: Option<Seen>,
+    }
+}
+
+sparse! {
+    /// What a connection's packets show of its socket, as [`Tcb`] has it where that can be read.
+    pub struct Seen {
+        /// Oldest sequence number not acknowledged.
+        pub snd_una: u32,
+        /// Behind the last byte sent.
+        pub snd_nxt: u32,
+        /// Behind the last byte received in order.
+        pub rcv_nxt: u32,
+        /// The last acknowledgement that left.
+        pub rcv_wup: u32,
+        /// The peer's receive window, from `snd_una`; `None` while its scale is not known.
+        pub snd_wnd: Option<Bytes>,
+        /// The window that this end last offered, from `rcv_wup`; `None` while its scale is not known.
+        pub rcv_wnd: Option<Bytes>,
+    }
+}
+
+sparse! {
+    /// What the kernel told of a connection's socket at one moment, where it cannot be read at each segment.
+    /// Nothing is known of the time between two of these but what their counters say.
+    pub struct TraceSample {
+        /// Time since the trace began: when the kernel was asked.
+        #[serde(rename = "at_ns")]
+        pub at: Nanos,
+        /// [`Connection::id`].
+        pub connection: u32,
+        /// A process that holds the socket; zero while not known.
+        pub pid: u32,
+        /// Its name.
+        pub comm: Comm,
+        /// The socket is gone, and this was its last state.
+        pub gone: bool,
+        /// Congestion control, by its name; empty where not told.
+        pub congestion: String,
+        /// Send buffer (`SO_SNDBUF`).
+        pub sndbuf: Bytes,
+        /// Its use, the kernel's overhead included.
+        pub sndbuf_used: Bytes,
+        /// Receive buffer (`SO_RCVBUF`).
+        pub rcvbuf: Bytes,
+        /// Its use, the kernel's overhead included.
+        pub rcvbuf_used: Bytes,
+        /// Bytes handed to the device and not yet sent by it, the kernel's overhead included.
+        pub wmem_alloc: Bytes,
+        /// Bytes received and not yet read by the application.
+        pub unread: Bytes,
+        /// The kernel's account.
+        pub tcp: TcpInfo,
     }
 }
 
@@ -368,10 +424,47 @@ impl Segment {
         self.what == What::Sent
             && self.flags & tcp_flag::RST == 0
             && self.sequence_length() > 0
-            && self
-                .tcb
-                .as_ref()
-                .is_some_and(|tcb| tcb.state != tcp_state::LISTEN && before(self.seq, tcb.snd_nxt))
+            && match (&self.tcb, &self.seen) {
+                (Some(tcb), _) => tcb.state != tcp_state::LISTEN && before(self.seq, tcb.snd_nxt),
+                (None, Some(seen)) => before(self.seq, seen.snd_nxt),
+                (None, None) => false,
+            }
+    }
+
+    /// Bytes sent and not acknowledged, as the socket or else the packets tell.
+    pub fn unacked_sent(&self) -> Option<Bytes> {
+        let seen = || Some(self.seen.as_ref()?.unacked_sent());
+        self.tcb.as_ref().map(Tcb::unacked_sent).or_else(seen)
+    }
+
+    /// Bytes received and not acknowledged, as the socket or else the packets tell.
+    pub fn unacked_received(&self) -> Option<Bytes> {
+        let seen = || Some(self.seen.as_ref()?.unacked_received());
+        self.tcb.as_ref().map(Tcb::unacked_received).or_else(seen)
+    }
+
+    /// The peer's receive window, as the socket or else the packets tell.
+    pub fn send_window(&self) -> Option<Bytes> {
+        let seen = || self.seen.as_ref()?.snd_wnd;
+        self.tcb.as_ref().map(|tcb| tcb.snd_wnd).or_else(seen)
+    }
+
+    /// This end's receive window, as the socket or else the packets tell.
+    pub fn receive_window(&self) -> Option<Bytes> {
+        let seen = || self.seen.as_ref()?.rcv_wnd;
+        self.tcb.as_ref().map(|tcb| tcb.rcv_wnd).or_else(seen)
+    }
+}
+
+impl Seen {
+    /// Bytes sent and not acknowledged.
+    pub fn unacked_sent(&self) -> Bytes {
+        distance(self.snd_una, self.snd_nxt)
+    }
+
+    /// Bytes received and not yet acknowledged.
+    pub fn unacked_received(&self) -> Bytes {
+        distance(self.rcv_wup, self.rcv_nxt)
     }
 
     /// What a retransmission is due to, by the state in which it leaves.
@@ -516,6 +609,8 @@ pub enum TraceSource {
     Probes,
     /// A packet socket, with TCP_INFO read from time to time: packets can be missing, states are late.
     Packets,
+    /// TCP_INFO read from time to time, and no packets.
+    Samples,
     /// A capture file: no sockets.
     Capture,
 }
@@ -558,6 +653,8 @@ pub enum TraceRecord {
     Connection(Connection),
     /// One event.
     Segment(Segment),
+    /// A socket, between segments.
+    Sample(TraceSample),
     /// Here events are missing.
     Lost(Lost),
     /// The last, if the trace ended in order.
@@ -573,6 +670,9 @@ pub struct Trace {
     pub connections: Vec<Connection>,
     /// Its events, rising in time.
     pub segments: Vec<Segment>,
+    /// Its sockets from time to time, where they could not be read at each segment; rising in time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub samples: Vec<TraceSample>,
     /// Where events were lost.
     #[serde(default, skip_serializing_if = "is_default")]
     pub lost: Vec<Lost>,
@@ -583,8 +683,8 @@ pub struct Trace {
 
 impl Trace {
     /// Adds a record. Connections come in the order of their numbers, and can be told again when more is
-    /// known of them; one out of that order is refused and returned, as is a segment of a connection that
-    /// was never told.
+    /// known of them; one out of that order is refused and returned, as is a segment or a sample of a connection
+    /// that was never told.
     ///
     /// # Errors
     /// The record that has no place.
@@ -606,9 +706,14 @@ impl Trace {
             {
                 self.segments.push(segment);
             }
+            TraceRecord::Sample(sample)
+                if (sample.connection as usize) < self.connections.len() =>
+            {
+                self.samples.push(sample);
+            }
             TraceRecord::Lost(lost) => self.lost.push(lost),
             TraceRecord::End(end) => self.end = Some(end),
-            TraceRecord::Segment(_) => return Err(Box::new(record)),
+            TraceRecord::Segment(_) | TraceRecord::Sample(_) => return Err(Box::new(record)),
         }
         Ok(())
     }

@@ -285,6 +285,9 @@ fn source(source: Source) -> Option<&'static str> {
         Source::CapturesAtTwoPlaces => {
             Some("From captures at two places: what the sockets waited for is inferred.")
         }
+        Source::PacketsAndSamples => Some(
+            "From packets and samples of the sender's socket: its state between them is inferred.",
+        ),
         Source::CaptureAtSender => {
             Some("From a capture at the sender: what its socket waited for is inferred.")
         }

@@ -381,10 +381,12 @@ mod tests {
             record("begin", fields::<Begin>()),
             record("connection", fields::<Connection>()),
             record("segment", fields::<Segment>()),
+            record("sample", fields::<TraceSample>()),
             record("lost", fields::<Lost>()),
             record("end", fields::<End>()),
             ("trace_tcb".to_owned(), fields::<Tcb>()),
             ("trace_dropped".to_owned(), fields::<Dropped>()),
+            ("trace_seen".to_owned(), fields::<Seen>()),
         ])
     }
 

@@ -1,7 +1,7 @@
 //! Captures in pcapng (draft-ietf-opsawg-pcapng): headers of IP and TCP, with the socket's state as a comment
 //! beside each packet.
 
-use model::{Nanos, Segment, What};
+use model::{Nanos, Segment, TraceSample, What};
 use std::borrow::Cow;
 
 /// `LINKTYPE_RAW`: packets begin with IPv4 or IPv6.
@@ -37,10 +37,11 @@ pub fn begin() -> Vec<u8> {
     bytes
 }
 
-/// One segment: its headers as they were, its time since 1970, its state as a comment, and one more for
-/// each of `remarks`. `None` for what is no packet.
+/// One segment: its headers as they were, its time since 1970, its state as a comment (that of the last sample
+/// where it was not read), and one more for each of `remarks`. `None` for what is no packet.
 pub fn packet(
     segment: &Segment,
+    sample: Option<&TraceSample>,
     headers: &[u8],
     started: Nanos,
     remarks: &[String],
@@ -62,7 +63,7 @@ pub fn packet(
     option(
         &mut body,
         COMMENT,
-        crate::trace::state_words(segment).as_bytes(),
+        crate::trace::state_words(segment, sample).as_bytes(),
     );
     for remark in remarks {
         option(&mut body, COMMENT, remark.as_bytes());
@@ -142,7 +143,7 @@ mod tests {
         };
         let mut file = begin();
         let remarks = ["dropped before".to_owned()];
-        file.extend(packet(&segment, &[0x45; 53], Nanos(1 << 32), &remarks).unwrap());
+        file.extend(packet(&segment, None, &[0x45; 53], Nanos(1 << 32), &remarks).unwrap());
         let blocks = blocks(&file);
         let kinds: Vec<_> = blocks.iter().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, [SECTION, INTERFACE, ENHANCED_PACKET]);
@@ -159,6 +160,6 @@ mod tests {
             what: What::Wrote,
             ..segment
         };
-        assert_eq!(packet(&wrote, &[], Nanos(0), &[]), None);
+        assert_eq!(packet(&wrote, None, &[], Nanos(0), &[]), None);
     }
 }

@@ -3,7 +3,8 @@
 use crate::words::{escape, grouped};
 use model::segment::{ca_state, chrono, tcp_flag, tcp_state};
 use model::{
-    Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment, Tcb, What,
+    Bytes, Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment, Tcb,
+    TraceSample, What,
 };
 
 /// What a line is made of.
@@ -13,6 +14,8 @@ pub struct Row<'a> {
     pub segment: &'a Segment,
     /// Its connection.
     pub connection: &'a Connection,
+    /// The last sample of its socket, where that is not read at each segment. What is of it stands behind a `~`.
+    pub sample: Option<&'a TraceSample>,
     /// Time since the line before.
     pub delta: Nanos,
 }
@@ -70,41 +73,45 @@ pub static COLUMNS: &[Column] = columns! {
     "seq" 10 "sequence number" |r| of_packet(r, r.segment.seq);
     "ack" 10 "acknowledgement number" |r| of_packet(r, r.segment.ack);
     "offset" 12 "place of the first byte in its stream" |r| told(r.segment.offset);
-    "flight" 9 "bytes sent and not acknowledged" |r| of(r, |t| t.unacked_sent().0);
-    "unrcv" 7 "bytes received and not acknowledged" |r| of(r, |t| t.unacked_received().0);
-    "unsent" 9 "bytes written and not sent" |r| of(r, |t| t.unsent().0);
-    "unread" 9 "bytes received and not read by the application" |r| of(r, |t| t.unread().0);
-    "swnd" 9 "send window in bytes: what the peer offered" |r| of(r, |t| t.snd_wnd.0);
-    "sws" 3 "its scale" |r| of(r, |t| t.snd_wscale);
-    "rwnd" 9 "receive window in bytes: what this end offered" |r| of(r, |t| t.rcv_wnd.0);
-    "rws" 3 "its scale" |r| of(r, |t| t.rcv_wscale);
-    "cwnd" 9 "congestion window in bytes" |r| of(r, |t| u64::from(t.cwnd) * u64::from(t.mss));
-    "ssthresh" 9 "slow-start threshold in bytes; - before there is one" |r| match &r.segment.tcb {
-        Some(t) if t.ssthresh < 0x7fff_ffff => (u64::from(t.ssthresh) * u64::from(t.mss)).to_string(),
-        _ => "-".to_owned(),
+    "flight" 9 "bytes sent and not acknowledged" |r| bytes(r.segment.unacked_sent());
+    "unrcv" 7 "bytes received and not acknowledged" |r| bytes(r.segment.unacked_received());
+    "unsent" 9 "bytes written and not sent" |r| of_either(r, |t| t.unsent().0, |s| Some(s.tcp.notsent_bytes?.0));
+    "unread" 9 "bytes received and not read by the application" |r| of_either(r, |t| t.unread().0, |s| Some(s.unread.0));
+    "swnd" 9 "send window in bytes: what the peer offered" |r| bytes(r.segment.send_window());
+    "sws" 3 "its scale" |r| of_either(r, |t| t.snd_wscale, |s| s.tcp.snd_wscale);
+    "rwnd" 9 "receive window in bytes: what this end offered" |r| bytes(r.segment.receive_window());
+    "rws" 3 "its scale" |r| of_either(r, |t| t.rcv_wscale, |s| s.tcp.rcv_wscale);
+    "cwnd" 9 "congestion window in bytes" |r| of_either(r, |t| u64::from(t.cwnd) * u64::from(t.mss), |s| Some(s.tcp.cwnd_bytes().0));
+    "ssthresh" 9 "slow-start threshold in bytes; - before there is one" |r| match (&r.segment.tcb, r.sample) {
+        (Some(t), _) => threshold(t.ssthresh, t.mss, ""),
+        (None, Some(s)) => threshold(s.tcp.snd_ssthresh, s.tcp.snd_mss, "~"),
+        (None, None) => "-".to_owned(),
     };
-    "rtt" 8 "smoothed round-trip time in microseconds" |r| of(r, |t| t.srtt.0 / 1_000);
-    "minrtt" 8 "smallest round-trip time in microseconds" |r| of(r, |t| t.min_rtt.0 / 1_000);
-    "rto" 6 "retransmission timeout in milliseconds" |r| of(r, |t| t.rto.0 / 1_000_000);
-    "mss" 5 "largest segment to send, in bytes" |r| of(r, |t| t.mss);
+    "rtt" 8 "smoothed round-trip time in microseconds" |r| of_either(r, |t| t.srtt.0 / 1_000, |s| Some(s.tcp.rtt.0 / 1_000));
+    "minrtt" 8 "smallest round-trip time in microseconds" |r| of_either(r, |t| t.min_rtt.0 / 1_000, |s| Some(s.tcp.min_rtt?.0 / 1_000));
+    "rto" 6 "retransmission timeout in milliseconds" |r| of_either(r, |t| t.rto.0 / 1_000_000, |s| Some(s.tcp.rto.0 / 1_000_000));
+    "mss" 5 "largest segment to send, in bytes" |r| of_either(r, |t| t.mss, |s| Some(s.tcp.snd_mss));
     "re" 2 left "R where the segment is a retransmission" |r| match r.segment.is_retransmission() {
         true => "R".to_owned(),
         false => String::new(),
     };
     "why" 9 left "what a retransmission is due to" |r| r.segment.retransmission().map_or("", why).to_owned();
-    "cpu" 3 "processor" |r| r.segment.cpu.to_string();
-    "state" 11 left "state of the connection" |r| of(r, |t| state(t.state));
-    "ca" 8 left "state of congestion control" |r| of(r, |t| congestion(t.ca_state));
+    "cpu" 3 "processor" |r| told(r.segment.tcb.as_ref().map(|_| r.segment.cpu));
+    "state" 11 left "state of the connection" |r| of_either(r, |t| state(t.state), |s| Some(state(s.tcp.state)));
+    "ca" 8 left "state of congestion control" |r| of_either(r, |t| congestion(t.ca_state), |s| Some(congestion(s.tcp.ca_state)));
     "limit" 6 left "what the kernel says limits the sender" |r| of(r, limit);
-    "pacing" 9 "pacing rate in Mbit/s" |r| told(r.segment.tcb.as_ref().and_then(|t| t.pacing_rate).map(|rate| rate.0 / 1_000_000));
-    "sndbuf" 9 "send buffer in bytes" |r| of(r, |t| t.sndbuf.0);
-    "sndused" 9 "its use" |r| of(r, |t| t.sndbuf_used.0);
-    "rcvbuf" 9 "receive buffer in bytes" |r| of(r, |t| t.rcvbuf.0);
-    "rcvused" 9 "its use" |r| of(r, |t| t.rcvbuf_used.0);
-    "queued" 9 "bytes handed to the device and not yet sent by it" |r| of(r, |t| t.wmem_alloc.0);
-    "lost" 4 "segments believed lost" |r| of(r, |t| t.lost_out);
-    "sacked" 6 "segments selectively acknowledged" |r| of(r, |t| t.sacked_out);
-    "retrans" 7 "segments retransmitted since the connection began" |r| of(r, |t| t.total_retrans);
+    "pacing" 9 "pacing rate in Mbit/s" |r| match &r.segment.tcb {
+        Some(t) => told(t.pacing_rate.map(|rate| rate.0 / 1_000_000)),
+        None => of_either(r, |_| 0, |s| Some(s.tcp.pacing_rate?.0 / 1_000_000)),
+    };
+    "sndbuf" 9 "send buffer in bytes" |r| of_either(r, |t| t.sndbuf.0, |s| Some(s.sndbuf.0));
+    "sndused" 9 "its use" |r| of_either(r, |t| t.sndbuf_used.0, |s| Some(s.sndbuf_used.0));
+    "rcvbuf" 9 "receive buffer in bytes" |r| of_either(r, |t| t.rcvbuf.0, |s| Some(s.rcvbuf.0));
+    "rcvused" 9 "its use" |r| of_either(r, |t| t.rcvbuf_used.0, |s| Some(s.rcvbuf_used.0));
+    "queued" 9 "bytes handed to the device and not yet sent by it" |r| of_either(r, |t| t.wmem_alloc.0, |s| Some(s.wmem_alloc.0));
+    "lost" 4 "segments believed lost" |r| of_either(r, |t| t.lost_out, |s| Some(s.tcp.lost));
+    "sacked" 6 "segments selectively acknowledged" |r| of_either(r, |t| t.sacked_out, |s| Some(s.tcp.sacked));
+    "retrans" 7 "segments retransmitted since the connection began" |r| of_either(r, |t| t.total_retrans, |s| Some(s.tcp.total_retrans));
 };
 
 /// The columns that a list names: `delta,conn,send`; `+rtt,...` adds to the usual ones.
@@ -180,6 +187,25 @@ pub fn connection(connection: &Connection) -> String {
     )
 }
 
+/// A sample of a socket, in a line of its own.
+pub fn sample(sample: &TraceSample) -> String {
+    let tcp = &sample.tcp;
+    format!(
+        "{:.6} connection {} {}{}: {} segments out, cwnd {}, rtt {} us, window {}, unsent {}, unread {}, retransmitted {}",
+        sample.at.as_secs_f64(),
+        sample.connection,
+        state(tcp.state),
+        if sample.gone { ", gone" } else { "" },
+        tcp.unacked,
+        tcp.cwnd_bytes().0,
+        tcp.rtt.0 / 1_000,
+        told(tcp.snd_wnd.map(|bytes| bytes.0)),
+        told(tcp.notsent_bytes.map(|bytes| bytes.0)),
+        sample.unread.0,
+        tcp.total_retrans,
+    )
+}
+
 /// Events that were lost, in a sentence.
 pub fn lost(lost: &Lost) -> String {
     format!(
@@ -206,6 +232,9 @@ pub fn completeness(of: &Connection, found: &Completeness) -> String {
                 grouped(found.retransmitted_counted)
             );
         }
+    }
+    if found.unchecked {
+        return line + ": not checked, no sample met its socket";
     }
     if found.is_complete() {
         return line + ": complete";
@@ -247,11 +276,12 @@ pub fn end(end: &End) -> String {
     line
 }
 
-/// The state of the socket in a few words, for a comment beside a packet.
-pub fn state_words(segment: &Segment) -> String {
-    let Some(tcb) = &segment.tcb else {
+/// The state of the socket in a few words, for a comment beside a packet; where it was not read at the packet,
+/// that of the last sample, behind a `~`.
+pub fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> String {
+    if segment.tcb.is_none() && segment.seen.is_none() && sample.is_none() {
         return String::new();
-    };
+    }
     let cells = [
         "flight", "unsent", "swnd", "rwnd", "cwnd", "ssthresh", "rtt", "minrtt", "rto", "mss",
         "ca", "limit", "unread", "lost", "sacked",
@@ -260,6 +290,7 @@ pub fn state_words(segment: &Segment) -> String {
     let row = Row {
         segment,
         connection: &owner,
+        sample,
         delta: Nanos(0),
     };
     let cell = |name: &&str| {
@@ -279,11 +310,12 @@ pub fn state_words(segment: &Segment) -> String {
         cells.join("; "),
         segment.pid,
         escape(&segment.comm.to_string()),
-    ) + if tcb.no_space {
-        "; waits for the send buffer"
-    } else {
-        ""
+    ) + match (&segment.tcb, sample) {
+        (Some(tcb), _) if tcb.no_space => "; waits for the send buffer".to_owned(),
+        (None, Some(sample)) => format!("; ~ is of {} before", segment.at.since(sample.at)),
+        _ => String::new(),
     }
+    .as_str()
 }
 
 fn connection_of_nothing() -> Connection {
@@ -299,6 +331,31 @@ fn connection_of_nothing() -> Connection {
 
 fn of<T: ToString>(row: &Row<'_>, figure: impl FnOnce(&Tcb) -> T) -> String {
     told(row.segment.tcb.as_ref().map(figure))
+}
+
+/// Of the socket at the segment, or behind a `~` of its last sample.
+fn of_either<T: ToString>(
+    row: &Row<'_>,
+    socket: impl FnOnce(&Tcb) -> T,
+    sample: impl FnOnce(&TraceSample) -> Option<T>,
+) -> String {
+    match (&row.segment.tcb, row.sample.and_then(sample)) {
+        (Some(tcb), _) => socket(tcb).to_string(),
+        (None, Some(figure)) => format!("~{}", figure.to_string()),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+fn threshold(segments: u32, mss: u32, mark: &str) -> String {
+    match segments {
+        // Not set yet (`TCP_INFINITE_SSTHRESH`).
+        0x7fff_ffff.. => "-".to_owned(),
+        _ => format!("{mark}{}", u64::from(segments) * u64::from(mss)),
+    }
+}
+
+fn bytes(figure: Option<Bytes>) -> String {
+    told(figure.map(|bytes| bytes.0))
 }
 
 fn of_packet(row: &Row<'_>, number: u32) -> String {
@@ -444,6 +501,43 @@ mod tests {
     }
 
     #[test]
+    fn what_packets_and_samples_tell_stands_in_the_same_columns() {
+        let (segment, connection) = sent();
+        let packet = Segment {
+            tcb: None,
+            seen: Some(model::Seen {
+                snd_una: 1,
+                snd_nxt: 1449,
+                rcv_wnd: Some(Bytes(65_536)),
+                ..model::Seen::default()
+            }),
+            ..segment
+        };
+        let mut sample = TraceSample::default();
+        (sample.tcp.snd_cwnd, sample.tcp.snd_mss) = (10, 1448);
+        sample.tcp.snd_ssthresh = 0x7fff_ffff;
+        let columns = columns("flight,swnd,rwnd,cwnd,ssthresh,re,cpu").unwrap();
+        let cells = |sample| {
+            let row = Row {
+                segment: &packet,
+                connection: &connection,
+                sample,
+                delta: Nanos(0),
+            };
+            let line = line(&columns, &row);
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(cells(None), ["1448", "-", "65536", "-", "-", "R", "-"]);
+        assert_eq!(
+            cells(Some(&sample)),
+            ["1448", "-", "65536", "~14480", "-", "R", "-"]
+        );
+        assert!(state_words(&packet, Some(&sample)).ends_with("; ~ is of 1.00 s before"));
+    }
+
+    #[test]
     fn lines_stand_under_their_heading() {
         let (segment, connection) = sent();
         let received = Segment {
@@ -457,6 +551,7 @@ mod tests {
             let row = Row {
                 segment,
                 connection: &connection,
+                sample: None,
                 delta: Nanos(18_400),
             };
             line(&usual, &row)
@@ -519,10 +614,11 @@ mod tests {
         let row = Row {
             segment: &bare,
             connection: &connection,
+            sample: None,
             delta: Nanos(0),
         };
         assert!(line(&all, &row).contains(" - "));
-        assert_eq!(state_words(&bare), "");
+        assert_eq!(state_words(&bare, None), "");
     }
 
     #[test]

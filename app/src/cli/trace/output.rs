@@ -1,7 +1,7 @@
 //! Where a trace goes: lines, JSON, or a file.
 
 use anyhow::{Context, Result};
-use model::{Connection, Nanos, Segment, TraceRecord, What};
+use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
 use observe::trace::{Recording, Tracer, Written};
 use report::trace::{self as words, Column, Row};
 use report::{pcapng, words::escape};
@@ -12,6 +12,9 @@ use std::path::Path;
 
 /// Lines between two headings.
 const HEADING_EVERY: u64 = 40;
+
+/// Closed connections whose names are still known.
+const MOST_CLOSED: usize = 10_000;
 
 /// The one place that a trace is told to.
 pub struct Output {
@@ -33,13 +36,15 @@ pub fn is_capture(path: &Path) -> bool {
 
 impl Output {
     /// Columns on standard output.
-    pub fn lines(columns: Vec<&'static Column>, calls: bool) -> Output {
+    pub fn lines(columns: Vec<&'static Column>, calls: bool, tracer: &Tracer) -> Output {
         Output {
             form: Form::Lines(Box::new(Lines {
                 columns,
                 calls,
+                samples: calls || tracer.begin().source == TraceSource::Samples,
                 to: BufWriter::new(io::stdout()),
                 connections: HashMap::new(),
+                sampled: HashMap::new(),
                 last: None,
                 told: 0,
             })),
@@ -66,6 +71,7 @@ impl Output {
             Form::Capture(Box::new(Capture {
                 to,
                 started: tracer.begin().started,
+                sampled: HashMap::new(),
                 remarks: Vec::new(),
             }))
         } else {
@@ -95,6 +101,10 @@ impl Output {
                 .and_then(|()| to.write_all(b"\n")),
             Form::Capture(capture) => match record {
                 TraceRecord::Segment(segment) => capture.tell(segment, written),
+                TraceRecord::Sample(sample) => {
+                    remember(&mut capture.sampled, sample);
+                    Ok(())
+                }
                 _ => Ok(()),
             },
             Form::Recording(recording) => recording.add(record, written),
@@ -130,6 +140,8 @@ impl Output {
 struct Capture {
     to: BufWriter<File>,
     started: Nanos,
+    /// The last of each connection.
+    sampled: HashMap<u32, TraceSample>,
     /// Of the next packet: a capture has no place for what was dropped.
     remarks: Vec<String>,
 }
@@ -148,7 +160,9 @@ impl Capture {
             return Ok(());
         }
         let headers = written.headers(segment);
-        let Some(packet) = pcapng::packet(segment, headers, self.started, &self.remarks) else {
+        let sample = self.sampled.get(&segment.connection);
+        let packet = pcapng::packet(segment, sample, headers, self.started, &self.remarks);
+        let Some(packet) = packet else {
             return Ok(());
         };
         self.remarks.clear();
@@ -159,8 +173,11 @@ impl Capture {
 struct Lines {
     columns: Vec<&'static Column>,
     calls: bool,
+    samples: bool,
     to: BufWriter<io::Stdout>,
     connections: HashMap<u32, Connection>,
+    /// The last of each connection.
+    sampled: HashMap<u32, TraceSample>,
     last: Option<Nanos>,
     told: u64,
 }
@@ -191,6 +208,7 @@ impl Lines {
                 let row = Row {
                     segment,
                     connection,
+                    sample: self.sampled.get(&segment.connection),
                     delta: segment.at.since(self.last.unwrap_or(segment.at)),
                 };
                 writeln!(self.to, "{}", words::line(&self.columns, &row))?;
@@ -200,13 +218,31 @@ impl Lines {
                         .tcb
                         .as_ref()
                         .is_some_and(|tcb| tcb.state == model::segment::tcp_state::CLOSE);
-                if closed && self.connections.len() > 10_000 {
+                if closed && self.connections.len() > MOST_CLOSED {
                     self.connections.remove(&segment.connection);
+                }
+            }
+            TraceRecord::Sample(sample) => {
+                if self.samples {
+                    writeln!(self.to, "-- {}", words::sample(sample))?;
+                }
+                remember(&mut self.sampled, sample);
+                if sample.gone && self.connections.len() > MOST_CLOSED {
+                    self.connections.remove(&sample.connection);
                 }
             }
             TraceRecord::Lost(lost) => writeln!(self.to, "-- {}", words::lost(lost))?,
             TraceRecord::Begin(_) | TraceRecord::End(_) => {}
         }
         Ok(())
+    }
+}
+
+/// Keeps the last sample of each connection, as long as its socket is there.
+fn remember(samples: &mut HashMap<u32, TraceSample>, sample: &TraceSample) {
+    if sample.gone {
+        samples.remove(&sample.connection);
+    } else {
+        samples.insert(sample.connection, sample.clone());
     }
 }

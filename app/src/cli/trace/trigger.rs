@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use model::segment::{ca_state, tcp_flag};
-use model::{Connection, Nanos, Segment, TraceRecord, What};
+use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, What};
 use observe::trace::Written;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::str::FromStr;
@@ -46,12 +46,36 @@ impl FromStr for Trigger {
 pub struct Ring {
     span: Nanos,
     triggers: Vec<Trigger>,
-    events: VecDeque<(Segment, Box<[u8]>)>,
+    events: VecDeque<(Event, Box<[u8]>)>,
     /// Of the events in the ring and after: told only with them.
     connections: HashMap<u32, Connection>,
     told: HashSet<u32>,
     /// Requests that wait for their answer.
     asked: HashMap<u32, Nanos>,
+    /// Timeouts so far, as the samples of a socket count them.
+    timeouts: HashMap<u32, u16>,
+}
+
+/// What a ring keeps.
+enum Event {
+    Segment(Segment),
+    Sample(TraceSample),
+}
+
+impl Event {
+    fn at(&self) -> Nanos {
+        match self {
+            Event::Segment(segment) => segment.at,
+            Event::Sample(sample) => sample.at,
+        }
+    }
+
+    fn connection(&self) -> u32 {
+        match self {
+            Event::Segment(segment) => segment.connection,
+            Event::Sample(sample) => sample.connection,
+        }
+    }
 }
 
 impl Ring {
@@ -64,6 +88,7 @@ impl Ring {
             connections: HashMap::new(),
             told: HashSet::new(),
             asked: HashMap::new(),
+            timeouts: HashMap::new(),
         }
     }
 
@@ -77,8 +102,15 @@ impl Ring {
         written: Written<'_>,
         tell: &mut dyn FnMut(&TraceRecord, Written<'_>) -> Result<()>,
     ) -> Result<()> {
-        let segment = match record {
-            TraceRecord::Segment(segment) => segment,
+        let (event, fires) = match record {
+            TraceRecord::Segment(segment) => {
+                let fires = self.fires(&segment);
+                (Event::Segment(segment), fires)
+            }
+            TraceRecord::Sample(sample) => {
+                let fires = self.timed_out(&sample);
+                (Event::Sample(sample), fires)
+            }
             TraceRecord::Connection(connection) => {
                 self.told.remove(&connection.id);
                 self.connections.insert(connection.id, connection);
@@ -88,30 +120,42 @@ impl Ring {
             // Where events are missing is always of interest.
             other => return tell(&other, written),
         };
-        let fires = self.fires(&segment);
-        let from = segment.at.since(self.span);
-        self.events.push_back((segment, written.0.into()));
+        let from = event.at().since(self.span);
+        self.events.push_back((event, written.0.into()));
         while self.events.len() > MOST
             || self
                 .events
                 .front()
-                .is_some_and(|(event, _)| event.at < from)
+                .is_some_and(|(event, _)| event.at() < from)
         {
             self.events.pop_front();
         }
         if !fires {
             return Ok(());
         }
-        for (segment, written) in std::mem::take(&mut self.events) {
-            let id = segment.connection;
+        for (event, written) in std::mem::take(&mut self.events) {
+            let id = event.connection();
             if self.told.insert(id)
                 && let Some(connection) = self.connections.get(&id)
             {
                 tell(&TraceRecord::Connection(connection.clone()), Written(&[]))?;
             }
-            tell(&TraceRecord::Segment(segment), Written(&written))?;
+            let record = match event {
+                Event::Segment(segment) => TraceRecord::Segment(segment),
+                Event::Sample(sample) => TraceRecord::Sample(sample),
+            };
+            tell(&record, Written(&written))?;
         }
         Ok(())
+    }
+
+    /// Whether a socket had a timeout since its sample before.
+    fn timed_out(&mut self, sample: &TraceSample) -> bool {
+        // Older kernels do not count them, but being in one is a state.
+        let in_one = u16::from(sample.tcp.ca_state == ca_state::LOSS);
+        let now = sample.tcp.total_rto.unwrap_or(in_one);
+        let before = self.timeouts.insert(sample.connection, now);
+        self.triggers.contains(&Trigger::Rto) && before.is_some_and(|before| before < now)
     }
 
     fn fires(&mut self, segment: &Segment) -> bool {
@@ -157,11 +201,12 @@ impl Ring {
             let there: HashSet<u32> = self
                 .events
                 .iter()
-                .map(|(event, _)| event.connection)
+                .map(|(event, _)| event.connection())
                 .collect();
             self.connections.retain(|id, _| there.contains(id));
             self.told.retain(|id| there.contains(id));
             self.asked.retain(|id, _| there.contains(id));
+            self.timeouts.retain(|id, _| there.contains(id));
         }
     }
 }
@@ -257,6 +302,28 @@ mod tests {
             ..closed
         };
         assert_eq!(told("zero-window", vec![reset]), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn a_timeout_between_two_samples_fires() {
+        let mut ring = Ring::new(Nanos::from_millis(10), vec![Trigger::Rto]);
+        let mut told = 0;
+        for total_rto in [3, 3, 4] {
+            let sample = TraceSample {
+                tcp: model::TcpInfo {
+                    total_rto: Some(total_rto),
+                    ..model::TcpInfo::default()
+                },
+                ..TraceSample::default()
+            };
+            let record = TraceRecord::Sample(sample);
+            let mut tell = |_: &TraceRecord, _: Written<'_>| {
+                told += 1;
+                Ok(())
+            };
+            ring.take(record, Written(&[]), &mut tell).unwrap();
+        }
+        assert_eq!(told, 3, "what led to it");
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! The first form costs next to nothing to write. It is the line `linerate trace 1`, a line of JSON (how the
 //! trace begins, and what turns the kernel's times into ours), and then blocks: a byte of kind, the length in
-//! four bytes (little-endian), the content. Kind `e` is an event as in bpf/record.h, kind `j` a record in JSON.
+//! four bytes (little-endian), the content. Kind `e` is an event as in bpf/record.h, kind `j` a record in JSON
+//! (all of them where there are no probes).
 
 use super::connections::Connections;
 use super::record::{Clock, HEADERS, RECORD};
 use super::{Tracer, Written, place};
-use model::{Begin, Nanos, TraceRecord};
+use model::{Begin, Nanos, TraceRecord, TraceSource};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -45,6 +46,8 @@ struct Head {
 /// Writes a trace as the probes wrote it.
 pub struct Recording<W: Write> {
     to: W,
+    /// Events come as the probes write them; else each record is written in JSON.
+    raw: bool,
 }
 
 impl<W: Write> Recording<W> {
@@ -62,7 +65,10 @@ impl<W: Write> Recording<W> {
         to.write_all(MAGIC.as_bytes())?;
         serde_json::to_writer(&mut to, &head)?;
         to.write_all(b"\n")?;
-        Ok(Recording { to })
+        Ok(Recording {
+            to,
+            raw: tracer.begin.source == TraceSource::Probes,
+        })
     }
 
     /// Adds a record.
@@ -71,12 +77,12 @@ impl<W: Write> Recording<W> {
     /// If it cannot be written.
     pub fn add(&mut self, record: &TraceRecord, written: Written<'_>) -> io::Result<()> {
         match record {
-            TraceRecord::Segment(_) => self.block(b'e', written.0),
-            TraceRecord::Lost(_) | TraceRecord::End(_) => {
-                self.block(b'j', &serde_json::to_vec(record)?)
-            }
-            // Follow from the events, and stand in the head.
-            TraceRecord::Connection(_) | TraceRecord::Begin(_) => Ok(()),
+            // Stands in the head.
+            TraceRecord::Begin(_) => Ok(()),
+            TraceRecord::Segment(_) if self.raw => self.block(b'e', written.0),
+            // Follow from the events.
+            TraceRecord::Connection(_) if self.raw => Ok(()),
+            _ => self.block(b'j', &serde_json::to_vec(record)?),
         }
     }
 
@@ -164,12 +170,17 @@ impl<R: BufRead> Lines<R> {
                 connection.id = *self.numbers.entry(connection.id).or_insert(next);
             }
             TraceRecord::Segment(segment) => {
-                let number = self.numbers.get(&segment.connection);
-                segment.connection = *number.ok_or_else(|| form("a segment of no connection"))?;
+                segment.connection = self.number(segment.connection)?;
             }
+            TraceRecord::Sample(sample) => sample.connection = self.number(sample.connection)?,
             _ => {}
         }
         Ok(Some(record))
+    }
+
+    fn number(&self, connection: u32) -> Result<u32, FileError> {
+        let number = self.numbers.get(&connection).copied();
+        number.ok_or_else(|| form("an event of no connection"))
     }
 }
 
@@ -282,7 +293,10 @@ mod tests {
         let mut bytes = MAGIC.as_bytes().to_vec();
         serde_json::to_writer(&mut bytes, &head).unwrap();
         bytes.push(b'\n');
-        let mut recording = Recording { to: bytes };
+        let mut recording = Recording {
+            to: bytes,
+            raw: true,
+        };
         let event = Raw {
             ts: 107,
             state: 1,
@@ -319,6 +333,7 @@ mod tests {
             TraceRecord::Begin(_) => "begin",
             TraceRecord::Connection(_) => "connection",
             TraceRecord::Segment(_) => "segment",
+            TraceRecord::Sample(_) => "sample",
             TraceRecord::Lost(_) => "lost",
             TraceRecord::End(_) => "end",
         };

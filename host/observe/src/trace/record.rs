@@ -241,6 +241,7 @@ impl Raw {
             length: self.length,
             dropped: None,
             tcb: Some(self.tcb(clock.tick)),
+            seen: None,
         }
     }
 

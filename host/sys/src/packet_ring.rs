@@ -1,0 +1,205 @@
+//! The headers of all packets of a network namespace: a packet socket whose ring the kernel fills (packet(7),
+//! `TPACKET_V2`). Nothing is sent, and no packet is held back.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Room for one packet: the kernel's header and as much of the packet as the filter lets through.
+const SLOT: usize = 512;
+
+/// The kernel allocates so much in one piece.
+const BLOCK: usize = 64 * 1024;
+
+/// Bytes of the virtio-net header in front of each packet, and where in it the segment size stands
+/// (`struct virtio_net_hdr`).
+const VNET_HEADER: usize = 10;
+const GSO_SIZE: usize = 4;
+
+/// A packet socket on every device of the calling thread's network namespace.
+pub struct PacketRing {
+    socket: OwnedFd,
+    at: NonNull<u8>,
+    slots: usize,
+    next: usize,
+}
+
+// SAFETY: the mapping is this value's alone, and stays for its life.
+unsafe impl Send for PacketRing {}
+
+/// A packet in the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct RingPacket<'a> {
+    /// From the header of IP on, as much as was kept.
+    pub ip: &'a [u8],
+    /// Bytes of the whole packet from there.
+    pub length: usize,
+    /// Payload of each segment where this stands for several; else zero.
+    pub segment_size: u16,
+    /// It leaves this host; else it is for this host.
+    pub outgoing: bool,
+    /// The device that it passed.
+    pub device: u32,
+    /// Since 1970.
+    pub at: Duration,
+}
+
+impl PacketRing {
+    /// Opens the socket. `room` is the size of the ring in bytes; `filter` says of each packet, from its
+    /// link layer on, how many bytes are kept (bpf(4); no more than 400 have room). Needs CAP_NET_RAW in the
+    /// namespace.
+    ///
+    /// # Errors
+    /// What socket(2), setsockopt(2), mmap(2) and bind(2) say.
+    pub fn open(room: usize, filter: &[libc::sock_filter]) -> io::Result<PacketRing> {
+        // Protocol 0 receives nothing before all is ready.
+        // SAFETY: socket takes plain numbers; the result is checked before it is owned.
+        let fd = unsafe {
+            libc::socket(
+                libc::AF_PACKET,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+                0,
+            )
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just opened and nothing else owns it.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)?;
+        let program = libc::sock_fprog {
+            len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+            filter: filter.as_ptr().cast_mut(),
+        };
+        set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
+        let blocks = (room / BLOCK).max(1);
+        let request = libc::tpacket_req {
+            tp_block_size: BLOCK as libc::c_uint,
+            tp_block_nr: blocks as libc::c_uint,
+            tp_frame_size: SLOT as libc::c_uint,
+            tp_frame_nr: (blocks * BLOCK / SLOT) as libc::c_uint,
+        };
+        set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        // SAFETY: a new mapping at an address that the kernel chooses; the descriptor is open.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                blocks * BLOCK,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let ring = PacketRing {
+            socket,
+            at: NonNull::new(at.cast()).ok_or(io::ErrorKind::Other)?,
+            slots: blocks * BLOCK / SLOT,
+            next: 0,
+        };
+        // SAFETY: all zeroes are a valid sockaddr_ll: any device.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as libc::sa_family_t;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: the kernel reads one sockaddr_ll, whose size is given.
+        let status = unsafe {
+            libc::bind(
+                ring.socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+            )
+        };
+        if status != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(ring)
+    }
+
+    /// Takes the packets that are there, at most one round of the ring, and returns how many. Those that were
+    /// for another host are left out.
+    pub fn take(&mut self, each: &mut dyn FnMut(RingPacket<'_>)) -> usize {
+        for taken in 0..self.slots {
+            // SAFETY: `next` is below the number of slots, all inside the mapping.
+            let slot = unsafe { self.at.add(self.next * SLOT) };
+            // SAFETY: a slot begins with its status, aligned as the slot is; the kernel changes it at any time,
+            // so it is accessed atomically.
+            let status = unsafe { slot.cast::<AtomicU32>().as_ref() };
+            if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+                return taken;
+            }
+            // SAFETY: until the status is given back the kernel leaves the slot alone; behind the status it is
+            // plain memory of this length.
+            let bytes = unsafe { std::slice::from_raw_parts(slot.as_ptr(), SLOT) };
+            if let Some(packet) = decode(bytes) {
+                each(packet);
+            }
+            status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.next = (self.next + 1) % self.slots;
+        }
+        self.slots
+    }
+
+    /// Packets for which the ring had no room, since the last call.
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn take_drops(&self) -> io::Result<u32> {
+        crate::packet::take_drops(&self.socket)
+    }
+}
+
+impl Drop for PacketRing {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped, and nothing can use it any more.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.slots * SLOT) };
+    }
+}
+
+/// Reads a slot: `struct tpacket2_hdr`, `struct sockaddr_ll`, and the packet where the first says.
+fn decode(slot: &[u8]) -> Option<RingPacket<'_>> {
+    const ADDRESS: usize =
+        size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
+    let half = |at: usize| Some(u16::from_ne_bytes(*slot.get(at..)?.first_chunk()?));
+    let word = |at: usize| Some(u32::from_ne_bytes(*slot.get(at..)?.first_chunk()?));
+    let (length, kept) = (word(4)? as usize, word(8)? as usize);
+    let (mac, net) = (usize::from(half(12)?), usize::from(half(14)?));
+    let outgoing = match *slot.get(ADDRESS + 10)? {
+        libc::PACKET_OUTGOING => true,
+        libc::PACKET_HOST => false,
+        _ => return None,
+    };
+    let link = net.checked_sub(mac)?;
+    Some(RingPacket {
+        ip: slot.get(net..(mac + kept).min(SLOT))?,
+        length: length.checked_sub(link)?,
+        segment_size: half(mac.checked_sub(VNET_HEADER)? + GSO_SIZE)?,
+        outgoing,
+        device: word(ADDRESS + 4)?,
+        at: Duration::new(word(16)?.into(), word(20)?.min(999_999_999)),
+    })
+}
+
+fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as the value has, and what a filter points to is borrowed by the
+    // caller for longer than the call.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
