@@ -63,6 +63,11 @@ impl Watcher {
                     watched.see(segment);
                 }
             }
+            TraceRecord::Sample(sample) => {
+                if let Some(watched) = self.connections.get_mut(&sample.connection) {
+                    watched.audit.sample(&sample);
+                }
+            }
             TraceRecord::Lost(lost) => self.lost += lost.events,
             TraceRecord::Begin(_) | TraceRecord::End(_) => {}
         }
