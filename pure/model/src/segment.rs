@@ -431,6 +431,18 @@ impl Segment {
             }
     }
 
+    /// What a retransmission is due to, by the state in which it leaves.
+    pub fn retransmission(&self) -> Option<Retransmission> {
+        let tcb = self.tcb.as_ref().filter(|_| self.is_retransmission())?;
+        Some(match (tcb.state, tcb.ca_state) {
+            (tcp_state::SYN_SENT | tcp_state::SYN_RECV, _) => Retransmission::Handshake,
+            (_, ca_state::LOSS) => Retransmission::Timeout,
+            (_, ca_state::RECOVERY) => Retransmission::Fast,
+            _ if tcb.timer == timer::TAIL_LOSS_PROBE => Retransmission::TailLossProbe,
+            _ => Retransmission::Other,
+        })
+    }
+
     /// Bytes sent and not acknowledged, as the socket or else the packets tell.
     pub fn unacked_sent(&self) -> Option<Bytes> {
         let seen = || Some(self.seen.as_ref()?.unacked_sent());
@@ -465,18 +477,6 @@ impl Seen {
     /// Bytes received and not yet acknowledged.
     pub fn unacked_received(&self) -> Bytes {
         distance(self.rcv_wup, self.rcv_nxt)
-    }
-
-    /// What a retransmission is due to, by the state in which it leaves.
-    pub fn retransmission(&self) -> Option<Retransmission> {
-        let tcb = self.tcb.as_ref().filter(|_| self.is_retransmission())?;
-        Some(match (tcb.state, tcb.ca_state) {
-            (tcp_state::SYN_SENT | tcp_state::SYN_RECV, _) => Retransmission::Handshake,
-            (_, ca_state::LOSS) => Retransmission::Timeout,
-            (_, ca_state::RECOVERY) => Retransmission::Fast,
-            _ if tcb.timer == timer::TAIL_LOSS_PROBE => Retransmission::TailLossProbe,
-            _ => Retransmission::Other,
-        })
     }
 }
 

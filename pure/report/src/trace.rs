@@ -580,6 +580,7 @@ mod tests {
             let row = Row {
                 segment: &segment,
                 connection: &connection,
+                sample: None,
                 delta: Nanos(0),
             };
             line(&columns("send").unwrap(), &row)
