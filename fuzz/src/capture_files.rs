@@ -13,7 +13,7 @@ pub fn capture(bytes: &[u8]) {
         let skipped: u64 = account.skipped.values().sum();
         assert_eq!(account.packets + skipped, account.frames);
     }
-    let told = observer.explain();
+    let told = observer.explain(usize::MAX).explanations;
     let text = report::explain::text(&told, None, report::Style::PLAIN);
     assert!(
         !text.chars().any(|c| c.is_control() && c != '\n'),

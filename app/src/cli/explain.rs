@@ -111,7 +111,9 @@ fn captured(path: &Path) -> Result<Vec<Explanation>> {
         }
         Err(error) => return Err(bad(error.to_string()).into()),
     }
-    let mut explanations = observer.explain();
+    let told = observer.explain(usize::MAX);
+    doubts.extend(told.doubts);
+    let mut explanations = told.explanations;
     match explanations.first_mut() {
         Some(first) => first.doubts.extend(doubts),
         None => doubts.iter().for_each(|doubt| out::note(doubt)),

@@ -183,6 +183,8 @@ pub(crate) mod link {
     pub const RAW: i32 = Linktype::RAW.0;
     pub const LOOP: i32 = Linktype::LOOP.0;
     pub const SLL: i32 = Linktype::LINUX_SLL.0;
+    pub const PPP: i32 = 9;
+    pub const PPP_HDLC: i32 = 50;
     pub const IPV4: i32 = Linktype::IPV4.0;
     pub const IPV6: i32 = Linktype::IPV6.0;
     /// LINKTYPE_LINUX_SLL2, as `tcpdump -i any` writes it.

@@ -1,5 +1,5 @@
-//! From a frame to its TCP segment: link, VLAN tags, IP with its extensions, TCP with its options. Each
-//! loop goes forward in the frame, and its length bounds it.
+//! From a frame to its TCP segment: link, tags and labels, IP with its extensions, tunnels that do not
+//! encrypt, TCP with its options. Each step goes forward in the frame, and the number of layers is bounded.
 
 use crate::file::link;
 use model::Nanos;
@@ -16,7 +16,7 @@ pub enum Skip {
     NotIp,
     /// IP, and not TCP.
     NotTcp,
-    /// Inside a tunnel that is not opened (GRE, IP in IP, ESP).
+    /// Inside a tunnel that cannot be opened: encrypted (ESP), or of an unknown kind.
     Tunnel,
     /// A later fragment of an IP packet: it has no TCP header.
     Fragment,
@@ -31,69 +31,128 @@ impl Skip {
             Skip::UnknownLink => "frames of an unknown link type",
             Skip::NotIp => "frames that are not IP",
             Skip::NotTcp => "packets that are not TCP",
-            Skip::Tunnel => "packets inside tunnels",
+            Skip::Tunnel => "packets inside tunnels that cannot be opened (ESP and others)",
             Skip::Fragment => "later fragments of IP packets",
             Skip::Cut => "packets cut before the end of their headers",
         }
     }
 }
 
-/// VLAN tags that may be stacked, and IPv6 extension headers that may follow each other.
-const MOST_STACKED: usize = 8;
+/// Layers below TCP: tags, labels, IP headers and their extensions, tunnels.
+const MOST_LAYERS: usize = 24;
 
-/// The TCP packet in a frame of a link type.
+/// What a layer carries.
+#[derive(Clone, Copy)]
+enum Next {
+    /// By the type field of Ethernet (IEEE 802 numbers).
+    Ether(u16),
+    /// An Ethernet frame.
+    Frame,
+    /// By the number of PPP (RFC 1661).
+    Ppp,
+    /// IP of the version that it says itself.
+    Ip,
+}
+
+/// The TCP packet in a frame of a link type; of a tunnel's, the innermost.
 ///
 /// # Errors
 /// Why there is none.
 pub fn packet(link: i32, frame: &[u8], at: Nanos) -> Result<Packet, Skip> {
-    let (kind, ip) = match link {
-        link::ETHERNET => ethernet(frame.get(12..).ok_or(Skip::Cut)?)?,
-        link::SLL => ethernet(frame.get(14..).ok_or(Skip::Cut)?)?,
-        link::SLL2 => {
-            let kind = u16_at(frame, 0)?;
-            tagged(kind, frame.get(20..).ok_or(Skip::Cut)?)?
-        }
+    let (mut next, mut rest) = match link {
+        link::ETHERNET => (Next::Frame, frame),
+        link::SLL => (Next::Ether(u16_at(frame, 14)?), behind(frame, 16)?),
+        link::SLL2 => (Next::Ether(u16_at(frame, 0)?), behind(frame, 20)?),
         // The family of the machine that captured, in its own byte order: the IP version says it too.
-        link::NULL | link::LOOP => (0, frame.get(4..).ok_or(Skip::Cut)?),
-        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => (0, frame),
+        link::NULL | link::LOOP => (Next::Ip, behind(frame, 4)?),
+        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => {
+            (Next::Ip, frame)
+        }
+        // The address and control of HDLC (RFC 1662) are the same in every frame, and may be left out.
+        link::PPP | link::PPP_HDLC if frame.starts_with(&[0xff, 3]) => (Next::Ppp, &frame[2..]),
+        link::PPP | link::PPP_HDLC => (Next::Ppp, frame),
         _ => return Err(Skip::UnknownLink),
     };
-    let version = ip.first().ok_or(Skip::Cut)? >> 4;
-    match (kind, version) {
-        (0 | 0x0800, 4) => ipv4(ip, at),
-        (0 | 0x86dd, 6) => ipv6(ip, at),
-        _ => Err(Skip::NotIp),
-    }
-}
-
-/// From the type field of Ethernet on.
-fn ethernet(rest: &[u8]) -> Result<(u16, &[u8]), Skip> {
-    tagged(u16_at(rest, 0)?, rest.get(2..).ok_or(Skip::Cut)?)
-}
-
-/// Takes VLAN tags (802.1Q, 802.1ad) off.
-fn tagged(mut kind: u16, mut rest: &[u8]) -> Result<(u16, &[u8]), Skip> {
-    for _ in 0..MOST_STACKED {
-        if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
-            break;
+    for _ in 0..MOST_LAYERS {
+        let version = match next {
+            Next::Frame => {
+                (next, rest) = (Next::Ether(u16_at(rest, 12)?), behind(rest, 14)?);
+                continue;
+            }
+            Next::Ppp => {
+                let kind = match u16_at(rest, 0)? {
+                    0x0021 => 0x0800,
+                    0x0057 => 0x86dd,
+                    _ => return Err(Skip::NotIp),
+                };
+                (next, rest) = (Next::Ether(kind), behind(rest, 2)?);
+                continue;
+            }
+            // VLAN tags: 802.1Q, 802.1ad, and what was before it.
+            Next::Ether(0x8100 | 0x88a8 | 0x9100) => {
+                (next, rest) = (Next::Ether(u16_at(rest, 2)?), behind(rest, 4)?);
+                continue;
+            }
+            // MPLS (RFC 3032): what lies below the last label says itself what it is.
+            Next::Ether(0x8847 | 0x8848) => {
+                let last = byte_at(rest, 2)? & 1 != 0;
+                rest = behind(rest, 4)?;
+                next = if last { Next::Ip } else { next };
+                continue;
+            }
+            Next::Ether(0x8864) => {
+                (next, rest) = (Next::Ppp, behind(rest, 6)?); // PPPoE, RFC 2516
+                continue;
+            }
+            Next::Ether(0x6558) => {
+                next = Next::Frame;
+                continue;
+            }
+            Next::Ether(0x0800) => 4,
+            Next::Ether(0x86dd) => 6,
+            // A length: LLC with SNAP (RFC 1042).
+            Next::Ether(0..0x600) if rest.starts_with(&[0xaa, 0xaa, 3, 0, 0, 0]) => {
+                (next, rest) = (Next::Ether(u16_at(rest, 6)?), behind(rest, 8)?);
+                continue;
+            }
+            Next::Ether(_) => return Err(Skip::NotIp),
+            Next::Ip => byte_at(rest, 0)? >> 4,
+        };
+        let carried = match (version, byte_at(rest, 0)? >> 4) {
+            (4, 4) => ipv4(rest)?,
+            (6, 6) => ipv6(rest)?,
+            _ => return Err(Skip::NotIp),
+        };
+        match carried.protocol {
+            6 => return tcp(&carried, at),
+            _ => (next, rest) = tunnel(&carried)?,
         }
-        kind = u16_at(rest, 2)?;
-        rest = rest.get(4..).ok_or(Skip::Cut)?;
     }
-    match kind {
-        0x0800 | 0x86dd => Ok((kind, rest)),
-        // MPLS and PPPoE carry IP, one layer further down.
-        0x8847 | 0x8848 | 0x8864 => Err(Skip::Tunnel),
-        _ => Err(Skip::NotIp),
-    }
+    Err(Skip::Tunnel)
 }
 
-fn ipv4(ip: &[u8], at: Nanos) -> Result<Packet, Skip> {
-    let header = usize::from(ip[0] & 0x0f) * 4;
-    if header < 20 || ip.len() < header {
+/// What an IP packet carries.
+struct Carried<'a> {
+    protocol: u8,
+    ends: (IpAddr, IpAddr),
+    /// As far as it was captured.
+    bytes: &'a [u8],
+    /// As the headers say.
+    length: usize,
+    /// It goes on in later fragments.
+    fragment: bool,
+    /// Congestion experienced.
+    marked: bool,
+}
+
+fn ipv4(ip: &[u8]) -> Result<Carried<'_>, Skip> {
+    let header = usize::from(byte_at(ip, 0)? & 0x0f) * 4;
+    if header < 20 {
         return Err(Skip::Cut);
     }
-    if u16_at(ip, 6)? & 0x1fff != 0 {
+    let bytes = behind(ip, header)?;
+    let fragment = u16_at(ip, 6)?;
+    if fragment & 0x1fff != 0 {
         return Err(Skip::Fragment);
     }
     // Zero where the device split it later (TSO) and the capture saw it before: then what is there.
@@ -101,71 +160,117 @@ fn ipv4(ip: &[u8], at: Nanos) -> Result<Packet, Skip> {
         0 => ip.len(),
         total => total,
     };
-    let address = |n: usize| -> Result<IpAddr, Skip> {
-        let bytes: [u8; 4] = array_at(ip, n)?;
-        Ok(IpAddr::V4(Ipv4Addr::from(bytes)))
+    let address = |n: usize| array_at::<4>(ip, n).map(|a| IpAddr::V4(Ipv4Addr::from(a)));
+    let mut carried = Carried {
+        protocol: ip[9],
+        ends: (address(12)?, address(16)?),
+        bytes,
+        length: total.checked_sub(header).ok_or(Skip::Cut)?,
+        fragment: fragment & 0x2000 != 0,
+        marked: ip[1] & 3 == 3,
     };
-    let ends = (address(12)?, address(16)?);
-    let length = total.checked_sub(header).ok_or(Skip::Cut)?;
-    transport(ip[9], &ip[header..], length, ends, ip[1] & 3 == 3, at)
+    carried.walk()?;
+    Ok(carried)
 }
 
-fn ipv6(ip: &[u8], at: Nanos) -> Result<Packet, Skip> {
-    let address = |n: usize| -> Result<IpAddr, Skip> {
-        let bytes: [u8; 16] = array_at(ip, n)?;
-        Ok(IpAddr::V6(Ipv6Addr::from(bytes)))
+fn ipv6(ip: &[u8]) -> Result<Carried<'_>, Skip> {
+    let bytes = behind(ip, 40)?;
+    let address = |n: usize| array_at::<16>(ip, n).map(|a| IpAddr::V6(Ipv6Addr::from(a)));
+    let mut carried = Carried {
+        protocol: ip[6],
+        ends: (address(8)?, address(24)?),
+        bytes,
+        length: match usize::from(u16_at(ip, 4)?) {
+            0 => bytes.len(),
+            length => length,
+        },
+        fragment: false,
+        marked: (u16_at(ip, 0)? >> 4) & 3 == 3,
     };
-    let ends = (address(8)?, address(24)?);
-    let marked = (u16_at(ip, 0)? >> 4) & 3 == 3;
-    let rest = ip.get(40..).ok_or(Skip::Cut)?;
-    let mut length = match usize::from(u16_at(ip, 4)?) {
-        0 => rest.len(),
-        length => length,
-    };
-    let (mut next, mut rest) = (ip[6], rest);
-    for _ in 0..MOST_STACKED {
-        let size = match next {
-            // Hop-by-hop, routing, destination options, mobility.
-            0 | 43 | 60 | 135 => usize::from(byte_at(rest, 1)?) * 8 + 8,
-            // Authentication counts in words of four.
-            51 => usize::from(byte_at(rest, 1)?) * 4 + 8,
-            44 => {
-                if u16_at(rest, 2)? & 0xfff8 != 0 {
-                    return Err(Skip::Fragment);
+    carried.walk()?;
+    Ok(carried)
+}
+
+impl Carried<'_> {
+    /// Walks over the headers between IP and what it carries. Of IPv4 that is authentication alone: the
+    /// others have no meaning there.
+    fn walk(&mut self) -> Result<(), Skip> {
+        for _ in 0..MOST_LAYERS {
+            let size = match self.protocol {
+                // Hop-by-hop, routing, destination options, mobility.
+                0 | 43 | 60 | 135 if self.ends.0.is_ipv6() => {
+                    usize::from(byte_at(self.bytes, 1)?) * 8 + 8
                 }
-                8
-            }
-            _ => break,
-        };
-        next = byte_at(rest, 0)?;
-        rest = rest.get(size..).ok_or(Skip::Cut)?;
-        length = length.checked_sub(size).ok_or(Skip::Cut)?;
+                // Authentication counts in words of four.
+                51 => usize::from(byte_at(self.bytes, 1)?) * 4 + 8,
+                44 if self.ends.0.is_ipv6() => {
+                    let fragment = u16_at(self.bytes, 2)?;
+                    if fragment & 0xfff8 != 0 {
+                        return Err(Skip::Fragment);
+                    }
+                    self.fragment |= fragment & 1 != 0;
+                    8
+                }
+                _ => break,
+            };
+            self.protocol = byte_at(self.bytes, 0)?;
+            self.bytes = behind(self.bytes, size)?;
+            self.length = self.length.checked_sub(size).ok_or(Skip::Cut)?;
+        }
+        Ok(())
     }
-    transport(next, rest, length, ends, marked, at)
 }
 
-fn transport(
-    protocol: u8,
-    tcp: &[u8],
-    length: usize,
-    (from, to): (IpAddr, IpAddr),
-    marked: bool,
-    at: Nanos,
-) -> Result<Packet, Skip> {
-    match protocol {
-        6 => {}
-        4 | 41 | 47 | 50 => return Err(Skip::Tunnel),
-        _ => return Err(Skip::NotTcp),
+/// What stands in a tunnel; `NotTcp` where there is none.
+fn tunnel<'a>(outer: &Carried<'a>) -> Result<(Next, &'a [u8]), Skip> {
+    let bytes = outer.bytes;
+    match outer.protocol {
+        4 | 41 => Ok((Next::Ip, bytes)),
+        // GRE (RFC 2784, 2890): a checksum, a key and a sequence number may follow. Routing and later
+        // versions (PPTP) are not opened.
+        47 => {
+            let flags = u16_at(bytes, 0)?;
+            if flags & 0x4007 != 0 {
+                return Err(Skip::Tunnel);
+            }
+            let optional = (flags & 0xb000).count_ones() as usize;
+            let kind = u16_at(bytes, 2)?;
+            match kind {
+                0x0800 | 0x86dd | 0x6558 | 0x8847 => {
+                    Ok((Next::Ether(kind), behind(bytes, 4 + 4 * optional)?))
+                }
+                _ => Err(Skip::Tunnel),
+            }
+        }
+        17 => match u16_at(bytes, 2)? {
+            // VXLAN (RFC 7348; 8472 is what Linux took before), with a VNI.
+            4789 | 8472 if byte_at(bytes, 8)? & 8 != 0 => Ok((Next::Frame, behind(bytes, 16)?)),
+            // Geneve (RFC 8926) of version 0.
+            6081 if byte_at(bytes, 8)? >> 6 == 0 => {
+                let options = usize::from(byte_at(bytes, 8)? & 0x3f) * 4;
+                let kind = u16_at(bytes, 10)?;
+                Ok((Next::Ether(kind), behind(bytes, 16 + options)?))
+            }
+            _ => Err(Skip::NotTcp),
+        },
+        50 => Err(Skip::Tunnel),
+        _ => Err(Skip::NotTcp),
     }
+}
+
+fn tcp(carried: &Carried<'_>, at: Nanos) -> Result<Packet, Skip> {
+    let Carried {
+        bytes: tcp, ends, ..
+    } = carried;
     let header = usize::from(byte_at(tcp, 12)? >> 4) * 4;
-    let payload = length.checked_sub(header).ok_or(Skip::Cut)?;
+    let payload = carried.length.checked_sub(header).ok_or(Skip::Cut)?;
     if header < 20 || tcp.len() < 20 {
         return Err(Skip::Cut);
     }
     let mut packet = Packet {
         at,
-        from: SocketAddr::new(from, u16_at(tcp, 0)?),
-        to: SocketAddr::new(to, u16_at(tcp, 2)?),
+        from: SocketAddr::new(ends.0, u16_at(tcp, 0)?),
+        to: SocketAddr::new(ends.1, u16_at(tcp, 2)?),
         seq: u32_at(tcp, 4)?,
         ack: u32_at(tcp, 8)?,
         flags: tcp[13],
@@ -174,7 +279,10 @@ fn transport(
         wscale: None,
         mss: None,
         sack: None,
-        marked,
+        stamps: None,
+        options_cut: tcp.len() < header,
+        fragment: carried.fragment,
+        marked: carried.marked,
     };
     // Options that the capture cut off are as if they were not there.
     options(&tcp[20..header.min(tcp.len())], &mut packet);
@@ -200,6 +308,7 @@ fn options(mut rest: &[u8], packet: &mut Packet) {
             // More than 14 means 14 (RFC 7323, 2.3).
             (3, 3) if syn => packet.wscale = Some(option[2].min(14)),
             (5, 10..) => packet.sack = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
+            (8, 10) => packet.stamps = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
             _ => {}
         }
         rest = &rest[length..];
@@ -209,6 +318,10 @@ fn options(mut rest: &[u8], packet: &mut Packet) {
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Skip> {
     let part = bytes.get(at..at + N).ok_or(Skip::Cut)?;
     part.try_into().map_err(|_| Skip::Cut)
+}
+
+fn behind(bytes: &[u8], at: usize) -> Result<&[u8], Skip> {
+    bytes.get(at..).ok_or(Skip::Cut)
 }
 
 fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Skip> {
@@ -296,7 +409,11 @@ pub(crate) mod tests {
         let plain = of(link::RAW, &in_ipv6(6, &[])).unwrap();
         // Hop-by-hop of 8 bytes, then a first fragment, then TCP.
         let walked = [44, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 1, 0, 0, 0, 7];
-        assert_eq!(of(link::RAW, &in_ipv6(0, &walked)), Ok(plain));
+        let first = Packet {
+            fragment: true,
+            ..plain
+        };
+        assert_eq!(of(link::RAW, &in_ipv6(0, &walked)), Ok(first));
         let later = [6, 0, 0, 9, 0, 0, 0, 7];
         assert_eq!(of(link::RAW, &in_ipv6(44, &later)), Err(Skip::Fragment));
         assert_eq!(of(link::RAW, &in_ipv6(50, &[0; 8])), Err(Skip::Tunnel));

@@ -151,12 +151,9 @@ impl Facts {
         }
     }
 
-    /// Adds a reading; joins neighbours when there are too many.
+    /// See [`keep`].
     pub fn read(&mut self, reading: Reading) {
-        self.readings.push(reading);
-        if self.readings.len() >= MOST_READINGS {
-            self.readings = self.readings.chunks(2).map(joined).collect();
-        }
+        keep(&mut self.readings, reading);
     }
 
     pub fn is_bbr(&self) -> bool {
@@ -310,6 +307,14 @@ impl Facts {
         let share = self.loss_share();
         let rtt = self.rtt().as_secs_f64();
         (share > 0.0 && rtt > 0.0).then(|| f64::from(self.mss) / rtt * 1.22 / share.sqrt())
+    }
+}
+
+/// Adds a reading; joins neighbours when there are too many.
+pub(crate) fn keep(readings: &mut Vec<Reading>, reading: Reading) {
+    readings.push(reading);
+    if readings.len() >= MOST_READINGS {
+        *readings = readings.chunks(2).map(joined).collect();
     }
 }
 

@@ -28,6 +28,12 @@ pub struct Packet {
     pub mss: Option<u16>,
     /// The first block of a SACK option (RFC 2018).
     pub sack: Option<(u32, u32)>,
+    /// Timestamp value and echo (RFC 7323).
+    pub stamps: Option<(u32, u32)>,
+    /// The capture cut its options short: what is `None` may have been there.
+    pub options_cut: bool,
+    /// The first fragment of an IP packet: more payload follows, in frames without a TCP header.
+    pub fragment: bool,
     /// The path marked it: congestion experienced (RFC 3168).
     pub marked: bool,
 }

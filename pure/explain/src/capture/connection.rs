@@ -1,0 +1,263 @@
+//! One connection: its handshake, where the capture stood, and its two directions.
+
+use super::stream::{Frame, Half, Heard, Place};
+use super::{Counted, Ends};
+use model::Nanos;
+use model::finding::{Explanation, Source};
+use model::packet::Packet;
+use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
+
+/// Time from a host to the capture and back, by the whole round trip, below which it stood there.
+const HERE: f64 = 0.1;
+/// The same SYN again and sooner is the same packet, captured twice: no timer is so short (RFC 6298 asks
+/// for a second, Linux takes one).
+const SYN_AGAIN: Nanos = Nanos::from_millis(100);
+/// A half of fewer bytes than this part of the other is not explained: requests against their
+/// replies, acknowledged writes.
+const SMALL_WAY: u64 = 10;
+
+pub(super) struct Connection {
+    pub ends: Ends,
+    /// The second of the ends is the client: who asked, or else who sent the first packet seen.
+    client_is_second: bool,
+    /// The client's, the server's.
+    halves: [Half; 2],
+    begun: Nanos,
+    last: Nanos,
+    syn: Option<Nanos>,
+    syn_ack: Option<Nanos>,
+    /// A SYN was sent again: which one was answered?
+    unsure: bool,
+    /// From the first SYN to its answer.
+    opened: Option<Nanos>,
+    /// From the capture to the client and back, and to the server and back: as the handshake showed it.
+    away: [Option<Nanos>; 2],
+    /// The same by timestamps, where the handshake is missing.
+    echoes: Option<Box<[Echo; 2]>>,
+    reset: bool,
+}
+
+/// One timestamp of an end on its way to the other and back (RFC 7323): from its first packet to the
+/// first that echoes it.
+#[derive(Default)]
+struct Echo {
+    last: Option<u32>,
+    waiting: Option<(u32, Nanos)>,
+    /// The shortest so far: to the other end and back.
+    shortest: Option<Nanos>,
+}
+
+impl Connection {
+    pub fn new(ends: Ends, packet: &Packet, second: bool) -> Connection {
+        // A SYN-ACK comes from the server.
+        let answers = packet.has(SYN) && packet.has(ACK);
+        Connection {
+            ends,
+            client_is_second: second != answers,
+            halves: [Half::new(packet.at), Half::new(packet.at)],
+            begun: packet.at,
+            last: packet.at,
+            syn: None,
+            syn_ack: None,
+            unsure: false,
+            opened: None,
+            away: [None; 2],
+            echoes: None,
+            reset: false,
+        }
+    }
+
+    /// A SYN of the same ends belongs to another connection, after this one.
+    pub fn is_before(&self, syn: &Packet, second: bool) -> bool {
+        let side = usize::from(second != self.client_is_second);
+        let over = self.reset || self.halves.iter().all(|d| d.finished);
+        over || self.halves[side].has_other_start(syn.seq)
+    }
+
+    pub fn carries_data(&self) -> bool {
+        self.halves.iter().any(|d| d.stream.is_some())
+    }
+
+    /// Asked for, and never answered.
+    pub fn is_unanswered(&self) -> bool {
+        self.syn.is_some() && self.syn_ack.is_none() && !self.carries_data()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.halves.iter().map(|half| half.bytes).sum()
+    }
+
+    pub fn see(&mut self, packet: &Packet, second: bool) {
+        let side = usize::from(second != self.client_is_second);
+        self.last = self.last.max(packet.at);
+        self.reset |= packet.has(RST);
+        if packet.has(SYN) {
+            self.handshake(packet, side);
+            self.halves[side].opens(packet);
+            // Data may ride on it (RFC 7413).
+            if packet.payload == 0 {
+                return;
+            }
+        }
+        if packet.has(ACK) && side == 0 && self.away[0].is_none() && !self.unsure {
+            self.away[0] = self.syn_ack.map(|syn_ack| packet.at.since(syn_ack));
+        }
+        let placed = self.away[0].is_some() && self.away[1].is_some();
+        if !placed && packet.stamps.is_some() {
+            self.echo(packet, side);
+        }
+        let away = self.away();
+        let place = Place {
+            to_sender: away[side].unwrap_or_default(),
+            total: away[0].unwrap_or_default() + away[1].unwrap_or_default(),
+        };
+        let [client, server] = &mut self.halves;
+        let (own, peer) = match side {
+            0 => (client, server),
+            _ => (server, client),
+        };
+        own.sends(packet);
+        let segment = own.segment_size(peer);
+        own.finished |= packet.has(FIN);
+        if packet.payload > 0 {
+            own.data(packet, segment, place);
+        }
+        if packet.has(ACK) {
+            // The scale holds only if both offered one (RFC 7323, 2.2).
+            let scale = match (own.offered, peer.offered) {
+                (Some(None), _) | (_, Some(None)) => Some(0),
+                (Some(scale), Some(_)) => scale,
+                _ => None,
+            };
+            let segment = peer.segment_size(own);
+            let heard = Heard {
+                at: packet.at,
+                ack: packet.ack,
+                window: u64::from(packet.window) << scale.unwrap_or(0),
+                scaled: scale.is_some(),
+                sack: packet.sack,
+            };
+            peer.hears(&heard, segment, place.total);
+        }
+        if own.finished && peer.finished {
+            own.settle();
+            peer.settle();
+        }
+    }
+
+    fn handshake(&mut self, packet: &Packet, side: usize) {
+        let again = |first: Nanos| packet.at.since(first) > SYN_AGAIN;
+        match (packet.has(ACK), side, self.syn, self.syn_ack) {
+            (false, 0, None, _) => self.syn = Some(packet.at),
+            (false, 0, Some(first), None) | (true, 1, _, Some(first)) => {
+                self.unsure |= again(first);
+            }
+            (true, 1, syn, None) => {
+                self.syn_ack = Some(packet.at);
+                self.opened = syn.map(|syn| packet.at.since(syn));
+                self.away[1] = self.opened.filter(|_| !self.unsure);
+                self.unsure = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn echo(&mut self, packet: &Packet, side: usize) {
+        let Some((value, echoed)) = packet.stamps else {
+            return;
+        };
+        let [client, server] = &mut **self.echoes.get_or_insert_default();
+        let (own, peer) = match side {
+            0 => (client, server),
+            _ => (server, client),
+        };
+        // Only the first packet of a tick: an earlier one's answer would seem to come too soon.
+        let fresh = own.last.is_some_and(|last| last != value);
+        if fresh && own.waiting.is_none() {
+            own.waiting = Some((value, packet.at));
+        }
+        own.last = Some(value);
+        if let Some((waits, since)) = peer.waiting
+            && packet.has(ACK)
+            && !model::segment::before(echoed, waits)
+        {
+            let took = packet.at.since(since);
+            peer.shortest = Some(peer.shortest.map_or(took, |s| s.min(took)));
+            peer.waiting = None;
+        }
+    }
+
+    /// From the capture to the client and back, and to the server and back.
+    fn away(&self) -> [Option<Nanos>; 2] {
+        match (self.away, &self.echoes) {
+            ([Some(_), Some(_)], _) | (_, None) => self.away,
+            // What the server echoes was on its way to the server.
+            (_, Some(echoes)) => [echoes[1].shortest, echoes[0].shortest],
+        }
+    }
+
+    pub fn counted(&self) -> impl Iterator<Item = Counted> {
+        self.halves
+            .iter()
+            .zip([self.client_is_second, !self.client_is_second])
+            .filter_map(|(half, second)| {
+                let stream = half.stream.as_ref()?;
+                Some(stream.counted(self.ends.end(second), self.ends.end(!second)))
+            })
+    }
+
+    pub fn explain(self) -> Vec<Explanation> {
+        let away = self.away();
+        let most = self.halves.iter().map(|half| half.bytes).max().unwrap_or(0);
+        let by_handshake = self.away[0].is_some() && self.away[1].is_some();
+        let scaled = self.halves.iter().all(|d| d.offered.is_some());
+        let mut doubts = Vec::new();
+        let source = match away {
+            [Some(client), Some(server)] if (client + server).0 > 0 => Some([client, server]),
+            _ => None,
+        };
+        match (by_handshake && scaled, scaled, source.is_some()) {
+            (true, ..) => {}
+            (_, true, _) => doubts.push("the handshake is not whole in the capture".to_owned()),
+            (.., true) => doubts.push(
+                "the handshake is not whole in the capture: the scale of the windows is not known"
+                    .to_owned(),
+            ),
+            _ => doubts.push(
+                "the handshake is not in the capture: where it stood, and the scale of the windows, are not known"
+                    .to_owned(),
+            ),
+        }
+        let opened = self.opened;
+        let segment = Half::segment_size(&self.halves[0], &self.halves[1]);
+        let seconds = [self.client_is_second, !self.client_is_second];
+        let mut told = Vec::new();
+        for (side, half) in (0..).zip(self.halves) {
+            let second: bool = seconds[side];
+            let Some(stream) = half.stream.filter(|_| half.bytes >= most / SMALL_WAY) else {
+                continue;
+            };
+            let place = source.map(|away: [Nanos; 2]| (away[side], away[0] + away[1]));
+            let source = match place {
+                Some((near, whole)) => match near.0 as f64 / whole.0 as f64 {
+                    p if p <= HERE => Source::CaptureAtSender,
+                    p if p >= 1.0 - HERE => Source::CaptureAtReceiver,
+                    _ => Source::CaptureBetween,
+                },
+                None => Source::CaptureBetween,
+            };
+            told.push(stream.explain(Frame {
+                from: self.ends.end(second),
+                to: self.ends.end(!second),
+                source,
+                near: place.map(|(near, _)| near).unwrap_or_default(),
+                begun: self.begun,
+                span: self.last.since(self.begun),
+                opened,
+                segment,
+                doubts: doubts.clone(),
+            }));
+        }
+        told
+    }
+}

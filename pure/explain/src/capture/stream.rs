@@ -1,0 +1,743 @@
+//! One direction of a connection: its data, and the acknowledgements of them.
+//!
+//! What the sender saw is reckoned from where the capture stood. A data packet that passes now was sent
+//! when the acknowledgements of half a round trip earlier had reached the sender: so each acknowledgement
+//! counts only after the time from here to the sender and back. At the sender that is none, at the
+//! receiver a whole round trip.
+
+use super::Counted;
+use crate::assemble::{Subject, assemble};
+use crate::facts::{self, Facts, Loss, MOST_LOSSES, Reading};
+use crate::limits::RECEIVE_WINDOW_FULL;
+use crate::moment::{self, Piece};
+use model::finding::{Conclusion, Explanation, Limit, Source};
+use model::packet::Packet;
+use model::segment::before;
+use model::segment::tcp_flag::SYN;
+use model::{Bytes, Nanos};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// Packets of one direction that are remembered until they are acknowledged.
+const MOST_OUT: usize = 1 << 16;
+/// Gaps in the sequence that are remembered.
+const MOST_GAPS: usize = 256;
+/// A reading is no shorter than this.
+const SHORTEST_READING: Nanos = Nanos::from_millis(5);
+/// A wait for an acknowledgement that is longer than this and ends in a retransmission was a timeout
+/// (`TCP_RTO_MIN` is 200 ms).
+const TIMEOUT: Nanos = Nanos::from_millis(190);
+/// A gap that is filled sooner than this part of a round trip was reordering: no retransmission could
+/// have come by then. And what comes again so soon is the same packet, captured twice.
+const TOO_SOON: u64 = 2;
+/// The same where no round trip is known.
+const SOON: Nanos = Nanos::from_millis(3);
+/// The largest window there is (RFC 7323, 2.3). What is further away belongs to something else.
+const LARGEST_WINDOW: u32 = 1 << 30;
+/// Segments that are larger than any frame were joined by the host or its device (TSO, GRO).
+const LARGEST_FRAME: u32 = 9000;
+/// What such a segment is made of where no handshake says it: what an Ethernet frame carries.
+const USUAL_SEGMENT: u32 = 1448;
+/// More than this part of an advertised window cannot be in flight: then the window is not what it seems.
+const BEYOND: f64 = 1.25;
+
+/// One direction before its first data: what is known of it from the other packets of its sender.
+pub(super) struct Half {
+    /// Its SYN was seen, and offered this scale of windows, or none.
+    pub offered: Option<Option<u8>>,
+    pub finished: bool,
+    pub stream: Option<Box<Stream>>,
+    /// Bytes of its data, seen or acknowledged unseen: those of the stream, near at hand.
+    pub bytes: u64,
+    /// The MSS that its SYN announced.
+    announced: Option<u16>,
+    /// Its packets have timestamps, which take 12 bytes of each segment.
+    stamped: bool,
+    start: Start,
+    last_sent: Nanos,
+    last_heard: Nanos,
+    window: u64,
+}
+
+/// The sequence number of the first byte.
+#[derive(Clone, Copy)]
+enum Start {
+    Unknown,
+    /// Only acknowledgements of it were seen.
+    Heard(u32),
+    Seen(u32),
+}
+
+/// An acknowledgement.
+pub(super) struct Heard {
+    pub at: Nanos,
+    pub ack: u32,
+    pub window: u64,
+    /// The scale of the window is known.
+    pub scaled: bool,
+    pub sack: Option<(u32, u32)>,
+}
+
+/// Where the capture stands: the time from there to the sender and back, and the whole round trip.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub to_sender: Nanos,
+    pub total: Nanos,
+}
+
+/// What a direction's explanation takes from its connection.
+pub(super) struct Frame {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub source: Source,
+    /// From the capture to the sender and back.
+    pub near: Nanos,
+    pub begun: Nanos,
+    pub span: Nanos,
+    pub opened: Option<Nanos>,
+    pub segment: u32,
+    pub doubts: Vec<String>,
+}
+
+impl Half {
+    pub fn new(at: Nanos) -> Half {
+        Half {
+            offered: None,
+            finished: false,
+            stream: None,
+            bytes: 0,
+            announced: None,
+            stamped: false,
+            start: Start::Unknown,
+            last_sent: at,
+            last_heard: at,
+            window: 0,
+        }
+    }
+
+    /// Its SYN.
+    pub fn opens(&mut self, syn: &Packet) {
+        if matches!(self.start, Start::Seen(_)) {
+            return;
+        }
+        self.start = Start::Seen(syn.seq.wrapping_add(1));
+        if syn.wscale.is_some() || !syn.options_cut {
+            self.offered = Some(syn.wscale);
+        }
+        self.announced = syn.mss;
+        self.last_sent = syn.at;
+    }
+
+    /// A connection that begins there is another one.
+    pub fn has_other_start(&self, syn: u32) -> bool {
+        matches!(self.start, Start::Seen(start) if start != syn.wrapping_add(1))
+    }
+
+    /// Another packet of its sender.
+    pub fn sends(&mut self, packet: &Packet) {
+        self.stamped |= packet.stamps.is_some();
+        if !matches!(self.start, Start::Seen(_)) {
+            // What was acknowledged up to now was sent before the capture began.
+            self.start = Start::Seen(packet.seq);
+            self.stream = None;
+        }
+    }
+
+    /// Bytes of a full segment, as both ends announced it; 0 if neither did.
+    pub fn segment_size(&self, peer: &Half) -> u32 {
+        let announced = self.announced.into_iter().chain(peer.announced).min();
+        let stamps = if self.stamped { 12 } else { 0 };
+        u32::from(announced.unwrap_or(0)).saturating_sub(stamps)
+    }
+
+    /// A packet with payload passes.
+    pub fn data(&mut self, packet: &Packet, segment: u32, place: Place) {
+        let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
+        let stream = self.stream(seq);
+        stream.data(packet, seq, segment, place);
+        self.bytes = stream.range;
+    }
+
+    /// The peer acknowledges, and offers a window.
+    pub fn hears(&mut self, heard: &Heard, segment: u32, total: Nanos) {
+        if let Some(stream) = &mut self.stream {
+            stream.hears(heard, segment, total);
+            self.bytes = stream.range;
+            return;
+        }
+        self.last_heard = heard.at;
+        self.window = heard.window;
+        match self.start {
+            Start::Unknown => self.start = Start::Heard(heard.ack),
+            // Data that were acknowledged, and not seen; a FIN alone takes one number.
+            Start::Heard(start) | Start::Seen(start)
+                if (2..LARGEST_WINDOW).contains(&heard.ack.wrapping_sub(start)) =>
+            {
+                let stream = self.stream(start);
+                stream.hears(heard, segment, total);
+                self.bytes = stream.range;
+            }
+            _ => {}
+        }
+    }
+
+    fn stream(&mut self, start: u32) -> &mut Stream {
+        let (sent, heard, window) = (self.last_sent, self.last_heard, self.window);
+        let start = match self.start {
+            Start::Seen(start) | Start::Heard(start) => start,
+            Start::Unknown => start,
+        };
+        self.stream
+            .get_or_insert_with(|| Box::new(Stream::new(start, sent, heard, window)))
+    }
+
+    /// The connection is over: what was remembered of packets is not needed any more.
+    pub fn settle(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.coming = VecDeque::new();
+            stream.out = VecDeque::new();
+            stream.gaps = VecDeque::new();
+        }
+    }
+}
+
+/// One direction with its data.
+pub(super) struct Stream {
+    /// Behind the last byte seen.
+    next: u32,
+    /// Behind the last byte that the peer acknowledged.
+    acked: u32,
+    /// What the sender knew when the packets that pass now left: the acknowledgement and the window.
+    known: (u32, u64),
+    /// Acknowledgements on their way to the sender.
+    coming: VecDeque<(Nanos, u32, u64)>,
+    out: VecDeque<Out>,
+    gaps: VecDeque<(u32, u32, Nanos)>,
+    /// The last packet goes on in fragments that have no TCP header.
+    open_end: bool,
+    packets: u64,
+    /// The same with those that were joined counted one by one.
+    segments: u64,
+    bytes: u64,
+    /// Sequence space between the first and the last byte, seen or acknowledged unseen.
+    pub range: u64,
+    retransmitted: u64,
+    /// Likewise one by one.
+    resent: u64,
+    timeouts: u64,
+    out_of_order: u64,
+    twice: u64,
+    strays: u64,
+    unseen: u64,
+    needless: u64,
+    marked: u64,
+    largest: u32,
+    acknowledgements: u64,
+    min_rtt: Option<Nanos>,
+    srtt: Nanos,
+    rtts: u64,
+    rtt_sum: u64,
+    last_data: Nanos,
+    last_heard: Nanos,
+    readings: Vec<Reading>,
+    losses: Vec<Loss>,
+    pieces: Vec<Piece>,
+    /// When the reading that runs began, and what is in it so far.
+    reading_from: Nanos,
+    flight: u64,
+    window: u64,
+    delivered: u64,
+    passed: u64,
+    again: u32,
+    /// Time with nothing in flight, and in waits that ended in a retransmission.
+    idle: Nanos,
+    stalled: Nanos,
+    least_window: u64,
+    /// Readings with more in flight than the window allows, and those with less.
+    beyond: u32,
+    within: u32,
+}
+
+/// A data packet that is not yet acknowledged.
+struct Out {
+    end: u32,
+    /// Sent once: its acknowledgement tells a round trip (Karn).
+    once: bool,
+    at: Nanos,
+}
+
+impl Stream {
+    fn new(start: u32, last_sent: Nanos, last_heard: Nanos, window: u64) -> Stream {
+        Stream {
+            next: start,
+            acked: start,
+            known: (start, window),
+            coming: VecDeque::new(),
+            out: VecDeque::new(),
+            gaps: VecDeque::new(),
+            open_end: false,
+            packets: 0,
+            segments: 0,
+            bytes: 0,
+            range: 0,
+            retransmitted: 0,
+            resent: 0,
+            timeouts: 0,
+            out_of_order: 0,
+            twice: 0,
+            strays: 0,
+            unseen: 0,
+            needless: 0,
+            marked: 0,
+            largest: 0,
+            acknowledgements: 0,
+            min_rtt: None,
+            srtt: Nanos(0),
+            rtts: 0,
+            rtt_sum: 0,
+            last_data: last_sent,
+            last_heard,
+            readings: Vec::new(),
+            losses: Vec::new(),
+            pieces: Vec::new(),
+            reading_from: last_sent,
+            flight: 0,
+            window: 0,
+            delivered: 0,
+            passed: 0,
+            again: 0,
+            idle: Nanos(0),
+            stalled: Nanos(0),
+            least_window: u64::MAX,
+            beyond: 0,
+            within: 0,
+        }
+    }
+
+    fn data(&mut self, packet: &Packet, seq: u32, segment: u32, place: Place) {
+        while let Some(&(at, ack, window)) = self.coming.front() {
+            if at + place.to_sender > packet.at {
+                break;
+            }
+            self.known = (ack, window);
+            self.coming.pop_front();
+        }
+        // One byte below what is acknowledged keeps a connection alive, and is no data.
+        if packet.payload == 1 && before(seq, self.acked) {
+            return;
+        }
+        let ahead = seq.wrapping_sub(self.next) as i32;
+        if ahead.unsigned_abs() > LARGEST_WINDOW {
+            self.strays += 1;
+            return;
+        }
+        let end = seq.wrapping_add(packet.payload);
+        let again = ahead < 0;
+        if again && self.is_same(packet, seq, end, place.total) {
+            self.twice += 1;
+            return;
+        }
+        self.packets += 1;
+        let segments = match segment {
+            0 => 1,
+            _ if packet.payload <= segment => 1,
+            _ => u64::from(packet.payload.div_ceil(segment)),
+        };
+        self.segments += segments;
+        self.bytes += u64::from(packet.payload);
+        self.marked += u64::from(packet.marked);
+        self.largest = self.largest.max(packet.payload);
+        if again {
+            self.repeated(packet, seq, end, segments, place.total);
+        } else {
+            if self.acked == self.next {
+                // Nothing was in flight since the last acknowledgement reached the sender.
+                let from = self.last_data.max(self.last_heard + place.to_sender);
+                self.idle += packet.at.since(from);
+            }
+            if ahead > 0 && !self.open_end {
+                if self.gaps.len() >= MOST_GAPS {
+                    self.gaps.pop_front();
+                }
+                self.gaps.push_back((self.next, seq, packet.at));
+            }
+            self.range += u64::from(end.wrapping_sub(self.next));
+            self.next = end;
+            self.open_end = packet.fragment;
+            if self.out.len() >= MOST_OUT {
+                self.out.pop_front();
+            }
+            self.out.push_back(Out {
+                end,
+                once: true,
+                at: packet.at,
+            });
+        }
+        let flight = self.next.wrapping_sub(self.known.0);
+        let flight = u64::try_from(flight as i32).unwrap_or(0);
+        if flight > self.flight {
+            self.flight = flight;
+            self.window = self.known.1;
+        }
+        self.passed += u64::from(packet.payload);
+        self.last_data = packet.at;
+    }
+
+    /// The place in `out` of the packet that holds this byte.
+    fn place_of(&self, seq: u32) -> usize {
+        self.out.partition_point(|out| !before(seq, out.end))
+    }
+
+    /// A packet that passed a moment ago, in a capture on several devices.
+    fn is_same(&self, packet: &Packet, seq: u32, end: u32, total: Nanos) -> bool {
+        let soon = self.min_rtt.unwrap_or(total).max(total).0 / TOO_SOON;
+        self.out.get(self.place_of(seq)).is_some_and(|out| {
+            out.once && !before(out.end, end) && packet.at.since(out.at).0 < soon
+        }) && !self
+            .gaps
+            .iter()
+            .any(|(from, to, _)| before(seq, *to) && before(*from, end))
+    }
+
+    /// A packet that begins before what was seen last: overtaken, or sent again.
+    fn repeated(&mut self, packet: &Packet, seq: u32, end: u32, segments: u64, total: Nanos) {
+        let gap = self
+            .gaps
+            .iter()
+            .position(|(from, to, _)| !before(seq, *from) && before(seq, *to));
+        if let Some(n) = gap {
+            let (from, to, since) = self.gaps[n];
+            self.gaps.remove(n);
+            for (a, b) in [(from, seq), (end, to)] {
+                if before(a, b) {
+                    self.gaps.push_back((a, b, since));
+                }
+            }
+            let soon = match total.0 {
+                0 => SOON.0.max(self.min_rtt.unwrap_or_default().0 / TOO_SOON),
+                total => self.min_rtt.unwrap_or_default().0.max(total) / TOO_SOON,
+            };
+            if packet.at.since(since).0 < soon {
+                self.out_of_order += 1;
+                return;
+            }
+        }
+        self.retransmitted += 1;
+        self.resent += segments;
+        self.again += 1;
+        let waited = packet.at.since(self.last_data.max(self.last_heard));
+        if waited >= TIMEOUT {
+            self.timeouts += 1;
+            self.stalled += waited;
+        }
+        let mut left = packet.at;
+        let first = self.place_of(seq);
+        for out in self.out.range_mut(first..) {
+            if out.once {
+                left = left.min(out.at);
+            }
+            out.once = false;
+            if !before(out.end, end) {
+                break;
+            }
+        }
+        if !before(self.acked, end) {
+            self.needless += 1;
+        }
+        if self.losses.len() < MOST_LOSSES {
+            self.losses.push(Loss {
+                at: left,
+                srtt: self.srtt,
+                flight: u64::from(self.next.wrapping_sub(self.acked)),
+                place: None,
+            });
+        }
+    }
+
+    fn hears(&mut self, heard: &Heard, segment: u32, total: Nanos) {
+        self.acknowledgements += 1;
+        self.last_heard = heard.at;
+        // Without its scale a window says something only when it is closed.
+        let closed = heard.window == 0;
+        if heard.scaled || closed {
+            self.least_window = self.least_window.min(heard.window);
+        }
+        let window = if heard.scaled { heard.window } else { 0 };
+        if let Some((from, to)) = heard.sack
+            && before(from, to)
+            && !before(heard.ack, to)
+        {
+            self.needless += 1; // RFC 2883: the first block lies below what is acknowledged
+        }
+        let gained = heard.ack.wrapping_sub(self.acked);
+        // Below a wild number nothing can be said.
+        if gained > 0 && gained <= LARGEST_WINDOW {
+            if before(self.next, heard.ack) {
+                let unseen = u64::from(heard.ack.wrapping_sub(self.next));
+                // A FIN takes a number and carries nothing.
+                if unseen > 1 {
+                    self.range += unseen;
+                    self.unseen += if self.open_end { 0 } else { unseen };
+                }
+                self.next = heard.ack;
+            }
+            if !self.gaps.is_empty() {
+                let filled = |to: &u32| !before(heard.ack, *to);
+                let lost = self.gaps.iter().filter(|(_, to, _)| filled(to));
+                self.unseen += lost
+                    .map(|(from, to, _)| u64::from(to.wrapping_sub(*from)))
+                    .sum::<u64>();
+                self.gaps.retain(|(_, to, _)| !filled(to));
+            }
+            self.acked = heard.ack;
+            self.delivered += u64::from(gained);
+            self.trip(heard);
+        }
+        if self.coming.len() >= MOST_OUT {
+            self.coming.pop_front();
+        }
+        self.coming.push_back((heard.at, self.acked, window));
+        self.turn(heard.at, segment, total);
+    }
+
+    /// The round trip of the newest packet that is now acknowledged.
+    fn trip(&mut self, heard: &Heard) {
+        let mut newest = None;
+        while let Some(out) = self.out.front() {
+            if before(heard.ack, out.end) {
+                break;
+            }
+            newest = out.once.then_some(out.at);
+            self.out.pop_front();
+        }
+        let Some(sent) = newest else { return };
+        let trip = heard.at.since(sent);
+        self.min_rtt = Some(self.min_rtt.map_or(trip, |m| m.min(trip)));
+        self.rtts += 1;
+        self.rtt_sum = self.rtt_sum.saturating_add(trip.0);
+        // RFC 6298, of what is seen from here.
+        self.srtt = match self.srtt.0 {
+            0 => trip,
+            srtt => Nanos(srtt - srtt / 8 + trip.0 / 8),
+        };
+    }
+
+    /// Bytes of a full segment: as announced, unless all were smaller.
+    fn mss(&self, segment: u32) -> u32 {
+        match (segment, self.largest) {
+            (0, 0..=LARGEST_FRAME) => self.largest,
+            (0, _) => USUAL_SEGMENT,
+            (_, 0) => segment,
+            (_, largest) => largest.min(segment),
+        }
+    }
+
+    /// Ends the reading when it is long enough, and says who owned it.
+    fn turn(&mut self, at: Nanos, segment: u32, total: Nanos) {
+        let span = at.since(self.reading_from);
+        if span
+            < SHORTEST_READING
+                .max(self.min_rtt.unwrap_or_default())
+                .max(total)
+        {
+            return;
+        }
+        let occupancy = self.flight as f64 / self.window.max(1) as f64;
+        let full = self.window > 0 && occupancy >= RECEIVE_WINDOW_FULL;
+        if self.window > 0 && self.flight > 0 {
+            self.beyond += u32::from(occupancy > BEYOND);
+            self.within += u32::from(occupancy <= BEYOND);
+        }
+        let closed = self.least_window < u64::from(self.mss(segment).max(1)) && self.bytes > 0;
+        let idle = self.idle.min(span);
+        let stalled = self.stalled.min(span.since(idle));
+        let rest = if closed {
+            Limit::ZeroWindow
+        } else if full {
+            Limit::ReceiveWindow
+        } else if self.again > 0 {
+            Limit::LossRecovery
+        } else {
+            Limit::CongestionWindow
+        };
+        // Nothing in flight behind a closed window: the receiver's, not the application's.
+        let nothing = if closed {
+            Limit::ZeroWindow
+        } else {
+            Limit::Application
+        };
+        let mut from = self.reading_from;
+        let left = span.since(idle).since(stalled);
+        let parts = [(nothing, idle), (Limit::RtoStall, stalled), (rest, left)];
+        for (n, (limit, time)) in parts.into_iter().enumerate() {
+            if time.0 == 0 {
+                continue;
+            }
+            let to = from + time;
+            let bytes = Bytes(if n == 2 { self.delivered } else { 0 });
+            let piece = Piece {
+                from,
+                to,
+                limit,
+                bytes,
+            };
+            moment::own(&mut self.pieces, piece);
+            from = to;
+        }
+        facts::keep(
+            &mut self.readings,
+            Reading {
+                from: self.reading_from,
+                to: at,
+                srtt: self.srtt,
+                // The congestion window is not in a packet: what was in flight stands for it.
+                cwnd: self.flight,
+                flight: self.flight,
+                window: self.window,
+                delivered: self.delivered,
+                passed: self.passed,
+                retransmitted: self.again,
+                limit: parts.iter().max_by_key(|(_, t)| *t).map(|(l, _)| *l),
+                unread: None,
+            },
+        );
+        self.reading_from = at;
+        (self.flight, self.delivered, self.passed, self.again) = (0, 0, 0, 0);
+        self.idle = self.idle.since(idle);
+        self.stalled = Nanos(0);
+        self.least_window = u64::MAX;
+    }
+
+    pub fn counted(&self, from: SocketAddr, to: SocketAddr) -> Counted {
+        Counted {
+            from,
+            to,
+            packets: self.packets,
+            bytes: Bytes(self.bytes),
+            range: self.range,
+            retransmitted: self.retransmitted,
+            out_of_order: self.out_of_order,
+            twice: self.twice,
+            unseen: Bytes(self.unseen),
+            min_rtt: self.min_rtt,
+            mean_rtt: (self.rtts > 0).then(|| Nanos(self.rtt_sum / self.rtts)),
+        }
+    }
+
+    pub fn explain(mut self, frame: Frame) -> Explanation {
+        let mut doubts = frame.doubts;
+        // More was in flight than the window allows, again and again: its scale is not the one that was
+        // offered, for a box on the path changed it or its own.
+        let wrong_scale = self.beyond > self.within;
+        if wrong_scale {
+            doubts.push(
+                "more was in flight than the receive windows allow: their scale is not the one in the handshake, and they are left out"
+                    .to_owned(),
+            );
+            for reading in &mut self.readings {
+                reading.window = 0;
+            }
+            for piece in &mut self.pieces {
+                if piece.limit == Limit::ReceiveWindow {
+                    piece.limit = Limit::CongestionWindow;
+                }
+            }
+        }
+        let counts = [
+            (
+                self.twice,
+                "packets are in the capture twice, and are counted once",
+            ),
+            (
+                self.strays,
+                "packets with sequence numbers far from the others were left out",
+            ),
+        ];
+        for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+            doubts.push(format!("{count} {what}"));
+        }
+        // Where most was not seen, it was never there to see.
+        let one_way = if self.acknowledgements == 0 {
+            Some("no acknowledgement of these data is in the capture: it was taken in one direction only, so round trips and windows are not known".to_owned())
+        } else if self.unseen > self.range / 2 {
+            Some(format!(
+                "{} were acknowledged, and most of them never seen: the capture was taken in one direction only, or lost the other",
+                Bytes(self.range)
+            ))
+        } else {
+            None
+        };
+        let blind = one_way.is_some();
+        match one_way {
+            Some(doubt) => doubts.push(doubt),
+            None if self.unseen > 0 => doubts.push(format!(
+                "{} were acknowledged and never seen: the capture itself lost packets",
+                Bytes(self.unseen)
+            )),
+            None => {}
+        }
+        let near = frame.near;
+        let begun = frame.begun;
+        let mut facts = Facts::new(frame.source);
+        facts.span = frame.span;
+        facts.mss = self.mss(frame.segment);
+        facts.bytes = Bytes(self.range);
+        facts.min_rtt = self.min_rtt.map(|rtt| rtt + near);
+        facts.segments = self.segments;
+        facts.retransmitted = self.resent;
+        facts.timeouts = self.timeouts;
+        facts.needless = self.needless.min(self.resent);
+        facts.reordered = self.out_of_order;
+        facts.marked = self.marked;
+        facts.readings = self.readings;
+        facts.losses = self.losses;
+        for reading in &mut facts.readings {
+            reading.from = reading.from.since(begun);
+            reading.to = reading.to.since(begun);
+            if reading.srtt.0 > 0 {
+                reading.srtt += near;
+            }
+        }
+        for loss in &mut facts.losses {
+            loss.at = loss.at.since(begun);
+            if loss.srtt.0 > 0 {
+                loss.srtt += near;
+            }
+        }
+        let mut pieces = self.pieces;
+        for piece in &mut pieces {
+            piece.from = piece.from.since(begun);
+            piece.to = piece.to.since(begun);
+        }
+        if let (Some(opened), Some(first)) = (frame.opened, pieces.first_mut()) {
+            let opened = opened.min(first.to);
+            if opened > first.from {
+                let (from, to) = (first.from, opened);
+                first.from = opened;
+                pieces.insert(
+                    0,
+                    Piece {
+                        from,
+                        to,
+                        limit: Limit::Handshake,
+                        bytes: Bytes(0),
+                    },
+                );
+            }
+        }
+        let subject = Subject {
+            name: format!("{} to {}", frame.from, frame.to),
+            sender: Some(frame.from),
+            receiver: Some(frame.to),
+            direction: None,
+        };
+        if blind {
+            pieces.clear();
+        }
+        let mut told = assemble(subject, &pieces, &facts, doubts);
+        if blind {
+            told.conclusion = Conclusion::Unexplained;
+        }
+        told
+    }
+}
