@@ -32,8 +32,8 @@ impl Diff {
     /// # Errors
     /// If there is no such run or file, or it cannot be read.
     pub fn run(&self, global: &Global) -> Result<Exit> {
-        let (a, _) = explain::explanations(&self.a, global)?;
-        let (b, _) = explain::explanations(&self.b, global)?;
+        let (a, _) = explain::explanations(&self.a, global, usize::MAX)?;
+        let (b, _) = explain::explanations(&self.b, global, usize::MAX)?;
         out::print(&report::diff((&self.a, &a), (&self.b, &b), stdout_style()))?;
         Ok(Exit::Done)
     }

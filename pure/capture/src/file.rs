@@ -1,10 +1,10 @@
 //! The files: pcap and pcapng, of either byte order, in micro- or nanoseconds.
 
-use crate::{Account, frame};
+use crate::{Account, Skip, frame};
 use model::Nanos;
 use model::packet::Packet;
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 /// Room for blocks at first.
 const ROOM: usize = 1 << 16;
@@ -13,18 +13,34 @@ const LARGEST_BLOCK: usize = 1 << 20;
 /// Interfaces of a section that are kept.
 const MOST_INTERFACES: usize = 4096;
 
+/// Whether something begins as a pcap or pcapng file does, in either order of bytes, or as one that is
+/// packed: [`read`] says what to do with that.
+pub fn is_capture(head: [u8; 4]) -> bool {
+    const MAGIC: [u32; 3] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0x0a0d_0d0a];
+    let number = u32::from_le_bytes(head);
+    MAGIC.contains(&number) || MAGIC.contains(&number.swap_bytes()) || packed(head).is_some()
+}
+
+/// The program that packed it (RFC 1952, RFC 8878, the formats of xz and bzip2).
+fn packed(head: [u8; 4]) -> Option<&'static str> {
+    match head {
+        [0x1f, 0x8b, ..] => Some("gzip"),
+        [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd"),
+        [0xfd, b'7', b'z', b'X'] => Some("xz"),
+        [b'B', b'Z', b'h', b'1'..=b'9'] => Some("bzip2"),
+        _ => None,
+    }
+}
+
 /// Why a capture could not be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// Neither format.
     #[error("it is neither a pcap nor a pcapng file")]
     NotACapture,
-    /// Something in it contradicts itself.
-    #[error("it is damaged after {packets} packets")]
-    Damaged {
-        /// Frames read before.
-        packets: u64,
-    },
+    /// Packed by a program of this name.
+    #[error("it is packed: unpack it with {0} -d first")]
+    Packed(&'static str),
     /// The operating system.
     #[error("it cannot be read")]
     Read,
@@ -44,7 +60,16 @@ struct Interface {
 ///
 /// # Errors
 /// [`Error`]; what was read before has been handed over.
-pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Account, Error> {
+pub fn read(mut input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Account, Error> {
+    let mut head = [0; 4];
+    input.read_exact(&mut head).map_err(|e| match e.kind() {
+        ErrorKind::UnexpectedEof => Error::NotACapture,
+        _ => Error::Read,
+    })?;
+    if let Some(program) = packed(head) {
+        return Err(Error::Packed(program));
+    }
+    let input = std::io::Cursor::new(head).chain(input);
     let mut reader = create_reader(ROOM, input).map_err(|e| match e {
         PcapError::ReadError => Error::Read,
         _ => Error::NotACapture,
@@ -92,7 +117,12 @@ pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Acc
                         None
                     }
                     PcapBlockOwned::NG(Block::EnhancedPacket(block)) => {
-                        interfaces.get(block.if_id as usize).map(|i| {
+                        let interface = interfaces.get(block.if_id as usize);
+                        if interface.is_none() {
+                            account.frames += 1;
+                            *account.skipped.entry(Skip::UnknownLink).or_default() += 1;
+                        }
+                        interface.map(|i| {
                             let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
                             let data = &block.data[..block.data.len().min(block.caplen as usize)];
                             (nanos_of(ticks, i), i.link, data, block.origlen)
@@ -102,6 +132,17 @@ pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Acc
                     PcapBlockOwned::NG(Block::SimplePacket(block)) => interfaces
                         .first()
                         .map(|i| (begun.unwrap_or(0), i.link, block.data, block.origlen)),
+                    // How many there were since the interface began: the last one counts.
+                    PcapBlockOwned::NG(Block::InterfaceStatistics(block)) => {
+                        let lost = [block.isb_ifdrop(), block.isb_osdrop()];
+                        let lost = lost
+                            .into_iter()
+                            .flatten()
+                            .flatten()
+                            .fold(0, u64::saturating_add);
+                        account.dropped = account.dropped.max(lost);
+                        None
+                    }
                     PcapBlockOwned::NG(_) => None,
                 };
                 if let Some((at, link, data, whole)) = frame {
@@ -113,7 +154,12 @@ pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Acc
                             account.packets += 1;
                             see(&packet);
                         }
-                        Err(skip) => *account.skipped.entry(skip).or_default() += 1,
+                        Err(skip) => {
+                            if skip == Skip::UnknownLink {
+                                account.unknown_link.get_or_insert(link);
+                            }
+                            *account.skipped.entry(skip).or_default() += 1;
+                        }
                     }
                 }
                 offset
@@ -126,9 +172,8 @@ pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Acc
             Err(PcapError::BufferTooSmall) if room < LARGEST_BLOCK => {
                 room *= 2;
                 if !reader.grow(room) {
-                    return Err(Error::Damaged {
-                        packets: account.frames,
-                    });
+                    account.damaged = true;
+                    return Ok(account);
                 }
                 0
             }
@@ -144,9 +189,8 @@ pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Acc
             }
             Err(PcapError::ReadError) => return Err(Error::Read),
             Err(_) => {
-                return Err(Error::Damaged {
-                    packets: account.frames,
-                });
+                account.damaged = true;
+                return Ok(account);
             }
         };
         if offset > 0 {

@@ -25,15 +25,15 @@ pub enum Skip {
 }
 
 impl Skip {
-    /// In words, for "so many ...".
+    /// In words, behind "so many frames: ...".
     pub fn words(self) -> &'static str {
         match self {
-            Skip::UnknownLink => "frames of an unknown link type",
-            Skip::NotIp => "frames that are not IP",
-            Skip::NotTcp => "packets that are not TCP",
-            Skip::Tunnel => "packets inside tunnels that cannot be opened (ESP and others)",
+            Skip::UnknownLink => "of an unknown link type",
+            Skip::NotIp => "not IP",
+            Skip::NotTcp => "not TCP",
+            Skip::Tunnel => "inside tunnels that cannot be opened (ESP and others)",
             Skip::Fragment => "later fragments of IP packets",
-            Skip::Cut => "packets cut before the end of their headers",
+            Skip::Cut => "cut before the end of their headers",
         }
     }
 }

@@ -6,7 +6,7 @@
 mod file;
 mod frame;
 
-pub use file::{Error, read};
+pub use file::{Error, is_capture, read};
 pub use frame::{Skip, packet};
 
 use std::collections::BTreeMap;
@@ -22,6 +22,46 @@ pub struct Account {
     pub skipped: BTreeMap<Skip, u64>,
     /// Frames that the capture cut short; their headers may still be whole.
     pub cut: u64,
+    /// Link type of the first frame of an unknown one (https://www.tcpdump.org/linktypes.html).
+    pub unknown_link: Option<i32>,
+    /// Packets that the capturing program says it lost (interface statistics of pcapng).
+    pub dropped: u64,
     /// The file ends in the middle of something: it was cut off, or still grows.
     pub broken_off: bool,
+    /// The file contradicts itself, and was not read beyond.
+    pub damaged: bool,
+}
+
+impl Account {
+    /// What is not in what was handed over, in words.
+    pub fn left_out(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        for (skip, count) in &self.skipped {
+            let which = match (skip, self.unknown_link) {
+                (Skip::UnknownLink, Some(link)) => format!(" (the first: {link})"),
+                _ => String::new(),
+            };
+            let of = self.frames;
+            said.push(format!(
+                "{count} of {of} frames were left out: {}{which}",
+                skip.words()
+            ));
+        }
+        if self.dropped > 0 {
+            said.push(format!(
+                "the capturing program says that it lost {} packets",
+                self.dropped
+            ));
+        }
+        if self.broken_off {
+            said.push("the file ends in the middle of a packet".to_owned());
+        }
+        if self.damaged {
+            said.push(format!(
+                "the file is damaged after {} frames: what comes behind is not in here",
+                self.frames
+            ));
+        }
+        said
+    }
 }

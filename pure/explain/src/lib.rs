@@ -14,14 +14,9 @@ mod trace;
 
 use model::finding::Explanation;
 
-<<<<<<< HEAD
-pub use capture::{Counted, Observer};
+pub use capture::{Counted, Observer, Told};
 use model::{Run, Trace, TraceRecord};
 pub use trace::Watcher;
-=======
-pub use capture::{Counted, Observer, Told};
-use model::{Run, Trace};
->>>>>>> 0317577 (Follow 100,000 short connections of a capture in little memory, open its tunnels, and say what it cannot show)
 
 /// Explains each connection of a run from the samples of both ends.
 pub fn explain(run: &Run) -> Vec<Explanation> {

@@ -13,7 +13,7 @@ pub const EXPLAIN_SCHEMA: u32 = 1;
 /// Connections that are told in full; the others by their sentence, and beyond [`NAMED`] by number.
 const TOLD: usize = 8;
 /// Connections that are named.
-const NAMED: usize = 200;
+pub const NAMED: usize = 200;
 
 /// One sentence a connection or group of connections that say the same, for the summary of a run.
 /// Those that have nothing to say (innocents) are left out.
