@@ -1,20 +1,94 @@
-//! Captures from strangers.
+//! Captures from strangers, from the file to the words of the explanation.
+
+use model::Nanos;
+use model::finding::{Explanation, Level};
+use model::packet::Packet;
 
 /// Any bytes are a capture or not; what was a packet is followed, explained and printed.
 pub fn capture(bytes: &[u8]) {
     let mut observer = explain::Observer::new();
     let mut packets = 0;
+    let mut payload = 0;
     let account = capture::read(bytes, &mut |packet| {
         packets += 1;
+        payload += u64::from(packet.payload);
         observer.see(packet);
     });
     if let Ok(account) = account {
         assert_eq!(account.packets, packets);
         let skipped: u64 = account.skipped.values().sum();
         assert_eq!(account.packets + skipped, account.frames);
+        check_text(&account.left_out().join("\n"));
     }
-    let told = observer.explain(usize::MAX).explanations;
-    let text = report::explain::text(&told, None, report::Style::PLAIN);
+    let counted = observer.counted();
+    assert!(counted.iter().map(|c| c.bytes.0).sum::<u64>() <= payload);
+    for one in &counted {
+        assert!(one.retransmitted + one.out_of_order <= one.packets);
+    }
+    let told = observer.explain(usize::MAX);
+    check(&told.explanations);
+    check_text(&told.doubts.join("\n"));
+}
+
+/// The first two bytes choose the link type, the rest is a frame.
+pub fn frame(bytes: &[u8]) {
+    let [high, low, frame @ ..] = bytes else {
+        return;
+    };
+    let link = i32::from(u16::from_be_bytes([*high, *low]));
+    let whole = capture::packet(link, frame, Nanos(1));
+    // What the capture cut off may hide something, and never changes what is there.
+    for end in [frame.len() / 2, frame.len().saturating_sub(1)] {
+        if let (Ok(part), Ok(whole)) = (capture::packet(link, &frame[..end], Nanos(1)), &whole)
+            && part.payload == whole.payload
+            && part.from == whole.from
+        {
+            let known = Packet {
+                wscale: whole.wscale,
+                mss: whole.mss,
+                sack: whole.sack,
+                stamps: whole.stamps,
+                options_cut: whole.options_cut,
+                ..part
+            };
+            assert_eq!(known, *whole);
+        }
+    }
+}
+
+/// Any bytes are a trace in one of its forms, or not.
+pub fn trace(bytes: &[u8]) {
+    let known = observe::trace::is_trace(bytes);
+    if let Ok(records) = observe::trace::open(bytes) {
+        let mut watcher = explain::Watcher::default();
+        let mut read = 0;
+        for record in records.map_while(Result::ok) {
+            read += 1;
+            watcher.see(record);
+        }
+        assert!(known || read == 0 || bytes.starts_with(b"{"));
+        check(&watcher.explain());
+    }
+}
+
+/// The blocks of a trace as the probes write them, behind the head of this version.
+pub fn trace_blocks(bytes: &[u8]) {
+    trace(&[&observe::trace::any_head(), bytes].concat());
+}
+
+fn check(told: &[Explanation]) {
+    for one in told {
+        let first = one.findings.iter().filter(|f| f.level == Level::First);
+        let shares: f64 = first.map(|f| f.share.time_share).sum();
+        assert!(shares <= 1.001, "{shares} of the time of {}", one.name);
+        assert!(one.phases.is_sorted_by_key(|phase| phase.from));
+    }
+    check_text(&report::explain::text(told, None, report::Style::PLAIN));
+    serde_json::from_str::<serde_json::Value>(&report::explain::json(told))
+        .expect("what is written is JSON");
+}
+
+fn check_text(text: &str) {
     assert!(
         !text.chars().any(|c| c.is_control() && c != '\n'),
         "a terminal would obey it"

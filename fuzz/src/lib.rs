@@ -39,6 +39,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("model_run", nouns::run),
     ("tcp_info", kernel::tcp_info),
     ("capture", capture_files::capture),
+    ("capture_frame", capture_files::frame),
+    ("trace", capture_files::trace),
+    ("trace_blocks", capture_files::trace_blocks),
 ];
 
 /// The target of this name.

@@ -4,7 +4,7 @@ use crate::{Account, Skip, frame};
 use model::Nanos;
 use model::packet::Packet;
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 
 /// Room for blocks at first.
 const ROOM: usize = 1 << 16;
@@ -60,22 +60,19 @@ struct Interface {
 ///
 /// # Errors
 /// [`Error`]; what was read before has been handed over.
-pub fn read(mut input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Account, Error> {
-    let mut head = [0; 4];
-    input.read_exact(&mut head).map_err(|e| match e.kind() {
-        ErrorKind::UnexpectedEof => Error::NotACapture,
-        _ => Error::Read,
-    })?;
-    if let Some(program) = packed(head) {
+pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Account, Error> {
+    let mut input = BufReader::with_capacity(ROOM, input);
+    let head = input.fill_buf().map_err(|_| Error::Read)?.first_chunk();
+    if let Some(program) = head.and_then(|head| packed(*head)) {
         return Err(Error::Packed(program));
     }
-    let input = std::io::Cursor::new(head).chain(input);
     let mut reader = create_reader(ROOM, input).map_err(|e| match e {
         PcapError::ReadError => Error::Read,
         _ => Error::NotACapture,
     })?;
     let mut account = Account::default();
     let mut interfaces: Vec<Interface> = Vec::new();
+    let mut big_endian = false;
     let mut begun: Option<u64> = None;
     let mut room = ROOM;
     let mut stuck = false;
@@ -102,16 +99,21 @@ pub fn read(mut input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result
                         (at, i.link, data, block.origlen)
                     }),
                     // A section begins: its interfaces are its own.
-                    PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+                    PcapBlockOwned::NG(Block::SectionHeader(block)) => {
                         interfaces.clear();
+                        big_endian = block.big_endian();
                         None
                     }
                     PcapBlockOwned::NG(Block::InterfaceDescription(block)) => {
                         if interfaces.len() < MOST_INTERFACES {
                             interfaces.push(Interface {
                                 link: block.linktype.0,
-                                resolution: block.ts_resolution().unwrap_or(1_000_000).max(1),
-                                offset_s: block.ts_offset(),
+                                resolution: resolution(block.if_tsresol),
+                                // The library reads it as little-endian, always; so the counts below.
+                                offset_s: match big_endian {
+                                    true => block.if_tsoffset.swap_bytes(),
+                                    false => block.if_tsoffset,
+                                },
                             });
                         }
                         None
@@ -197,6 +199,17 @@ pub fn read(mut input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result
             reader.consume_noshift(offset);
         }
     }
+}
+
+/// Ticks a second: a power of ten or, with the highest bit, of two (if_tsresol). One that cannot be is as
+/// if it were not there.
+fn resolution(option: u8) -> u64 {
+    let power = u32::from(option & 0x7f);
+    let ticks = match option & 0x80 {
+        0 => 10_u64.checked_pow(power),
+        _ => 1_u64.checked_shl(power),
+    };
+    ticks.unwrap_or(1_000_000)
 }
 
 fn nanos(seconds: u64, fraction: u64, interface: &Interface) -> u64 {
@@ -338,42 +351,112 @@ mod tests {
         assert_eq!(all(&[7; 4000]).1, Err(Error::NotACapture));
     }
 
-    #[test]
-    fn pcapng_with_its_own_clock() {
-        let frame = tcp_frame(10);
-        let block = |kind: u32, body: &[u8]| {
-            let mut padded = body.to_vec();
-            padded.resize(body.len().next_multiple_of(4), 0);
-            let length = (padded.len() + 12) as u32;
-            let mut block = kind.to_le_bytes().to_vec();
-            block.extend(length.to_le_bytes());
-            block.extend(padded);
-            block.extend(length.to_le_bytes());
-            block
-        };
+    /// A block of pcapng.
+    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+        let mut padded = body.to_vec();
+        padded.resize(body.len().next_multiple_of(4), 0);
+        let length = (padded.len() + 12) as u32;
+        let mut block = kind.to_le_bytes().to_vec();
+        block.extend(length.to_le_bytes());
+        block.extend(padded);
+        block.extend(length.to_le_bytes());
+        block
+    }
+
+    fn section() -> Vec<u8> {
         let mut section = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
         section.extend([1, 0, 0, 0]);
         section.extend([0xff; 8]);
-        // Ethernet, snap length 0, if_tsresol 9 (nanoseconds), end of options.
-        let interface = [1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0];
-        let packet = |ticks: u64| {
-            let mut body = 0u32.to_le_bytes().to_vec();
-            body.extend(((ticks >> 32) as u32).to_le_bytes());
-            body.extend((ticks as u32).to_le_bytes());
-            body.extend((frame.len() as u32).to_le_bytes());
-            body.extend((frame.len() as u32).to_le_bytes());
-            body.extend(&frame);
-            body
-        };
+        block(0x0a0d_0d0a, &section)
+    }
+
+    fn interface(link: u8, options: &[u8]) -> Vec<u8> {
+        block(1, &[&[link, 0, 0, 0, 0, 0, 0, 0][..], options].concat())
+    }
+
+    fn enhanced(interface: u32, ticks: u64, frame: &[u8]) -> Vec<u8> {
+        let mut body = interface.to_le_bytes().to_vec();
+        body.extend(((ticks >> 32) as u32).to_le_bytes());
+        body.extend((ticks as u32).to_le_bytes());
+        body.extend((frame.len() as u32).to_le_bytes());
+        body.extend((frame.len() as u32).to_le_bytes());
+        body.extend(frame);
+        block(6, &body)
+    }
+
+    /// if_tsresol 9: nanoseconds.
+    const NANOSECONDS: [u8; 8] = [9, 0, 1, 0, 9, 0, 0, 0];
+
+    #[test]
+    fn pcapng_with_its_own_clock() {
+        let frame = tcp_frame(10);
         let base = 1_795_205_836_000_000_000;
-        let mut file = block(0x0a0d_0d0a, &section);
-        file.extend(block(1, &interface));
-        file.extend(block(6, &packet(base)));
-        file.extend(block(0x0bad, b"custom"));
-        file.extend(block(6, &packet(base + 42)));
-        let (packets, account) = all(&file);
+        let file = [
+            section(),
+            interface(1, &NANOSECONDS),
+            enhanced(0, base, &frame),
+            block(0x0bad, b"custom"),
+            enhanced(0, base + 42, &frame),
+        ];
+        let (packets, account) = all(&file.concat());
         assert_eq!(account.unwrap().packets, 2);
         assert_eq!(packets[1].at, Nanos(42));
+    }
+
+    #[test]
+    fn each_interface_has_its_clock_and_each_section_its_interfaces() {
+        let frame = tcp_frame(10);
+        let second = 1_000_000;
+        // Two to the power of ten ticks a second, ten seconds ahead (if_tsoffset).
+        let binary = [
+            9, 0, 1, 0, 0x8a, 0, 0, 0, 14, 0, 8, 0, 10, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        let lost = [&[0u8; 12][..], &[5, 0, 8, 0, 7, 0, 0, 0, 0, 0, 0, 0]].concat();
+        let file = [
+            section(),
+            interface(1, &[]),
+            interface(101, &binary),
+            enhanced(0, 20 * second, &frame),
+            enhanced(1, 11 * 1024 + 512, &frame[14..]),
+            enhanced(7, 0, &frame),
+            block(5, &lost),
+            section(),
+            interface(101, &[]),
+            enhanced(0, 22 * second, &frame[14..]),
+            enhanced(1, 0, &frame),
+        ];
+        let (packets, account) = all(&file.concat());
+        let at: Vec<u64> = packets.iter().map(|p| p.at.0 / 1_000_000).collect();
+        assert_eq!(at, [0, 1500, 2000]);
+        let account = account.unwrap();
+        assert_eq!((account.frames, account.packets), (5, 3));
+        assert_eq!(account.skipped, [(Skip::UnknownLink, 2)].into());
+        assert_eq!(account.dropped, 7);
+        assert_eq!(account.left_out().len(), 2);
+    }
+
+    #[test]
+    fn what_is_damaged_is_read_so_far_and_what_is_packed_says_how_to_unpack_it() {
+        let frame = tcp_frame(10);
+        let mut liar = enhanced(0, 5, &frame);
+        liar[4..8].copy_from_slice(&3u32.to_le_bytes());
+        let file = [section(), interface(1, &[]), enhanced(0, 4, &frame), liar];
+        let (packets, account) = all(&file.concat());
+        let account = account.unwrap();
+        assert_eq!((packets.len(), account.damaged), (1, true));
+        assert!(account.left_out()[0].contains("damaged after 1 frames"));
+        assert_eq!(all(&[0x1f, 0x8b, 8, 0, 0]).1, Err(Error::Packed("gzip")));
+        assert!(is_capture([0x28, 0xb5, 0x2f, 0xfd]) && !is_capture(*b"{\"sc"));
+    }
+
+    #[test]
+    fn an_unknown_link_type_is_told_by_its_number() {
+        let frame = tcp_frame(10);
+        let mut file = pcap(&[(0, 0, &frame, 64), (0, 1, &frame, 64)], false, false);
+        file[20] = 105;
+        let said = all(&file).1.unwrap().left_out();
+        let wanted = "2 of 2 frames were left out: of an unknown link type (the first: 105)";
+        assert_eq!(said, [wanted]);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use super::connections::Connections;
 use super::record::{Clock, HEADERS, RECORD};
 use super::{Tracer, Written, place};
-use model::{Begin, Nanos, TraceRecord, TraceSource};
+use model::{Begin, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -99,6 +99,23 @@ impl<W: Write> Recording<W> {
         self.to.write_all(&(content.len() as u32).to_le_bytes())?;
         self.to.write_all(content)
     }
+}
+
+/// How a trace of the first form begins that nobody recorded: for what is to be read behind it.
+pub fn any_head() -> Vec<u8> {
+    let head = Head {
+        begin: Begin {
+            schema: TRACE_SCHEMA,
+            ..Begin::default()
+        },
+        start: Nanos(1),
+        tick: Nanos(4_000_000),
+        record_bytes: RECORD,
+    };
+    let mut bytes = MAGIC.as_bytes().to_vec();
+    bytes.extend(serde_json::to_vec(&head).unwrap_or_default());
+    bytes.push(b'\n');
+    bytes
 }
 
 /// Whether something begins as a trace does, in either form and of any version.
@@ -276,7 +293,7 @@ impl<R: Read> Iterator for Blocks<R> {
 mod tests {
     use super::super::record::Raw;
     use super::*;
-    use model::{End, TRACE_SCHEMA};
+    use model::End;
     use proptest::prelude::*;
 
     fn file() -> Vec<u8> {

@@ -12,7 +12,7 @@ mod reader;
 mod record;
 
 use connections::Connections;
-pub use file::{FileError, Recording, is_trace, open};
+pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Begin, End, Lost, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
 use reader::{Batch, Reader};
 use record::{Clock, RECORD, Raw};
