@@ -27,9 +27,10 @@ const SHORTCUTS: usize = 1 << 16;
 pub struct Observer {
     index: BTreeMap<Ends, u32>,
     connections: Vec<Connection>,
-    /// By a hash of the ends: the rest of the hash, and where such a packet's connection was the last time.
+    /// By a hash of the ends: the rest of the hash, and where such a packet's connection was the last time
+    /// (its number and one, so that none is zero).
     /// It may mislead, and then the index is asked; so nothing that a stranger chooses makes it slow.
-    shortcuts: Vec<(u32, u32)>,
+    shortcuts: Vec<u64>,
     /// Connections in the order in which they began, some with data by now.
     oldest: VecDeque<u32>,
     /// Attempts that made room.
@@ -83,12 +84,15 @@ impl Ends {
 
     /// Where its shortcut lies, and the mark by which it is known there (multiplication by 2^64 / golden
     /// ratio, Knuth).
-    fn place(&self) -> (usize, u32) {
+    fn place(&self) -> (usize, u64) {
         let [[a, b], [c, d]] = self.addresses;
         let ports = u64::from(self.ports[0]) << 16 | u64::from(self.ports[1]);
         let mixed = (a ^ b.rotate_left(7) ^ c.rotate_left(19) ^ d.rotate_left(31) ^ ports << 13)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((mixed >> 48) as usize % SHORTCUTS, (mixed >> 16) as u32)
+        (
+            (mixed >> 48) as usize % SHORTCUTS,
+            mixed >> 16 & 0xffff_ffff,
+        )
     }
 }
 
@@ -133,7 +137,7 @@ impl Default for Observer {
         Observer {
             index: BTreeMap::new(),
             connections: Vec::new(),
-            shortcuts: vec![(0, u32::MAX); SHORTCUTS],
+            shortcuts: vec![0; SHORTCUTS],
             oldest: VecDeque::new(),
             forgotten: 0,
             unfollowed: 0,
@@ -151,10 +155,11 @@ impl Observer {
     pub fn see(&mut self, packet: &Packet) {
         let (ends, second) = Ends::of(packet);
         let (place, mark) = ends.place();
-        let (marked, guess) = self.shortcuts[place];
+        let shortcut = self.shortcuts[place];
+        let guess = (shortcut as u32).wrapping_sub(1);
         let known = match self.connections.get(guess as usize) {
             // The mark first: another connection is most often not in the processor's cache.
-            Some(connection) if marked == mark && connection.ends == ends => Some(guess),
+            Some(connection) if shortcut >> 32 == mark && connection.ends == ends => Some(guess),
             _ => self.index.get(&ends).copied(),
         };
         let asks = packet.has(SYN) && !packet.has(ACK);
@@ -167,7 +172,7 @@ impl Observer {
             self.unfollowed += 1;
             return;
         };
-        self.shortcuts[place] = (mark, n);
+        self.shortcuts[place] = mark << 32 | u64::from(n + 1);
         self.connections[n as usize].see(packet, second);
     }
 
