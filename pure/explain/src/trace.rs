@@ -68,7 +68,7 @@ impl Watcher {
                     watched.audit.sample(&sample);
                 }
             }
-            TraceRecord::Lost(lost) => self.lost += lost.events,
+            TraceRecord::Lost(lost) => self.lost = self.lost.saturating_add(lost.events),
             TraceRecord::Begin(_) | TraceRecord::End(_) => {}
         }
     }
@@ -384,7 +384,7 @@ impl Sender {
     fn sent(&mut self, segment: &Segment, tcb: &Tcb, at: Nanos) {
         let count = segment.segments.max(1);
         self.facts.segments += u64::from(count);
-        self.reading.passed += segment.payload.0;
+        self.reading.passed = self.reading.passed.saturating_add(segment.payload.0);
         let size = match segment.segment_size {
             0 => segment.payload.0 as u32,
             size => size,
@@ -422,7 +422,7 @@ impl Sender {
 
     fn lost(&mut self, segment: &Segment, tcb: &Tcb, count: u32, size: u32, at: Nanos) {
         self.facts.retransmitted += u64::from(count);
-        self.reading.retransmitted += count;
+        self.reading.retransmitted = self.reading.retransmitted.saturating_add(count);
         let burst = self
             .out
             .iter()
@@ -491,7 +491,7 @@ impl Sender {
         // set by somebody; one that moves is bbr's, which also never sets a threshold.
         if self.paced {
             let (least, most) = self.paces;
-            if most <= least + least / 50 {
+            if most <= least.saturating_add(least / 50) {
                 facts.pacing = Some(model::BitRate(most));
             } else if tcb.ssthresh >= NO_THRESHOLD {
                 facts.congestion = Some("bbr, as its pace shows".to_owned());

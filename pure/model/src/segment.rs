@@ -415,7 +415,7 @@ impl Segment {
     pub fn sequence_length(&self) -> u32 {
         let ends =
             u32::from(self.flags & tcp_flag::SYN != 0) + u32::from(self.flags & tcp_flag::FIN != 0);
-        ends + self.payload.0 as u32
+        ends.wrapping_add(self.payload.0 as u32)
     }
 
     /// A sent segment that begins before `snd_nxt` and takes sequence space: a retransmission. (The answers
@@ -503,7 +503,8 @@ impl Tcb {
 
     /// Segments in flight: `packets_out - sacked_out - lost_out + retrans_out` (RFC 6675's pipe).
     pub fn in_flight(&self) -> u32 {
-        (self.packets_out + self.retrans_out).saturating_sub(self.sacked_out + self.lost_out)
+        let sent = self.packets_out.saturating_add(self.retrans_out);
+        sent.saturating_sub(self.sacked_out.saturating_add(self.lost_out))
     }
 
     /// Bytes that the peer's window still allows.

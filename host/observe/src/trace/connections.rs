@@ -143,7 +143,8 @@ fn offset(raw: &Raw, known: &mut Known) -> Option<u64> {
                 .checked_sub(raw.bytes_retrans)?
                 .checked_sub(payload)?;
             if known.beside.is_none() && raw.state == tcp_state::ESTABLISHED {
-                let counted = raw.bytes_acked + u64::from(raw.snd_nxt.wrapping_sub(raw.snd_una));
+                let unacked = u64::from(raw.snd_nxt.wrapping_sub(raw.snd_una));
+                let counted = raw.bytes_acked.saturating_add(unacked);
                 known.beside = counted.checked_sub(sent).filter(|beside| *beside <= 1);
             }
             ahead(

@@ -247,7 +247,7 @@ impl Raw {
 
     fn tcb(&self, tick: Nanos) -> Tcb {
         let bytes = |n: u32| Bytes(n.into());
-        let ticks = |n: u32| Nanos(u64::from(n) * tick.0);
+        let ticks = |n: u32| Nanos(u64::from(n).saturating_mul(tick.0));
         Tcb {
             state: self.state,
             ca_state: self.ca_state,
