@@ -3,10 +3,12 @@
 use serde_json::Value;
 use std::process::Command;
 
-const PURE: [&str; 7] = [
-    "model", "wire", "report", "emulate", "prove", "explain", "capture",
+const PURE: [&str; 8] = [
+    "model", "wire", "report", "emulate", "prove", "explain", "capture", "path",
 ];
-const HOST: [&str; 6] = ["sys", "measure", "observe", "archive", "lab", "tune"];
+const HOST: [&str; 7] = [
+    "sys", "measure", "observe", "archive", "lab", "tune", "probe",
+];
 
 /// The rooms that each room depends on, read from cargo itself (test dependencies left out).
 fn rooms() -> Vec<(String, Vec<String>)> {
@@ -65,7 +67,7 @@ fn every_room_knows_only_whom_it_may() {
             host if HOST.contains(&host) => &["model", "sys"],
             "linerate" => &[
                 "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",
-                "observe", "prove", "archive", "lab", "tune",
+                "observe", "prove", "archive", "lab", "tune", "path", "probe",
             ],
             // Fuzzing drives the decoders of both floors.
             "fuzz" => &["model", "wire", "capture", "explain", "report", "observe"],

@@ -30,13 +30,15 @@ pub(crate) fn read(
     Ok(device)
 }
 
-struct Link {
-    device: Device,
+/// What the kernel itself knows of a device.
+pub(crate) struct Link {
+    pub device: Device,
     /// Kind of a virtual device.
     kind: Option<InfoKind>,
 }
 
-fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
+/// The device of this index, without what only its driver knows.
+pub(crate) fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
     let mut question = LinkMessage::default();
     question.header.index = index;
     question

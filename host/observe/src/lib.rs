@@ -4,12 +4,14 @@
 //! - [`socket_state`] reads back the options of a live socket, and [`setting_warnings`] says in words
 //!   where they differ from those asked for.
 //! - [`Sampler`] takes the samples of one end of a leg.
+//! - [`path_end`] says what the kernel believes of the MTU of a path.
 //! - [`fingerprint`] says what this host is, as far as it bears on a transfer.
 
 mod device;
 mod error;
 mod fingerprint;
 mod netlink;
+mod path;
 mod qdisc;
 mod route;
 mod sampler;
@@ -22,6 +24,7 @@ mod warnings;
 
 pub use error::Error;
 pub use fingerprint::fingerprint;
+pub use path::{path_end, path_end_after};
 pub use sampler::Sampler;
 pub use socket::socket_state;
 pub use tcp_info::{decode_tcp_info, tcp_info};

@@ -8,6 +8,7 @@ pub mod netlink;
 pub mod packet;
 pub mod packet_ring;
 pub mod poll;
+pub mod probe;
 pub mod process;
 pub mod read_option;
 pub mod sched;

@@ -328,13 +328,13 @@ const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 /// `include/uapi/linux/errqueue.h`.
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 
-fn set_nonblocking(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     let mut flag = i32::from(on);
     // SAFETY: FIONBIO reads one int, which lives through the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &mut flag) }).map(drop)
 }
 
-fn to_kernel(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+pub(crate) fn to_kernel(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: sockaddr_storage is plain C data, for which all zeroes is valid.
     let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
     let len = match address {
@@ -383,7 +383,7 @@ fn in6(v6: &SocketAddrV6) -> libc::sockaddr_in6 {
     }
 }
 
-fn check(result: i32) -> io::Result<i32> {
+pub(crate) fn check(result: i32) -> io::Result<i32> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -391,6 +391,6 @@ fn check(result: i32) -> io::Result<i32> {
     }
 }
 
-fn check_len(result: isize) -> io::Result<usize> {
+pub(crate) fn check_len(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

@@ -8,6 +8,7 @@ mod experiment;
 pub mod finding;
 mod fingerprint;
 mod latency;
+pub mod mtu;
 pub mod packet;
 mod plan;
 mod published;

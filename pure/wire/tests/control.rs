@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use linerate_wire::control::{
-    AgentMachine, ControllerMachine, Event, Fault, IDLE, MAX_FRAME, MAX_LIVE_LEGS, MAX_OPEN_TUNES,
-    MAX_QUEUED, MAX_READINGS, MAX_SETTINGS, Machine, Order, Origin, PING_EVERY, PROTOCOL, Role,
-    SILENCE, ToAgent, ToController, TuneRequest, encode_frame,
+    AgentMachine, ControllerMachine, Event, Fault, IDLE, MAX_FRAME, MAX_LIVE_LEGS,
+    MAX_OPEN_REQUESTS, MAX_QUEUED, MAX_READINGS, MAX_SETTINGS, Machine, Order, Origin, PING_EVERY,
+    PROTOCOL, ProbeAnswer, ProbeRequest, Role, SILENCE, ToAgent, ToController, TuneRequest,
+    encode_frame,
 };
+use model::mtu::{Climb, Hop};
 use model::{Bulk, EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Side};
 use model::{SocketSettings, Warning, Workload};
 use proptest::prelude::*;
@@ -647,7 +649,7 @@ fn requests_and_answers_out_of_turn_or_bounds_are_not_sent_and_not_taken() {
         pair.controller.input(pair.now, &wrong);
         assert!(matches!(fault(&mut pair.controller), Fault::Order(_)));
     }
-    let many: Vec<u64> = (1..=MAX_OPEN_TUNES as u64).collect();
+    let many: Vec<u64> = (1..=MAX_OPEN_REQUESTS as u64).collect();
     for (numbers, wrong) in [
         (vec![], tune(0, TuneRequest::Undo)),
         (vec![2], tune(1, TuneRequest::Undo)),
@@ -674,6 +676,47 @@ fn an_agent_that_does_not_answer_a_request_to_tune_is_lost() {
     pair.tell(&tune(1, TuneRequest::End)).unwrap();
     pair.pass(IDLE);
     let owes = Fault::Overdue("answer a request to tune");
+    assert_eq!(fault(&mut pair.controller), owes);
+}
+
+#[test]
+fn requests_to_probe_are_answered_in_turn_and_what_they_tell_is_bounded() {
+    let ask = |number, request| ToAgent::Probe { number, request };
+    let mut pair = Pair::ready();
+    pair.tell(&ask(1, ProbeRequest::Begin { ipv6: false }))
+        .unwrap();
+    pair.tell(&ask(2, ProbeRequest::Climb { ceiling: 9000 }))
+        .unwrap();
+    assert_eq!(all(&mut pair.agent).len(), 2);
+    let refused = |number| ToController::ProbeRefused {
+        number,
+        why: "no\n".to_owned(),
+    };
+    assert!(pair.agent.send(pair.now, &refused(2)).is_err());
+    pair.answer(&refused(1)).unwrap();
+    let climb = Climb {
+        hops: vec![Hop::default(); 1000],
+        ..Climb::default()
+    };
+    let answer = ProbeAnswer::Climbed { climb };
+    pair.answer(&ToController::Probed { number: 2, answer })
+        .unwrap();
+    match &all(&mut pair.controller)[..] {
+        [
+            Event::Message(ToController::ProbeRefused { why, .. }),
+            Event::Message(ToController::Probed {
+                answer: ProbeAnswer::Climbed { climb },
+                ..
+            }),
+        ] => {
+            assert_eq!(why, "no?");
+            assert_eq!(climb.hops.len(), 255);
+        }
+        other => panic!("{other:?}"),
+    }
+    pair.tell(&ask(3, ProbeRequest::End)).unwrap();
+    pair.pass(IDLE);
+    let owes = Fault::Overdue("answer a request to probe");
     assert_eq!(fault(&mut pair.controller), owes);
 }
 

@@ -1,7 +1,7 @@
-//! The legal order of messages, leg by leg, and of the requests to tune between them. Both ends keep the same table from what they send and
+//! The legal order of messages, leg by leg, and of the requests to tune and to probe between them. Both ends keep the same table from what they send and
 //! what they receive.
 
-use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_TUNES};
+use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS};
 use super::messages::{
     MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, ToAgent, ToController, TuneRequest,
 };
@@ -25,8 +25,9 @@ const START: Nanos = Nanos::from_secs(60);
 /// deep buffers.
 const DRAIN: Nanos = Nanos::from_secs(60);
 
-/// For the answer to a request to tune: a device may have to be reset.
-const TUNE: Nanos = Nanos::from_secs(60);
+/// For the answer to a request to tune, since a device may have to be reset, or to probe, since much may
+/// be lost.
+const REQUEST: Nanos = Nanos::from_secs(60);
 
 /// For a piece of a trace, which may wait behind others on a slow path.
 const PIECE: Nanos = Nanos::from_secs(60);
@@ -70,18 +71,60 @@ pub struct Legs {
     over: BTreeSet<u32>,
     /// Turned away for now: may be asked for again, and a word about them may be on its way.
     waiting: BTreeSet<u32>,
-    /// Requests to tune that are not answered, oldest first, and when their answers are due.
-    tunes: VecDeque<(u64, Nanos)>,
-    /// Number of the latest.
-    tuned: u64,
+    tunes: Requests,
+    probes: Requests,
     /// Pieces of traces that were asked for, oldest first: of which leg, and when they are due.
     fetches: VecDeque<(u32, Nanos)>,
+}
+
+/// Requests of one kind.
+#[derive(Default)]
+struct Requests {
+    /// Those that are not answered, oldest first, and when their answers are due.
+    open: VecDeque<(u64, Nanos)>,
+    /// Number of the latest.
+    latest: u64,
+}
+
+impl Requests {
+    fn ask(&mut self, now: Nanos, number: u64, what: &str) -> Result<Verdict, Fault> {
+        if number <= self.latest {
+            return Err(Fault::Order(format!(
+                "used the number of a request to {what} twice"
+            )));
+        }
+        if self.open.len() >= MAX_OPEN_REQUESTS {
+            return Err(Fault::Order(format!(
+                "sent more requests to {what} than may wait"
+            )));
+        }
+        self.latest = number;
+        self.open.push_back((number, now + REQUEST));
+        Ok(Verdict::Take)
+    }
+
+    fn answer(&mut self, number: u64, what: &str) -> Result<Verdict, Fault> {
+        if self.open.front().map(|(oldest, _)| *oldest) != Some(number) {
+            return Err(Fault::Order(format!(
+                "answered a request to {what} out of turn"
+            )));
+        }
+        self.open.pop_front();
+        Ok(Verdict::Take)
+    }
+
+    fn due(&self) -> Option<Nanos> {
+        self.open.front().map(|(_, until)| *until)
+    }
 }
 
 impl Legs {
     /// Whether no leg is open and no request.
     pub fn is_idle(&self) -> bool {
-        self.live.is_empty() && self.tunes.is_empty() && self.fetches.is_empty()
+        self.live.is_empty()
+            && self.tunes.open.is_empty()
+            && self.probes.open.is_empty()
+            && self.fetches.is_empty()
     }
 
     /// The earliest moment at which the agent owes the controller something.
@@ -96,11 +139,12 @@ impl Legs {
             };
             Some((leg.until, what))
         });
-        let tune = self.tunes.front();
+        let tune = self.tunes.due().map(|at| (at, "answer a request to tune"));
+        let probe = self.probes.due();
+        let probe = probe.map(|at| (at, "answer a request to probe"));
         let fetch = self.fetches.front();
-        owed.chain(tune.map(|(_, until)| (*until, "answer a request to tune")))
-            .chain(fetch.map(|(_, until)| (*until, "send a piece of a trace")))
-            .min()
+        let fetch = fetch.map(|(_, until)| (*until, "send a piece of a trace"));
+        owed.chain(tune).chain(probe).chain(fetch).min()
     }
 
     /// The earliest moment at which the controller owes the agent something.
@@ -133,7 +177,8 @@ impl Legs {
             } if settings.len() > MAX_SETTINGS => {
                 Err(Fault::order("named more settings than a request may"))
             }
-            ToAgent::Tune { number, .. } => self.tune(now, *number),
+            ToAgent::Tune { number, .. } => self.tunes.ask(now, *number, "tune"),
+            ToAgent::Probe { number, .. } => self.probes.ask(now, *number, "probe"),
             ToAgent::Fetch { leg } if !self.over.contains(leg) => Err(Fault::order(
                 "asked for the trace of a leg that is not over",
             )),
@@ -191,12 +236,10 @@ impl Legs {
                 Err(Fault::order("sent more readings than an answer may have"))
             }
             ToController::Tuned { number, .. } | ToController::TuneRefused { number, .. } => {
-                let oldest = self.tunes.front().map(|(oldest, _)| oldest);
-                if oldest != Some(number) {
-                    return Err(Fault::order("answered a request to tune out of turn"));
-                }
-                self.tunes.pop_front();
-                Ok(Verdict::Take)
+                self.tunes.answer(*number, "tune")
+            }
+            ToController::Probed { number, .. } | ToController::ProbeRefused { number, .. } => {
+                self.probes.answer(*number, "probe")
             }
             // Base64 makes four characters of three bytes.
             ToController::Piece { data, .. } if data.len() > MAX_PIECE.div_ceil(3) * 4 => {
@@ -231,18 +274,6 @@ impl Legs {
         };
         self.waiting.remove(&order.leg);
         self.live.insert(order.leg, leg);
-        Ok(Verdict::Take)
-    }
-
-    fn tune(&mut self, now: Nanos, number: u64) -> Result<Verdict, Fault> {
-        if number <= self.tuned {
-            return Err(Fault::order("used the number of a request to tune twice"));
-        }
-        if self.tunes.len() >= MAX_OPEN_TUNES {
-            return Err(Fault::order("sent more requests to tune than may wait"));
-        }
-        self.tuned = number;
-        self.tunes.push_back((number, now + TUNE));
         Ok(Verdict::Take)
     }
 

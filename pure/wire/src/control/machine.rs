@@ -6,7 +6,7 @@
 
 use super::frame::{FrameError, FrameReader, encode_frame};
 use super::legs::{Legs, Verdict};
-use super::messages::{PROTOCOL, ToAgent, ToController, TuneRequest};
+use super::messages::{PROTOCOL, ProbeAnswer, ToAgent, ToController, TuneRequest};
 use super::printable;
 use model::{Nanos, Warning};
 use serde::de::DeserializeOwned;
@@ -31,8 +31,8 @@ pub const MAX_EVENTS: usize = 4096;
 /// Legs that may be open at once.
 pub const MAX_LIVE_LEGS: usize = 8;
 
-/// Requests to tune that may wait for their answers.
-pub const MAX_OPEN_TUNES: usize = 8;
+/// Requests of a kind (to tune, to probe) that may wait for their answers.
+pub const MAX_OPEN_REQUESTS: usize = 8;
 
 /// Requests for pieces of traces that may wait for their answers.
 pub const MAX_OPEN_FETCHES: usize = 8;
@@ -367,6 +367,15 @@ fn clean(warnings: &mut Vec<Warning>) {
     }
 }
 
+/// Makes what a peer tells of a path fit to be shown, and as short as a path can be.
+fn bound(answer: &mut ProbeAnswer) {
+    match answer {
+        ProbeAnswer::Begun { end, .. } => end.device = printable(&end.device, MAX_TITLE),
+        ProbeAnswer::Climbed { climb } => climb.hops.truncate(usize::from(u8::MAX)),
+        ProbeAnswer::Ended { end, .. } => end.device = printable(&end.device, MAX_TITLE),
+    }
+}
+
 /// What differs between the two ends.
 mod sealed {
     use super::*;
@@ -462,7 +471,10 @@ mod sealed {
                         *text = printable(text, MAX_SENTENCE);
                     }
                 }
-                ToController::TuneRefused { why, .. } => *why = printable(why, MAX_SENTENCE),
+                ToController::TuneRefused { why, .. } | ToController::ProbeRefused { why, .. } => {
+                    *why = printable(why, MAX_SENTENCE);
+                }
+                ToController::Probed { answer, .. } => bound(answer),
                 ToController::Hello { .. }
                 | ToController::Sample { .. }
                 | ToController::Piece { .. } => {}

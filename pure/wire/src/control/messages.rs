@@ -1,7 +1,8 @@
 //! What the two ends of a control connection say to each other.
 
+use model::mtu::{Climb, PathEnd, TcpTruth};
+use model::{BitRate, SocketSettings, SocketState, Warning, Workload};
 use model::{EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Setting};
-use model::{SocketSettings, SocketState, Warning, Workload};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -76,6 +77,66 @@ pub enum TuneRequest {
     End,
 }
 
+/// What the agent is to find out about the size of packets that get through.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum ProbeRequest {
+    /// Open a port for probes, UDP and TCP of the same number. One session has one at a time.
+    Begin {
+        /// For IPv6; otherwise for IPv4.
+        ipv6: bool,
+    },
+    /// Look how large datagrams to the controller may be, once it has proved over UDP that it wants them.
+    Climb {
+        /// The largest of interest, in bytes of the IP packet.
+        ceiling: u32,
+    },
+    /// Tell what the end knows, and close the port.
+    End,
+}
+
+/// The answer to a [`ProbeRequest`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "done", rename_all = "snake_case")]
+pub enum ProbeAnswer {
+    /// The port is open.
+    Begun {
+        /// UDP and TCP port.
+        port: u16,
+        /// Opens it, and nothing else; hexadecimal.
+        token: String,
+        /// The agent's host, as it saw the path before.
+        end: PathEnd,
+        /// Probes may be sent so fast at most, if the agent's rules bound it.
+        #[serde(rename = "rate_bit_s")]
+        rate: Option<BitRate>,
+    },
+    /// What arrived.
+    Climbed {
+        /// From the agent to the controller.
+        climb: Climb,
+    },
+    /// The port is closed.
+    Ended {
+        /// The agent's host afterwards.
+        end: Box<PathEnd>,
+        /// What the agent's sockets know of the two transfers.
+        tcp: TcpEnds,
+    },
+}
+
+/// The agent's side of the transfers over TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TcpEnds {
+    /// The MSS in the controller's SYN as it arrived.
+    pub syn_mss: Option<u32>,
+    /// The MSS that the agent announced.
+    pub announced: Option<u32>,
+    /// The transfer to the controller.
+    pub back: Option<TcpTruth>,
+}
+
 /// Where a request to tune comes from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
@@ -126,6 +187,13 @@ pub enum ToAgent {
         origin: Origin,
         /// What.
         request: TuneRequest,
+    },
+    /// Find out what size of packets gets through. Answered in turn.
+    Probe {
+        /// Counts up from one request to the next.
+        number: u64,
+        /// What.
+        request: ProbeRequest,
     },
     /// Still here.
     Ping {
@@ -235,6 +303,20 @@ pub enum ToController {
     },
     /// Not done; nothing is changed that was not changed before.
     TuneRefused {
+        /// The number of the request.
+        number: u64,
+        /// What, why and what to do.
+        why: String,
+    },
+    /// Done as requested.
+    Probed {
+        /// The number of the request.
+        number: u64,
+        /// What was found.
+        answer: ProbeAnswer,
+    },
+    /// Not done; no port is open.
+    ProbeRefused {
         /// The number of the request.
         number: u64,
         /// What, why and what to do.

@@ -11,14 +11,16 @@ mod legs;
 mod machine;
 mod messages;
 mod preamble;
+pub mod probe;
 
 pub use frame::{FrameError, FrameReader, HEADER_LEN, MAX_FRAME, encode_frame};
 pub use machine::{
     Agent, AgentMachine, Controller, ControllerMachine, Event, Fault, IDLE, MAX_EVENTS,
-    MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_TUNES, MAX_QUEUED, Machine, PING_EVERY, Role,
+    MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_QUEUED, Machine, PING_EVERY, Role,
     SILENCE,
 };
 pub use messages::{MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, Origin, PROTOCOL, TOKEN_LEN};
+pub use messages::{ProbeAnswer, ProbeRequest, TcpEnds};
 pub use messages::{ToAgent, ToController, TuneRequest};
 pub use preamble::{PREAMBLE_LEN, Preamble, Token};
 

@@ -1,0 +1,138 @@
+//! What the kernel believes of the path to a peer, and how many packets it cut.
+
+use crate::device;
+use crate::netlink::Rtnetlink;
+use crate::route;
+use model::mtu::{Belief, PathEnd};
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+
+/// This host's end of the path to `peer`, before anything is sent. The counters of fragments hold what
+/// they are now, for [`path_end_after`].
+///
+/// # Errors
+/// If there is no route.
+pub fn path_end(peer: IpAddr) -> io::Result<PathEnd> {
+    let peer = peer.to_canonical();
+    let mut netlink = Rtnetlink::open()?;
+    let resolved = route::resolve(&mut netlink, peer)
+        .map_err(|error| io::Error::new(error.kind(), route::why_none(&error)))?;
+    let device = device::link(&mut netlink, resolved.device_index)?.device;
+    let (made, arrived) = fragments(peer.is_ipv6());
+    Ok(PathEnd {
+        address: resolved.route.source,
+        device: device.name,
+        device_mtu: device.mtu,
+        gateway: resolved.route.gateway,
+        before: belief(&resolved.route),
+        after: Belief::default(),
+        discovery_off: peer.is_ipv4().then(discovery_off).flatten(),
+        fragments_made: made,
+        fragments_arrived: arrived,
+    })
+}
+
+/// The same end afterwards: what it believes now, and how many fragments there were since.
+///
+/// # Errors
+/// If there is no route any more.
+pub fn path_end_after(before: &PathEnd, peer: IpAddr) -> io::Result<PathEnd> {
+    let now = path_end(peer)?;
+    Ok(PathEnd {
+        after: now.before,
+        fragments_made: now.fragments_made.saturating_sub(before.fragments_made),
+        fragments_arrived: now
+            .fragments_arrived
+            .saturating_sub(before.fragments_arrived),
+        ..before.clone()
+    })
+}
+
+fn belief(route: &model::Route) -> Belief {
+    let metric = |name: &str| route.metrics.get(name).map(String::as_str);
+    let mtu = metric("mtu").map(|value| value.trim_start_matches("lock "));
+    let expires = metric("expires").and_then(|value| value.strip_suffix("sec"));
+    Belief {
+        mtu: mtu.and_then(|value| value.parse().ok()),
+        expires_s: expires.and_then(|value| value.parse().ok()),
+    }
+}
+
+/// 0 is the default; 1 and 2 send without DF (3 only changes whom the kernel believes;
+/// `Documentation/networking/ip-sysctl.rst`).
+fn discovery_off() -> Option<bool> {
+    let value = fs::read_to_string("/proc/sys/net/ipv4/ip_no_pmtu_disc").ok()?;
+    Some(matches!(value.trim(), "1" | "2"))
+}
+
+/// Fragments made and fragments that arrived, of this network namespace since it came up; zero where
+/// they cannot be read.
+fn fragments(ipv6: bool) -> (u64, u64) {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    match ipv6 {
+        false => ip_fragments(&read("/proc/thread-self/net/snmp")),
+        true => {
+            let text = read("/proc/thread-self/net/snmp6");
+            let find = |name: &str| {
+                let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+                value.trim().parse().ok()
+            };
+            let count = |name| find(name).unwrap_or(0);
+            (count("Ip6FragCreates"), count("Ip6ReasmReqds"))
+        }
+    }
+}
+
+/// `/proc/net/snmp` names the fields in one line and has the values in the next.
+fn ip_fragments(snmp: &str) -> (u64, u64) {
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Ip: "));
+    let names = lines.next().unwrap_or_default().split_whitespace();
+    let values = lines.next().unwrap_or_default().split_whitespace();
+    let mut both = (0, 0);
+    for (name, value) in names.zip(values) {
+        let value = value.parse().unwrap_or(0);
+        match name {
+            "FragCreates" => both.0 = value,
+            "ReasmReqds" => both.1 = value,
+            _ => {}
+        }
+    }
+    both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_route_tells_what_is_believed() {
+        let route = |metrics: &[(&str, &str)]| model::Route {
+            metrics: metrics
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect::<BTreeMap<_, _>>(),
+            ..model::Route::default()
+        };
+        let learned = belief(&route(&[("mtu", "lock 552"), ("expires", "300sec")]));
+        assert_eq!((learned.mtu, learned.expires_s), (Some(552), Some(300)));
+        assert_eq!(belief(&route(&[])), Belief::default());
+    }
+
+    #[test]
+    fn fragments_are_counted_by_name() {
+        let snmp = "Ip: Forwarding ReasmReqds FragCreates\nIp: 1 7 9\nIcmp: InMsgs\nIcmp: 3\n";
+        assert_eq!(ip_fragments(snmp), (9, 7));
+        assert_eq!(ip_fragments(""), (0, 0));
+    }
+
+    #[test]
+    fn loopback_has_an_end() {
+        let here = path_end("127.0.0.1".parse().unwrap()).unwrap();
+        assert_eq!(here.device, "lo");
+        assert!(here.device_mtu >= 1500);
+        let after = path_end_after(&here, "127.0.0.1".parse().unwrap()).unwrap();
+        assert_eq!(after.before, here.before);
+    }
+}

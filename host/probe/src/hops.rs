@@ -1,0 +1,141 @@
+//! Who is on the way, and whom packets of a size still reach.
+
+use crate::datagrams::{Datagrams, unspecified};
+use model::mtu::Hop;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+use sys::poll::poll_nanos;
+use sys::probe::Said;
+
+/// Hops that are asked for; paths of the Internet are shorter.
+const MOST: u8 = 30;
+
+/// Between two looks at what else is to be done meanwhile.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What to ask.
+pub struct Ask<'a> {
+    /// Where the packets are going.
+    pub to: SocketAddr,
+    /// Payload of those that pass the whole way; whoever gets one there answers it.
+    pub small: &'a [u8],
+    /// Payload of those that do not.
+    pub large: &'a [u8],
+    /// For the answers to each.
+    pub wait: Duration,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Hops that answered, or lie before one that did, nearest first, the other end left out.
+    pub hops: Vec<Hop>,
+    /// Hops to the other end, itself included, if it answered.
+    pub distance: Option<u8>,
+}
+
+/// Sends packets that run out of hops, first small ones, then large ones to where somebody is. A socket
+/// for each number of hops: many routers quote too little to tell packets apart. `meanwhile` is called
+/// every few milliseconds.
+///
+/// # Errors
+/// If sockets cannot be opened or used.
+pub fn trace(ask: &Ask<'_>, meanwhile: &mut dyn FnMut()) -> io::Result<Found> {
+    let local = SocketAddr::new(unspecified(ask.to.ip()), 0);
+    let sockets = (1..=MOST)
+        .map(|ttl| {
+            let socket = Datagrams::open(local)?;
+            socket.set_hop_limit(ttl)?;
+            Ok(socket)
+        })
+        .collect::<io::Result<Vec<Datagrams>>>()?;
+    let small = round(&sockets, ask.to, ask.small, ask.wait, meanwhile)?;
+    let distance = (1..)
+        .zip(&small)
+        .find(|(_, answer)| **answer == Answer::End);
+    let distance = distance.map(|(ttl, _)| ttl);
+    let last = match distance {
+        Some(distance) => usize::from(distance - 1),
+        None => {
+            let last = small.iter().rposition(|a| matches!(a, Answer::Router(_)));
+            last.map_or(0, |at| at + 1)
+        }
+    };
+    let large = round(&sockets[..last], ask.to, ask.large, ask.wait, meanwhile)?;
+    let hops = (1..)
+        .zip(small.iter().zip(&large))
+        .map(|(ttl, (small, large))| Hop {
+            ttl,
+            address: small.address().or(large.address()),
+            small: small.address().is_some(),
+            large: large.address().is_some(),
+            mss: None,
+        })
+        .collect();
+    Ok(Found { hops, distance })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    None,
+    Router(IpAddr),
+    End,
+}
+
+impl Answer {
+    fn address(self) -> Option<IpAddr> {
+        match self {
+            Answer::Router(address) => Some(address),
+            Answer::None | Answer::End => None,
+        }
+    }
+}
+
+fn round(
+    sockets: &[Datagrams],
+    to: SocketAddr,
+    payload: &[u8],
+    wait: Duration,
+    meanwhile: &mut dyn FnMut(),
+) -> io::Result<Vec<Answer>> {
+    let mut answers = vec![Answer::None; sockets.len()];
+    let mut room = [0; 64];
+    // What is not answered is sent again: either way may lose some.
+    for _ in 0..3 {
+        for (socket, answer) in sockets.iter().zip(&answers) {
+            if *answer == Answer::None {
+                socket.send(payload, to)?;
+            }
+        }
+        let until = Instant::now() + wait / 3;
+        while Instant::now() < until {
+            // Beyond the end nobody needs to answer.
+            let end = answers.iter().position(|answer| *answer == Answer::End);
+            let wanted = &answers[..end.unwrap_or(answers.len())];
+            if !wanted.contains(&Answer::None) {
+                return Ok(answers);
+            }
+            let mut fds: Vec<_> = sockets.iter().map(Datagrams::poll_fd).collect();
+            poll_nanos(&mut fds, LOOK)?;
+            for (socket, answer) in sockets.iter().zip(&mut answers) {
+                while let Some(message) = socket.message() {
+                    *answer = match (message.what, message.from) {
+                        (Said::HopLimit, Some(from)) => Answer::Router(from),
+                        // The other end's own kernel, which takes the probes of no other port.
+                        (Said::Unreachable, Some(from)) if from == to.ip() => Answer::End,
+                        _ => continue,
+                    };
+                }
+                if socket
+                    .receive(&mut room)
+                    .is_some_and(|(_, from)| from == to)
+                {
+                    *answer = Answer::End;
+                }
+            }
+            meanwhile();
+        }
+    }
+    Ok(answers)
+}

@@ -1,0 +1,273 @@
+//! What size of packet really gets through, in each direction. Sizes are in bytes of the whole IP packet.
+
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Version of the JSON form of [`MtuReport`]; counts by itself.
+pub const MTU_SCHEMA: u32 = 1;
+
+/// What was found between two hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MtuReport {
+    /// [`MTU_SCHEMA`].
+    pub schema: u32,
+    /// The other host as the user named it.
+    pub host: String,
+    /// How it was looked at.
+    pub method: Method,
+    /// This host.
+    pub near: PathEnd,
+    /// The other host; `None` without an agent there.
+    pub far: Option<PathEnd>,
+    /// From here to there.
+    pub there: Way,
+    /// From there to here.
+    pub back: Way,
+    /// What could not be looked at, and why: whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// How a path was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// An agent at the other end acknowledged datagrams of every size.
+    Agent,
+    /// A web server was talked to over connections of every MSS.
+    Web,
+}
+
+/// One end of a path, as its kernel sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PathEnd {
+    /// Its address on this path.
+    pub address: Option<IpAddr>,
+    /// Device of the route to the other end.
+    pub device: String,
+    /// MTU of that device.
+    pub device_mtu: u32,
+    /// Next hop of the route; `None`: the other end is on the same segment.
+    pub gateway: Option<IpAddr>,
+    /// What the kernel believed of the path before anything was sent.
+    pub before: Belief,
+    /// The same afterwards: probes and transfers teach it.
+    pub after: Belief,
+    /// `net.ipv4.ip_no_pmtu_disc` is set: TCP sends without DF. `None` where it does not apply.
+    pub discovery_off: Option<bool>,
+    /// Fragments that this host made meanwhile (IP FragCreates).
+    pub fragments_made: u64,
+    /// Fragments that arrived here meanwhile (IP ReasmReqds).
+    pub fragments_arrived: u64,
+}
+
+/// What a kernel believes of the MTU of a path, beyond its device's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Belief {
+    /// MTU of the route, configured or learned; `None`: that of the device.
+    pub mtu: Option<u32>,
+    /// Seconds until what was learned is forgotten; `None` for what is configured.
+    pub expires_s: Option<u64>,
+}
+
+/// One direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// What the probes said.
+    pub climb: Climb,
+    /// The MSS that the handshake carried in this direction, if one was looked at.
+    pub mss: Option<MssSeen>,
+    /// What became of 64 KiB over TCP, if they were sent.
+    pub tcp: Option<TcpTruth>,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// What a ladder of probes said of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Climb {
+    /// Largest size that was of interest: the smaller of both devices' MTUs.
+    pub ceiling: u32,
+    /// Largest that arrived; `None`: none did.
+    pub passes: Option<u32>,
+    /// That one byte more does not pass is certain: chance alone would look so once in a thousand times.
+    pub confirmed: bool,
+    /// Probes of sizes that pass.
+    pub sent: u32,
+    /// How many of them arrived.
+    pub arrived: u32,
+    /// The smallest MTU that a router reported (ICMP fragmentation needed, packet too big).
+    pub too_big: Option<TooBig>,
+    /// What answered packets that ran out of hops, nearest first; empty if nobody was asked.
+    pub hops: Vec<Hop>,
+    /// Hops to the other end, itself included, if probes found out.
+    pub distance: Option<u8>,
+}
+
+/// A router's message that a packet is too big.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TooBig {
+    /// Whose message.
+    pub from: IpAddr,
+    /// The MTU that it names.
+    pub mtu: u32,
+}
+
+/// A place on the way, counted from the sender.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hop {
+    /// Hops from the sender; 1 is the first.
+    pub ttl: u8,
+    /// Who answered.
+    pub address: Option<IpAddr>,
+    /// It answered a packet of the size that passes the whole way.
+    pub small: bool,
+    /// It answered one that is a byte larger.
+    pub large: bool,
+    /// The MSS of a SYN as it arrived there, if it quotes so much.
+    pub mss: Option<u16>,
+}
+
+/// An MSS that was announced, and what arrived of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MssSeen {
+    /// By the end that announces it.
+    pub announced: u32,
+    /// At the other end. If `at_least`, that one could not see more: its own MTU ends there.
+    pub seen: u32,
+    /// The true value may be larger.
+    pub at_least: bool,
+}
+
+/// What became of a transfer over TCP in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TcpTruth {
+    /// Bytes that were to arrive.
+    pub asked: u64,
+    /// Bytes that were acknowledged.
+    pub acked: u64,
+    /// It made no progress for so long that it was given up.
+    pub hangs: bool,
+    /// MSS of the sender at the end.
+    pub snd_mss: u32,
+    /// Path MTU as the sender's socket believed at the end.
+    pub pmtu: u32,
+    /// Segments sent again.
+    pub retransmitted: u32,
+}
+
+/// What stops larger packets in one direction, and what else was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Path MTU; `None` if nothing arrived.
+    pub mtu: Option<u32>,
+    /// What stops a packet that is one byte larger.
+    pub cause: Cause,
+    /// What else is to be known.
+    pub beside: Vec<Beside>,
+    /// What could not be told apart.
+    pub doubts: Vec<Doubt>,
+}
+
+/// What stops larger packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Cause {
+    /// Nothing: both devices have this MTU.
+    Clear,
+    /// The sender's own device.
+    OwnDevice,
+    /// The receiver's own device.
+    PeerDevice,
+    /// A router that says so, as it should.
+    RouterTells {
+        /// Hops from the sender, if its place was found.
+        hop: Option<u8>,
+        /// Who.
+        from: IpAddr,
+    },
+    /// They reach this router and not what comes next, and nobody says so.
+    Silent {
+        /// Hops from the sender.
+        hop: u8,
+        /// Who, if it answered.
+        address: Option<IpAddr>,
+        /// What comes next is the other end itself.
+        last: bool,
+    },
+    /// They never leave the sender's own segment.
+    Segment {
+        /// Who is at its other end.
+        to: Option<IpAddr>,
+        /// That is the other end of the path itself.
+        peer: bool,
+    },
+    /// Somewhere on the way: no hop answers.
+    Somewhere,
+    /// No probe of any size arrived.
+    Nothing,
+}
+
+/// What else is to be known of a direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Beside {
+    /// The sender's kernel believes in a smaller MTU that it once learned.
+    StaleCache {
+        /// What it believes.
+        says: u32,
+        /// Seconds until it forgets.
+        expires_s: u64,
+    },
+    /// The sender's route is configured to less than passes.
+    RouteMtu {
+        /// What the route says.
+        says: u32,
+    },
+    /// Somebody lowers the MSS of the handshakes that go this way.
+    Clamp {
+        /// What was announced.
+        announced: u32,
+        /// What arrived.
+        seen: u32,
+        /// The router that does it, counted from the sender: it came to this hop unchanged, and left
+        /// changed. `None`: not found.
+        hop: Option<u8>,
+        /// Its address.
+        by: Option<IpAddr>,
+    },
+    /// The sender lets routers cut its packets (DF is off), so larger ones do arrive, in pieces.
+    Fragmented {
+        /// Fragments that arrived.
+        arrived: u64,
+    },
+    /// The size is that of a tunnel or an encapsulation.
+    Encapsulation {
+        /// Those that leave so much of 1500 bytes.
+        like: String,
+    },
+    /// TCP transfers hang in this direction: a black hole.
+    BlackHole,
+}
+
+/// What could not be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// That router's own smaller MTU, or a switch on the link behind it.
+    RouterOrLink,
+    /// A switch on the segment, or the router's port at its end.
+    SwitchOrPort,
+    /// A router that sends no message, or one whose message is filtered before it gets here.
+    SilentOrFiltered,
+    /// The place, since nobody on the way answers.
+    Place,
+    /// The last byte, since so many probes were lost.
+    LastByte,
+    /// Where the MSS is lowered.
+    ClampPlace,
+}

@@ -1,0 +1,13 @@
+//! What size of packet gets through, without a socket and without a clock.
+//!
+//! - [`Ladder`] says which sizes to send, round by round, and takes what arrived.
+//! - [`judge`] says what stops larger ones, from facts as values.
+//! - [`mss_of_tcp`] and [`mss_of_packet`] read the MSS of a SYN that somebody quotes, and [`clamp_at`] finds the box that lowers the MSS, from SYNs that hops quoted.
+
+mod ladder;
+mod syn;
+mod verdict;
+
+pub use ladder::{Ladder, Probe, Rule};
+pub use syn::{mss_of_packet, mss_of_tcp};
+pub use verdict::{Facts, clamp_at, judge};

@@ -1,0 +1,181 @@
+//! Datagrams of path probing. All begin with a token that the control connection gave out, so that a
+//! stranger gets no answer; the agent sends probes only to whom has sent a challenge back to it, so that
+//! nobody's address can be made their target. Until then it answers with 8 bytes more than it was sent.
+
+use super::messages::TOKEN_LEN;
+use super::preamble::Token;
+
+/// Of every datagram: "linerate path probe", first form.
+const MAGIC: [u8; 4] = *b"LRp1";
+
+/// Bytes before what is particular to a kind: magic, token, kind.
+const COMMON: usize = MAGIC.len() + TOKEN_LEN + 1;
+
+/// Bytes of a challenge.
+pub const CHALLENGE_LEN: usize = 8;
+
+/// Smallest payload of a probe.
+pub const LEAST: usize = COMMON + 6;
+
+/// Probes that one answer tells of.
+pub const MOST_SEEN: usize = 80;
+
+/// One packet of a ladder, as its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Numbered {
+    /// Round of the ladder.
+    pub round: u8,
+    /// Size of the IP packet in bytes.
+    pub size: u32,
+    /// Copy.
+    pub copy: u8,
+}
+
+/// What a datagram says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Datagram {
+    /// From the controller: here I am.
+    Hello,
+    /// To whoever said so: send this back.
+    Challenge([u8; CHALLENGE_LEN]),
+    /// Sent back; answered by the same.
+    Echo([u8; CHALLENGE_LEN]),
+    /// A probe, filled up to its size.
+    Probe(Numbered),
+    /// Probes that arrived, at most [`MOST_SEEN`], all of one sender's socket and the latest last.
+    Seen(Vec<Numbered>),
+}
+
+impl Datagram {
+    /// Its bytes; a probe's payload is `payload` bytes long (or [`LEAST`]).
+    pub fn encode(&self, token: &Token, payload: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(payload.max(LEAST));
+        bytes.extend(MAGIC);
+        bytes.extend(token.as_bytes());
+        match self {
+            Datagram::Hello => bytes.push(0),
+            Datagram::Challenge(challenge) => {
+                bytes.push(1);
+                bytes.extend(challenge);
+            }
+            Datagram::Echo(challenge) => {
+                bytes.push(2);
+                bytes.extend(challenge);
+            }
+            Datagram::Probe(probe) => {
+                bytes.push(3);
+                put(&mut bytes, *probe);
+                bytes.resize(payload.max(LEAST), 0);
+            }
+            Datagram::Seen(seen) => {
+                bytes.push(4);
+                for probe in seen.iter().rev().take(MOST_SEEN).rev() {
+                    put(&mut bytes, *probe);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// The reverse; `None` for anything that does not carry the token or is none of these.
+    pub fn decode(bytes: &[u8], token: &Token) -> Option<Datagram> {
+        let rest = bytes.strip_prefix(&MAGIC)?;
+        let (theirs, rest) = rest.split_first_chunk::<TOKEN_LEN>()?;
+        if !Token::new(*theirs).matches(token) {
+            return None;
+        }
+        let (kind, rest) = rest.split_first()?;
+        Some(match kind {
+            0 => Datagram::Hello,
+            1 => Datagram::Challenge(*rest.first_chunk()?),
+            2 => Datagram::Echo(*rest.first_chunk()?),
+            3 => Datagram::Probe(get(rest.first_chunk()?)),
+            4 => Datagram::Seen(
+                rest.chunks_exact(NUMBERED)
+                    .take(MOST_SEEN)
+                    .filter_map(|one| Some(get(one.first_chunk()?)))
+                    .collect(),
+            ),
+            _ => return None,
+        })
+    }
+}
+
+/// Bytes of a [`Numbered`].
+const NUMBERED: usize = 6;
+
+fn put(bytes: &mut Vec<u8>, probe: Numbered) {
+    bytes.extend(probe.size.to_be_bytes());
+    bytes.extend([probe.round, probe.copy]);
+}
+
+fn get(bytes: &[u8; NUMBERED]) -> Numbered {
+    let [a, b, c, d, round, copy] = *bytes;
+    Numbered {
+        round,
+        size: u32::from_be_bytes([a, b, c, d]),
+        copy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn numbered() -> impl Strategy<Value = Numbered> {
+        (any::<u8>(), any::<u32>(), any::<u8>()).prop_map(|(round, size, copy)| Numbered {
+            round,
+            size,
+            copy,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn there_and_back(
+            token: [u8; TOKEN_LEN],
+            challenge: [u8; CHALLENGE_LEN],
+            seen in prop::collection::vec(numbered(), 1..MOST_SEEN),
+            payload in 0usize..9000,
+        ) {
+            let token = Token::new(token);
+            for datagram in [
+                Datagram::Hello,
+                Datagram::Challenge(challenge),
+                Datagram::Echo(challenge),
+                Datagram::Probe(seen[0]),
+                Datagram::Seen(seen),
+            ] {
+                let bytes = datagram.encode(&token, payload);
+                prop_assert_eq!(Datagram::decode(&bytes, &token), Some(datagram));
+            }
+        }
+
+        #[test]
+        fn a_stranger_is_not_understood(token: [u8; TOKEN_LEN], flip in 0..TOKEN_LEN, junk in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut other = token;
+            other[flip] ^= 1;
+            let hello = Datagram::Hello.encode(&Token::new(other), 0);
+            let token = Token::new(token);
+            prop_assert_eq!(Datagram::decode(&hello, &token), None);
+            let _ = Datagram::decode(&junk, &token);
+            let mut close = Datagram::Hello.encode(&token, 0);
+            *close.last_mut().unwrap() = junk.first().copied().unwrap_or(9);
+            close.extend(junk);
+            let _ = Datagram::decode(&close, &token);
+        }
+    }
+
+    #[test]
+    fn an_answer_fits_the_smallest_path() {
+        let probe = Numbered {
+            round: 1,
+            size: 1500,
+            copy: 1,
+        };
+        let seen = Datagram::Seen(vec![probe; 500]);
+        // What every host takes in one piece (RFC 1122), without the headers.
+        assert!(seen.encode(&Token::new([0; TOKEN_LEN]), 0).len() <= 576 - 28);
+    }
+}
