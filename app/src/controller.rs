@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::control::TuneRequest;
 use wire::control::{
     Controller, MAX_OPEN_FETCHES, Order, Origin, Preamble, ToAgent, ToController, Token,
 };
+use wire::control::{ProbeAnswer, ProbeRequest, TuneRequest};
 
 /// A data connection stands by then, or never will.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -53,6 +53,8 @@ pub struct Link {
     next_leg: u32,
     /// Number of the latest request to tune.
     tunes: u64,
+    /// Number of the latest request to probe.
+    probes: u64,
     /// This host's address as the agent saw it last.
     seen_as: Option<IpAddr>,
     /// The agent has found that it is where this process is.
@@ -87,6 +89,7 @@ impl Link {
             listener: Some(listener),
             next_leg: 0,
             tunes: 0,
+            probes: 0,
             seen_as: None,
             shares_machine: false,
             ended: None,
@@ -171,6 +174,47 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Has the agent find out something of the path; the number under which it will answer.
+    ///
+    /// # Errors
+    /// If the agent is lost.
+    pub fn ask(&mut self, request: ProbeRequest) -> Result<u64> {
+        self.probes += 1;
+        let number = self.probes;
+        self.tell(ToAgent::Probe { number, request })?;
+        Ok(number)
+    }
+
+    /// The answer to [`Link::ask`]. `meanwhile` is called every few milliseconds.
+    ///
+    /// # Errors
+    /// If the agent refuses, is lost, or does not answer within this time.
+    pub fn answer(
+        &mut self,
+        ours: u64,
+        within: Duration,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<ProbeAnswer> {
+        let until = Instant::now() + within;
+        while Instant::now() < until {
+            match self.hear(Duration::from_millis(2)) {
+                Some(Told::Far(ToController::Probed { number, answer })) if number == ours => {
+                    return Ok(answer);
+                }
+                Some(Told::Far(ToController::ProbeRefused { number, why })) if number == ours => {
+                    let why = format!("{} refuses: {why}", self.name);
+                    return Err(Refusal::unreachable(why).into());
+                }
+                Some(Told::Ended(ended)) => return Err(lost(&ended)),
+                // The last word of something that was not waited for.
+                Some(_) => {}
+                None => meanwhile(),
+            }
+        }
+        let why = format!("{} did not answer a request to probe in time", self.name);
+        Err(Refusal::unreachable(why).into())
     }
 
     /// Whether the agent said, when it was to take hold of its settings, that it is on this machine
@@ -778,6 +822,8 @@ fn leg_of(message: &ToController) -> Option<u32> {
         | ToController::Piece { leg, .. } => Some(*leg),
         ToController::Tuned { .. }
         | ToController::TuneRefused { .. }
+        | ToController::Probed { .. }
+        | ToController::ProbeRefused { .. }
         | ToController::Hello { .. }
         | ToController::Pong { .. }
         | ToController::Bye { .. } => None,

@@ -153,7 +153,7 @@ pub fn authority(name: &str, port: u16, usual: u16) -> String {
 }
 
 /// `name`, `name:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
-fn split(text: &str) -> Result<(String, Option<u16>), &'static str> {
+pub fn split(text: &str) -> Result<(String, Option<u16>), &'static str> {
     let (name, port) = if let Some(rest) = text.strip_prefix('[') {
         let (name, rest) = rest.split_once(']').ok_or("has no closing bracket")?;
         if name.parse::<std::net::Ipv6Addr>().is_err() && !name.contains('%') {

@@ -13,6 +13,7 @@ mod iperf3;
 mod lab;
 mod leg;
 mod listener;
+mod mtu;
 mod out;
 mod progress;
 mod record;

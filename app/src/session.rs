@@ -3,6 +3,7 @@
 use crate::exit::sentence;
 use crate::grant::Grant;
 use crate::leg::{end_trace, inspect, job, run_end, traced};
+use crate::mtu::far::Probing;
 use crate::transport::{AgentChannel, Ended, Event, Sender};
 use crate::trust::{Admitted, Denied, Peer};
 use crate::tuning::Tuning;
@@ -35,6 +36,7 @@ pub fn serve(channel: AgentChannel, peer: Peer, stop: &AtomicBool) -> Result<()>
     let mut session = Session {
         sender: channel.sender(),
         tuning: Tuning::new(peer.clone()),
+        probing: Probing::new(peer.clone(), channel.sender()),
         peer,
         legs: BTreeMap::new(),
         traces: Arc::default(),
@@ -74,6 +76,7 @@ struct Session {
     sender: Sender<Agent>,
     peer: Peer,
     tuning: Tuning,
+    probing: Probing,
     legs: BTreeMap<u32, Playing>,
     traces: Arc<Mutex<Traces>>,
 }
@@ -118,6 +121,7 @@ impl Session {
                 origin,
                 request,
             } => say(&self.sender, self.tuning.answer(number, &origin, request)),
+            ToAgent::Probe { number, request } => self.probing.take(number, request),
             ToAgent::Hello { .. } | ToAgent::Ping { .. } | ToAgent::Bye => {}
         }
     }

@@ -8,6 +8,7 @@ mod lab;
 mod live;
 mod man;
 mod measure;
+mod mtu;
 mod prove;
 mod runs;
 mod serve;
@@ -75,6 +76,7 @@ enum Command {
     Trust(trust::Trust),
     Explain(explain::Explain),
     Diff(diff::Diff),
+    Mtu(mtu::Mtu),
     Tune(tune::Tune),
     Runs(runs::Runs),
     Lab(lab::Lab),
@@ -98,6 +100,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         // Their exit code may be that of a command that they ran.
         Command::Measure(measure) => return measure.run(&cli.global),
         Command::Prove(prove) => return prove.run(&cli.global),
+        Command::Mtu(mtu) => return mtu.run(&cli.global),
         Command::Lab(lab) => return lab.run(),
         Command::Explain(explain) => explain.run(&cli.global),
         Command::Diff(diff) => diff.run(&cli.global),

@@ -12,6 +12,7 @@ use model::{IpVersion, Placement, SocketSettings};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
@@ -24,6 +25,10 @@ const GREETING: Duration = Duration::from_secs(10);
 
 /// For ssh, which may ask a person for a passphrase first.
 const SSH: Duration = Duration::from_secs(120);
+
+/// MSS of a control connection: it must get through where larger packets vanish, so its segments fit the
+/// smallest link that IPv6 allows (1280 bytes, RFC 8200).
+const MSS: u32 = 1220;
 
 /// How to reach a host.
 pub struct How<'a> {
@@ -270,10 +275,13 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
         }
         let placed = how.placement.bind_address.is_some() || how.placement.bind_device.is_some();
         let opened = if placed {
-            let settings = SocketSettings::default();
+            let settings = SocketSettings {
+                mss: Some(MSS),
+                ..SocketSettings::default()
+            };
             measure::connect(*address, &settings, how.placement, share).map_err(anyhow::Error::from)
         } else {
-            TcpStream::connect_timeout(address, share).map_err(anyhow::Error::from)
+            plain(address, share).map_err(anyhow::Error::from)
         };
         match opened {
             Ok(socket) => return Ok(socket),
@@ -301,8 +309,15 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
     .into())
 }
 
+fn plain(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    let socket = sys::socket::tcp(address)?;
+    sys::socket::set_mss(socket.as_fd(), MSS.cast_signed())?;
+    sys::socket::connect(socket.as_fd(), address, timeout)?;
+    Ok(socket.into())
+}
+
 /// The addresses of a name.
-fn resolve(name: &str, port: u16, version: Option<IpVersion>) -> Result<Vec<SocketAddr>> {
+pub fn resolve(name: &str, port: u16, version: Option<IpVersion>) -> Result<Vec<SocketAddr>> {
     let all: Vec<SocketAddr> = (name, port)
         .to_socket_addrs()
         .map_err(|e| {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use sys::poll::{PollFd, poll_nanos};
-use sys::probe::{Discovery, Message};
+use sys::probe::Message;
 
 /// Room for what arrives while its reader has no processor; the kernel cuts it to `net.core.rmem_max`.
 const BUFFER: u32 = 1 << 20;
@@ -40,7 +40,7 @@ impl Datagrams {
     pub fn open(local: SocketAddr) -> io::Result<Datagrams> {
         let udp = UdpSocket::bind(local)?;
         let fd = udp.as_fd();
-        sys::probe::set_discovery(fd, local.is_ipv6(), Discovery::Probe)?;
+        sys::probe::ignore_path_mtu(fd, local.is_ipv6())?;
         sys::probe::keep_messages(fd, local.is_ipv6())?;
         sys::udp::set_buffers(&udp, BUFFER)?;
         udp.set_nonblocking(true)?;

@@ -1,7 +1,7 @@
 //! Who is on the way, and whom packets of a size still reach.
 
 use crate::datagrams::{Datagrams, unspecified};
-use model::mtu::Hop;
+use model::mtu::{Hop, TooBig};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ pub struct Found {
     pub hops: Vec<Hop>,
     /// Hops to the other end, itself included, if it answered.
     pub distance: Option<u8>,
+    /// Who said that the large ones are too big.
+    pub too_big: Option<TooBig>,
 }
 
 /// Sends packets that run out of hops, first small ones, then large ones to where somebody is. A socket
@@ -50,7 +52,11 @@ pub fn trace(ask: &Ask<'_>, meanwhile: &mut dyn FnMut()) -> io::Result<Found> {
             Ok(socket)
         })
         .collect::<io::Result<Vec<Datagrams>>>()?;
-    let small = round(&sockets, ask.to, ask.small, ask.wait, meanwhile)?;
+    let mut too_big = None;
+    let mut round = |sockets: &[Datagrams], payload: &[u8]| {
+        round(sockets, ask, payload, &mut too_big, meanwhile)
+    };
+    let small = round(&sockets, ask.small)?;
     let distance = (1..)
         .zip(&small)
         .find(|(_, answer)| **answer == Answer::End);
@@ -62,7 +68,7 @@ pub fn trace(ask: &Ask<'_>, meanwhile: &mut dyn FnMut()) -> io::Result<Found> {
             last.map_or(0, |at| at + 1)
         }
     };
-    let large = round(&sockets[..last], ask.to, ask.large, ask.wait, meanwhile)?;
+    let large = round(&sockets[..last], ask.large)?;
     let hops = (1..)
         .zip(small.iter().zip(&large))
         .map(|(ttl, (small, large))| Hop {
@@ -73,7 +79,11 @@ pub fn trace(ask: &Ask<'_>, meanwhile: &mut dyn FnMut()) -> io::Result<Found> {
             mss: None,
         })
         .collect();
-    Ok(Found { hops, distance })
+    Ok(Found {
+        hops,
+        distance,
+        too_big,
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +104,12 @@ impl Answer {
 
 fn round(
     sockets: &[Datagrams],
-    to: SocketAddr,
+    ask: &Ask<'_>,
     payload: &[u8],
-    wait: Duration,
+    too_big: &mut Option<TooBig>,
     meanwhile: &mut dyn FnMut(),
 ) -> io::Result<Vec<Answer>> {
+    let Ask { to, wait, .. } = *ask;
     let mut answers = vec![Answer::None; sockets.len()];
     let mut room = [0; 64];
     // What is not answered is sent again: either way may lose some.
@@ -124,6 +135,10 @@ fn round(
                         (Said::HopLimit, Some(from)) => Answer::Router(from),
                         // The other end's own kernel, which takes the probes of no other port.
                         (Said::Unreachable, Some(from)) if from == to.ip() => Answer::End,
+                        (Said::TooBig(mtu), Some(from)) => {
+                            *too_big = Some(TooBig { from, mtu });
+                            continue;
+                        }
                         _ => continue,
                     };
                 }

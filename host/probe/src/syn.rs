@@ -10,11 +10,16 @@ use sys::probe::Said;
 use sys::socket;
 
 /// Sends a SYN to each of the first hops; returns for each what it quotes, from the TCP header on, empty
-/// if it does not answer.
+/// if it does not answer. `meanwhile` is called every few milliseconds.
 ///
 /// # Errors
 /// If sockets cannot be opened or used.
-pub fn quoted_syns(to: SocketAddr, hops: u8, wait: Duration) -> io::Result<Vec<Vec<u8>>> {
+pub fn quoted_syns(
+    to: SocketAddr,
+    hops: u8,
+    wait: Duration,
+    meanwhile: &mut dyn FnMut(),
+) -> io::Result<Vec<Vec<u8>>> {
     let ipv6 = to.is_ipv6();
     let sockets = (1..=hops)
         .map(|ttl| {
@@ -37,7 +42,8 @@ pub fn quoted_syns(to: SocketAddr, hops: u8, wait: Duration) -> io::Result<Vec<V
         if fds.is_empty() || left.is_zero() {
             return Ok(quoted);
         }
-        poll(&mut fds, Some(left.min(Duration::from_millis(5))))?;
+        poll(&mut fds, Some(left.min(Duration::from_millis(2))))?;
+        meanwhile();
         for (socket, quoted) in sockets.iter().zip(&mut quoted) {
             while let Some(message) = sys::probe::take_message(socket.as_fd())? {
                 if message.what == Said::HopLimit {

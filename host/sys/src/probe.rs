@@ -8,30 +8,26 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// How the size of a socket's packets is bounded (`IP_MTU_DISCOVER`, ip(7)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Discovery {
-    /// By the device alone; DF is set, and what the kernel has learned of the path is ignored.
-    Probe,
-    /// As usual, but the socket does not believe routers that say "too big".
-    Deaf,
-}
-
-/// Sets it.
+/// Lets a UDP socket's packets be as large as the device takes them, whatever the kernel has learned of the
+/// path, and sets DF (`IP_MTU_DISCOVER`, ip(7)).
 ///
 /// # Errors
 /// What setsockopt(2) returns.
-pub fn set_discovery(fd: BorrowedFd<'_>, ipv6: bool, discovery: Discovery) -> io::Result<()> {
-    let (level, name) = match ipv6 {
-        false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
-        true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
-    };
-    // The values are the same for both versions of IP (linux/in.h, linux/in6.h).
-    let value = match discovery {
-        Discovery::Probe => libc::IP_PMTUDISC_PROBE,
-        Discovery::Deaf => libc::IP_PMTUDISC_INTERFACE,
-    };
-    set(fd, level, name, value)
+pub fn ignore_path_mtu(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    match ipv6 {
+        false => set(
+            fd,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        ),
+        true => set(
+            fd,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        ),
+    }
 }
 
 /// Keeps what routers say of the socket's packets for [`take_message`] (`IP_RECVERR`).
@@ -256,7 +252,7 @@ mod tests {
             let socket = UdpSocket::bind(any).unwrap();
             let ipv6 = gone.is_ipv6();
             keep_messages(socket.as_fd(), ipv6).unwrap();
-            set_discovery(socket.as_fd(), ipv6, Discovery::Probe).unwrap();
+            ignore_path_mtu(socket.as_fd(), ipv6).unwrap();
             set_hop_limit(socket.as_fd(), ipv6, 3).unwrap();
             assert_eq!(take_message(socket.as_fd()).unwrap(), None);
             socket.send_to(b"hello", gone).unwrap();

@@ -41,7 +41,7 @@ impl Rule {
 const MAX_ROUNDS: u8 = 24;
 
 /// Rounds in which nothing at all arrived, the known-good size included: the path was down.
-const MAX_VOID: u8 = 4;
+const MAX_VOID: u8 = 8;
 
 /// Sizes that paths have: each is tried with the next byte. Plain links and their encapsulations
 /// (RFC 1191 section 7, IEEE 802.3, PPPoE RFC 2516, GRE, WireGuard, VXLAN, IPsec), jumbo frames as
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn a_dead_path_ends_soon() {
         let (climb, rounds, _) = climb(Rule::DATAGRAMS, 9000, 0, |_| false);
-        assert_eq!((climb.passes, climb.confirmed, rounds), (None, false, 4));
+        assert_eq!((climb.passes, climb.confirmed, rounds), (None, false, 8));
     }
 
     #[test]

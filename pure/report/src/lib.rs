@@ -11,6 +11,7 @@ mod fixtures;
 pub mod iperf3;
 pub mod json;
 pub mod live;
+pub mod mtu;
 pub mod pcapng;
 pub mod prove;
 pub mod published;

@@ -683,10 +683,21 @@ fn an_agent_that_does_not_answer_a_request_to_tune_is_lost() {
 fn requests_to_probe_are_answered_in_turn_and_what_they_tell_is_bounded() {
     let ask = |number, request| ToAgent::Probe { number, request };
     let mut pair = Pair::ready();
-    pair.tell(&ask(1, ProbeRequest::Begin { ipv6: false }))
-        .unwrap();
-    pair.tell(&ask(2, ProbeRequest::Climb { ceiling: 9000 }))
-        .unwrap();
+    pair.tell(&ask(
+        1,
+        ProbeRequest::Begin {
+            controller: [192, 0, 2, 1].into(),
+        },
+    ))
+    .unwrap();
+    pair.tell(&ask(
+        2,
+        ProbeRequest::Climb {
+            ceiling: 9000,
+            rtt: PATIENCE,
+        },
+    ))
+    .unwrap();
     assert_eq!(all(&mut pair.agent).len(), 2);
     let refused = |number| ToController::ProbeRefused {
         number,

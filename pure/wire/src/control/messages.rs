@@ -83,13 +83,17 @@ pub enum TuneRequest {
 pub enum ProbeRequest {
     /// Open a port for probes, UDP and TCP of the same number. One session has one at a time.
     Begin {
-        /// For IPv6; otherwise for IPv4.
-        ipv6: bool,
+        /// The controller's address on this path, as far as it knows. An agent that knows better goes by
+        /// its own knowledge.
+        controller: IpAddr,
     },
     /// Look how large datagrams to the controller may be, once it has proved over UDP that it wants them.
     Climb {
         /// The largest of interest, in bytes of the IP packet.
         ceiling: u32,
+        /// The round-trip time.
+        #[serde(rename = "rtt_ns")]
+        rtt: Nanos,
     },
     /// Tell what the end knows, and close the port.
     End,
@@ -120,21 +124,9 @@ pub enum ProbeAnswer {
     Ended {
         /// The agent's host afterwards.
         end: Box<PathEnd>,
-        /// What the agent's sockets know of the two transfers.
-        tcp: TcpEnds,
+        /// The agent's transfer to the controller over TCP, if it was asked for one.
+        back: Option<TcpTruth>,
     },
-}
-
-/// The agent's side of the transfers over TCP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TcpEnds {
-    /// The MSS in the controller's SYN as it arrived.
-    pub syn_mss: Option<u32>,
-    /// The MSS that the agent announced.
-    pub announced: Option<u32>,
-    /// The transfer to the controller.
-    pub back: Option<TcpTruth>,
 }
 
 /// Where a request to tune comes from.

@@ -20,7 +20,7 @@ pub use machine::{
     SILENCE,
 };
 pub use messages::{MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, Origin, PROTOCOL, TOKEN_LEN};
-pub use messages::{ProbeAnswer, ProbeRequest, TcpEnds};
+pub use messages::{ProbeAnswer, ProbeRequest};
 pub use messages::{ToAgent, ToController, TuneRequest};
 pub use preamble::{PREAMBLE_LEN, Preamble, Token};
 

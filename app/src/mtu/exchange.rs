@@ -1,0 +1,366 @@
+//! One end of an exchange of probes over UDP.
+
+use super::ask_mss;
+use anyhow::{Context, Result};
+use model::mtu::{Climb, TooBig};
+use model::{BitRate, Bytes};
+use path::{Ladder, Probe, Rule};
+use probe::{Ask, Datagrams, Said, header, trace};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wire::control::Token;
+use wire::control::probe::{CHALLENGE_LEN, Datagram, LEAST, MOST_SEEN, Numbered};
+
+/// The largest IP packet.
+pub const LARGEST: u32 = 65_535;
+
+/// Passes every path that is worth the name, and has room for a probe.
+const FLOOR: u32 = 128;
+
+/// Probes leave so fast at most: a slow path has a queue of some 50 ms.
+const PACE: BitRate = BitRate(40_000_000);
+
+/// How far behind its pace a sender may be and still catch up.
+const CATCH_UP: Duration = Duration::from_millis(5);
+
+/// For answers, beyond two round-trip times: an end may have to wait for a processor.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// For the answers of routers, beyond three round-trip times.
+const ROUTERS: Duration = Duration::from_millis(300);
+
+/// Sockets of the other end whose probes are acknowledged: one for each hop, and some.
+const MOST_SOURCES: usize = 64;
+
+/// A UDP socket, and whom it talks to.
+pub struct Exchange {
+    socket: Datagrams,
+    token: Token,
+    peer: Option<SocketAddr>,
+    /// What the other end has to send back before it is believed to be there: the agent's.
+    challenge: Option<[u8; CHALLENGE_LEN]>,
+    proven: bool,
+    /// What arrived from each of its sockets.
+    seen: BTreeMap<SocketAddr, Vec<Numbered>>,
+    moved: u64,
+    room: Vec<u8>,
+}
+
+impl Exchange {
+    /// The controller's end, which knows where the agent is.
+    pub fn with(socket: Datagrams, token: Token, agent: SocketAddr) -> Exchange {
+        Exchange {
+            peer: Some(agent),
+            ..Exchange::new(socket, token, None)
+        }
+    }
+
+    /// The agent's end: it talks to whoever has the token and sends the challenge back.
+    pub fn waiting(socket: Datagrams, token: Token, challenge: [u8; CHALLENGE_LEN]) -> Exchange {
+        Exchange::new(socket, token, Some(challenge))
+    }
+
+    fn new(socket: Datagrams, token: Token, challenge: Option<[u8; CHALLENGE_LEN]>) -> Exchange {
+        Exchange {
+            socket,
+            token,
+            peer: None,
+            challenge,
+            proven: false,
+            seen: BTreeMap::new(),
+            moved: 0,
+            room: vec![0; LARGEST as usize],
+        }
+    }
+
+    /// The other end, once it has shown that it is there.
+    pub fn proven(&self) -> Option<SocketAddr> {
+        self.peer.filter(|_| self.proven)
+    }
+
+    /// Bytes that this end has sent and received.
+    pub fn moved(&self) -> Bytes {
+        Bytes(self.moved)
+    }
+
+    /// Says that this end is there, and waits until the other one has believed it; how long the last
+    /// word took there and back. `None` if nothing comes back.
+    pub fn greet(&mut self, within: Duration, stop: &AtomicBool) -> Result<Option<Duration>> {
+        let until = Instant::now() + within;
+        while !stop.load(Ordering::Relaxed) && Instant::now() < until {
+            let asked = Instant::now();
+            self.say(&Datagram::Hello)?;
+            while asked.elapsed() < Duration::from_millis(100) {
+                self.socket.wait(Duration::from_millis(5))?;
+                self.pump();
+                if self.proven {
+                    // A hello and a challenge, an echo and its echo.
+                    return Ok(Some(asked.elapsed() / 2));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes and answers what is there; returns which of this end's probes have arrived.
+    pub fn pump(&mut self) -> Vec<Probe> {
+        let mut arrived = Vec::new();
+        let mut answers: Vec<SocketAddr> = Vec::new();
+        // One look takes no more than a socket holds.
+        for _ in 0..1024 {
+            let Some((length, from)) = self.socket.receive(&mut self.room) else {
+                break;
+            };
+            let Some(datagram) = Datagram::decode(&self.room[..length], &self.token) else {
+                continue;
+            };
+            self.moved += length as u64;
+            let ours = self.peer == Some(from);
+            match datagram {
+                Datagram::Hello => {
+                    if let Some(challenge) = self.challenge {
+                        self.answer(&Datagram::Challenge(challenge), from);
+                    }
+                }
+                Datagram::Challenge(challenge) if ours => {
+                    self.answer(&Datagram::Echo(challenge), from);
+                }
+                Datagram::Echo(echo) => match self.challenge {
+                    Some(challenge) if challenge == echo => {
+                        (self.peer, self.proven) = (Some(from), true);
+                        self.answer(&Datagram::Echo(echo), from);
+                    }
+                    Some(_) => {}
+                    None => self.proven |= ours,
+                },
+                Datagram::Probe(probe) => {
+                    let whole = length as u32 + header(from.ip()) == probe.size;
+                    let there = self.proven().is_some_and(|peer| peer.ip() == from.ip());
+                    let known = self.seen.contains_key(&from) || self.seen.len() < MOST_SOURCES;
+                    if whole && there && known {
+                        let seen = self.seen.entry(from).or_default();
+                        if seen.len() >= 2 * MOST_SEEN {
+                            seen.drain(..MOST_SEEN);
+                        }
+                        seen.push(probe);
+                        if !answers.contains(&from) {
+                            answers.push(from);
+                        }
+                    }
+                }
+                Datagram::Seen(seen) if ours => arrived.extend(
+                    seen.into_iter()
+                        .map(|Numbered { round, size, copy }| Probe { round, size, copy }),
+                ),
+                Datagram::Challenge(_) | Datagram::Seen(_) => {}
+            }
+        }
+        for from in answers {
+            let seen = Datagram::Seen(self.seen.get(&from).cloned().unwrap_or_default());
+            // Twice, since the last answer of a round is followed by no other.
+            self.answer(&seen, from);
+            self.answer(&seen, from);
+        }
+        arrived
+    }
+
+    /// Finds the largest size that arrives at the other end, and if it is not the `ceiling`, who is on the
+    /// way.
+    pub fn climb(
+        &mut self,
+        ceiling: u32,
+        rtt: Duration,
+        rate: Option<BitRate>,
+        stop: &AtomicBool,
+    ) -> Result<Climb> {
+        let peer = self.proven().context("the other end is not there yet")?;
+        let pace = rate.map_or(PACE, |rate| rate.min(PACE)).0.max(1);
+        let mut ladder = Ladder::new(Rule::DATAGRAMS, FLOOR, ceiling.min(LARGEST));
+        let mut told: Option<TooBig> = None;
+        while let Some(probes) = ladder.next_round() {
+            let mut due = Instant::now();
+            for probe in probes {
+                while Instant::now() < due {
+                    self.listen(due, &mut ladder, &mut told)?;
+                }
+                if ladder.is_settled() || stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let payload = probe.size.saturating_sub(header(peer.ip())) as usize;
+                let Probe { round, size, copy } = probe;
+                let numbered = Datagram::Probe(Numbered { round, size, copy });
+                self.moved += u64::from(size);
+                self.socket
+                    .send(&numbered.encode(&self.token, payload), peer)
+                    .with_context(|| format!("cannot send a datagram to {peer}"))?;
+                let takes = Duration::from_nanos(u64::from(size) * 8 * 1_000_000_000 / pace);
+                due = (due + takes).max(Instant::now().checked_sub(CATCH_UP).unwrap_or(due));
+            }
+            let until = Instant::now() + 2 * rtt + PATIENCE;
+            while !ladder.is_settled() && Instant::now() < until {
+                self.listen(until, &mut ladder, &mut told)?;
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let mut climb = ladder.climb();
+        climb.too_big = told;
+        if let Some(passes) = climb.passes.filter(|passes| *passes < climb.ceiling) {
+            self.look_around(&mut climb, passes, peer, 3 * rtt + ROUTERS)?;
+        }
+        Ok(climb)
+    }
+
+    /// Finds who is on the way, and whom larger packets reach.
+    fn look_around(
+        &mut self,
+        climb: &mut Climb,
+        passes: u32,
+        peer: SocketAddr,
+        wait: Duration,
+    ) -> Result<()> {
+        let of_size = |size: u32| {
+            let payload = (size - header(peer.ip())) as usize;
+            let probe = Numbered {
+                round: 0,
+                size,
+                copy: 0,
+            };
+            Datagram::Probe(probe).encode(&self.token, payload)
+        };
+        let least = FLOOR.max(LEAST as u32 + header(peer.ip()));
+        let (small, large) = (of_size(least.min(passes)), of_size(passes + 1));
+        let ask = Ask {
+            to: peer,
+            small: &small,
+            large: &large,
+            wait,
+        };
+        let found =
+            trace(&ask, &mut || drop(self.pump())).context("cannot ask who is on the way")?;
+        climb.hops = found.hops;
+        climb.distance = found.distance;
+        if climb.too_big.is_none() {
+            climb.too_big = found.too_big;
+        }
+        ask_mss(&mut climb.hops, peer, wait, &mut || drop(self.pump()));
+        Ok(())
+    }
+
+    fn listen(
+        &mut self,
+        until: Instant,
+        ladder: &mut Ladder,
+        told: &mut Option<TooBig>,
+    ) -> Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        self.socket
+            .wait(left.min(Duration::from_millis(5)))
+            .context("cannot wait for datagrams")?;
+        for probe in self.pump() {
+            ladder.arrived(probe);
+        }
+        while let Some(message) = self.socket.message() {
+            if let (Said::TooBig(mtu), Some(from)) = (message.what, message.from) {
+                let smaller = told.is_none_or(|told| mtu < told.mtu);
+                if smaller {
+                    *told = Some(TooBig { from, mtu });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a moment for something to come.
+    pub fn wait(&self, moment: Duration) {
+        // A socket that cannot be waited for says so when it is used.
+        let _ = self.socket.wait(moment);
+    }
+
+    fn say(&mut self, datagram: &Datagram) -> Result<()> {
+        let peer = self.peer.context("nobody is there to talk to")?;
+        self.socket
+            .send(&datagram.encode(&self.token, 0), peer)
+            .with_context(|| format!("cannot send a datagram to {peer}"))
+    }
+
+    fn answer(&mut self, datagram: &Datagram, to: SocketAddr) {
+        let bytes = datagram.encode(&self.token, 0);
+        self.moved += bytes.len() as u64;
+        // One that does not leave is as good as lost.
+        let _ = self.socket.send(&bytes, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Exchange, Exchange) {
+        let open = || Datagrams::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let token = Token::new([7; 32]);
+        let far = open();
+        let at = SocketAddr::new("127.0.0.1".parse().unwrap(), far.port().unwrap());
+        let far = Exchange::waiting(far, token, [9; CHALLENGE_LEN]);
+        (Exchange::with(open(), token, at), far)
+    }
+
+    /// Lets the far end answer until the near one is done.
+    fn beside<T: Send>(far: &mut Exchange, near: impl FnOnce() -> T + Send) -> T {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let near = scope.spawn(|| {
+                let result = near();
+                over.store(true, Ordering::Relaxed);
+                result
+            });
+            while !over.load(Ordering::Relaxed) {
+                far.wait(Duration::from_millis(1));
+                far.pump();
+            }
+            near.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn over_loopback_the_largest_packet_gets_through() {
+        let (mut near, mut far) = pair();
+        let stop = AtomicBool::new(false);
+        let climb = beside(&mut far, || {
+            let rtt = near.greet(Duration::from_secs(10), &stop).unwrap().unwrap();
+            near.climb(LARGEST, rtt, None, &stop).unwrap()
+        });
+        assert_eq!((climb.passes, climb.confirmed), (Some(LARGEST), true));
+        assert!(far.proven().is_some());
+    }
+
+    #[test]
+    fn nobody_gets_probes_or_answers_before_it_proved_to_be_there() {
+        let (mut near, mut far) = pair();
+        let stop = AtomicBool::new(false);
+        assert!(far.climb(1500, Duration::ZERO, None, &stop).is_err());
+        let probe = Numbered {
+            round: 1,
+            size: 200,
+            copy: 1,
+        };
+        // With the right token, but from somewhere that may be anybody's address.
+        let stranger = Datagrams::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = far.socket.port().unwrap();
+        let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
+        let bytes = Datagram::Probe(probe).encode(&near.token, 172);
+        stranger.send(&bytes, to).unwrap();
+        let wrong = Datagram::Echo([1; CHALLENGE_LEN]).encode(&near.token, 0);
+        stranger.send(&wrong, to).unwrap();
+        far.wait(Duration::from_secs(10));
+        far.pump();
+        assert!(far.proven().is_none());
+        let mut room = [0; 100];
+        assert!(stranger.receive(&mut room).is_none());
+        let greeted = beside(&mut far, || near.greet(Duration::from_secs(10), &stop));
+        assert!(greeted.unwrap().is_some());
+    }
+}

@@ -1,0 +1,292 @@
+//! The agent's side: opens a port under a grant, acknowledges probes, sends its own when told.
+
+use super::announced_mss;
+use super::exchange::{Exchange, LARGEST};
+use super::truth::{self, Opening, Sends};
+use crate::exit::sentence;
+use crate::transport::Sender;
+use crate::trust::{Admitted, Denied, Peer};
+use anyhow::{Context, Result};
+use model::mtu::{PathEnd, TcpTruth};
+use model::{BitRate, Bulk, Bytes, Limit, Nanos, Placement, SocketSettings, Workload};
+use probe::{Datagrams, unspecified};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wire::control::{
+    Agent, Order, PREAMBLE_LEN, Preamble, ProbeAnswer, ProbeRequest, ToController, Token,
+};
+
+/// A port is open for so long at most.
+const OPEN_FOR: Duration = Duration::from_secs(60);
+
+/// Bytes that the probes of one port may move: several times what the worst path takes.
+const MOST: Bytes = Bytes(64 << 20);
+
+/// Between two looks at what is to be done.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Data connections that are taken.
+const CONNECTIONS: usize = 4;
+
+/// What nobody acknowledges is forgotten after this.
+const LOST_AFTER: Duration = Duration::from_secs(5);
+
+/// For the first bytes of a data connection.
+const PROVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// What one session finds out about the path to its controller.
+pub struct Probing {
+    peer: Peer,
+    sender: Sender<Agent>,
+    open: Option<Open>,
+}
+
+struct Open {
+    post: mpsc::Sender<(u64, ProbeRequest)>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Probing {
+    /// Of a session with `peer`, in which nothing is open yet.
+    pub fn new(peer: Peer, sender: Sender<Agent>) -> Probing {
+        Probing {
+            peer,
+            sender,
+            open: None,
+        }
+    }
+
+    /// Does what is requested, and answers in its time.
+    pub fn take(&mut self, number: u64, request: ProbeRequest) {
+        let outcome = match request {
+            ProbeRequest::Begin { controller } => self.begin(controller).map(Some),
+            request => {
+                let open = self.open.as_ref();
+                let told = open.is_some_and(|open| open.post.send((number, request)).is_ok());
+                match told {
+                    true => Ok(None),
+                    false => Err("no port is open for probes: begin first".to_owned()),
+                }
+            }
+        };
+        // A session that is over hears no more, and needs nothing more.
+        let _ = match outcome {
+            Ok(None) => Ok(()),
+            Ok(Some(answer)) => self.sender.send(ToController::Probed { number, answer }),
+            Err(why) => self.sender.send(ToController::ProbeRefused { number, why }),
+        };
+    }
+
+    fn begin(&mut self, controller: IpAddr) -> Result<ProbeAnswer, String> {
+        self.close();
+        let admitted = match self.peer.admit(&order()) {
+            Ok(admitted) => admitted,
+            Err(Denied::Busy { why, .. } | Denied::Refused(why)) => return Err(why),
+        };
+        let rate = admitted.order.socket.pacing;
+        let port = Port::open(&self.peer, controller, admitted).map_err(|e| sentence(&e))?;
+        let answer = ProbeAnswer::Begun {
+            port: port.number,
+            token: port.token.to_hex(),
+            end: port.end.clone(),
+            rate,
+        };
+        let (post, inbox) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, stopped) = (self.sender.clone(), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || port.serve(&inbox, &stopped, &sender, rate));
+        self.open = Some(Open { post, stop, thread });
+        Ok(answer)
+    }
+
+    fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.stop.store(true, Ordering::Relaxed);
+            // One that panicked has closed its sockets.
+            let _ = open.thread.join();
+        }
+    }
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Probes as the agent's rules see them.
+fn order() -> Order {
+    Order {
+        leg: 0,
+        agent_sends: true,
+        workload: Workload::Bulk(Bulk::default()),
+        streams: 1,
+        limit: Limit::Bytes(MOST),
+        interval: Nanos::from_secs(1),
+        socket: SocketSettings::default(),
+        placement: Placement::default(),
+    }
+}
+
+/// An open port.
+struct Port {
+    number: u16,
+    token: Token,
+    controller: IpAddr,
+    end: PathEnd,
+    exchange: Exchange,
+    listener: TcpListener,
+    /// Where data connections come from, if that is known.
+    only: Option<IpAddr>,
+    admitted: Admitted,
+}
+
+impl Port {
+    fn open(peer: &Peer, controller: IpAddr, admitted: Admitted) -> Result<Port> {
+        let controller = peer.address.unwrap_or(controller).to_canonical();
+        let end = observe::path_end(controller)
+            .with_context(|| format!("cannot see the path to {controller}"))?;
+        // The same address as that of other data, in the version of IP of this path.
+        let local =
+            match peer.listen.is_unspecified() || peer.listen.is_ipv4() != controller.is_ipv4() {
+                true => unspecified(controller),
+                false => peer.listen,
+            };
+        let bind = |port: u16| -> std::io::Result<(TcpListener, Datagrams)> {
+            let listener = TcpListener::bind((local, port))?;
+            let udp = Datagrams::open(SocketAddr::new(local, listener.local_addr()?.port()))?;
+            Ok((listener, udp))
+        };
+        let (listener, udp) = match &peer.data_ports {
+            // Another's UDP port may have the number that the kernel gave out for TCP.
+            None => (0..16).find_map(|_| bind(0).ok()),
+            Some(ports) => ports.clone().find_map(|port| bind(port).ok()),
+        }
+        .with_context(|| format!("no port of {local} is free for probes over both UDP and TCP"))?;
+        sys::probe::save_syn(listener.as_fd()).context("cannot keep SYNs")?;
+        listener.set_nonblocking(true)?;
+        let token = Token::new(crate::chance::bytes()?);
+        Ok(Port {
+            number: listener.local_addr()?.port(),
+            token,
+            controller,
+            end,
+            exchange: Exchange::waiting(udp, token, crate::chance::bytes()?),
+            listener,
+            only: peer.address.map(|address| address.to_canonical()),
+            admitted,
+        })
+    }
+
+    fn serve(
+        mut self,
+        inbox: &mpsc::Receiver<(u64, ProbeRequest)>,
+        stop: &AtomicBool,
+        sender: &Sender<Agent>,
+        rate: Option<BitRate>,
+    ) {
+        let say = |message| drop(sender.send(message));
+        let started = Instant::now();
+        let (tell, told) = mpsc::channel();
+        let mut connections = Vec::new();
+        while !stop.load(Ordering::Relaxed) && started.elapsed() < OPEN_FOR {
+            self.exchange.wait(LOOK);
+            self.exchange.pump();
+            if connections.len() < CONNECTIONS
+                && let Some(connection) = self.accept()
+            {
+                let (token, tell) = (self.token, tell.clone());
+                connections.push(std::thread::spawn(move || {
+                    // A stranger is not answered, a connection that breaks says nothing more.
+                    let _ = converse(connection, &token, &tell);
+                }));
+            }
+            let moved = self.exchange.moved();
+            if self
+                .admitted
+                .account(started.elapsed().into(), moved)
+                .is_err()
+            {
+                return;
+            }
+            match inbox.try_recv() {
+                Ok((number, ProbeRequest::Climb { ceiling, rtt })) => {
+                    let ceiling = ceiling.min(self.end.device_mtu).min(LARGEST);
+                    let rtt = Duration::from(rtt).min(Duration::from_secs(2));
+                    say(match self.exchange.climb(ceiling, rtt, rate, stop) {
+                        Ok(climb) => ToController::Probed {
+                            number,
+                            answer: ProbeAnswer::Climbed { climb },
+                        },
+                        Err(error) => ToController::ProbeRefused {
+                            number,
+                            why: sentence(&error),
+                        },
+                    });
+                }
+                Ok((number, ProbeRequest::End)) => {
+                    // Each is bounded by its own patience.
+                    for connection in connections {
+                        let _ = connection.join();
+                    }
+                    let end = observe::path_end_after(&self.end, self.controller);
+                    let end = Box::new(end.unwrap_or_else(|_| self.end.clone()));
+                    let back = told.try_iter().last();
+                    let answer = ProbeAnswer::Ended { end, back };
+                    say(ToController::Probed { number, answer });
+                    return;
+                }
+                Ok((number, ProbeRequest::Begin { .. })) => say(ToController::ProbeRefused {
+                    number,
+                    why: "a port is open already".to_owned(),
+                }),
+                Err(mpsc::TryRecvError::Empty) => {}
+                Err(mpsc::TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// A data connection from the controller.
+    fn accept(&self) -> Option<TcpStream> {
+        let (stream, from) = self.listener.accept().ok()?;
+        let known = self
+            .only
+            .is_none_or(|only| only == from.ip().to_canonical());
+        known.then_some(stream)
+    }
+}
+
+/// Plays a data connection's other end.
+fn converse(mut stream: TcpStream, token: &Token, tell: &mpsc::Sender<TcpTruth>) -> Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PROVE_WITHIN))?;
+    stream.set_nodelay(true)?;
+    sys::socket::set_lost_after(stream.as_fd(), LOST_AFTER)?;
+    let mut bytes = [0; PREAMBLE_LEN];
+    stream.read_exact(&mut bytes)?;
+    let preamble = Preamble::decode(&bytes);
+    if !preamble.token.matches(token) {
+        return Ok(());
+    }
+    match Sends::of(preamble.stream) {
+        Some(Sends::Near) => truth::receive(&mut stream),
+        Some(Sends::Far) => {
+            let syn = sys::probe::saved_syn(stream.as_fd()).unwrap_or_default();
+            let opening = Opening {
+                syn_mss: path::mss_of_packet(&syn).map_or(0, u32::from),
+                announced: announced_mss(&observe::tcp_info(stream.as_fd())?),
+            };
+            stream.write_all(&opening.encode())?;
+            // The controller that reads no more has no use for it.
+            let _ = tell.send(truth::send(&mut stream)?);
+        }
+        None => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! What size gets through: the door between the ladder, which has no socket, and the sockets, which do
+//! not think.
+//!
+//! Both ends have an [`exchange::Exchange`]: it acknowledges the other end's probes and climbs with its
+//! own. [`near`] is the host of the command, [`far`] the agent; [`web`] does without one.
+
+mod exchange;
+pub mod far;
+pub mod near;
+mod truth;
+pub mod web;
+
+use model::mtu::Hop;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Bytes of a TCP segment's headers, without options.
+fn tcp_header(to: SocketAddr) -> u32 {
+    if to.is_ipv6() { 60 } else { 40 }
+}
+
+/// Bytes of the timestamps option, padded (RFC 7323 appendix A): the kernel's MSS leaves them out.
+const TIMESTAMPS: u32 = 12;
+
+/// The MSS of the other end's handshake, as far as it bounds the segments that a socket makes now.
+fn handshake_mss(info: &model::TcpInfo) -> u32 {
+    info.snd_mss + options(info)
+}
+
+/// The MSS that this end announced.
+fn announced_mss(info: &model::TcpInfo) -> u32 {
+    info.advmss + options(info)
+}
+
+fn options(info: &model::TcpInfo) -> u32 {
+    if info.timestamps { TIMESTAMPS } else { 0 }
+}
+
+/// Has every hop quote a SYN to this place, and notes the MSS that it saw. What is not answered stays
+/// unknown.
+fn ask_mss(hops: &mut [Hop], to: SocketAddr, wait: Duration, meanwhile: &mut dyn FnMut()) {
+    let count = u8::try_from(hops.len()).unwrap_or(u8::MAX);
+    let quoted = probe::quoted_syns(to, count, wait, meanwhile).unwrap_or_default();
+    for (hop, syn) in hops.iter_mut().zip(quoted) {
+        hop.mss = path::mss_of_tcp(&syn);
+    }
+}

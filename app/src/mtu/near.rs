@@ -1,0 +1,229 @@
+//! The side of the host of the command.
+
+use super::exchange::{Exchange, LARGEST};
+use super::truth::{self, Opening, Sends};
+use super::{announced_mss, tcp_header};
+use crate::controller::Link;
+use crate::exit::Refusal;
+use anyhow::{Context, Result, anyhow};
+use model::mtu::{Climb, MTU_SCHEMA, Method, MssSeen, MtuReport, PathEnd, TcpTruth, Way};
+use path::{Facts, judge};
+use probe::{Datagrams, unspecified};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use wire::control::{Preamble, ProbeAnswer, ProbeRequest, Token};
+
+/// For an answer of the agent that it only has to look up.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// For an agent's climb on a bad path.
+const CLIMB: Duration = Duration::from_secs(55);
+
+/// For the first datagrams there and back.
+const GREETING: Duration = Duration::from_secs(3);
+
+/// For the handshake of a data connection.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Finds out what gets through between this host and the agent of a link, in both directions.
+///
+/// # Errors
+/// If the agent refuses or is lost, or not even the smallest datagrams get through.
+pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport> {
+    let agent = link.far_address();
+    let controller = link
+        .near_address()
+        .with_context(|| format!("this host has no route to {agent}"))?;
+    // Before anything is sent: what the kernel learns from now on is its own story.
+    let before = end_of(agent)?;
+    let number = link.ask(ProbeRequest::Begin { controller })?;
+    let ProbeAnswer::Begun {
+        port,
+        token,
+        end: far,
+        rate,
+    } = link.answer(number, ANSWER, &mut || {})?
+    else {
+        return Err(astray());
+    };
+    let at = SocketAddr::new(agent, port);
+    let token = Token::from_hex(&token).context("the agent sent a token that is none")?;
+
+    // The handshakes come first: a smaller MTU that the kernel learns makes it announce a smaller MSS.
+    let mut notes = Vec::new();
+    let transfers = Transfers::open(at, token);
+    let transfers = transfers.map_err(|error| {
+        notes.push(format!(
+            "no TCP connection to port {port} of the other host, so neither MSS nor a transfer was looked at: {error:#}"
+        ));
+    });
+    let socket = Datagrams::open(SocketAddr::new(unspecified(agent), 0))
+        .context("cannot open a UDP socket")?;
+    let mut exchange = Exchange::with(socket, token, at);
+    let rtt = exchange.greet(GREETING, stop)?.ok_or_else(|| {
+        Refusal::unreachable(format!(
+            "no datagram gets through to UDP port {port} of {agent} and back: let it through every firewall on the way ('linerate serve --data-ports' chooses it), or look without an agent: linerate mtu http://HOST/PAGE"
+        ))
+    })?;
+    let running = transfers.ok().map(Transfers::run);
+
+    let ceiling = before.device_mtu.min(far.device_mtu).min(LARGEST);
+    let asked = link.ask(ProbeRequest::Climb {
+        ceiling,
+        rtt: rtt.into(),
+    })?;
+    let there = exchange.climb(ceiling, rtt, rate, stop)?;
+    let climbed = link.answer(asked, CLIMB, &mut || {
+        exchange.pump();
+    })?;
+    let ProbeAnswer::Climbed { climb: back } = climbed else {
+        return Err(astray());
+    };
+    let tcp = running.map(Running::finish);
+    let number = link.ask(ProbeRequest::End)?;
+    let ProbeAnswer::Ended {
+        end: far,
+        back: tcp_back,
+    } = link.answer(number, ANSWER, &mut || {})?
+    else {
+        return Err(astray());
+    };
+    let near = observe::path_end_after(&before, agent).unwrap_or(before);
+    let tcp = tcp.unwrap_or_default();
+    Ok(MtuReport {
+        schema: MTU_SCHEMA,
+        host: host.to_owned(),
+        method: Method::Agent,
+        there: way(&near, Some(&far), there, tcp.mss_there, tcp.there),
+        back: way(&far, Some(&near), back, tcp.mss_back, tcp_back),
+        near,
+        far: Some(*far),
+        notes,
+    })
+}
+
+/// This host's end of a path.
+///
+/// # Errors
+/// If there is no route.
+pub fn end_of(peer: IpAddr) -> Result<PathEnd> {
+    observe::path_end(peer)
+        .map_err(|error| Refusal::unreachable(format!("{peer} cannot be reached: {error}")).into())
+}
+
+/// One direction with what follows.
+pub fn way(
+    sender: &PathEnd,
+    receiver: Option<&PathEnd>,
+    climb: Climb,
+    mss: Option<MssSeen>,
+    tcp: Option<TcpTruth>,
+) -> Way {
+    let verdict = judge(&Facts {
+        sender,
+        receiver,
+        climb: &climb,
+        mss: mss.as_ref(),
+        tcp: tcp.as_ref(),
+    });
+    Way {
+        climb,
+        mss,
+        tcp,
+        verdict,
+    }
+}
+
+fn astray() -> anyhow::Error {
+    anyhow!(
+        "the agent answered something else than it was asked: install the same version of linerate on both hosts"
+    )
+}
+
+/// Two data connections: what one carries there, the other carries back.
+struct Transfers {
+    there: TcpStream,
+    back: TcpStream,
+    mss_there: Option<MssSeen>,
+    mss_back: Option<MssSeen>,
+}
+
+/// What became of them.
+#[derive(Default)]
+struct Carried {
+    there: Option<TcpTruth>,
+    mss_there: Option<MssSeen>,
+    mss_back: Option<MssSeen>,
+}
+
+impl Transfers {
+    fn open(at: SocketAddr, token: Token) -> Result<Transfers> {
+        let connect = |sends: Sends| -> Result<TcpStream> {
+            let mut stream = TcpStream::connect_timeout(&at, CONNECT)?;
+            stream.set_nodelay(true)?;
+            sys::socket::set_lost_after(stream.as_fd(), CONNECT)?;
+            let preamble = Preamble {
+                token,
+                stream: sends.number(),
+            };
+            stream.write_all(&preamble.encode())?;
+            Ok(stream)
+        };
+        let there = connect(Sends::Near)?;
+        let mut back = connect(Sends::Far)?;
+        // In the first segment of its own, before the kernel can have learned anything.
+        let info = observe::tcp_info(back.as_fd())?;
+        let opening = Opening::read(&mut back)?;
+        let mss_there = (opening.syn_mss > 0).then_some(MssSeen {
+            announced: announced_mss(&info),
+            seen: opening.syn_mss,
+            at_least: false,
+        });
+        let mss_back = truth::mss_seen(opening.announced, &info, tcp_header(at));
+        Ok(Transfers {
+            there,
+            back,
+            mss_there,
+            mss_back: Some(mss_back),
+        })
+    }
+
+    /// Both at once, beside the probes: where packets vanish, each waits for its own timeouts.
+    fn run(self) -> Running {
+        let Transfers {
+            mut there,
+            mut back,
+            mss_there,
+            mss_back,
+        } = self;
+        Running {
+            there: std::thread::spawn(move || truth::send(&mut there).ok()),
+            back: std::thread::spawn(move || truth::receive(&mut back)),
+            mss_there,
+            mss_back,
+        }
+    }
+}
+
+struct Running {
+    there: std::thread::JoinHandle<Option<TcpTruth>>,
+    back: std::thread::JoinHandle<()>,
+    mss_there: Option<MssSeen>,
+    mss_back: Option<MssSeen>,
+}
+
+impl Running {
+    fn finish(self) -> Carried {
+        // Each is bounded by its own patience; one that panicked has nothing to tell.
+        let there = self.there.join().ok().flatten();
+        let _ = self.back.join();
+        Carried {
+            there,
+            mss_there: self.mss_there,
+            mss_back: self.mss_back,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! 64 KiB over TCP, which no probe can stand in for: what happens to a transfer.
+
+use super::handshake_mss;
+use anyhow::{Context, Result};
+use model::TcpInfo;
+use model::mtu::{MssSeen, TcpTruth};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Enough that a sender must fill segments.
+pub const ASKED: usize = 64 * 1024;
+
+/// A transfer that gets nothing through for so long hangs: three timeouts of a near path (200, 400 and
+/// 800 ms; RFC 6298 as Linux has it).
+const HANGS_AFTER: Duration = Duration::from_millis(1500);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Data connections of a transfer: who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sends {
+    /// The controller.
+    Near,
+    /// The agent, behind an [`Opening`].
+    Far,
+}
+
+impl Sends {
+    /// The number of a preamble's stream.
+    pub fn number(self) -> u32 {
+        match self {
+            Sends::Near => 0,
+            Sends::Far => 1,
+        }
+    }
+
+    /// By that number.
+    pub fn of(stream: u32) -> Option<Sends> {
+        [Sends::Near, Sends::Far]
+            .into_iter()
+            .find(|sends| sends.number() == stream)
+    }
+}
+
+/// What the agent knows of a connection's handshake, before its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// The MSS in the SYN as it arrived; zero if it could not be read.
+    pub syn_mss: u32,
+    /// The MSS that the agent announced.
+    pub announced: u32,
+}
+
+impl Opening {
+    /// Bytes of it.
+    const LEN: usize = 8;
+
+    /// Two numbers in big-endian order.
+    pub fn encode(self) -> [u8; Opening::LEN] {
+        let mut bytes = [0; Opening::LEN];
+        bytes[..4].copy_from_slice(&self.syn_mss.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.announced.to_be_bytes());
+        bytes
+    }
+
+    /// Reads it from a connection.
+    ///
+    /// # Errors
+    /// If it does not come.
+    pub fn read(stream: &mut TcpStream) -> Result<Opening> {
+        let mut bytes = [0; Opening::LEN];
+        stream.set_read_timeout(Some(HANGS_AFTER))?;
+        stream
+            .read_exact(&mut bytes)
+            .context("a data connection said nothing")?;
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Ok(Opening {
+            syn_mss: u32::from_be_bytes([a, b, c, d]),
+            announced: u32::from_be_bytes([e, f, g, h]),
+        })
+    }
+}
+
+/// The MSS that the other end announced, as this end saw it in the handshake.
+pub fn mss_seen(announced: u32, info: &TcpInfo, header: u32) -> MssSeen {
+    let seen = handshake_mss(info);
+    MssSeen {
+        announced,
+        seen: seen.min(announced),
+        // The kernel keeps the smaller of what was announced and what its own side bears.
+        at_least: seen + header >= info.pmtu,
+    }
+}
+
+/// Sends [`ASKED`] bytes and watches what becomes of them.
+///
+/// # Errors
+/// If the socket cannot be read.
+pub fn send(stream: &mut TcpStream) -> Result<TcpTruth> {
+    stream.set_nonblocking(true)?;
+    let fd = stream.try_clone().context("cannot share a socket")?;
+    let info = || observe::tcp_info(fd.as_fd());
+    let before = info()?;
+    let bytes = vec![0; ASKED];
+    let (mut written, mut best) = (0, 0);
+    let mut since = Instant::now();
+    loop {
+        match stream.write(&bytes[written..]) {
+            Ok(more) => written += more,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            // The other end is gone: what it has acknowledged is what counts.
+            Err(_) => since = since.checked_sub(HANGS_AFTER).unwrap_or(since),
+        }
+        let now = info()?;
+        let count = |info: &TcpInfo| info.bytes_acked.unwrap_or_default().0;
+        let acked = count(&now).saturating_sub(count(&before));
+        let unsent = now.notsent_bytes.unwrap_or_default().0;
+        let whole = written == ASKED && now.unacked == 0 && unsent == 0;
+        if acked > best {
+            (best, since) = (acked, Instant::now());
+        }
+        if whole || since.elapsed() >= HANGS_AFTER {
+            return Ok(TcpTruth {
+                asked: ASKED as u64,
+                acked: if whole { ASKED as u64 } else { acked },
+                hangs: !whole,
+                snd_mss: now.snd_mss,
+                pmtu: now.pmtu,
+                retransmitted: now.total_retrans,
+            });
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Takes what comes, until all has come, the other end closes, or nothing comes any more.
+pub fn receive(stream: &mut TcpStream) {
+    let mut room = vec![0; ASKED];
+    let mut got = 0;
+    let timed = stream.set_read_timeout(Some(Duration::from_millis(100)));
+    let mut since = Instant::now();
+    while timed.is_ok() && got < ASKED && since.elapsed() < HANGS_AFTER {
+        match stream.read(&mut room) {
+            Ok(0) => return,
+            Ok(more) => (got, since) = (got + more, Instant::now()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(_) => return,
+        }
+    }
+}

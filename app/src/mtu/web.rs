@@ -1,0 +1,475 @@
+//! Without an agent: any web server, unprivileged.
+//!
+//! An MSS that is set before connect(2) bounds the segments of both ends. Two full segments that are
+//! acknowledged show that the way there takes their size; a page that comes in full segments shows it
+//! for the way back. TCP sends again what is lost by chance, so each size is tried once.
+
+use super::exchange::LARGEST;
+use super::near::{end_of, way};
+use super::{ask_mss, handshake_mss, tcp_header};
+use crate::exit::Refusal;
+use crate::host::authority;
+use crate::transport;
+use anyhow::{Context, Result};
+use model::IpVersion;
+use model::mtu::{Climb, MTU_SCHEMA, Method, MtuReport};
+use path::{Ladder, Rule};
+use probe::{Ask, trace};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Passes every path that is worth the name.
+const FLOOR: u32 = 296;
+
+/// Largest MSS that Linux takes (`MAX_TCP_WINDOW`, include/net/tcp.h), with the longer headers.
+const CEILING: u32 = 32_767 + 40;
+
+/// What makes no progress for so long is stuck: the timeouts of TCP, of 200, 400 and 800 ms, have passed.
+const STUCK_AFTER: Duration = Duration::from_millis(1500);
+
+/// For a handshake; the second SYN goes out after a second.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Bytes of a page that are read.
+const MOST: usize = 256 * 1024;
+
+/// For the answers of routers.
+const ROUTERS: Duration = Duration::from_millis(900);
+
+/// Where nothing listens, as a rule: traceroute's first port.
+const CLOSED_PORT: u16 = 33_434;
+
+/// Between two looks at the connections.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A page of a web server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    name: String,
+    port: u16,
+    path: String,
+}
+
+impl Page {
+    /// Reads `http://name[:port][/page]`; `None` for what is no such address.
+    ///
+    /// # Errors
+    /// If it is one, and wrong.
+    pub fn of(text: &str) -> Result<Option<Page>> {
+        if text.starts_with("https://") {
+            return Err(Refusal::usage(format!(
+                "{text}: only http:// can be looked at without an agent; a server that answers plain http with a redirection will do for the way there"
+            ))
+            .into());
+        }
+        let Some(rest) = text.strip_prefix("http://") else {
+            return Ok(None);
+        };
+        let (at, path) = match rest.find('/') {
+            Some(slash) => rest.split_at(slash),
+            None => (rest, "/"),
+        };
+        let wrong =
+            |why: &str| Refusal::usage(format!("{text} {why}: write http://name[:port]/page"));
+        let (name, port) = crate::host::split(at).map_err(wrong)?;
+        if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("has a page with spaces or other odd characters").into());
+        }
+        Ok(Some(Page {
+            name,
+            port: port.unwrap_or(80),
+            path: path.to_owned(),
+        }))
+    }
+
+    fn request(&self) -> String {
+        format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: linerate/{}\r\nAccept: */*\r\nConnection: close\r\n",
+            self.path,
+            authority(&self.name, self.port, 80),
+            transport::VERSION
+        )
+    }
+}
+
+/// Finds out what gets through between this host and a web server, in both directions.
+///
+/// # Errors
+/// If it cannot be reached or does not answer.
+pub fn look(host: &str, page: &Page, version: Option<IpVersion>) -> Result<MtuReport> {
+    let mut last = None;
+    for at in transport::resolve(&page.name, page.port, version)? {
+        match look_at(host, page, at) {
+            Ok(report) => return Ok(report),
+            Err(error) => last = last.or(Some(error)),
+        }
+    }
+    Err(last.context("a name that was resolved has an address")?)
+}
+
+fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
+    let ip = at.ip().to_canonical();
+    let at = SocketAddr::new(ip, at.port());
+    let before = end_of(ip)?;
+    let own = before.device_mtu.min(LARGEST).min(CEILING);
+    let mut notes = Vec::new();
+
+    // As it is, to learn what the server announces; then with segments that pass anywhere, to learn how
+    // long the page is.
+    let plain = Try::begin(at, None)?;
+    let plain = plain.connected()?;
+    let theirs = handshake_mss(&plain.info()?) + tcp_header(at);
+    drop(plain);
+    let length = Try::begin(at, Some(FLOOR))?.connected()?.fetch(page)?;
+    if length == 0 {
+        return Err(Refusal::unreachable(format!(
+            "{host}: the server takes connections and sends nothing, not even in packets of {FLOOR} bytes"
+        ))
+        .into());
+    }
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    let longest = length.saturating_add(tcp_header(at));
+    if longest < own {
+        notes.push(format!(
+            "the page has {length} bytes with its header: name one longer than {own} to look further on the way back"
+        ));
+    }
+    if theirs < own {
+        notes.push(format!(
+            "the server's side takes segments of packets of {theirs} bytes at most (its MSS, or one that this host has learned): larger ones cannot be sent there"
+        ));
+    }
+    let (there, back) = std::thread::scope(|scope| {
+        let there = scope.spawn(|| climb(own.min(theirs), |size| Job::push(at, size, page)));
+        let back = climb(own.min(longest), |size| Job::fetch(at, size, page));
+        (there.join(), back)
+    });
+    let mut there = there.map_err(|_| anyhow::anyhow!("a thread ended early"))?;
+    if let Some(passes) = there.passes.filter(|passes| *passes < there.ceiling) {
+        look_around(&mut there, passes, at)?;
+    }
+    let near = observe::path_end_after(&before, ip).unwrap_or(before);
+    Ok(MtuReport {
+        schema: MTU_SCHEMA,
+        host: host.to_owned(),
+        method: Method::Web,
+        there: way(&near, None, there, None, None),
+        back: back_way(&near, back),
+        near,
+        far: None,
+        notes,
+    })
+}
+
+/// The way back: of its sender nothing is known but that it is behind the same next hop.
+fn back_way(near: &model::mtu::PathEnd, climb: Climb) -> model::mtu::Way {
+    let sender = model::mtu::PathEnd {
+        device_mtu: climb.ceiling.max(near.device_mtu),
+        // Unknown, and not none.
+        gateway: near.gateway.or(near.address),
+        ..model::mtu::PathEnd::default()
+    };
+    way(&sender, Some(near), climb, None, None)
+}
+
+/// Climbs with connections, a round's all at once.
+fn climb<'a>(ceiling: u32, job: impl Fn(u32) -> Result<Job<'a>>) -> Climb {
+    let mut ladder = Ladder::new(Rule::CONNECTIONS, FLOOR.min(ceiling), ceiling);
+    while let Some(probes) = ladder.next_round() {
+        let mut jobs: Vec<_> = probes
+            .into_iter()
+            // One that cannot even begin has not passed.
+            .filter_map(|probe| Some((probe, job(probe.size).ok()?)))
+            .collect();
+        while !jobs.is_empty() {
+            jobs.retain_mut(|(probe, job)| match job.step() {
+                Some(passed) => {
+                    if passed {
+                        ladder.arrived(*probe);
+                    }
+                    false
+                }
+                None => true,
+            });
+            if ladder.is_settled() {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    ladder.climb()
+}
+
+/// Finds who is on the way there, with datagrams to a port where nothing listens.
+fn look_around(climb: &mut Climb, passes: u32, at: SocketAddr) -> Result<()> {
+    let header = probe::header(at.ip());
+    let (small, large) = (vec![0; 40], vec![0; (passes + 1 - header) as usize]);
+    let ask = Ask {
+        to: SocketAddr::new(at.ip(), CLOSED_PORT),
+        small: &small,
+        large: &large,
+        wait: ROUTERS,
+    };
+    let found = trace(&ask, &mut || {}).context("cannot ask who is on the way")?;
+    climb.hops = found.hops;
+    climb.distance = found.distance;
+    climb.too_big = found.too_big;
+    ask_mss(&mut climb.hops, at, ROUTERS, &mut || {});
+    Ok(())
+}
+
+/// A connection that is tried.
+struct Try {
+    stream: TcpStream,
+    at: SocketAddr,
+    since: Instant,
+}
+
+impl Try {
+    /// Begins the handshake, with an MSS for packets of this size.
+    fn begin(at: SocketAddr, size: Option<u32>) -> Result<Try> {
+        let socket = sys::socket::tcp(&at).context("cannot open a TCP socket")?;
+        if let Some(size) = size {
+            let mss = size.saturating_sub(tcp_header(at));
+            sys::socket::set_mss(socket.as_fd(), mss.cast_signed())
+                .context("cannot set the MSS")?;
+        }
+        sys::probe::begin_connect(socket.as_fd(), &at)
+            .map_err(|error| Refusal::unreachable(format!("{at} cannot be reached: {error}")))?;
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true)?;
+        sys::socket::set_lost_after(stream.as_fd(), CONNECT)?;
+        Ok(Try {
+            stream,
+            at,
+            since: Instant::now(),
+        })
+    }
+
+    /// Waits for the end of the handshake.
+    fn connected(self) -> Result<Try> {
+        while !self.is_up()? {
+            if self.since.elapsed() > CONNECT {
+                return Err(Refusal::unreachable(format!(
+                    "{} did not answer: is a web server there?",
+                    self.at
+                ))
+                .into());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(self)
+    }
+
+    fn is_up(&self) -> Result<bool> {
+        if let Some(error) = sys::probe::take_error(self.stream.as_fd())? {
+            let why = format!("{} cannot be reached: {error}", self.at);
+            return Err(Refusal::unreachable(why).into());
+        }
+        Ok(self.info()?.state == ESTABLISHED)
+    }
+
+    fn info(&self) -> Result<model::TcpInfo> {
+        Ok(observe::tcp_info(self.stream.as_fd())?)
+    }
+
+    /// Bytes of a page with its header, as far as they come.
+    fn fetch(mut self, page: &Page) -> Result<usize> {
+        let request = format!("{}\r\n", page.request());
+        self.stream.write_all(request.as_bytes())?;
+        let mut reading = Reading::new();
+        while !reading.is_over() {
+            reading.step(&mut self.stream);
+            std::thread::sleep(LOOK);
+        }
+        Ok(reading.got)
+    }
+}
+
+/// `TCP_ESTABLISHED` and the state after the server has closed its side (`net/tcp_states.h`).
+const ESTABLISHED: u8 = 1;
+const CLOSE_WAIT: u8 = 8;
+
+/// What comes over a connection.
+struct Reading {
+    got: usize,
+    since: Instant,
+    ended: bool,
+    room: Vec<u8>,
+}
+
+impl Reading {
+    fn new() -> Reading {
+        Reading {
+            got: 0,
+            since: Instant::now(),
+            ended: false,
+            room: vec![0; 64 * 1024],
+        }
+    }
+
+    fn step(&mut self, stream: &mut TcpStream) {
+        loop {
+            match stream.read(&mut self.room) {
+                Ok(0) => {
+                    self.ended = true;
+                    return;
+                }
+                Ok(more) => (self.got, self.since) = (self.got + more, Instant::now()),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.ended = true;
+                    return;
+                }
+            }
+            if self.got >= MOST {
+                return;
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended || self.got >= MOST || self.since.elapsed() >= STUCK_AFTER
+    }
+}
+
+/// A size in one direction.
+struct Job<'a> {
+    connection: Try,
+    size: u32,
+    page: &'a Page,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The handshake; then data goes there if the flag says so, else comes back.
+    Connecting {
+        push: bool,
+    },
+    /// Full segments are on their way: their MSS.
+    Pushed {
+        mss: u32,
+        since: Instant,
+    },
+    Fetching(Reading),
+}
+
+impl<'a> Job<'a> {
+    /// Two full segments there.
+    fn push(at: SocketAddr, size: u32, page: &'a Page) -> Result<Job<'a>> {
+        Job::new(at, size, page, true)
+    }
+
+    /// A page back.
+    fn fetch(at: SocketAddr, size: u32, page: &'a Page) -> Result<Job<'a>> {
+        Job::new(at, size, page, false)
+    }
+
+    fn new(at: SocketAddr, size: u32, page: &'a Page, push: bool) -> Result<Job<'a>> {
+        Ok(Job {
+            connection: Try::begin(at, Some(size))?,
+            size,
+            page,
+            stage: Stage::Connecting { push },
+        })
+    }
+
+    /// Goes on; whether the size passes, once that is known.
+    fn step(&mut self) -> Option<bool> {
+        match self.advance() {
+            Ok(answer) => answer,
+            Err(_) => Some(false),
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<bool>> {
+        let header = tcp_header(self.connection.at);
+        match &mut self.stage {
+            Stage::Connecting { .. } if !self.connection.is_up()? => {
+                Ok((self.connection.since.elapsed() > CONNECT).then_some(false))
+            }
+            Stage::Connecting { push: true } => {
+                let info = self.connection.info()?;
+                if handshake_mss(&info) + header < self.size {
+                    // The server, or what the kernel has learned meanwhile, allows no such segment.
+                    return Ok(Some(false));
+                }
+                let mut request = format!("{}X-Path: ", self.page.request()).into_bytes();
+                request.resize(2 * info.snd_mss as usize, b'x');
+                let sent = self.connection.stream.write(&request)?;
+                self.stage = Stage::Pushed {
+                    mss: info.snd_mss,
+                    since: Instant::now(),
+                };
+                Ok((sent < request.len()).then_some(false))
+            }
+            Stage::Connecting { push: false } => {
+                let request = format!("{}\r\n", self.page.request());
+                self.connection.stream.write_all(request.as_bytes())?;
+                self.stage = Stage::Fetching(Reading::new());
+                Ok(None)
+            }
+            Stage::Pushed { mss, since } => {
+                let info = self.connection.info()?;
+                if info.snd_mss < *mss {
+                    // A router has said that they are too big.
+                    return Ok(Some(false));
+                }
+                let up = matches!(info.state, ESTABLISHED | CLOSE_WAIT);
+                if info.unacked == 0 && info.notsent_bytes.unwrap_or_default().0 == 0 {
+                    return Ok(Some(up));
+                }
+                Ok((since.elapsed() >= STUCK_AFTER).then_some(false))
+            }
+            Stage::Fetching(reading) => {
+                reading.step(&mut self.connection.stream);
+                let info = self.connection.info()?;
+                let options = handshake_mss(&info) - info.snd_mss;
+                if info.rcv_mss + options + header >= self.size && reading.got > 0 {
+                    return Ok(Some(true));
+                }
+                Ok(reading.is_over().then_some(false))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_pages() {
+        let page = |name: &str, port, path: &str| {
+            Some(Page {
+                name: name.to_owned(),
+                port,
+                path: path.to_owned(),
+            })
+        };
+        for (text, expected) in [
+            ("http://db2/big", page("db2", 80, "/big")),
+            ("http://db2:8080", page("db2", 8080, "/")),
+            (
+                "http://[2001:db8::1]:81/a?b=c",
+                page("2001:db8::1", 81, "/a?b=c"),
+            ),
+            ("db2:8080", None),
+            ("ssh:db2", None),
+        ] {
+            assert_eq!(Page::of(text).unwrap(), expected, "{text}");
+        }
+        for bad in [
+            "https://db2/",
+            "http://",
+            "http://:80/",
+            "http://db2:x/",
+            "http://db2/a b",
+        ] {
+            assert!(Page::of(bad).is_err(), "{bad}");
+        }
+    }
+}

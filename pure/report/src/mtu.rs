@@ -1,0 +1,533 @@
+//! What size gets through, in words: the answer in a sentence, what it rests on, what to do.
+
+use crate::words::{Ink, Style, escape, escape_sentence, grouped, table, wrap};
+use model::mtu::{Beside, Cause, Doubt, Method, MtuReport, PathEnd, Verdict, Way};
+
+/// As one JSON document.
+pub fn json(report: &MtuReport) -> String {
+    let mut text = serde_json::to_string_pretty(report).expect("a report has string keys");
+    text.push('\n');
+    text
+}
+
+/// For people.
+pub fn text(report: &MtuReport, style: Style) -> String {
+    let words = Words {
+        host: escape(&report.host),
+        report,
+    };
+    let mut out = String::new();
+    let answer = wrap(&words.sentence(), style.width, "", "");
+    out.push_str(&style.paint(Ink::Bold, answer.trim_end()));
+    out.push_str("\n\n");
+    out.push_str(&words.figures());
+    let evidence = words.evidence();
+    if !evidence.is_empty() {
+        out.push('\n');
+    }
+    for line in evidence {
+        out.push_str(&wrap(&line, style.width, "- ", "  "));
+    }
+    let todo = words.todo();
+    if !todo.is_empty() {
+        out.push_str("\nWhat to do:\n");
+    }
+    for line in todo {
+        out.push_str(&wrap(&line, style.width, "- ", "  "));
+    }
+    out
+}
+
+struct Words<'a> {
+    host: String,
+    report: &'a MtuReport,
+}
+
+/// A direction, as it is spoken of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Going {
+    There,
+    Back,
+}
+
+impl Going {
+    const BOTH: [Going; 2] = [Going::There, Going::Back];
+
+    fn word(self) -> &'static str {
+        match self {
+            Going::There => "there",
+            Going::Back => "back",
+        }
+    }
+
+    fn on_the_way(self) -> String {
+        format!("on the way {}", self.word())
+    }
+}
+
+impl Words<'_> {
+    fn way(&self, going: Going) -> &Way {
+        match going {
+            Going::There => &self.report.there,
+            Going::Back => &self.report.back,
+        }
+    }
+
+    fn verdict(&self, going: Going) -> &Verdict {
+        &self.way(going).verdict
+    }
+
+    /// The end that sends.
+    fn sender(&self, going: Going) -> String {
+        match going {
+            Going::There => "this host".to_owned(),
+            Going::Back => self.host.clone(),
+        }
+    }
+
+    /// The end that receives.
+    fn receiver(&self, going: Going) -> String {
+        match going {
+            Going::There => self.host.clone(),
+            Going::Back => "this host".to_owned(),
+        }
+    }
+
+    fn end(&self, going: Going) -> Option<&PathEnd> {
+        match going {
+            Going::There => Some(&self.report.near),
+            Going::Back => self.report.far.as_ref(),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let [there, back] = Going::BOTH.map(|going| self.verdict(going));
+        let size = |verdict: &Verdict| match verdict.mtu {
+            Some(mtu) => grouped_small(mtu),
+            None => "nothing".to_owned(),
+        };
+        let sizes = match there.mtu == back.mtu {
+            true => format!("{} bytes each way", size(there)),
+            false => format!("{} bytes there, {} back", size(there), size(back)),
+        };
+        let mut parts: Vec<String> = Vec::new();
+        let both = there.cause == Cause::Clear && back.cause == Cause::Clear;
+        if both {
+            parts.push(match self.report.method {
+                Method::Agent => "all that the devices of both hosts take".to_owned(),
+                Method::Web => "as much as could be tried".to_owned(),
+            });
+        }
+        for going in Going::BOTH {
+            let cause = self.cause(going);
+            // The same device stops both ways, as a rule.
+            if !cause.is_empty() && !parts.contains(&cause) {
+                parts.push(cause);
+            }
+        }
+        for going in Going::BOTH {
+            for beside in &self.verdict(going).beside {
+                let said = match beside {
+                    Beside::StaleCache { says, .. } => format!(
+                        "but {} believes in {says} and sends no more",
+                        self.sender(going)
+                    ),
+                    Beside::BlackHole => continue,
+                    _ => continue,
+                };
+                parts.push(said);
+            }
+        }
+        let hole = |going: &Going| self.verdict(*going).beside.contains(&Beside::BlackHole);
+        let holes: Vec<&str> = Going::BOTH
+            .iter()
+            .filter(|g| hole(g))
+            .map(|g| g.word())
+            .collect();
+        if !holes.is_empty() {
+            parts.push(format!("TCP transfers hang ({})", holes.join(" and ")));
+        }
+        format!("{sizes}: {}.", parts.join("; "))
+    }
+
+    /// What stops larger packets; empty where nothing does.
+    fn cause(&self, going: Going) -> String {
+        let on_the_way = going.on_the_way();
+        let from = self.sender(going);
+        match &self.verdict(going).cause {
+            Cause::Clear => String::new(),
+            Cause::OwnDevice => format!("the device of {from} takes no more"),
+            Cause::PeerDevice => format!("the device of {} takes no more", self.receiver(going)),
+            Cause::RouterTells { hop, from: address } => {
+                let place = hop.map_or(String::new(), |hop| format!(" {}", hops(hop, &from)));
+                format!("a router{place} ({address}) takes no more {on_the_way}, and says so")
+            }
+            Cause::Silent { hop, address, .. } => {
+                let who = address.map_or(String::new(), |address| format!(" ({address})"));
+                format!(
+                    "a router {}{who} drops larger packets silently {on_the_way}",
+                    hops(*hop, &from)
+                )
+            }
+            Cause::Segment { peer: true, .. } => {
+                format!("a switch between the two hosts drops larger packets silently {on_the_way}")
+            }
+            Cause::Segment { to, peer: false } => {
+                let to = to.map_or(String::new(), |to| format!(" ({to})"));
+                format!("larger packets vanish silently before the first router{to} {on_the_way}")
+            }
+            Cause::Somewhere => {
+                format!(
+                    "something that does not show itself drops larger packets silently {on_the_way}"
+                )
+            }
+            Cause::Nothing => format!("not even small packets get through {on_the_way}"),
+        }
+    }
+
+    fn figures(&self) -> String {
+        let heads = [
+            "",
+            "path MTU",
+            "sent, arrived",
+            "MSS announced, seen",
+            "64 KiB over TCP",
+        ];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for going in Going::BOTH {
+            let Way {
+                climb,
+                mss,
+                tcp,
+                verdict,
+            } = self.way(going);
+            let mtu = verdict.mtu.map_or("-".to_owned(), grouped_small);
+            let tcp = tcp.map_or("-".to_owned(), |tcp| {
+                let again = match tcp.retransmitted {
+                    0 => String::new(),
+                    n => format!(", {} sent again", grouped(n.into())),
+                };
+                match tcp.hangs {
+                    true => format!("hangs after {} bytes{again}", grouped(tcp.acked)),
+                    false => format!("arrived{again}"),
+                }
+            });
+            let mss = mss.map_or("-".to_owned(), |mss| {
+                let least = if mss.at_least { " or more" } else { "" };
+                format!("{}, {}{least}", mss.announced, mss.seen)
+            });
+            let probes = format!("{}, {}", climb.sent, climb.arrived);
+            rows.push(vec![going.word().to_owned(), mtu, probes, mss, tcp]);
+        }
+        table(&rows)
+    }
+
+    fn evidence(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for going in Going::BOTH {
+            let (way, from) = (self.way(going), self.sender(going));
+            let word = going.word();
+            if let Some(end) = self.end(going) {
+                lines.push(device(end, &from, &self.receiver(going)));
+            }
+            if let Some(told) = way.climb.too_big {
+                lines.push(format!(
+                    "{word}: {} says that it takes {} bytes",
+                    told.from, told.mtu
+                ));
+            }
+            let named = |large: bool| {
+                let some = way
+                    .climb
+                    .hops
+                    .iter()
+                    .filter(|hop| hop.small && (!large || hop.large));
+                let words: Vec<String> = some
+                    .map(|hop| {
+                        let address = hop.address.map_or("?".to_owned(), |ip| ip.to_string());
+                        format!("{} {address}", hop.ttl)
+                    })
+                    .collect();
+                match words.is_empty() {
+                    true => "none".to_owned(),
+                    false => words.join(", "),
+                }
+            };
+            if let Some(mtu) = way.verdict.mtu.filter(|_| !way.climb.hops.is_empty()) {
+                lines.push(format!(
+                    "{word}: hops from {from} that answer: {}; to packets of {} bytes: {}",
+                    named(false),
+                    mtu + 1,
+                    named(true)
+                ));
+            }
+            lines.extend(
+                way.verdict
+                    .beside
+                    .iter()
+                    .map(|beside| self.beside(going, beside)),
+            );
+            lines.extend(
+                way.verdict
+                    .doubts
+                    .iter()
+                    .map(|doubt| format!("{word}: {}", doubt_words(*doubt))),
+            );
+        }
+        lines.extend(self.report.notes.iter().map(|note| escape_sentence(note)));
+        lines
+    }
+
+    fn beside(&self, going: Going, beside: &Beside) -> String {
+        let (word, from) = (going.word(), self.sender(going));
+        match beside {
+            Beside::StaleCache { says, expires_s } => format!(
+                "{word}: the kernel of {from} has once learned {says} for this path, and forgets it in {expires_s} s"
+            ),
+            Beside::RouteMtu { says } => {
+                format!("{word}: the route of {from} is configured to {says}")
+            }
+            Beside::Clamp {
+                announced,
+                seen,
+                hop,
+                by,
+            } => {
+                let by = by.map_or(String::new(), |by| format!(" ({by})"));
+                let place = match hop {
+                    Some(hop) => format!("the router {}{by} lowers it", hops(*hop, &from)),
+                    None => "somebody on the way lowers it".to_owned(),
+                };
+                format!("{word}: an MSS of {announced} was announced and {seen} arrived: {place}")
+            }
+            Beside::Fragmented { arrived } => format!(
+                "{word}: {from} sends TCP without DF (net.ipv4.ip_no_pmtu_disc), so routers cut its packets: {} fragments arrived meanwhile",
+                grouped(*arrived)
+            ),
+            Beside::Encapsulation { like } => {
+                format!("{word}: the size is that of 1500 bytes with {like} inside")
+            }
+            Beside::BlackHole => format!(
+                "{word}: a black hole: the handshake is fine, small packets are fine, and a transfer hangs because nobody tells its sender"
+            ),
+        }
+    }
+
+    /// What to do, each piece of advice once.
+    fn todo(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        let mut add = |line: String| {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        };
+        for going in Going::BOTH {
+            let (verdict, from) = (self.verdict(going), self.sender(going));
+            let Some(mtu) = verdict.mtu else {
+                continue;
+            };
+            let target = match going {
+                Going::There => self.report.far.as_ref().and_then(|end| end.address),
+                Going::Back => self.report.near.address,
+            };
+            let target = target.map_or("the other host".to_owned(), |address| address.to_string());
+            match &verdict.cause {
+                Cause::Silent { .. } | Cause::Segment { .. } | Cause::Somewhere => add(format!(
+                    "until the path is mended, on {from}: ip route replace to {target} by the same way with 'mtu {mtu}', or set the device to {mtu}"
+                )),
+                _ => {}
+            }
+            match &verdict.cause {
+                Cause::Silent { .. } | Cause::Somewhere => add(
+                    "let the router send, and every firewall let through, ICMP 'fragmentation needed' (IPv6: 'packet too big')".to_owned(),
+                ),
+                Cause::Segment { .. } => add(format!(
+                    "give every port and host of that segment the same MTU: a switch or a port there takes {mtu} bytes"
+                )),
+                Cause::OwnDevice | Cause::PeerDevice => add(
+                    "if both hosts are on one segment, give them the same MTU".to_owned(),
+                ),
+                _ => {}
+            }
+            for beside in &verdict.beside {
+                match beside {
+                    Beside::StaleCache { expires_s, .. } => add(format!(
+                        "on {from}: 'ip route flush cache' forgets it at once; by itself in {expires_s} s"
+                    )),
+                    Beside::RouteMtu { says } => add(format!(
+                        "on {from}: look with 'ip route get {target}' who set 'mtu {says}', and whether it is still needed"
+                    )),
+                    Beside::Fragmented { .. } => add(format!(
+                        "on {from}: sysctl net.ipv4.ip_no_pmtu_disc=0, since a lost fragment loses the whole packet"
+                    )),
+                    _ => {}
+                }
+            }
+        }
+        lines
+    }
+}
+
+/// Sizes as people write them: without separators up to five digits.
+fn grouped_small(size: u32) -> String {
+    size.to_string()
+}
+
+fn hops(hop: u8, from: &str) -> String {
+    let hops = if hop == 1 { "hop" } else { "hops" };
+    format!("{hop} {hops} from {from}")
+}
+
+fn device(end: &PathEnd, from: &str, to: &str) -> String {
+    let believed = match (end.before.mtu, end.after.mtu) {
+        (None, None) => "it has learned nothing of this path".to_owned(),
+        (None, Some(after)) => format!("its kernel has learned {after} of this path meanwhile"),
+        (Some(before), None) => format!("its kernel believed in {before} before, and no more"),
+        (Some(before), Some(after)) if before == after => {
+            format!("its kernel believes in {after} for this path")
+        }
+        (Some(before), Some(after)) => {
+            format!("its kernel believed in {before} before, and in {after} now")
+        }
+    };
+    let by = match end.gateway {
+        Some(gateway) => format!("by {gateway}"),
+        None => "on the same segment".to_owned(),
+    };
+    format!(
+        "{from} reaches {to} {by}, over {} with an MTU of {}; {believed}",
+        escape(&end.device),
+        end.device_mtu
+    )
+}
+
+fn doubt_words(doubt: Doubt) -> &'static str {
+    match doubt {
+        Doubt::RouterOrLink => "not told apart: that router's own next link, or a switch on it",
+        Doubt::SwitchOrPort => "not told apart: a switch on that segment, or the router's port",
+        Doubt::SilentOrFiltered => {
+            "not told apart: a router that sends no message, or a firewall (also the sender's own) that drops it"
+        }
+        Doubt::Place => "where it stops is not known: nobody on the way answers",
+        Doubt::LastByte => "so many probes were lost that the last bytes are not certain",
+        Doubt::ClampPlace => {
+            "who lowers the MSS is not known: too few on the way quote what they got"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::mtu::{Climb, MTU_SCHEMA, TcpTruth};
+    use std::net::IpAddr;
+
+    fn way(mtu: u32, cause: Cause, beside: Vec<Beside>, doubts: Vec<Doubt>) -> Way {
+        Way {
+            climb: Climb {
+                ceiling: 9000,
+                passes: Some(mtu),
+                confirmed: true,
+                sent: 30,
+                arrived: 30,
+                ..Climb::default()
+            },
+            mss: None,
+            tcp: Some(TcpTruth::default()),
+            verdict: Verdict {
+                mtu: Some(mtu),
+                cause,
+                beside,
+                doubts,
+            },
+        }
+    }
+
+    fn report(there: Way, back: Way) -> MtuReport {
+        MtuReport {
+            schema: MTU_SCHEMA,
+            host: "db2".to_owned(),
+            method: Method::Agent,
+            near: PathEnd::default(),
+            far: Some(PathEnd::default()),
+            there,
+            back,
+            notes: vec!["a note \x1b[2J".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_answer_is_one_sentence() {
+        let clear = || way(9000, Cause::Clear, vec![], vec![]);
+        let router: IpAddr = [10, 0, 1, 1].into();
+        let silent = Cause::Silent {
+            hop: 2,
+            address: Some(router),
+            last: true,
+        };
+        let hole = || {
+            let doubts = vec![Doubt::RouterOrLink];
+            way(1500, silent.clone(), vec![Beside::BlackHole], doubts)
+        };
+        let stale = Beside::StaleCache {
+            says: 1500,
+            expires_s: 9,
+        };
+        for (there, back, said) in [
+            (
+                clear(),
+                clear(),
+                "9000 bytes each way: all that the devices of both hosts take.",
+            ),
+            (
+                clear(),
+                hole(),
+                "9000 bytes there, 1500 back: a router 2 hops from db2 (10.0.1.1) drops larger packets silently on the way back; TCP transfers hang (back).",
+            ),
+            (
+                way(9000, Cause::Clear, vec![stale], vec![]),
+                clear(),
+                "9000 bytes each way: all that the devices of both hosts take; but this host believes in 1500 and sends no more.",
+            ),
+            (
+                way(1500, Cause::PeerDevice, vec![], vec![]),
+                way(1500, Cause::OwnDevice, vec![], vec![]),
+                "1500 bytes each way: the device of db2 takes no more.",
+            ),
+        ] {
+            let report = report(there, back);
+            let shown = text(
+                &report,
+                Style {
+                    width: 500,
+                    ..Style::PLAIN
+                },
+            );
+            assert_eq!(shown.lines().next(), Some(said));
+            assert!(!shown.contains('\x1b'));
+        }
+    }
+
+    #[test]
+    fn it_says_what_was_not_told_apart_and_what_to_do() {
+        let cause = Cause::Segment {
+            to: Some([10, 0, 0, 1].into()),
+            peer: false,
+        };
+        let stuck = || {
+            way(
+                1500,
+                cause.clone(),
+                vec![Beside::BlackHole],
+                vec![Doubt::SwitchOrPort],
+            )
+        };
+        let shown = text(&report(stuck(), stuck()), Style::PLAIN);
+        assert!(shown.contains("not told apart: a switch"), "{shown}");
+        assert!(shown.contains("What to do:"), "{shown}");
+        assert!(
+            shown.lines().all(|line| line.chars().count() <= 120),
+            "{shown}"
+        );
+    }
+}
