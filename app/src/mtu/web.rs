@@ -12,7 +12,7 @@ use crate::host::authority;
 use crate::transport;
 use anyhow::{Context, Result};
 use model::IpVersion;
-use model::mtu::{Climb, MTU_SCHEMA, Method, MtuReport};
+use model::mtu::{Cause, Climb, MTU_SCHEMA, Method, MtuReport, PathEnd, Way};
 use path::{Ladder, Rule};
 use probe::{Ask, trace};
 use std::io::{Read, Write};
@@ -40,6 +40,9 @@ const ROUTERS: Duration = Duration::from_millis(900);
 
 /// Where nothing listens, as a rule: traceroute's first port.
 const CLOSED_PORT: u16 = 33_434;
+
+/// Between the beginnings of two connections.
+const BETWEEN: Duration = Duration::from_millis(5);
 
 /// Between two looks at the connections.
 const LOOK: Duration = Duration::from_millis(2);
@@ -141,12 +144,13 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
             "the server's side takes segments of packets of {theirs} bytes at most (its MSS, or one that this host has learned): larger ones cannot be sent there"
         ));
     }
-    let (there, back) = std::thread::scope(|scope| {
+    let ((there, _), (back, smaller)) = std::thread::scope(|scope| {
         let there = scope.spawn(|| climb(own.min(theirs), |size| Job::push(at, size, page)));
         let back = climb(own.min(longest), |size| Job::fetch(at, size, page));
-        (there.join(), back)
-    });
-    let mut there = there.map_err(|_| anyhow::anyhow!("a thread ended early"))?;
+        there.join().map(|there| (there, back))
+    })
+    .map_err(|_| anyhow::anyhow!("a thread ended early"))?;
+    let mut there = there;
     if let Some(passes) = there.passes.filter(|passes| *passes < there.ceiling) {
         look_around(&mut there, passes, at)?;
     }
@@ -155,51 +159,74 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
         schema: MTU_SCHEMA,
         host: host.to_owned(),
         method: Method::Web,
-        there: way(&near, None, there, None, None),
-        back: back_way(&near, back),
+        there: way(&near, Some(&server(theirs)), there, None, None),
+        back: back_way(&near, back, smaller),
         near,
         far: None,
         notes,
     })
 }
 
-/// The way back: of its sender nothing is known but that it is behind the same next hop.
-fn back_way(near: &model::mtu::PathEnd, climb: Climb) -> model::mtu::Way {
-    let sender = model::mtu::PathEnd {
-        device_mtu: climb.ceiling.max(near.device_mtu),
-        // Unknown, and not none.
-        gateway: near.gateway.or(near.address),
-        ..model::mtu::PathEnd::default()
-    };
-    way(&sender, Some(near), climb, None, None)
+/// The server's end, of which only this is known.
+fn server(device_mtu: u32) -> PathEnd {
+    PathEnd {
+        device_mtu,
+        ..PathEnd::default()
+    }
 }
 
-/// Climbs with connections, a round's all at once.
-fn climb<'a>(ceiling: u32, job: impl Fn(u32) -> Result<Job<'a>>) -> Climb {
+/// The way back. Where the whole page came in `smaller` segments, nothing on the way has stopped it.
+fn back_way(near: &PathEnd, climb: Climb, smaller: bool) -> Way {
+    let sender = PathEnd {
+        // Unknown, and not none.
+        gateway: near.gateway.or(near.address),
+        ..server(near.device_mtu)
+    };
+    let short = climb.ceiling < near.device_mtu.min(CEILING);
+    let mut back = way(&sender, Some(near), climb, None, None);
+    if back.climb.passes == Some(back.climb.ceiling) && short {
+        back.verdict.cause = Cause::NotTried;
+    } else if smaller && back.verdict.cause == Cause::Somewhere {
+        back.verdict.cause = Cause::SenderStops;
+        back.verdict.doubts.clear();
+    }
+    back
+}
+
+/// Climbs with connections; also says whether one that was to be larger carried everything in smaller
+/// segments.
+fn climb<'a>(ceiling: u32, job: impl Fn(u32) -> Result<Job<'a>>) -> (Climb, bool) {
     let mut ladder = Ladder::new(Rule::CONNECTIONS, FLOOR.min(ceiling), ceiling);
+    let mut smaller = false;
     while let Some(probes) = ladder.next_round() {
-        let mut jobs: Vec<_> = probes
-            .into_iter()
-            // One that cannot even begin has not passed.
-            .filter_map(|probe| Some((probe, job(probe.size).ok()?)))
-            .collect();
-        while !jobs.is_empty() {
-            jobs.retain_mut(|(probe, job)| match job.step() {
-                Some(passed) => {
-                    if passed {
-                        ladder.arrived(*probe);
-                    }
-                    false
+        let mut waiting = probes.into_iter();
+        let mut jobs = Vec::new();
+        let mut next = Instant::now();
+        loop {
+            // Not all at once: many servers let only a few wait to be accepted.
+            if next <= Instant::now()
+                && let Some(probe) = waiting.next()
+            {
+                // One that cannot even begin has not passed.
+                jobs.extend(job(probe.size).ok().map(|job| (probe, job)));
+                next = Instant::now() + BETWEEN;
+            }
+            jobs.retain_mut(|(probe, job)| {
+                let outcome = job.step();
+                if outcome == Some(Outcome::Passes) {
+                    ladder.arrived(*probe);
                 }
-                None => true,
+                smaller |= outcome == Some(Outcome::Smaller);
+                outcome.is_none()
             });
-            if ladder.is_settled() {
+            let all = ladder.climb().passes == Some(ceiling);
+            if all || (jobs.is_empty() && waiting.len() == 0) {
                 break;
             }
             std::thread::sleep(LOOK);
         }
     }
-    ladder.climb()
+    (ladder.climb(), smaller)
 }
 
 /// Finds who is on the way there, with datagrams to a port where nothing listens.
@@ -344,6 +371,17 @@ struct Job<'a> {
     stage: Stage,
 }
 
+/// What became of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Full segments arrived.
+    Passes,
+    /// Everything arrived, in smaller segments.
+    Smaller,
+    /// Nothing moved any more.
+    Stuck,
+}
+
 enum Stage {
     /// The handshake; then data goes there if the flag says so, else comes back.
     Connecting {
@@ -377,25 +415,22 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Goes on; whether the size passes, once that is known.
-    fn step(&mut self) -> Option<bool> {
-        match self.advance() {
-            Ok(answer) => answer,
-            Err(_) => Some(false),
-        }
+    /// Goes on; what became of it, once that is known.
+    fn step(&mut self) -> Option<Outcome> {
+        self.advance().unwrap_or(Some(Outcome::Stuck))
     }
 
-    fn advance(&mut self) -> Result<Option<bool>> {
+    fn advance(&mut self) -> Result<Option<Outcome>> {
         let header = tcp_header(self.connection.at);
         match &mut self.stage {
             Stage::Connecting { .. } if !self.connection.is_up()? => {
-                Ok((self.connection.since.elapsed() > CONNECT).then_some(false))
+                Ok((self.connection.since.elapsed() > CONNECT).then_some(Outcome::Stuck))
             }
             Stage::Connecting { push: true } => {
                 let info = self.connection.info()?;
                 if handshake_mss(&info) + header < self.size {
                     // The server, or what the kernel has learned meanwhile, allows no such segment.
-                    return Ok(Some(false));
+                    return Ok(Some(Outcome::Smaller));
                 }
                 let mut request = format!("{}X-Path: ", self.page.request()).into_bytes();
                 request.resize(2 * info.snd_mss as usize, b'x');
@@ -404,7 +439,7 @@ impl<'a> Job<'a> {
                     mss: info.snd_mss,
                     since: Instant::now(),
                 };
-                Ok((sent < request.len()).then_some(false))
+                Ok((sent < request.len()).then_some(Outcome::Stuck))
             }
             Stage::Connecting { push: false } => {
                 let request = format!("{}\r\n", self.page.request());
@@ -416,22 +451,29 @@ impl<'a> Job<'a> {
                 let info = self.connection.info()?;
                 if info.snd_mss < *mss {
                     // A router has said that they are too big.
-                    return Ok(Some(false));
+                    return Ok(Some(Outcome::Smaller));
                 }
                 let up = matches!(info.state, ESTABLISHED | CLOSE_WAIT);
                 if info.unacked == 0 && info.notsent_bytes.unwrap_or_default().0 == 0 {
-                    return Ok(Some(up));
+                    return Ok(Some(if up { Outcome::Passes } else { Outcome::Stuck }));
                 }
-                Ok((since.elapsed() >= STUCK_AFTER).then_some(false))
+                Ok((since.elapsed() >= STUCK_AFTER).then_some(Outcome::Stuck))
             }
             Stage::Fetching(reading) => {
                 reading.step(&mut self.connection.stream);
                 let info = self.connection.info()?;
                 let options = handshake_mss(&info) - info.snd_mss;
                 if info.rcv_mss + options + header >= self.size && reading.got > 0 {
-                    return Ok(Some(true));
+                    return Ok(Some(Outcome::Passes));
                 }
-                Ok(reading.is_over().then_some(false))
+                // As much as was there when the page was fetched in small segments.
+                let whole = reading.got as u32 + header >= self.size;
+                let outcome = if whole {
+                    Outcome::Smaller
+                } else {
+                    Outcome::Stuck
+                };
+                Ok(reading.is_over().then_some(outcome))
             }
         }
     }

@@ -208,6 +208,11 @@ pub enum Cause {
     },
     /// Somewhere on the way: no hop answers.
     Somewhere,
+    /// The sender makes no larger ones, though larger ones were allowed: its device, or what its kernel
+    /// has learned.
+    SenderStops,
+    /// Nothing that is known: larger ones were not tried.
+    NotTried,
     /// No probe of any size arrived.
     Nothing,
 }

@@ -16,8 +16,7 @@ pub struct Rule {
     pub copies: u8,
     /// Candidates of a round that divides a gap.
     pub width: u32,
-    /// Arrivals of the largest size, with none of the next one between them, that confirm the edge;
-    /// zero where nothing is lost by chance.
+    /// Arrivals of the largest size, with none of the next one between them, that confirm the edge.
     pub wins: u32,
 }
 
@@ -29,11 +28,12 @@ impl Rule {
         // 2^-10 < 0.001.
         wins: 10,
     };
-    /// For connections, which send again what is lost.
+    /// For connections, which send again what is lost: only a server that is too busy to take one makes
+    /// it look as if a size did not pass.
     pub const CONNECTIONS: Rule = Rule {
         copies: 1,
-        width: 32,
-        wins: 0,
+        width: 24,
+        wins: 3,
     };
 }
 
@@ -160,7 +160,7 @@ impl Ladder {
     /// Nothing more of this round is worth waiting for.
     pub fn is_settled(&self) -> bool {
         self.largest == Some(self.ceiling)
-            || (self.rule.wins > 0 && self.wins >= self.rule.wins)
+            || self.wins >= self.rule.wins
             || self.of_round().all(|probe| self.arrived.contains(probe))
     }
 
@@ -187,9 +187,7 @@ impl Ladder {
     }
 
     fn close(&mut self) {
-        // A connection that sends again what is lost needs no witness.
-        let witnessed = self.rule.wins == 0 && self.largest.is_some();
-        if !witnessed && !self.arrived.iter().any(|probe| probe.round == self.round) {
+        if !self.arrived.iter().any(|probe| probe.round == self.round) {
             self.void += 1;
             return;
         }
@@ -243,9 +241,6 @@ impl Ladder {
         if candidates.is_empty() {
             let width = self.rule.width.min(gap);
             candidates.extend((1..=width).map(|n| largest + gap * n / width));
-        }
-        if self.rule.wins == 0 {
-            return Some(candidates);
         }
         // A size that is known to pass goes first and last: if it does not come back either, the round
         // says nothing.

@@ -103,7 +103,8 @@ impl Words<'_> {
     fn sentence(&self) -> String {
         let [there, back] = Going::BOTH.map(|going| self.verdict(going));
         let size = |verdict: &Verdict| match verdict.mtu {
-            Some(mtu) => grouped_small(mtu),
+            Some(mtu) if verdict.cause == Cause::NotTried => format!("at least {mtu}"),
+            Some(mtu) => mtu.to_string(),
             None => "nothing".to_owned(),
         };
         let sizes = match there.mtu == back.mtu {
@@ -132,7 +133,6 @@ impl Words<'_> {
                         "but {} believes in {says} and sends no more",
                         self.sender(going)
                     ),
-                    Beside::BlackHole => continue,
                     _ => continue,
                 };
                 parts.push(said);
@@ -181,6 +181,8 @@ impl Words<'_> {
                     "something that does not show itself drops larger packets silently {on_the_way}"
                 )
             }
+            Cause::SenderStops => format!("{from} itself sends no larger packets"),
+            Cause::NotTried => format!("larger packets could not be tried {on_the_way}"),
             Cause::Nothing => format!("not even small packets get through {on_the_way}"),
         }
     }
@@ -201,7 +203,7 @@ impl Words<'_> {
                 tcp,
                 verdict,
             } = self.way(going);
-            let mtu = verdict.mtu.map_or("-".to_owned(), grouped_small);
+            let mtu = verdict.mtu.map_or("-".to_owned(), |mtu| mtu.to_string());
             let tcp = tcp.map_or("-".to_owned(), |tcp| {
                 let again = match tcp.retransmitted {
                     0 => String::new(),
@@ -366,11 +368,6 @@ impl Words<'_> {
         }
         lines
     }
-}
-
-/// Sizes as people write them: without separators up to five digits.
-fn grouped_small(size: u32) -> String {
-    size.to_string()
 }
 
 fn hops(hop: u8, from: &str) -> String {
