@@ -212,9 +212,12 @@ fn conclude(
             if names.is_empty() && facts.is_capture() {
                 names = fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds);
             }
-            match names.is_empty() {
-                true => return Conclusion::Unexplained,
-                false => names,
+            // No loss, no queue, no rate: the window is what it is, and grows by itself.
+            let own = Limit::CongestionWindow;
+            match (names.is_empty(), largest(most) == Some(own)) {
+                (true, true) if !facts.is_capture() => vec![own],
+                (true, _) => return Conclusion::Unexplained,
+                (false, _) => names,
             }
         }
         Kind::Receiver => {
@@ -235,7 +238,7 @@ fn conclude(
             }
         }
         Kind::Application => return Conclusion::Innocent,
-        Kind::Cpu => match fitting(&[(Limit::Cpu, limits::cpu_fits)], &[Kind::Cpu]) {
+        Kind::Cpu => match fitting(limits::BELOW, &[Kind::Cpu]) {
             names if names.is_empty() => return Conclusion::Unexplained,
             names => names,
         },

@@ -9,8 +9,15 @@ const MOST_READINGS: usize = 4096;
 pub(crate) const MOST_LOSSES: usize = 65_536;
 /// The second level looks at stretches of at least so many round trips.
 const ROUND_TRIPS: u64 = 10;
+/// Or, where there are few of them in all, of so many.
+const FEW_ROUND_TRIPS: u64 = 2;
 /// Fewer stretches than this do not show whether a rate is steady.
-const FEWEST_WINDOWS: usize = 4;
+const FEWEST_WINDOWS: usize = 3;
+/// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
+/// gathered, a processor that slept.
+const NOISE: Nanos = Nanos::from_micros(1500);
+/// And not by this factor.
+const NOISE_AT_MOST: f64 = 2.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
@@ -195,14 +202,22 @@ impl Facts {
         middle(all.map(|r| r.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
     }
 
-    /// Rates over stretches of at least ten round trips of the empty path, in bytes a second.
+    /// Rates over stretches of at least ten round trips of the empty path, in bytes a second; of a short
+    /// transfer over stretches of two and more.
     pub fn rates(&self) -> Vec<f64> {
         let mut rates = Vec::new();
+        let whole: u64 = self.steady().iter().map(|r| r.to.since(r.from).0).sum();
+        let quarter = whole / (FEWEST_WINDOWS as u64 + 1);
+        let rtt = self.rtt().0;
+        let stretch = quarter.clamp(
+            rtt.saturating_mul(FEW_ROUND_TRIPS),
+            rtt.saturating_mul(ROUND_TRIPS),
+        );
         let (mut span, mut bytes) = (0u64, 0u64);
         for reading in self.steady() {
             span += reading.to.since(reading.from).0;
             bytes += reading.delivered;
-            if span >= self.rtt().0.saturating_mul(ROUND_TRIPS) && span > 0 {
+            if span >= stretch && span > 0 {
                 rates.push(bytes as f64 / (span as f64 / 1e9));
                 (span, bytes) = (0, 0);
             }
@@ -293,6 +308,19 @@ impl Facts {
                 .filter(|l| l.srtt.0 > 0)
                 .map(|l| l.srtt.0 as f64 / min.0 as f64),
         )
+    }
+
+    /// Whether a queue had filled when segments were lost: the round trip was so much longer than the
+    /// shortest.
+    pub fn queue_at_loss(&self, factor: f64) -> bool {
+        self.inflation_at_loss()
+            .is_some_and(|ratio| self.is_queue(ratio, factor))
+    }
+
+    /// Whether a round trip of so many shortest ones shows a queue, where `factor` would.
+    pub fn is_queue(&self, ratio: f64, factor: f64) -> bool {
+        let noise = 1.0 + NOISE.0 as f64 / self.rtt().0.max(1) as f64;
+        ratio >= factor.max(noise.min(NOISE_AT_MOST))
     }
 
     /// Losses were seen, and hold this congestion control back: BBR looks at rates and lets a loss of

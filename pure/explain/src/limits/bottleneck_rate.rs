@@ -4,7 +4,7 @@
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
 use super::Telling;
-use crate::facts::{Facts, bit_rate, percent};
+use crate::facts::{Facts, bit_rate, middle, percent};
 use model::finding::{Confidence, Evidence};
 
 /// Round-trip time by the shortest, from which a queue is standing.
@@ -15,6 +15,10 @@ const TO_SPARE: f64 = 1.25;
 const LINE_RATE: f64 = 0.90;
 /// More loss than this, without a queue, is no mere overflow.
 const MUCH_LOSS: f64 = 0.05;
+/// Payload of a full segment on most paths: a program that writes little sends smaller ones.
+const SEGMENT: u32 = 1448;
+/// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
+const FEWEST_OUT: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let rate = bit_rate(facts.rate());
@@ -32,21 +36,29 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return Some(Telling::new(Confidence::Sure, evidence).advise(LINE_IS_FULL));
     }
     let at_loss = facts.inflation_at_loss().unwrap_or(1.0);
-    if facts.loss_share() > MUCH_LOSS && at_loss < QUEUE {
+    let overflowed = facts.queue_at_loss(QUEUE);
+    if facts.loss_share() > MUCH_LOSS && !overflowed {
         return None;
     }
-    if !facts.is_flat() {
-        // Losses that came with a queue are its overflow: the sender yields more than it would have to.
-        return (facts.loss_hurts() && at_loss >= QUEUE).then(|| {
-            evidence.push(
-                Evidence::new("round trip by the shortest, at losses", format!("{at_loss:.2}"))
-                    .against(format!("{QUEUE} and more: a queue overflowed")),
-            );
-            Telling::new(Confidence::Open, evidence)
-                .advise("a queue of a whole round trip at the slow link, or a congestion control that yields less")
-        });
-    }
     let inflation = facts.inflation()?;
+    let queued = facts.is_queue(inflation, QUEUE);
+    let out = middle(facts.steady().iter().map(|r| r.flight as f64))?;
+    if out < FEWEST_OUT * f64::from(facts.mss.max(SEGMENT)) {
+        return None;
+    }
+    // Losses that came with a queue are its overflow: the sender yields more than it would have to.
+    if !facts.is_flat() && facts.loss_hurts() && overflowed {
+        evidence.push(
+            Evidence::new(
+                "round trip by the shortest, at losses",
+                format!("{at_loss:.2}"),
+            )
+            .against(format!("{QUEUE} and more: a queue overflowed")),
+        );
+        return Some(Telling::new(Confidence::Open, evidence).advise(
+            "a queue of a whole round trip at the slow link, or a congestion control that yields less",
+        ));
+    }
     evidence.push(
         Evidence::new(
             "round trip by the shortest, median",
@@ -62,7 +74,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         )
         .against(format!("{TO_SPARE} and more")),
     );
-    if inflation >= QUEUE && spare >= TO_SPARE {
+    if !facts.is_flat() {
+        // A queue that stands while the rate moves: it is the path's rate that does.
+        return (queued && spare >= TO_SPARE)
+            .then(|| Telling::new(Confidence::Open, evidence).advise(RATE_MOVES));
+    }
+    if queued && spare >= TO_SPARE {
         return Some(Telling::new(Confidence::Sure, evidence).advise(LINE_IS_FULL));
     }
     // BBR empties the queue on purpose; it keeps asking for a quarter more and did not get it.
@@ -74,6 +91,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         Telling::new(Confidence::Likely, evidence).advise(LINE_IS_FULL)
     })
 }
+
+const RATE_MOVES: &str =
+    "nothing to mend at the hosts: the path carries now more, now less. See who else is on it";
 
 const LINE_IS_FULL: &str =
     "nothing to mend at the hosts: the path carries no more. A faster link would";

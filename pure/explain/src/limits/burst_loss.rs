@@ -4,6 +4,7 @@
 //! Near miss: random loss, which strikes anywhere in a burst and at any window. The experiment that
 //! decides is pacing.
 
+use super::clumps::{self, Clumps};
 use super::{Telling, random_loss};
 use crate::facts::{Facts, Loss, middle, percent, percentile};
 use model::finding::{Confidence, Evidence, Limit};
@@ -112,7 +113,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
     let pattern = pattern(facts);
     let anywhere = pattern == Pattern::Anywhere && place(facts).is_some();
-    if !facts.loss_hurts() || at_loss >= random_loss::QUEUE || anywhere {
+    if !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
         return None;
     }
     let sure = pattern == Pattern::Bursts;
@@ -129,9 +130,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         "pace the sender, so that it sends no burst at the speed of its link",
     )
     .advise("a deeper buffer where the fast link meets the slow one");
-    let rank = match pattern {
-        Pattern::Unknown => 1,
-        Pattern::Anywhere => 2,
+    let rank = match (clumps::clumps(facts), pattern) {
+        (Clumps::Together, _) => 1,
+        (Clumps::OneByOne, _) | (_, Pattern::Anywhere) => 2,
+        (_, Pattern::Unknown) => 1,
         _ => 0,
     };
     Some(telling.ranked(rank).decide(

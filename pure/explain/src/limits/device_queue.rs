@@ -3,11 +3,34 @@
 use super::Telling;
 use crate::facts::Facts;
 use crate::moment::Moment;
-use model::finding::{Confidence, Evidence};
+use model::finding::{Confidence, Evidence, Source};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     moment.queued_below
 }
+
+/// Data wait to be sent, no window is full, the processors are not, and the rate is flat: what is left is
+/// what lies below TCP. Of samples, which do not show how much waits there.
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let load = facts.sender_load?;
+    if facts.source != Source::Samples || load.process > IDLE || !facts.is_flat() {
+        return None;
+    }
+    let mut telling = tell(facts);
+    telling.confidence = Confidence::Open;
+    telling.evidence[0] = Evidence::new("windows", "none is full, though data wait to be sent");
+    telling.evidence.push(
+        Evidence::new(
+            "processors that the sending process used",
+            format!("{:.2}", load.process),
+        )
+        .against(format!("under {IDLE}: it is not the processor")),
+    );
+    Some(telling)
+}
+
+/// A sending process that uses less of a processor is not held up by it.
+const IDLE: f64 = 0.5;
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let mut evidence = vec![Evidence::new(

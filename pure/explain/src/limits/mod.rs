@@ -7,6 +7,7 @@ mod bottleneck_rate;
 mod bufferbloat;
 mod burst_loss;
 mod closing;
+mod clumps;
 mod congestion_window;
 mod cpu;
 mod delayed_ack;
@@ -162,6 +163,12 @@ pub(crate) const BEHIND_THE_RECEIVER: &[(Limit, Fits)] =
 
 /// What can lie behind short segments that wait.
 pub(crate) const BEHIND_NAGLE: &[(Limit, Fits)] = &[(Limit::DelayedAck, delayed_ack::fits)];
+
+/// What can lie behind segments that TCP would let go.
+pub(crate) const BELOW: &[(Limit, Fits)] = &[
+    (Limit::Cpu, cpu::fits),
+    (Limit::DeviceQueue, device_queue::fits),
+];
 
 pub(crate) use cpu::fits as cpu_fits;
 pub(crate) use delayed_ack::outlasts as outlasts_delayed_ack;

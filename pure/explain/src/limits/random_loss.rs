@@ -3,6 +3,7 @@
 //! Near miss: losses of a queue that overflowed (the round trip was long), of a policer (the bucket
 //! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts).
 
+use super::clumps::{self, Clumps};
 use super::{Telling, burst_loss};
 use crate::facts::{Facts, bit_rate, percent};
 use model::BitRate;
@@ -27,12 +28,13 @@ pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
         .against(format!("under {QUEUE}: no queue had filled")),
     ];
     evidence.extend(burst_loss::spread_of_windows(facts));
+    evidence.extend(clumps::evidence(facts));
     evidence
 }
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
-    if !facts.loss_hurts() || at_loss >= QUEUE {
+    if !facts.loss_hurts() || facts.queue_at_loss(QUEUE) {
         return None;
     }
     let pattern = burst_loss::pattern(facts);
@@ -51,7 +53,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     };
     let telling = Telling::new(confidence, evidence)
         .advise(
-            "find the link that loses: error counters of both devices and of the switches between",
+            "find the link that loses: error counters of both devices and of the switches between; a cable whose \
+             ends disagree on duplex loses like this too",
         )
         .change(
             "congestion=bbr",
@@ -61,8 +64,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         telling
     } else {
         telling
-            .ranked(match pattern {
-                burst_loss::Pattern::SameWindow => 3,
+            .ranked(match (clumps::clumps(facts), pattern) {
+                (Clumps::OneByOne, _) => 0,
+                (Clumps::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
                 _ => 1,
             })
             .decide(

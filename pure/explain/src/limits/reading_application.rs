@@ -5,13 +5,16 @@
 
 use super::Telling;
 use crate::facts::{Facts, middle, percent, percentile};
-use model::Bytes;
 use model::finding::{Confidence, Evidence, Limit};
+use model::{Bytes, Nanos};
 
 /// Unread data by the buffer, median, from which the reader is behind.
 const BEHIND: f64 = 0.25;
 /// A window that falls to this part of its largest, and is full there, was closed by its reader.
 const CLOSES: f64 = 0.5;
+/// A small buffer that is emptied at once is closed for less than so many round trips, and this.
+const ROUND_TRIPS: u64 = 3;
+const MOMENT: Nanos = Nanos::from_millis(50);
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let mut evidence = Vec::new();
@@ -33,11 +36,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let mut windows: Vec<f64> = steady.iter().map(|r| r.window as f64).collect();
     let low = percentile(&mut windows, 0.25)?;
     let high = percentile(&mut windows, 1.0)?;
-    let closed = facts
-        .readings
-        .iter()
-        .any(|r| r.limit == Some(Limit::ZeroWindow));
-    if !closed && low > high * CLOSES {
+    let closed = closed_longest(facts);
+    let long = closed.0 >= facts.rtt().0.saturating_mul(ROUND_TRIPS).max(MOMENT.0);
+    if !long && low > high * CLOSES {
         return None;
     }
     evidence.push(
@@ -47,10 +48,27 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         )
         .against("half and less: it closes and opens"),
     );
-    if closed {
-        evidence.push(Evidence::new("the window was closed", "yes"));
+    if long {
+        evidence.push(
+            Evidence::new("the window was closed, at its longest", closed)
+                .against(format!("more than {ROUND_TRIPS} round trips")),
+        );
     }
     Some(advised(Telling::new(Confidence::Likely, evidence)))
+}
+
+/// The longest time for which the window was closed.
+fn closed_longest(facts: &Facts) -> Nanos {
+    let (mut longest, mut begun) = (Nanos(0), None);
+    for reading in &facts.readings {
+        if reading.limit == Some(Limit::ZeroWindow) {
+            let from = *begun.get_or_insert(reading.from);
+            longest = longest.max(reading.to.since(from));
+        } else {
+            begun = None;
+        }
+    }
+    longest
 }
 
 fn advised(telling: Telling) -> Telling {
