@@ -58,7 +58,13 @@ impl Tracing {
             port: Some(port),
             ..Filter::default()
         };
-        let tracer = Tracer::start(&filter, &Options::default())?;
+        let tracer = Tracer::start(
+            &filter,
+            &Options {
+                owners: true,
+                ..Options::default()
+            },
+        )?;
         let (own, told) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -180,6 +186,12 @@ impl Keeper<'_> {
             }
             TraceRecord::End(end) => {
                 self.unordered = end.unordered;
+                return;
+            }
+            TraceRecord::Owner(owner) => {
+                if owner.pid == std::process::id() {
+                    self.add(&record, owner.at, written);
+                }
                 return;
             }
             TraceRecord::Begin(_) => return,

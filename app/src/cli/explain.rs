@@ -1,6 +1,9 @@
-//! `linerate explain`: what limited it, from a run, a trace or a file.
+//! `linerate explain`: what limited it, from a run, a trace or a file, or live.
+
+mod watch;
 
 use super::live::stdout_style;
+use super::which::Which;
 use super::{Global, runs};
 use crate::exit::{Exit, Refusal};
 use crate::files::read_whole;
@@ -8,7 +11,7 @@ use crate::out;
 use anyhow::Result;
 use clap::Args;
 use model::finding::Explanation;
-use model::{TRACE_SCHEMA, TraceRecord};
+use model::{Nanos, TRACE_SCHEMA, TraceRecord};
 use std::io::Read;
 use std::path::Path;
 
@@ -21,6 +24,8 @@ use std::path::Path;
   linerate explain trace.jsonl                 what 'linerate trace' wrote
   tcpdump -i eth0 -s 96 -w some.pcap tcp; linerate explain some.pcap
   linerate explain last --json | jq '.explanations[].conclusion'
+  linerate explain --live --port 2049          connections as they go on, explained at the end
+  linerate explain --live --pid 845 --time 10s
 
 The answer comes first: which limit owned the time, with what it rests on, what to try, and
 the experiment that decides where more than one cause fits. A finding is 'seen' (the field
@@ -33,11 +38,26 @@ timestamps where it began later. Packets that the capture itself lost are told f
 the network lost. VLAN tags, MPLS, PPPoE, GRE, VXLAN, Geneve and IP in IP are opened; what
 cannot be is counted. The headers are enough (-s 128). Memory goes by connections, not by
 packets: a kilobyte or two for one that was short, and 500,000 at a time; of more than 200 the
-text tells those with the most bytes, --json all.")]
+text tells those with the most bytes, --json all.
+
+--live traces as 'linerate trace' does, and needs the same rights. It shows the busiest
+connections with the limit that owned their last seconds: in place on a terminal, a line now and
+then elsewhere, a line of JSON a second with --json. It ends with Ctrl-C, after --time, or with
+the process of --pid or the socket of --cookie; then each connection that sent data is explained
+in full. What stands behind 'the sending application' is seen 50 times a second: whether its
+process computes, waits for a processor or for a disk, or sleeps, and where.")]
 pub struct Explain {
     /// Name of a run, its first digits, 'last', or a file
-    #[arg(value_name = "RUN|FILE")]
-    subject: String,
+    #[arg(value_name = "RUN|FILE", required_unless_present = "live")]
+    subject: Option<String>,
+    /// Trace and explain what goes on now
+    #[arg(long, conflicts_with = "subject")]
+    live: bool,
+    #[command(flatten)]
+    which: Which,
+    /// End after this time
+    #[arg(short, long, value_name = "TIME", requires = "live")]
+    time: Option<Nanos>,
     /// A JSON document
     #[arg(short = 'J', long)]
     json: bool,
@@ -49,11 +69,18 @@ impl Explain {
     /// # Errors
     /// If there is no such run or file, or it cannot be read.
     pub fn run(&self, global: &Global) -> Result<Exit> {
+        let Some(subject) = &self.subject else {
+            return watch::run(&self.which, self.time, self.json);
+        };
+        if self.which != Which::default() {
+            let words = "--port, --host, --pid, --netns and --cookie choose what --live watches";
+            return Err(Refusal::usage(words.to_owned()).into());
+        }
         let most = match self.json {
             true => usize::MAX,
             false => report::explain::NAMED,
         };
-        let (explanations, host) = explanations(&self.subject, global, most)?;
+        let (explanations, host) = explanations(subject, global, most)?;
         out::print(&if self.json {
             report::explain::json(&explanations)
         } else {
@@ -136,7 +163,6 @@ fn traced(from: impl Read) -> Result<explain::Watcher, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Nanos;
 
     #[test]
     fn a_trace_that_broke_off_is_read_as_far_as_it_goes() {

@@ -15,6 +15,7 @@ mod serve;
 mod trace;
 mod trust;
 mod tune;
+mod which;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;

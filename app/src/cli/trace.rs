@@ -3,18 +3,18 @@
 mod output;
 mod trigger;
 
+use super::which::Which;
 use crate::exit::{Exit, Refusal};
 use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
 use model::{Audit, Bytes, Connection, Nanos, TraceRecord, What};
-use observe::trace::{Filter, Options, Tracer, Written, netns_at, own_netns};
+use observe::trace::{Options, Tracer, Written};
 use output::Output;
 use report::trace as words;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use trigger::{Ring, Trigger};
@@ -40,21 +40,8 @@ before it: what a received segment meets, what a sent one leaves behind. The las
 connection whether every segment is there: the kernel counts them too. Needs root, or CAP_BPF,
 CAP_PERFMON and CAP_NET_ADMIN. 'linerate trace --columns help' lists the columns.")]
 pub struct Trace {
-    /// Only connections with this port at either end
-    #[arg(long)]
-    port: Option<u16>,
-    /// Only connections with this address at either end
-    #[arg(long, value_name = "ADDRESS")]
-    host: Option<IpAddr>,
-    /// Only sockets that this process uses
-    #[arg(long)]
-    pid: Option<u32>,
-    /// Network namespace: a name of 'ip netns', a process, a path, or all [default: this one]
-    #[arg(long, value_name = "NAME")]
-    netns: Option<String>,
-    /// Only the socket with this number, as 'ss -e' shows it after sk:
-    #[arg(long, value_name = "NUMBER", value_parser = parse_cookie)]
-    cookie: Option<u64>,
+    #[command(flatten)]
+    which: Which,
     /// Columns, separated by commas; +NAME,... adds to the usual ones
     #[arg(long, value_name = "LIST", default_value = words::USUAL, hide_default_value = true)]
     columns: String,
@@ -92,13 +79,14 @@ impl Trace {
         }
         let columns = words::columns(&self.columns).map_err(Refusal::usage)?;
         let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
-        let filter = self.filter()?;
+        let filter = self.which.filter()?;
         let mut options = Options {
             ring_bytes: u32::try_from(self.buffer.0)
                 .unwrap_or(u32::MAX)
                 .clamp(4096, 1 << 30),
             ..Options::default()
         };
+        options.owners = self.write.is_some() || self.json;
         options.headers = self.write.as_deref().is_some_and(output::is_capture);
         let mut tracer = Tracer::start(&filter, &options)?;
         for tracepoint in &tracer.missing {
@@ -134,47 +122,6 @@ impl Trace {
         }
         telling.finish()
     }
-
-    fn filter(&self) -> Result<Filter> {
-        let netns = match self.netns.as_deref() {
-            Some("all") => None,
-            Some(name) => Some(find_netns(name)?),
-            None => own_netns(),
-        };
-        Ok(Filter {
-            netns,
-            pid: self.pid,
-            port: self.port,
-            host: self.host,
-            cookie: self.cookie,
-        })
-    }
-}
-
-fn find_netns(name: &str) -> Result<u32> {
-    let path = match name.parse::<u32>() {
-        Ok(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
-        Err(_) if name.contains('/') => PathBuf::from(name),
-        Err(_) => Path::new("/run/netns").join(name),
-    };
-    netns_at(&path).ok_or_else(|| {
-        Refusal::usage(format!(
-            "no network namespace '{name}': {} is not there; 'ip netns' lists the names, and a process or a path will do",
-            path.display()
-        ))
-        .into()
-    })
-}
-
-/// As `ss` prints it, or in decimal.
-fn parse_cookie(text: &str) -> Result<u64, String> {
-    let hex = text.trim_start_matches("sk:");
-    let hex = hex.strip_prefix("0x").or((hex != text).then_some(hex));
-    match hex {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    }
-    .map_err(|_| format!("'{text}' is no number of a socket; write 4711, 0x1267 or sk:1267"))
 }
 
 /// All that happens to a record.
@@ -283,7 +230,7 @@ impl Account {
                 }
             }
             TraceRecord::End(end) => self.end = Some(end.clone()),
-            TraceRecord::Lost(_) | TraceRecord::Begin(_) => {}
+            TraceRecord::Owner(_) | TraceRecord::Lost(_) | TraceRecord::Begin(_) => {}
         }
     }
 
@@ -306,18 +253,5 @@ impl Account {
             lines.push(words::end(end));
         }
         lines
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_sockets_as_they_are_shown() {
-        assert_eq!(parse_cookie("4711"), Ok(4711));
-        assert_eq!(parse_cookie("0x1267"), Ok(4711));
-        assert_eq!(parse_cookie("sk:1267"), Ok(4711));
-        assert!(parse_cookie("x").is_err());
     }
 }

@@ -3,7 +3,7 @@
 
 use linerate_observe::trace::{Filter, Options, Tracer, own_netns};
 use model::segment::tcp_state;
-use model::{Audit, Completeness, Connection, End, Segment, TraceRecord, What};
+use model::{Audit, Completeness, Connection, End, Owner, Segment, TraceRecord, What};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -40,6 +40,7 @@ struct Told {
     connections: BTreeMap<u32, Connection>,
     segments: Vec<Segment>,
     audits: BTreeMap<u32, Audit>,
+    owners: Vec<Owner>,
     lost: u64,
     end: Option<End>,
 }
@@ -60,6 +61,7 @@ impl Told {
             TraceRecord::Lost(lost) => self.lost += lost.events,
             TraceRecord::End(end) => self.end = Some(end),
             TraceRecord::Begin(_) | TraceRecord::Sample(_) => panic!("not told by probes"),
+            TraceRecord::Owner(owner) => self.owners.push(owner),
         }
     }
 

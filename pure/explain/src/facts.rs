@@ -1,5 +1,6 @@
 //! What is known of a connection as a whole: what the second level is judged by.
 
+use crate::owner::Behind;
 use model::finding::{Limit, Source};
 use model::{BitRate, Bytes, Nanos};
 
@@ -61,6 +62,10 @@ pub(crate) struct Facts {
     pub held: Held,
     /// The full-size segments that vanished, where that was seen.
     pub vanished: Option<Vanished>,
+    /// What the sending process did while it was the limit.
+    pub behind: Behind,
+    /// What the receiving process did while data waited for it.
+    pub reader: Behind,
 }
 
 /// Waits of short segments.
@@ -155,6 +160,8 @@ impl Facts {
             always_writes: false,
             held: Held::default(),
             vanished: None,
+            behind: Behind::default(),
+            reader: Behind::default(),
         }
     }
 

@@ -7,8 +7,10 @@
 mod assemble;
 mod capture;
 mod facts;
+mod lately;
 mod limits;
 mod moment;
+mod owner;
 mod samples;
 mod trace;
 
@@ -45,6 +47,8 @@ pub fn explain_trace(trace: &Trace) -> Vec<Explanation> {
     connections.for_each(|c| watcher.see(TraceRecord::Connection(c)));
     let segments = trace.segments.iter().cloned();
     segments.for_each(|s| watcher.see(TraceRecord::Segment(s)));
+    let owners = trace.owners.iter().cloned();
+    owners.for_each(|o| watcher.see(TraceRecord::Owner(o)));
     let lost = trace.lost.iter().copied();
     lost.for_each(|l| watcher.see(TraceRecord::Lost(l)));
     watcher.explain()

@@ -3,13 +3,15 @@
 
 use crate::assemble::{Subject, assemble};
 use crate::facts::{Facts, Loss, MOST_LOSSES, Reading, Vanished};
+use crate::lately::Lately;
 use crate::limits::outlasts_delayed_ack;
 use crate::moment::{self, Moment, Piece, Release, Stage};
-use model::finding::{Explanation, Limit, Source};
+use crate::owner::{Behind, Stretch};
+use model::finding::{Explanation, Glance, Limit, Source};
 use model::segment::{before, chrono, tcp_state, timer};
-use model::{Audit, Bytes, Connection, Nanos, Segment, Tcb, TraceRecord, What};
+use model::{Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, Tcb, TraceRecord, What};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A reading is no shorter than this.
 const SHORTEST_READING: Nanos = Nanos::from_millis(1);
@@ -27,11 +29,24 @@ const STARTUP: u64 = 12;
 /// Events that wait at most until it is known what let a short segment go.
 const MOST_WAITING: usize = 256;
 
+/// A reader is behind once this part of its buffer is unread (`limits/reading_application.rs`).
+const UNREAD: u64 = 4;
+/// Processes that are known at once.
+const MOST_OWNERS: usize = 1024;
+/// Connections that are known at once; of more, half of those that ended are forgotten, the oldest first.
+const MOST_CONNECTIONS: usize = 100_000;
+
 /// Explains the connections of a trace while their events come. Its memory is bounded by the number of
 /// connections, however many segments each of them has.
 #[derive(Default)]
 pub struct Watcher {
     connections: BTreeMap<u32, Watched>,
+    /// Connections that ended and are not known any more.
+    forgotten: u64,
+    /// Open connections by the process that uses them.
+    used_by: BTreeMap<u32, BTreeSet<u32>>,
+    /// The last look at each process.
+    owners: BTreeMap<u32, Owner>,
     /// Events that the trace lost, of whichever connection.
     lost: u64,
 }
@@ -42,6 +57,9 @@ struct Watched {
     audit: Audit,
     /// Since the first event with the state of the socket.
     sender: Option<Sender>,
+    pid: u32,
+    comm: Comm,
+    closed: bool,
 }
 
 impl Watcher {
@@ -55,14 +73,15 @@ impl Watcher {
                         connection,
                         audit: Audit::default(),
                         sender: None,
+                        pid: 0,
+                        comm: Comm::default(),
+                        closed: false,
                     });
+                    self.forget();
                 }
             },
-            TraceRecord::Segment(segment) => {
-                if let Some(watched) = self.connections.get_mut(&segment.connection) {
-                    watched.see(segment);
-                }
-            }
+            TraceRecord::Segment(segment) => self.segment(segment),
+            TraceRecord::Owner(owner) => self.owner(owner),
             TraceRecord::Sample(sample) => {
                 if let Some(watched) = self.connections.get_mut(&sample.connection) {
                     watched.audit.sample(&sample);
@@ -73,16 +92,110 @@ impl Watcher {
         }
     }
 
+    fn segment(&mut self, segment: Segment) {
+        let (id, pid) = (segment.connection, segment.pid);
+        let Some(watched) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let before = watched.pid;
+        watched.see(segment);
+        if watched.closed || (pid != 0 && pid != before) {
+            if let Some(used) = self.used_by.get_mut(&before) {
+                used.remove(&id);
+                if used.is_empty() {
+                    self.used_by.remove(&before);
+                }
+            }
+            if !watched.closed {
+                self.used_by.entry(pid).or_default().insert(id);
+            }
+        }
+    }
+
+    fn owner(&mut self, owner: Owner) {
+        if self.owners.len() >= MOST_OWNERS {
+            self.owners.clear();
+        }
+        let pid = owner.pid;
+        let Some(before) = self.owners.insert(pid, owner) else {
+            return;
+        };
+        let Some(stretch) = Stretch::between(&before, &self.owners[&pid]) else {
+            return;
+        };
+        for id in self.used_by.get(&pid).into_iter().flatten() {
+            if let Some(sender) = self.connections.get_mut(id).and_then(|c| c.sender.as_mut()) {
+                sender.facts.behind.look(&stretch, sender.was.at);
+                sender.reader.look(&stretch, sender.was.at);
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        if self.connections.len() < MOST_CONNECTIONS {
+            return;
+        }
+        let closed = self.connections.iter().filter(|(_, c)| c.closed);
+        let mut closed: Vec<u32> = closed.map(|(id, _)| *id).collect();
+        closed.truncate(closed.len().div_ceil(2));
+        self.forgotten += closed.len() as u64;
+        for id in closed {
+            self.connections.remove(&id);
+        }
+    }
+
     /// Explains each connection whose own end sent data, as far as it was seen.
     pub fn explain(&self) -> Vec<Explanation> {
-        let explained = self.connections.values();
-        explained.filter_map(|c| c.explain(self.lost)).collect()
+        // Where both ends are traced, as on one host, each tells what the other cannot know.
+        let ends = |c: &Watched| (c.connection.local, c.connection.remote);
+        let by_ends: BTreeMap<_, &Watched> =
+            self.connections.values().map(|c| (ends(c), c)).collect();
+        let explained = self.connections.values().filter_map(|c| {
+            let (local, remote) = ends(c);
+            let reader = by_ends
+                .get(&(remote, local))
+                .and_then(|c| c.sender.as_ref());
+            c.explain(reader.map(|sender| &sender.reader), self.lost)
+        });
+        let mut explained: Vec<Explanation> = explained.collect();
+        if let (Some(first), 1..) = (explained.first_mut(), self.forgotten) {
+            let doubt = format!(
+                "{} connections that ended early are not in here",
+                self.forgotten
+            );
+            first.doubts.push(doubt);
+        }
+        explained
+    }
+
+    /// The open connections as they are now, those that move most first.
+    pub fn glances(&self, now: Nanos) -> Vec<Glance> {
+        let open = self.connections.values().filter(|c| !c.closed);
+        let mut glances: Vec<Glance> = open.filter_map(|c| c.glance(now)).collect();
+        glances.sort_by_key(|g| (std::cmp::Reverse(g.sent.0 + g.received.0), g.connection));
+        glances
+    }
+
+    /// Connections that were seen, those that ended included.
+    pub fn seen(&self) -> u64 {
+        self.forgotten + self.connections.len() as u64
+    }
+
+    /// Whether a connection was seen, and all that were have ended.
+    pub fn is_over(&self) -> bool {
+        self.seen() > 0 && self.connections.values().all(|c| c.closed)
     }
 }
 
 impl Watched {
     fn see(&mut self, segment: Segment) {
         self.audit.see(&segment);
+        if segment.pid != 0 {
+            (self.pid, self.comm) = (segment.pid, segment.comm);
+        }
+        let state = segment.tcb.as_ref().map(|tcb| tcb.state);
+        // A listener's socket can be closed, and opened again.
+        self.closed = segment.what == What::State && state == Some(tcp_state::CLOSE);
         match &mut self.sender {
             Some(sender) if segment.tcb.is_some() => sender.see(segment),
             None => self.sender = segment.tcb.clone().map(|tcb| Sender::new(segment, tcb)),
@@ -90,7 +203,7 @@ impl Watched {
         }
     }
 
-    fn explain(&self, lost: u64) -> Option<Explanation> {
+    fn explain(&self, reader: Option<&Behind>, lost: u64) -> Option<Explanation> {
         let sender = self.sender.as_ref().filter(|s| s.has_sent)?;
         let Connection { local, remote, .. } = self.connection;
         let subject = Subject {
@@ -99,8 +212,38 @@ impl Watched {
             receiver: Some(remote),
             direction: None,
         };
-        let (pieces, facts) = sender.clone().finish();
+        let (pieces, mut facts) = sender.clone().finish();
+        facts.reader = reader.cloned().unwrap_or_default();
         (!pieces.is_empty()).then(|| assemble(subject, &pieces, &facts, self.doubts(lost)))
+    }
+
+    fn glance(&self, now: Nanos) -> Option<Glance> {
+        let sender = self.sender.as_ref()?;
+        let last = sender.waiting.back().unwrap_or(&sender.was);
+        let tcb = last.tcb.as_ref()?;
+        let now = now.max(last.at);
+        let mut lately = sender.lately.sums(sender.begun, now);
+        // What the last event left lasts.
+        let owner = sender.now();
+        *lately.owned.entry(owner).or_default() += now.since(sender.was.at).0.min(lately.span.0);
+        let all: u64 = lately.owned.values().sum();
+        let (limit, most) = lately.owned.iter().max_by_key(|(_, time)| **time)?;
+        Some(Glance {
+            connection: self.connection.id,
+            local: self.connection.local,
+            remote: self.connection.remote,
+            pid: self.pid,
+            comm: self.comm,
+            sent: lately.sent.per(lately.span),
+            received: lately.received.per(lately.span),
+            limit: sender.has_sent.then_some(*limit),
+            share: *most as f64 / all.max(1) as f64,
+            cwnd: Bytes(u64::from(tcb.cwnd) * u64::from(tcb.mss)),
+            srtt: tcb.srtt,
+            min_rtt: tcb.min_rtt,
+            retransmitted: lately.retransmitted,
+            silent: now.since(last.at),
+        })
     }
 
     /// What a reader must know: what the trace lacks.
@@ -146,6 +289,9 @@ struct Sender {
     waiting: VecDeque<Segment>,
     /// Its own end has sent data.
     has_sent: bool,
+    lately: Lately,
+    /// What this end's process did while it was behind with reading.
+    reader: Behind,
     reading: Reading,
     /// Time of each owner within the reading.
     owners: BTreeMap<Limit, u64>,
@@ -169,6 +315,8 @@ impl Sender {
             has_sent: was.what == What::Sent && was.payload.0 > 0,
             was,
             waiting: VecDeque::new(),
+            lately: Lately::default(),
+            reader: Behind::default(),
             reading: Reading::default(),
             owners: BTreeMap::new(),
             out: VecDeque::new(),
@@ -188,6 +336,14 @@ impl Sender {
     fn see(&mut self, now: Segment) {
         let data = now.what == What::Sent && now.payload.0 > 0;
         self.has_sent |= data;
+        match now.what {
+            What::Sent => {
+                let again = u64::from(now.is_retransmission()) * u64::from(now.segments);
+                self.lately.sent(now.at, now.payload, again);
+            }
+            What::Received => self.lately.received(now.at, now.payload),
+            _ => {}
+        }
         if data && !now.is_retransmission() {
             let full = now
                 .tcb
@@ -242,6 +398,11 @@ impl Sender {
         }
         let moment = self.moment(was, was_tcb, tcb, release, from);
         let limit = moment.owner();
+        self.lately.own(was.at, now.at, limit);
+        let stalled = limit == Limit::Application;
+        self.facts.behind.decide(was.at, now.at, stalled);
+        let behind = tcb.unread().0 > 0 && tcb.unread().0 * UNREAD >= tcb.rcvbuf.0;
+        self.reader.decide(was.at, now.at, behind);
         let fresh = now.what == What::Sent && !now.is_retransmission();
         let bytes = if fresh { now.payload } else { Bytes(0) };
         moment::own(
@@ -289,6 +450,20 @@ impl Sender {
         if span >= SHORTEST_READING.max(Nanos(self.facts.rtt().0 / 4)) {
             self.close();
         }
+    }
+
+    /// Who owns the time since the last event, if nothing changes.
+    fn now(&self) -> Limit {
+        let Some(tcb) = &self.was.tcb else {
+            return Limit::Application;
+        };
+        let mut after = tcb.clone();
+        if self.was.what == What::Sent {
+            after.packets_out += self.was.segments;
+        }
+        let from = self.was.at.since(self.begun);
+        let moment = self.moment(&self.was, tcb, &after, Release::Write, from);
+        moment.owner()
     }
 
     fn moment(

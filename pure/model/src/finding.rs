@@ -1,6 +1,6 @@
 //! What limited a connection: causes, the time that each of them owns, and how sure that is.
 
-use crate::{Bytes, Direction, Nanos};
+use crate::{BitRate, Bytes, Comm, Direction, Nanos};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -297,6 +297,45 @@ pub struct Explanation {
     pub phases: Vec<Phase>,
     /// What the reader must know to take it right, a sentence each.
     pub doubts: Vec<String>,
+}
+
+/// A connection as it is just now: over the last seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Glance {
+    /// Number within the trace.
+    pub connection: u32,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Process that uses the socket; zero while not known.
+    pub pid: u32,
+    /// Its name.
+    pub comm: Comm,
+    /// What it sends, retransmissions included.
+    #[serde(rename = "sent_bit_s")]
+    pub sent: BitRate,
+    /// What it receives.
+    #[serde(rename = "received_bit_s")]
+    pub received: BitRate,
+    /// The limit that owned most of the time; `None` of one that has sent nothing.
+    pub limit: Option<Limit>,
+    /// How much of it, 0 to 1.
+    pub share: f64,
+    /// Congestion window.
+    #[serde(rename = "cwnd_bytes")]
+    pub cwnd: Bytes,
+    /// Smoothed round-trip time.
+    #[serde(rename = "srtt_ns")]
+    pub srtt: Nanos,
+    /// The smallest.
+    #[serde(rename = "min_rtt_ns")]
+    pub min_rtt: Nanos,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Time since its last event.
+    #[serde(rename = "silent_ns")]
+    pub silent: Nanos,
 }
 
 impl Explanation {

@@ -33,8 +33,8 @@ pub use run::{
 };
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
-    Begin, Comm, Connection, Dropped, End, Lost, Retransmission, Seen, Segment, TRACE_SCHEMA, Tcb,
-    Trace, TraceRecord, TraceSample, TraceSource, What,
+    Begin, Comm, Connection, Dropped, End, Lost, Owner, Retransmission, Seen, Segment,
+    TRACE_SCHEMA, Tcb, Trace, TraceRecord, TraceSample, TraceSource, What,
 };
 pub use setting::{
     DeviceKnob, Knob, On, Qdisc, QdiscKind, Reading, RouteKnob, Scope, Setting, SettingError,

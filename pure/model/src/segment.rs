@@ -1,8 +1,8 @@
 //! One TCP segment with what its socket knew at that moment, and what joins them to a trace.
 //!
 //! A trace is a row of [`TraceRecord`]s: [`Begin`], then [`Connection`]s each before their first
-//! [`Segment`], [`Lost`] where events were lost, and [`End`]. Where sockets could not be read at each segment,
-//! [`TraceSample`]s stand between the segments. [`Trace`] is the same held in memory.
+//! [`Segment`], [`Owner`]s from time to time, [`Lost`] where events were lost, and [`End`]. Where sockets could
+//! not be read at each segment, [`TraceSample`]s stand between the segments. [`Trace`] is the same held in memory.
 
 use crate::{BitRate, Bytes, Nanos, TcpInfo};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -584,6 +584,39 @@ pub struct Connection {
     pub remote: SocketAddr,
 }
 
+sparse! {
+    /// What a process that uses traced connections was doing, read from time to time: what lies behind
+    /// "the application". Times and bytes are counted from the first of these records, all threads together.
+    pub struct Owner {
+        /// Time since the trace began.
+        #[serde(rename = "at_ns")]
+        pub at: Nanos,
+        /// The process.
+        pub pid: u32,
+        /// Its name.
+        pub comm: Comm,
+        /// Threads that run, or could if they had a processor.
+        pub running: u32,
+        /// Threads in uninterruptible sleep: as a rule they wait for a disk.
+        pub blocked: u32,
+        /// Threads that sleep until something wakes them.
+        pub asleep: u32,
+        /// Time on a processor.
+        #[serde(rename = "ran_ns")]
+        pub ran: Nanos,
+        /// Time ready to run, without a processor.
+        #[serde(rename = "queued_ns")]
+        pub queued: Nanos,
+        /// Bytes read from storage; `None` where that may not be read.
+        pub storage_read: Option<Bytes>,
+        /// Bytes written to storage; `None` where that may not be read.
+        pub storage_written: Option<Bytes>,
+        /// The function of the kernel in which a thread waits, where that may be read: of a blocked thread
+        /// if there is one, else of the first.
+        pub waits_in: String,
+    }
+}
+
 /// How a trace begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
@@ -656,6 +689,8 @@ pub enum TraceRecord {
     Segment(Segment),
     /// A socket, between segments.
     Sample(TraceSample),
+    /// What a process was doing, where that is watched.
+    Owner(Owner),
     /// Here events are missing.
     Lost(Lost),
     /// The last, if the trace ended in order.
@@ -674,6 +709,9 @@ pub struct Trace {
     /// Its sockets from time to time, where they could not be read at each segment; rising in time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub samples: Vec<TraceSample>,
+    /// What processes were doing.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub owners: Vec<Owner>,
     /// Where events were lost.
     #[serde(default, skip_serializing_if = "is_default")]
     pub lost: Vec<Lost>,
@@ -712,6 +750,7 @@ impl Trace {
             {
                 self.samples.push(sample);
             }
+            TraceRecord::Owner(owner) => self.owners.push(owner),
             TraceRecord::Lost(lost) => self.lost.push(lost),
             TraceRecord::End(end) => self.end = Some(end),
             TraceRecord::Segment(_) | TraceRecord::Sample(_) => return Err(Box::new(record)),

@@ -2,16 +2,18 @@
 //! experiment that decides, and the time line.
 
 use crate::words::{self, Ink, Style, escape, escape_sentence, glue, percent, wrap};
+use model::Nanos;
 use model::finding::{
     Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Source,
 };
-use model::{Direction, Nanos};
 use serde::Serialize;
 
 /// Version of the JSON form.
 pub const EXPLAIN_SCHEMA: u32 = 1;
 /// Connections that are told in full; the others by their sentence, and beyond [`NAMED`] by number.
 const TOLD: usize = 8;
+/// Evidence beyond this is no figure with its unit any more.
+const LONGEST_FIGURE: usize = 24;
 /// Connections that are named.
 pub const NAMED: usize = 200;
 
@@ -93,7 +95,7 @@ fn together(of: &Explanation, by: &[Limit]) -> bool {
                 .any(|l| of.finding(*l).is_some_and(|f| f.decider.is_some())))
 }
 
-/// All of it. `host` is what stands in the commands that decide; a capture knows none.
+/// All of it. `host` is what stands in the commands that decide; where none is known, the receiver's address.
 pub fn text(explanations: &[Explanation], host: Option<&str>, style: Style) -> String {
     if explanations.is_empty() {
         return "Nothing to explain: no connection of TCP was seen.\n".to_owned();
@@ -176,7 +178,7 @@ fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
     deciders.dedup_by(|a, b| a.change == b.change);
     for decider in deciders {
         out.push('\n');
-        out.push_str(&decision(decider, one.direction, host, style));
+        out.push_str(&decision(decider, one, host, style));
     }
     if !one.ends.is_empty() {
         out.push('\n');
@@ -210,14 +212,14 @@ fn ranked(one: &Explanation) -> impl Iterator<Item = &Finding> {
 }
 
 /// The command of the experiment, and what each outcome tells.
-fn decision(
-    decider: &Decider,
-    direction: Option<Direction>,
-    host: Option<&str>,
-    style: Style,
-) -> String {
+fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Style) -> String {
+    let (direction, receiver) = (one.direction, one.receiver);
     let way = direction.map_or_else(String::new, |d| format!(" --direction {d}"));
-    let host = host.map_or_else(|| "HOST".to_owned(), escape);
+    let host = match (host, receiver) {
+        (Some(host), _) => escape(host),
+        (None, Some(receiver)) => receiver.ip().to_string(),
+        (None, None) => "HOST".to_owned(),
+    };
     let change = escape(&decider.change);
     // Never broken: it is there to be copied.
     format!("  To decide: linerate prove {host} --change {change}{way}\n")
@@ -268,11 +270,20 @@ fn evidence(facts: &[Evidence], style: Style, out: &mut String) {
         let line = format!(
             "{}: {}{}{}",
             escape_sentence(&fact.what),
-            glue(escape_sentence(&fact.found)),
+            figure(&fact.found),
             at.unwrap_or_default(),
             rule.unwrap_or_default()
         );
         out.push_str(&wrap(&line, style.width, "    ", "      "));
+    }
+}
+
+/// A figure stays on one line with its unit; what is longer is a sentence.
+fn figure(found: &str) -> String {
+    let found = escape_sentence(found);
+    match found.len() <= LONGEST_FIGURE {
+        true => glue(found),
+        false => found,
     }
 }
 
@@ -354,15 +365,27 @@ fn letter(limit: Limit) -> char {
 
 /// All of it as a JSON document.
 pub fn json(explanations: &[Explanation]) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: u32,
-        explanations: &'a [Explanation],
+    crate::json::pretty(&Document::of(explanations))
+}
+
+/// The same on a line of its own.
+pub fn json_line(explanations: &[Explanation]) -> String {
+    crate::json::compact(&Document::of(explanations))
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    explanations: &'a [Explanation],
+}
+
+impl Document<'_> {
+    fn of(explanations: &[Explanation]) -> Document<'_> {
+        Document {
+            schema: EXPLAIN_SCHEMA,
+            explanations,
+        }
     }
-    crate::json::pretty(&Document {
-        schema: EXPLAIN_SCHEMA,
-        explanations,
-    })
 }
 
 #[cfg(test)]
@@ -370,6 +393,7 @@ mod tests {
     use super::*;
     use crate::fixtures;
     use insta::assert_snapshot;
+    use model::Direction;
 
     #[test]
     fn rivals_with_the_experiment_that_decides() {

@@ -1,8 +1,8 @@
 //! Runs for the tests: a path of known figures, sampled once a second for ten seconds.
 
 use model::finding::{
-    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Phase, Remedy, Share,
-    Source,
+    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Glance, Level, Phase, Remedy,
+    Share, Source,
 };
 use model::*;
 use std::collections::BTreeMap;
@@ -256,6 +256,27 @@ pub fn warning(what: &str, meaning: &str, remedy: &str) -> Warning {
         what: what.to_owned(),
         meaning: meaning.to_owned(),
         remedy: remedy.to_owned(),
+    }
+}
+
+/// A connection that its receiver holds up just now.
+pub fn glance() -> Glance {
+    use model::finding::Limit;
+    Glance {
+        connection: 3,
+        local: ([192, 0, 2, 1], 40000).into(),
+        remote: ([192, 0, 2, 2], 5201).into(),
+        pid: 845,
+        comm: Comm::new(b"iperf3"),
+        sent: BitRate(94_100_000),
+        received: BitRate(0),
+        limit: Some(Limit::ReceiveWindow),
+        share: 0.974,
+        cwnd: Bytes(370 << 10),
+        srtt: Nanos::from_micros(20_400),
+        min_rtt: Nanos::from_millis(20),
+        retransmitted: 2,
+        silent: Nanos(0),
     }
 }
 

@@ -24,6 +24,13 @@ pub fn pretty(document: &impl Serialize) -> String {
     inert(&text)
 }
 
+/// Any document on a line of its own.
+pub fn compact(document: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(document).expect(NEVER_FAILS);
+    text.push('\n');
+    inert(&text)
+}
+
 /// One line of `--json-stream`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -128,9 +135,7 @@ impl<'a> Line<'a> {
 
     /// The document on one line, line feed included.
     pub fn print(&self) -> String {
-        let mut text = serde_json::to_string(self).expect(NEVER_FAILS);
-        text.push('\n');
-        inert(&text)
+        compact(self)
     }
 }
 
@@ -278,6 +283,7 @@ mod tests {
             ("leg_summary", "requests") => "latency_summary",
             ("leg_summary", "settings") => "setting",
             ("explained", "explanations") => "explanation",
+            ("explain_now", "connections") => "glance",
             ("explanation", "conclusion") => "conclusion",
             ("explanation", "findings") => "finding",
             ("explanation", "ends") => "evidence",
@@ -382,6 +388,7 @@ mod tests {
             record("connection", fields::<Connection>()),
             record("segment", fields::<Segment>()),
             record("sample", fields::<TraceSample>()),
+            record("owner", fields::<Owner>()),
             record("lost", fields::<Lost>()),
             record("end", fields::<End>()),
             ("trace_tcb".to_owned(), fields::<Tcb>()),
@@ -462,6 +469,10 @@ mod tests {
         let mut explained = fixtures::rivals();
         explained.ends = explained.findings[0].evidence.clone();
         see(crate::explain::json(&[explained]), "explained");
+        see(
+            crate::watch::json(&[fixtures::glance()], Nanos(1)),
+            "explain_now",
+        );
         see(crate::published::json(&fixtures::published()), "published");
         for experiment in crate::prove::tests::of_every_design() {
             see(experiment, "experiment");

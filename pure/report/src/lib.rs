@@ -17,6 +17,7 @@ pub mod prove;
 pub mod published;
 mod summary;
 pub mod trace;
+pub mod watch;
 pub mod words;
 
 pub use diff::diff;

@@ -232,7 +232,7 @@ impl Lines {
                 }
             }
             TraceRecord::Lost(lost) => writeln!(self.to, "-- {}", words::lost(lost))?,
-            TraceRecord::Begin(_) | TraceRecord::End(_) => {}
+            TraceRecord::Begin(_) | TraceRecord::Owner(_) | TraceRecord::End(_) => {}
         }
         Ok(())
     }

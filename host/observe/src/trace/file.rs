@@ -351,6 +351,7 @@ mod tests {
             TraceRecord::Connection(_) => "connection",
             TraceRecord::Segment(_) => "segment",
             TraceRecord::Sample(_) => "sample",
+            TraceRecord::Owner(_) => "owner",
             TraceRecord::Lost(_) => "lost",
             TraceRecord::End(_) => "end",
         };

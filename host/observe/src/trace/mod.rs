@@ -7,6 +7,7 @@
 mod connections;
 mod file;
 mod order;
+mod owners;
 mod probes;
 mod reader;
 mod record;
@@ -14,6 +15,7 @@ mod record;
 use connections::Connections;
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Begin, End, Lost, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
+use owners::Owners;
 use reader::{Batch, Reader};
 use record::{Clock, RECORD, Raw};
 use std::fs;
@@ -69,6 +71,8 @@ pub struct Options {
     pub headers: bool,
     /// Room for events that wait to be read, in bytes: rounded up to a power of two.
     pub ring_bytes: u32,
+    /// Watch the processes that use traced sockets, and tell what they do (`/proc/PID`).
+    pub owners: bool,
     /// For tests of the order: rounds that a probe idles between clock and reservation, now and then.
     pub test_delay: u32,
     /// For tests of the order: leave out what brings events into order.
@@ -80,6 +84,7 @@ impl Default for Options {
         Options {
             headers: false,
             ring_bytes: 16 << 20,
+            owners: false,
             test_delay: 0,
             test_no_claim: false,
         }
@@ -152,6 +157,7 @@ pub struct Tracer {
     begin: Begin,
     clock: Clock,
     connections: Connections,
+    owners: Option<Owners>,
     /// Tracepoints that this kernel lacks: their events are not told.
     pub missing: Vec<&'static str>,
     events: u64,
@@ -188,6 +194,7 @@ impl Tracer {
             begin,
             clock,
             connections: Connections::default(),
+            owners: options.owners.then(Owners::default),
             missing,
             events: 0,
             lost: 0,
@@ -201,8 +208,16 @@ impl Tracer {
 
     /// Tells what came, in true order. Waits for it at most so long.
     pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
+        let wait = self
+            .owners
+            .as_ref()
+            .map_or(wait, |_| wait.min(owners::PERIOD));
         if let Some(batch) = self.reader.next(wait) {
             self.tell(&batch, each);
+        }
+        if let Some(owners) = &mut self.owners {
+            let now = monotonic().since(self.clock.start);
+            owners.look(now, |owner| each(TraceRecord::Owner(owner), Written(&[])));
         }
     }
 
@@ -228,7 +243,11 @@ impl Tracer {
 
     fn tell(&mut self, batch: &Batch, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
         for bytes in &batch.events {
+            let owners = &mut self.owners;
             let told = place(&mut self.connections, self.clock, bytes, |record| {
+                if let (Some(owners), TraceRecord::Segment(segment)) = (&mut *owners, &record) {
+                    owners.see(segment);
+                }
                 each(record, Written(bytes));
             });
             self.events += u64::from(told);

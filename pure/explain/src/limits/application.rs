@@ -28,9 +28,10 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         "nothing, in that time",
     )];
     if !facts.always_writes {
-        return Telling::new(Confidence::Sure, evidence).advise(
+        let telling = Telling::new(Confidence::Sure, evidence).advise(
             "look at the sending application: what it computes, reads or waits for between writes",
         );
+        return facts.behind.tell(telling);
     }
     // A load generator always has data: if it did not write, it did not run.
     if let Some(load) = facts.sender_load {

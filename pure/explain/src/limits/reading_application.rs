@@ -30,7 +30,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             )
             .against("25 % or more: the reader is behind"),
         );
-        return Some(advised(Telling::new(Confidence::Sure, evidence)));
+        return Some(advised(Telling::new(Confidence::Sure, evidence), facts));
     }
     // The receiver did not tell: its window tells whether it is emptied.
     let mut windows: Vec<f64> = steady.iter().map(|r| r.window as f64).collect();
@@ -54,7 +54,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
                 .against(format!("more than {ROUND_TRIPS} round trips")),
         );
     }
-    Some(advised(Telling::new(Confidence::Likely, evidence)))
+    Some(advised(Telling::new(Confidence::Likely, evidence), facts))
 }
 
 /// The longest time for which the window was closed.
@@ -71,7 +71,8 @@ fn closed_longest(facts: &Facts) -> Nanos {
     longest
 }
 
-fn advised(telling: Telling) -> Telling {
-    telling
-        .advise("look at the receiving application: its processor, its disk, the size of its reads")
+fn advised(telling: Telling, facts: &Facts) -> Telling {
+    facts.reader.tell(telling.advise(
+        "look at the receiving application: its processor, its disk, the size of its reads",
+    ))
 }

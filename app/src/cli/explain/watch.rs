@@ -1,0 +1,131 @@
+//! `linerate explain --live`: connections explained while they go on.
+
+use crate::cli::live::{Picture, View, stdout_style};
+use crate::cli::which::Which;
+use crate::exit::Exit;
+use crate::out;
+use crate::progress::Event;
+use anyhow::{Context, Result};
+use model::finding::Glance;
+use model::{Nanos, TraceRecord};
+use observe::trace::{Options, Tracer};
+use report::{Style, watch};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Between two pictures on a terminal.
+const REDRAW: Duration = Duration::from_millis(500);
+/// Between two lines of JSON, and at most between two looks at Ctrl-C.
+const SECOND: Duration = Duration::from_secs(1);
+/// Between two lines in a pipe.
+const LINE: Duration = Duration::from_secs(5);
+/// Between two looks at Ctrl-C and at the time.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Explains live until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
+///
+/// # Errors
+/// If this process may not trace, or nobody takes what is told.
+pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
+    let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
+    let options = Options {
+        owners: true,
+        ..Options::default()
+    };
+    let mut tracer = Tracer::start(&which.filter()?, &options)?;
+    let mut watcher = explain::Watcher::default();
+    let started = Instant::now();
+    let mut view = View::new(Now::default(), json);
+    view.say("linerate: explaining live; Ctrl-C ends it");
+    let ends = time.map(|time| started + Duration::from(time));
+    let every = if json { SECOND } else { REDRAW };
+    let mut due = started + every;
+    while !stop.load(Ordering::Relaxed)
+        && ends.is_none_or(|ends| Instant::now() < ends)
+        && !is_over(which, &watcher)
+    {
+        tracer.read(LOOK, &mut |record, _| watcher.see(record));
+        if Instant::now() < due {
+            continue;
+        }
+        due = Instant::now() + every;
+        let at = Nanos::from(started.elapsed());
+        let glances = watcher.glances(at);
+        if json {
+            if !told(&watch::json(&glances, at))? {
+                return Ok(Exit::Done);
+            }
+        } else {
+            view.tell(|picture| picture.take(glances, watcher.seen(), at));
+        }
+    }
+    let mut end = None;
+    tracer.stop(&mut |record, _| match record {
+        TraceRecord::End(told) => end = Some(told),
+        record => watcher.see(record),
+    });
+    drop(view);
+    let explanations = watcher.explain();
+    let text = match json {
+        true => report::explain::json_line(&explanations),
+        false => report::explain::text(&explanations, None, stdout_style()),
+    };
+    told(&text)?;
+    if let Some(end) = end.filter(|end| end.lost > 0) {
+        out::note(&format!("linerate: {}", report::trace::end(&end)));
+    }
+    Ok(Exit::Done)
+}
+
+/// What was asked for has ended: a number of a socket or of a process is not used again soon.
+fn is_over(which: &Which, watcher: &explain::Watcher) -> bool {
+    let process = |pid| Path::new("/proc").join(format!("{pid}")).exists();
+    (which.cookie.is_some() && watcher.is_over()) || which.pid.is_some_and(|pid: u32| !process(pid))
+}
+
+/// Writes a result; false once nobody reads any more.
+fn told(text: &str) -> Result<bool> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        written => written
+            .context("cannot write the result to standard output")
+            .map(|()| true),
+    }
+}
+
+/// The picture of now.
+#[derive(Default)]
+struct Now {
+    glances: Vec<Glance>,
+    seen: u64,
+    at: Nanos,
+    lined: Nanos,
+}
+
+impl Now {
+    fn take(&mut self, glances: Vec<Glance>, seen: u64, at: Nanos) {
+        (self.glances, self.seen, self.at) = (glances, seen, at);
+    }
+}
+
+impl Picture for Now {
+    fn plain(&mut self) -> Vec<String> {
+        if self.at.since(self.lined) < Nanos::from(LINE) {
+            return Vec::new();
+        }
+        self.lined = self.at;
+        vec![watch::line(&self.glances, self.at)]
+    }
+
+    fn frame(&self, style: Style) -> Vec<String> {
+        watch::frame(&self.glances, self.seen, self.at, style)
+    }
+
+    fn event(&mut self, _: &Event<'_>) {}
+}

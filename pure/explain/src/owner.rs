@@ -1,0 +1,284 @@
+//! What the process behind "the application" did in the time that it held a connection up.
+
+use crate::facts::percent;
+use crate::limits::Telling;
+use model::finding::{Evidence, Remedy};
+use model::{Bytes, Comm, Nanos, Owner};
+use std::collections::BTreeMap;
+
+/// Kernel functions that are told apart.
+const MOST_PLACES: usize = 16;
+/// Less of the stalled time than this was looked at: nothing is said.
+const FEWEST: Nanos = Nanos::from_millis(40);
+
+/// What a process did over some time. The four add up to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Doing {
+    /// Nanoseconds, as the next three.
+    computing: f64,
+    /// Ready, without a processor.
+    queued: f64,
+    /// Waiting for a disk.
+    disk: f64,
+    asleep: f64,
+    /// Bytes from and to storage.
+    storage: f64,
+    storage_known: bool,
+    /// Where in the kernel it waited, in nanoseconds.
+    places: BTreeMap<String, f64>,
+}
+
+/// What a process did from one look to the next.
+pub(crate) struct Stretch {
+    from: Nanos,
+    to: Nanos,
+    pid: u32,
+    comm: Comm,
+    doing: Doing,
+}
+
+impl Stretch {
+    /// Between two looks; `None` if time did not pass.
+    pub fn between(before: &Owner, now: &Owner) -> Option<Stretch> {
+        let span = now.at.since(before.at).0 as f64;
+        let share = |a: Nanos, b: Nanos, room: f64| (b.since(a).0 as f64).min(room);
+        // One thread that computes is enough to be computing.
+        let computing = share(before.ran, now.ran, span);
+        let queued = share(before.queued, now.queued, span - computing);
+        let rest = span - computing - queued;
+        let (disk, asleep) = match now.blocked {
+            0 => (0.0, rest),
+            _ => (rest, 0.0),
+        };
+        let both = |o: &Owner| o.storage_read.zip(o.storage_written);
+        let moved = both(before).zip(both(now));
+        let moved = moved.map(|(a, b)| b.0.since(a.0) + b.1.since(a.1));
+        let places = match now.waits_in.is_empty() || rest <= 0.0 {
+            true => BTreeMap::new(),
+            false => BTreeMap::from([(now.waits_in.clone(), rest)]),
+        };
+        (span > 0.0).then(|| Stretch {
+            from: before.at,
+            to: now.at,
+            pid: now.pid,
+            comm: now.comm,
+            doing: Doing {
+                computing,
+                queued,
+                disk,
+                asleep,
+                storage: moved.map_or(0.0, |b| b.0 as f64),
+                storage_known: moved.is_some(),
+                places,
+            },
+        })
+    }
+}
+
+impl Doing {
+    fn add(&mut self, other: &Doing, part: f64) {
+        self.computing += other.computing * part;
+        self.queued += other.queued * part;
+        self.disk += other.disk * part;
+        self.asleep += other.asleep * part;
+        self.storage += other.storage * part;
+        self.storage_known |= other.storage_known;
+        for (place, time) in &other.places {
+            if self.places.len() < MOST_PLACES || self.places.contains_key(place) {
+                *self.places.entry(place.clone()).or_default() += time * part;
+            }
+        }
+    }
+
+    fn time(&self) -> f64 {
+        self.computing + self.queued + self.disk + self.asleep
+    }
+}
+
+/// What the owner of one connection did while it was the limit. A look comes every so often, and whom time
+/// belongs to is known later than the time passes: what was seen meanwhile waits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Behind {
+    owner: Option<(u32, Comm)>,
+    looked: Nanos,
+    /// Time since the last look that is known to be the owner's.
+    stalled: Nanos,
+    /// Seen in the time that belongs to nobody yet.
+    pending: Doing,
+    total: Doing,
+}
+
+impl Behind {
+    /// The time between two events now belongs to somebody: to the owner, if it is stalled by it.
+    pub fn decide(&mut self, from: Nanos, to: Nanos, stalled: bool) {
+        if stalled {
+            self.total.add(&self.pending, 1.0);
+            self.stalled += to.since(from.max(self.looked));
+        }
+        self.pending = Doing::default();
+    }
+
+    /// The owner was looked at again. Time is decided up to an event at `decided`.
+    pub fn look(&mut self, stretch: &Stretch, decided: Nanos) {
+        let span = stretch.to.since(stretch.from).0 as f64;
+        let part = |time: Nanos| (time.0 as f64 / span).min(1.0);
+        self.total.add(&stretch.doing, part(self.stalled));
+        self.stalled = Nanos(0);
+        let open = stretch.to.since(decided.max(stretch.from));
+        self.pending.add(&stretch.doing, part(open));
+        self.looked = stretch.to;
+        self.owner = Some((stretch.pid, stretch.comm));
+    }
+
+    /// Puts it into words: what the owner did most of that time comes first.
+    pub fn tell(&self, mut telling: Telling) -> Telling {
+        let time = self.total.time();
+        let Some((pid, comm)) = self.owner.filter(|_| time >= FEWEST.0 as f64) else {
+            return telling;
+        };
+        let Doing {
+            computing,
+            queued,
+            disk,
+            asleep,
+            ..
+        } = self.total;
+        let asleep_words = "asleep by itself";
+        let mut parts = [
+            (computing, "computing"),
+            (queued, "ready, without a processor"),
+            (disk, "waiting for the disk"),
+            (asleep, asleep_words),
+        ];
+        parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let most = parts[0].1;
+        let told: Vec<String> = parts
+            .iter()
+            .filter(|(part, _)| *part >= 0.01 * time)
+            .map(|(part, words)| format!("{} {words}", percent(part / time)))
+            .collect();
+        let mut told = vec![
+            Evidence::new(
+                format!("{comm} (process {pid}), in that time"),
+                told.join(", "),
+            )
+            .against(format!("seen over {}", Nanos(time as u64))),
+        ];
+        let place = self.total.places.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        if let Some((place, _)) = place.filter(|_| most == asleep_words || disk > 0.0) {
+            told.push(Evidence::new("where it waited", waiting(place)));
+        }
+        if !self.total.storage_known {
+            told.push(Evidence::new(
+                "what it read from and wrote to storage",
+                "not known: that may not be read without the rights of its owner or of root",
+            ));
+        } else if self.total.storage >= 1.0 {
+            let bytes = Bytes(self.total.storage as u64);
+            told.push(Evidence::new("read from or written to storage", bytes));
+        }
+        telling.evidence.extend(told);
+        let words = match most {
+            "computing" => format!("{comm} computes meanwhile: perf top -p {pid} shows what"),
+            "waiting for the disk" => format!(
+                "{comm} waits for a disk: read ahead, in larger pieces, or from a faster one (iostat -x 1)"
+            ),
+            "ready, without a processor" => {
+                format!("{comm} waits for a processor: other work keeps it from running")
+            }
+            _ => format!(
+                "{comm} waits for something else than the network: strace -p {pid} shows what"
+            ),
+        };
+        // It says more than what is advised of any application.
+        telling.remedies = vec![Remedy {
+            words,
+            change: None,
+        }];
+        telling
+    }
+}
+
+/// The kernel's function, and what it means where that is known.
+fn waiting(place: &str) -> String {
+    let meaning = match place {
+        p if p.contains("nanosleep") => "a pause of its own",
+        p if p.contains("pipe") => "another process, by a pipe",
+        p if p.contains("futex") => "another thread",
+        p if p.contains("poll") || p.contains("select") => "whatever it polls for",
+        p if p.contains("sk_wait") || p.contains("wait_woken") => "a socket",
+        p if p.contains("io_schedule")
+            || p.contains("blk")
+            || p.contains("bio")
+            || p.contains("dio") =>
+        {
+            "a disk"
+        }
+        p if p.contains("folio") || p.contains("page") => "the page cache: a disk",
+        p if p.contains("wait4") || p == "do_wait" => "a child process",
+        _ => return place.to_owned(),
+    };
+    format!("{place}: {meaning}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn look(at: u64, ran: u64, blocked: u32) -> Owner {
+        Owner {
+            at: Nanos(at * MS),
+            pid: 845,
+            comm: Comm::new(b"iperf3"),
+            ran: Nanos(ran * MS),
+            blocked,
+            asleep: 1 - blocked,
+            ..Owner::default()
+        }
+    }
+
+    fn play(behind: &mut Behind, looks: &[Owner], decided: u64) {
+        for pair in looks.windows(2) {
+            behind.look(
+                &Stretch::between(&pair[0], &pair[1]).unwrap(),
+                Nanos(decided * MS),
+            );
+        }
+    }
+
+    #[test]
+    fn a_pause_belongs_to_its_owner_only_once_that_is_known() {
+        // Silent from 100 to 200 ms, a quarter of it computing.
+        let looks = [
+            look(100, 0, 1),
+            look(120, 5, 1),
+            look(140, 10, 1),
+            look(200, 25, 1),
+        ];
+        let mut network = Behind::default();
+        play(&mut network, &looks, 100);
+        let mut own = network.clone();
+        network.decide(Nanos(100 * MS), Nanos(210 * MS), false);
+        assert_eq!(network.total.time(), 0.0);
+        own.decide(Nanos(100 * MS), Nanos(210 * MS), true);
+        assert_eq!(own.total.time(), 100.0 * MS as f64);
+        assert_eq!(own.total.computing, 25.0 * MS as f64);
+        assert_eq!(own.total.disk, 75.0 * MS as f64);
+        // The ten milliseconds after the last look come with the next.
+        play(&mut own, &[look(200, 25, 0), look(220, 25, 0)], 220);
+        assert_eq!(own.total.asleep, 10.0 * MS as f64);
+    }
+
+    #[test]
+    fn time_shared_with_the_network_counts_by_its_part() {
+        let mut behind = Behind::default();
+        behind.looked = Nanos(100 * MS);
+        behind.decide(Nanos(100 * MS), Nanos(105 * MS), true);
+        behind.decide(Nanos(105 * MS), Nanos(120 * MS), false);
+        play(&mut behind, &[look(100, 0, 0), look(120, 20, 0)], 120);
+        assert_eq!(behind.total.computing, 5.0 * MS as f64);
+        assert_eq!(behind.total.asleep, 0.0);
+    }
+}

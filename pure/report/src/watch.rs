@@ -1,0 +1,168 @@
+//! Connections as they are just now: a table that is drawn again and again, a line now and then, JSON.
+
+use crate::words::{self, Ink, Style, percent};
+use model::finding::Glance;
+use model::{BitRate, Nanos};
+use serde::Serialize;
+
+/// Connections in the table.
+const SHOWN: usize = 12;
+/// Connections in a line of JSON.
+const TOLD: usize = 50;
+/// An address and its port take at most so many columns.
+const WIDEST_END: usize = 21;
+
+/// A table of the busiest connections, none of its lines wider than the screen.
+pub fn frame(glances: &[Glance], seen: u64, at: Nanos, style: Style) -> Vec<String> {
+    let mut rows = vec![
+        ["", "Mbit/s", "cwnd KiB", "rtt ms", "limit lately"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    rows.extend(glances.iter().take(SHOWN).map(row));
+    let width = usize::from(style.width.max(20));
+    let cut = |line: &str| line.chars().take(width).collect::<String>();
+    let table = words::table(&rows);
+    let mut lines: Vec<String> = table.lines().map(cut).collect();
+    if let Some(heading) = lines.first_mut() {
+        *heading = style.paint(Ink::Bold, heading);
+    }
+    let more = match glances.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(", {more} of them not shown"),
+    };
+    lines.push(cut(&format!(
+        "{}: {} open of {seen} seen{more}. Ctrl-C explains them.",
+        seconds(at),
+        glances.len(),
+    )));
+    lines
+}
+
+fn row(one: &Glance) -> Vec<String> {
+    let ends = |end: std::net::SocketAddr| {
+        let text = end.to_string();
+        match text.chars().count() > WIDEST_END {
+            // The end of a long address tells more than its beginning.
+            true => {
+                let skip = text.chars().count() - (WIDEST_END - 2);
+                format!("..{}", text.chars().skip(skip).collect::<String>())
+            }
+            false => text,
+        }
+    };
+    vec![
+        format!(":{} {} {}", one.local.port(), way(one), ends(one.remote)),
+        words::three_digits(rate(one).0 as f64 / 1e6),
+        words::three_digits(one.cwnd.0 as f64 / 1024.0),
+        words::three_digits(one.srtt.0 as f64 / 1e6),
+        limit(one),
+    ]
+}
+
+/// Which way the most goes.
+fn way(one: &Glance) -> &'static str {
+    if one.received > one.sent { "<-" } else { "->" }
+}
+
+fn rate(one: &Glance) -> BitRate {
+    one.sent.max(one.received)
+}
+
+fn limit(one: &Glance) -> String {
+    match one.limit {
+        Some(limit) => {
+            let words = limit.words();
+            let short = words.strip_prefix("the ").unwrap_or(words);
+            format!("{} {short}", percent(one.share))
+        }
+        None => "(only receives)".to_owned(),
+    }
+}
+
+/// The busiest in a line, and how many others there are.
+pub fn line(glances: &[Glance], at: Nanos) -> String {
+    let Some(first) = glances.first() else {
+        return format!("{}: no connection is open", seconds(at));
+    };
+    let more = match glances.len() - 1 {
+        0 => String::new(),
+        n => format!("; {n} more"),
+    };
+    format!(
+        "{}: {} {} {}, {}, {}{more}",
+        seconds(at),
+        first.local,
+        way(first),
+        first.remote,
+        rate(first),
+        limit(first),
+    )
+}
+
+fn seconds(at: Nanos) -> String {
+    format!("{} s", at.0 / 1_000_000_000)
+}
+
+/// The same for programs, one line.
+pub fn json(glances: &[Glance], at: Nanos) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        kind: &'static str,
+        at_ns: Nanos,
+        open: usize,
+        connections: &'a [Glance],
+    }
+    let line = Line {
+        kind: "now",
+        at_ns: at,
+        open: glances.len(),
+        connections: &glances[..glances.len().min(TOLD)],
+    };
+    crate::json::compact(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::glance;
+    use model::Bytes;
+    use model::finding::Limit;
+
+    #[test]
+    fn the_busiest_in_a_table_and_in_a_line() {
+        let mut other = glance();
+        other.remote = "[fd00:1234:5678:9abc:def0:1234:5678:9abc]:5201"
+            .parse()
+            .unwrap();
+        other.limit = None;
+        other.received = BitRate(3_000_000);
+        (other.sent, other.cwnd) = (BitRate(0), Bytes(14_480));
+        let all = [glance(), other];
+        let at = Nanos::from_millis(12_345);
+        assert_eq!(
+            frame(&all, 7, at, Style::PLAIN),
+            [
+                "                                 Mbit/s  cwnd KiB  rtt ms  limit lately",
+                ":40000 -> 192.0.2.2:5201         94.1    370       20.4    97 % receive window",
+                ":40000 <- ..234:5678:9abc]:5201  3.00    14.1      20.4    (only receives)",
+                "12 s: 2 open of 7 seen. Ctrl-C explains them.",
+            ]
+        );
+        assert_eq!(
+            line(&all, at),
+            "12 s: 192.0.2.1:40000 -> 192.0.2.2:5201 94.1 Mbit/s, 97 % receive window; 1 more"
+        );
+        assert_eq!(line(&[], at), "12 s: no connection is open");
+        assert_eq!(json(&all, at).matches('\n').count(), 1);
+        let narrow = Style {
+            width: 40,
+            ..Style::PLAIN
+        };
+        let many = vec![glance(); 40];
+        let lines = frame(&many, 40, at, narrow);
+        assert!(lines.iter().all(|l| l.chars().count() <= 40), "{lines:?}");
+        assert_eq!(lines.len(), 1 + SHOWN + 1);
+        assert_eq!(glance().limit, Some(Limit::ReceiveWindow));
+    }
+}
