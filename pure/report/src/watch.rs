@@ -151,7 +151,7 @@ mod tests {
         );
         assert_eq!(
             line(&all, at),
-            "12 s: 192.0.2.1:40000 -> 192.0.2.2:5201 94.1 Mbit/s, 97 % receive window; 1 more"
+            "12 s: 192.0.2.1:40000 -> 192.0.2.2:5201, 94.1 Mbit/s, 97 % receive window; 1 more"
         );
         assert_eq!(line(&[], at), "12 s: no connection is open");
         assert_eq!(json(&all, at).matches('\n').count(), 1);
