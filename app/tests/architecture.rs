@@ -64,6 +64,8 @@ fn every_room_knows_only_whom_it_may() {
             "model" | "sys" => &[],
             pure if PURE.contains(&pure) => &["model"],
             "lab" => &["model", "sys", "emulate"],
+            // What a packet socket sees is decoded where captures are.
+            "observe" => &["model", "sys", "capture"],
             host if HOST.contains(&host) => &["model", "sys"],
             "linerate" => &[
                 "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",

@@ -48,23 +48,30 @@ fn tool(args: &[&str]) {
 struct Tracing {
     child: Child,
     said: BufReader<std::process::ChildStderr>,
+    first: String,
 }
 
 impl Tracing {
     fn start(home: &Home, namespace: &Namespace, args: &[&str]) -> Tracing {
         let mut args = args.to_vec();
         args.insert(0, "trace");
-        let mut child = home
+        let child = home
             .linerate_in(&namespace.0, &args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        Tracing::begun(child)
+    }
+
+    /// What was said before it began is in `first`.
+    fn begun(mut child: Child) -> Tracing {
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        assert_eq!(line, "linerate: tracing; Ctrl-C ends it\n");
-        Tracing { child, said }
+        let mut first = String::new();
+        while !first.ends_with("linerate: tracing; Ctrl-C ends it\n") {
+            assert!(said.read_line(&mut first).unwrap() > 0, "{first}");
+        }
+        Tracing { child, said, first }
     }
 
     /// Ctrl-C.
@@ -268,7 +275,7 @@ fn who_may_not_trace_is_told_what_is_missing() {
             "--",
         ])
         .arg(binary.get_program())
-        .arg("trace"));
+        .args(["trace", "--source", "probes"]));
     assert_eq!(out.status.code(), Some(1));
     assert_eq!(
         stderr(&out),

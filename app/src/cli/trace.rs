@@ -9,7 +9,7 @@ use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
 use model::{Audit, Bytes, Connection, Nanos, TraceRecord, What};
-use observe::trace::{Options, Tracer, Written};
+use observe::trace::{Options, Source, Tracer, Written};
 use output::Output;
 use report::trace as words;
 use std::collections::BTreeMap;
@@ -37,8 +37,13 @@ const LOOK: Duration = Duration::from_millis(100);
 
 A line stands for one segment, or for as many as the device splits or joins. The state is that
 before it: what a received segment meets, what a sent one leaves behind. The last lines say of each
-connection whether every segment is there: the kernel counts them too. Needs root, or CAP_BPF,
-CAP_PERFMON and CAP_NET_ADMIN. 'linerate trace --columns help' lists the columns.")]
+connection whether every segment is there: the kernel counts them too. 'linerate trace --columns
+help' lists the columns.
+
+Probes in the kernel need root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel that
+describes its types. Where they are refused, packets stand in (CAP_NET_RAW), with samples of the
+sockets every 10 ms: what is of a sample stands behind a ~, and what is not known is a '-'. Without
+that right too the samples come alone. What is lost by that is said at the start.")]
 pub struct Trace {
     #[command(flatten)]
     which: Which,
@@ -63,9 +68,22 @@ pub struct Trace {
     /// When to tell the ring: retransmission, rto, zero-window, slow=TIME (a request's answer takes longer)
     #[arg(long, value_name = "WHEN", value_delimiter = ',', requires = "ring")]
     trigger: Vec<Trigger>,
+    /// Where the segments come from: probes in the kernel, or packets and samples of the sockets [default: probes where they may run]
+    #[arg(long, value_enum)]
+    source: Option<From>,
+    /// Time between two samples of the sockets, where there are no probes
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    every: Nanos,
     /// Room for events that wait to be read
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     buffer: Bytes,
+}
+
+/// Where the segments come from.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum From {
+    Probes,
+    Packets,
 }
 
 impl Trace {
@@ -81,6 +99,12 @@ impl Trace {
         let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
         let filter = self.which.filter()?;
         let mut options = Options {
+            source: match self.source {
+                None => Source::Whichever,
+                Some(From::Probes) => Source::Probes,
+                Some(From::Packets) => Source::Packets,
+            },
+            every: self.every.max(Nanos::from_millis(1)),
             ring_bytes: u32::try_from(self.buffer.0)
                 .unwrap_or(u32::MAX)
                 .clamp(4096, 1 << 30),
@@ -89,6 +113,9 @@ impl Trace {
         options.owners = self.write.is_some() || self.json;
         options.headers = self.write.as_deref().is_some_and(output::is_capture);
         let mut tracer = Tracer::start(&filter, &options)?;
+        for sentence in &tracer.instead {
+            out::note(&format!("linerate: {sentence}"));
+        }
         for tracepoint in &tracer.missing {
             out::note(&format!(
                 "linerate: this kernel has no tracepoint {tracepoint}: what it tells is left out"

@@ -107,7 +107,7 @@ fn finish(
 }
 
 /// Splits a datagram into its messages by their lengths, each a multiple of four bytes apart.
-fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;

@@ -3,11 +3,19 @@
 //! Probes in the kernel write one record an event into a ring (bpf/); a thread of high priority brings them
 //! into order ([`order`]); [`Tracer::read`] tells them as the model has them. Nothing is changed on the
 //! machine, and the probes end with the process.
+//!
+//! Where no probe may run, a packet socket and samples of the sockets stand in ([`packets`]): fewer figures, told
+//! as what they are.
 
 mod connections;
+mod diag;
 mod file;
+mod filter;
+mod flows;
+mod holders;
 mod order;
 mod owners;
+mod packets;
 mod probes;
 mod reader;
 mod record;
@@ -41,6 +49,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// What [`Error::Impossible`] and others say, without their beginning.
+    fn reason(&self) -> String {
+        match self {
+            Error::Impossible(why) => why.clone(),
+            other => other.to_string(),
+        }
+    }
+
     fn refused(what: &'static str, why: &dyn std::error::Error) -> Error {
         Error::Refused {
             what,
@@ -64,9 +80,25 @@ pub struct Filter {
     pub cookie: Option<u64>,
 }
 
+/// Where the events come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// Probes in the kernel.
+    #[default]
+    Probes,
+    /// A packet socket and samples of the sockets; these alone where no packet may be seen.
+    Packets,
+    /// Probes, and packets where there can be none.
+    Whichever,
+}
+
 /// How to trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// Where the events come from.
+    pub source: Source,
+    /// Time between two samples of the sockets, where there are no probes; longer where asking takes long.
+    pub every: Nanos,
     /// Keep the headers of IP and TCP beside each segment.
     pub headers: bool,
     /// Room for events that wait to be read, in bytes: rounded up to a power of two.
@@ -82,6 +114,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            source: Source::default(),
+            every: Nanos::from_millis(10),
             headers: false,
             ring_bytes: 16 << 20,
             owners: false,
@@ -153,52 +187,92 @@ pub fn netns_at(path: &Path) -> Option<u32> {
 
 /// A running trace.
 pub struct Tracer {
-    reader: Reader,
+    from: From,
     begin: Begin,
     clock: Clock,
     connections: Connections,
     owners: Option<Owners>,
     /// Tracepoints that this kernel lacks: their events are not told.
     pub missing: Vec<&'static str>,
+    /// What stands in for the probes, why, and what is lost by that: sentences for the user.
+    pub instead: Vec<String>,
     events: u64,
     lost: u64,
+    unordered: u64,
+}
+
+enum From {
+    Probes(Reader),
+    Packets(packets::Reader),
 }
 
 impl Tracer {
-    /// Attaches the probes. Moment 0 is just before.
+    /// Begins to trace. Moment 0 is just before.
     ///
     /// # Errors
     /// What [`can_run`] says, and what the kernel refuses.
     pub fn start(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
+        match options.source {
+            Source::Probes => Tracer::probes(filter, options),
+            Source::Packets => Tracer::packets(filter, options),
+            Source::Whichever => Tracer::probes(filter, options).or_else(|why| {
+                let mut tracer = Tracer::packets(filter, options).map_err(|also| {
+                    Error::Impossible(format!("{}; {}", why.reason(), also.reason()))
+                })?;
+                tracer
+                    .instead
+                    .insert(0, format!("no probes: {}", why.reason()));
+                Ok(tracer)
+            }),
+        }
+    }
+
+    fn probes(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
         can_run()?;
         let mut moment = (Nanos(0), Nanos(0));
         let (probes, output) = probes::attach(filter, options, || {
-            let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            moment = (unix.map_or(Nanos(0), Nanos::from), monotonic());
+            moment = (wall(), monotonic());
         })?;
-        let begin = Begin {
-            schema: TRACE_SCHEMA,
-            host: one_line("/proc/sys/kernel/hostname"),
-            kernel: one_line("/proc/sys/kernel/osrelease"),
-            started: moment.0,
-            source: TraceSource::Probes,
-        };
-        let clock = Clock {
-            start: moment.1,
-            tick: sys::bpf::tick().into(),
-        };
         let missing = probes.missing.clone();
         let reader = Reader::start(probes, output)?;
+        let begin = begin(TraceSource::Probes, moment.0);
         Ok(Tracer {
-            reader,
-            begin,
-            clock,
-            connections: Connections::default(),
             owners: options.owners.then(Owners::default),
             missing,
+            ..Tracer::new(From::Probes(reader), begin, moment.1)
+        })
+    }
+
+    fn packets(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
+        let reader = packets::Reader::start(filter, options)?;
+        let passed = monotonic().since(reader.start);
+        let begin = begin(reader.source, wall().since(passed));
+        let start = reader.start;
+        let mut instead: Vec<String> = reader.without.clone().into_iter().collect();
+        instead.push(packets::lost_by_that(reader.source, options.every));
+        Ok(Tracer {
+            instead,
+            owners: options.owners.then(Owners::default),
+            ..Tracer::new(From::Packets(reader), begin, start)
+        })
+    }
+
+    fn new(from: From, begin: Begin, start: Nanos) -> Tracer {
+        Tracer {
+            from,
+            begin,
+            clock: Clock {
+                start,
+                tick: sys::bpf::tick().into(),
+            },
+            connections: Connections::default(),
+            owners: None,
+            missing: Vec::new(),
+            instead: Vec::new(),
             events: 0,
             lost: 0,
-        })
+            unordered: 0,
+        }
     }
 
     /// How the trace begins: its first record, which [`Tracer::read`] does not tell.
@@ -212,9 +286,7 @@ impl Tracer {
             .owners
             .as_ref()
             .map_or(wait, |_| wait.min(owners::PERIOD));
-        if let Some(batch) = self.reader.next(wait) {
-            self.tell(&batch, each);
-        }
+        self.next(wait, each);
         if let Some(owners) = &mut self.owners {
             let now = monotonic().since(self.clock.start);
             owners.look(now, |owner| each(TraceRecord::Owner(owner), Written(&[])));
@@ -223,22 +295,60 @@ impl Tracer {
 
     /// Detaches the probes, tells what they had still written, and how it ended.
     pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        self.reader.stop();
-        while let Some(batch) = self.reader.next(Duration::MAX) {
-            self.tell(&batch, each);
+        match &self.from {
+            From::Probes(reader) => reader.stop(),
+            From::Packets(reader) => reader.stop(),
+        }
+        while self.next(Duration::MAX, each) {}
+        if let From::Probes(reader) = &self.from {
+            self.unordered = reader.unordered();
         }
         let end = End {
             at: monotonic().since(self.clock.start),
             events: self.events,
             lost: self.lost,
-            unordered: self.reader.unordered(),
+            unordered: self.unordered,
         };
         each(TraceRecord::End(end), Written(&[]));
     }
 
     /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
     pub fn runs_first(&self) -> bool {
-        self.reader.runs_first()
+        match &self.from {
+            From::Probes(reader) => reader.runs_first(),
+            From::Packets(reader) => reader.runs_first(),
+        }
+    }
+
+    /// Tells the next batch; false if none came in time, or after the last.
+    fn next(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> bool {
+        match &self.from {
+            From::Probes(reader) => {
+                let batch = reader.next(wait);
+                let batch = batch.inspect(|batch| self.tell(batch, each));
+                batch.is_some()
+            }
+            From::Packets(reader) => {
+                let Some(batch) = reader.next(wait) else {
+                    return false;
+                };
+                self.unordered += batch.unordered;
+                for (record, headers) in batch.records {
+                    match &record {
+                        TraceRecord::Segment(segment) => {
+                            self.events += 1;
+                            if let Some(owners) = &mut self.owners {
+                                owners.see(segment);
+                            }
+                        }
+                        TraceRecord::Lost(lost) => self.lost += lost.events,
+                        _ => {}
+                    }
+                    each(record, Written(&headers));
+                }
+                true
+            }
+        }
     }
 
     fn tell(&mut self, batch: &Batch, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
@@ -297,9 +407,30 @@ impl<'a> Written<'a> {
     /// The headers of IP and TCP, where [`Options::headers`] asked for them.
     pub fn headers(self, segment: &Segment) -> &'a [u8] {
         let length = (segment.length as usize).saturating_sub(segment.payload.0 as usize);
-        let room = self.0.get(RECORD..).unwrap_or(&[]);
+        // They are all there is of a packet, and stand behind what probes write.
+        let behind = match segment.tcb {
+            Some(_) => RECORD,
+            None => 0,
+        };
+        let room = self.0.get(behind..).unwrap_or(&[]);
         &room[..length.min(room.len())]
     }
+}
+
+fn begin(source: TraceSource, started: Nanos) -> Begin {
+    Begin {
+        schema: TRACE_SCHEMA,
+        host: one_line("/proc/sys/kernel/hostname"),
+        kernel: one_line("/proc/sys/kernel/osrelease"),
+        started,
+        source,
+    }
+}
+
+/// Now, since 1970.
+fn wall() -> Nanos {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(Nanos(0), Nanos::from)
 }
 
 /// Now, by the clock of the probes.

@@ -1,0 +1,340 @@
+//! The TCP sockets of a network namespace, as the kernel tells them: sock_diag(7), `include/uapi/linux/inet_diag.h`.
+
+use super::Filter;
+use crate::decode_tcp_info;
+use crate::netlink::messages;
+use model::{Bytes, TcpInfo};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use sys::netlink::{Protocol, Socket};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// `NLM_F_REQUEST | NLM_F_DUMP`.
+const REQUEST_AND_DUMP: u16 = 0x301;
+/// `SKNLGRP_INET_TCP_DESTROY` and `SKNLGRP_INET6_TCP_DESTROY`.
+const DESTROYED: [u32; 2] = [1, 3];
+
+/// Attributes of an answer, and the one of a question.
+const INFO: u16 = 2;
+const CONGESTION: u16 = 4;
+const MEMORY: u16 = 7;
+const BYTECODE: u16 = 1;
+
+/// `struct nlmsghdr`, `struct inet_diag_msg`.
+const HEADER: usize = 16;
+const ANSWER: usize = 72;
+
+/// States that are told: all but listeners, TIME_WAIT and what has no socket yet (`TCPF_*`).
+const STATES: u32 = 0xfff & !(1 << 6 | 1 << 7 | 1 << 10);
+
+/// A datagram of a dump (`max_recvmsg_len` in `net/netlink/af_netlink.c`).
+const ROOM: usize = 64 * 1024;
+
+/// A socket at the moment of its answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub cookie: u64,
+    /// Zero once no process holds it.
+    pub inode: u32,
+    pub congestion: String,
+    pub sndbuf: Bytes,
+    pub sndbuf_used: Bytes,
+    pub rcvbuf: Bytes,
+    pub rcvbuf_used: Bytes,
+    pub wmem_alloc: Bytes,
+    pub unread: Bytes,
+    pub tcp: TcpInfo,
+}
+
+/// A socket's two addresses, its own first.
+pub(super) type Pair = (SocketAddr, SocketAddr);
+
+/// Asks for all sockets, and hears of those that end.
+pub(super) struct Sockets {
+    asks: Socket,
+    hears: Option<Socket>,
+    bytecode: Vec<u8>,
+    sequence: u32,
+    room: Vec<u8>,
+}
+
+impl Sockets {
+    /// Of the calling thread's network namespace. Needs no privilege.
+    pub(super) fn open(filter: &Filter) -> io::Result<Sockets> {
+        let asks = Socket::open(Protocol::Sockets)?;
+        let hears = Socket::open(Protocol::Sockets).and_then(|socket| {
+            DESTROYED.iter().try_for_each(|group| socket.join(*group))?;
+            Ok(socket)
+        });
+        let mut sockets = Sockets {
+            asks,
+            hears: hears.ok(),
+            bytecode: bytecode(filter),
+            sequence: 0,
+            room: vec![0; ROOM],
+        };
+        // A kernel that does not know the conditions gets none: what it tells is judged here as well.
+        if sockets.ask(&mut |_, _| ()).is_err() && !sockets.bytecode.is_empty() {
+            sockets.bytecode.clear();
+        }
+        sockets.ask(&mut |_, _| ())?;
+        Ok(sockets)
+    }
+
+    /// Every socket that may be of interest, now.
+    pub(super) fn ask(&mut self, each: &mut dyn FnMut(Pair, Told)) -> io::Result<()> {
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.sequence += 1;
+            self.asks
+                .send(&question(family as u8, self.sequence, &self.bytecode))?;
+            'answers: loop {
+                let length = self.asks.receive(&mut self.room)?;
+                for message in messages(&self.room[..length]) {
+                    let number = |at: usize| u32::from_ne_bytes(array(message, at));
+                    match u16::from_ne_bytes(array(message, 4)) {
+                        // Of a dump that was given up.
+                        _ if number(8) != self.sequence => {}
+                        NLMSG_DONE => break 'answers,
+                        NLMSG_ERROR => {
+                            let code = number(HEADER).cast_signed();
+                            return Err(io::Error::from_raw_os_error(-code));
+                        }
+                        _ => {
+                            if let Some((pair, told)) = decode(message) {
+                                each(pair, told);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The last state of every socket that ended since the last call, as far as there was room to keep them.
+    pub(super) fn ended(&mut self, each: &mut dyn FnMut(Pair, Told)) {
+        let Some(hears) = &self.hears else { return };
+        // A message that was lost is an error once, and not the end.
+        for _ in 0..ROOM {
+            match hears.receive_now(&mut self.room) {
+                Ok(0) => return,
+                Ok(length) => {
+                    for (pair, told) in messages(&self.room[..length]).filter_map(decode) {
+                        each(pair, told);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// `struct nlmsghdr`, `struct inet_diag_req_v2` and the conditions.
+fn question(family: u8, sequence: u32, bytecode: &[u8]) -> Vec<u8> {
+    let extensions: u8 = [INFO, CONGESTION, MEMORY]
+        .iter()
+        .map(|n| 1 << (n - 1))
+        .sum();
+    let mut bytes = vec![0; 4];
+    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    bytes.extend(REQUEST_AND_DUMP.to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend([family, libc::IPPROTO_TCP as u8, extensions, 0]);
+    bytes.extend(STATES.to_ne_bytes());
+    bytes.extend([0; 48]);
+    if !bytecode.is_empty() {
+        bytes.extend((bytecode.len() as u16 + 4).to_ne_bytes());
+        bytes.extend(BYTECODE.to_ne_bytes());
+        bytes.extend(bytecode);
+    }
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_ne_bytes());
+    bytes
+}
+
+/// The conditions of a filter as the kernel's `inet_diag_bc_run()` reads them. An operation says how far to go
+/// on where it holds and where it does not; four bytes behind the end means no.
+fn bytecode(filter: &Filter) -> Vec<u8> {
+    /// `INET_DIAG_BC_*`.
+    const JUMP: u8 = 1;
+    const LOCAL_ADDRESS: u8 = 7;
+    const REMOTE_ADDRESS: u8 = 8;
+    const LOCAL_PORT: u8 = 11;
+    const REMOTE_PORT: u8 = 12;
+    let operand = |port: u16| [vec![0, 0], port.to_ne_bytes().to_vec()].concat();
+    let mut groups = Vec::new();
+    if let Some(port) = filter.port {
+        groups.push((LOCAL_PORT, REMOTE_PORT, operand(port)));
+    }
+    if let Some(host) = filter.host {
+        let (family, bits, bytes) = match host.to_canonical() {
+            IpAddr::V4(v4) => (libc::AF_INET, 32, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (libc::AF_INET6, 128, v6.octets().to_vec()),
+        };
+        // `struct inet_diag_hostcond`; any port.
+        let mut condition = vec![family as u8, bits, 0, 0];
+        condition.extend((-1i32).to_ne_bytes());
+        condition.extend(bytes);
+        groups.push((LOCAL_ADDRESS, REMOTE_ADDRESS, condition));
+    }
+    let each = |operand: &Vec<u8>| 2 * (4 + operand.len()) + 4;
+    let mut left: usize = groups.iter().map(|(.., operand)| each(operand)).sum();
+    let mut bytes = Vec::new();
+    for (local, remote, operand) in groups {
+        let one = 4 + operand.len();
+        let mut operation = |code: u8, yes: usize, no: usize, operand: &[u8]| {
+            bytes.extend([code, yes as u8]);
+            bytes.extend((no as u16).to_ne_bytes());
+            bytes.extend(operand);
+        };
+        operation(local, one, one + 4, &operand);
+        operation(JUMP, 4, 4 + one, &[]);
+        operation(remote, one, left - one, &operand);
+        left -= each(&operand);
+    }
+    bytes
+}
+
+/// `struct inet_diag_msg` with its attributes.
+fn decode(message: &[u8]) -> Option<(Pair, Told)> {
+    let body = message.get(HEADER..)?;
+    let kind = u16::from_ne_bytes(array(message, 4));
+    if kind != SOCK_DIAG_BY_FAMILY || body.len() < ANSWER {
+        return None;
+    }
+    let port = |at: usize| u16::from_be_bytes(array(body, at));
+    let word = |at: usize| u32::from_ne_bytes(array(body, at));
+    let address = |at: usize| match i32::from(body[0]) {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::from(array::<4>(body, at))),
+        _ => IpAddr::V6(Ipv6Addr::from(array::<16>(body, at))).to_canonical(),
+    };
+    let pair = (
+        SocketAddr::new(address(8), port(4)),
+        SocketAddr::new(address(24), port(6)),
+    );
+    let mut told = Told {
+        cookie: u64::from(word(44)) | u64::from(word(48)) << 32,
+        inode: word(68),
+        unread: Bytes(word(56).into()),
+        ..Told::default()
+    };
+    let mut rest = &body[ANSWER..];
+    while rest.len() >= 4 {
+        let length = usize::from(u16::from_ne_bytes(array(rest, 0)));
+        let Some(value) = rest.get(4..length) else {
+            break;
+        };
+        match u16::from_ne_bytes(array(rest, 2)) {
+            INFO => told.tcp = decode_tcp_info(value),
+            CONGESTION => {
+                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+                told.congestion = String::from_utf8_lossy(name).into_owned();
+            }
+            // SK_MEMINFO_*.
+            MEMORY if value.len() >= 24 => {
+                let bytes = |n: usize| Bytes(u32::from_ne_bytes(array(value, 4 * n)).into());
+                told.rcvbuf_used = bytes(0);
+                told.rcvbuf = bytes(1);
+                told.wmem_alloc = bytes(2);
+                told.sndbuf = bytes(3);
+                told.sndbuf_used = bytes(5);
+            }
+            _ => {}
+        }
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+    }
+    Some((pair, told))
+}
+
+/// # Panics
+/// If there are not as many: the caller has looked.
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    *bytes[at..]
+        .first_chunk()
+        .expect("the caller has looked at the length")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn the_kernel_tells_of_a_socket_of_ours_and_takes_every_condition() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(at).unwrap();
+        let ours = (stream.local_addr().unwrap(), at);
+        let filters = [
+            (Filter::default(), true),
+            (
+                Filter {
+                    port: Some(at.port()),
+                    ..Filter::default()
+                },
+                true,
+            ),
+            (
+                Filter {
+                    port: Some(ours.0.port()),
+                    host: Some(at.ip()),
+                    ..Filter::default()
+                },
+                true,
+            ),
+            (
+                Filter {
+                    port: Some(1),
+                    host: Some(at.ip()),
+                    ..Filter::default()
+                },
+                false,
+            ),
+            (
+                Filter {
+                    host: Some("::2".parse().unwrap()),
+                    ..Filter::default()
+                },
+                false,
+            ),
+        ];
+        for (filter, wanted) in filters {
+            let mut sockets = Sockets::open(&filter).unwrap();
+            assert_eq!(
+                sockets.bytecode,
+                bytecode(&filter),
+                "the kernel refused {filter:?}"
+            );
+            let mut found = None;
+            sockets
+                .ask(&mut |pair, told| {
+                    if pair == ours {
+                        found = Some(told);
+                    }
+                })
+                .unwrap();
+            assert_eq!(found.is_some(), wanted, "{filter:?}");
+            if let Some(told) = found {
+                assert!(
+                    told.cookie > 0 && told.inode > 0 && told.sndbuf.0 > 0,
+                    "{told:?}"
+                );
+                assert_eq!(told.tcp.state, 1);
+                assert!(!told.congestion.is_empty());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), HEADER..400)) {
+            let mut bytes = bytes;
+            bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+            prop_assert_eq!(decode(&bytes).is_some(), bytes.len() >= HEADER + ANSWER);
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! Packets and samples to connections: which one each belongs to, and what the packets so far show of it.
+
+use super::diag::Pair;
+use model::packet::Packet;
+use model::segment::before;
+use model::segment::tcp_flag::{ACK, RST, SYN};
+use model::{Bytes, Comm, Connection, Nanos, Seen, Segment, TraceRecord, TraceSample, What};
+use std::collections::HashMap;
+
+/// Connections that are followed; beyond it closed ones are forgotten, then all.
+const MOST: usize = 1 << 16;
+
+/// A device from which nothing came for so long is not the one that a connection uses.
+const SILENT: Nanos = Nanos::from_millis(1_000);
+
+/// An unchanged socket is told no more often than this.
+const STILL: Nanos = Nanos::from_millis(1_000);
+
+/// A packet as the ring had it.
+#[derive(Debug)]
+pub(super) struct Caught {
+    pub packet: Packet,
+    pub outgoing: bool,
+    pub device: u32,
+    pub segment_size: u16,
+    pub tos: u8,
+    pub ttl: u8,
+    pub length: u32,
+}
+
+impl Caught {
+    /// Its addresses as this host sees them.
+    pub(super) fn pair(&self) -> Pair {
+        match self.outgoing {
+            true => (self.packet.from, self.packet.to),
+            false => (self.packet.to, self.packet.from),
+        }
+    }
+}
+
+/// Who a socket belongs to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Holder {
+    pub cookie: u64,
+    pub pid: u32,
+    pub comm: Comm,
+}
+
+/// The connections of a trace.
+pub(super) struct Flows {
+    netns: u32,
+    next: u32,
+    known: HashMap<Pair, Flow>,
+}
+
+#[derive(Default)]
+struct Flow {
+    /// Once it was told.
+    id: Option<u32>,
+    /// Zero before its socket was met.
+    cookie: u64,
+    closed: bool,
+    /// Of the two directions, sent first: the device that counts, and when a packet last passed it.
+    devices: [Option<(u32, Nanos)>; 2],
+    sent: Stream,
+    received: Stream,
+    sampled: Option<TraceSample>,
+}
+
+/// One direction, as its packets show it.
+#[derive(Default)]
+struct Stream {
+    /// Sequence number of the SYN.
+    opened: Option<u32>,
+    /// Scale of the windows that its sender offers.
+    scale: Option<u8>,
+    /// Behind the last byte; in order where it is received.
+    next: Option<u32>,
+    /// The last acknowledgement in it, and its window field, which a SYN never scales.
+    acked: Option<u32>,
+    window: Option<(u16, bool)>,
+    /// A sequence number and its place in the stream.
+    place: Option<(u32, u64)>,
+}
+
+impl Flows {
+    pub(super) fn new(netns: u32) -> Flows {
+        Flows {
+            netns,
+            next: 0,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Tells a packet as the segment that it is, and its connection first if that is new. `holder` is who its
+    /// socket belongs to, as far as known.
+    pub(super) fn packet(
+        &mut self,
+        at: Nanos,
+        caught: &Caught,
+        holder: Holder,
+        each: &mut dyn FnMut(TraceRecord),
+    ) {
+        let (packet, pair) = (&caught.packet, caught.pair());
+        let reopens = |flow: &Flow| {
+            let opened = flow.stream(caught.outgoing).opened;
+            packet.has(SYN) && !packet.has(ACK) && opened.is_some_and(|seq| seq != packet.seq)
+        };
+        if self.known.get(&pair).is_some_and(reopens) {
+            self.known.remove(&pair);
+        }
+        let (flow, mut teller) = self.flow(pair);
+        // The same packet passes each device of a stack (bridge, VLAN, bond): one of them counts.
+        match &mut flow.devices[usize::from(!caught.outgoing)] {
+            Some((device, last)) if *device == caught.device => *last = at,
+            Some((_, last)) if at.since(*last) < SILENT => return,
+            other => *other = Some((caught.device, at)),
+        }
+        let connection = teller.tell(flow, holder.cookie, each);
+        let segments = match caught.segment_size {
+            0 => 1,
+            size => packet.payload.div_ceil(size.into()).max(1),
+        };
+        let segment = Segment {
+            at,
+            connection,
+            what: match caught.outgoing {
+                true => What::Sent,
+                false => What::Received,
+            },
+            pid: holder.pid,
+            comm: holder.comm,
+            seq: packet.seq,
+            ack: packet.ack,
+            flags: packet.flags,
+            window: packet.window.into(),
+            payload: Bytes(packet.payload.into()),
+            segments,
+            segment_size: match segments {
+                1 => 0,
+                _ => caught.segment_size.into(),
+            },
+            offset: flow.stream(caught.outgoing).offset(packet),
+            tos: caught.tos,
+            ttl: caught.ttl,
+            length: caught.length,
+            seen: flow.seen(),
+            ..Segment::default()
+        };
+        flow.take(caught);
+        each(TraceRecord::Segment(segment));
+    }
+
+    /// Tells a sample where it says something new, or `always` where its connection is told at all. A socket
+    /// that only stands there is no connection of the trace.
+    pub(super) fn sample(
+        &mut self,
+        (pair, sample): (Pair, TraceSample),
+        cookie: u64,
+        always: bool,
+        each: &mut dyn FnMut(TraceRecord),
+    ) {
+        let known = self.known.get(&pair);
+        let other = known.is_some_and(|flow| flow.cookie != 0 && flow.cookie != cookie);
+        // The end of a socket that was never of interest, or whose addresses are in use again.
+        if sample.gone && (known.is_none() || other) {
+            return;
+        }
+        if other {
+            self.known.remove(&pair);
+        }
+        let (flow, mut teller) = self.flow(pair);
+        flow.sent.scale = sample.tcp.rcv_wscale.or(flow.sent.scale);
+        flow.received.scale = sample.tcp.snd_wscale.or(flow.received.scale);
+        flow.closed |= sample.gone;
+        let before = flow.sampled.as_ref();
+        let changed = before.is_some_and(|before| {
+            let before = TraceSample {
+                at: sample.at,
+                connection: 0,
+                ..before.clone()
+            };
+            before != sample
+        });
+        let due = before.is_none_or(|before| sample.at.since(before.at) >= STILL);
+        let wanted = match flow.id {
+            Some(_) => always || sample.gone || changed || due,
+            None => changed && !sample.gone,
+        };
+        if wanted {
+            let connection = teller.tell(flow, cookie, each);
+            each(TraceRecord::Sample(TraceSample {
+                connection,
+                ..sample.clone()
+            }));
+        }
+        if wanted || flow.sampled.is_none() {
+            flow.sampled = Some(sample);
+        }
+        if flow.cookie == 0 {
+            flow.cookie = cookie;
+        }
+    }
+
+    fn flow(&mut self, pair: Pair) -> (&mut Flow, Teller<'_>) {
+        if self.known.len() >= MOST && !self.known.contains_key(&pair) {
+            self.known.retain(|_, flow| !flow.closed);
+            if self.known.len() >= MOST {
+                self.known.clear();
+            }
+        }
+        let teller = Teller {
+            next: &mut self.next,
+            netns: self.netns,
+            pair,
+        };
+        (self.known.entry(pair).or_default(), teller)
+    }
+}
+
+/// Tells of a connection.
+struct Teller<'a> {
+    next: &'a mut u32,
+    netns: u32,
+    pair: Pair,
+}
+
+impl Teller<'_> {
+    /// Where it is new, or its socket is known only now. Returns its number.
+    fn tell(&mut self, flow: &mut Flow, cookie: u64, each: &mut dyn FnMut(TraceRecord)) -> u32 {
+        let known = flow.id;
+        let id = known.unwrap_or(*self.next);
+        if known.is_none() {
+            *self.next = self.next.wrapping_add(1);
+        }
+        if flow.cookie == 0 && cookie != 0 || known.is_none() {
+            flow.id = Some(id);
+            flow.cookie = cookie.max(flow.cookie);
+            each(TraceRecord::Connection(Connection {
+                id,
+                cookie: flow.cookie,
+                netns: self.netns,
+                local: self.pair.0,
+                remote: self.pair.1,
+            }));
+        }
+        id
+    }
+}
+
+impl Flow {
+    fn stream(&self, outgoing: bool) -> &Stream {
+        match outgoing {
+            true => &self.sent,
+            false => &self.received,
+        }
+    }
+
+    /// What the packets so far show.
+    fn seen(&self) -> Option<Seen> {
+        Some(Seen {
+            snd_una: self.received.acked?,
+            snd_nxt: self.sent.next?,
+            rcv_nxt: self.received.next?,
+            rcv_wup: self.sent.acked?,
+            snd_wnd: self.received.offered(&self.sent),
+            rcv_wnd: self.sent.offered(&self.received),
+        })
+    }
+
+    fn take(&mut self, caught: &Caught) {
+        let packet = &caught.packet;
+        let stream = match caught.outgoing {
+            true => &mut self.sent,
+            false => &mut self.received,
+        };
+        if packet.has(RST) {
+            return;
+        }
+        let end = packet.end();
+        if packet.has(SYN) {
+            stream.opened = Some(packet.seq);
+            stream.scale = packet.wscale;
+            stream.place = Some((packet.seq.wrapping_add(1), 0));
+        }
+        if let Some(offset) = stream.offset(packet)
+            && stream.place.is_some_and(|(seq, _)| before(seq, packet.seq))
+        {
+            stream.place = Some((packet.seq, offset));
+        }
+        stream.next = match stream.next {
+            // Out of order, it is received once the gap is filled: then the acknowledgement says so.
+            Some(next) if !caught.outgoing && before(next, packet.seq) => Some(next),
+            next => later(next, end),
+        };
+        if packet.has(ACK) {
+            stream.acked = later(stream.acked, packet.ack);
+            stream.window = Some((packet.window, packet.has(SYN)));
+            if caught.outgoing {
+                self.received.next = later(self.received.next, packet.ack);
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// The window that its sender last offered. Scales hold only if both offered one (RFC 7323, 2.2).
+    fn offered(&self, other: &Stream) -> Option<Bytes> {
+        let (field, plain) = self.window?;
+        let agreed = self.opened.is_some() && other.opened.is_some();
+        let scale = match (self.scale, other.scale) {
+            _ if plain => 0,
+            (Some(scale), Some(_)) => scale,
+            _ if agreed => 0,
+            _ => return None,
+        };
+        Some(Bytes(u64::from(field) << scale.min(14)))
+    }
+
+    fn offset(&self, packet: &Packet) -> Option<u64> {
+        let (seq, place) = self.place.filter(|_| packet.payload > 0)?;
+        place.checked_add_signed((packet.seq.wrapping_sub(seq) as i32).into())
+    }
+}
+
+/// The later of two sequence numbers.
+fn later(known: Option<u32>, new: u32) -> Option<u32> {
+    Some(known.filter(|known| before(new, *known)).unwrap_or(new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::TcpInfo;
+
+    fn pair() -> Pair {
+        (
+            "10.0.0.1:1000".parse().unwrap(),
+            "10.0.0.2:80".parse().unwrap(),
+        )
+    }
+
+    /// A packet of this end, or to it.
+    fn caught(outgoing: bool, flags: u8, seq: u32, ack: u32, payload: u32) -> Caught {
+        let (local, remote) = pair();
+        let (from, to) = if outgoing {
+            (local, remote)
+        } else {
+            (remote, local)
+        };
+        Caught {
+            packet: Packet {
+                at: Nanos(0),
+                from,
+                to,
+                seq,
+                ack,
+                flags,
+                window: 1000,
+                payload,
+                wscale: (flags & SYN != 0).then_some(7),
+                mss: None,
+                sack: None,
+                marked: false,
+            },
+            outgoing,
+            device: 2,
+            segment_size: 0,
+            tos: 0,
+            ttl: 64,
+            length: payload + 52,
+        }
+    }
+
+    #[derive(Default)]
+    struct All(Vec<TraceRecord>);
+
+    impl All {
+        fn see(&mut self, flows: &mut Flows, at: u64, caught: Caught) {
+            let each = &mut |record| self.0.push(record);
+            flows.packet(Nanos::from_millis(at), &caught, Holder::default(), each);
+        }
+
+        fn segments(&self) -> Vec<&Segment> {
+            let segment = |record| match record {
+                &TraceRecord::Segment(ref segment) => Some(segment),
+                _ => None,
+            };
+            self.0.iter().filter_map(segment).collect()
+        }
+
+        fn connections(&self) -> Vec<(u32, u64)> {
+            let connection = |record: &TraceRecord| match record {
+                TraceRecord::Connection(one) => Some((one.id, one.cookie)),
+                _ => None,
+            };
+            self.0.iter().filter_map(connection).collect()
+        }
+    }
+
+    #[test]
+    fn packets_show_what_is_in_flight_and_what_is_sent_again() {
+        let (mut flows, mut all) = (Flows::new(7), All::default());
+        // Close to the wrap of the sequence.
+        let seq = u32::MAX - 1000;
+        all.see(&mut flows, 0, caught(true, SYN, seq, 0, 0));
+        all.see(&mut flows, 1, caught(false, SYN | ACK, 9, seq + 1, 0));
+        all.see(&mut flows, 1, caught(true, ACK, seq + 1, 10, 0));
+        all.see(&mut flows, 2, caught(true, ACK, seq + 1, 10, 1448));
+        let next = seq.wrapping_add(1449);
+        all.see(&mut flows, 2, caught(true, ACK, next, 10, 1448));
+        all.see(&mut flows, 3, caught(false, ACK, 10, next, 0));
+        all.see(&mut flows, 4, caught(true, ACK, next, 10, 1448));
+        assert_eq!(all.connections(), [(0, 0)]);
+        let segments = all.segments();
+        let flight = segments.iter().map(|s| s.unacked_sent().map(|b| b.0));
+        assert_eq!(
+            flight.collect::<Vec<_>>(),
+            [
+                None,
+                None,
+                None,
+                Some(0),
+                Some(1448),
+                Some(2896),
+                Some(1448)
+            ]
+        );
+        let again = segments.iter().map(|s| s.is_retransmission());
+        assert_eq!(
+            again.collect::<Vec<_>>(),
+            [false, false, false, false, false, false, true]
+        );
+        assert_eq!(segments[6].offset, Some(1448));
+        assert_eq!(segments[6].send_window(), Some(Bytes(128_000)));
+        assert_eq!(
+            segments[3].send_window(),
+            Some(Bytes(1000)),
+            "that of a SYN has no scale"
+        );
+    }
+
+    #[test]
+    fn a_packet_counts_once_on_its_way_through_a_stack_of_devices() {
+        let (mut flows, mut all) = (Flows::new(7), All::default());
+        let below = || Caught {
+            device: 3,
+            ..caught(true, ACK, 5, 10, 100)
+        };
+        all.see(&mut flows, 0, caught(true, ACK, 5, 10, 100));
+        all.see(&mut flows, 0, below());
+        assert_eq!(all.segments().len(), 1);
+        // The route has moved to the other.
+        all.see(&mut flows, 1000, below());
+        assert_eq!(all.segments().len(), 2);
+        assert_eq!(all.segments()[1].segments, 1);
+    }
+
+    #[test]
+    fn addresses_in_use_again_are_another_connection() {
+        let (mut flows, mut all) = (Flows::new(7), All::default());
+        all.see(&mut flows, 0, caught(false, SYN, 1, 0, 0));
+        all.see(&mut flows, 1, caught(false, SYN, 1, 0, 0));
+        assert_eq!(all.connections().len(), 1, "sent again");
+        all.see(&mut flows, 2, caught(false, SYN, 99, 0, 0));
+        assert_eq!(all.connections(), [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn samples_are_told_of_connections_that_move() {
+        let (mut flows, mut all) = (Flows::new(7), All::default());
+        let mut sample = |flows: &mut Flows, at: u64, cookie, bytes: u64, gone| {
+            let sample = TraceSample {
+                at: Nanos::from_millis(at),
+                gone,
+                tcp: TcpInfo {
+                    bytes_acked: Some(Bytes(bytes)),
+                    ..TcpInfo::default()
+                },
+                ..TraceSample::default()
+            };
+            let before = all.0.len();
+            flows.sample((pair(), sample), cookie, false, &mut |record| {
+                all.0.push(record)
+            });
+            all.0.len() - before
+        };
+        assert_eq!(
+            sample(&mut flows, 0, 5, 1, false),
+            0,
+            "it only stands there"
+        );
+        assert_eq!(sample(&mut flows, 10, 5, 1, false), 0);
+        assert_eq!(
+            sample(&mut flows, 20, 5, 2, false),
+            2,
+            "its connection first"
+        );
+        assert_eq!(sample(&mut flows, 30, 5, 2, false), 0);
+        assert_eq!(sample(&mut flows, 1020, 5, 2, false), 1, "still there");
+        assert_eq!(sample(&mut flows, 1030, 5, 2, true), 1);
+        assert_eq!(sample(&mut flows, 1040, 6, 2, false), 0, "another socket");
+        assert_eq!(sample(&mut flows, 1050, 5, 2, true), 0);
+        assert_eq!(all.connections(), [(0, 5)]);
+    }
+
+    #[test]
+    fn a_socket_that_is_met_later_is_told_again() {
+        let (mut flows, mut all) = (Flows::new(7), All::default());
+        all.see(&mut flows, 0, caught(true, ACK, 5, 10, 100));
+        let sample = TraceSample::default();
+        flows.sample((pair(), sample), 77, false, &mut |record| {
+            all.0.push(record)
+        });
+        assert_eq!(all.connections(), [(0, 0), (0, 77)]);
+        assert!(matches!(all.0.last(), Some(TraceRecord::Sample(_))));
+    }
+}

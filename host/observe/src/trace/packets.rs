@@ -1,0 +1,528 @@
+//! Where no probe may run: a packet socket for the segments, and the kernel's account of every socket from time
+//! to time. One thread reads both, brings them into the order of their clocks, and tells them as the model has
+//! them.
+
+use super::diag::{Pair, Sockets, Told};
+use super::flows::{Caught, Flows, Holder};
+use super::holders::Holders;
+use super::{Error, Filter, Options, filter, monotonic, own_netns, wall};
+use crate::netlink::Rtnetlink;
+use model::{Lost, Nanos, TraceRecord, TraceSample, TraceSource};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::os::linux::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use sys::packet_ring::{PacketRing, RingPacket};
+
+/// `LINKTYPE_RAW`: a packet begins with its header of IP.
+const RAW: i32 = 101;
+
+/// Pause between two looks into the ring.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Packets come in the order of their places in the ring; their clocks were read shortly before.
+const HOLD: Nanos = Nanos::from_millis(1);
+
+/// Asking takes at most one part in so many of the time.
+const SHARE: u64 = 10;
+
+/// The wall clock, by which packets are stamped, was set where it departs from the other by more.
+const JUMP: u64 = 1_000_000;
+
+/// Between two looks at the addresses of this host, where a packet has one that is not known.
+const RARELY: Nanos = Nanos::from_millis(1_000);
+
+/// Batches that can wait to be told; then the ring fills, and the kernel counts what it drops.
+const BATCHES: usize = 64;
+
+/// What there is to tell: each record, and for a segment the headers of its packet where they were asked for.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub records: Vec<(TraceRecord, Box<[u8]>)>,
+    /// Told after others that were later.
+    pub unordered: u64,
+}
+
+pub(super) struct Reader {
+    batches: Receiver<Batch>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    pub(super) source: TraceSource,
+    /// What could not be had.
+    pub(super) without: Option<String>,
+    pub(super) start: Nanos,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    runs_first: AtomicBool,
+}
+
+impl Reader {
+    /// Begins to watch the network namespace of the filter; moment 0 is now.
+    pub(super) fn start(filter: &Filter, options: &Options) -> Result<Reader, Error> {
+        let (sender, batches) = sync_channel(BATCHES);
+        let (say, said) = sync_channel(1);
+        let shared = Arc::new(Shared::default());
+        let (filter, options, own) = (*filter, *options, shared.clone());
+        // A namespace is entered by a thread alone.
+        let run = move || match Watch::open(filter, options) {
+            Ok((watch, without)) => {
+                let source = match watch.ring {
+                    Some(_) => TraceSource::Packets,
+                    None => TraceSource::Samples,
+                };
+                // Whoever started this waits for it.
+                let _ = say.send(Ok((source, without, watch.start)));
+                watch.run(&sender, &own);
+            }
+            Err(error) => drop(say.send(Err(error))),
+        };
+        let thread = std::thread::Builder::new()
+            .name("packets".to_owned())
+            .spawn(run)
+            .map_err(|error| Error::refused("start a thread", &error))?;
+        let ended = |error: RecvError| Error::refused("begin in the thread that watches", &error);
+        let (source, without, start) = said.recv().map_err(ended)??;
+        Ok(Reader {
+            batches,
+            shared,
+            thread: Some(thread),
+            source,
+            without,
+            start,
+        })
+    }
+
+    /// What there is to tell; `None` if nothing came in time, or after the last.
+    pub(super) fn next(&self, wait: Duration) -> Option<Batch> {
+        self.batches.recv_timeout(wait).ok()
+    }
+
+    /// Lets the thread look once more and finish.
+    pub(super) fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+    }
+
+    pub(super) fn runs_first(&self) -> bool {
+        self.shared.runs_first.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop();
+        // A thread that waits for room in the channel has to see that nobody will make any.
+        let (_, nothing) = sync_channel(0);
+        self.batches = nothing;
+        if let Some(thread) = self.thread.take() {
+            // A panic there was told by its own hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What waits to be told in its order.
+enum Waiting {
+    Packet(Box<Caught>, Box<[u8]>),
+    Sample(Pair, Box<TraceSample>, u64),
+    Lost(Lost),
+}
+
+/// The state of the thread.
+struct Watch {
+    filter: Filter,
+    options: Options,
+    ring: Option<PacketRing>,
+    sockets: Option<Sockets>,
+    routes: Option<Rtnetlink>,
+    own: HashSet<IpAddr>,
+    looked: Option<Nanos>,
+    processes: Holders,
+    /// As last asked.
+    holders: HashMap<Pair, (u64, u32)>,
+    /// Of sockets that a process held, by their cookies: at its end a socket has none.
+    inodes: HashMap<u64, u32>,
+    flows: Flows,
+    start: Nanos,
+    /// What the wall clock is ahead of the other.
+    wall: Nanos,
+    asked: Nanos,
+    next: Nanos,
+    checked: Nanos,
+    last: Nanos,
+    waiting: Vec<(Nanos, Waiting)>,
+}
+
+impl Watch {
+    /// With what could not be had, in words.
+    fn open(filter: Filter, options: Options) -> Result<(Watch, Option<String>), Error> {
+        enter(&filter)?;
+        let ring = PacketRing::open(options.ring_bytes as usize, &filter::program(&filter));
+        let sockets = Sockets::open(&filter);
+        let without = match (&ring, &sockets) {
+            (Ok(_), Ok(_)) => None,
+            (Err(error), Ok(_)) => Some(format!(
+                "no packets either ({error}; they take the right CAP_NET_RAW): only samples of the sockets"
+            )),
+            (Ok(_), Err(error)) => Some(format!("no samples of the sockets ({error})")),
+            (Err(ring), Err(sockets)) => {
+                return Err(Error::Impossible(format!(
+                    "packets cannot be captured ({ring}; it takes the right CAP_NET_RAW), nor sockets asked ({sockets})"
+                )));
+            }
+        };
+        let start = monotonic();
+        let watch = Watch {
+            ring: ring.ok(),
+            sockets: sockets.ok(),
+            routes: Rtnetlink::open().ok(),
+            own: HashSet::new(),
+            looked: None,
+            processes: Holders::default(),
+            holders: HashMap::new(),
+            inodes: HashMap::new(),
+            flows: Flows::new(own_netns().unwrap_or(0)),
+            start,
+            wall: wall().since(start),
+            asked: Nanos(0),
+            next: Nanos(0),
+            checked: Nanos(0),
+            last: Nanos(0),
+            waiting: Vec::new(),
+            filter,
+            options,
+        };
+        Ok((watch, without))
+    }
+
+    fn run(mut self, sender: &SyncSender<Batch>, shared: &Shared) {
+        // Without the right to it the trace is the same on a machine that has time.
+        let first = sys::sched::run_first().is_ok();
+        if !first {
+            let _ = sys::sched::run_in_short_turns();
+        }
+        shared.runs_first.store(first, Ordering::Release);
+        let _ = sys::sched::wake_on_time();
+        loop {
+            let last = shared.stop.load(Ordering::Acquire);
+            let mut batch = Batch::default();
+            self.round(last, &mut batch);
+            let something = !batch.records.is_empty();
+            // Waits while the channel is full: the ring takes what comes meanwhile.
+            if something && sender.send(batch).is_err() || last {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        monotonic().since(self.start)
+    }
+
+    fn round(&mut self, last: bool, batch: &mut Batch) {
+        self.drain();
+        self.ended();
+        let now = self.now();
+        if now >= self.next || last {
+            self.ask();
+            self.asked = now;
+            let took = self.now().since(now);
+            self.next = now + self.options.every.max(Nanos(took.0 * SHARE));
+        }
+        // Whose a packet is must be known where that decides: once its socket had the time to be met.
+        let picky = self.filter.pid.is_some() || self.filter.cookie.is_some();
+        let until = match (last, picky) {
+            (true, _) => Nanos(u64::MAX),
+            (_, true) => self.asked.min(now.since(HOLD)),
+            (_, false) => now.since(HOLD),
+        };
+        self.release(until, last, batch);
+    }
+
+    /// Empties the ring, and counts what it had no room for.
+    fn drain(&mut self) {
+        let Some(mut ring) = self.ring.take() else {
+            return;
+        };
+        let ahead = wall().since(monotonic());
+        if ahead.0.abs_diff(self.wall.0) > JUMP {
+            self.wall = ahead;
+        }
+        ring.take(&mut |packet| self.catch(&packet));
+        let now = self.now();
+        if let Some(events) = ring.take_drops().ok().filter(|drops| *drops > 0) {
+            let lost = Lost {
+                from: self.checked,
+                to: now,
+                events: events.into(),
+            };
+            self.waiting.push((now, Waiting::Lost(lost)));
+        }
+        self.checked = now;
+        self.ring = Some(ring);
+    }
+
+    fn catch(&mut self, packet: &RingPacket<'_>) {
+        let at = Nanos::from(packet.at).since(self.wall).since(self.start);
+        let Ok(mut decoded) = capture::packet(RAW, packet.ip, at) else {
+            return;
+        };
+        let number = |high: u8, low: u8| usize::from(u16::from_be_bytes([high, low]));
+        let (tos, ttl, said) = match *packet.ip {
+            [first, tos, a, b, _, _, _, _, ttl, ..] if first >> 4 == 4 => (tos, ttl, number(a, b)),
+            [first, second, _, _, 0, 0, _, ttl, ..] => (first << 4 | second >> 4, ttl, 0),
+            [first, second, _, _, a, b, _, ttl, ..] => {
+                (first << 4 | second >> 4, ttl, number(a, b) + 40)
+            }
+            _ => return,
+        };
+        // Longer than its header can say: then what was kept was taken for all of it.
+        let length = match said {
+            0 => packet.length,
+            said => said,
+        };
+        if said == 0 {
+            let beyond = packet.length.saturating_sub(packet.ip.len());
+            decoded.payload = decoded.payload.saturating_add(beyond as u32);
+        }
+        let caught = Caught {
+            packet: decoded,
+            outgoing: packet.outgoing,
+            device: packet.device,
+            segment_size: packet.segment_size,
+            tos,
+            ttl,
+            length: length as u32,
+        };
+        let (local, remote) = caught.pair();
+        if !self.wants((local, remote)) || !self.is_own(local.ip()) {
+            return;
+        }
+        let headers = length.saturating_sub(decoded.payload as usize);
+        let headers = headers.min(packet.ip.len());
+        let kept = match self.options.headers {
+            true => packet.ip[..headers].into(),
+            false => Box::default(),
+        };
+        self.waiting
+            .push((at, Waiting::Packet(Box::new(caught), kept)));
+    }
+
+    /// Whether the filter asks for this connection, as far as addresses tell.
+    fn wants(&self, (local, remote): Pair) -> bool {
+        let port = |port| local.port() == port || remote.port() == port;
+        let host = |host: IpAddr| {
+            let host = host.to_canonical();
+            local.ip() == host || remote.ip() == host
+        };
+        self.filter.port.is_none_or(port) && self.filter.host.is_none_or(host)
+    }
+
+    /// Whether an address is this host's: what it only forwards is of no socket here.
+    fn is_own(&mut self, ip: IpAddr) -> bool {
+        if ip.is_loopback() || self.own.contains(&ip) {
+            return true;
+        }
+        let now = self.now();
+        if self.looked.is_none_or(|looked| now.since(looked) >= RARELY) {
+            self.looked = Some(now);
+            self.look_at_addresses();
+        }
+        self.own.contains(&ip)
+    }
+
+    fn look_at_addresses(&mut self) {
+        let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self
+            .routes
+            .as_mut()
+            .and_then(|routes| routes.dump(question).ok());
+        for answer in answers.into_iter().flatten() {
+            let RouteNetlinkMessage::NewAddress(message) = answer else {
+                continue;
+            };
+            // Where the two differ, the first is the peer's.
+            let local = message
+                .attributes
+                .iter()
+                .find_map(|attribute| match attribute {
+                    AddressAttribute::Local(ip) => Some(*ip),
+                    _ => None,
+                });
+            let only = message
+                .attributes
+                .iter()
+                .find_map(|attribute| match attribute {
+                    AddressAttribute::Address(ip) => Some(*ip),
+                    _ => None,
+                });
+            self.own.extend(local.or(only));
+        }
+    }
+
+    /// Asks the kernel for every socket, and `/proc` for whose they are.
+    fn ask(&mut self) {
+        let Some(mut sockets) = self.sockets.take() else {
+            return;
+        };
+        let mut met = Vec::new();
+        // A dump that fails is one that is missing: the next comes soon.
+        let _ =
+            sockets.ask(&mut |pair, told| met.push((monotonic().since(self.start), pair, told)));
+        self.sockets = Some(sockets);
+        met.retain(|(_, pair, _)| self.wants(*pair));
+        let new = |inode: u32| inode != 0 && self.processes.of(inode).is_none();
+        if self.filter.pid.is_some() || met.iter().any(|(.., told)| new(told.inode)) {
+            self.processes
+                .look(self.filter.pid, || monotonic().since(self.start));
+        }
+        self.holders.clear();
+        self.inodes.clear();
+        for (at, pair, told) in met {
+            self.holders.insert(pair, (told.cookie, told.inode));
+            self.inodes.insert(told.cookie, told.inode);
+            self.sampled(at, pair, told, false);
+        }
+    }
+
+    fn ended(&mut self) {
+        let Some(mut sockets) = self.sockets.take() else {
+            return;
+        };
+        let at = self.now();
+        sockets.ended(&mut |pair, mut told| {
+            if self.wants(pair) {
+                told.inode = self.inodes.get(&told.cookie).copied().unwrap_or(0);
+                self.holders
+                    .entry(pair)
+                    .or_insert((told.cookie, told.inode));
+                self.sampled(at, pair, told, true);
+            }
+        });
+        self.sockets = Some(sockets);
+    }
+
+    fn sampled(&mut self, at: Nanos, pair: Pair, told: Told, gone: bool) {
+        let (pid, comm) = self.processes.of(told.inode).unwrap_or_default();
+        if !self.is_wanted(told.cookie, pid) {
+            return;
+        }
+        let sample = TraceSample {
+            at,
+            connection: 0,
+            pid,
+            comm,
+            gone,
+            congestion: told.congestion,
+            sndbuf: told.sndbuf,
+            sndbuf_used: told.sndbuf_used,
+            rcvbuf: told.rcvbuf,
+            rcvbuf_used: told.rcvbuf_used,
+            wmem_alloc: told.wmem_alloc,
+            unread: told.unread,
+            tcp: told.tcp,
+        };
+        let waiting = Waiting::Sample(pair, Box::new(sample), told.cookie);
+        self.waiting.push((at, waiting));
+    }
+
+    /// Whether the filter asks for this socket.
+    fn is_wanted(&self, cookie: u64, pid: u32) -> bool {
+        self.filter.cookie.is_none_or(|only| only == cookie)
+            && self.filter.pid.is_none_or(|only| only == pid)
+    }
+
+    /// Tells what is older than `until`, in its order.
+    fn release(&mut self, until: Nanos, last: bool, batch: &mut Batch) {
+        self.waiting.sort_by_key(|(at, _)| *at);
+        let ready = self.waiting.partition_point(|(at, _)| *at < until);
+        for (at, waiting) in self.waiting.drain(..ready).collect::<Vec<_>>() {
+            batch.unordered += u64::from(at < self.last);
+            self.last = self.last.max(at);
+            match waiting {
+                Waiting::Lost(lost) => batch
+                    .records
+                    .push((TraceRecord::Lost(lost), Box::default())),
+                Waiting::Packet(caught, mut headers) => {
+                    let (cookie, inode) = self
+                        .holders
+                        .get(&caught.pair())
+                        .copied()
+                        .unwrap_or_default();
+                    let (pid, comm) = self.processes.of(inode).unwrap_or_default();
+                    if self.is_wanted(cookie, pid) {
+                        let holder = Holder { cookie, pid, comm };
+                        self.flows.packet(at, &caught, holder, &mut |record| {
+                            let own = matches!(record, TraceRecord::Segment(_));
+                            let headers = if own {
+                                std::mem::take(&mut headers)
+                            } else {
+                                Box::default()
+                            };
+                            batch.records.push((record, headers));
+                        });
+                    }
+                }
+                Waiting::Sample(pair, sample, cookie) => {
+                    self.flows
+                        .sample((pair, *sample), cookie, last, &mut |record| {
+                            batch.records.push((record, Box::default()));
+                        });
+                }
+            }
+        }
+    }
+}
+
+/// Moves the calling thread into the namespace that the filter names.
+fn enter(filter: &Filter) -> Result<(), Error> {
+    let Some(wanted) = filter.netns else {
+        return Err(Error::Impossible(
+            "packets are captured in one network namespace at a time; name it with --netns"
+                .to_owned(),
+        ));
+    };
+    if own_netns() == Some(wanted) {
+        return Ok(());
+    }
+    let entries = |place: &str| fs::read_dir(place).into_iter().flatten().flatten();
+    let named = entries("/run/netns").map(|entry| entry.path());
+    let of_processes = entries("/proc").map(|entry| entry.path().join("ns/net"));
+    let is_it =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.st_ino() == u64::from(wanted));
+    let path = named.chain(of_processes).find(is_it).ok_or_else(|| {
+        Error::Impossible("the network namespace has no name and no process any more".to_owned())
+    })?;
+    File::open(path)
+        .and_then(|file| sys::namespace::enter_net(file.as_fd()))
+        .map_err(|error| {
+            Error::refused(
+                "enter the network namespace (it takes CAP_SYS_ADMIN)",
+                &error,
+            )
+        })
+}
+
+/// What such a trace lacks beside one of probes, in a sentence.
+pub(super) fn lost_by_that(source: TraceSource, every: Nanos) -> String {
+    match source {
+        TraceSource::Samples => format!(
+            "what is told are samples of the sockets, {every} apart: no segments, and nothing of what happened between two samples but what their counters say"
+        ),
+        _ => format!(
+            "what is told are packets as they pass the device, in the order of their timestamps, and samples of the sockets, {every} apart (shown behind a ~): a socket's state at a segment, the processor, calls of the application, and drops inside this host are not known"
+        ),
+    }
+}
