@@ -262,6 +262,125 @@ fn a_trigger_tells_what_led_to_it_and_silence_else() {
     assert!(lines(&slow) > 0, "{slow}");
 }
 
+/// One trace where no probe may run: in a namespace of a user's own.
+const REFUSED: &str = "user namespace, and the kernel lets no such root load probes";
+
+#[test]
+fn packets_stand_in_where_probes_are_refused() {
+    let home = Home::new();
+    let binary = home.linerate(&[]);
+    let binary = binary.get_program().to_str().unwrap();
+    let file = home.path().join("all.trace");
+    let file = file.to_str().unwrap();
+    // The transfer begins once the trace has, and the trace ends once the transfer has.
+    let script = format!(
+        "ip link set lo up; mkfifo said; {binary} trace --port 5201 -w {file} 2> said & \
+         exec 3< said; while read -r line <&3; do echo \"$line\"; case $line in *Ctrl-C*) break;; esac; done; \
+         iperf3 -s -1 -D -p 5201; until ss -Hltn 'sport = :5201' | grep -q .; do :; done; \
+         iperf3 -c 127.0.0.1 -n 2M >&2; kill -INT $!; cat <&3; wait $!"
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "--net", "sh", "-c", &script])
+        .current_dir(home.path());
+    home.furnish(&mut command);
+    let out = run(&mut command);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let said = stdout(&out);
+    assert!(said.contains(REFUSED), "{said}");
+    assert!(said.contains("what is told are packets"), "{said}");
+    let told = said.lines().filter(|line| line.starts_with("connection "));
+    // The control connection of iperf3 and its data, both ends of each, whole by the kernel's own count.
+    assert_eq!(told.clone().count(), 4, "{said}");
+    assert!(
+        told.clone().all(|line| line.ends_with(": complete")),
+        "{said}"
+    );
+    let out = run(&mut home.linerate(&["explain", "--json", file]));
+    assert!(out.status.success(), "{}", stderr(&out));
+    let told: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let told = told["explanations"].as_array().unwrap();
+    let data = |one: &Value| {
+        one["bytes"].as_u64().is_some_and(|n| n > 100_000) && one["source"] == "packets_and_samples"
+    };
+    assert!(told.iter().any(data), "{told:#?}");
+}
+
+#[test]
+fn packets_are_told_live_with_the_last_sample_beside_them() {
+    let home = Home::new();
+    let namespace = Namespace::new("packets");
+    let args = ["--source", "packets", "--port", "5201", "--json"];
+    let tracing = Tracing::start(&home, &namespace, &args);
+    namespace.transfer();
+    let out = tracing.stop();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let records: Vec<Value> = stdout(&out)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(records[0]["source"], "packets");
+    let of = |kind: &str| records.iter().filter(|r| r["kind"] == kind).count();
+    assert!(of("segment") > 20 && of("sample") >= 4, "{}", stderr(&out));
+    let segments = records.iter().filter(|r| r["kind"] == "segment");
+    assert!(
+        segments.clone().all(|one| one["tcb"].is_null()),
+        "no state that was not read"
+    );
+    assert!(
+        segments
+            .clone()
+            .any(|one| one["seen"]["rcv_wnd"].as_u64() > Some(60_000))
+    );
+    // Both ends of both connections, each packet once as sent and once as received.
+    let bytes = |what: &str| -> u64 {
+        let whats = segments
+            .clone()
+            .filter(|one| one["what"].as_str().unwrap_or("sent") == what);
+        whats.filter_map(|one| one["payload"].as_u64()).sum()
+    };
+    assert!(bytes("sent") >= 100_000);
+    assert_eq!(bytes("sent"), bytes("received"));
+    let end = records.last().unwrap();
+    assert_eq!((&end["kind"], &end["lost"]), (&"end".into(), &0.into()));
+}
+
+#[test]
+fn samples_come_alone_where_packets_are_refused_too() {
+    let home = Home::new();
+    let namespace = Namespace::new("samples");
+    let binary = home.linerate(&[]);
+    let mut command = Command::new("ip");
+    command
+        .args(["netns", "exec", &namespace.0, "setpriv", "--bounding-set"])
+        .args([
+            "-bpf,-perfmon,-sys_admin,-net_raw",
+            "--inh-caps",
+            "-all",
+            "--",
+        ])
+        .arg(binary.get_program())
+        .args(["trace", "--port", "5201"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    home.furnish(&mut command);
+    let tracing = Tracing::begun(command.spawn().unwrap());
+    assert!(
+        tracing.first.contains("CAP_BPF, CAP_PERFMON is missing"),
+        "{}",
+        tracing.first
+    );
+    assert!(
+        tracing.first.contains("CAP_NET_RAW): only samples"),
+        "{}",
+        tracing.first
+    );
+    namespace.transfer();
+    let out = tracing.stop();
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(stdout(&out).contains(" established: "), "{}", stdout(&out));
+}
+
 #[test]
 fn who_may_not_trace_is_told_what_is_missing() {
     let home = Home::new();

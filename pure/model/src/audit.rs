@@ -167,9 +167,8 @@ impl Audit {
     fn see_packet(&mut self, segment: &Segment) {
         let opens = segment.flags & tcp_flag::SYN != 0;
         self.born |= opens;
-        // The socket of the end that was connected to begins with the end of the handshake.
-        let answers = (segment.what == What::Sent) == (segment.flags & tcp_flag::ACK != 0);
-        if opens && answers {
+        // The socket of the end that was connected to counts the SYN, and not the answer, which a listener sent.
+        if opens && segment.what == What::Sent && segment.flags & tcp_flag::ACK != 0 {
             return;
         }
         match segment.what {
@@ -487,14 +486,14 @@ mod tests {
             payload: Bytes(0),
             ..packet(1, what, 1)
         };
-        // The end that is connected to: its socket counts from the end of the handshake.
+        // The end that is connected to: a listener sent its answer.
         audit.see(&syn(What::Received, tcp_flag::SYN));
         audit.see(&syn(What::Sent, tcp_flag::SYN | tcp_flag::ACK));
         audit.see(&packet(2, What::Received, 1));
         audit.see(&packet(3, What::Sent, 4));
         let last = TraceSample {
             gone: true,
-            ..sample(9, 6, 1)
+            ..sample(9, 6, 2)
         };
         audit.sample(&last);
         let found = audit.result();

@@ -401,14 +401,13 @@ impl Watch {
         let Some(mut sockets) = self.sockets.take() else {
             return;
         };
-        let at = self.now();
         sockets.ended(&mut |pair, mut told| {
             if self.wants(pair) {
                 told.inode = self.inodes.get(&told.cookie).copied().unwrap_or(0);
-                self.holders
-                    .entry(pair)
-                    .or_insert((told.cookie, told.inode));
-                self.sampled(at, pair, told, true);
+                let holder = (told.cookie, told.inode);
+                self.holders.entry(pair).or_insert(holder);
+                // Not earlier: its last packets come before it, once the ring was looked into again.
+                self.sampled(self.now(), pair, told, true);
             }
         });
         self.sockets = Some(sockets);
