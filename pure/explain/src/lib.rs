@@ -9,6 +9,7 @@ mod capture;
 mod facts;
 mod lately;
 mod limits;
+mod mixed;
 mod moment;
 mod owner;
 mod samples;
@@ -49,6 +50,8 @@ pub fn explain_trace(trace: &Trace) -> Vec<Explanation> {
     segments.for_each(|s| watcher.see(TraceRecord::Segment(s)));
     let owners = trace.owners.iter().cloned();
     owners.for_each(|o| watcher.see(TraceRecord::Owner(o)));
+    let samples = trace.samples.iter().cloned();
+    samples.for_each(|s| watcher.see(TraceRecord::Sample(s)));
     let lost = trace.lost.iter().copied();
     lost.for_each(|l| watcher.see(TraceRecord::Lost(l)));
     watcher.explain()

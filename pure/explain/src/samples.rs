@@ -162,34 +162,36 @@ fn vanished(rows: &[Row], facts: &Facts) -> Option<Vanished> {
 
 /// Time with nothing outstanding so far. The kernel's clock of it ticks every few milliseconds, so it is
 /// taken over all of the connection and not from one short interval to the next.
-struct Idle<'a> {
-    first: &'a Row<'a>,
+#[derive(Clone, Debug)]
+pub(crate) struct Idle {
+    from: Nanos,
+    busy: Option<Nanos>,
     given: Nanos,
 }
 
-impl<'a> Idle<'a> {
-    fn from(first: &'a Row<'a>) -> Idle<'a> {
+impl Idle {
+    pub(crate) fn from(first: &Row) -> Idle {
         Idle {
-            first,
+            from: first.at,
+            busy: first.tcp.busy,
             given: Nanos(0),
         }
     }
 
     fn grown(&self, now: &Row) -> Nanos {
-        let busy = now.tcp.busy.zip(self.first.tcp.busy);
-        let Some((busy, before)) = busy else {
+        let Some((busy, before)) = now.tcp.busy.zip(self.busy) else {
             return Nanos(0);
         };
         let outstanding = busy.since(before) + self.given;
-        now.at.since(self.first.at).since(outstanding)
+        now.at.since(self.from).since(outstanding)
     }
 }
 
 /// A stream at one moment.
-struct Row<'a> {
-    at: Nanos,
-    tcp: &'a TcpInfo,
-    send_buffer: Option<Bytes>,
+pub(crate) struct Row<'a> {
+    pub at: Nanos,
+    pub tcp: &'a TcpInfo,
+    pub send_buffer: Option<Bytes>,
 }
 
 /// The readable accounts of a stream, in order; a closed socket ends them.
@@ -221,7 +223,7 @@ fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
 }
 
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
-const ESTABLISHED: u8 = 1;
+pub(crate) const ESTABLISHED: u8 = 1;
 
 fn facts(run: &Run, ends: Ends, n: usize, rows: &[Row]) -> Facts {
     let (first, last) = (&rows[0], &rows[rows.len() - 1]);
@@ -230,6 +232,20 @@ fn facts(run: &Run, ends: Ends, n: usize, rows: &[Row]) -> Facts {
     let congestion = socket.map(|s| s.congestion.clone());
     facts.congestion = congestion.filter(|name| !name.is_empty());
     facts.pacing = socket.and_then(|s| s.pacing);
+    count_all(&mut facts, first, last);
+    facts.send_buffer = rows.iter().filter_map(|r| r.send_buffer).max();
+    let receiver = ends.receiver.samples.iter();
+    facts.receive_buffer = receiver
+        .filter_map(|s| s.streams.get(n)?.receive_buffer)
+        .max();
+    facts.always_writes = matches!(run.spec.workload, Workload::Bulk(_));
+    facts.sender_load = load(ends.sender, run.spec.streams);
+    facts.receiver_load = load(ends.receiver, run.spec.streams);
+    facts
+}
+
+/// What the kernel's counters say of the time between two moments.
+pub(crate) fn count_all(facts: &mut Facts, first: &Row, last: &Row) {
     facts.mss = last.tcp.snd_mss;
     facts.span = last.at.since(first.at);
     facts.bytes = grown(first.tcp.bytes_acked, last.tcp.bytes_acked);
@@ -243,15 +259,6 @@ fn facts(run: &Run, ends: Ends, n: usize, rows: &[Row]) -> Facts {
     facts.needless = count(first.tcp.dsack_dups, last.tcp.dsack_dups);
     facts.reordered = count(first.tcp.reord_seen, last.tcp.reord_seen);
     facts.marked = count(first.tcp.delivered_ce, last.tcp.delivered_ce);
-    facts.send_buffer = rows.iter().filter_map(|r| r.send_buffer).max();
-    let receiver = ends.receiver.samples.iter();
-    facts.receive_buffer = receiver
-        .filter_map(|s| s.streams.get(n)?.receive_buffer)
-        .max();
-    facts.always_writes = matches!(run.spec.workload, Workload::Bulk(_));
-    facts.sender_load = load(ends.sender, run.spec.streams);
-    facts.receiver_load = load(ends.receiver, run.spec.streams);
-    facts
 }
 
 fn count(before: Option<u32>, now: Option<u32>) -> u64 {
@@ -293,7 +300,13 @@ fn half_duplex(hosts: &[Option<&Fingerprint>]) -> Option<String> {
 }
 
 /// Parts the time between two samples: first by what the kernel counted, then by the state at its end.
-fn interval(before: &Row, now: &Row, facts: &mut Facts, idle: &mut Idle, pieces: &mut Vec<Piece>) {
+pub(crate) fn interval(
+    before: &Row,
+    now: &Row,
+    facts: &mut Facts,
+    idle: &mut Idle,
+    pieces: &mut Vec<Piece>,
+) {
     let (a, b) = (before.tcp, now.tcp);
     let span = now.at.since(before.at);
     let delivered = grown(a.bytes_acked, b.bytes_acked);

@@ -5,6 +5,7 @@ use crate::assemble::{Subject, assemble};
 use crate::facts::{Facts, Loss, MOST_LOSSES, Reading, Vanished};
 use crate::lately::Lately;
 use crate::limits::outlasts_delayed_ack;
+use crate::mixed::Mixed;
 use crate::moment::{self, Moment, Piece, Release, Stage};
 use crate::owner::{Behind, Stretch};
 use model::finding::{Explanation, Glance, Limit, Source};
@@ -60,6 +61,8 @@ struct Watched {
     pid: u32,
     comm: Comm,
     closed: bool,
+    /// Where the socket is not read at its segments.
+    mixed: Option<Box<Mixed>>,
 }
 
 impl Watcher {
@@ -76,6 +79,7 @@ impl Watcher {
                         pid: 0,
                         comm: Comm::default(),
                         closed: false,
+                        mixed: None,
                     });
                     self.forget();
                 }
@@ -85,6 +89,8 @@ impl Watcher {
             TraceRecord::Sample(sample) => {
                 if let Some(watched) = self.connections.get_mut(&sample.connection) {
                     watched.audit.sample(&sample);
+                    watched.closed |= sample.gone;
+                    watched.mixed(sample.at).sample(&sample);
                 }
             }
             TraceRecord::Lost(lost) => self.lost = self.lost.saturating_add(lost.events),
@@ -196,15 +202,21 @@ impl Watched {
         let state = segment.tcb.as_ref().map(|tcb| tcb.state);
         // A listener's socket can be closed, and opened again.
         self.closed = segment.what == What::State && state == Some(tcp_state::CLOSE);
+        if segment.tcb.is_none() {
+            self.mixed(segment.at).packet(&segment);
+            return;
+        }
         match &mut self.sender {
-            Some(sender) if segment.tcb.is_some() => sender.see(segment),
+            Some(sender) => sender.see(segment),
             None => self.sender = segment.tcb.clone().map(|tcb| Sender::new(segment, tcb)),
-            Some(_) => {}
         }
     }
 
+    fn mixed(&mut self, at: Nanos) -> &mut Mixed {
+        self.mixed.get_or_insert_with(|| Box::new(Mixed::new(at)))
+    }
+
     fn explain(&self, reader: Option<&Behind>, lost: u64) -> Option<Explanation> {
-        let sender = self.sender.as_ref().filter(|s| s.has_sent)?;
         let Connection { local, remote, .. } = self.connection;
         let subject = Subject {
             name: format!("{local} to {remote}"),
@@ -212,7 +224,10 @@ impl Watched {
             receiver: Some(remote),
             direction: None,
         };
-        let (pieces, mut facts) = sender.clone().finish();
+        let (pieces, mut facts) = match &self.sender {
+            Some(sender) => sender.has_sent.then(|| sender.clone().finish())?,
+            None => self.mixed.as_ref()?.finish()?,
+        };
         facts.reader = reader.cloned().unwrap_or_default();
         (!pieces.is_empty()).then(|| assemble(subject, &pieces, &facts, self.doubts(lost)))
     }
@@ -250,7 +265,7 @@ impl Watched {
     fn doubts(&self, lost: u64) -> Vec<String> {
         let found = self.audit.result();
         let mut doubts = Vec::new();
-        if !found.is_complete() {
+        if found.sent_missing + found.received_missing > 0 {
             doubts.push(format!(
                 "the trace lacks {} sent and {} received segments that the kernel counted: shares are off where they are missing",
                 found.sent_missing, found.received_missing

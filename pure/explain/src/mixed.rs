@@ -1,0 +1,376 @@
+//! From packets and samples of one socket, the better evidence of each: the samples say what the sender waited for,
+//! since the kernel counts it and tells the send buffer from the application; the packets say when the connection
+//! opened, which segments were sent again, when they had left, and how much was in flight then.
+
+use crate::facts::{Facts, Loss, MOST_LOSSES, Vanished};
+use crate::moment::{Piece, own};
+use crate::samples::{ESTABLISHED, Idle, Row, count_all, interval};
+use model::finding::{Limit, Source};
+use model::segment::before;
+use model::segment::tcp_flag::{ACK, SYN};
+use model::{Bytes, Nanos, Segment, TcpInfo, TraceSample, What};
+use std::collections::VecDeque;
+
+/// Sent segments that are remembered until they are acknowledged: more than any window holds.
+const MOST_OUT: usize = 65_536;
+/// Segments that a connection may send before the first acknowledgement (RFC 6928).
+const FIRST_WINDOW: u32 = 10;
+
+/// A connection while its packets and samples come.
+#[derive(Clone)]
+pub(crate) struct Mixed {
+    facts: Facts,
+    pieces: Vec<Piece>,
+    /// The first event of any kind.
+    begun: Nanos,
+    /// The SYN of this end, and how long it waited for its answer.
+    asked: Option<Nanos>,
+    opened: Option<Nanos>,
+    born: bool,
+    first: Option<Known>,
+    last: Option<Known>,
+    idle: Option<Idle>,
+    losses: Vec<Loss>,
+    out: VecDeque<Out>,
+    largest_acked: u32,
+    /// The oldest segment, sent again: its number, and how often.
+    again: (u32, u32),
+    packets: bool,
+    sent: bool,
+}
+
+/// A socket at one moment since the connection began.
+#[derive(Clone)]
+struct Known {
+    at: Nanos,
+    tcp: TcpInfo,
+    send_buffer: Bytes,
+}
+
+/// A segment that left and is not acknowledged.
+#[derive(Clone, Copy)]
+struct Out {
+    end: u32,
+    at: Nanos,
+    size: u32,
+}
+
+impl Known {
+    fn row(&self) -> Row<'_> {
+        Row {
+            at: self.at,
+            tcp: &self.tcp,
+            send_buffer: Some(self.send_buffer),
+        }
+    }
+}
+
+impl Mixed {
+    pub fn new(begun: Nanos) -> Mixed {
+        Mixed {
+            facts: Facts::new(Source::Samples),
+            pieces: Vec::new(),
+            begun,
+            asked: None,
+            opened: None,
+            born: false,
+            first: None,
+            last: None,
+            idle: None,
+            losses: Vec::new(),
+            out: VecDeque::new(),
+            largest_acked: 0,
+            again: (0, 0),
+            packets: false,
+            sent: false,
+        }
+    }
+
+    /// Takes the next packet.
+    pub fn packet(&mut self, segment: &Segment) {
+        self.packets = true;
+        let at = segment.at.since(self.begun);
+        let opens = segment.flags & SYN != 0;
+        match (segment.what, opens, segment.flags & ACK != 0) {
+            (What::Sent, true, false) => self.asked = self.asked.or(Some(at)),
+            (What::Received, true, true) => {
+                let asked = self.asked.filter(|_| self.opened.is_none());
+                self.opened = asked.map(|_| at).or(self.opened);
+            }
+            _ => {}
+        }
+        self.born |= opens;
+        if segment.what == What::Received {
+            self.acknowledged(segment);
+        } else if segment.what == What::Sent && segment.payload.0 > 0 {
+            self.left(segment, at);
+        }
+    }
+
+    fn acknowledged(&mut self, segment: &Segment) {
+        if segment.flags & ACK == 0 {
+            return;
+        }
+        while let Some(out) = self.out.front().filter(|out| !before(segment.ack, out.end)) {
+            self.largest_acked = self.largest_acked.max(out.size);
+            self.out.pop_front();
+        }
+    }
+
+    fn left(&mut self, segment: &Segment, at: Nanos) {
+        self.sent = true;
+        let size = match segment.segment_size {
+            0 => segment.payload.0 as u32,
+            size => size,
+        };
+        if !segment.is_retransmission() {
+            if self.out.len() >= MOST_OUT {
+                self.out.pop_front();
+            }
+            let end = segment.seq.wrapping_add(segment.payload.0 as u32);
+            self.out.push_back(Out { end, at, size });
+            return;
+        }
+        let left = self.out.iter().find(|out| before(segment.seq, out.end));
+        let left = left.map_or(at, |out| out.at);
+        let srtt = self.last.as_ref().map_or(Nanos(0), |last| last.tcp.rtt);
+        if self.losses.len() < MOST_LOSSES {
+            self.losses.push(Loss {
+                at: left,
+                srtt,
+                flight: segment.unacked_sent().unwrap_or_default().0,
+                place: None,
+            });
+        }
+        if segment
+            .seen
+            .as_ref()
+            .is_some_and(|seen| seen.snd_una == segment.seq)
+        {
+            self.again = match self.again {
+                (seq, times) if seq == segment.seq => (seq, times + 1),
+                _ => (segment.seq, 1),
+            };
+            let backoffs = self.again.1;
+            if backoffs > self.facts.vanished.map_or(1, |v| v.backoffs) && size > self.largest_acked
+            {
+                self.facts.vanished = Some(Vanished {
+                    size,
+                    passed: self.largest_acked,
+                    backoffs,
+                    at: left,
+                });
+            }
+        }
+    }
+
+    /// Takes the next sample.
+    pub fn sample(&mut self, sample: &TraceSample) {
+        let now = Known {
+            at: sample.at.since(self.begun),
+            tcp: sample.tcp.clone(),
+            send_buffer: sample.sndbuf,
+        };
+        if !sample.congestion.is_empty() {
+            self.facts.congestion = Some(sample.congestion.clone());
+        }
+        let buffer = self.facts.send_buffer.unwrap_or_default();
+        self.facts.send_buffer = Some(buffer.max(sample.sndbuf)).filter(|buffer| buffer.0 > 0);
+        let was = match self.last.take() {
+            Some(was) => was,
+            None => {
+                let first = self.beginning(&now);
+                self.idle = Some(Idle::from(&first.row()));
+                self.first = Some(first.clone());
+                first
+            }
+        };
+        // The socket of a connection that is over: nothing of the transfer is in it any more.
+        let over = now.tcp.state != ESTABLISHED && now.tcp.bytes_acked == was.tcp.bytes_acked;
+        if now.at <= was.at || over {
+            self.last = Some(was);
+            return;
+        }
+        let known = self.facts.losses.len();
+        let mut pieces = Vec::new();
+        if let Some(idle) = &mut self.idle {
+            interval(&was.row(), &now.row(), &mut self.facts, idle, &mut pieces);
+        }
+        if self.packets {
+            // They have times of their own.
+            self.facts.losses.truncate(known);
+        }
+        pieces
+            .into_iter()
+            .for_each(|piece| own(&mut self.pieces, piece));
+        self.last = Some(now);
+    }
+
+    /// What the socket was before its first sample: where its first packet was seen, all counters stood at zero.
+    fn beginning(&self, now: &Known) -> Known {
+        if !self.born {
+            return now.clone();
+        }
+        let zero = |time: Option<Nanos>| time.map(|_| Nanos(0));
+        let none = |count: Option<u32>| count.map(|_| 0);
+        let tcp = &now.tcp;
+        Known {
+            at: self.opened.unwrap_or_default(),
+            tcp: TcpInfo {
+                ca_state: 0,
+                snd_cwnd: FIRST_WINDOW,
+                snd_ssthresh: i32::MAX as u32,
+                total_retrans: 0,
+                bytes_acked: tcp.bytes_acked.map(|_| Bytes(0)),
+                data_segs_out: none(tcp.data_segs_out),
+                delivered: none(tcp.delivered),
+                delivered_ce: none(tcp.delivered_ce),
+                dsack_dups: none(tcp.dsack_dups),
+                reord_seen: none(tcp.reord_seen),
+                total_rto: tcp.total_rto.map(|_| 0),
+                busy: zero(tcp.busy),
+                rwnd_limited: zero(tcp.rwnd_limited),
+                sndbuf_limited: zero(tcp.sndbuf_limited),
+                ..tcp.clone()
+            },
+            send_buffer: now.send_buffer,
+        }
+    }
+
+    /// Who owned each piece of its time, and what is known of it; none if its own end sent nothing, or too few
+    /// samples met it.
+    pub fn finish(&self) -> Option<(Vec<Piece>, Facts)> {
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
+        let mut facts = self.facts.clone();
+        count_all(&mut facts, &first.row(), &last.row());
+        if self.pieces.is_empty() || !(self.sent || !self.packets && facts.bytes.0 > 0) {
+            return None;
+        }
+        let mut pieces = self.pieces.clone();
+        if self.packets {
+            facts.source = Source::PacketsAndSamples;
+            facts.losses = self.losses.clone();
+        }
+        if let (Some(from), Some(to)) = (self.asked, self.opened) {
+            let limit = Limit::Handshake;
+            let bytes = Bytes(0);
+            pieces.insert(
+                0,
+                Piece {
+                    from,
+                    to,
+                    limit,
+                    bytes,
+                },
+            );
+        }
+        Some((pieces, facts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assemble::{Subject, assemble};
+    use model::Seen;
+    use model::finding::Explanation;
+
+    const MSS: u32 = 1448;
+    const TRIP: u64 = 20;
+
+    /// Two seconds of samples 10 ms apart over a path of 20 ms, 40 segments a round trip.
+    fn explained(each: impl Fn(u64, &mut TcpInfo), packets: impl Fn(&mut Mixed)) -> Explanation {
+        let mut mixed = Mixed::new(Nanos(0));
+        let segment = |at: u64, what, flags| Segment {
+            at: Nanos::from_millis(at),
+            what,
+            flags,
+            ..Segment::default()
+        };
+        mixed.packet(&segment(0, What::Sent, SYN));
+        mixed.packet(&segment(TRIP, What::Received, SYN | ACK));
+        for n in 3..=200u64 {
+            let at = 10 * n;
+            let segments = 20 * n as u32;
+            let mut tcp = TcpInfo {
+                state: ESTABLISHED,
+                snd_mss: MSS,
+                rtt: Nanos::from_millis(TRIP),
+                min_rtt: Some(Nanos::from_millis(TRIP)),
+                rto: Nanos::from_millis(220),
+                unacked: 40,
+                snd_cwnd: 80,
+                snd_ssthresh: 60,
+                bytes_acked: Some(Bytes(u64::from(segments * MSS))),
+                data_segs_out: Some(segments + 40),
+                delivered: Some(segments),
+                notsent_bytes: Some(Bytes(1 << 20)),
+                snd_wnd: Some(Bytes(1 << 22)),
+                busy: Some(Nanos::from_millis(at - TRIP)),
+                rwnd_limited: Some(Nanos(0)),
+                sndbuf_limited: Some(Nanos(0)),
+                total_rto: Some(0),
+                ..TcpInfo::default()
+            };
+            each(at, &mut tcp);
+            mixed.sample(&TraceSample {
+                at: Nanos::from_millis(at),
+                congestion: "cubic".to_owned(),
+                sndbuf: Bytes(4 << 20),
+                tcp,
+                ..TraceSample::default()
+            });
+        }
+        packets(&mut mixed);
+        mixed.sent = true;
+        let (pieces, facts) = mixed.finish().unwrap();
+        let subject = Subject {
+            name: String::new(),
+            sender: None,
+            receiver: None,
+            direction: None,
+        };
+        assemble(subject, &pieces, &facts, Vec::new())
+    }
+
+    #[test]
+    fn the_kernels_clocks_tell_the_window_from_the_send_buffer() {
+        let part = |at: u64| Some(Nanos::from_millis((at - TRIP) * 9 / 10));
+        let told = explained(|at, tcp| tcp.rwnd_limited = part(at), |_| ());
+        assert_eq!(told.cause(), Some(Limit::ReceiveWindow), "{told:#?}");
+        assert_eq!(told.source, Source::PacketsAndSamples);
+        assert_eq!(told.phases[0].limit, Limit::Handshake);
+        let told = explained(|at, tcp| tcp.sndbuf_limited = part(at), |_| ());
+        assert_eq!(told.cause(), Some(Limit::SendBuffer), "{told:#?}");
+    }
+
+    #[test]
+    fn packets_say_when_what_was_lost_had_left() {
+        let mut mixed = Mixed::new(Nanos(0));
+        let sent = |at: u64, seq: u32, snd_nxt: u32| Segment {
+            at: Nanos::from_millis(at),
+            seq,
+            payload: Bytes(MSS.into()),
+            segments: 1,
+            seen: Some(Seen {
+                snd_una: 1,
+                snd_nxt,
+                ..Seen::default()
+            }),
+            ..Segment::default()
+        };
+        mixed.packet(&sent(1, 1, 1));
+        mixed.packet(&sent(2, 1 + MSS, 1 + MSS));
+        for (n, at) in [(1, 201), (2, 601), (3, 1401)] {
+            mixed.packet(&sent(at, 1, 1 + 2 * MSS));
+            assert_eq!(mixed.losses.len(), n);
+        }
+        assert_eq!(mixed.losses[0].at, Nanos::from_millis(1));
+        assert_eq!(mixed.losses[0].flight, u64::from(2 * MSS));
+        let vanished = mixed.facts.vanished.unwrap();
+        assert_eq!(
+            (vanished.size, vanished.passed, vanished.backoffs),
+            (MSS, 0, 3)
+        );
+    }
+}
