@@ -8,6 +8,8 @@ use model::{Direction, Nanos};
 
 /// Unlike costs below this share of the difference are not told.
 const NEGLIGIBLE: f64 = 0.01;
+/// Columns of a heading at most: with the longest limit a row still fits 80.
+const WIDEST_HEADING: usize = 12;
 /// Rates nearer than this are the same.
 const SAME: f64 = 0.05;
 
@@ -31,7 +33,15 @@ pub fn diff(
         if !out.is_empty() {
             out.push('\n');
         }
-        out.push_str(&pair((name_a, one), (name_b, other), style));
+        let named = |name, which: &Explanation, all: &[Explanation]| Named {
+            name: escape(name),
+            which: which_of(which, all),
+        };
+        out.push_str(&pair(
+            (&named(name_a, one, a), one),
+            (&named(name_b, other, b), other),
+            style,
+        ));
     }
     match out.is_empty() {
         true => "Nothing to compare: one of them has no connection of TCP.\n".to_owned(),
@@ -50,7 +60,34 @@ fn busiest(all: &[Explanation]) -> Option<&Explanation> {
     all.iter().max_by_key(|e| e.bytes)
 }
 
-fn pair(a: (&str, &Explanation), b: (&str, &Explanation), style: Style) -> String {
+/// What a side is called.
+struct Named {
+    name: String,
+    /// Which of its connections.
+    which: String,
+}
+
+/// Said where there is more than one to choose from.
+fn which_of(one: &Explanation, all: &[Explanation]) -> String {
+    let others = all.iter().filter(|e| e.direction == one.direction).count();
+    match (all.len(), others) {
+        (..=1, _) => String::new(),
+        (_, ..=1) => format!(" ({})", escape(&one.name)),
+        (_, n) => format!(" ({}, the largest of {n} connections)", escape(&one.name)),
+    }
+}
+
+/// A heading: the last part of a path, its end if that is long.
+fn heading(name: &str) -> String {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let skip = name.chars().count().saturating_sub(WIDEST_HEADING);
+    match skip {
+        0 => name.to_owned(),
+        skip => format!("..{}", name.chars().skip(skip + 2).collect::<String>()),
+    }
+}
+
+fn pair(a: (&Named, &Explanation), b: (&Named, &Explanation), style: Style) -> String {
     let rate = |e: &Explanation| e.bytes.per(e.span).0 as f64;
     let (fast, slow) = if rate(a.1) >= rate(b.1) {
         (a, b)
@@ -62,25 +99,25 @@ fn pair(a: (&str, &Explanation), b: (&str, &Explanation), style: Style) -> Strin
         _ => String::new(),
     };
     let ratio = rate(fast.1) / rate(slow.1).max(1.0);
-    let first = if ratio < 1.0 + SAME {
-        format!(
-            "{way}{} and {} are equally fast.",
-            escape(fast.0),
-            escape(slow.0)
-        )
+    let same = ratio < 1.0 + SAME;
+    let first = if same {
+        format!("{way}{} and {} are equally fast.", fast.0.name, slow.0.name)
     } else {
         format!(
             "{way}{} is {} times as fast as {}.",
-            escape(fast.0),
+            fast.0.name,
             words::three_digits(ratio),
-            escape(slow.0)
+            slow.0.name
         )
     };
-    let mut out = style.paint(Ink::Bold, wrap(&first, style.width, "", "").trim_end()) + "\n";
-    for (name, one) in [fast, slow] {
+    let bold = |line: &str| format!("{}\n", style.paint(Ink::Bold, line));
+    let first = wrap(&first, style.width, "", "");
+    let mut out: String = first.lines().map(bold).collect();
+    for (named, one) in [fast, slow] {
         let line = format!(
-            "{}: {} in {}, {}; {}",
-            escape(name),
+            "{}{}: {} in {}, {}; {}",
+            named.name,
+            named.which,
             glue(one.bytes),
             glue(one.span),
             glue(one.bytes.per(one.span)),
@@ -88,35 +125,40 @@ fn pair(a: (&str, &Explanation), b: (&str, &Explanation), style: Style) -> Strin
         );
         out.push_str(&wrap(&line, style.width, "  ", "    "));
     }
+    if same {
+        return out;
+    }
     let costs = costs(fast.1, slow.1);
     let more: f64 = costs.iter().map(|(_, a, b)| b - a).sum();
-    let mut rows = vec![
-        [
-            "ms a MB",
-            escape(fast.0).as_str(),
-            escape(slow.0).as_str(),
-            "more",
+    let mut headings = [heading(&fast.0.name), heading(&slow.0.name)];
+    if headings[0] == headings[1] {
+        headings = ["the faster", "the slower"].map(str::to_owned);
+    }
+    let [faster, slower] = headings;
+    let mut rows = vec![vec![
+        "ms a MB".to_owned(),
+        faster,
+        slower,
+        "more".to_owned(),
+        "share".to_owned(),
+    ]];
+    let cost = |ms: f64| match ms {
+        0.0 => "-".to_owned(),
+        ms => words::three_digits(ms),
+    };
+    let told = costs
+        .iter()
+        .filter(|(_, a, b)| (b - a).abs() >= NEGLIGIBLE * more.abs());
+    rows.extend(told.map(|(limit, a, b)| {
+        let sign = if b >= a { "+" } else { "-" };
+        vec![
+            limit.words().to_owned(),
+            cost(*a),
+            cost(*b),
+            format!("{sign}{}", words::three_digits((b - a).abs())),
+            format!("{:.0} %", 100.0 * (b - a) / more),
         ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    rows.extend(
-        costs
-            .iter()
-            .filter(|(_, a, b)| (b - a).abs() >= NEGLIGIBLE * more.abs())
-            .map(|(limit, a, b)| {
-                vec![
-                    limit.words().to_owned(),
-                    words::three_digits(*a),
-                    words::three_digits(*b),
-                    format!(
-                        "{}{}",
-                        if b >= a { "+" } else { "-" },
-                        words::three_digits((b - a).abs())
-                    ),
-                ]
-            }),
-    );
+    }));
     if rows.len() > 1 {
         out.push('\n');
         out.push_str(&words::table(&rows));
@@ -166,8 +208,36 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("the congestion window  12.9  129   +116"),
+            text.contains("the congestion window  12.9  129   +116   74 %"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn long_names_and_many_connections_fit_a_screen() {
+        let slow = fixtures::rivals();
+        let mut fast = fixtures::rivals();
+        (fast.bytes, fast.direction) = (Bytes(540 << 20), None);
+        fast.name = "192.0.2.1:40000 to 192.0.2.2:5201".to_owned();
+        let mut small = fast.clone();
+        small.bytes = Bytes(1);
+        let name = "/somewhere/else/the trace of the faster machine.jsonl";
+        let text = diff((name, &[small, fast]), ("41", &[slow]), Style::PLAIN);
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            flat.contains("192.0.2.2:5201, the largest of 2 connections):"),
+            "{text}"
+        );
+        assert!(text.contains("..hine.jsonl"), "{text}");
+        let same = diff(
+            ("a", &[fixtures::rivals()]),
+            ("b", &[fixtures::rivals()]),
+            Style::PLAIN,
+        );
+        assert!(
+            same.starts_with("up: a and b are equally fast.\n"),
+            "{same}"
         );
     }
 }
