@@ -22,6 +22,7 @@ bench: build setup-test
 	scripts/need sockperf
 	bench/run
 	bench/trace
+	bench/capture
 
 # How true the labs are: some ten minutes, best on an idle machine; writes docs/lab-fidelity.md.
 lab-fidelity: build setup-test

@@ -94,6 +94,9 @@ impl Connection {
         if packet.has(SYN) {
             self.handshake(packet, side);
             self.halves[side].opens(packet);
+            if packet.has(ACK) {
+                self.halves[1 - side].answered(packet.ack);
+            }
             // Data may ride on it (RFC 7413).
             if packet.payload == 0 {
                 return;

@@ -128,6 +128,13 @@ impl Half {
         self.last_sent = syn.at;
     }
 
+    /// The peer's SYN acknowledges its own, which need not be in the capture.
+    pub fn answered(&mut self, ack: u32) {
+        if matches!(self.start, Start::Unknown) {
+            self.start = Start::Heard(ack);
+        }
+    }
+
     /// A connection that begins there is another one.
     pub fn has_other_start(&self, syn: u32) -> bool {
         matches!(self.start, Start::Seen(start) if start != syn.wrapping_add(1))
@@ -638,7 +645,7 @@ impl Stream {
                 reading.window = 0;
             }
             for piece in &mut self.pieces {
-                if piece.limit == Limit::ReceiveWindow {
+                if matches!(piece.limit, Limit::ReceiveWindow | Limit::ZeroWindow) {
                     piece.limit = Limit::CongestionWindow;
                 }
             }

@@ -191,3 +191,175 @@ fn a_connection_after_another_on_the_same_addresses_is_its_own() {
     }
     assert_eq!(observer.counted().len(), 2);
 }
+
+/// Follows these packets, and explains the first direction.
+fn told(packets: &[Packet]) -> Told {
+    let mut observer = Observer::new();
+    packets.iter().for_each(|p| observer.see(p));
+    observer.explain(usize::MAX)
+}
+
+fn doubted(told: &Told, what: &str) -> bool {
+    let all = told.explanations.iter().flat_map(|e| &e.doubts);
+    all.chain(&told.doubts).any(|doubt| doubt.contains(what))
+}
+
+#[test]
+fn without_the_handshake_the_windows_decide_nothing() {
+    let late = told(&windowed(Nanos(0)).packets()[3..]);
+    let by = vec![Limit::SendBuffer, Limit::Application, Limit::ReceiveWindow];
+    assert_eq!(late.explanations[0].conclusion, Conclusion::Limited { by });
+    assert!(doubted(&late, "the scale of the windows"));
+    // Cut to 64 bytes a SYN has lost its scale, which is not the same as offering none.
+    let mut cut = windowed(Nanos(0)).packets();
+    for syn in &mut cut[..2] {
+        (syn.wscale, syn.options_cut) = (None, true);
+    }
+    let cut = told(&cut);
+    assert_eq!(cut.explanations[0].source, Source::CaptureAtSender);
+    assert!(!cut.explanations[0].is_confident());
+    assert!(doubted(&cut, "the scale of the windows is not known"));
+}
+
+#[test]
+fn without_the_handshake_timestamps_tell_the_side() {
+    for (to_client, source) in [
+        (Nanos(0), Source::CaptureAtSender),
+        (Nanos::from_millis(10), Source::CaptureBetween),
+        (TRIP, Source::CaptureAtReceiver),
+    ] {
+        let path = windowed(to_client);
+        let mut packets = path.packets().split_off(3);
+        let base = packets[0].seq;
+        for packet in &mut packets {
+            let from_client = packet.payload > 0;
+            let at = if from_client { packet.seq } else { packet.ack };
+            let round = at.wrapping_sub(base) / (path.window / MSS * MSS);
+            packet.stamps = Some(match from_client {
+                true => (round + 100, round + 999),
+                false => (round + 999, round + 99),
+            });
+        }
+        let told = told(&packets);
+        assert_eq!(told.explanations[0].source, source);
+        assert!(!doubted(&told, "where it stood"));
+    }
+}
+
+#[test]
+fn a_window_that_is_contradicted_is_left_out() {
+    let path = Path {
+        offered: 700,
+        ..windowed(Nanos(0))
+    };
+    let told = told(&path.packets());
+    assert!(doubted(
+        &told,
+        "their scale is not the one in the handshake"
+    ));
+    let cause = told.explanations[0].cause();
+    assert!(!matches!(
+        cause,
+        Some(Limit::ReceiveWindow | Limit::ZeroWindow)
+    ));
+}
+
+#[test]
+fn a_capture_of_one_direction_says_so() {
+    let all = windowed(Nanos(0)).packets();
+    let (client, server): (Vec<_>, Vec<_>) = all.iter().partition(|p| p.from == all[0].from);
+    for (half, said) in [
+        (client, "no acknowledgement of these data"),
+        (server, "most of them never seen"),
+    ] {
+        let told = told(&half);
+        assert_eq!(told.explanations.len(), 1);
+        let one = &told.explanations[0];
+        assert_eq!(one.conclusion, Conclusion::Unexplained);
+        let sent = 200 * 44 * u64::from(MSS);
+        assert!((sent - 1..=sent).contains(&one.bytes.0), "{}", one.bytes);
+        assert!(doubted(&told, said), "{told:#?}");
+    }
+}
+
+#[test]
+fn joined_segments_are_not_taken_for_the_segment_size() {
+    let path = Path {
+        offered: 60_000,
+        ..windowed(Nanos(0))
+    };
+    let mut joined: Vec<Packet> = Vec::new();
+    for packet in path.packets() {
+        let syn = packet.has(SYN).then_some(1460);
+        match joined.last_mut() {
+            Some(last) if last.payload > 0 && packet.payload > 0 => last.payload += packet.payload,
+            _ => joined.push(Packet { mss: syn, ..packet }),
+        }
+    }
+    assert_eq!(joined[3].payload, 44 * MSS);
+    let told = told(&joined);
+    assert_eq!(told.explanations[0].cause(), Some(Limit::ReceiveWindow));
+}
+
+#[test]
+fn a_packet_that_is_captured_twice_counts_once() {
+    let all = windowed(Nanos::from_millis(10)).packets();
+    let mut observer = Observer::new();
+    for packet in &all {
+        observer.see(packet);
+        observer.see(&Packet {
+            at: packet.at + Nanos(10),
+            ..*packet
+        });
+    }
+    let twice = &observer.counted()[0];
+    assert_eq!((twice.packets, twice.retransmitted), (200 * 44, 0));
+    assert_eq!(twice.twice, twice.packets);
+    let told = observer.explain(1);
+    assert_eq!(told.explanations[0].source, Source::CaptureBetween);
+    assert!(doubted(&told, "twice"));
+}
+
+#[test]
+fn a_flood_of_attempts_makes_room_for_what_carries_data() {
+    let real = windowed(Nanos(0)).packets();
+    let attempt = |n: usize| Packet {
+        from: ([10, 0, (n >> 8) as u8, n as u8], 9).into(),
+        ..real[0]
+    };
+    let mut packets: Vec<Packet> = (0..MOST_CONNECTIONS + 300).map(attempt).collect();
+    packets.extend(&real);
+    packets.extend((0..2 * MOST_CONNECTIONS).map(attempt));
+    let mut observer = Observer::new();
+    packets.iter().for_each(|p| observer.see(p));
+    assert_eq!(observer.connections.len(), MOST_CONNECTIONS);
+    assert!(observer.index.len() <= MOST_CONNECTIONS);
+    let told = observer.explain(usize::MAX);
+    assert_eq!(told.explanations.len(), 1);
+    assert_eq!(told.explanations[0].cause(), Some(Limit::ReceiveWindow));
+    assert!(doubted(&told, "attempts to connect came to nothing"));
+}
+
+#[test]
+fn of_many_connections_those_with_the_most_bytes_are_told() {
+    let all = windowed(Nanos(0)).packets();
+    let mut observer = Observer::new();
+    for n in 0..10u16 {
+        let port = |mut end: SocketAddr| {
+            end.set_port(end.port() + n);
+            end
+        };
+        for packet in &all[..10 + usize::from(n)] {
+            let (from, to) = (port(packet.from), port(packet.to));
+            observer.see(&Packet {
+                from,
+                to,
+                ..*packet
+            });
+        }
+    }
+    let told = observer.explain(3);
+    let ports = told.explanations.iter().map(|e| e.sender.unwrap().port());
+    assert_eq!(ports.collect::<Vec<_>>(), [40007, 40008, 40009]);
+    assert!(doubted(&told, "7 more connections of"));
+}

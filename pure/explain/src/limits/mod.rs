@@ -155,6 +155,7 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
 pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[
     (Limit::SendBuffer, send_buffer::fits),
     (Limit::Application, application::fits),
+    (Limit::ReceiveWindow, receive_window::fits_unscaled),
 ];
 
 /// What can lie behind a full or closed receive window.

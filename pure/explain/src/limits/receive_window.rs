@@ -3,7 +3,7 @@
 //! Near miss: a window that is nearly full because the congestion window grew to it.
 
 use super::Telling;
-use crate::facts::{Facts, bit_rate, middle};
+use crate::facts::{Facts, bit_rate, middle, percent};
 use crate::moment::Moment;
 use model::Bytes;
 use model::finding::{Confidence, Evidence, Limit};
@@ -45,5 +45,21 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     Telling::new(Confidence::Sure, evidence).change(
         format!("rcvbuf={}", larger.0),
         "a larger receive buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_rmem",
+    )
+}
+
+/// From packets whose windows have no known scale: the same amount in flight all the time may be the
+/// window.
+pub(crate) fn fits_unscaled(facts: &Facts) -> Option<Telling> {
+    if facts.occupancy().is_some() {
+        return None;
+    }
+    let spread = facts.held_flight()?;
+    let evidence = Evidence::new("in flight, half of its middle spread", percent(spread))
+        .against("under 5 %, without loss or queue: held by something, and how large the window is cannot be seen");
+    Some(
+        Telling::new(Confidence::Open, vec![evidence])
+            .ranked(2)
+            .advise("capture again from the handshake on: it tells the scale of the windows"),
     )
 }
