@@ -10,7 +10,7 @@ fn two_runs_side_by_side() {
     let _alone = alone();
     let home = Home::new();
     let mut files = Vec::new();
-    for (name, more) in [("wide", &[][..]), ("narrow", &["--buffer", "16K"][..])] {
+    for (name, more) in [("wide", &[][..]), ("narrow", &["--send-buffer", "16K"][..])] {
         let run = home
             .linerate(&["measure", "local", "--time", "1s", "--json"])
             .args(more)
