@@ -273,8 +273,10 @@ mod tests {
 
     #[test]
     fn time_shared_with_the_network_counts_by_its_part() {
-        let mut behind = Behind::default();
-        behind.looked = Nanos(100 * MS);
+        let mut behind = Behind {
+            looked: Nanos(100 * MS),
+            ..Behind::default()
+        };
         behind.decide(Nanos(100 * MS), Nanos(105 * MS), true);
         behind.decide(Nanos(105 * MS), Nanos(120 * MS), false);
         play(&mut behind, &[look(100, 0, 0), look(120, 20, 0)], 120);
