@@ -23,8 +23,20 @@ impl Namespace {
 
     /// A transfer of at most 2 MB within.
     fn transfer(&self) {
-        let script = "iperf3 -s -1 -D -p 5201; until ss -Hltn 'sport = :5201' | grep -q .; do :; done; iperf3 -c 127.0.0.1 -n 2M";
-        let out = run(Command::new("ip").args(["netns", "exec", &self.0, "sh", "-c", script]));
+        self.transfer_of("-n 2M");
+    }
+
+    /// A second of it, so that samples meet its sockets.
+    fn long_transfer(&self) {
+        self.transfer_of("-t 1 -b 20M");
+    }
+
+    fn transfer_of(&self, options: &str) {
+        let script = format!(
+            "{} {options}",
+            "iperf3 -s -1 -D -p 5201; until ss -Hltn 'sport = :5201' | grep -q .; do :; done; iperf3 -c 127.0.0.1"
+        );
+        let out = run(Command::new("ip").args(["netns", "exec", &self.0, "sh", "-c", &script]));
         assert!(out.status.success(), "{}", stderr(&out));
     }
 }
@@ -277,7 +289,7 @@ fn packets_stand_in_where_probes_are_refused() {
         "ip link set lo up; mkfifo said; {binary} trace --port 5201 -w {file} 2> said & \
          exec 3< said; while read -r line <&3; do echo \"$line\"; case $line in *Ctrl-C*) break;; esac; done; \
          iperf3 -s -1 -D -p 5201; until ss -Hltn 'sport = :5201' | grep -q .; do :; done; \
-         iperf3 -c 127.0.0.1 -n 2M >&2; kill -INT $!; cat <&3; wait $!"
+         iperf3 -c 127.0.0.1 -t 1 -b 20M >&2; kill -INT $!; cat <&3; wait $!"
     );
     let mut command = Command::new("unshare");
     command
@@ -312,7 +324,7 @@ fn packets_are_told_live_with_the_last_sample_beside_them() {
     let namespace = Namespace::new("packets");
     let args = ["--source", "packets", "--port", "5201", "--json"];
     let tracing = Tracing::start(&home, &namespace, &args);
-    namespace.transfer();
+    namespace.long_transfer();
     let out = tracing.stop();
     assert!(out.status.success(), "{}", stderr(&out));
     let records: Vec<Value> = stdout(&out)
@@ -375,7 +387,7 @@ fn samples_come_alone_where_packets_are_refused_too() {
         "{}",
         tracing.first
     );
-    namespace.transfer();
+    namespace.long_transfer();
     let out = tracing.stop();
     assert!(out.status.success(), "{}", stderr(&out));
     assert!(stdout(&out).contains(" established: "), "{}", stdout(&out));
