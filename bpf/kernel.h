@@ -44,7 +44,11 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
 };
 typedef struct { int owned; } socket_lock_t;
-struct socket { unsigned long flags; };
+struct sock;
+struct socket {
+	unsigned long flags;
+	struct sock *sk;
+};
 struct sock {
 	struct sock_common __sk_common;
 	struct { atomic_t rmem_alloc; } sk_backlog;
@@ -85,12 +89,20 @@ struct tcp_sock {
 	struct { int space; } rcvq_space;
 };
 struct task_struct { int tgid; char comm[16]; };
-struct sk_buff {
-	struct sock *sk;
-	unsigned int len;
-	unsigned char *head, *data;
-	__u16 transport_header, network_header;
+struct net_device {
+	possible_net_t nd_net;
+	char name[16];
 };
+struct sk_buff {
+	struct net_device *dev;
+	struct sock *sk;
+	unsigned int len, end;
+	unsigned char *head, *data;
+	__u16 protocol, network_header;
+	char cb[48];
+};
+struct skb_shared_info { __u16 gso_size, gso_segs; };
+struct tcp_skb_cb { __u32 seq; };
 
 #pragma clang attribute pop
 
@@ -122,6 +134,7 @@ static __u64 (*bpf_jiffies64)(void) = (void *)118;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static struct tcp_sock *(*bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
+static long (*bpf_probe_read_kernel_str)(void *to, __u32 len, const void *from) = (void *)115;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static long (*bpf_loop)(__u32 times, void *function, void *context, __u64 flags) = (void *)181;
 

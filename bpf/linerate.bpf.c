@@ -9,7 +9,7 @@
 
 enum { AF_INET6 = 10, IPPROTO_TCP = 6 };
 enum { ETH_P_IP = 0x0008, ETH_P_IPV6 = 0xdd86 }; /* in network order */
-enum { TCP_SYN_SENT = 2, TCP_SYN_RECV = 3, TCP_LISTEN = 10 };
+enum { TCP_SYN_SENT = 2, TCP_SYN_RECV = 3, TCP_TIME_WAIT = 6, TCP_LISTEN = 10, TCP_NEW_SYN_RECV = 12 };
 enum { SOCK_NOSPACE = 2, MSG_PEEK = 2 };
 
 /* Set by the loader before the program is checked: what is zero costs nothing. */
@@ -17,6 +17,8 @@ const volatile __u32 only_netns, only_pid, only_port;
 const volatile __u64 only_cookie;
 const volatile __u32 only_host, only_host_0, only_host_1, only_host_2, only_host_3;
 const volatile __u32 with_headers;
+/* Of the running kernel: the first of enum skb_drop_reason that is one, and whether kfree_skb tells who was to receive. */
+const volatile __u32 first_reason, drop_has_receiver;
 /* For tests of the order: rounds of idling between clock and reservation, and leaving out the claim. */
 const volatile __u32 test_delay, test_no_claim;
 
@@ -51,18 +53,19 @@ struct {
 /* What a program found out, before it is known whether anyone wants it. */
 struct story {
 	__u64 cookie;
+	__u32 netns, drop_reason;
 	__u32 local[4], remote[4];
 	__u16 local_port, remote_port;
 	__u8 what, flags, tos, ttl;
 	__u32 seq, ack, payload, length;
-	__u16 window, segments, segment_size, drop_reason;
-	__u8 state, ca_state;
+	__u16 window, segments, segment_size;
+	__u8 state, ca_state, arrived;
 };
 
 struct claim {
 	struct producer *producer;
 	__u32 cell, cpu;
-	__u64 number, ts;
+	__u64 ts;
 };
 
 static long idle(__u32 index, void *context)
@@ -70,20 +73,20 @@ static long idle(__u32 index, void *context)
 	return 0;
 }
 
-/* Takes a free cell of this processor; 8 if there is none. Global, so that it is checked once, alone. */
-__attribute__((noinline)) __u32 take_cell(__u32 cpu, __u64 now)
+/* Takes another free cell of this processor; 8 if there is none. Global, so that it is checked once, alone. */
+__attribute__((noinline)) __u32 take_cell(__u32 cpu, __u64 not_after)
 {
 	struct producer *producer = bpf_map_lookup_elem(&producers, &cpu);
 	if (!producer)
 		return 8;
 #pragma unroll
-	for (int i = 0; i < 8; i++)
-		if (!__sync_val_compare_and_swap(&producer->inflight[i], 0, now))
+	for (int i = 1; i < 8; i++)
+		if (!__sync_val_compare_and_swap(&producer->inflight[i], 0, not_after))
 			return i;
 	return 8;
 }
 
-/* Before the event is written: claim, number, clock, in this order. */
+/* Before the event is written: claim, then clock. The claim says a time that the clock cannot be before. */
 INLINE int begin(struct claim *claim)
 {
 	claim->cpu = bpf_get_smp_processor_id();
@@ -92,13 +95,17 @@ INLINE int begin(struct claim *claim)
 		return 0;
 	claim->cell = 8;
 	if (!test_no_claim) {
-		claim->cell = take_cell(claim->cpu, bpf_ktime_get_ns());
+		__u64 not_after = claim->producer->last ?: 1;
+		claim->cell = 0;
+		if (__sync_val_compare_and_swap(&claim->producer->inflight[0], 0, not_after))
+			claim->cell = take_cell(claim->cpu, not_after);
 		if (claim->cell >= 8)
 			__sync_fetch_and_add(&claim->producer->unordered, 1);
 	}
-	claim->number = __sync_fetch_and_add(&claim->producer->number, 1);
 	claim->ts = bpf_ktime_get_ns();
-	if (test_delay && claim->number % 7 == 0)
+	/* Whoever is interrupted here puts back an older one: it holds as well. */
+	claim->producer->last = claim->ts;
+	if (test_delay && claim->ts % 7 == 0)
 		bpf_loop(test_delay, idle, 0, 0);
 	return 1;
 }
@@ -113,9 +120,11 @@ INLINE void end(struct claim *claim, int written)
 		__sync_lock_test_and_set(&claim->producer->inflight[claim->cell], 0);
 }
 
-INLINE struct record *reserve(struct claim *claim)
+/* The sizes are constants for the verifier: with_headers is one, too. */
+INLINE struct record *reserve(int drop)
 {
-	/* Constant for the verifier: with_headers is. */
+	if (drop)
+		return bpf_ringbuf_reserve(&events, sizeof(struct record) + DEVICE, 0);
 	if (with_headers)
 		return bpf_ringbuf_reserve(&events, sizeof(struct record) + HEADERS, 0);
 	return bpf_ringbuf_reserve(&events, sizeof(struct record), 0);
@@ -233,14 +242,13 @@ INLINE void fill_socket(struct record *r, struct tcp_sock *tp)
 	r->sndbuf_limited_ticks = sndbuf;
 }
 
-/* Writes the event, if anyone wants it. `skb`: where its headers can be read from, or 0. */
-static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct story *story, const struct __sk_buff *skb, int by_owner)
+/*
+ * Writes the event, if anyone wants it. `tp`: its socket, or 0. `skb`: where its headers can be read from, or 0.
+ * `device`: of a drop, the name of its device.
+ */
+INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __sk_buff *skb, int by_owner, int drop, const char *device)
 {
-	if (!running)
-		return;
-	struct sock *sk = (struct sock *)tp;
-	__u32 netns = sk->__sk_common.skc_net.net->ns.inum;
-	if (only_netns && netns != only_netns)
+	if (only_netns && story->netns != only_netns)
 		return;
 	if (only_cookie && story->cookie != only_cookie)
 		return;
@@ -248,7 +256,7 @@ static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct sto
 		return;
 	if (only_host && !is_host(story->local) && !is_host(story->remote))
 		return;
-	struct owner *owner = owner_of(tp, by_owner);
+	struct owner *owner = tp ? owner_of(tp, by_owner) : 0;
 	if (only_pid && (!owner || owner->pid != only_pid))
 		return;
 
@@ -256,20 +264,27 @@ static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct sto
 	 * A segment is received without the socket's lock, and counted after this. Read before the clock, the count can
 	 * lack a segment that is older, but never has one that is younger: so a count ahead means a missing event.
 	 */
-	__u32 segs_in = tp->segs_in;
+	__u32 segs_in = tp ? tp->segs_in : 0;
 	struct claim claim;
 	if (!begin(&claim))
 		return;
-	struct record *r = reserve(&claim);
+	struct record *r = reserve(drop);
 	if (!r) {
 		end(&claim, 0);
 		return;
 	}
+	if (tp) {
+		fill_socket(r, tp);
+		r->segs_in = segs_in;
+	} else {
+		__builtin_memset(r, 0, sizeof(*r));
+	}
+	if (story->arrived)
+		r->bits |= BIT_ARRIVED;
 	r->ts = claim.ts;
-	r->number = claim.number;
 	r->cpu = claim.cpu;
 	r->cookie = story->cookie;
-	r->netns = netns;
+	r->netns = story->netns;
 	struct task_struct *task = bpf_get_current_task_btf();
 	r->current_pid = task->tgid;
 	*(__u64 *)r->current_comm = *(__u64 *)task->comm;
@@ -295,9 +310,9 @@ static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct sto
 	r->drop_reason = story->drop_reason;
 	r->state = story->state;
 	r->ca_state = story->ca_state;
-	fill_socket(r, tp);
-	r->segs_in = segs_in;
-	if (with_headers && skb) {
+	if (drop) {
+		bpf_probe_read_kernel_str(r + 1, DEVICE, device);
+	} else if (with_headers && skb) {
 		__u32 length = story->length - story->payload;
 		if (length > HEADERS)
 			length = HEADERS;
@@ -308,23 +323,32 @@ static __attribute__((noinline)) void tell(struct tcp_sock *tp, const struct sto
 	end(&claim, 1);
 }
 
-/* The headers of a packet that begins with IP. Returns 0 where there is no whole TCP header. */
-INLINE int read_headers(const struct __sk_buff *skb, struct story *story)
+/* From a packet that is the program's own context, or that lies at `ip`. */
+INLINE long load(const struct __sk_buff *skb, const void *ip, __u32 at, void *to, __u32 length)
+{
+	return skb ? bpf_skb_load_bytes(skb, at, to, length) : bpf_probe_read_kernel(to, length, ip + at);
+}
+
+/*
+ * The headers of a packet that begins with IP, of `length` bytes and this protocol, as load() finds it; as the end
+ * sees it that is local to whoever sent it. Returns 0 where there is no whole TCP header.
+ */
+INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 protocol, __u32 length, struct story *story)
 {
 	__u8 ip[40];
 	__u8 tcp[20];
-	__u32 at, source[4], target[4];
+	__u32 at;
 
-	if (skb->protocol == ETH_P_IP) {
-		if (bpf_skb_load_bytes(skb, 0, ip, 20) || ip[9] != IPPROTO_TCP)
+	if (protocol == ETH_P_IP) {
+		if (load(skb, packet, 0, ip, 20) || ip[9] != IPPROTO_TCP)
 			return 0;
 		at = (ip[0] & 15) * 4;
 		story->tos = ip[1];
 		story->ttl = ip[8];
-		map_v4(source, *(__u32 *)(ip + 12));
-		map_v4(target, *(__u32 *)(ip + 16));
-	} else if (skb->protocol == ETH_P_IPV6) {
-		if (bpf_skb_load_bytes(skb, 0, ip, 40))
+		map_v4(story->local, *(__u32 *)(ip + 12));
+		map_v4(story->remote, *(__u32 *)(ip + 16));
+	} else if (protocol == ETH_P_IPV6) {
+		if (load(skb, packet, 0, ip, 40))
 			return 0;
 		__u8 next = ip[6];
 		at = 40;
@@ -334,7 +358,7 @@ INLINE int read_headers(const struct __sk_buff *skb, struct story *story)
 			__u8 extension[2];
 			if (next != 0 && next != 43 && next != 60)
 				break;
-			if (bpf_skb_load_bytes(skb, at, extension, 2))
+			if (load(skb, packet, at, extension, 2))
 				return 0;
 			next = extension[0];
 			at += (extension[1] + 1) * 8;
@@ -343,46 +367,59 @@ INLINE int read_headers(const struct __sk_buff *skb, struct story *story)
 			return 0;
 		story->tos = (ip[0] << 4) | (ip[1] >> 4);
 		story->ttl = ip[7];
-		__builtin_memcpy(source, ip + 8, 16);
-		__builtin_memcpy(target, ip + 24, 16);
+		__builtin_memcpy(story->local, ip + 8, 16);
+		__builtin_memcpy(story->remote, ip + 24, 16);
 	} else {
 		return 0;
 	}
-	if (bpf_skb_load_bytes(skb, at, tcp, 20))
+	if (load(skb, packet, at, tcp, 20))
 		return 0;
-	story->length = skb->len;
-	story->payload = skb->len - at - (tcp[12] >> 4) * 4;
+	story->length = length;
+	story->payload = length - at - (tcp[12] >> 4) * 4;
 	story->seq = bswap32(*(__u32 *)(tcp + 4));
 	story->ack = bswap32(*(__u32 *)(tcp + 8));
 	story->flags = tcp[13];
 	story->window = bswap16(*(__u16 *)(tcp + 14));
-	__u16 from = bswap16(*(__u16 *)tcp), to = bswap16(*(__u16 *)(tcp + 2));
-	int sent = story->what == SENT;
-	__builtin_memcpy(story->local, sent ? source : target, 16);
-	__builtin_memcpy(story->remote, sent ? target : source, 16);
-	story->local_port = sent ? from : to;
-	story->remote_port = sent ? to : from;
+	story->local_port = bswap16(*(__u16 *)tcp);
+	story->remote_port = bswap16(*(__u16 *)(tcp + 2));
 	return 1;
+}
+
+/* As the end sees it that receives. */
+INLINE void turn(struct story *story)
+{
+	__u32 address[4];
+	__builtin_memcpy(address, story->local, 16);
+	__builtin_memcpy(story->local, story->remote, 16);
+	__builtin_memcpy(story->remote, address, 16);
+	__u16 port = story->local_port;
+	story->local_port = story->remote_port;
+	story->remote_port = port;
 }
 
 INLINE void segment(struct __sk_buff *skb, __u8 what)
 {
-	if (!skb->sk)
+	if (!running || !skb->sk)
 		return;
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(skb->sk);
 	if (!tp)
 		return;
-	struct story story = { .what = what, .cookie = bpf_get_socket_cookie(skb) };
-	if (!read_headers(skb, &story))
-		return;
 	struct sock *sk = (struct sock *)tp;
+	struct story story = { .what = what, .netns = sk->__sk_common.skc_net.net->ns.inum };
+	if (only_netns && story.netns != only_netns)
+		return;
+	if (!read_headers(skb, 0, skb->protocol, skb->len, &story))
+		return;
+	if (what == RECEIVED)
+		turn(&story);
+	story.cookie = bpf_get_socket_cookie(skb);
 	story.segments = skb->gso_segs ? skb->gso_segs : 1;
 	story.segment_size = skb->gso_segs > 1 ? skb->gso_size : 0;
 	story.state = sk->__sk_common.skc_state;
 	story.ca_state = BITS(&tp->inet_conn, icsk_ca_state);
 	/* TCP sends under the lock: while a process holds it, by that process. A listener answers by itself. */
 	int by_owner = what == SENT && story.state != TCP_LISTEN && sk->sk_lock.owned;
-	tell(tp, &story, skb, by_owner);
+	tell(tp, &story, skb, by_owner, 0, 0);
 }
 
 SEC("cgroup_skb/egress") int linerate_sent(struct __sk_buff *skb)
@@ -397,10 +434,15 @@ SEC("cgroup_skb/ingress") int linerate_received(struct __sk_buff *skb)
 	return 1;
 }
 
+static __attribute__((noinline)) void tell_step(struct tcp_sock *tp, const struct story *story, int by_owner)
+{
+	tell(tp, story, 0, by_owner, 0, 0);
+}
+
 /* An event that is no segment: the addresses are the socket's own. */
 INLINE void step(struct sock *any, struct story *story, int new_state, int new_ca_state, int by_owner)
 {
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(any);
+	struct tcp_sock *tp = running ? bpf_skc_to_tcp_sock(any) : 0;
 	if (!tp)
 		return;
 	/* The SYN tells of the connection; before it the port is not known. */
@@ -409,6 +451,7 @@ INLINE void step(struct sock *any, struct story *story, int new_state, int new_c
 		return;
 	}
 	struct sock *sk = (struct sock *)tp;
+	story->netns = sk->__sk_common.skc_net.net->ns.inum;
 	story->cookie = bpf_get_socket_cookie(tp);
 	if (sk->__sk_common.skc_family == AF_INET6) {
 		copy_v6(story->local, &sk->__sk_common.skc_v6_rcv_saddr);
@@ -424,7 +467,7 @@ INLINE void step(struct sock *any, struct story *story, int new_state, int new_c
 		return;
 	story->state = new_state >= 0 ? new_state : sk->__sk_common.skc_state;
 	story->ca_state = new_ca_state >= 0 ? new_ca_state : BITS(&tp->inet_conn, icsk_ca_state);
-	tell(tp, story, 0, by_owner);
+	tell_step(tp, story, by_owner);
 }
 
 SEC("tp_btf/sock_send_length") int linerate_wrote(__u64 *context)
@@ -461,6 +504,93 @@ SEC("tp_btf/tcp_cong_state_set") int linerate_congestion(__u64 *context)
 		return 0; /* as above */
 	struct story story = { .what = CONGESTION };
 	step(sk, &story, -1, (__u8)context[1], 0);
+	return 0;
+}
+
+/* After the segment left: that it was sent again, by the kernel's own account. */
+SEC("tp_btf/tcp_retransmit_skb") int linerate_retransmitted(__u64 *context)
+{
+	struct sk_buff *skb = (struct sk_buff *)context[1];
+	struct tcp_skb_cb cb;
+	if (bpf_probe_read_kernel(&cb, sizeof(cb), __builtin_preserve_access_index(&skb->cb)))
+		return 0;
+	struct story story = { .what = RETRANSMITTED, .seq = cb.seq, .payload = skb->len };
+	step((struct sock *)context[0], &story, -1, -1, 0);
+	return 0;
+}
+
+/* Whose the packet is, and which way it goes. */
+INLINE void place_drop(struct story *story, struct sock *sk)
+{
+	story->netns = sk->__sk_common.skc_net.net->ns.inum;
+	story->state = sk->__sk_common.skc_state;
+	/* A listener has no peer. */
+	__u16 peer = bswap16(sk->__sk_common.skc_dport);
+	story->arrived = sk->__sk_common.skc_num != story->local_port || (peer && peer != story->remote_port);
+}
+
+/* A packet is thrown away: by a queue, a filter, a device, a socket. Most calls are of other protocols: out at once. */
+SEC("tp_btf/kfree_skb") int linerate_dropped(__u64 *context)
+{
+	__u32 reason = context[2];
+	if (!running || reason < first_reason)
+		return 0;
+	struct sk_buff *skb = (struct sk_buff *)context[0];
+	__u16 protocol = skb->protocol;
+	if (protocol != ETH_P_IP && protocol != ETH_P_IPV6)
+		return 0;
+	const unsigned char *head = skb->head;
+	const unsigned char *packet = head + skb->network_header;
+	struct story story = { .what = DROPPED, .drop_reason = reason };
+	/* Layers of the kernel have moved the packet's begin before or behind its IP header. */
+	__u32 length = skb->len + (__u32)(skb->data - packet);
+	if (!read_headers(0, packet, protocol, length, &story))
+		return 0;
+	struct skb_shared_info *shared = (struct skb_shared_info *)(head + skb->end);
+	bpf_probe_read_kernel(&story.segments, 2, __builtin_preserve_access_index(&shared->gso_segs));
+	bpf_probe_read_kernel(&story.segment_size, 2, __builtin_preserve_access_index(&shared->gso_size));
+
+	struct sock *holder = skb->sk;
+	struct tcp_sock *tp = 0;
+	if (holder) {
+		place_drop(&story, holder);
+		/* The verifier does not let bpf_skc_to_tcp_sock() have it as the packet tells it. What has no whole socket: */
+		if (story.state == TCP_TIME_WAIT || story.state == TCP_NEW_SYN_RECV)
+			return 0;
+		struct socket *socket = holder->sk_socket;
+		struct sock *sk = socket ? socket->sk : 0;
+		tp = sk ? bpf_skc_to_tcp_sock(sk) : 0;
+	} else if (drop_has_receiver) {
+		struct sock *receiver = (struct sock *)context[3];
+		if (receiver) {
+			place_drop(&story, receiver);
+			tp = bpf_skc_to_tcp_sock(receiver);
+		}
+	}
+	if (tp) {
+		story.cookie = bpf_get_socket_cookie(tp);
+		story.ca_state = BITS(&tp->inet_conn, icsk_ca_state);
+	}
+	/* A socket that says no reason is only done with it: a FIN that TIME-WAIT answers. */
+	if (story.netns && story.arrived && reason == first_reason)
+		return 0;
+	/* Where a socket drops what it received, the packet's field of the device serves another purpose. */
+	struct net_device *dev = story.netns && story.arrived ? 0 : skb->dev;
+	if (!story.netns) {
+		/* Which end this is about is told by the connections that are known: trace/connections.rs. */
+		if (!dev)
+			return 0;
+		story.netns = dev->nd_net.net->ns.inum;
+		story.arrived = 1;
+	}
+	if (story.arrived)
+		turn(&story);
+	if (story.segments <= 1) {
+		story.segments = 1;
+		story.segment_size = 0;
+	}
+	/* No device: an address that cannot be read leaves its name empty. */
+	tell(tp, &story, 0, 0, 1, dev ? dev->name : (const char *)1);
 	return 0;
 }
 

@@ -5,8 +5,7 @@
  */
 struct record {
 	__u64 ts; /* CLOCK_MONOTONIC, ns */
-	__u64 number; /* of this processor's events */
-	__u64 cookie;
+	__u64 cookie; /* 0: a dropped segment whose socket is not known; then all of the socket is 0 */
 	__u32 cpu;
 	__u32 netns;
 	__u32 pid;
@@ -30,11 +29,11 @@ struct record {
 	__u16 window;
 	__u16 segments;
 	__u16 segment_size;
-	__u16 drop_reason;
 
 	/* the socket */
 	__u8 state;
 	__u8 ca_state;
+	__u32 drop_reason;
 	__u8 bits; /* BIT_* */
 	__u8 nonagle;
 	__u8 snd_wscale;
@@ -48,48 +47,49 @@ struct record {
 	__u8 pingpong;
 	__u8 quick;
 	__u16 advmss;
+	__u16 rcv_mss;
+	__u32 mss;
+	/* What often changes stands beside its like, for the sake of the file (trace/file.rs). */
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 write_seq;
-	__u32 snd_sml;
+	__u32 snd_wnd;
 	__u32 rcv_nxt;
 	__u32 rcv_wup;
 	__u32 copied_seq;
-	__u32 snd_wnd;
 	__u32 rcv_wnd;
-	__u32 rcv_ssthresh;
-	__u32 rcv_space;
+	__u32 packets_out;
 	__u32 cwnd;
-	__u32 ssthresh;
 	__u32 srtt_us8; /* eighths of a microsecond */
 	__u32 rttvar_us4; /* quarters */
+	__u32 segs_out;
+	__u32 segs_in;
+	__u32 delivered;
+	__u32 app_limited;
+	__u32 sndbuf_used;
+	__u32 wmem_alloc;
+	__u32 rcvbuf_used;
+	__u32 busy_ticks;
+	__u32 sacked_out;
+	__u32 lost_out;
+	__u32 retrans_out;
+	__u32 total_retrans;
+	__u32 rwnd_limited_ticks;
+	__u32 sndbuf_limited_ticks;
+	__u32 snd_sml;
+	__u32 rcv_ssthresh;
+	__u32 rcv_space;
+	__u32 ssthresh;
 	__u32 min_rtt_us;
 	__u32 rcv_rtt_us8;
 	__u32 rto_ticks;
 	__u32 ato_ticks;
-	__u32 mss;
-	__u32 rcv_mss;
-	__u32 packets_out;
-	__u32 sacked_out;
-	__u32 lost_out;
-	__u32 retrans_out;
 	__u32 reordering;
-	__u32 segs_out;
-	__u32 segs_in;
-	__u32 total_retrans;
-	__u32 delivered;
 	__u32 delivered_ce;
 	__u32 reord_seen;
 	__u32 dsack_dups;
 	__u32 sndbuf;
-	__u32 sndbuf_used;
 	__u32 rcvbuf;
-	__u32 rcvbuf_used;
-	__u32 wmem_alloc;
-	__u32 busy_ticks;
-	__u32 rwnd_limited_ticks;
-	__u32 sndbuf_limited_ticks;
-	__u32 app_limited;
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	__u64 bytes_sent;
@@ -100,16 +100,19 @@ struct record {
 #define BIT_OWNED 1
 #define BIT_NO_SPACE 2
 #define BIT_CWND_LIMITED 4
+#define BIT_ARRIVED 8 /* a dropped segment that was received; else it was sent */
 
-/* Headers of IP and TCP behind the record, where they were asked for. */
+/* Headers of IP and TCP behind the record of a segment, where they were asked for. */
 #define HEADERS 128
+/* Name of the device behind the record of a dropped segment; empty where the socket dropped it. */
+#define DEVICE 16
 
-enum what { SENT, RECEIVED, WROTE, READ, STATE, CONGESTION, DROPPED };
+enum what { SENT, RECEIVED, WROTE, READ, STATE, CONGESTION, DROPPED, RETRANSMITTED };
 
 /* What the consumer needs to know of one processor's producers; see docs/decisions/0012. */
 struct producer {
 	__u64 inflight[8];
-	__u64 number;
+	__u64 last; /* clock of the last event, or of one before it */
 	__u64 committed;
 	__u64 lost;
 	__u64 unordered;

@@ -209,6 +209,22 @@ fn a_capture_is_read_by_others() {
         "{text}"
     );
     assert!(!text.contains("bad"), "{text}");
+
+    let fields = ["-e", "tcp.len", "-e", "frame.comment"];
+    let out = run(Command::new("tshark")
+        .args(["-r", file.to_str().unwrap(), "-T", "fields"])
+        .args(fields));
+    assert!(out.status.success(), "{}", stderr(&out));
+    let told = stdout(&out);
+    assert_eq!(told.lines().count(), text.lines().count(), "{told}");
+    for line in told.lines() {
+        let (length, comment) = line.split_once('\t').unwrap();
+        assert!(length.parse::<u32>().is_ok(), "{line}");
+        assert!(
+            comment.contains("cwnd ") && comment.contains("rtt "),
+            "{line}"
+        );
+    }
 }
 
 #[test]
@@ -240,8 +256,8 @@ fn nothing_stays_in_the_kernel_when_it_is_killed() {
     let attached = attachments(tracing.child.id());
     assert_eq!(
         attached.len(),
-        6,
-        "two for segments, four for the steps of sockets"
+        8,
+        "two for segments, four for the steps of sockets, retransmissions, drops"
     );
     assert!(attached.iter().all(|number| is_attached(number)));
     signal(&tracing.child, "KILL");

@@ -8,8 +8,8 @@ use crate::exit::{Exit, Refusal};
 use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
-use model::{Audit, Bytes, Connection, Nanos, TraceRecord, What};
-use observe::trace::{Options, Source, Tracer, Written};
+use model::{Audit, Bytes, Connection, Nanos, Tally, TraceRecord};
+use observe::trace::{Booked, Options, Source, Tracer, Written};
 use output::Output;
 use report::trace as words;
 use std::collections::BTreeMap;
@@ -21,6 +21,9 @@ use trigger::{Ring, Trigger};
 
 /// Between two looks at Ctrl-C and at the time.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How late a file may be: each look into the ring costs a little.
+const LATE: Duration = Duration::from_millis(20);
 
 /// Trace TCP live: every segment with its socket's state, in true order
 #[derive(Args)]
@@ -36,8 +39,9 @@ const LOOK: Duration = Duration::from_millis(100);
   linerate lab exec home-lan/server -- linerate trace
 
 A line stands for one segment, or for as many as the device splits or joins. The state is that
-before it: what a received segment meets, what a sent one leaves behind. The last lines say of each
-connection whether every segment is there: the kernel counts them too. 'linerate trace --columns
+before it: what a received segment meets, what a sent one leaves behind. A segment that this host
+drops has a line of its own ('drop'), with where and why; 'why' is a column that says what each
+retransmission is due to. The last lines say of each connection whether every segment is there: the kernel counts them too. 'linerate trace --columns
 help' lists the columns.
 
 Probes in the kernel need root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel that
@@ -111,6 +115,9 @@ impl Trace {
             ..Options::default()
         };
         options.owners = self.write.is_some() || self.json;
+        if self.write.is_some() {
+            options.late = LATE;
+        }
         options.headers = self.write.as_deref().is_some_and(output::is_capture);
         let mut tracer = Tracer::start(&filter, &options)?;
         for sentence in &tracer.instead {
@@ -118,7 +125,7 @@ impl Trace {
         }
         for tracepoint in &tracer.missing {
             out::note(&format!(
-                "linerate: this kernel has no tracepoint {tracepoint}: what it tells is left out"
+                "linerate: this kernel does not let {tracepoint} be traced: what it tells is left out"
             ));
         }
         let output = match (&self.write, self.json) {
@@ -135,7 +142,7 @@ impl Trace {
         out::note("linerate: tracing; Ctrl-C ends it");
         let ends = self.time.map(|time| Instant::now() + Duration::from(time));
         while !stop.load(Ordering::Relaxed) && ends.is_none_or(|ends| Instant::now() < ends) {
-            tracer.read(LOOK, &mut |record, written| telling.tell(record, written));
+            telling.take(&mut tracer);
             if telling.flush().is_break() {
                 break;
             }
@@ -160,6 +167,18 @@ struct Telling {
 }
 
 impl Telling {
+    /// What came since the last time.
+    fn take(&mut self, tracer: &mut Tracer) {
+        let account = &mut self.account;
+        let by_probes = tracer.begin().source == model::TraceSource::Probes;
+        let plain = self.ring.is_none() && by_probes;
+        let Some(recording) = self.output.recording().filter(|_| plain) else {
+            return tracer.read(LOOK, &mut |record, written| self.tell(record, written));
+        };
+        let written = tracer.record(LOOK, recording, |booked| account.book(booked));
+        self.failed = written.err().map(|error| self.output.failed(error));
+    }
+
     fn tell(&mut self, record: TraceRecord, written: Written<'_>) {
         if self.failed.is_some() {
             return;
@@ -225,7 +244,29 @@ const KEPT: usize = 100_000;
 impl Account {
     fn see(&mut self, record: &TraceRecord) {
         match record {
-            TraceRecord::Connection(connection) => {
+            TraceRecord::Connection(connection) => self.book(Booked::Connection(connection)),
+            TraceRecord::Segment(segment) => match Tally::of(segment) {
+                Some(tally) => self.book(Booked::Event(segment.connection, &tally)),
+                None => {
+                    if let Some((_, audit, _)) = self.open.get_mut(&segment.connection) {
+                        audit.see(segment);
+                    }
+                }
+            },
+            TraceRecord::Sample(sample) => {
+                if let Some((_, audit, closed)) = self.open.get_mut(&sample.connection) {
+                    audit.sample(sample);
+                    *closed = sample.gone;
+                }
+            }
+            TraceRecord::End(end) => self.end = Some(end.clone()),
+            TraceRecord::Owner(_) | TraceRecord::Lost(_) | TraceRecord::Begin(_) => {}
+        }
+    }
+
+    fn book(&mut self, booked: Booked<'_>) {
+        match booked {
+            Booked::Connection(connection) => {
                 if self.open.len() >= KEPT {
                     let before = self.open.len();
                     self.open
@@ -240,24 +281,12 @@ impl Account {
                 self.open
                     .insert(connection.id, (connection.clone(), audit, false));
             }
-            TraceRecord::Segment(segment) => {
-                if let Some((_, audit, closed)) = self.open.get_mut(&segment.connection) {
-                    audit.see(segment);
-                    *closed = segment.what == What::State
-                        && segment
-                            .tcb
-                            .as_ref()
-                            .is_some_and(|tcb| tcb.state == model::segment::tcp_state::CLOSE);
+            Booked::Event(id, tally) => {
+                if let Some((_, audit, closed)) = self.open.get_mut(&id) {
+                    audit.count(tally);
+                    *closed = tally.closes();
                 }
             }
-            TraceRecord::Sample(sample) => {
-                if let Some((_, audit, closed)) = self.open.get_mut(&sample.connection) {
-                    audit.sample(sample);
-                    *closed = sample.gone;
-                }
-            }
-            TraceRecord::End(end) => self.end = Some(end.clone()),
-            TraceRecord::Owner(_) | TraceRecord::Lost(_) | TraceRecord::Begin(_) => {}
         }
     }
 

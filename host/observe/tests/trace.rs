@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use linerate_observe::trace::{Filter, Options, Tracer, own_netns};
-use model::segment::tcp_state;
-use model::{Audit, Completeness, Connection, End, Owner, Segment, TraceRecord, What};
-use std::collections::BTreeMap;
+use model::segment::{tcp_flag, tcp_state};
+use model::{Audit, Completeness, Connection, End, Lost, Owner, Segment, TraceRecord, What};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ struct Told {
     segments: Vec<Segment>,
     audits: BTreeMap<u32, Audit>,
     owners: Vec<Owner>,
-    lost: u64,
+    lost: Vec<Lost>,
     end: Option<End>,
 }
 
@@ -58,7 +58,7 @@ impl Told {
                     .see(&segment);
                 self.segments.push(segment);
             }
-            TraceRecord::Lost(lost) => self.lost += lost.events,
+            TraceRecord::Lost(lost) => self.lost.push(lost),
             TraceRecord::End(end) => self.end = Some(end),
             TraceRecord::Begin(_) | TraceRecord::Sample(_) => panic!("not told by probes"),
             TraceRecord::Owner(owner) => self.owners.push(owner),
@@ -89,7 +89,7 @@ impl Told {
 
     /// Both ends of every connection, closed and complete.
     fn assert_complete(&self) -> Vec<Completeness> {
-        assert_eq!(self.lost, 0);
+        assert_eq!(self.lost, []);
         let end = self.end.as_ref().unwrap();
         assert_eq!(
             (end.lost, end.unordered, end.events),
@@ -120,11 +120,13 @@ impl Told {
 
 /// Connects, `send` at one end and `answer` at the other on a thread of the same namespace.
 fn converse(
+    to: &str,
     send: impl FnOnce(TcpStream),
     answer: impl FnOnce(TcpStream) + Send + 'static,
 ) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = listener.local_addr().unwrap();
+    // Takes IPv4 as well.
+    let listener = TcpListener::bind("[::]:0").unwrap();
+    let at = SocketAddr::new(to.parse().unwrap(), listener.local_addr().unwrap().port());
     let far = std::thread::spawn(move || answer(listener.accept().unwrap().0));
     send(TcpStream::connect(at).unwrap());
     far.join().unwrap();
@@ -133,6 +135,10 @@ fn converse(
 
 /// `bytes` to the far end, which reads to the end and then answers with as many.
 fn there_and_back(bytes: usize) -> SocketAddr {
+    there_and_back_to("127.0.0.1", bytes)
+}
+
+fn there_and_back_to(to: &str, bytes: usize) -> SocketAddr {
     let answer = move |mut stream: TcpStream| {
         let mut room = vec![0; 64 * 1024];
         let mut left = bytes;
@@ -147,12 +153,12 @@ fn there_and_back(bytes: usize) -> SocketAddr {
         stream.read_to_end(&mut all).unwrap();
         assert_eq!(all.len(), bytes);
     };
-    converse(send, answer)
+    converse(to, send, answer)
 }
 
 #[test]
 fn a_transfer_under_loss_is_complete_both_ways() {
-    let told = in_namespace(|| {
+    let (told, counted) = in_namespace(|| {
         // Slow, with a queue of some tens of packets: segments are dropped all the time.
         tool("ip link set lo mtu 1500");
         tool("tc qdisc add dev lo root tbf rate 200mbit burst 16kb limit 40kb");
@@ -169,7 +175,12 @@ fn a_transfer_under_loss_is_complete_both_ways() {
         assert_eq!(ends.len(), 2);
         assert_eq!(ends[0], (ends[1].1, ends[1].0));
         assert!([ends[0].0, ends[0].1].contains(&at));
-        told
+        let out = Command::new("tc")
+            .args(["-s", "-j", "qdisc", "show", "dev", "lo"])
+            .output()
+            .unwrap();
+        let queues: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        (told, queues[0]["drops"].as_u64().unwrap())
     });
     let results = told.assert_complete();
     assert_eq!(told.out_of_order(), 0);
@@ -193,6 +204,26 @@ fn a_transfer_under_loss_is_complete_both_ways() {
         }
         assert_eq!(next, 3_000_000);
     }
+    // The kernel's own word, after each that is seen to be one.
+    let seqs = |events: Vec<&Segment>| -> BTreeSet<(u32, u32)> {
+        events.iter().map(|s| (s.connection, s.seq)).collect()
+    };
+    let all = |what| told.segments.iter().filter(move |s| s.what == what);
+    let again: Vec<_> = all(What::Sent).filter(|s| s.is_retransmission()).collect();
+    assert!(again.iter().all(|s| s.retransmission().is_some()));
+    let confirmed = seqs(all(What::Retransmitted).collect());
+    assert!(!confirmed.is_empty() && confirmed.is_subset(&seqs(again)));
+
+    // What the queue says that it dropped, and where it was.
+    let left = |s: &&Segment| s.dropped.as_ref().is_some_and(|site| !site.arrived);
+    let drops: Vec<_> = all(What::Dropped).filter(left).collect();
+    assert_eq!(drops.len() as u64, counted);
+    assert!(drops.iter().any(|drop| drop.tcb.is_some()));
+    for drop in drops {
+        let site = drop.dropped.as_ref().unwrap();
+        assert!(site.reason.starts_with("QDISC_"), "{site:?}");
+        assert_eq!((&site.device[..], site.arrived), ("lo", false));
+    }
     // The processes that use the sockets are this one.
     let ours = told
         .segments
@@ -203,7 +234,7 @@ fn a_transfer_under_loss_is_complete_both_ways() {
 
 #[test]
 fn many_short_connections_are_complete() {
-    const MANY: usize = 300;
+    const MANY: usize = 1_000;
     let told = in_namespace(|| {
         let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
         let mut told = Told::default();
@@ -246,7 +277,7 @@ fn ping_pong(rounds: usize, near: impl FnOnce()) {
         turn(&mut stream, false);
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     };
-    converse(send, answer);
+    converse("127.0.0.1", send, answer);
 }
 
 #[test]
@@ -260,7 +291,7 @@ fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
         let mut tracer = Tracer::start(&own(), &options).unwrap();
         let mut told = Told::default();
         ping_pong(ROUNDS, || {
-            told.read_until(&mut tracer, |told| told.lost > 0);
+            told.read_until(&mut tracer, |told| !told.lost.is_empty());
             // Until the ring is empty, so that the end of the connection is told.
             let mut before = usize::MAX;
             while before != told.segments.len() {
@@ -274,7 +305,19 @@ fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
         told.stop(tracer)
     });
     let end = told.end.clone().unwrap();
-    assert_eq!(end.lost, told.lost);
+    assert_eq!(
+        end.lost,
+        told.lost.iter().map(|lost| lost.events).sum::<u64>()
+    );
+    // Where segments are missing events were lost, at that time.
+    for gap in told.audits.values().flat_map(|audit| audit.result().gaps) {
+        let at_that_time = |lost: &Lost| lost.from <= gap.to && gap.from <= lost.to;
+        assert!(
+            told.lost.iter().any(at_that_time),
+            "{gap:?} and {:?}",
+            told.lost
+        );
+    }
     // Each round is 2 sends, 2 receives, and at least 2 segments sent and 2 received.
     let all = end.events + end.lost;
     assert!(all >= 8 * ROUNDS as u64, "{end:?}");
@@ -301,7 +344,7 @@ fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
 fn stress(no_claim: bool) -> (usize, usize) {
     let told = in_namespace(move || {
         let options = Options {
-            test_delay: 20_000,
+            test_delay: 100_000,
             test_no_claim: no_claim,
             ..Options::default()
         };
@@ -319,7 +362,7 @@ fn stress(no_claim: bool) -> (usize, usize) {
         });
         told.stop(tracer)
     });
-    assert_eq!(told.lost, 0);
+    assert_eq!(told.lost, []);
     (told.out_of_order(), told.segments.len())
 }
 
@@ -333,6 +376,74 @@ fn order_holds_when_producers_stand_still_and_fails_without_their_claims() {
         wrong > 0,
         "the weaker way was not caught in {events} events"
     );
+}
+
+#[test]
+fn both_versions_of_ip_have_their_addresses_from_the_first_packet() {
+    let told = in_namespace(|| {
+        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        there_and_back_to("::1", 100_000);
+        // A socket of IPv6 answers here, too.
+        there_and_back_to("127.0.0.1", 100_000);
+        let mut told = Told::default();
+        told.read_until(&mut tracer, |told| told.closed() == 4);
+        told.stop(tracer)
+    });
+    told.assert_complete();
+    assert_eq!(told.out_of_order(), 0);
+    assert_eq!(told.connections.len(), 4);
+    for address in ["::1", "127.0.0.1"] {
+        let address: IpAddr = address.parse().unwrap();
+        let ends: Vec<_> = told
+            .connections
+            .values()
+            .filter(|c| c.local.ip() == address && c.remote.ip() == address)
+            .collect();
+        assert_eq!(ends.len(), 2, "{:?}", told.connections);
+        assert_eq!(
+            (ends[0].local, ends[0].remote),
+            (ends[1].remote, ends[1].local)
+        );
+        // Each end has the whole handshake: the passive one while its socket is still the listener's.
+        for end in ends {
+            let opens = |s: &&Segment| s.connection == end.id && s.flags & tcp_flag::SYN != 0;
+            let whats: BTreeSet<_> = told.segments.iter().filter(opens).map(|s| s.what).collect();
+            assert_eq!(whats, BTreeSet::from([What::Sent, What::Received]));
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_a_filter_drops_is_told_with_its_reason() {
+    let told = in_namespace(|| {
+        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let port = TcpListener::bind("[::1]:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        tool("nft add table inet t");
+        tool("nft add chain inet t c { type filter hook input priority 0 ; }");
+        tool(&format!(
+            "nft add rule inet t c tcp dport {port} counter drop"
+        ));
+        let at = SocketAddr::new("::1".parse().unwrap(), port);
+        assert!(TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_err());
+        let mut told = Told::default();
+        told.read_until(&mut tracer, |told| {
+            told.segments.iter().any(|s| s.what == What::Dropped)
+        });
+        told.stop(tracer)
+    });
+    let drop = told.segments.iter().find(|s| s.what == What::Dropped);
+    let site = drop.unwrap().dropped.as_ref().unwrap();
+    assert_eq!(
+        (&site.reason[..], &site.device[..], site.arrived),
+        ("NETFILTER_DROP", "lo", true)
+    );
+    // Nobody was there to receive it: it is told of the end that sent it.
+    let sender = &told.connections[&drop.unwrap().connection];
+    assert_eq!(sender.remote.ip(), "::1".parse::<IpAddr>().unwrap());
 }
 
 #[test]
@@ -360,6 +471,14 @@ fn only_what_was_asked_for_is_told() {
             .map(|filter| Tracer::start(filter, &Options::default()).unwrap())
             .collect();
         there_and_back(10);
+        let six = Filter {
+            host: Some("::1".parse().unwrap()),
+            ..own()
+        };
+        let six = Tracer::start(&six, &Options::default()).unwrap();
+        there_and_back_to("::1", 10);
+        let told = Told::default().stop(six);
+        assert_eq!(told.connections.len(), 2);
         let near = TcpStream::connect(wanted.local_addr().unwrap()).unwrap();
         drop((wanted.accept().unwrap(), near));
         let counts: Vec<_> = tracers
@@ -371,7 +490,7 @@ fn only_what_was_asked_for_is_told() {
                 (on_port.count(), told.connections.len())
             })
             .collect();
-        assert_eq!(counts, [(2, 2), (0, 0), (0, 0), (2, 4)]);
+        assert_eq!(counts, [(2, 2), (0, 0), (0, 0), (2, 6)]);
     });
 }
 

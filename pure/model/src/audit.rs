@@ -25,9 +25,51 @@ pub struct Audit {
     retransmitted: u64,
     /// `total_retrans` before the first event, and at the last sent segment.
     counted_retrans: Option<(u32, u32)>,
-    last: Nanos,
     gaps: Vec<Gap>,
     seen_any: bool,
+}
+
+/// What an [`Audit`] takes of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// When.
+    pub at: Nanos,
+    /// What happened.
+    pub what: What,
+    /// Segments on the wire.
+    pub segments: u32,
+    /// [`Segment::is_retransmission`].
+    pub retransmission: bool,
+    /// State of the connection.
+    pub state: u8,
+    /// The kernel's counters.
+    pub segs_out: u32,
+    /// Segments received.
+    pub segs_in: u32,
+    /// Segments retransmitted.
+    pub total_retrans: u32,
+}
+
+impl Tally {
+    /// Of an event; `None` where there is no socket.
+    pub fn of(segment: &Segment) -> Option<Tally> {
+        let tcb = segment.tcb.as_ref()?;
+        Some(Tally {
+            at: segment.at,
+            what: segment.what,
+            segments: segment.segments,
+            retransmission: segment.is_retransmission(),
+            state: tcb.state,
+            segs_out: tcb.segs_out,
+            segs_in: tcb.segs_in,
+            total_retrans: tcb.total_retrans,
+        })
+    }
+
+    /// It is the connection's end.
+    pub fn closes(&self) -> bool {
+        self.what == What::State && self.state == tcp_state::CLOSE
+    }
 }
 
 /// One direction: what the kernel's counter should say after the events so far.
@@ -36,6 +78,8 @@ struct Count {
     segments: u64,
     expected: u32,
     missing: u64,
+    /// When both were last the same.
+    compared: Nanos,
 }
 
 /// The counters of samples. A segment is counted before its packet passes the device, or after: so a sample is
@@ -67,7 +111,7 @@ struct Rise {
 /// Segments that the kernel counted and the trace does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// The last event before.
+    /// Until here the counter and the trace were the same.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// The event at which the counter was ahead.
@@ -110,58 +154,57 @@ impl Completeness {
 impl Audit {
     /// Takes the next event of the connection.
     pub fn see(&mut self, segment: &Segment) {
-        if segment.tcb.is_none() {
-            self.see_packet(segment);
+        match Tally::of(segment) {
+            Some(tally) => self.count(&tally),
+            None => self.see_packet(segment),
+        }
+    }
+
+    /// As [`Audit::see`], of what it takes.
+    pub fn count(&mut self, tally: &Tally) {
+        // A listener's counters are not those of the connection that it answers for.
+        if tally.state == tcp_state::LISTEN {
             return;
         }
-        // A listener's counters are not those of the connection that it answers for.
-        let Some(tcb) = segment
-            .tcb
-            .as_ref()
-            .filter(|tcb| tcb.state != tcp_state::LISTEN)
-        else {
-            return;
-        };
-        let segments = segment.segments;
+        let segments = tally.segments;
         if !self.seen_any {
             self.seen_any = true;
-            self.sent.expected = tcb.segs_out;
-            self.received.expected = tcb.segs_in;
-            if segment.what == What::Sent {
-                self.sent.expected = tcb.segs_out.wrapping_sub(segments);
+            self.sent.expected = tally.segs_out;
+            self.received.expected = tally.segs_in;
+            if tally.what == What::Sent {
+                self.sent.expected = tally.segs_out.wrapping_sub(segments);
             }
-            self.last = segment.at;
+            (self.sent.compared, self.received.compared) = (tally.at, tally.at);
         }
-        match segment.what {
+        match tally.what {
             What::Sent => {
                 self.sent.add(segments);
                 // Sent under the socket's lock: a counter behind the events can only mean that the
                 // first event was read while this one was on its way.
-                if before(tcb.segs_out, self.sent.expected) {
-                    self.sent.expected = tcb.segs_out;
+                if before(tally.segs_out, self.sent.expected) {
+                    self.sent.expected = tally.segs_out;
                 }
-                self.compare(true, tcb.segs_out, segment.at);
-                let retransmitted = u32::from(segment.is_retransmission()) * segments;
+                self.compare(true, tally.segs_out, tally.at);
+                let retransmitted = u32::from(tally.retransmission) * segments;
                 self.retransmitted += u64::from(retransmitted);
                 let (first, _) = self
                     .counted_retrans
-                    .unwrap_or((tcb.total_retrans.wrapping_sub(retransmitted), 0));
-                self.counted_retrans = Some((first, tcb.total_retrans));
+                    .unwrap_or((tally.total_retrans.wrapping_sub(retransmitted), 0));
+                self.counted_retrans = Some((first, tally.total_retrans));
             }
             What::Received => {
                 // Received without the lock: the counter is read before the event's clock, so it can be
                 // behind for a moment, never ahead.
-                self.compare(false, tcb.segs_in, segment.at);
+                self.compare(false, tally.segs_in, tally.at);
                 self.received.add(segments);
             }
             // The end of a connection counts all that it ever had.
-            What::State if tcb.state == tcp_state::CLOSE => {
-                self.compare(true, tcb.segs_out, segment.at);
-                self.compare(false, tcb.segs_in, segment.at);
+            What::State if tally.closes() => {
+                self.compare(true, tally.segs_out, tally.at);
+                self.compare(false, tally.segs_in, tally.at);
             }
             _ => {}
         }
-        self.last = segment.at;
     }
 
     fn see_packet(&mut self, segment: &Segment) {
@@ -203,7 +246,6 @@ impl Audit {
                 false => sample.at + SETTLING,
             },
             last: (sample.at, sent, received),
-            judged: self.last,
             ..Sampled::default()
         });
         sampled.retransmitted = sample.tcp.total_retrans;
@@ -279,6 +321,7 @@ impl Audit {
             &mut self.received
         };
         let ahead = counter.wrapping_sub(count.expected);
+        let from = std::mem::replace(&mut count.compared, at);
         if !before(count.expected, counter) {
             return;
         }
@@ -286,7 +329,7 @@ impl Audit {
         count.missing += u64::from(ahead);
         if self.gaps.len() < GAPS_KEPT {
             self.gaps.push(Gap {
-                from: self.last,
+                from,
                 to: at,
                 segments: u64::from(ahead),
                 sent,
@@ -376,7 +419,7 @@ mod tests {
             segments,
             sent,
         };
-        assert_eq!(found.gaps, [gap(10, 40, 3, false), gap(40, 50, 45, true)]);
+        assert_eq!(found.gaps, [gap(10, 40, 3, false), gap(10, 50, 45, true)]);
         assert!(!found.is_complete());
     }
 

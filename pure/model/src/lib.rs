@@ -22,7 +22,7 @@ mod tcp;
 mod units;
 mod verdict;
 
-pub use audit::{Audit, Completeness, Gap};
+pub use audit::{Audit, Completeness, Gap, Tally};
 pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;

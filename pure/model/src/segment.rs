@@ -223,8 +223,9 @@ pub enum What {
     /// The congestion state is now `tcb.ca_state`.
     Congestion,
     /// A segment was dropped inside this host, before it left or after it arrived: see [`Segment::dropped`].
-    /// Its addresses and numbers are those of [`What::Sent`] or [`What::Received`]; the socket is `None`
-    /// where nobody knew yet whose it was.
+    /// Its numbers are those of [`What::Sent`] or [`What::Received`]. The socket is `None` where nobody knew
+    /// yet whose it was; the connection is then that of the sender if the receiver, on the same host, has
+    /// none yet.
     Dropped,
     /// The kernel counts a retransmission: after the [`What::Sent`] of the same `seq`.
     Retransmitted,

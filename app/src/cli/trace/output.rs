@@ -112,6 +112,19 @@ impl Output {
         .with_context(|| format!("cannot write {}", self.name))
     }
 
+    /// The recording, if that is where it goes.
+    pub fn recording(&mut self) -> Option<&mut Recording<BufWriter<File>>> {
+        match &mut self.form {
+            Form::Recording(recording) => Some(recording),
+            _ => None,
+        }
+    }
+
+    /// An error of writing, with what was written.
+    pub fn failed(&self, error: io::Error) -> anyhow::Error {
+        anyhow::Error::from(error).context(format!("cannot write {}", self.name))
+    }
+
     /// Says something about the trace: among its lines, else on standard error.
     pub fn remark(&mut self, words: &str) -> Result<()> {
         match &mut self.form {

@@ -1,6 +1,6 @@
 //! Which connection an event belongs to, and where in its stream.
 
-use super::record::Raw;
+use super::record::Event;
 use model::segment::{before, tcp_flag, tcp_state};
 use model::{Connection, What};
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +21,9 @@ pub(super) struct Connections {
     known: HashMap<u64, Known>,
     /// Handshakes that a listener answers: there is no socket of their own yet.
     greeting: HashMap<Flow, u32>,
-    closed: VecDeque<u64>,
+    /// The latest of each flow: a segment can be dropped before anyone knows whose it is.
+    flows: HashMap<Flow, u32>,
+    closed: VecDeque<(u64, Flow)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,59 +44,86 @@ pub(super) struct Place {
     pub offset: Option<u64>,
 }
 
+impl Place {
+    fn new(id: u32, told: Option<Connection>, offset: Option<u64>) -> Place {
+        Place { id, told, offset }
+    }
+}
+
 impl Connections {
     /// Finds the place of an event; `None` for what a socket does outside any connection.
-    pub(super) fn place(&mut self, raw: &Raw) -> Option<Place> {
-        let flow = (raw.netns, raw.local(), raw.remote());
-        if raw.state == tcp_state::LISTEN {
-            return self.greet(flow, raw.flags & tcp_flag::SYN != 0);
+    pub(super) fn place(&mut self, event: Event<'_>) -> Option<Place> {
+        let what = event.kind();
+        if event.state() == tcp_state::LISTEN {
+            return self.greet(flow(event), event.flags() & tcp_flag::SYN != 0);
         }
-        let opens = raw.what() == What::Sent && raw.state == tcp_state::SYN_SENT;
-        let known = self.known.get(&raw.cookie).copied();
-        let (mut known, told) = match known.filter(|known| !(known.closed && opens)) {
-            Some(known) => (known, None),
+        if event.cookie() == 0 {
+            return self.stray(flow(event));
+        }
+        let opens = what == What::Sent && event.state() == tcp_state::SYN_SENT;
+        let closes = what == What::State && event.state() == tcp_state::CLOSE;
+        match self.known.get_mut(&event.cookie()) {
+            Some(known) if !(known.closed && opens) => {
+                let place = Place::new(known.id, None, offset(event, known));
+                if closes && !known.closed {
+                    known.closed = true;
+                    self.forget_after(event);
+                }
+                return Some(place);
+            }
             // A closed socket that is new to us: its connection was over before the trace.
-            None if raw.state == tcp_state::CLOSE && raw.what() != What::State => return None,
-            None => {
-                let id = self.greeting.remove(&flow).unwrap_or_else(|| self.number());
-                let known = Known {
-                    id,
-                    closed: false,
-                    beside: None,
-                };
-                (known, Some(connection(id, raw.cookie, flow)))
-            }
-        };
-        let offset = offset(raw, &mut known);
-        if raw.what() == What::State && raw.state == tcp_state::CLOSE && !known.closed {
-            known.closed = true;
-            self.closed.push_back(raw.cookie);
-            if self.closed.len() > CLOSED
-                && let Some(oldest) = self.closed.pop_front()
-                && self.known.get(&oldest).is_some_and(|known| known.closed)
-            {
-                self.known.remove(&oldest);
-            }
+            None if event.state() == tcp_state::CLOSE && !closes => return None,
+            _ => {}
         }
+        let flow = flow(event);
+        let id = match self.greeting.remove(&flow) {
+            Some(id) => id,
+            None => self.number(),
+        };
+        let mut known = Known {
+            id,
+            closed: closes,
+            beside: None,
+        };
+        let offset = offset(event, &mut known);
         if self.known.len() >= MOST {
             self.known.clear();
+            self.flows.clear();
         }
-        self.known.insert(raw.cookie, known);
-        Some(Place {
-            id: known.id,
-            told,
-            offset,
-        })
+        self.known.insert(event.cookie(), known);
+        self.flows.insert(flow, id);
+        if closes {
+            self.forget_after(event);
+        }
+        let told = connection(id, event.cookie(), flow);
+        Some(Place::new(id, Some(told), offset))
+    }
+
+    /// What has closed is remembered for a while.
+    fn forget_after(&mut self, event: Event<'_>) {
+        self.closed.push_back((event.cookie(), flow(event)));
+        if self.closed.len() > CLOSED
+            && let Some((oldest, flow)) = self.closed.pop_front()
+            && self.known.get(&oldest).is_some_and(|known| known.closed)
+            && let Some(known) = self.known.remove(&oldest)
+            && self.flows.get(&flow) == Some(&known.id)
+        {
+            self.flows.remove(&flow);
+        }
+    }
+
+    /// A segment that was dropped before its socket was known: of the end that it was meant for, or else, on
+    /// the same host, of the end that sent it.
+    fn stray(&mut self, (netns, local, remote): Flow) -> Option<Place> {
+        let receiver = self.flows.get(&(netns, local, remote));
+        let id = receiver.or_else(|| self.flows.get(&(netns, remote, local)))?;
+        Some(Place::new(*id, None, None))
     }
 
     /// A listener's own packets: a handshake begins with SYN, else it is a straggler of what was closed.
     fn greet(&mut self, flow: Flow, opens: bool) -> Option<Place> {
         if let Some(id) = self.greeting.get(&flow) {
-            return Some(Place {
-                id: *id,
-                told: None,
-                offset: None,
-            });
+            return Some(Place::new(*id, None, None));
         }
         if !opens {
             return None;
@@ -104,11 +133,7 @@ impl Connections {
         }
         let id = self.number();
         self.greeting.insert(flow, id);
-        Some(Place {
-            id,
-            told: Some(connection(id, 0, flow)),
-            offset: None,
-        })
+        Some(Place::new(id, Some(connection(id, 0, flow)), None))
     }
 
     fn number(&mut self) -> u32 {
@@ -116,6 +141,10 @@ impl Connections {
         self.next = self.next.wrapping_add(1);
         id
     }
+}
+
+fn flow(event: Event<'_>) -> Flow {
+    (event.netns(), event.here(), event.there())
 }
 
 fn connection(id: u32, cookie: u64, (netns, local, remote): Flow) -> Connection {
@@ -129,32 +158,32 @@ fn connection(id: u32, cookie: u64, (netns, local, remote): Flow) -> Connection 
 }
 
 /// Place in the stream of a segment's first byte, from the kernel's 64-bit counts of it.
-fn offset(raw: &Raw, known: &mut Known) -> Option<u64> {
-    if raw.payload == 0 {
+fn offset(event: Event<'_>, known: &mut Known) -> Option<u64> {
+    if event.payload() == 0 {
         return None;
     }
-    match raw.what() {
+    match event.kind() {
         What::Sent => {
-            let before_this = before(raw.seq, raw.snd_nxt);
-            let payload = u64::from(if before_this { 0 } else { raw.payload });
+            let before_this = before(event.seq(), event.snd_nxt());
+            let payload = u64::from(if before_this { 0 } else { event.payload() });
             // Sent for the first time, of the stream: all that was ever sent but retransmissions and this.
-            let sent = raw
-                .bytes_sent
-                .checked_sub(raw.bytes_retrans)?
+            let sent = event
+                .bytes_sent()
+                .checked_sub(event.bytes_retrans())?
                 .checked_sub(payload)?;
-            if known.beside.is_none() && raw.state == tcp_state::ESTABLISHED {
-                let unacked = u64::from(raw.snd_nxt.wrapping_sub(raw.snd_una));
-                let counted = raw.bytes_acked.saturating_add(unacked);
+            if known.beside.is_none() && event.state() == tcp_state::ESTABLISHED {
+                let unacked = u64::from(event.snd_nxt().wrapping_sub(event.snd_una()));
+                let counted = event.bytes_acked().saturating_add(unacked);
                 known.beside = counted.checked_sub(sent).filter(|beside| *beside <= 1);
             }
             ahead(
-                raw.bytes_acked.checked_sub(known.beside?)?,
-                raw.snd_una,
-                raw.seq,
+                event.bytes_acked().checked_sub(known.beside?)?,
+                event.snd_una(),
+                event.seq(),
             )
         }
-        What::Received if raw.flags & tcp_flag::SYN == 0 => {
-            ahead(raw.bytes_received, raw.rcv_nxt, raw.seq)
+        What::Received if event.flags() & tcp_flag::SYN == 0 => {
+            ahead(event.bytes_received(), event.rcv_nxt(), event.seq())
         }
         _ => None,
     }
@@ -167,6 +196,7 @@ fn ahead(count: u64, from: u32, to: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Raw;
     use super::*;
     use model::segment::tcp_flag::{ACK, SYN};
 
@@ -181,6 +211,28 @@ mod tests {
         }
     }
 
+    fn place(connections: &mut Connections, raw: &Raw) -> Option<Place> {
+        connections.place(Event::of(&raw.encode()).unwrap())
+    }
+
+    #[test]
+    fn a_drop_without_a_socket_finds_its_connection_by_its_addresses() {
+        let mut connections = Connections::default();
+        place(&mut connections, &event(0, tcp_state::ESTABLISHED, 5)).unwrap();
+        let drop = event(6, 0, 0);
+        let found = place(&mut connections, &drop).unwrap();
+        assert_eq!(found.id, 0);
+        let turned = Raw {
+            local_port: 900,
+            remote_port: 2049,
+            ..drop.clone()
+        };
+        let found = place(&mut connections, &turned).unwrap();
+        assert_eq!(found.id, 0);
+        let elsewhere = Raw { netns: 9, ..drop };
+        assert_eq!(place(&mut connections, &elsewhere), None);
+    }
+
     #[test]
     fn a_handshake_becomes_the_connection_that_it_led_to() {
         let mut connections = Connections::default();
@@ -188,20 +240,17 @@ mod tests {
             flags: SYN,
             ..event(1, tcp_state::LISTEN, 5)
         };
-        let first = connections.place(&syn).unwrap();
+        let first = place(&mut connections, &syn).unwrap();
         assert_eq!((first.id, first.told.unwrap().cookie), (0, 0));
         let answer = Raw {
             flags: SYN | ACK,
             ..event(0, tcp_state::LISTEN, 5)
         };
-        assert_eq!(connections.place(&answer).unwrap().told, None);
-        let child = connections
-            .place(&event(4, tcp_state::ESTABLISHED, 6))
-            .unwrap();
+        assert_eq!(place(&mut connections, &answer).unwrap().told, None);
+        let child = place(&mut connections, &event(4, tcp_state::ESTABLISHED, 6)).unwrap();
         assert_eq!((child.id, child.told.unwrap().cookie), (0, 6));
         assert_eq!(
-            connections
-                .place(&event(1, tcp_state::ESTABLISHED, 6))
+            place(&mut connections, &event(1, tcp_state::ESTABLISHED, 6))
                 .unwrap()
                 .told,
             None
@@ -214,42 +263,41 @@ mod tests {
             flags: ACK,
             ..event(1, tcp_state::LISTEN, 5)
         };
-        assert_eq!(Connections::default().place(&straggler), None);
+        assert_eq!(place(&mut Connections::default(), &straggler), None);
     }
 
     #[test]
     fn a_socket_that_connects_again_is_a_new_connection() {
         let mut connections = Connections::default();
         assert_eq!(
-            connections
-                .place(&event(0, tcp_state::SYN_SENT, 5))
+            place(&mut connections, &event(0, tcp_state::SYN_SENT, 5))
                 .unwrap()
                 .id,
             0
         );
         assert_eq!(
-            connections
-                .place(&event(4, tcp_state::CLOSE, 5))
+            place(&mut connections, &event(4, tcp_state::CLOSE, 5))
                 .unwrap()
                 .id,
             0
         );
         assert_eq!(
-            connections
-                .place(&event(0, tcp_state::CLOSE, 5))
+            place(&mut connections, &event(0, tcp_state::CLOSE, 5))
                 .unwrap()
                 .id,
             0,
             "its reset"
         );
         assert_eq!(
-            connections
-                .place(&event(0, tcp_state::SYN_SENT, 5))
+            place(&mut connections, &event(0, tcp_state::SYN_SENT, 5))
                 .unwrap()
                 .id,
             1
         );
-        assert_eq!(connections.place(&event(2, tcp_state::CLOSE, 77)), None);
+        assert_eq!(
+            place(&mut connections, &event(2, tcp_state::CLOSE, 77)),
+            None
+        );
     }
 
     #[test]
@@ -265,7 +313,7 @@ mod tests {
             bytes_sent: 1_600,
             ..event(0, tcp_state::ESTABLISHED, 5)
         };
-        assert_eq!(connections.place(&sent).unwrap().offset, Some(1_500));
+        assert_eq!(place(&mut connections, &sent).unwrap().offset, Some(1_500));
         let again = Raw {
             seq: 1_000,
             snd_nxt: 1_600,
@@ -273,14 +321,14 @@ mod tests {
             bytes_retrans: 100,
             ..sent.clone()
         };
-        assert_eq!(connections.place(&again).unwrap().offset, Some(1_000));
+        assert_eq!(place(&mut connections, &again).unwrap().offset, Some(1_000));
         // The end that was connected to.
         let sent = Raw {
             cookie: 6,
             bytes_acked: 1_000,
             ..sent
         };
-        assert_eq!(connections.place(&sent).unwrap().offset, Some(1_500));
+        assert_eq!(place(&mut connections, &sent).unwrap().offset, Some(1_500));
         let received = Raw {
             seq: 90,
             payload: 10,
@@ -288,14 +336,14 @@ mod tests {
             bytes_received: 40,
             ..event(1, tcp_state::ESTABLISHED, 6)
         };
-        assert_eq!(connections.place(&received).unwrap().offset, Some(30));
+        assert_eq!(place(&mut connections, &received).unwrap().offset, Some(30));
     }
 
     #[test]
     fn what_never_ends_is_bounded() {
         let mut connections = Connections::default();
         for cookie in 0..2 * CLOSED as u64 {
-            connections.place(&event(4, tcp_state::CLOSE, cookie));
+            place(&mut connections, &event(4, tcp_state::CLOSE, cookie));
         }
         assert!(connections.known.len() <= CLOSED + 1);
     }

@@ -2,21 +2,31 @@
 //!
 //! The first form costs next to nothing to write. It is the line `linerate trace 1`, a line of JSON (how the
 //! trace begins, and what turns the kernel's times into ours), and then blocks: a byte of kind, the length in
-//! four bytes (little-endian), the content. Kind `e` is an event as in bpf/record.h, kind `j` a record in JSON
-//! (all of them where there are no probes).
+//! four bytes (little-endian), the content. Kind `j` is a record in JSON (all of them
+//! where there are no probes). An event (bpf/record.h) has no length:
+//! most of its words of eight bytes are those of the connection's event before, so kind `e` is a slot (a byte), a
+//! mask (eight bytes, little-endian: bit n is word n) of the words that differ from the last event in that slot, and
+//! those words; kind `d`, a dropped segment, has the name of the device behind them.
 
 use super::connections::Connections;
-use super::record::{Clock, HEADERS, RECORD};
-use super::{Tracer, Written, place};
-use model::{Begin, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource};
+use super::record::{Clock, DEVICE, Event, RECORD, Terms};
+use super::{Tracer, Written, place, records};
+use model::{Begin, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource, What};
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 
 const MAGIC: &str = "linerate trace 1\n";
 
 /// How a trace of JSON lines begins.
 const FIRST_LINE: &str = "{\"kind\":\"begin\"";
+
+/// Words of an event, and slots for events that the next are compared with.
+const WORD: usize = 8;
+const WORDS: usize = RECORD / WORD;
+const SLOTS: usize = 256;
+
+type Slots = Vec<[u8; RECORD]>;
 
 /// Lines and blocks beyond this are no trace.
 const LONGEST: u64 = 64 * 1024;
@@ -41,6 +51,7 @@ struct Head {
     #[serde(rename = "tick_ns")]
     tick: Nanos,
     record_bytes: usize,
+    drop_reasons: BTreeMap<u32, String>,
 }
 
 /// Writes a trace as the probes wrote it.
@@ -48,6 +59,7 @@ pub struct Recording<W: Write> {
     to: W,
     /// Events come as the probes write them; else each record is written in JSON.
     raw: bool,
+    slots: Slots,
 }
 
 impl<W: Write> Recording<W> {
@@ -58,9 +70,10 @@ impl<W: Write> Recording<W> {
     pub fn begin(mut to: W, tracer: &Tracer) -> io::Result<Recording<W>> {
         let head = Head {
             begin: tracer.begin.clone(),
-            start: tracer.clock.start,
-            tick: tracer.clock.tick,
+            start: tracer.terms.clock.start,
+            tick: tracer.terms.clock.tick,
             record_bytes: RECORD,
+            drop_reasons: tracer.terms.drop_reasons.clone(),
         };
         to.write_all(MAGIC.as_bytes())?;
         serde_json::to_writer(&mut to, &head)?;
@@ -68,6 +81,7 @@ impl<W: Write> Recording<W> {
         Ok(Recording {
             to,
             raw: tracer.begin.source == TraceSource::Probes,
+            slots: vec![[0; RECORD]; SLOTS],
         })
     }
 
@@ -79,10 +93,18 @@ impl<W: Write> Recording<W> {
         match record {
             // Stands in the head.
             TraceRecord::Begin(_) => Ok(()),
-            TraceRecord::Segment(_) if self.raw => self.block(b'e', written.0),
+            TraceRecord::Segment(_) if self.raw => match Event::of(written.0) {
+                Some(event) => self.event(event),
+                None => Ok(()),
+            },
             // Follow from the events.
             TraceRecord::Connection(_) if self.raw => Ok(()),
-            _ => self.block(b'j', &serde_json::to_vec(record)?),
+            _ => {
+                let text = serde_json::to_vec(record)?;
+                self.to.write_all(b"j")?;
+                self.to.write_all(&(text.len() as u32).to_le_bytes())?;
+                self.to.write_all(&text)
+            }
         }
     }
 
@@ -94,10 +116,32 @@ impl<W: Write> Recording<W> {
         self.to.flush()
     }
 
-    fn block(&mut self, kind: u8, content: &[u8]) -> io::Result<()> {
-        self.to.write_all(&[kind])?;
-        self.to.write_all(&(content.len() as u32).to_le_bytes())?;
-        self.to.write_all(content)
+    /// Adds an event: what differs from the one before in its slot.
+    pub(super) fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+        let (now, tail) = (event.record(), event.tail());
+        // Any slot will do; both directions of a connection have their own.
+        let slot = (event.cookie() << 1 | u64::from(event.kind() == What::Received)) as u8;
+        let last = &mut self.slots[usize::from(slot)];
+        let mut mask = 0;
+        for word in 0..WORDS {
+            mask |= u64::from(at(now, word) != at(last, word)) << word;
+        }
+        let mut block = [0; 10 + RECORD + DEVICE];
+        block[0] = if tail.is_empty() { b'e' } else { b'd' };
+        block[1] = slot;
+        block[2..10].copy_from_slice(&mask.to_le_bytes());
+        let mut end = 10;
+        let mut left = mask;
+        while left != 0 {
+            block[end..end + WORD].copy_from_slice(at(now, left.trailing_zeros() as usize));
+            end += WORD;
+            left &= left - 1;
+        }
+        *last = *now;
+        block[end..end + tail.len()].copy_from_slice(tail);
+        // The device's room is always filled.
+        let tail = if tail.is_empty() { 0 } else { DEVICE };
+        self.to.write_all(&block[..end + tail])
     }
 }
 
@@ -111,11 +155,16 @@ pub fn any_head() -> Vec<u8> {
         start: Nanos(1),
         tick: Nanos(4_000_000),
         record_bytes: RECORD,
+        drop_reasons: BTreeMap::new(),
     };
     let mut bytes = MAGIC.as_bytes().to_vec();
     bytes.extend(serde_json::to_vec(&head).unwrap_or_default());
     bytes.push(b'\n');
     bytes
+}
+
+fn at(record: &[u8; RECORD], word: usize) -> &[u8] {
+    &record[word * WORD..][..WORD]
 }
 
 /// Whether something begins as a trace does, in either form and of any version.
@@ -160,10 +209,14 @@ pub fn open<'a>(
     }
     Ok(Box::new(Blocks {
         from,
-        clock: Clock {
-            start: head.start,
-            tick: head.tick,
+        terms: Terms {
+            clock: Clock {
+                start: head.start,
+                tick: head.tick,
+            },
+            drop_reasons: head.drop_reasons,
         },
+        slots: vec![[0; RECORD]; SLOTS],
         connections: Connections::default(),
         ready: VecDeque::from([TraceRecord::Begin(head.begin)]),
     }))
@@ -228,47 +281,65 @@ fn line(from: &mut impl BufRead) -> Result<Option<String>, FileError> {
 
 struct Blocks<R> {
     from: R,
-    clock: Clock,
+    terms: Terms,
+    slots: Slots,
     connections: Connections,
     /// At most an event and its connection.
     ready: VecDeque<TraceRecord>,
 }
 
 impl<R: Read> Blocks<R> {
-    /// Reads the next block; false at the end.
+    /// Reads the next block; false at the end, also where the last one is not whole.
     fn block(&mut self) -> Result<bool, FileError> {
-        let mut head = [0; 5];
-        if !whole(self.from.read_exact(&mut head))? {
-            return Ok(false);
+        match self.next_block() {
+            Err(FileError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            other => other.map(|()| true),
         }
-        let [kind, length @ ..] = head;
-        let length = u32::from_le_bytes(length) as usize;
-        if length > RECORD + HEADERS && (kind == b'e' || length as u64 > LONGEST) {
-            return Err(form("a block is too long"));
-        }
-        let mut content = vec![0; length];
-        if !whole(self.from.read_exact(&mut content))? {
-            return Ok(false);
-        }
-        let ready = &mut self.ready;
-        match kind {
-            b'e' => {
-                place(&mut self.connections, self.clock, &content, |record| {
-                    ready.push_back(record)
-                });
-            }
-            b'j' => ready.push_back(serde_json::from_slice(&content).map_err(form)?),
-            _ => return Err(form("a block is of no known kind")),
-        }
-        Ok(true)
     }
-}
 
-/// Whether there was enough; a file that breaks off is no error.
-fn whole(read: io::Result<()>) -> Result<bool, FileError> {
-    match read {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        other => Ok(other.map(|()| true)?),
+    fn next_block(&mut self) -> Result<(), FileError> {
+        let [kind] = self.take()?;
+        match kind {
+            b'e' => self.event(0),
+            b'd' => self.event(DEVICE),
+            b'j' => {
+                let length = u32::from_le_bytes(self.take()?);
+                if u64::from(length) > LONGEST {
+                    return Err(form("a block is too long"));
+                }
+                let mut text = vec![0; length as usize];
+                self.from.read_exact(&mut text)?;
+                self.ready
+                    .push_back(serde_json::from_slice(&text).map_err(form)?);
+                Ok(())
+            }
+            _ => Err(form("a block is of no known kind")),
+        }
+    }
+
+    fn event(&mut self, tail: usize) -> Result<(), FileError> {
+        let [slot] = self.take()?;
+        let mask = u64::from_le_bytes(self.take()?);
+        if mask >> WORDS != 0 {
+            return Err(form("an event is longer than events are"));
+        }
+        let mut bytes = [0; RECORD + DEVICE];
+        let last = &mut self.slots[usize::from(slot)];
+        for word in (0..WORDS).filter(|word| mask >> word & 1 == 1) {
+            self.from.read_exact(&mut last[word * WORD..][..WORD])?;
+        }
+        bytes[..RECORD].copy_from_slice(last);
+        self.from.read_exact(&mut bytes[RECORD..][..tail])?;
+        if let Some((event, place)) = place(&mut self.connections, &bytes[..RECORD + tail]) {
+            self.ready.extend(records(event, &place, &self.terms));
+        }
+        Ok(())
+    }
+
+    fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.from.read_exact(&mut bytes)?;
+        Ok(bytes)
     }
 }
 
@@ -306,6 +377,7 @@ mod tests {
             start: Nanos(100),
             tick: Nanos(4_000_000),
             record_bytes: RECORD,
+            drop_reasons: BTreeMap::from([(65, "QDISC_OVERLIMIT".to_owned())]),
         };
         let mut bytes = MAGIC.as_bytes().to_vec();
         serde_json::to_writer(&mut bytes, &head).unwrap();
@@ -313,22 +385,25 @@ mod tests {
         let mut recording = Recording {
             to: bytes,
             raw: true,
+            slots: vec![[0; RECORD]; SLOTS],
         };
-        let event = Raw {
+        let sent = Raw {
             ts: 107,
+            cookie: 5,
             state: 1,
             remote_port: 1,
             ..Raw::default()
         };
-        let segment = TraceRecord::Segment(event.segment(
-            0,
-            None,
-            Clock {
-                start: Nanos(100),
-                tick: Nanos(1),
-            },
-        ));
-        recording.add(&segment, Written(&event.encode())).unwrap();
+        let dropped = Raw {
+            ts: 109,
+            what: 6,
+            drop_reason: 65,
+            ..sent.clone()
+        };
+        for (raw, tail) in [(sent, &[][..]), (dropped, b"eth0\0...........")] {
+            let bytes = [&raw.encode()[..], tail].concat();
+            recording.event(Event::of(&bytes).unwrap()).unwrap();
+        }
         recording
             .add(&TraceRecord::End(End::default()), Written(&[]))
             .unwrap();
@@ -361,12 +436,23 @@ mod tests {
     #[test]
     fn what_was_written_is_read_in_either_form() {
         let bytes = file();
-        assert_eq!(kinds(&bytes), ["begin", "connection", "segment", "end"]);
+        let all = ["begin", "connection", "segment", "segment", "end"];
+        assert_eq!(kinds(&bytes), all);
         let records: Vec<_> = open(&bytes[..]).unwrap().map(Result::unwrap).collect();
         let TraceRecord::Segment(segment) = &records[2] else {
             panic!("{records:?}");
         };
         assert_eq!(segment.at, Nanos(7));
+        let TraceRecord::Segment(segment) = &records[3] else {
+            panic!("{records:?}");
+        };
+        // Only what changed stands in the file.
+        assert_eq!((segment.at, segment.what), (Nanos(9), What::Dropped));
+        let dropped = segment.dropped.as_ref().unwrap();
+        assert_eq!(
+            (&dropped.reason[..], &dropped.device[..]),
+            ("QDISC_OVERLIMIT", "eth0")
+        );
         let lines: String = records
             .iter()
             .map(|r| serde_json::to_string(r).unwrap() + "\n")
@@ -383,7 +469,7 @@ mod tests {
         let bytes = file();
         assert_eq!(
             kinds(&bytes[..bytes.len() - 3]),
-            ["begin", "connection", "segment"]
+            ["begin", "connection", "segment", "segment"]
         );
         for bad in [
             &b""[..],

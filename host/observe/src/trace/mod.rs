@@ -7,6 +7,7 @@
 //! Where no probe may run, a packet socket and samples of the sockets stand in ([`packets`]): fewer figures, told
 //! as what they are.
 
+mod btf;
 mod connections;
 mod diag;
 mod file;
@@ -20,13 +21,18 @@ mod probes;
 mod reader;
 mod record;
 
-use connections::Connections;
+use connections::{Connections, Place};
 pub use file::{FileError, Recording, any_head, is_trace, open};
-use model::{Begin, End, Lost, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
+use model::{
+    Begin, Connection, End, Lost, Nanos, Segment, TRACE_SCHEMA, Tally, TraceRecord, TraceSource,
+    What,
+};
 use owners::Owners;
 use reader::{Batch, Reader};
-use record::{Clock, RECORD, Raw};
+use record::{Clock, Event, RECORD, Terms};
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
@@ -105,6 +111,8 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Watch the processes that use traced sockets, and tell what they do (`/proc/PID`).
     pub owners: bool,
+    /// How late events may be told, about. Each time that they are fetched costs a little.
+    pub late: Duration,
     /// For tests of the order: rounds that a probe idles between clock and reservation, now and then.
     pub test_delay: u32,
     /// For tests of the order: leave out what brings events into order.
@@ -119,6 +127,7 @@ impl Default for Options {
             headers: false,
             ring_bytes: 16 << 20,
             owners: false,
+            late: Duration::from_millis(1),
             test_delay: 0,
             test_no_claim: false,
         }
@@ -189,10 +198,10 @@ pub fn netns_at(path: &Path) -> Option<u32> {
 pub struct Tracer {
     from: From,
     begin: Begin,
-    clock: Clock,
+    terms: Terms,
     connections: Connections,
     owners: Option<Owners>,
-    /// Tracepoints that this kernel lacks: their events are not told.
+    /// Tracepoints that this kernel lacks, or does not let be traced: their events are not told.
     pub missing: Vec<&'static str>,
     /// What stands in for the probes, why, and what is lost by that: sentences for the user.
     pub instead: Vec<String>,
@@ -234,12 +243,15 @@ impl Tracer {
             moment = (wall(), monotonic());
         })?;
         let missing = probes.missing.clone();
-        let reader = Reader::start(probes, output)?;
+        let drop_reasons = probes.drop_reasons.clone();
+        let reader = Reader::start(probes, output, options)?;
         let begin = begin(TraceSource::Probes, moment.0);
+        let mut tracer = Tracer::new(From::Probes(reader), begin, moment.1);
+        tracer.terms.drop_reasons = drop_reasons;
         Ok(Tracer {
             owners: options.owners.then(Owners::default),
             missing,
-            ..Tracer::new(From::Probes(reader), begin, moment.1)
+            ..tracer
         })
     }
 
@@ -261,9 +273,12 @@ impl Tracer {
         Tracer {
             from,
             begin,
-            clock: Clock {
-                start,
-                tick: sys::bpf::tick().into(),
+            terms: Terms {
+                clock: Clock {
+                    start,
+                    tick: sys::bpf::tick().into(),
+                },
+                drop_reasons: BTreeMap::new(),
             },
             connections: Connections::default(),
             owners: None,
@@ -288,9 +303,64 @@ impl Tracer {
             .map_or(wait, |_| wait.min(owners::PERIOD));
         self.next(wait, each);
         if let Some(owners) = &mut self.owners {
-            let now = monotonic().since(self.clock.start);
+            let now = monotonic().since(self.terms.clock.start);
             owners.look(now, |owner| each(TraceRecord::Owner(owner), Written(&[])));
         }
+    }
+
+    /// Writes what came into a recording as the probes wrote it, and tells only what the books of its
+    /// connections need: all that a trace into a file has to know, at a fraction of the cost.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn record<W: Write>(
+        &mut self,
+        wait: Duration,
+        to: &mut Recording<W>,
+        mut each: impl FnMut(Booked<'_>),
+    ) -> io::Result<()> {
+        let (From::Probes(reader), owned) = (&self.from, self.owners.is_some()) else {
+            return Ok(());
+        };
+        let wait = if owned {
+            wait.min(owners::PERIOD)
+        } else {
+            wait
+        };
+        if let Some(batch) = reader.next(wait) {
+            for bytes in batch.events() {
+                let Some((event, place)) = place(&mut self.connections, bytes) else {
+                    continue;
+                };
+                self.events += 1;
+                to.event(event)?;
+                if let Some(connection) = &place.told {
+                    each(Booked::Connection(connection));
+                }
+                if let Some(tally) = event.tally(self.terms.clock) {
+                    each(Booked::Event(place.id, &tally));
+                }
+                // Of a call alone: a process that owns a socket sends or receives by it.
+                if let Some(owners) = &mut self.owners
+                    && matches!(event.kind(), What::Wrote | What::Read)
+                {
+                    owners.see(&event.segment(&place, &self.terms));
+                }
+            }
+            if let Some(lost) = self.lost(&batch) {
+                to.add(&lost, Written(&[]))?;
+            }
+        }
+        let mut written = Ok(());
+        if let Some(owners) = &mut self.owners {
+            let now = monotonic().since(self.terms.clock.start);
+            owners.look(now, |owner| {
+                if written.is_ok() {
+                    written = to.add(&TraceRecord::Owner(owner), Written(&[]));
+                }
+            });
+        }
+        written
     }
 
     /// Detaches the probes, tells what they had still written, and how it ended.
@@ -304,7 +374,7 @@ impl Tracer {
             self.unordered = reader.unordered();
         }
         let end = End {
-            at: monotonic().since(self.clock.start),
+            at: monotonic().since(self.terms.clock.start),
             events: self.events,
             lost: self.lost,
             unordered: self.unordered,
@@ -352,51 +422,55 @@ impl Tracer {
     }
 
     fn tell(&mut self, batch: &Batch, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        for bytes in &batch.events {
-            let owners = &mut self.owners;
-            let told = place(&mut self.connections, self.clock, bytes, |record| {
-                if let (Some(owners), TraceRecord::Segment(segment)) = (&mut *owners, &record) {
+        for bytes in batch.events() {
+            let Some((event, place)) = place(&mut self.connections, bytes) else {
+                continue;
+            };
+            self.events += 1;
+            for record in records(event, &place, &self.terms) {
+                if let (Some(owners), TraceRecord::Segment(segment)) = (&mut self.owners, &record) {
                     owners.see(segment);
                 }
                 each(record, Written(bytes));
-            });
-            self.events += u64::from(told);
+            }
         }
-        if let Some((from, to, events)) = batch.lost {
-            self.lost += events;
-            let lost = Lost {
-                from: from.since(self.clock.start),
-                to: to.since(self.clock.start),
-                events,
-            };
-            each(TraceRecord::Lost(lost), Written(&[]));
+        if let Some(lost) = self.lost(batch) {
+            each(lost, Written(&[]));
         }
+    }
+
+    /// What a batch says was lost: counted.
+    fn lost(&mut self, batch: &Batch) -> Option<TraceRecord> {
+        let (from, to, events) = batch.lost?;
+        self.lost += events;
+        Some(TraceRecord::Lost(Lost {
+            from: from.since(self.terms.clock.start),
+            to: to.since(self.terms.clock.start),
+            events,
+        }))
     }
 }
 
-/// Tells one event as it was written, and its connection before it if that is new; whether it was an event
-/// of any.
-fn place(
-    connections: &mut Connections,
-    clock: Clock,
-    bytes: &[u8],
-    mut each: impl FnMut(TraceRecord),
-) -> bool {
-    let Some(raw) = Raw::decode(bytes) else {
-        return false;
-    };
-    let Some(place) = connections.place(&raw) else {
-        return false;
-    };
-    if let Some(connection) = place.told {
-        each(TraceRecord::Connection(connection));
-    }
-    each(TraceRecord::Segment(raw.segment(
-        place.id,
-        place.offset,
-        clock,
-    )));
-    true
+/// What the books of a trace's connections need to know.
+#[derive(Clone, Copy, Debug)]
+pub enum Booked<'a> {
+    /// A connection, before its first event.
+    Connection(&'a Connection),
+    /// An event of the connection with this number.
+    Event(u32, &'a Tally),
+}
+
+/// An event and its place; `None` if it is of no connection.
+fn place<'a>(connections: &mut Connections, bytes: &'a [u8]) -> Option<(Event<'a>, Place)> {
+    let event = Event::of(bytes)?;
+    Some((event, connections.place(event)?))
+}
+
+/// An event as it is told: its connection before it, if that is new.
+fn records(event: Event<'_>, place: &Place, terms: &Terms) -> impl Iterator<Item = TraceRecord> {
+    let connection = place.told.clone().map(TraceRecord::Connection);
+    let segment = TraceRecord::Segment(event.segment(place, terms));
+    connection.into_iter().chain([segment])
 }
 
 /// An event as the probes wrote it: what a [`Recording`] keeps.

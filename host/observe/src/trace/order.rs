@@ -1,6 +1,7 @@
 //! Events of many processors in true order, while they come (docs/decisions/0012-order-without-a-lock.md).
 //!
-//! Each producer claims a cell of its processor with a clock reading, then takes its event's clock, writes
+//! Each producer claims a cell of its processor with a time that is not after its own (that of an event before on
+//! this processor), then takes its event's clock, writes
 //! the event into the ring, counts it as committed, and clears the cell. The consumer reads its own clock,
 //! then all cells of a processor, then that processor's count of committed events. No event that it has not
 //! drained once it holds as many of each processor as were committed can be older than the smallest of that
@@ -25,8 +26,8 @@ pub(super) struct Snapshot {
     pub processors: Vec<([u64; CELLS], u64)>,
 }
 
-/// Place of an event: clock, processor, number on that processor.
-pub(super) type Key = (u64, u32, u64);
+/// Place of an event: clock, processor. (Two of the same lie in the ring as they came.)
+pub(super) type Key = (u64, u32);
 
 /// Holds events back until nothing older can come.
 pub(super) struct Sequencer<E> {
@@ -107,6 +108,11 @@ impl<E> Sequencer<E> {
         self.released_below = goal.watermark;
     }
 
+    /// The events that are held back.
+    pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut E> {
+        self.waiting.iter_mut().map(|(_, event)| event)
+    }
+
     /// Hands out all that is left, in order: when no producer can add any more.
     pub(super) fn finish(mut self, mut each: impl FnMut(E)) {
         self.waiting.sort_by_key(|(key, _)| *key);
@@ -138,7 +144,7 @@ mod tests {
         clock: u64,
         cells: Vec<[u64; CELLS]>,
         committed: Vec<u64>,
-        numbers: Vec<u64>,
+        last: Vec<u64>,
         /// The ring: reserved places in order; `None` until written.
         ring: std::collections::VecDeque<Option<Key>>,
         drained: usize,
@@ -162,7 +168,7 @@ mod tests {
                 clock: 1_000_000,
                 cells: vec![[0; CELLS]; cpus],
                 committed: vec![0; cpus],
-                numbers: vec![0; cpus],
+                last: vec![1; cpus],
                 ring: std::collections::VecDeque::new(),
                 drained: 0,
                 // Three on each processor: preempted in any place by one another.
@@ -190,13 +196,12 @@ mod tests {
                 .iter()
                 .position(|cell| *cell == 0)
                 .expect("three producers, eight cells");
-            cells[producer.cell] = self.clock;
+            cells[producer.cell] = self.last[producer.cpu];
         }
 
         fn read_clock(&mut self, producer: &mut Producer) {
-            let number = &mut self.numbers[producer.cpu];
-            producer.key = (self.clock, producer.cpu as u32, *number);
-            *number += 1;
+            producer.key = (self.clock, producer.cpu as u32);
+            self.last[producer.cpu] = self.clock;
         }
 
         /// One step of one producer.
@@ -248,7 +253,7 @@ mod tests {
     fn out_of_order(way: Way, seed: u64, cpus: usize, events: usize) -> (usize, usize) {
         let mut machine = Machine::new(way, seed, cpus);
         let mut sequencer = Sequencer::new(cpus);
-        let (mut wrong, mut told, mut youngest) = (0, 0, (0, 0, 0));
+        let (mut wrong, mut told, mut youngest) = (0, 0, (0, 0));
         while told < events {
             for _ in 0..machine.below(60) {
                 machine.any_producer();
@@ -299,7 +304,7 @@ mod tests {
     fn nothing_is_kept_back_at_the_end() {
         let mut sequencer = Sequencer::new(1);
         for clock in [30, 10, 20] {
-            sequencer.take((clock, 0, clock), clock);
+            sequencer.take((clock, 0), clock);
         }
         sequencer.aim(&Snapshot {
             clock_ns: 25 + SLACK_NS,

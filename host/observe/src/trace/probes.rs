@@ -1,11 +1,13 @@
 //! The probes in the kernel: loaded, attached, and gone with their owner.
 
+use super::btf::Types;
 use super::order::{CELLS, Snapshot};
 use super::{Error, Filter, Options};
 use aya::maps::{Array, Map, MapData, MapError, RingBuf};
 use aya::programs::cgroup_skb::CgroupSkbAttachType;
 use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,12 +16,16 @@ use sys::bpf::SharedNumbers;
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/linerate.bpf.o");
 
 /// Steps of a socket that are told where this kernel has the tracepoint.
-const STEPS: [(&str, &str); 4] = [
+const STEPS: [(&str, &str); 6] = [
     ("linerate_wrote", "sock_send_length"),
     ("linerate_read", "sock_recv_length"),
     ("linerate_state", "inet_sock_set_state"),
     ("linerate_congestion", "tcp_cong_state_set"),
+    ("linerate_retransmitted", "tcp_retransmit_skb"),
+    ("linerate_dropped", DROPS),
 ];
+
+const DROPS: &str = "kfree_skb";
 
 /// Numbers of `struct producer` (bpf/record.h).
 const NUMBERS: usize = CELLS + 8;
@@ -31,8 +37,10 @@ const UNORDERED: usize = CELLS + 3;
 /// ends.
 pub(super) struct Probes {
     attached: Ebpf,
-    /// Tracepoints that this kernel lacks.
+    /// Tracepoints that this kernel lacks, or does not let be traced.
     pub missing: Vec<&'static str>,
+    /// The kernel's names of reasons to drop.
+    pub drop_reasons: BTreeMap<u32, String>,
 }
 
 /// What the probes write: stays readable when they are detached.
@@ -52,8 +60,17 @@ pub(super) fn attach(
         .map_err(|error| Error::refused("read the kernel's type information", &error))?;
     let processors = aya::util::nr_cpus()
         .map_err(|(_, error)| Error::refused("count the processors", &error))?;
-    let mut ebpf = load(filter, options, &btf, processors)?;
-    let missing = check(&mut ebpf, &btf)?;
+    // What it says of drops is wanted, and not needed.
+    let types = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let types = Types::parse(&types);
+    let drop_reasons = types.as_ref().map(Types::drop_reasons).unwrap_or_default();
+    let drop_arguments = types.as_ref().map_or(0, |types| types.arguments(DROPS));
+    // packet, place in the code, reason, and since Linux 6.11 who was to receive it
+    let tells_drops = drop_arguments >= 3 && !drop_reasons.is_empty();
+    let first_reason = drop_reasons.keys().next().copied().unwrap_or(0);
+    let drops = (first_reason, (drop_arguments >= 4).into());
+    let mut ebpf = load(filter, options, drops, &btf, processors)?;
+    let missing = check(&mut ebpf, tells_drops, &btf)?;
     // Not before: the programs are loaded with the maps' descriptors in them.
     let output = Output::take(&mut ebpf, processors)?;
     connect(&mut ebpf, &missing)?;
@@ -69,11 +86,18 @@ pub(super) fn attach(
     let probes = Probes {
         attached: ebpf,
         missing,
+        drop_reasons,
     };
     Ok((probes, output))
 }
 
-fn load(filter: &Filter, options: &Options, btf: &Btf, processors: usize) -> Result<Ebpf, Error> {
+fn load(
+    filter: &Filter,
+    options: &Options,
+    (first_reason, drop_has_receiver): (u32, u32),
+    btf: &Btf,
+    processors: usize,
+) -> Result<Ebpf, Error> {
     let host = filter.host.map(|host| match host.to_canonical() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
@@ -92,6 +116,8 @@ fn load(filter: &Filter, options: &Options, btf: &Btf, processors: usize) -> Res
         ("only_host_2", word(8)),
         ("only_host_3", word(12)),
         ("with_headers", options.headers.into()),
+        ("first_reason", first_reason),
+        ("drop_has_receiver", drop_has_receiver),
         ("test_delay", options.test_delay),
         ("test_no_claim", options.test_no_claim.into()),
     ];
@@ -116,8 +142,8 @@ const SEGMENTS: [(&str, CgroupSkbAttachType); 2] = [
     ("linerate_received", CgroupSkbAttachType::Ingress),
 ];
 
-/// Lets the kernel check every program; returns the tracepoints that it lacks.
-fn check(ebpf: &mut Ebpf, btf: &Btf) -> Result<Vec<&'static str>, Error> {
+/// Lets the kernel check every program; returns the tracepoints that it lacks, or does not let be traced.
+fn check(ebpf: &mut Ebpf, tells_drops: bool, btf: &Btf) -> Result<Vec<&'static str>, Error> {
     for (name, _) in SEGMENTS {
         let program: &mut CgroupSkb = named(ebpf, name)?;
         program.load().map_err(|error| refusal(&error))?;
@@ -125,10 +151,9 @@ fn check(ebpf: &mut Ebpf, btf: &Btf) -> Result<Vec<&'static str>, Error> {
     let mut missing = Vec::new();
     for (name, tracepoint) in STEPS {
         let program: &mut BtfTracePoint = named(ebpf, name)?;
-        match program.load(tracepoint, btf) {
-            Ok(()) => {}
-            Err(ProgramError::Btf(_)) => missing.push(tracepoint),
-            Err(error) => return Err(refusal(&error)),
+        let useless = tracepoint == DROPS && !tells_drops;
+        if useless || program.load(tracepoint, btf).is_err() {
+            missing.push(tracepoint);
         }
     }
     Ok(missing)

@@ -1,17 +1,18 @@
-//! The thread that empties the ring: before ordinary work, at most a millisecond apart while events come.
+//! The thread that empties the ring: before ordinary work, and as often as it was asked to.
 
 use super::order::Sequencer;
 use super::probes::{Output, Probes};
-use super::record::{HEADERS, RECORD};
-use super::{Error, monotonic};
+use super::record::{Event, HEADERS, RECORD};
+use super::{Error, Options, monotonic};
 use model::Nanos;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Pause after a round that found events, and the longest, when none come.
+/// The shortest pause after a round, and the longest when no events come (or longer, if it was asked for).
 const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -28,9 +29,16 @@ const LAST_ROUNDS: u32 = 1_000;
 /// Events in true order, each as the probes wrote it.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    pub events: Vec<Box<[u8]>>,
+    bytes: Vec<u8>,
+    events: Vec<Range<usize>>,
     /// What was lost: not before, not after, how many.
     pub lost: Option<(Nanos, Nanos, u64)>,
+}
+
+impl Batch {
+    pub(super) fn events(&self) -> impl Iterator<Item = &[u8]> {
+        self.events.iter().map(|place| &self.bytes[place.clone()])
+    }
 }
 
 pub(super) struct Reader {
@@ -47,13 +55,20 @@ struct Shared {
 }
 
 impl Reader {
-    pub(super) fn start(probes: Probes, output: Output) -> Result<Reader, Error> {
+    pub(super) fn start(
+        probes: Probes,
+        output: Output,
+        options: &Options,
+    ) -> Result<Reader, Error> {
         let (sender, batches) = sync_channel(BATCHES);
         let shared = Arc::new(Shared::default());
         let round = Round {
             order: Sequencer::new(output.processors),
             output,
+            bytes: Vec::new(),
             batch: Batch::default(),
+            late: options.late.max(PAUSE),
+            much: options.ring_bytes as usize / 4,
             sender,
             lost: 0,
             checked: monotonic(),
@@ -105,8 +120,13 @@ impl Drop for Reader {
 /// The state of the thread.
 struct Round {
     output: Output,
-    order: Sequencer<Box<[u8]>>,
+    order: Sequencer<Range<usize>>,
+    /// Where the events lie that the sequencer holds.
+    bytes: Vec<u8>,
     batch: Batch,
+    late: Duration,
+    /// Bytes in one round after which the ring might overflow.
+    much: usize,
     sender: SyncSender<Batch>,
     lost: u64,
     checked: Nanos,
@@ -128,10 +148,10 @@ impl Round {
             if !self.send() {
                 return;
             }
-            pause = if taken > 0 {
-                PAUSE
-            } else {
-                (pause * 2).min(LONGEST_PAUSE)
+            pause = match taken {
+                0 => (pause * 2).min(LONGEST_PAUSE.max(self.late)),
+                taken if taken < self.much => self.late,
+                _ => PAUSE,
             };
             std::thread::sleep(pause);
         }
@@ -140,7 +160,7 @@ impl Round {
         self.last_rounds(skipped);
     }
 
-    /// Empties the ring, and releases what is complete. Returns how many events came.
+    /// Empties the ring, and releases what is complete. Returns how many bytes came.
     fn round(&mut self) -> usize {
         let mut taken = self.drain();
         if self.order.wants_snapshot() {
@@ -163,23 +183,33 @@ impl Round {
     }
 
     fn drain(&mut self) -> usize {
-        for taken in 0..ROUND {
+        let before = self.bytes.len();
+        for _ in 0..ROUND {
             let Some(item) = self.output.ring.next() else {
-                return taken;
+                break;
             };
-            let number = |at: usize| {
-                item[at..]
-                    .first_chunk()
-                    .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-            };
-            if item.len() < RECORD || item.len() > RECORD + HEADERS {
+            let Some(event) = Event::of(&item).filter(|_| item.len() <= RECORD + HEADERS) else {
                 continue;
-            }
-            // The first fields of the record: clock, number on its processor, cookie, processor.
-            let cpu = number(24) as u32;
-            self.order.take((number(0), cpu, number(8)), (*item).into());
+            };
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(&item);
+            self.order
+                .take((event.ts(), event.cpu()), start..self.bytes.len());
         }
-        ROUND
+        self.bytes.len() - before
+    }
+
+    /// The batch, with the bytes of its events; those that are held back keep theirs.
+    fn batch(&mut self) -> Batch {
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        for place in self.order.waiting() {
+            let start = bytes.len();
+            bytes.extend_from_slice(&self.bytes[place.clone()]);
+            *place = start..bytes.len();
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.bytes = std::mem::replace(&mut self.bytes, bytes);
+        batch
     }
 
     /// Sends what is ready. False if nobody is there any more.
@@ -188,7 +218,8 @@ impl Round {
             return true;
         }
         // Waits while the channel is full: the ring takes what comes meanwhile.
-        self.sender.send(std::mem::take(&mut self.batch)).is_ok()
+        let batch = self.batch();
+        self.sender.send(batch).is_ok()
     }
 
     /// The probes are detached: what is in the ring is the rest, once every claim is cleared.
@@ -205,16 +236,21 @@ impl Round {
             }
             std::thread::sleep(PAUSE);
         }
-        let events = &mut self.batch.events;
-        self.order.finish(|event| events.push(event));
+        let mut batch = self.batch();
+        // What is left lies in the bytes of its own.
+        let rest = std::mem::take(&mut self.bytes);
+        let start = batch.bytes.len();
+        batch.bytes.extend(rest);
+        self.order
+            .finish(|place| batch.events.push(start + place.start..start + place.end));
         if skipped > 0 {
-            let (from, to, lost) = self.batch.lost.unwrap_or((Nanos(0), self.checked, 0));
-            self.batch.lost = Some((from, to, lost + skipped));
+            let (from, to, lost) = batch.lost.unwrap_or((Nanos(0), self.checked, 0));
+            batch.lost = Some((from, to, lost + skipped));
         }
         self.shared
             .unordered
             .store(self.output.unordered(), Ordering::Release);
         // Nobody may be there any more.
-        let _ = self.sender.send(self.batch);
+        let _ = self.sender.send(batch);
     }
 }

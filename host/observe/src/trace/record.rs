@@ -1,33 +1,24 @@
 //! One event as the probes write it (bpf/record.h), and as the model has it.
 
-use model::{BitRate, Bytes, Comm, Nanos, Segment, Tcb, What};
+use super::connections::Place;
+
+use model::segment::{before, tcp_flag, tcp_state};
+use model::{BitRate, Bytes, Comm, Dropped, Nanos, Segment, Tally, Tcb, What};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Bytes of an event; its headers follow where they were asked for.
-pub(super) const RECORD: usize = 360;
+/// Bytes of an event; headers of a segment, or the device of a drop, follow where there are any.
+pub(super) const RECORD: usize = size_of::<Raw>();
 
-/// Room for the headers behind an event.
+/// Room for the headers behind a segment.
 pub(super) const HEADERS: usize = 128;
 
-/// Reads the numbers of a C structure one by one, each at its natural alignment.
-struct Fields<'a> {
-    bytes: &'a [u8; RECORD],
-    at: usize,
-}
-
-impl Fields<'_> {
-    fn next<const N: usize>(&mut self, align: usize) -> [u8; N] {
-        let start = self.at.next_multiple_of(align);
-        self.at = start + N;
-        *self.bytes[start..]
-            .first_chunk()
-            .expect("the fields fill the record, as a test shows")
-    }
-}
+/// Name of the device behind a drop.
+pub(super) const DEVICE: usize = 16;
 
 /// A type of `struct record`.
 trait Field: Sized {
-    fn read(fields: &mut Fields) -> Self;
+    fn read(bytes: &[u8; RECORD], at: usize) -> Self;
     #[cfg(test)]
     fn write(&self, to: &mut Vec<u8>);
     #[cfg(test)]
@@ -37,8 +28,10 @@ trait Field: Sized {
 macro_rules! numbers {
     ($($kind:ident $c:literal),*) => {$(
         impl Field for $kind {
-            fn read(fields: &mut Fields) -> $kind {
-                $kind::from_ne_bytes(fields.next(size_of::<$kind>()))
+            #[inline(always)]
+            fn read(bytes: &[u8; RECORD], at: usize) -> $kind {
+                let field = bytes[at..].first_chunk().expect("fields lie within the record");
+                $kind::from_ne_bytes(*field)
             }
             #[cfg(test)]
             fn write(&self, to: &mut Vec<u8>) {
@@ -53,8 +46,11 @@ macro_rules! numbers {
 numbers!(u8 "__u8", u16 "__u16", u32 "__u32", u64 "__u64");
 
 impl Field for [u8; 16] {
-    fn read(fields: &mut Fields) -> [u8; 16] {
-        fields.next(1)
+    #[inline(always)]
+    fn read(bytes: &[u8; RECORD], at: usize) -> [u8; 16] {
+        *bytes[at..]
+            .first_chunk()
+            .expect("fields lie within the record")
     }
     #[cfg(test)]
     fn write(&self, to: &mut Vec<u8>) {
@@ -66,20 +62,15 @@ impl Field for [u8; 16] {
 
 macro_rules! layout {
     ($($name:ident: $kind:ty,)*) => {
-        /// `struct record`, field by field in its order.
+        /// `struct record`, field by field in its order: tells where each lies.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[repr(C)]
         pub(super) struct Raw {
             $(pub(super) $name: $kind,)*
         }
 
+        #[cfg(test)]
         impl Raw {
-            /// The event that `bytes` begin with; `None` if they are too few.
-            pub(super) fn decode(bytes: &[u8]) -> Option<Raw> {
-                let mut fields = Fields { bytes: bytes.first_chunk()?, at: 0 };
-                Some(Raw { $($name: Field::read(&mut fields),)* })
-            }
-
-            #[cfg(test)]
             pub(super) fn encode(&self) -> Vec<u8> {
                 let mut bytes = Vec::new();
                 $(self.$name.write(&mut bytes);)*
@@ -87,15 +78,21 @@ macro_rules! layout {
                 bytes
             }
 
-            #[cfg(test)]
             const TABLE: &[(&str, &str)] = &[$((stringify!($name), <$kind as Field>::C),)*];
+        }
+
+        /// An event where it lies; what nobody asks for is not read.
+        impl Event<'_> {
+            $(#[inline(always)]
+            pub(super) fn $name(self) -> $kind {
+                Field::read(self.0, std::mem::offset_of!(Raw, $name))
+            })*
         }
     };
 }
 
 layout! {
     ts: u64,
-    number: u64,
     cookie: u64,
     cpu: u32,
     netns: u32,
@@ -118,9 +115,9 @@ layout! {
     window: u16,
     segments: u16,
     segment_size: u16,
-    drop_reason: u16,
     state: u8,
     ca_state: u8,
+    drop_reason: u32,
     bits: u8,
     nonagle: u8,
     snd_wscale: u8,
@@ -134,48 +131,48 @@ layout! {
     pingpong: u8,
     quick: u8,
     advmss: u16,
+    rcv_mss: u16,
+    mss: u32,
     snd_una: u32,
     snd_nxt: u32,
     write_seq: u32,
-    snd_sml: u32,
+    snd_wnd: u32,
     rcv_nxt: u32,
     rcv_wup: u32,
     copied_seq: u32,
-    snd_wnd: u32,
     rcv_wnd: u32,
-    rcv_ssthresh: u32,
-    rcv_space: u32,
+    packets_out: u32,
     cwnd: u32,
-    ssthresh: u32,
     srtt_us8: u32,
     rttvar_us4: u32,
+    segs_out: u32,
+    segs_in: u32,
+    delivered: u32,
+    app_limited: u32,
+    sndbuf_used: u32,
+    wmem_alloc: u32,
+    rcvbuf_used: u32,
+    busy_ticks: u32,
+    sacked_out: u32,
+    lost_out: u32,
+    retrans_out: u32,
+    total_retrans: u32,
+    rwnd_limited_ticks: u32,
+    sndbuf_limited_ticks: u32,
+    snd_sml: u32,
+    rcv_ssthresh: u32,
+    rcv_space: u32,
+    ssthresh: u32,
     min_rtt_us: u32,
     rcv_rtt_us8: u32,
     rto_ticks: u32,
     ato_ticks: u32,
-    mss: u32,
-    rcv_mss: u32,
-    packets_out: u32,
-    sacked_out: u32,
-    lost_out: u32,
-    retrans_out: u32,
     reordering: u32,
-    segs_out: u32,
-    segs_in: u32,
-    total_retrans: u32,
-    delivered: u32,
     delivered_ce: u32,
     reord_seen: u32,
     dsack_dups: u32,
     sndbuf: u32,
-    sndbuf_used: u32,
     rcvbuf: u32,
-    rcvbuf_used: u32,
-    wmem_alloc: u32,
-    busy_ticks: u32,
-    rwnd_limited_ticks: u32,
-    sndbuf_limited_ticks: u32,
-    app_limited: u32,
     bytes_acked: u64,
     bytes_received: u64,
     bytes_sent: u64,
@@ -186,6 +183,11 @@ layout! {
 const BIT_OWNED: u8 = 1;
 const BIT_NO_SPACE: u8 = 2;
 const BIT_CWND_LIMITED: u8 = 4;
+const BIT_ARRIVED: u8 = 8;
+
+/// An event as the probes wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event<'a>(&'a [u8; RECORD], &'a [u8]);
 
 /// What turns the kernel's times into the trace's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,130 +198,194 @@ pub(super) struct Clock {
     pub tick: Nanos,
 }
 
-impl Raw {
-    pub(super) fn what(&self) -> What {
-        match self.what {
+/// What turns the kernel's numbers into the trace's.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub clock: Clock,
+    /// Its names of reasons to drop.
+    pub drop_reasons: BTreeMap<u32, String>,
+}
+
+impl<'a> Event<'a> {
+    /// The event that `bytes` begin with; `None` if they are too few.
+    #[inline(always)]
+    pub(super) fn of(bytes: &'a [u8]) -> Option<Event<'a>> {
+        let (record, rest) = bytes.split_first_chunk()?;
+        Some(Event(record, rest))
+    }
+
+    pub(super) fn record(self) -> &'a [u8; RECORD] {
+        self.0
+    }
+
+    /// What follows and belongs to it, headers aside: the device of a drop.
+    pub(super) fn tail(self) -> &'a [u8] {
+        match self.kind() {
+            What::Dropped => &self.1[..self.1.len().min(DEVICE)],
+            _ => &[],
+        }
+    }
+
+    pub(super) fn kind(self) -> What {
+        match self.what() {
             1 => What::Received,
             2 => What::Wrote,
             3 => What::Read,
             4 => What::State,
             5 => What::Congestion,
             6 => What::Dropped,
+            7 => What::Retransmitted,
             _ => What::Sent,
         }
     }
 
-    pub(super) fn local(&self) -> SocketAddr {
-        address(self.local, self.local_port)
+    pub(super) fn here(self) -> SocketAddr {
+        address(self.local(), self.local_port())
     }
 
-    pub(super) fn remote(&self) -> SocketAddr {
-        address(self.remote, self.remote_port)
+    pub(super) fn there(self) -> SocketAddr {
+        address(self.remote(), self.remote_port())
     }
 
-    /// As the model has it, for the connection with this number.
-    pub(super) fn segment(&self, connection: u32, offset: Option<u64>, clock: Clock) -> Segment {
+    pub(super) fn at(self, clock: Clock) -> Nanos {
+        Nanos(self.ts()).since(clock.start)
+    }
+
+    /// What its connection's books take of it; `None` where there is no socket.
+    pub(super) fn tally(self, clock: Clock) -> Option<Tally> {
+        if self.cookie() == 0 {
+            return None;
+        }
+        let ends = u32::from(self.flags() & tcp_flag::SYN != 0)
+            + u32::from(self.flags() & tcp_flag::FIN != 0);
+        Some(Tally {
+            at: self.at(clock),
+            what: self.kind(),
+            segments: self.segments().into(),
+            // As Segment::is_retransmission().
+            retransmission: self.kind() == What::Sent
+                && self.flags() & tcp_flag::RST == 0
+                && self.payload() + ends > 0
+                && self.state() != tcp_state::LISTEN
+                && before(self.seq(), self.snd_nxt()),
+            state: self.state(),
+            segs_out: self.segs_out(),
+            segs_in: self.segs_in(),
+            total_retrans: self.total_retrans(),
+        })
+    }
+
+    /// As the model has it, at its place.
+    pub(super) fn segment(self, place: &Place, terms: &Terms) -> Segment {
+        let dropped = || Dropped {
+            reason: match terms.drop_reasons.get(&self.drop_reason()) {
+                Some(name) => name.clone(),
+                None => self.drop_reason().to_string(),
+            },
+            device: Comm::new(self.tail()).to_string(),
+            arrived: self.bits() & BIT_ARRIVED != 0,
+        };
         Segment {
-            at: Nanos(self.ts).since(clock.start),
-            connection,
-            what: self.what(),
-            cpu: self.cpu,
-            pid: self.pid,
-            comm: Comm::new(&self.comm),
-            current_pid: self.current_pid,
-            current_comm: Comm::new(&self.current_comm),
-            seq: self.seq,
-            ack: self.ack,
-            flags: self.flags,
-            window: self.window.into(),
-            payload: Bytes(self.payload.into()),
-            segments: self.segments.into(),
-            segment_size: self.segment_size.into(),
-            offset,
-            tos: self.tos,
-            ttl: self.ttl,
-            length: self.length,
-            dropped: None,
-            tcb: Some(self.tcb(clock.tick)),
+            at: self.at(terms.clock),
+            connection: place.id,
+            what: self.kind(),
+            cpu: self.cpu(),
+            pid: self.pid(),
+            comm: Comm::new(&self.comm()),
+            current_pid: self.current_pid(),
+            current_comm: Comm::new(&self.current_comm()),
+            seq: self.seq(),
+            ack: self.ack(),
+            flags: self.flags(),
+            window: self.window().into(),
+            payload: Bytes(self.payload().into()),
+            segments: self.segments().into(),
+            segment_size: self.segment_size().into(),
+            offset: place.offset,
+            tos: self.tos(),
+            ttl: self.ttl(),
+            length: self.length(),
+            dropped: (self.kind() == What::Dropped).then(|| Box::new(dropped())),
+            tcb: (self.cookie() != 0).then(|| self.tcb(terms.clock.tick)),
             seen: None,
         }
     }
 
-    fn tcb(&self, tick: Nanos) -> Tcb {
+    fn tcb(self, tick: Nanos) -> Tcb {
         let bytes = |n: u32| Bytes(n.into());
         let ticks = |n: u32| Nanos(u64::from(n).saturating_mul(tick.0));
         Tcb {
-            state: self.state,
-            ca_state: self.ca_state,
-            owned: self.bits & BIT_OWNED != 0,
-            snd_una: self.snd_una,
-            snd_nxt: self.snd_nxt,
-            write_seq: self.write_seq,
-            snd_sml: self.snd_sml,
-            rcv_nxt: self.rcv_nxt,
-            rcv_wup: self.rcv_wup,
-            copied_seq: self.copied_seq,
-            snd_wnd: bytes(self.snd_wnd),
-            rcv_wnd: bytes(self.rcv_wnd),
-            snd_wscale: self.snd_wscale,
-            rcv_wscale: self.rcv_wscale,
-            rcv_ssthresh: bytes(self.rcv_ssthresh),
-            rcv_space: bytes(self.rcv_space),
-            cwnd: self.cwnd,
-            ssthresh: self.ssthresh,
-            is_cwnd_limited: self.bits & BIT_CWND_LIMITED != 0,
-            srtt: Nanos(u64::from(self.srtt_us8) * 1_000 / 8),
-            rttvar: Nanos(u64::from(self.rttvar_us4) * 1_000 / 4),
+            state: self.state(),
+            ca_state: self.ca_state(),
+            owned: self.bits() & BIT_OWNED != 0,
+            snd_una: self.snd_una(),
+            snd_nxt: self.snd_nxt(),
+            write_seq: self.write_seq(),
+            snd_sml: self.snd_sml(),
+            rcv_nxt: self.rcv_nxt(),
+            rcv_wup: self.rcv_wup(),
+            copied_seq: self.copied_seq(),
+            snd_wnd: bytes(self.snd_wnd()),
+            rcv_wnd: bytes(self.rcv_wnd()),
+            snd_wscale: self.snd_wscale(),
+            rcv_wscale: self.rcv_wscale(),
+            rcv_ssthresh: bytes(self.rcv_ssthresh()),
+            rcv_space: bytes(self.rcv_space()),
+            cwnd: self.cwnd(),
+            ssthresh: self.ssthresh(),
+            is_cwnd_limited: self.bits() & BIT_CWND_LIMITED != 0,
+            srtt: Nanos(u64::from(self.srtt_us8()) * 1_000 / 8),
+            rttvar: Nanos(u64::from(self.rttvar_us4()) * 1_000 / 4),
             // All ones before the first.
-            min_rtt: Nanos(match self.min_rtt_us {
+            min_rtt: Nanos(match self.min_rtt_us() {
                 u32::MAX => 0,
                 us => u64::from(us) * 1_000,
             }),
-            rcv_rtt: Nanos(u64::from(self.rcv_rtt_us8) * 1_000 / 8),
-            rto: ticks(self.rto_ticks),
-            mss: self.mss,
-            rcv_mss: self.rcv_mss,
-            advmss: self.advmss.into(),
-            packets_out: self.packets_out,
-            sacked_out: self.sacked_out,
-            lost_out: self.lost_out,
-            retrans_out: self.retrans_out,
-            retransmits: self.retransmits,
-            backoff: self.backoff,
-            probes_out: self.probes_out,
-            timer: self.timer,
-            reordering: self.reordering,
-            segs_out: self.segs_out,
-            segs_in: self.segs_in,
-            total_retrans: self.total_retrans,
-            delivered: self.delivered,
-            delivered_ce: self.delivered_ce,
-            reord_seen: self.reord_seen,
-            dsack_dups: self.dsack_dups,
-            bytes_acked: Bytes(self.bytes_acked),
-            bytes_received: Bytes(self.bytes_received),
-            bytes_sent: Bytes(self.bytes_sent),
-            bytes_retrans: Bytes(self.bytes_retrans),
-            sndbuf: bytes(self.sndbuf),
-            sndbuf_used: bytes(self.sndbuf_used),
-            rcvbuf: bytes(self.rcvbuf),
-            rcvbuf_used: bytes(self.rcvbuf_used),
+            rcv_rtt: Nanos(u64::from(self.rcv_rtt_us8()) * 1_000 / 8),
+            rto: ticks(self.rto_ticks()),
+            mss: self.mss(),
+            rcv_mss: self.rcv_mss().into(),
+            advmss: self.advmss().into(),
+            packets_out: self.packets_out(),
+            sacked_out: self.sacked_out(),
+            lost_out: self.lost_out(),
+            retrans_out: self.retrans_out(),
+            retransmits: self.retransmits(),
+            backoff: self.backoff(),
+            probes_out: self.probes_out(),
+            timer: self.timer(),
+            reordering: self.reordering(),
+            segs_out: self.segs_out(),
+            segs_in: self.segs_in(),
+            total_retrans: self.total_retrans(),
+            delivered: self.delivered(),
+            delivered_ce: self.delivered_ce(),
+            reord_seen: self.reord_seen(),
+            dsack_dups: self.dsack_dups(),
+            bytes_acked: Bytes(self.bytes_acked()),
+            bytes_received: Bytes(self.bytes_received()),
+            bytes_sent: Bytes(self.bytes_sent()),
+            bytes_retrans: Bytes(self.bytes_retrans()),
+            sndbuf: bytes(self.sndbuf()),
+            sndbuf_used: bytes(self.sndbuf_used()),
+            rcvbuf: bytes(self.rcvbuf()),
+            rcvbuf_used: bytes(self.rcvbuf_used()),
             // The socket itself counts as one (sk_wmem_alloc_get()).
-            wmem_alloc: bytes(self.wmem_alloc.saturating_sub(1)),
-            no_space: self.bits & BIT_NO_SPACE != 0,
-            chrono: self.chrono,
-            busy: ticks(self.busy_ticks),
-            rwnd_limited: ticks(self.rwnd_limited_ticks),
-            sndbuf_limited: ticks(self.sndbuf_limited_ticks),
-            app_limited: self.app_limited,
-            pacing_rate: Some(self.pacing_rate)
+            wmem_alloc: bytes(self.wmem_alloc().saturating_sub(1)),
+            no_space: self.bits() & BIT_NO_SPACE != 0,
+            chrono: self.chrono(),
+            busy: ticks(self.busy_ticks()),
+            rwnd_limited: ticks(self.rwnd_limited_ticks()),
+            sndbuf_limited: ticks(self.sndbuf_limited_ticks()),
+            app_limited: self.app_limited(),
+            pacing_rate: Some(self.pacing_rate())
                 .filter(|rate| *rate != u64::MAX)
                 .map(|rate| BitRate(rate.saturating_mul(8))),
-            pacing_status: self.pacing_status,
-            ato: ticks(self.ato_ticks),
-            pingpong: self.pingpong,
-            quick: self.quick,
-            nonagle: self.nonagle,
+            pacing_status: self.pacing_status(),
+            ato: ticks(self.ato_ticks()),
+            pingpong: self.pingpong(),
+            quick: self.quick(),
+            nonagle: self.nonagle(),
         }
     }
 }
@@ -356,21 +422,18 @@ mod tests {
             .map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned()))
             .collect();
         assert_eq!(ours, declared());
-        let bytes = [0; RECORD];
-        let mut fields = Fields {
-            bytes: &bytes,
-            at: 0,
-        };
-        for (_, kind) in Raw::TABLE {
-            match *kind {
-                "__u8" => drop(u8::read(&mut fields)),
-                "__u16" => drop(u16::read(&mut fields)),
-                "__u32" => drop(u32::read(&mut fields)),
-                "__u64" => drop(u64::read(&mut fields)),
-                _ => drop(<[u8; 16]>::read(&mut fields)),
-            }
-        }
-        assert_eq!(fields.at, RECORD, "the record's size");
+        let fields: usize = Raw::TABLE
+            .iter()
+            .map(|(_, kind)| match *kind {
+                "__u8" => 1,
+                "__u16" => 2,
+                "__u32" => 4,
+                "__u64" => 8,
+                _ => 16,
+            })
+            .sum();
+        assert_eq!(fields, RECORD, "no gaps");
+        assert_eq!(RECORD % 8, 0, "whole words");
     }
 
     #[test]
@@ -386,34 +449,76 @@ mod tests {
             rto_ticks: 51,
             wmem_alloc: 1,
             pacing_rate: u64::MAX,
+            cookie: 5,
             ..Raw::default()
         };
-        let clock = Clock {
-            start: Nanos(2_000),
-            tick: Nanos::from_millis(4),
-        };
-        let segment = Raw::decode(&raw.encode())
-            .unwrap()
-            .segment(3, Some(7), clock);
+        let bytes = raw.encode();
+        let event = Event::of(&bytes).unwrap();
+        let segment = event.segment(&place(), &terms());
         assert_eq!((segment.at, segment.what), (Nanos(3_000), What::Received));
         let tcb = segment.tcb.unwrap();
         assert_eq!(tcb.srtt, Nanos(1_000));
         assert_eq!((tcb.min_rtt, tcb.rto), (Nanos(0), Nanos::from_millis(204)));
         assert_eq!((tcb.wmem_alloc, tcb.pacing_rate), (Bytes(0), None));
-        assert_eq!(raw.local(), "10.0.0.1:0".parse().unwrap());
-        assert_eq!(raw.remote(), "[fd00::2]:2049".parse().unwrap());
+        assert_eq!(event.here(), "10.0.0.1:0".parse().unwrap());
+        assert_eq!(event.there(), "[fd00::2]:2049".parse().unwrap());
+    }
+
+    fn place() -> Place {
+        Place {
+            id: 3,
+            told: None,
+            offset: Some(7),
+        }
+    }
+
+    fn terms() -> Terms {
+        Terms {
+            clock: Clock {
+                start: Nanos(2_000),
+                tick: Nanos::from_millis(4),
+            },
+            drop_reasons: BTreeMap::from([(65, "QDISC_OVERLIMIT".to_owned())]),
+        }
+    }
+
+    #[test]
+    fn a_drop_has_its_reason_by_name_and_its_device() {
+        let drop = |drop_reason, cookie, bits| {
+            let raw = Raw {
+                what: 6,
+                drop_reason,
+                cookie,
+                bits,
+                ..Raw::default()
+            };
+            let mut bytes = raw.encode();
+            bytes.extend(b"eth0\0rubbish....");
+            Event::of(&bytes).unwrap().segment(&place(), &terms())
+        };
+        let segment = drop(65, 1, 0);
+        assert!(segment.tcb.is_some());
+        let dropped = *segment.dropped.unwrap();
+        assert_eq!(
+            (&dropped.reason[..], &dropped.device[..], dropped.arrived),
+            ("QDISC_OVERLIMIT", "eth0", false)
+        );
+        let segment = drop(999, 0, BIT_ARRIVED);
+        assert_eq!(segment.tcb, None);
+        let dropped = *segment.dropped.unwrap();
+        assert_eq!((&dropped.reason[..], dropped.arrived), ("999", true));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_an_event_or_too_few(bytes in proptest::collection::vec(any::<u8>(), 0..2 * RECORD)) {
-            let raw = Raw::decode(&bytes);
-            prop_assert_eq!(raw.is_some(), bytes.len() >= RECORD);
-            if let Some(raw) = raw {
-                let clock = Clock { start: Nanos(0), tick: Nanos(4_000_000) };
-                prop_assert_eq!(Raw::decode(&raw.encode()).unwrap(), raw.clone());
-                prop_assert_eq!(raw.segment(0, None, clock).at, Nanos(raw.ts));
-                let _ = (raw.local(), raw.remote());
+            let event = Event::of(&bytes);
+            prop_assert_eq!(event.is_some(), bytes.len() >= RECORD);
+            if let Some(event) = event {
+                let segment = event.segment(&place(), &terms());
+                prop_assert_eq!(segment.at, event.at(terms().clock));
+                prop_assert_eq!(event.tally(terms().clock), Tally::of(&segment));
+                let _ = (event.here(), event.there());
             }
         }
     }
