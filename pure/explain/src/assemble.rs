@@ -17,6 +17,8 @@ const FEWEST_ROUND_TRIPS: u64 = 10;
 const FEWEST_SEGMENTS: u64 = 20;
 /// The time that one kind of limit must own to be the answer, of what the transfer itself took.
 const MOST_OF_IT: f64 = 0.5;
+/// Of an idle application's time: waits from here on are worth a name.
+const HELD: f64 = 0.25;
 /// A share of the first level below this is not told.
 const NEGLIGIBLE: f64 = 0.005;
 
@@ -109,16 +111,21 @@ pub(crate) fn assemble(
         });
         share(time, bytes, total)
     };
+    // A limit of the first level that is also what lies behind is told once, with its own time.
+    let own = |limit: Limit| shares.iter().find(|(l, _)| *l == limit).map(|(_, s)| *s);
     let mut findings: Vec<Finding> = behind
         .into_iter()
-        .map(|(limit, kinds, telling)| finding(limit, explained(&kinds), telling))
+        .map(|(limit, kinds, telling)| {
+            let share = own(limit).unwrap_or_else(|| explained(&kinds));
+            finding(limit, share, telling)
+        })
         .collect();
-    findings.extend(
-        shares
-            .iter()
-            .filter(|(_, s)| s.time_share >= NEGLIGIBLE)
-            .map(|(limit, s)| finding(*limit, *s, limits::tell(*limit, facts))),
-    );
+    let rest: Vec<Finding> = shares
+        .iter()
+        .filter(|(l, s)| s.time_share >= NEGLIGIBLE && findings.iter().all(|f| f.limit != *l))
+        .map(|(limit, s)| finding(*limit, *s, limits::tell(*limit, facts)))
+        .collect();
+    findings.extend(rest);
     if let Conclusion::Limited { by } = &conclusion {
         let rank = |f: &Finding| by.iter().position(|l| *l == f.limit).unwrap_or(by.len());
         findings.sort_by(|a, b| {
@@ -195,9 +202,24 @@ fn conclude(
     };
     // What a black hole does is seen at once, however short the transfer was.
     let hole = facts.vanished.is_some() && limits::is_black_hole(facts);
+    let opening = shares.iter().filter(|(l, _)| *l == Limit::Handshake);
+    let opening: Nanos = opening.map(|(_, s)| s.time).sum();
+    if facts.syns_again > 0 && opening > transfer {
+        return Conclusion::Limited {
+            by: vec![Limit::Handshake],
+        };
+    }
     if too_short && !hole {
         return Conclusion::TooShort;
     }
+    // An exchange waits for itself: what is held is what its application waits for.
+    let nagle = shares.iter().filter(|(l, _)| *l == Limit::Nagle);
+    let nagle: Nanos = nagle.map(|(_, s)| s.time).sum();
+    let held = facts.is_exchange && nagle.0 as f64 >= transfer.0 as f64 * HELD;
+    let (most, part) = match most {
+        Kind::Application if held => (Kind::Nagle, MOST_OF_IT),
+        _ => (most, part),
+    };
     if part < MOST_OF_IT {
         let by: Vec<Limit> = two_largest(shares, facts);
         return match by.is_empty() {

@@ -12,6 +12,8 @@ pub(crate) const MOST_LOSSES: usize = 65_536;
 const ROUND_TRIPS: u64 = 10;
 /// Or, where there are few of them in all, of so many.
 const FEW_ROUND_TRIPS: u64 = 2;
+/// Most sends that are kept one by one.
+pub(crate) const MOST_SENT: usize = 16_384;
 /// Fewer stretches than this do not show whether a rate is steady.
 const FEWEST_WINDOWS: usize = 3;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
@@ -34,10 +36,20 @@ pub(crate) struct Facts {
     /// In the order of time, without gaps.
     pub readings: Vec<Reading>,
     pub losses: Vec<Loss>,
+    /// What left, in the order of time, up to [`MOST_SENT`].
+    pub sent: Vec<Sent>,
+    /// The peer sent data as well: requests and answers.
+    pub is_exchange: bool,
+    /// What parts those that were lost from those that passed, where [`Facts::sent`] shows it.
+    pub bucket: Option<Bucket>,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
     pub retransmitted: u64,
     pub timeouts: u64,
+    /// SYNs sent again.
+    pub syns_again: u32,
+    /// Time that belongs to timeouts.
+    pub stalled: Nanos,
     /// Retransmissions that the receiver had not needed.
     pub needless: u64,
     /// Times that the sender saw reordering.
@@ -123,6 +135,47 @@ pub(crate) struct Loss {
     pub place: Option<f64>,
 }
 
+/// One segment that left, or several as one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub at: Nanos,
+    /// Bytes of payload.
+    pub bytes: u32,
+    /// Of these, lost; the first of them behind so many.
+    pub lost: u32,
+    pub lost_from: u32,
+    /// Of one segment.
+    pub size: u32,
+}
+
+/// A queue or a bucket of tokens that explains which segments were lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    /// Bytes a second.
+    pub rate: f64,
+    /// Bytes that it holds.
+    pub depth: f64,
+    /// How well it parts the lost from the passed: 0 as chance would, 0.9 at the most.
+    pub parts: f64,
+}
+
+impl Bucket {
+    /// Some queue or bucket lost what was lost.
+    pub fn is_seen(&self) -> bool {
+        self.parts >= 0.6
+    }
+
+    /// No queue and no bucket lost it: nothing parts it from the rest.
+    pub fn is_excluded(&self) -> bool {
+        self.parts < 0.4
+    }
+
+    /// How long what fills it would delay the next, if it were a queue.
+    pub fn delay(&self) -> Nanos {
+        Nanos((self.depth / self.rate.max(1.0) * 1e9) as u64)
+    }
+}
+
 /// How busy an end was, 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
@@ -144,9 +197,14 @@ impl Facts {
             min_rtt: None,
             readings: Vec::new(),
             losses: Vec::new(),
+            sent: Vec::new(),
+            is_exchange: false,
+            bucket: None,
             segments: 0,
             retransmitted: 0,
             timeouts: 0,
+            syns_again: 0,
+            stalled: Nanos(0),
             needless: 0,
             reordered: 0,
             marked: 0,
@@ -328,6 +386,13 @@ impl Facts {
     pub fn is_queue(&self, ratio: f64, factor: f64) -> bool {
         let noise = 1.0 + NOISE.0 as f64 / self.rtt().0.max(1) as f64;
         ratio >= factor.max(noise.min(NOISE_AT_MOST))
+    }
+
+    /// Median time in queues at the losses.
+    pub fn delay_at_loss(&self) -> Option<Nanos> {
+        let min = self.min_rtt?;
+        let seen = self.losses.iter().filter(|l| l.srtt.0 > 0);
+        middle(seen.map(|l| l.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
     }
 
     /// Losses were seen, and hold this congestion control back: BBR looks at rates and lets a loss of

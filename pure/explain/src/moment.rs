@@ -24,6 +24,8 @@ pub(crate) struct Moment {
     pub unsent: u64,
     /// Segments in flight: sent, less those known to have left the network.
     pub flight: u32,
+    /// Bytes written and not yet acknowledged: what the send buffer holds.
+    pub written: u64,
     /// The receive window that the peer advertised, in bytes.
     pub window: u64,
     /// What of it is free.

@@ -2,14 +2,14 @@
 //! first rule that claims it owns it. Exact, as far as the kernel's own fields are.
 
 use crate::assemble::{Subject, assemble};
-use crate::facts::{Facts, Loss, MOST_LOSSES, Reading, Vanished};
+use crate::facts::{Facts, Loss, MOST_LOSSES, MOST_SENT, Reading, Sent, Vanished};
 use crate::lately::Lately;
-use crate::limits::outlasts_delayed_ack;
+use crate::limits::{bucket, outlasts_delayed_ack};
 use crate::mixed::Mixed;
 use crate::moment::{self, Moment, Piece, Release, Stage};
 use crate::owner::{Behind, Stretch};
 use model::finding::{Explanation, Glance, Limit, Source};
-use model::segment::{before, chrono, tcp_state, timer};
+use model::segment::{before, chrono, tcp_flag, tcp_state, timer};
 use model::{Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, Tcb, TraceRecord, What};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,12 +20,15 @@ const SHORTEST_READING: Nanos = Nanos::from_millis(1);
 const MOST_OUT: usize = 65_536;
 /// Sends nearer to each other than this part of a round trip are one burst.
 const BURST: u64 = 50;
-/// Most segments that the kernel sends as one (`tcp_tso_autosize` by GSO_MAX_SIZE).
-const LARGEST_BURST: u64 = 44;
-/// `snd_ssthresh` that was never set.
-const NO_THRESHOLD: u32 = i32::MAX as u32;
-/// Round trips that bbr needs to fill a path.
-const STARTUP: u64 = 12;
+/// Most bytes that the kernel sends as one (GSO_MAX_SIZE), and fewest segments (`tcp_min_tso_segs`).
+const LARGEST_BURST: u64 = 65_536;
+const SMALLEST_BURST: u64 = 2;
+/// A window that did not grow for so many round trips is not in slow start, whatever its threshold.
+const GROWS_WITHIN: u64 = 4;
+/// A pace within this part of what follows from the window was not set by anything else.
+const SAME_PACE: u64 = 10;
+/// Retransmissions that are remembered, so that those lost again are told from the first of their bytes.
+const MOST_AGAIN: usize = 1024;
 
 /// Events that wait at most until it is known what let a short segment go.
 const MOST_WAITING: usize = 256;
@@ -288,8 +291,28 @@ struct Burst {
     last: Nanos,
     /// Largest segment in it.
     size: u32,
-    /// When each part of it left: the sequence number behind it, and the reading that counts it.
-    parts: VecDeque<(u32, Nanos)>,
+    /// What it was sent in.
+    parts: VecDeque<Part>,
+}
+
+/// One send of a burst.
+#[derive(Clone, Copy)]
+struct Part {
+    /// The sequence number behind it.
+    end: u32,
+    at: Nanos,
+    /// Its place in [`Facts::sent`].
+    number: usize,
+}
+
+/// What sets the pace of a sender.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    /// The highest that the window does not explain, in bits a second.
+    top: u64,
+    /// Time at that, and at others that the window does not explain.
+    at_top: Nanos,
+    free: Nanos,
 }
 
 #[derive(Clone)]
@@ -316,9 +339,14 @@ struct Sender {
     retransmits: u8,
     mss: u32,
     hold: Option<Nanos>,
-    paces: (u64, u64),
-    paced: bool,
+    pace: Pace,
     last_una: u32,
+    /// The congestion window, and since when it has not grown.
+    cwnd: (u32, Nanos),
+    /// Retransmissions not yet acknowledged: where each begins.
+    again: VecDeque<(u32, Part)>,
+    /// The path MTU fell: what was sent up to here is sent again in smaller segments, and was not lost.
+    cut_anew: Option<u32>,
 }
 
 impl Sender {
@@ -339,9 +367,11 @@ impl Sender {
             retransmits: first.retransmits,
             mss: first.mss,
             hold: None,
-            paces: (u64::MAX, 0),
-            paced: false,
+            pace: Pace::default(),
             last_una: first.snd_una,
+            cwnd: (first.cwnd, Nanos(0)),
+            again: VecDeque::new(),
+            cut_anew: None,
             first,
         }
     }
@@ -411,7 +441,11 @@ impl Sender {
                 .map_or(tcb.min_rtt, |m| m.min(tcb.min_rtt));
             self.facts.min_rtt = Some(least);
         }
-        let moment = self.moment(was, was_tcb, tcb, release, from);
+        if tcb.cwnd > self.cwnd.0 {
+            self.cwnd.1 = to;
+        }
+        self.cwnd.0 = tcb.cwnd;
+        let moment = self.moment(was, was_tcb, tcb, release, to);
         let limit = moment.owner();
         self.lately.own(was.at, now.at, limit);
         let stalled = limit == Limit::Application;
@@ -445,22 +479,25 @@ impl Sender {
         self.reading.delivered += u64::from(arrived) * mss;
         if before(self.last_una, tcb.snd_una) {
             self.last_una = tcb.snd_una;
+            let whole = |until: &u32| before(*until, tcb.snd_una);
+            self.cut_anew = self.cut_anew.filter(|until| !whole(until));
             self.acknowledged(tcb.snd_una);
         }
         if now.what == What::Sent && now.payload.0 > 0 {
             self.sent(now, tcb, to);
+        }
+        if now.what == What::Sent && now.flags & tcp_flag::SYN != 0 && now.is_retransmission() {
+            self.facts.syns_again += 1;
+        }
+        if limit == Limit::RtoStall {
+            self.facts.stalled += to.since(from);
         }
         if tcb.retransmits > self.retransmits {
             self.facts.timeouts += u64::from(tcb.retransmits - self.retransmits);
         }
         self.retransmits = tcb.retransmits;
         self.mss = tcb.mss;
-        if tcb.pacing_status > 0
-            && let Some(rate) = tcb.pacing_rate
-        {
-            self.paced = true;
-            self.paces = (self.paces.0.min(rate.0), self.paces.1.max(rate.0));
-        }
+        self.pace.see(tcb, to.since(from));
         let span = self.reading.to.since(self.reading.from);
         if span >= SHORTEST_READING.max(Nanos(self.facts.rtt().0 / 4)) {
             self.close();
@@ -487,17 +524,20 @@ impl Sender {
         was_tcb: &Tcb,
         tcb: &Tcb,
         release: Release,
-        from: Nanos,
+        to: Nanos,
     ) -> Moment {
         let left_unsent = left_unsent(was, was_tcb);
         let pace = tcb.pacing_rate.map_or(0, |rate| rate.0 / 8) >> 10;
         let mss = u64::from(tcb.mss.max(1));
-        let burst = (pace / mss).clamp(1, LARGEST_BURST);
+        // tcp_tso_autosize: a millisecond's worth, and more on a short path.
+        let near = LARGEST_BURST.checked_shr((tcb.min_rtt.0 / 1000 >> 9) as u32);
+        let burst = (pace + near.unwrap_or(0)).min(LARGEST_BURST) / mss;
+        let burst = burst.max(SMALLEST_BURST);
         let short = left_unsent > 0 && left_unsent < mss;
         // Minshall: held only while an earlier short segment is out.
         let short_out = before(tcb.snd_una, tcb.snd_sml) && !before(tcb.snd_nxt, tcb.snd_sml);
         let sending = tcb.unsent().0 > 0 || left_unsent > 0;
-        let early = from.0 < tcb.srtt.0.saturating_mul(STARTUP);
+        let grows = to.since(self.cwnd.1).0 < tcb.srtt.0.saturating_mul(GROWS_WITHIN);
         Moment {
             stage: match tcb.state {
                 tcp_state::SYN_SENT | tcp_state::SYN_RECV | tcp_state::NEW_SYN_RECV => {
@@ -512,14 +552,11 @@ impl Sender {
             backed_off: tcb.retransmits > 0,
             unsent: left_unsent,
             flight: tcb.in_flight(),
+            written: distance(tcb.snd_una, tcb.write_seq),
             window: tcb.snd_wnd.0,
             room: tcb.send_window_left().0,
             cwnd: tcb.cwnd,
-            ssthresh: match (self.paced && tcb.ssthresh >= NO_THRESHOLD, early) {
-                // bbr never sets one: later it is not in its startup.
-                (true, false) => 0,
-                _ => tcb.ssthresh,
-            },
+            ssthresh: if grows { tcb.ssthresh } else { 0 },
             mss: tcb.mss,
             burst: burst as u32,
             probing: tcb.timer == timer::ZERO_WINDOW_PROBE,
@@ -527,8 +564,9 @@ impl Sender {
             held_until: (short && tcb.nonagle == 0 && short_out).then_some(release),
             paced: tcb.pacing_status > 0,
             app_limited: tcb.app_limited != 0 && before(tcb.delivered, tcb.app_limited),
-            // tcp_small_queue_check: two super-segments with their overhead, or a millisecond's worth.
-            queued_below: tcb.wmem_alloc.0 > (3 * burst * mss).max(pace),
+            // tcp_small_queue_check: two super-segments with their overhead, or a millisecond's worth. A send
+            // that the device itself lets go finds it lower again.
+            queued_below: was_tcb.wmem_alloc.0 > (2 * burst * mss).max(pace),
         }
     }
 
@@ -559,12 +597,15 @@ impl Sender {
             self.largest_acked = self.largest_acked.max(burst.size);
             self.out.pop_front();
         }
+        while self.again.front().is_some_and(|(_, p)| !before(una, p.end)) {
+            self.again.pop_front();
+        }
         // One that never ends, as a sender without pauses makes it, must not grow for ever.
         if let Some(burst) = self.out.front_mut() {
             while burst
                 .parts
                 .front()
-                .is_some_and(|(end, _)| !before(una, *end))
+                .is_some_and(|part| !before(una, part.end))
             {
                 burst.parts.pop_front();
             }
@@ -579,21 +620,41 @@ impl Sender {
             0 => segment.payload.0 as u32,
             size => size,
         };
+        let end = segment.seq.wrapping_add(segment.payload.0 as u32);
+        let number = self.facts.sent.len();
+        if number < MOST_SENT {
+            self.facts.sent.push(Sent {
+                at,
+                bytes: segment.payload.0 as u32,
+                lost: 0,
+                lost_from: u32::MAX,
+                size,
+            });
+        }
         if segment.is_retransmission() {
-            // The path MTU fell in this instant: nothing was lost on the way.
-            if tcb.mss >= self.mss {
+            if tcb.mss < self.mss {
+                self.cut_anew = Some(tcb.snd_nxt);
+            }
+            if self
+                .cut_anew
+                .is_none_or(|until| !before(segment.seq, until))
+            {
                 self.lost(segment, tcb, count, size, at);
             }
+            if self.again.len() >= MOST_AGAIN {
+                self.again.pop_front();
+            }
+            let part = Part { end, at, number };
+            self.again.push_back((segment.seq, part));
             return;
         }
-        let end = segment.seq.wrapping_add(segment.payload.0 as u32);
         let near = Nanos(tcb.srtt.0 / BURST);
         match self.out.back_mut() {
             Some(burst) if burst.to == segment.seq && at.since(burst.last) <= near => {
                 burst.to = end;
                 burst.last = at;
                 burst.size = burst.size.max(size);
-                burst.parts.push_back((end, at));
+                burst.parts.push_back(Part { end, at, number });
             }
             _ => {
                 if self.out.len() >= MOST_OUT {
@@ -604,7 +665,7 @@ impl Sender {
                     to: end,
                     last: at,
                     size,
-                    parts: VecDeque::from([(end, at)]),
+                    parts: VecDeque::from([Part { end, at, number }]),
                 });
             }
         }
@@ -617,9 +678,21 @@ impl Sender {
             .out
             .iter()
             .find(|b| !before(segment.seq, b.from) && before(segment.seq, b.to));
-        let left = burst
-            .and_then(|b| b.parts.iter().find(|(end, _)| before(segment.seq, *end)))
-            .map_or(at, |(_, left)| *left);
+        let part = burst.and_then(|b| b.parts.iter().find(|p| before(segment.seq, p.end)));
+        let left = part.map_or(at, |part| part.at);
+        // Of what was sent again before, it is the last that was lost.
+        let within =
+            |(seq, p): &&(u32, Part)| !before(segment.seq, *seq) && before(segment.seq, p.end);
+        let again = self.again.iter().rev().find(within).map(|(_, p)| p);
+        if let Some(part) = again.or(part)
+            && let Some(sent) = self.facts.sent.get_mut(part.number)
+        {
+            let from = sent
+                .bytes
+                .saturating_sub(part.end.wrapping_sub(segment.seq));
+            sent.lost_from = sent.lost_from.min(from);
+            sent.lost = (sent.lost + segment.payload.0 as u32).min(sent.bytes);
+        }
         let place = burst.and_then(|b| {
             let length = b.to.wrapping_sub(b.from).saturating_sub(size);
             (length > 0).then(|| f64::from(segment.seq.wrapping_sub(b.from)) / f64::from(length))
@@ -674,21 +747,55 @@ impl Sender {
         let tcb = self.was.tcb.as_ref().unwrap_or(first);
         facts.span = self.was.at.since(self.begun);
         facts.bytes = tcb.bytes_acked.since(first.bytes_acked);
+        // A FIN counts as one.
+        facts.is_exchange = tcb.bytes_received.since(first.bytes_received).0 > 1;
         facts.needless = u64::from(tcb.dsack_dups.saturating_sub(first.dsack_dups));
         facts.reordered = u64::from(tcb.reord_seen.saturating_sub(first.reord_seen));
         facts.marked = u64::from(tcb.delivered_ce.saturating_sub(first.delivered_ce));
-        // The name of the congestion control is not in a socket's block. A pace that never moves was
-        // set by somebody; one that moves is bbr's, which also never sets a threshold.
-        if self.paced {
-            let (least, most) = self.paces;
-            if most <= least.saturating_add(least / 50) {
-                facts.pacing = Some(model::BitRate(most));
-            } else if tcb.ssthresh >= NO_THRESHOLD {
-                facts.congestion = Some("bbr, as its pace shows".to_owned());
-            }
+        facts.bucket = bucket::fit(&facts.sent);
+        // The name of the congestion control is not in a socket's block. A pace that stays at its highest
+        // was set by somebody; one that moves, and not with the window, is bbr's.
+        let Pace { top, at_top, free } = self.pace;
+        let long = Nanos(facts.span.0 / 10);
+        if at_top > free.max(long) {
+            facts.pacing = Some(model::BitRate(top));
+        } else if free > long {
+            facts.congestion = Some("bbr, as its pace shows".to_owned());
         }
         (self.pieces, self.facts)
     }
+}
+
+impl Pace {
+    /// Takes the pace that a socket had for some time.
+    fn see(&mut self, tcb: &Tcb, time: Nanos) {
+        let (true, Some(rate)) = (tcb.pacing_status > 0, tcb.pacing_rate) else {
+            return;
+        };
+        // tcp_update_pacing_rate: 2 or 1.2 windows a round trip.
+        let window = u64::from(tcb.cwnd.max(tcb.packets_out)) * u64::from(tcb.mss) * 8;
+        let follows = |parts: u64| {
+            let pace = u128::from(window * parts / 5) * 1_000_000_000;
+            let pace = u64::try_from(pace / u128::from(tcb.srtt.0.max(1))).unwrap_or(u64::MAX);
+            rate.0.abs_diff(pace) < pace / SAME_PACE
+        };
+        if follows(6) || follows(10) {
+            return;
+        }
+        if rate.0 > self.top {
+            self.free += std::mem::replace(&mut self.at_top, Nanos(0));
+            self.top = rate.0;
+        }
+        match rate.0 == self.top {
+            true => self.at_top += time,
+            false => self.free += time,
+        }
+    }
+}
+
+/// Bytes from one sequence number on to another.
+fn distance(from: u32, to: u32) -> u64 {
+    u64::try_from(to.wrapping_sub(from) as i32).unwrap_or(0)
 }
 
 /// Bytes written and not yet sent once an event was over.
@@ -701,7 +808,7 @@ fn left_unsent(was: &Segment, tcb: &Tcb) -> u64 {
             } else {
                 tcb.snd_nxt
             };
-            u64::try_from(tcb.write_seq.wrapping_sub(next) as i32).unwrap_or(0)
+            distance(next, tcb.write_seq)
         }
         _ => tcb.unsent().0,
     }

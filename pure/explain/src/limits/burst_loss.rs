@@ -5,7 +5,7 @@
 //! decides is pacing.
 
 use super::clumps::{self, Clumps};
-use super::{Telling, random_loss};
+use super::{Telling, bucket, policer, random_loss};
 use crate::facts::{Facts, Loss, middle, percent, percentile};
 use model::finding::{Confidence, Evidence, Limit};
 
@@ -33,6 +33,13 @@ pub(crate) enum Pattern {
 }
 
 pub(crate) fn pattern(facts: &Facts) -> Pattern {
+    if let Some(bucket) = &facts.bucket {
+        return match (bucket.is_seen(), bucket.is_excluded()) {
+            (true, _) => Pattern::Bursts,
+            (_, true) => Pattern::Anywhere,
+            _ => Pattern::Unknown,
+        };
+    }
     let (episodes, place) = (episodes(facts), place(facts));
     if place.is_some_and(|p| p >= AT_THE_END) {
         return Pattern::Bursts;
@@ -66,6 +73,11 @@ fn episodes(facts: &Facts) -> Vec<&Loss> {
     first
 }
 
+/// The pattern rests on what is known of each segment.
+pub(crate) fn is_told(facts: &Facts) -> bool {
+    facts.bucket.is_some() || place(facts).is_some()
+}
+
 /// Median place of the lost in their bursts; `None` where too few are known.
 pub(crate) fn place(facts: &Facts) -> Option<f64> {
     let places: Vec<f64> = facts.losses.iter().filter_map(|l| l.place).collect();
@@ -87,7 +99,10 @@ fn spread(episodes: &[&Loss]) -> Option<f64> {
 
 /// The evidence that parts it from random loss.
 pub(crate) fn spread_of_windows(facts: &Facts) -> Vec<Evidence> {
-    let mut evidence = Vec::new();
+    let mut evidence = bucket::evidence(facts);
+    if facts.bucket.is_some() {
+        return evidence;
+    }
     if let Some(spread) = spread(&episodes(facts)) {
         evidence.push(
             Evidence::new(
@@ -112,8 +127,9 @@ pub(crate) fn spread_of_windows(facts: &Facts) -> Vec<Evidence> {
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
     let pattern = pattern(facts);
-    let anywhere = pattern == Pattern::Anywhere && place(facts).is_some();
-    if !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
+    let anywhere = pattern == Pattern::Anywhere && is_told(facts);
+    let policed = policer::is_policed(facts);
+    if policed || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
         return None;
     }
     let sure = pattern == Pattern::Bursts;

@@ -1,13 +1,42 @@
 //! The congestion window is full. What made it no larger is for the second level.
 
 use super::Telling;
-use crate::facts::{Facts, middle};
+use crate::facts::{Facts, middle, percentile};
 use crate::moment::Moment;
 use model::Bytes;
 use model::finding::{Confidence, Evidence};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     super::slow_start::window_holds(moment)
+}
+
+/// Of the window in flight at the most, median: it is full.
+const FULL: f64 = 0.8;
+
+/// The window is full and stays as it is, though nothing was lost and no queue stands: it may not grow (a cwnd clamp of
+/// the route, or of the application).
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    let mut windows: Vec<f64> = facts.steady().iter().map(|r| r.cwnd as f64).collect();
+    let (low, high) = (
+        percentile(&mut windows, 0.1)?,
+        percentile(&mut windows, 1.0)?,
+    );
+    let held = !facts.is_capture() && low == high && facts.retransmitted == 0 && facts.marked == 0;
+    let full = facts
+        .steady()
+        .iter()
+        .map(|r| r.flight as f64 / high.max(1.0));
+    let held = held && middle(full)? >= FULL;
+    if !held || facts.inflation()? >= super::bottleneck_rate::QUEUE {
+        return None;
+    }
+    let evidence = vec![
+        Evidence::new("congestion window", Bytes(high as u64)).against("never moves"),
+        Evidence::new("segments sent again", facts.retransmitted),
+    ];
+    Some(Telling::new(Confidence::Likely, evidence).advise(
+        "look for a clamp of the congestion window: cwnd in 'ip route show', TCP metrics, the application's socket options",
+    ))
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

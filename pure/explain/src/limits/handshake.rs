@@ -1,7 +1,22 @@
 //! The connection is being opened: SYN sent or received.
+//!
+//! Near miss: a transfer so short that the one round trip of a handshake is a good part of it.
 
+use super::Telling;
+use crate::facts::Facts;
 use crate::moment::{Moment, Stage};
+use model::finding::{Confidence, Evidence};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     moment.stage == Stage::Opening
+}
+
+pub(crate) fn tell(facts: &Facts) -> Telling {
+    if facts.syns_again == 0 {
+        return Telling::new(Confidence::Sure, Vec::new());
+    }
+    let evidence = Evidence::new("SYNs sent again", facts.syns_again);
+    Telling::new(Confidence::Sure, vec![evidence]).advise(
+        "look for what loses or holds back the first segments: a listener whose queue is full, a firewall, a path that is down at first",
+    )
 }

@@ -4,6 +4,7 @@
 mod application;
 mod black_hole;
 mod bottleneck_rate;
+pub(crate) mod bucket;
 mod bufferbloat;
 mod burst_loss;
 mod closing;
@@ -52,6 +53,8 @@ pub(crate) const ORDER: &[(Limit, Owns)] = &[
     (Limit::SlowStart, slow_start::owns),
     (Limit::CongestionWindow, congestion_window::owns),
     (Limit::Application, application::owns_pacing),
+    (Limit::SendBuffer, send_buffer::owns_pacing),
+    (Limit::ReceiveWindow, receive_window::owns_pacing),
     (Limit::Pacing, pacing::owns),
     (Limit::DeviceQueue, device_queue::owns),
 ];
@@ -118,6 +121,7 @@ pub(crate) fn tell(limit: Limit, facts: &Facts) -> Telling {
         Limit::SendBuffer => send_buffer::tell(facts),
         Limit::ReceiveWindow => receive_window::tell(facts),
         Limit::ZeroWindow => zero_window::tell(facts),
+        Limit::Handshake => handshake::tell(facts),
         Limit::SlowStart => slow_start::tell(facts),
         Limit::CongestionWindow => congestion_window::tell(facts),
         Limit::LossRecovery => loss_recovery::tell(facts),
@@ -137,6 +141,7 @@ pub(crate) type Fits = fn(&Facts) -> Option<Telling>;
 /// the earlier is named first.
 pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
     (Limit::BlackHole, black_hole::fits),
+    (Limit::RtoStall, rto_stall::fits),
     (Limit::DuplexLoss, duplex_loss::fits),
     (Limit::Reordering, reordering::fits),
     (Limit::EcnMarks, ecn_marks::fits),
@@ -148,6 +153,7 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
     (Limit::Policer, policer::fits),
     (Limit::Pacing, pacing::fits),
     (Limit::Cpu, cpu::fits),
+    (Limit::CongestionWindow, congestion_window::fits),
 ];
 
 /// What packets cannot tell from a full congestion window: whatever at the sender holds the same amount

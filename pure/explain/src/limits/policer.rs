@@ -8,7 +8,7 @@
 
 use super::burst_loss::{self, Pattern};
 use super::clumps::{self, Clumps};
-use super::{Telling, random_loss};
+use super::{Telling, bucket, random_loss};
 use crate::facts::{Facts, bit_rate, middle, percent, percentile};
 use model::Nanos;
 use model::finding::{Confidence, Evidence, Limit, Source};
@@ -26,11 +26,18 @@ const DEVIATION: f64 = 0.35;
 /// Half the middle spread of the rate by its median that a policer leaves: 0.04 to 0.16 seen, of shallow
 /// buffers 0.24 and more.
 const STEADY: f64 = 0.2;
+/// Of the delay that the bucket would make as a queue, as much as a policer's may be seen: what the segments
+/// of one burst add to each other.
+const DELAYS: f64 = 0.25;
 /// More than this at the losses is a queue.
 const QUEUE: f64 = 1.10;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
+    if facts.bucket.is_some() {
+        return is_policed(facts)
+            .then(|| advised(Telling::new(Confidence::Sure, bucket::evidence(facts))));
+    }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
     let queued = match facts.source {
         Source::Trace => at_loss >= QUEUE,
@@ -44,7 +51,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         format!("{at_loss:.2}"),
     )
     .against(format!("under {QUEUE}: no queue"));
-    let bucket = bucket(facts);
+    let bucket = bucket_of_readings(facts);
     let pattern = burst_loss::pattern(facts);
     if let Some(bucket) = bucket
         .as_ref()
@@ -97,6 +104,16 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     })
 }
 
+/// A bucket explains the losses, and what it holds does not delay what passes: it is no queue.
+pub(crate) fn is_policed(facts: &Facts) -> bool {
+    let delay = facts.delay_at_loss().unwrap_or_default();
+    let bucket = facts.bucket.as_ref().filter(|b| b.is_seen());
+    bucket.is_some_and(|b| delay.0 as f64 <= b.delay().0 as f64 * DELAYS)
+        && !facts.queue_at_loss(random_loss::QUEUE)
+        // Where the connection stood still most of the time, everything was lost, not what exceeded.
+        && facts.stalled.0 * 2 < facts.span.0
+}
+
 fn possible(mut telling: Telling, rank: u8, facts: &Facts) -> Telling {
     telling.confidence = Confidence::Open;
     telling.ranked(rank).decide(
@@ -135,7 +152,7 @@ const MUCH_LOSS: f64 = 0.02;
 
 /// Simulates a bucket that is empty at the first loss; `None` where losses are too few or too near
 /// each other, or the readings too coarse to place them.
-fn bucket(facts: &Facts) -> Option<Bucket> {
+fn bucket_of_readings(facts: &Facts) -> Option<Bucket> {
     let rtt = facts.min_rtt.filter(|r| r.0 > 0)?;
     let (first, last) = (facts.losses.first()?.at, facts.losses.last()?.at);
     let mut slices: Vec<u64> = facts.losses.iter().map(|l| l.at.0 / rtt.0).collect();

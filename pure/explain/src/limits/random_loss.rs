@@ -14,6 +14,9 @@ pub(crate) const QUEUE: f64 = 1.3;
 /// With so many losses their pattern can be told, if their places in the bursts are known.
 const ENOUGH: usize = 12;
 
+/// So much random loss costs even a sender that ignores losses a part of its rate.
+const MUCH_LOSS: f64 = 0.05;
+
 /// What was lost, that no queue had filled at the losses, and at which windows they came.
 pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
     let mut evidence = vec![
@@ -34,18 +37,19 @@ pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
-    if !facts.loss_hurts() || facts.queue_at_loss(QUEUE) {
+    let pattern = burst_loss::pattern(facts);
+    let told = facts.losses.len() >= ENOUGH
+        && pattern == burst_loss::Pattern::Anywhere
+        && burst_loss::is_told(facts);
+    let hurts = facts.loss_hurts() || (told && facts.loss_share() >= MUCH_LOSS);
+    if !hurts || facts.queue_at_loss(QUEUE) {
         return None;
     }
-    let pattern = burst_loss::pattern(facts);
     if pattern == burst_loss::Pattern::Bursts {
         return None;
     }
     let mut evidence = no_queue(facts, at_loss);
     evidence.extend(witness(facts));
-    let told = facts.losses.len() >= ENOUGH
-        && pattern == burst_loss::Pattern::Anywhere
-        && burst_loss::place(facts).is_some();
     let confidence = if told {
         Confidence::Likely
     } else {

@@ -35,7 +35,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     // The receiver did not tell: its window tells whether it is emptied.
     let mut windows: Vec<f64> = steady.iter().map(|r| r.window as f64).collect();
     let low = percentile(&mut windows, 0.25)?;
-    let high = percentile(&mut windows, 1.0)?;
+    let all = facts.readings.iter().map(|r| r.window as f64);
+    let high = all.fold(0.0, f64::max);
     let closed = closed_longest(facts);
     let long = closed.0 >= facts.rtt().0.saturating_mul(ROUND_TRIPS).max(MOMENT.0);
     if !long && low > high * CLOSES {

@@ -17,6 +17,14 @@ pub(crate) fn owns(moment: &Moment) -> bool {
         || moment.deferred_by() == Some(Limit::ReceiveWindow)
 }
 
+/// The peer's window is smaller than the congestion window and mostly in flight: a sender that paces by
+/// the rate that it reached (bbr) spreads out what the peer lets it send, and so never fills the window.
+pub(crate) fn owns_pacing(moment: &Moment) -> bool {
+    let window = u64::from(moment.cwnd) * u64::from(moment.mss);
+    let out = moment.window.saturating_sub(moment.room);
+    moment.paced && moment.window < window && out * 2 >= moment.window
+}
+
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let mut evidence = Vec::new();
     let steady = facts.steady().iter();

@@ -2,16 +2,28 @@
 //!
 //! Near miss: real loss with a few needless retransmissions.
 
-use super::Telling;
+use super::{Telling, bottleneck_rate};
 use crate::facts::{Facts, percent};
 use model::finding::{Confidence, Evidence};
 
 /// Share of retransmissions that the receiver had not needed.
 const NEEDLESS: f64 = 0.5;
+/// With fewer needless ones it is chance.
+const FEWEST: u64 = 5;
+/// A path that was seen to reorder so often reorders.
+const MUCH: u64 = 20;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let needless = facts.needless as f64 / facts.retransmitted.max(1) as f64;
-    if facts.retransmitted < 5 || needless < NEEDLESS {
+    let queues = facts
+        .inflation()
+        .is_some_and(|i| i >= bottleneck_rate::QUEUE);
+    // Where the line is full all the same, it does no harm.
+    if facts.needless < FEWEST || (facts.is_flat() && queues) {
+        return None;
+    }
+    let mostly = needless >= NEEDLESS;
+    if !mostly && facts.reordered < MUCH {
         return None;
     }
     let evidence = vec![
@@ -23,10 +35,14 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .against("50 % or more"),
         Evidence::new("times that the sender saw reordering", facts.reordered),
     ];
-    let sure = facts.reordered > 0;
     Some(
         Telling::new(
-            if sure { Confidence::Sure } else { Confidence::Likely },
+            match (mostly, facts.reordered > 0) {
+                (true, true) => Confidence::Sure,
+                (true, false) => Confidence::Likely,
+                // There were real losses as well, and more of them.
+                _ => Confidence::Open,
+            },
             evidence,
         )
         .advise("find the parallel links that one connection is spread over (bonding by packet, ECMP by packet)")

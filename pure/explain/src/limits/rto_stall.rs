@@ -11,6 +11,14 @@ pub(crate) fn owns(moment: &Moment) -> bool {
     moment.ca_state == LOSS || moment.backed_off
 }
 
+/// Most of the time the connection stood still.
+pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
+    (facts.timeouts > 0 && facts.stalled.0 * 2 >= facts.span.0).then(|| Telling {
+        confidence: Confidence::Likely,
+        ..tell(facts).ranked(0)
+    })
+}
+
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let evidence = vec![
         Evidence::new("retransmission timeouts", facts.timeouts),

@@ -14,6 +14,13 @@ pub(crate) fn owns(moment: &Moment) -> bool {
     moment.no_space && nothing_to_send
 }
 
+/// Pacing spreads out what the buffer holds, and the window would take all of it at once: a sender that
+/// paces by the rate that it reached (bbr) is held by what it was given.
+pub(crate) fn owns_pacing(moment: &Moment) -> bool {
+    let window = u64::from(moment.cwnd) * u64::from(moment.mss);
+    moment.paced && moment.no_space && moment.written < window
+}
+
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let mut evidence = Vec::new();
     let mut needed = Bytes(4 << 20);
