@@ -530,7 +530,7 @@ impl Sender {
         let pace = tcb.pacing_rate.map_or(0, |rate| rate.0 / 8) >> 10;
         let mss = u64::from(tcb.mss.max(1));
         // tcp_tso_autosize: a millisecond's worth, and more on a short path.
-        let near = LARGEST_BURST.checked_shr((tcb.min_rtt.0 / 1000 >> 9) as u32);
+        let near = LARGEST_BURST.checked_shr(((tcb.min_rtt.0 / 1000) >> 9) as u32);
         let burst = (pace + near.unwrap_or(0)).min(LARGEST_BURST) / mss;
         let burst = burst.max(SMALLEST_BURST);
         let short = left_unsent > 0 && left_unsent < mss;
