@@ -48,6 +48,8 @@ pub(crate) struct Facts {
     pub timeouts: u64,
     /// SYNs sent again.
     pub syns_again: u32,
+    /// Timeouts in a row, at the most.
+    pub backoffs: u32,
     /// Time that belongs to timeouts.
     pub stalled: Nanos,
     /// Retransmissions that the receiver had not needed.
@@ -204,6 +206,7 @@ impl Facts {
             retransmitted: 0,
             timeouts: 0,
             syns_again: 0,
+            backoffs: 0,
             stalled: Nanos(0),
             needless: 0,
             reordered: 0,

@@ -496,6 +496,7 @@ impl Sender {
             self.facts.timeouts += u64::from(tcb.retransmits - self.retransmits);
         }
         self.retransmits = tcb.retransmits;
+        self.facts.backoffs = self.facts.backoffs.max(tcb.retransmits.into());
         self.mss = tcb.mss;
         self.pace.see(tcb, to.since(from));
         let span = self.reading.to.since(self.reading.from);

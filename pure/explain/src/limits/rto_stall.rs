@@ -11,19 +11,30 @@ pub(crate) fn owns(moment: &Moment) -> bool {
     moment.ca_state == LOSS || moment.backed_off
 }
 
+/// The same segment lost so often in a row is no chance: nothing passed at all.
+const DEAD: u32 = 4;
+
 /// Most of the time the connection stood still.
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    (facts.timeouts > 0 && facts.stalled.0 * 2 >= facts.span.0).then(|| Telling {
-        confidence: Confidence::Likely,
+    let stands = facts.timeouts > 0 && facts.stalled.0 * 2 >= facts.span.0;
+    (stands && !super::is_black_hole(facts)).then(|| Telling {
+        confidence: match facts.backoffs >= DEAD {
+            true => Confidence::Sure,
+            false => Confidence::Likely,
+        },
         ..tell(facts).ranked(0)
     })
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    let evidence = vec![
+    let mut evidence = vec![
         Evidence::new("retransmission timeouts", facts.timeouts),
         Evidence::new("segments sent again", facts.retransmitted),
     ];
+    if facts.backoffs > 0 {
+        let row = Evidence::new("of these in a row, at the most", facts.backoffs);
+        evidence.push(row.against(format!("{DEAD} and more: nothing passed at all")));
+    }
     Telling::new(Confidence::Sure, evidence).advise(
         "look for what loses whole windows or the last segments of a transfer: a timeout means that \
          too few acknowledgements came back to repair the loss at once",
