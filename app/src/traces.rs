@@ -134,6 +134,7 @@ fn keep(
     let mut keeper = Keeper {
         recording: Recording::begin(&mut file, &tracer)?,
         ends: BTreeMap::new(),
+        numbers: BTreeMap::new(),
         own: None,
         early: Vec::new(),
         traced,
@@ -164,6 +165,8 @@ fn keep(
 struct Keeper<'a> {
     recording: Recording<&'a mut Vec<u8>>,
     ends: BTreeMap<u32, Ends>,
+    /// What the connections are called that are kept: their numbers have no gaps.
+    numbers: BTreeMap<u32, u32>,
     /// `None` while it is not known.
     own: Option<BTreeSet<Ends>>,
     early: Vec<(TraceRecord, Vec<u8>)>,
@@ -172,7 +175,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    fn take(&mut self, record: TraceRecord, written: Written<'_>) {
+    fn take(&mut self, mut record: TraceRecord, written: Written<'_>) {
         let (connection, at) = match &record {
             TraceRecord::Connection(c) => {
                 self.ends.insert(c.id, (flat(c.local), flat(c.remote)));
@@ -202,6 +205,14 @@ impl Keeper<'_> {
                 self.early.push((record, written.0.to_vec()));
             }
             Some(own) if ends.is_some_and(|ends| own.contains(ends)) => {
+                let next = self.numbers.len() as u32;
+                let number = *self.numbers.entry(connection).or_insert(next);
+                match &mut record {
+                    TraceRecord::Connection(c) => c.id = number,
+                    TraceRecord::Segment(segment) => segment.connection = number,
+                    TraceRecord::Sample(sample) => sample.connection = number,
+                    _ => {}
+                }
                 self.add(&record, at, written);
             }
             _ => {}
@@ -243,7 +254,7 @@ impl Keeper<'_> {
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn unpacked(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
+pub fn unpacked(path: &Path) -> std::io::Result<Box<dyn BufRead + Send>> {
     let mut file = BufReader::new(std::fs::File::open(path)?);
     Ok(match file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
         true => Box::new(BufReader::new(GzDecoder::new(file))),

@@ -4,7 +4,9 @@ mod common;
 
 use common::{Home, Lines, Pair, Running, free_port, json, run, stderr, stdout};
 use serde_json::Value;
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -401,10 +403,157 @@ fn a_server_that_is_gone_is_named() {
     );
 }
 
+/// The files with the traces of the newest run.
+fn traces(home: &Home) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home.path().join("runs.db.traces"));
+    let mut files: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn both_ends_are_traced_kept_explained_and_deleted() {
+    let home = Home::new();
+    let args = [
+        "measure", "local", "--trace", "--bidir", "-n", "20M", "--json", "-q",
+    ];
+    let run_ = json(&mut home.linerate(&args));
+    assert_eq!(run_["spec"]["trace"], true);
+    for leg in run_["legs"].as_array().unwrap() {
+        for end in ["near", "far"] {
+            let trace = &leg[end]["trace"];
+            assert_eq!(trace["source"], "probes", "this test needs root: {leg}");
+            assert!(trace["events"].as_u64().unwrap() > 20, "{trace}");
+            assert_eq!((&trace["lost"], &trace["cut"]), (&0.into(), &false.into()));
+        }
+    }
+    let files = traces(&home);
+    assert_eq!(files.len(), 4);
+    let explained = json(&mut home.linerate(&["explain", "last", "--json"]));
+    let told = explained["explanations"].as_array().unwrap();
+    let names: Vec<_> = told.iter().map(|e| e["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["up", "down"]);
+    assert!(
+        told.iter().all(|e| e["source"] == "trace_of_both_ends"),
+        "{told:?}"
+    );
+
+    // Each file has the connection of its own leg, and no other; two of them are joined.
+    let one = |args: &[&str]| {
+        let told = json(home.linerate(args).arg("--json"));
+        let told = told["explanations"].as_array().unwrap().clone();
+        assert_eq!(told.len(), 1, "{told:?}");
+        told[0]["source"].as_str().unwrap().to_owned()
+    };
+    let name = |n: usize| files[n].to_str().unwrap();
+    // In the order of their names: the far end of the way up, its near end.
+    assert_eq!(one(&["explain", name(0)]), "trace_at_receiver");
+    assert_eq!(one(&["explain", name(1)]), "trace");
+    assert_eq!(one(&["explain", name(0), name(1)]), "trace_of_both_ends");
+
+    let id = run_["id"].as_str().unwrap();
+    let out = run(&mut home.linerate(&["runs", "delete", "-y", id]));
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(traces(&home).is_empty());
+}
+
+#[test]
+fn only_both_ends_see_that_the_receiving_application_is_slow() {
+    let (home, pair) = (Home::new(), Pair::new("ends"));
+    let server = serve(&home, Some(&pair.far), Pair::FAR);
+    let args = [
+        "measure",
+        &server.host,
+        "--trace",
+        "--up",
+        "-t",
+        "2s",
+        "--receive-buffer",
+        "256K",
+        "-C",
+        "cubic",
+        "--json-stream",
+        "-q",
+    ];
+    let mut command = home.linerate_in(&pair.near, &args);
+    let mut near = Running(command.stdout(Stdio::piped()).spawn().expect("it starts"));
+    let lines = Lines::of(near.0.stdout.take().expect("it is piped"));
+    lines.wait_for("\"leg_started\"");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // A host that is awake an eighth of the time: nothing reads meanwhile.
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for (name, ms) in [("STOP", 70), ("CONT", 10)] {
+                    signal(&server.process.0, name);
+                    std::thread::sleep(Duration::from_millis(ms));
+                }
+            }
+        });
+        let ended = lines.comes("\"leg_ended\"");
+        over.store(true, Ordering::Relaxed);
+        assert!(ended);
+    });
+    assert!(near.output(Duration::from_secs(30)).status.success());
+    let slow_reader = |args: &[&str]| {
+        let told = json(home.linerate(args).arg("--json"));
+        let told = &told["explanations"][0];
+        assert_eq!(
+            told["conclusion"]["by"][0], "reading_application",
+            "{told:#}"
+        );
+        let findings = told["findings"].as_array().unwrap();
+        let found = findings
+            .iter()
+            .find(|f| f["limit"] == "reading_application");
+        (told["source"].clone(), found.unwrap()["confidence"].clone())
+    };
+    let (source, sure) = slow_reader(&["explain", "last"]);
+    assert_eq!((source, sure), ("trace_of_both_ends".into(), "sure".into()));
+    // The sender alone can only infer it from a window that closes.
+    let files = traces(&home);
+    let (source, sure) = slow_reader(&["explain", files[1].to_str().unwrap()]);
+    assert_eq!((source, sure), ("trace".into(), "likely".into()));
+}
+
+#[test]
+fn an_end_without_the_rights_says_so_and_the_measurement_goes_on() {
+    let home = Home::new();
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]);
+    command.arg(env!("CARGO_BIN_EXE_linerate"));
+    command.args([
+        "measure", "local", "--trace", "--up", "-n", "1M", "--json", "-q",
+    ]);
+    home.furnish(&mut command);
+    let run = json(&mut command);
+    assert_eq!(run["ended"]["how"], "complete");
+    for end in ["near", "far"] {
+        let end = &run["legs"][0][end];
+        assert_ne!(end["trace"]["source"], "probes");
+        let warnings = end["warnings"].as_array().unwrap();
+        let said = warnings
+            .iter()
+            .filter(|w| w["what"].as_str().unwrap().contains("CAP_"));
+        assert!(!end["trace"].is_null() || said.count() == 1, "{end:#}");
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .status();
+    assert!(status.expect("kill exists").success());
+}
+
 /// An agent that listens, trusted by and trusting the key of `home`.
 struct Server {
     host: String,
-    _process: Running,
+    process: Running,
     _home: Home,
 }
 
@@ -440,7 +589,7 @@ fn serve(home: &Home, netns: Option<&str>, address: &str) -> Server {
     assert!(accepted.status.success(), "{}", stderr(&accepted));
     Server {
         host: at,
-        _process: process,
+        process,
         _home: its_home,
     }
 }

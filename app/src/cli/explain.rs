@@ -8,12 +8,15 @@ use super::{Global, runs};
 use crate::exit::{Exit, Refusal};
 use crate::files::read_whole;
 use crate::out;
+use crate::traces;
 use anyhow::Result;
 use clap::Args;
+use explain::Tapes;
 use model::finding::Explanation;
-use model::{Nanos, TRACE_SCHEMA, TraceRecord};
-use std::io::Read;
-use std::path::Path;
+use model::packet::Packet;
+use model::{Nanos, TRACE_SCHEMA, Trace, TraceRecord};
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
 
 /// Explain what limited a transfer, and what would decide where two causes fit
 #[derive(Args)]
@@ -23,6 +26,7 @@ use std::path::Path;
   linerate measure db2 --json > run.json && linerate explain run.json
   linerate explain trace.jsonl                 what 'linerate trace' wrote
   tcpdump -i eth0 -s 96 -w some.pcap tcp; linerate explain some.pcap
+  linerate explain here.pcap there.pcap        captures (or traces) of both ends together
   linerate explain last --json | jq '.explanations[].conclusion'
   linerate explain --live --port 2049          connections as they go on, explained at the end
   linerate explain --live --pid 845 --time 10s
@@ -38,7 +42,12 @@ timestamps where it began later. Packets that the capture itself lost are told f
 the network lost. VLAN tags, MPLS, PPPoE, GRE, VXLAN, Geneve and IP in IP are opened; what
 cannot be is counted. The headers are enough (-s 128). Memory goes by connections, not by
 packets: a kilobyte or two for one that was short, and 500,000 at a time; of more than 200 the
-text tells those with the most bytes, --json all.
+text tells those with the most bytes, --json all. Files may be compressed with gzip.
+
+Two FILEs of one kind, one from each end, are explained together: where segments vanished, which
+retransmissions were needed, which way the delay grew, whether the receiver held acknowledgements
+back, and, from traces, whether it read what it had. A run that both ends traced (measure --trace)
+has all that by itself.
 
 --live traces as 'linerate trace' does, and needs the same rights. It shows the busiest
 connections with the limit that owned their last seconds: in place on a terminal, a line now and
@@ -50,6 +59,9 @@ pub struct Explain {
     /// Name of a run, its first digits, 'last', or a file
     #[arg(value_name = "RUN|FILE", required_unless_present = "live")]
     subject: Option<String>,
+    /// A trace or a capture of the other end
+    #[arg(value_name = "FILE")]
+    other: Option<PathBuf>,
     /// Trace and explain what goes on now
     #[arg(long, conflicts_with = "subject")]
     live: bool,
@@ -80,7 +92,10 @@ impl Explain {
             true => usize::MAX,
             false => report::explain::NAMED,
         };
-        let (explanations, host) = explanations(subject, global, most)?;
+        let (explanations, host) = match &self.other {
+            Some(other) => (both(Path::new(subject), other)?, None),
+            None => explanations(subject, global, most)?,
+        };
         out::print(&if self.json {
             report::explain::json(&explanations)
         } else {
@@ -98,40 +113,93 @@ pub(super) fn explanations(
 ) -> Result<(Vec<Explanation>, Option<String>)> {
     let path = Path::new(subject);
     let run = if path.is_file() {
-        if is_capture(path) {
-            return Ok((captured(path, most)?, None));
-        }
-        let bad = |why: String| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
-        let open = || std::fs::File::open(path).map_err(|e| bad(e.to_string()));
-        if observe::trace::is_trace(open()?) {
-            let watcher = traced(open()?).map_err(bad)?;
-            return Ok((watcher.explain(), None));
+        match kind(path)? {
+            Kind::Capture => return Ok((captured(path, most, &mut |_| ())?, None)),
+            Kind::Trace => {
+                let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
+                // What only came here is explained from all of it at once.
+                let told = match watcher.has_receivers() {
+                    true => explain::explain_trace(&whole(path)?),
+                    false => watcher.explain(),
+                };
+                return Ok((told, None));
+            }
+            Kind::Other => {}
         }
         let run = read_whole(path).and_then(|text| runs::run_from(&text));
-        run.map_err(bad)?
+        run.map_err(|why| bad(path, why))?
     } else {
-        runs::open_existing(global)?
-            .get(subject)
-            .map_err(runs::said)?
+        let archive = runs::open_existing(global)?;
+        let run = archive.get(subject).map_err(runs::said)?;
+        let told = traces::explain(&run, &archive.traces());
+        return Ok((told, Some(run.host)));
     };
     Ok((explain::explain(&run), Some(run.host)))
 }
 
-/// Whether a file begins as a capture does.
-fn is_capture(path: &Path) -> bool {
-    let mut head = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && capture::is_capture(head)
+/// The connections of two files, one from each end.
+fn both(a: &Path, b: &Path) -> Result<Vec<Explanation>> {
+    let names = (a.display().to_string(), b.display().to_string());
+    Ok(match (kind(a)?, kind(b)?) {
+        (Kind::Trace, Kind::Trace) => {
+            let (a, b) = (whole(a)?, whole(b)?);
+            explain::explain_traces((&names.0, &a), (&names.1, &b))
+        }
+        (Kind::Capture, Kind::Capture) => {
+            let (mut tapes_a, mut tapes_b) = (Tapes::default(), Tapes::default());
+            let told_a = captured(a, usize::MAX, &mut |packet| tapes_a.see(packet))?;
+            let told_b = captured(b, usize::MAX, &mut |packet| tapes_b.see(packet))?;
+            explain::joined((&names.0, told_a, &tapes_a), (&names.1, told_b, &tapes_b))
+        }
+        _ => {
+            return Err(Refusal::usage(format!(
+                "cannot explain {} and {} together: give two traces or two captures; to compare transfers there is 'linerate diff'",
+                names.0, names.1
+            ))
+            .into());
+        }
+    })
+}
+
+fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!("cannot explain {}: {why}", path.display())).into()
+}
+
+fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    traces::unpacked(path).map_err(|error| bad(path, error))
+}
+
+fn whole(path: &Path) -> Result<Trace> {
+    traces::read(open(path)?).map_err(|why| bad(path, why))
+}
+
+/// What a file is, by how it begins.
+enum Kind {
+    Trace,
+    Capture,
+    /// A run, or nothing that is known.
+    Other,
+}
+
+fn kind(path: &Path) -> Result<Kind> {
+    let mut file = open(path)?;
+    let head = file.fill_buf().map_err(|error| bad(path, error))?;
+    Ok(match head.first_chunk() {
+        Some(first) if capture::is_capture(*first) => Kind::Capture,
+        _ if observe::trace::is_trace(head) => Kind::Trace,
+        _ => Kind::Other,
+    })
 }
 
 /// The connections of a capture, at most so many. What was skipped is said with the first; a damaged file
-/// is explained as far as it goes.
-fn captured(path: &Path, most: usize) -> Result<Vec<Explanation>> {
-    let bad = |why: String| Refusal::usage(format!("cannot explain {}: {why}", path.display()));
-    let file = std::fs::File::open(path).map_err(|e| bad(e.to_string()))?;
+/// is explained as far as it goes. Shows each packet as well.
+fn captured(path: &Path, most: usize, each: &mut dyn FnMut(&Packet)) -> Result<Vec<Explanation>> {
     let mut observer = explain::Observer::new();
-    let account = capture::read(file, &mut |packet| observer.see(packet));
-    let mut doubts = account.map_err(|e| bad(e.to_string()))?.left_out();
+    let account = capture::read(open(path)?, &mut |packet| {
+        observer.see(packet);
+        each(packet);
+    });
+    let mut doubts = account.map_err(|e| bad(path, e))?.left_out();
     let told = observer.explain(most);
     doubts.extend(told.doubts);
     let mut explanations = told.explanations;

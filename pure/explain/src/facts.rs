@@ -342,7 +342,7 @@ impl Facts {
     pub fn is_capture(&self) -> bool {
         !matches!(
             self.source,
-            Source::Samples | Source::Trace | Source::PacketsAndSamples
+            Source::Samples | Source::Trace | Source::TraceOfBothEnds | Source::PacketsAndSamples
         )
     }
 

@@ -6,6 +6,7 @@
 
 mod assemble;
 mod capture;
+mod ends;
 mod facts;
 mod lately;
 mod limits;
@@ -18,7 +19,8 @@ mod trace;
 use model::finding::Explanation;
 
 pub use capture::{Counted, Observer, Told};
-use model::{Run, Trace, TraceRecord};
+pub use ends::{Tapes, joined};
+use model::{Nanos, Run, Side, Trace, TraceRecord};
 pub use trace::Watcher;
 
 /// Explains each connection of a run from the samples of both ends.
@@ -36,23 +38,49 @@ pub fn explain_leg(
     near: Option<&Trace>,
     far: Option<&Trace>,
 ) -> Vec<Explanation> {
-    let _ = (near, far);
-    samples::explain(run, leg)
+    run.legs.get(leg).map_or_else(Vec::new, |leg| {
+        let (sender, receiver) = match leg.direction.sender() {
+            Side::Near => (near, far),
+            Side::Far => (far, near),
+        };
+        ends::explain_leg(run, leg, sender, receiver)
+    })
 }
 
-/// Explains each connection of a trace whose own end sent data, from the state of its socket at every
-/// segment.
+/// Explains each connection of a trace from the state of its socket at every segment: as its sender where
+/// its own end sent data, else as its receiver.
 pub fn explain_trace(trace: &Trace) -> Vec<Explanation> {
+    let mut told = watched(trace, &|_| Nanos(0)).explain();
+    told.extend(ends::as_receiver(trace, &told));
+    told
+}
+
+/// Explains the connections of two traces, one from each end. Those that are in both are told once.
+pub fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explanation> {
+    ends::explain_traces(a, b)
+}
+
+/// A trace that is over; of each connection what came from a moment on.
+pub(crate) fn watched(trace: &Trace, from: &dyn Fn(u32) -> Nanos) -> Watcher {
     let mut watcher = Watcher::default();
     let connections = trace.connections.iter().cloned();
     connections.for_each(|c| watcher.see(TraceRecord::Connection(c)));
-    let segments = trace.segments.iter().cloned();
-    segments.for_each(|s| watcher.see(TraceRecord::Segment(s)));
-    let owners = trace.owners.iter().cloned();
+    let mut owners = trace.owners.iter().cloned().peekable();
+    let mut samples = trace.samples.iter().cloned().peekable();
+    for segment in trace.segments.iter().cloned() {
+        while let Some(sample) = samples.next_if(|sample| sample.at <= segment.at) {
+            watcher.see(TraceRecord::Sample(sample));
+        }
+        while let Some(owner) = owners.next_if(|owner| owner.at <= segment.at) {
+            watcher.see(TraceRecord::Owner(owner));
+        }
+        if segment.at >= from(segment.connection) {
+            watcher.see(TraceRecord::Segment(segment));
+        }
+    }
     owners.for_each(|o| watcher.see(TraceRecord::Owner(o)));
-    let samples = trace.samples.iter().cloned();
     samples.for_each(|s| watcher.see(TraceRecord::Sample(s)));
     let lost = trace.lost.iter().copied();
     lost.for_each(|l| watcher.see(TraceRecord::Lost(l)));
-    watcher.explain()
+    watcher
 }

@@ -21,31 +21,25 @@ const ALL_OUT: f64 = 0.75;
 /// In flight by the congestion window, from which it holds the sender back.
 const WINDOW_FULL: f64 = 0.8;
 
-/// One explanation a stream of the leg; empty for datagrams and for ends that told nothing.
-pub(crate) fn explain(run: &Run, leg: usize) -> Vec<Explanation> {
+/// Streams of a leg that can be explained: none for datagrams and for ends that told nothing.
+pub(crate) fn streams(run: &Run, ends: Ends) -> usize {
     if matches!(run.spec.workload, Workload::Udp(_)) {
-        return Vec::new();
+        return 0;
     }
-    let Some(leg) = run.legs.get(leg) else {
-        return Vec::new();
-    };
-    let ends = Ends::of(run, leg);
     let streams = ends.sender.samples.iter().map(|s| s.streams.len());
-    (0..streams.max().unwrap_or(0))
-        .filter_map(|n| stream(run, leg, ends, n))
-        .collect()
+    streams.max().unwrap_or(0)
 }
 
 /// The two ends of a leg, by what they do.
 #[derive(Clone, Copy)]
-struct Ends<'a> {
-    sender: &'a EndRecord,
-    receiver: &'a EndRecord,
+pub(crate) struct Ends<'a> {
+    pub sender: &'a EndRecord,
+    pub receiver: &'a EndRecord,
 }
 
 impl Ends<'_> {
     /// Both ends send where requests are answered: the matter is the one that sends more.
-    fn of<'a>(run: &Run, leg: &'a Leg) -> Ends<'a> {
+    pub fn of<'a>(run: &Run, leg: &'a Leg) -> Ends<'a> {
         let own = Ends {
             sender: leg.sender(),
             receiver: leg.receiver(),
@@ -69,15 +63,20 @@ impl Ends<'_> {
     }
 }
 
-fn stream(run: &Run, leg: &Leg, ends: Ends, n: usize) -> Option<Explanation> {
+/// Explains a stream, with what more is known of it.
+pub(crate) fn stream(
+    run: &Run,
+    leg: &Leg,
+    ends: Ends,
+    n: usize,
+    more: &mut dyn FnMut(&mut Facts),
+) -> Option<Explanation> {
     let rows: Vec<Row> = rows(ends.sender, n);
     if rows.is_empty() {
         return None;
     }
-    let mut facts = facts(run, ends, n, &rows);
-    let hosts = [Some(&run.near), run.far.as_ref()];
-    facts.link = slowest(&hosts);
-    facts.half_duplex = half_duplex(&hosts);
+    let mut facts = facts(ends, n, &rows);
+    of_hosts(run, ends, n, &mut facts);
     let mut pieces = Vec::new();
     let mut idle = Idle::from(&rows[0]);
     let mut unread = Unread::of(ends.receiver, n);
@@ -95,18 +94,42 @@ fn stream(run: &Run, leg: &Leg, ends: Ends, n: usize) -> Option<Explanation> {
             run.spec.interval
         ));
     }
+    more(&mut facts);
+    Some(assemble(
+        subject(run, leg, ends, n),
+        &pieces,
+        &facts,
+        doubts,
+    ))
+}
+
+/// What a stream of a leg is called.
+pub(crate) fn subject(run: &Run, leg: &Leg, ends: Ends, n: usize) -> Subject {
     let socket = ends.sender.sockets.get(n);
     let streams = match run.spec.streams {
         0 | 1 => String::new(),
         _ => format!(" stream {n}"),
     };
-    let subject = Subject {
+    Subject {
         name: format!("{}{streams}", leg.direction),
         sender: socket.map(|s| s.local),
         receiver: socket.map(|s| s.remote),
         direction: Some(leg.direction),
-    };
-    Some(assemble(subject, &pieces, &facts, doubts))
+    }
+}
+
+/// What a run tells of a stream's hosts and sockets, however the stream itself was watched.
+pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
+    let hosts = [Some(&run.near), run.far.as_ref()];
+    facts.link = slowest(&hosts);
+    facts.half_duplex = half_duplex(&hosts);
+    let socket = ends.sender.sockets.get(n);
+    let congestion = socket.map(|s| s.congestion.clone());
+    facts.congestion = congestion.filter(|name| !name.is_empty());
+    facts.pacing = socket.and_then(|s| s.pacing);
+    facts.always_writes = matches!(run.spec.workload, Workload::Bulk(_));
+    facts.sender_load = load(ends.sender, run.spec.streams);
+    facts.receiver_load = load(ends.receiver, run.spec.streams);
 }
 
 /// What the receiving application had not read, by its buffer, from sample to sample.
@@ -225,22 +248,15 @@ fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
 /// `TCP_ESTABLISHED` (`net/tcp_states.h`).
 pub(crate) const ESTABLISHED: u8 = 1;
 
-fn facts(run: &Run, ends: Ends, n: usize, rows: &[Row]) -> Facts {
+fn facts(ends: Ends, n: usize, rows: &[Row]) -> Facts {
     let (first, last) = (&rows[0], &rows[rows.len() - 1]);
     let mut facts = Facts::new(Source::Samples);
-    let socket = ends.sender.sockets.get(n);
-    let congestion = socket.map(|s| s.congestion.clone());
-    facts.congestion = congestion.filter(|name| !name.is_empty());
-    facts.pacing = socket.and_then(|s| s.pacing);
     count_all(&mut facts, first, last);
     facts.send_buffer = rows.iter().filter_map(|r| r.send_buffer).max();
     let receiver = ends.receiver.samples.iter();
     facts.receive_buffer = receiver
         .filter_map(|s| s.streams.get(n)?.receive_buffer)
         .max();
-    facts.always_writes = matches!(run.spec.workload, Workload::Bulk(_));
-    facts.sender_load = load(ends.sender, run.spec.streams);
-    facts.receiver_load = load(ends.receiver, run.spec.streams);
     facts
 }
 

@@ -8,7 +8,7 @@ use crate::limits::{bucket, outlasts_delayed_ack};
 use crate::mixed::Mixed;
 use crate::moment::{self, Moment, Piece, Release, Stage};
 use crate::owner::{Behind, Stretch};
-use model::finding::{Explanation, Glance, Limit, Source};
+use model::finding::{Evidence, Explanation, Glance, Limit, Source};
 use model::segment::{before, chrono, tcp_flag, tcp_state, timer};
 use model::{Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, Tcb, TraceRecord, What};
 use std::collections::btree_map::Entry;
@@ -55,10 +55,17 @@ pub struct Watcher {
     lost: u64,
 }
 
+/// Adds to what is known of a connection whose first event had this time; returns what both ends tell
+/// together.
+pub(crate) type More<'a> =
+    dyn FnMut(&Connection, Nanos, &mut Subject, &mut Facts) -> Vec<Evidence> + 'a;
+
 /// One connection, seen from its own end.
 struct Watched {
     connection: Connection,
     audit: Audit,
+    /// Data came to its own end.
+    has_received: bool,
     /// Since the first event with the state of the socket.
     sender: Option<Sender>,
     pid: u32,
@@ -78,6 +85,7 @@ impl Watcher {
                     new.insert(Watched {
                         connection,
                         audit: Audit::default(),
+                        has_received: false,
                         sender: None,
                         pid: 0,
                         comm: Comm::default(),
@@ -155,6 +163,18 @@ impl Watcher {
 
     /// Explains each connection whose own end sent data, as far as it was seen.
     pub fn explain(&self) -> Vec<Explanation> {
+        self.explain_with(&mut |_, _, _, _| Vec::new())
+    }
+
+    /// Whether data came to a connection whose own end sent none: [`crate::explain_trace`] explains it.
+    pub fn has_receivers(&self) -> bool {
+        let only_received =
+            |c: &Watched| c.has_received && !c.sender.as_ref().is_some_and(|s| s.has_sent);
+        self.connections.values().any(only_received)
+    }
+
+    /// The same with what more is known of a connection.
+    pub(crate) fn explain_with(&self, more: &mut More<'_>) -> Vec<Explanation> {
         // Where both ends are traced, as on one host, each tells what the other cannot know.
         let ends = |c: &Watched| (c.connection.local, c.connection.remote);
         let by_ends: BTreeMap<_, &Watched> =
@@ -164,7 +184,7 @@ impl Watcher {
             let reader = by_ends
                 .get(&(remote, local))
                 .and_then(|c| c.sender.as_ref());
-            c.explain(reader.map(|sender| &sender.reader), self.lost)
+            c.explain(reader.map(|sender| &sender.reader), self.lost, more)
         });
         let mut explained: Vec<Explanation> = explained.collect();
         if let (Some(first), 1..) = (explained.first_mut(), self.forgotten) {
@@ -199,6 +219,7 @@ impl Watcher {
 impl Watched {
     fn see(&mut self, segment: Segment) {
         self.audit.see(&segment);
+        self.has_received |= segment.what == What::Received && segment.payload.0 > 0;
         if segment.pid != 0 {
             (self.pid, self.comm) = (segment.pid, segment.comm);
         }
@@ -219,9 +240,14 @@ impl Watched {
         self.mixed.get_or_insert_with(|| Box::new(Mixed::new(at)))
     }
 
-    fn explain(&self, reader: Option<&Behind>, lost: u64) -> Option<Explanation> {
+    fn explain(
+        &self,
+        reader: Option<&Behind>,
+        lost: u64,
+        more: &mut More<'_>,
+    ) -> Option<Explanation> {
         let Connection { local, remote, .. } = self.connection;
-        let subject = Subject {
+        let mut subject = Subject {
             name: format!("{local} to {remote}"),
             sender: Some(local),
             receiver: Some(remote),
@@ -232,7 +258,13 @@ impl Watched {
             None => self.mixed.as_ref()?.finish()?,
         };
         facts.reader = reader.cloned().unwrap_or_default();
-        (!pieces.is_empty()).then(|| assemble(subject, &pieces, &facts, self.doubts(lost)))
+        if pieces.is_empty() {
+            return None;
+        }
+        let begun = self.sender.as_ref().map_or(Nanos(0), |s| s.begun);
+        let ends = more(&self.connection, begun, &mut subject, &mut facts);
+        let told = assemble(subject, &pieces, &facts, self.doubts(lost));
+        Some(Explanation { ends, ..told })
     }
 
     fn glance(&self, now: Nanos) -> Option<Glance> {

@@ -290,7 +290,7 @@ pub struct Explanation {
     pub conclusion: Conclusion,
     /// All findings: the causes of the conclusion first, then by share.
     pub findings: Vec<Finding>,
-    /// What the traces or captures of both ends tell together, and neither alone.
+    /// What both ends tell together, or the trace of the receiver, beside the findings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<Evidence>,
     /// The time line.

@@ -182,7 +182,10 @@ fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
     }
     if !one.ends.is_empty() {
         out.push('\n');
-        out.push_str("  Both ends together\n");
+        out.push_str(match one.source {
+            Source::TraceOfBothEnds | Source::CapturesAtTwoPlaces => "  Both ends together\n",
+            _ => "  From the trace at the receiver\n",
+        });
         evidence(&one.ends, style, &mut out);
     }
     if !one.phases.is_empty() {

@@ -2,6 +2,7 @@
 
 use super::stream::{Frame, Half, Heard, Place};
 use super::{Counted, Ends};
+use crate::facts::Facts;
 use model::Nanos;
 use model::finding::{Explanation, Source};
 use model::packet::Packet;
@@ -209,7 +210,7 @@ impl Connection {
             })
     }
 
-    pub fn explain(self) -> Vec<Explanation> {
+    pub fn explain(self, more: &mut dyn FnMut(&mut Facts)) -> Vec<Explanation> {
         let away = self.away();
         let most = self.halves.iter().map(|half| half.bytes).max().unwrap_or(0);
         let by_handshake = self.away[0].is_some() && self.away[1].is_some();
@@ -249,7 +250,7 @@ impl Connection {
                 },
                 None => Source::CaptureBetween,
             };
-            told.push(stream.explain(Frame {
+            let frame = Frame {
                 from: self.ends.end(second),
                 to: self.ends.end(!second),
                 source,
@@ -259,7 +260,8 @@ impl Connection {
                 opened,
                 segment,
                 doubts: doubts.clone(),
-            }));
+            };
+            told.push(stream.explain(frame, more));
         }
         told
     }

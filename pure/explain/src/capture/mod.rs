@@ -10,6 +10,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use crate::facts::Facts;
 use connection::Connection;
 use model::finding::Explanation;
 use model::packet::Packet;
@@ -212,6 +213,11 @@ impl Observer {
     /// Explains each direction that carried data; of a connection with much more one way, that way alone.
     /// Of more than `most` connections, those with the most bytes.
     pub fn explain(self, most: usize) -> Told {
+        self.explain_with(most, &mut |_| ())
+    }
+
+    /// The same with what more is known of each direction.
+    pub(crate) fn explain_with(self, most: usize, more: &mut dyn FnMut(&mut Facts)) -> Told {
         let mut doubts = Vec::new();
         let attempts = self
             .connections
@@ -248,7 +254,7 @@ impl Observer {
         let numbered = self.connections.into_iter().enumerate();
         let explanations = numbered
             .filter(|(n, _)| chosen.contains(n))
-            .flat_map(|(_, connection)| connection.explain())
+            .flat_map(|(_, connection)| connection.explain(more))
             .collect();
         Told {
             explanations,

@@ -631,7 +631,7 @@ impl Stream {
         }
     }
 
-    pub fn explain(mut self, frame: Frame) -> Explanation {
+    pub fn explain(mut self, frame: Frame, more: &mut dyn FnMut(&mut Facts)) -> Explanation {
         let mut doubts = frame.doubts;
         // More was in flight than the window allows, again and again: its scale is not the one that was
         // offered, for a box on the path changed it or its own.
@@ -741,6 +741,7 @@ impl Stream {
         if blind {
             pieces.clear();
         }
+        more(&mut facts);
         let mut told = assemble(subject, &pieces, &facts, doubts);
         if blind {
             told.conclusion = Conclusion::Unexplained;

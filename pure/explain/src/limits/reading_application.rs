@@ -4,11 +4,11 @@
 //! Near miss: a small buffer that is emptied at once.
 
 use super::Telling;
-use crate::facts::{Facts, middle, percent, percentile};
+use crate::facts::{Facts, Reading, percent, percentile};
 use model::finding::{Confidence, Evidence, Limit};
 use model::{Bytes, Nanos};
 
-/// Unread data by the buffer, median, from which the reader is behind.
+/// Unread data by the buffer from which the reader is behind.
 const BEHIND: f64 = 0.25;
 /// A window that falls to this part of its largest, and is full there, was closed by its reader.
 const CLOSES: f64 = 0.5;
@@ -19,13 +19,13 @@ const MOMENT: Nanos = Nanos::from_millis(50);
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let mut evidence = Vec::new();
     let steady = facts.steady();
-    if let Some(unread) = middle(steady.iter().filter_map(|r| r.unread)) {
+    if let Some(unread) = unread(facts) {
         if unread < BEHIND {
             return None;
         }
         evidence.push(
             Evidence::new(
-                "unread at the receiver by its buffer, median",
+                "unread at the receiver by its buffer, while its window held the sender",
                 percent(unread),
             )
             .against("25 % or more: the reader is behind"),
@@ -56,6 +56,25 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         );
     }
     Some(advised(Telling::new(Confidence::Likely, evidence), facts))
+}
+
+/// What the receiver had not read, by its buffer: the mean of the time in which its window was the limit (a
+/// closed window makes few readings, and long ones), or of all where it never was.
+fn unread(facts: &Facts) -> Option<f64> {
+    let held = |r: &&Reading| matches!(r.limit, Some(Limit::ReceiveWindow | Limit::ZeroWindow));
+    mean(facts.readings.iter().filter(held)).or_else(|| mean(facts.steady().iter()))
+}
+
+fn mean<'a>(readings: impl Iterator<Item = &'a Reading>) -> Option<f64> {
+    let (mut sum, mut whole) = (0.0, 0.0);
+    for reading in readings {
+        let time = reading.to.since(reading.from).0 as f64;
+        if let Some(unread) = reading.unread {
+            sum += unread * time;
+            whole += time;
+        }
+    }
+    (whole > 0.0).then(|| sum / whole)
 }
 
 /// The longest time for which the window was closed.

@@ -1,0 +1,995 @@
+//! Both ends of a connection together: what left one and never reached the other, which retransmissions were
+//! needed, how long each way took beyond its shortest, and how long acknowledgements were held back.
+//!
+//! The clocks of two hosts differ. How much is reckoned from the quickest segment each way, as NTP does
+//! (RFC 5905, section 8): exact where both ways take as long when they are empty, else wrong by half of the
+//! difference. Changes of a way are not touched by that.
+
+use crate::capture::Observer;
+use crate::facts::{Facts, percent, percentile};
+use crate::samples::{self, Ends};
+use model::finding::{Evidence, Explanation, Source};
+use model::packet::Packet;
+use model::segment::tcp_flag::{ACK, SYN};
+use model::{Bytes, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Trace, What};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Packets of one place that are remembered for the comparison: the first ones.
+const MOST_PASSES: usize = 1 << 22;
+/// An acknowledgement that was held back for so long was delayed (`TCP_DELACK_MIN` is 40 ms; a fifth is
+/// left for timers that tick).
+const LATE: Nanos = Nanos::from_millis(32);
+
+/// What passed one place, connection by connection.
+#[derive(Default)]
+pub struct Tapes {
+    index: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    tapes: Vec<Tape>,
+    passes: usize,
+}
+
+impl Tapes {
+    /// Takes the next packet.
+    pub fn see(&mut self, packet: &Packet) {
+        if self.passes >= MOST_PASSES {
+            return;
+        }
+        self.passes += 1;
+        let key = (packet.from.min(packet.to), packet.from.max(packet.to));
+        let known = self.index.get(&key).copied();
+        let begins = packet.flags & (SYN | ACK) == SYN;
+        // The same addresses again, with another beginning: another connection.
+        let known = known.filter(|n| !begins || self.tapes[*n].may_begin(packet));
+        let n = known.unwrap_or(self.tapes.len());
+        if n == self.tapes.len() {
+            self.index.insert(key, n);
+            self.tapes.push(Tape::new(packet.from, packet.to));
+        }
+        self.tapes[n].see(packet);
+    }
+}
+
+/// What passed one place, of one connection. The first half is what the first of its ends sent.
+pub(crate) struct Tape {
+    ends: (SocketAddr, SocketAddr),
+    halves: [Half; 2],
+}
+
+#[derive(Default)]
+struct Half {
+    /// Sequence number of the SYN.
+    isn: Option<u32>,
+    passes: Vec<Pass>,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Pass {
+    at: Nanos,
+    seq: u32,
+    payload: u32,
+    ack: Option<u32>,
+}
+
+impl Tape {
+    pub(crate) fn new(from: SocketAddr, to: SocketAddr) -> Tape {
+        Tape {
+            ends: (from, to),
+            halves: Default::default(),
+        }
+    }
+
+    /// What one end of a connection sent and received.
+    pub(crate) fn of(connection: &Connection, segments: &[&Segment]) -> Tape {
+        let mut tape = Tape::new(connection.local, connection.remote);
+        for packet in segments.iter().filter_map(|s| packet(connection, s)) {
+            tape.see(&packet);
+        }
+        tape
+    }
+
+    fn may_begin(&self, packet: &Packet) -> bool {
+        let half = &self.halves[usize::from(packet.from != self.ends.0)];
+        half.isn == Some(packet.seq) || half.passes.is_empty()
+    }
+
+    fn see(&mut self, packet: &Packet) {
+        let half = &mut self.halves[usize::from(packet.from != self.ends.0)];
+        if packet.has(SYN) {
+            half.isn = Some(packet.seq);
+            return;
+        }
+        half.bytes += u64::from(packet.payload);
+        half.passes.push(Pass {
+            at: packet.at,
+            seq: packet.seq,
+            payload: packet.payload,
+            ack: packet.has(ACK).then_some(packet.ack),
+        });
+    }
+
+    /// Whether two places saw the same connection: by its addresses, or, where they were translated on the
+    /// way, by both initial sequence numbers. Says which half of the other is the first of this.
+    fn is_same(&self, other: &Tape) -> Option<usize> {
+        let isns = |t: &Tape, first: usize| (t.halves[first].isn, t.halves[1 - first].isn);
+        [0, 1].into_iter().find(|first| {
+            let (mine, theirs) = (isns(self, 0), isns(other, *first));
+            let known = |(a, b): (Option<u32>, Option<u32>)| a.zip(b).is_some();
+            let ends = match first {
+                0 => other.ends,
+                _ => (other.ends.1, other.ends.0),
+            };
+            match known(mine) && known(theirs) {
+                true => mine == theirs,
+                false => self.ends == ends,
+            }
+        })
+    }
+
+    /// The data of one half, with what the other half acknowledged of it, counted from `base`.
+    fn line(&self, half: usize, base: u32) -> Line {
+        let mut line = Line::default();
+        let mut place = Place::new(base);
+        for pass in self.halves[half].passes.iter().filter(|p| p.payload > 0) {
+            let from = place.of(pass.seq);
+            line.data
+                .push((pass.at, from, from + u64::from(pass.payload)));
+        }
+        let mut place = Place::new(base);
+        let mut most = 0;
+        for pass in &self.halves[1 - half].passes {
+            if let Some(ack) = pass.ack.map(|ack| place.of(ack)).filter(|ack| *ack > most) {
+                most = ack;
+                line.acks.push((pass.at, ack));
+            }
+        }
+        line
+    }
+
+    /// Where the stream of a half begins.
+    fn base(&self, half: usize) -> Option<u32> {
+        let half = &self.halves[half];
+        let first = half.passes.iter().find(|p| p.payload > 0);
+        half.isn
+            .map(|isn| isn.wrapping_add(1))
+            .or_else(|| first.map(|p| p.seq))
+    }
+}
+
+/// A segment of a trace as a packet.
+pub(crate) fn packet(connection: &Connection, segment: &Segment) -> Option<Packet> {
+    let (from, to) = match segment.what {
+        What::Sent => (connection.local, connection.remote),
+        What::Received => (connection.remote, connection.local),
+        _ => return None,
+    };
+    Some(Packet {
+        at: segment.at,
+        from,
+        to,
+        seq: segment.seq,
+        ack: segment.ack,
+        flags: segment.flags,
+        window: u16::try_from(segment.window).unwrap_or(u16::MAX),
+        payload: u32::try_from(segment.payload.0).unwrap_or(u32::MAX),
+        wscale: None,
+        mss: None,
+        sack: None,
+        stamps: None,
+        options_cut: true,
+        fragment: false,
+        marked: segment.tos & 3 == 3,
+    })
+}
+
+/// Sequence numbers as places in a stream that does not wrap.
+struct Place {
+    last: u32,
+    at: u64,
+}
+
+impl Place {
+    fn new(base: u32) -> Place {
+        Place { last: base, at: 0 }
+    }
+
+    fn of(&mut self, seq: u32) -> u64 {
+        let step = i64::from(seq.wrapping_sub(self.last) as i32);
+        self.at = self.at.saturating_add_signed(step);
+        self.last = seq;
+        self.at
+    }
+}
+
+/// One direction of a connection at one place: each in the order of time.
+#[derive(Default)]
+struct Line {
+    /// When, from, to.
+    data: Vec<(Nanos, u64, u64)>,
+    /// When, up to; rising.
+    acks: Vec<(Nanos, u64)>,
+}
+
+/// Bytes that were seen, and when first.
+#[derive(Default)]
+struct First(BTreeMap<u64, (u64, Nanos)>);
+
+impl First {
+    /// Adds a range; returns how many of its bytes are new.
+    fn add(&mut self, mut from: u64, to: u64, at: Nanos) -> u64 {
+        let mut new = 0;
+        while from < to {
+            let before = self.0.range(..=from).next_back();
+            if let Some((_, (end, _))) = before.filter(|(_, (end, _))| *end > from) {
+                from = *end;
+                continue;
+            }
+            let next = self.0.range(from..).next().map_or(to, |(next, _)| *next);
+            let until = next.min(to);
+            self.0.insert(from, (until, at));
+            new += until - from;
+            from = until;
+        }
+        new
+    }
+
+    fn of(&self, byte: u64) -> Option<Nanos> {
+        let (_, (end, at)) = self.0.range(..=byte).next_back()?;
+        (*end > byte).then_some(*at)
+    }
+}
+
+/// What both ends tell together of one direction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Between {
+    /// The receiver's clock less the sender's, in nanoseconds.
+    pub clock: i64,
+    /// Bytes that left, retransmissions included.
+    pub sent: u64,
+    /// Bytes that left and never arrived.
+    pub vanished: u64,
+    /// When the first of them left, by the sender's clock, where that is known.
+    pub first_vanished: Option<Nanos>,
+    /// Segments sent again.
+    pub again: u64,
+    /// Of them, those whose first copy arrived all the same.
+    pub needless: u64,
+    /// Time beyond the shortest: median and largest, toward the receiver and back.
+    pub toward: Option<(Nanos, Nanos)>,
+    pub back: Option<(Nanos, Nanos)>,
+    /// How long the receiver held acknowledgements back: median, largest.
+    pub held: Option<(Nanos, Nanos)>,
+    /// Acknowledgements, and those of them that were late.
+    pub acks: u64,
+    pub late: u64,
+}
+
+impl Between {
+    /// From the same direction at both ends.
+    fn of(sender: &Line, receiver: &Line, mss: u32) -> Option<Between> {
+        let mut between = Between::default();
+        let mut left = First::default();
+        let mut again = Vec::new();
+        for (at, from, to) in &sender.data {
+            if left.add(*from, *to, *at) < to - from {
+                again.push((*at, *from, *to));
+            }
+        }
+        let mut repeated = First::default();
+        for (at, from, to) in &again {
+            repeated.add(*from, *to, *at);
+        }
+        let mut arrived = First::default();
+        let mut toward = Vec::new();
+        for (at, from, to) in &receiver.data {
+            let new = arrived.add(*from, *to, *at);
+            let once = new > 0 && repeated.of(to - 1).is_none();
+            if let Some(left) = left.of(to - 1).filter(|_| once) {
+                toward.push(at.0 as i64 - left.0 as i64);
+            }
+        }
+        let heard: BTreeMap<u64, Nanos> = sender.acks.iter().map(|(at, ack)| (*ack, *at)).collect();
+        let back: Vec<i64> = receiver
+            .acks
+            .iter()
+            .filter_map(|(at, ack)| Some(heard.get(ack)?.0 as i64 - at.0 as i64))
+            .collect();
+        let (there, here) = (*toward.iter().min()?, *back.iter().min()?);
+        between.clock = (there - here) / 2;
+        let way = u64::try_from((there + here) / 2).unwrap_or(0);
+        between.toward = beyond(&toward, there);
+        between.back = beyond(&back, here);
+
+        // Only what left while the sender was watched, and could arrive while the receiver was.
+        let last = receiver.data.last()?;
+        let nearest = receiver.data.iter().map(|(_, from, _)| *from).min()?;
+        let end = |line: &Line| line.data.iter().map(|(_, _, to)| *to).max();
+        let furthest = end(sender)?.min(end(receiver)?);
+        let until = (last.0.0 as i64).saturating_sub(between.clock);
+        let until = u64::try_from(until).unwrap_or(0).saturating_sub(way);
+        let within = |(_, from, to): &&(Nanos, u64, u64)| *from >= nearest && *to <= furthest;
+        let counts = |pass: &&(Nanos, u64, u64)| pass.0.0 <= until && within(pass);
+        let length = |(_, from, to): &(Nanos, u64, u64)| to - from;
+        between.sent = sender.data.iter().filter(counts).map(length).sum();
+        let came: u64 = receiver.data.iter().filter(within).map(length).sum();
+        between.vanished = between.sent.saturating_sub(came);
+
+        let segments = |from: u64, to: u64| (to - from).div_ceil(u64::from(mss.max(1)));
+        for (at, from, to) in again.iter().filter(counts) {
+            between.again += segments(*from, *to);
+            // The first copy is there before the second could be.
+            let came = arrived.of(*from).map(|came| came.0 as i64 - between.clock);
+            if came.is_some_and(|came| came < (at.0 + way / 2) as i64) {
+                between.needless += segments(*from, *to);
+            } else if between.first_vanished.is_none() {
+                between.first_vanished = left.of(*from);
+            }
+        }
+
+        // Held from the arrival of the first byte that was not acknowledged yet.
+        let mut acked = 0;
+        let mut held: Vec<f64> = Vec::new();
+        for (at, ack) in &receiver.acks {
+            if let Some(came) = arrived.of(acked).filter(|came| came <= at) {
+                let wait = at.since(came);
+                held.push(wait.0 as f64);
+                between.late += u64::from(wait >= LATE);
+            }
+            acked = *ack;
+        }
+        between.acks = held.len() as u64;
+        between.held = percentile(&mut held, 0.5)
+            .zip(percentile(&mut held, 1.0))
+            .map(|(mid, most)| (Nanos(mid as u64), Nanos(most as u64)));
+        Some(between)
+    }
+
+    /// In words that a reader can check.
+    fn tell(&self, begun: Nanos) -> Vec<Evidence> {
+        let mut told = Vec::new();
+        let share = self.vanished as f64 / self.sent.max(1) as f64;
+        let mut vanished = Evidence::new(
+            "left the sender and never reached the receiver",
+            format!("{} of {}", Bytes(self.vanished), Bytes(self.sent)),
+        );
+        if self.vanished > 0 {
+            vanished.found = format!("{} ({})", vanished.found, percent(share));
+            vanished.at = self.first_vanished.map(|at| at.since(begun));
+        }
+        told.push(vanished);
+        if self.again > 0 {
+            told.push(Evidence::new(
+                "segments sent again whose first copy had arrived all the same",
+                format!("{} of {}", self.needless, self.again),
+            ));
+        }
+        for (what, way) in [
+            ("toward the receiver", self.toward),
+            ("back to the sender", self.back),
+        ] {
+            if let Some((middle, most)) = way {
+                told.push(Evidence::new(
+                    format!("{what}, time beyond the shortest: median and largest"),
+                    format!("{middle}, {most}"),
+                ));
+            }
+        }
+        if let Some((middle, most)) = self.held {
+            told.push(
+                Evidence::new(
+                    "acknowledgements held back by the receiver: median, largest, late ones",
+                    format!("{middle}, {most}, {} of {}", self.late, self.acks),
+                )
+                .against(format!("{LATE} or more: late")),
+            );
+        }
+        told
+    }
+}
+
+/// Median and largest beyond the least.
+fn beyond(all: &[i64], least: i64) -> Option<(Nanos, Nanos)> {
+    let mut all: Vec<f64> = all.iter().map(|d| (d - least) as f64).collect();
+    let (middle, most) = (percentile(&mut all, 0.5)?, percentile(&mut all, 1.0)?);
+    Some((Nanos(middle as u64), Nanos(most as u64)))
+}
+
+/// What the receiver's socket was, while data came.
+pub(crate) struct Reader {
+    /// When, how long it held, what the application had not read by the receive buffer.
+    unread: Vec<(Nanos, Nanos, f64)>,
+    /// `SO_RCVBUF` as the kernel held it: at first, and at its largest.
+    buffer: (Bytes, Bytes),
+    /// Time with an offered window of less than a segment.
+    closed: Nanos,
+    span: Nanos,
+    /// Process that reads.
+    who: Option<String>,
+}
+
+impl Reader {
+    /// From one end of a connection; `None` if no data came to it.
+    pub(crate) fn of(segments: &[&Segment]) -> Option<Reader> {
+        let known = segments.iter().filter_map(|s| Some((*s, s.tcb.as_ref()?)));
+        let known: Vec<_> = known.collect();
+        let data = |s: &Segment| s.what == What::Received && s.payload.0 > 0;
+        let first = known.iter().position(|(s, _)| data(s))?;
+        let last = known.iter().rposition(|(s, _)| data(s))?;
+        let known = &known[first..=last];
+        let mut reader = Reader {
+            unread: Vec::new(),
+            buffer: (known[0].1.rcvbuf, Bytes(0)),
+            closed: Nanos(0),
+            span: known[known.len() - 1].0.at.since(known[0].0.at),
+            who: None,
+        };
+        let named = known.iter().rev().find(|(s, _)| s.pid > 0);
+        reader.who = named.map(|(s, _)| format!("{} (process {})", s.comm, s.pid));
+        for pair in known.windows(2) {
+            let ((was, before), (now, tcb)) = (pair[0], pair[1]);
+            // A read tells what was left after it; all else what was there before.
+            let state = if now.what == What::Read { before } else { tcb };
+            let time = now.at.since(was.at);
+            let share = state.unread().0 as f64 / state.rcvbuf.0.max(1) as f64;
+            reader.unread.push((was.at, time, share));
+            reader.buffer.1 = reader.buffer.1.max(tcb.rcvbuf);
+            let offered = state.rcv_wnd.since(state.unacked_received());
+            if offered.0 < u64::from(state.rcv_mss) {
+                reader.closed += time;
+            }
+        }
+        Some(reader)
+    }
+
+    /// What was unread between two moments, on the average of time.
+    fn unread(&self, from: Nanos, to: Nanos) -> Option<f64> {
+        let first = self
+            .unread
+            .partition_point(|(at, time, _)| *at + *time <= from);
+        let (mut sum, mut whole) = (0.0, 0.0);
+        for (at, time, share) in self.unread[first..].iter().take_while(|(at, ..)| *at < to) {
+            let part = (*at + *time).min(to).since((*at).max(from)).0 as f64;
+            sum += share * part;
+            whole += part;
+        }
+        (whole > 0.0).then(|| sum / whole)
+    }
+
+    /// What a sender cannot know, for the findings.
+    pub(crate) fn inform(&self, facts: &mut Facts, begun: Nanos, clock: i64) {
+        facts.receive_buffer = Some(self.buffer.1);
+        let here = |at: Nanos| {
+            let at = (begun + at).0 as i64 + clock;
+            Nanos(u64::try_from(at).unwrap_or(0))
+        };
+        for reading in &mut facts.readings {
+            reading.unread = self.unread(here(reading.from), here(reading.to));
+        }
+    }
+
+    /// The same where the moments of the readings are not those of this clock: its mean for all.
+    pub(crate) fn inform_as_a_whole(&self, facts: &mut Facts) {
+        facts.receive_buffer = Some(self.buffer.1);
+        let mean = self.unread(Nanos(0), Nanos(u64::MAX));
+        facts.readings.iter_mut().for_each(|r| r.unread = mean);
+    }
+
+    pub(crate) fn tell(&self) -> Vec<Evidence> {
+        let mut told = Vec::new();
+        if let Some(mean) = self.unread(Nanos(0), Nanos(u64::MAX)) {
+            let who = self
+                .who
+                .as_ref()
+                .map_or(String::new(), |w| format!(" by {w}"));
+            told.push(
+                Evidence::new(
+                    format!("not read yet{who}, by the receive buffer, mean"),
+                    percent(mean),
+                )
+                .against("25 % or more: the reader is behind"),
+            );
+        }
+        let (first, most) = self.buffer;
+        let grown = match first == most {
+            true => format!("{most} all the time"),
+            false => format!("{first} at first, {most} at its largest"),
+        };
+        told.push(Evidence::new("receive buffer (SO_RCVBUF)", grown));
+        if self.closed.0 > 0 {
+            let share = self.closed.0 as f64 / self.span.0.max(1) as f64;
+            told.push(Evidence::new(
+                "time in which the receiver offered less than a segment",
+                format!("{} ({})", self.closed, percent(share)),
+            ));
+        }
+        told
+    }
+}
+
+/// Brings what the receiver's end of a connection saw to what the sender's told. Returns what only both
+/// together show.
+pub(crate) fn inform(
+    facts: &mut Facts,
+    begun: Nanos,
+    sender: (&Connection, &[&Segment]),
+    receiver: (&Connection, &[&Segment]),
+) -> Vec<Evidence> {
+    let at_sender = Tape::of(sender.0, sender.1);
+    let at_receiver = Tape::of(receiver.0, receiver.1);
+    let Some(base) = at_sender.base(0).or_else(|| at_receiver.base(1)) else {
+        return Vec::new();
+    };
+    let lines = (at_sender.line(0, base), at_receiver.line(1, base));
+    let between = Between::of(&lines.0, &lines.1, facts.mss);
+    let reader = Reader::of(receiver.1);
+    let clock = between.as_ref().map_or(0, |b| b.clock);
+    if facts.source == Source::Trace {
+        facts.source = Source::TraceOfBothEnds;
+    }
+    if let Some(reader) = &reader {
+        reader.inform(facts, begun, clock);
+    }
+    let mut told = Vec::new();
+    if let Some(between) = between {
+        facts.needless = facts.needless.max(between.needless);
+        told = between.tell(begun);
+    }
+    told.extend(reader.iter().flat_map(Reader::tell));
+    told
+}
+
+/// Explains each stream of a leg: from the sender's trace if there is one, with the receiver's if there is
+/// that as well; else from the samples.
+pub(crate) fn explain_leg(
+    run: &Run,
+    leg: &Leg,
+    sender: Option<&Trace>,
+    receiver: Option<&Trace>,
+) -> Vec<Explanation> {
+    let ends = Ends::of(run, leg);
+    // Replies can be the matter of a leg: then its sender is the end that answers.
+    let (sender, receiver) = match std::ptr::eq(ends.sender, leg.sender()) {
+        true => (sender, receiver),
+        false => (receiver, sender),
+    };
+    let token = std::ptr::eq(ends.sender, &leg.near);
+    let (sender, receiver) = (sender.map(Traced::of), receiver.map(Traced::of));
+    let from_traces = sender.as_ref().map_or_else(Vec::new, |sender| {
+        let from = |n: u32| sender.load_begins(n, token);
+        crate::watched(sender.trace, &from).explain_with(
+            &mut |connection, begun, subject, facts| {
+                let n = stream_of(ends.sender, connection);
+                let Some(n) = n else { return Vec::new() };
+                *subject = samples::subject(run, leg, ends, n);
+                samples::of_hosts(run, ends, n, facts);
+                let own = sender.connection(connection.id as usize);
+                let other = receiver
+                    .as_ref()
+                    .and_then(|r| r.at(ends.receiver.sockets.get(n)?));
+                own.zip(other)
+                    .map_or_else(Vec::new, |(own, other)| inform(facts, begun, own, other))
+            },
+        )
+    });
+    let mut from_traces: Vec<Option<Explanation>> = from_traces.into_iter().map(Some).collect();
+    (0..samples::streams(run, ends))
+        .filter_map(|n| {
+            let name = samples::subject(run, leg, ends, n).name;
+            let traced = from_traces
+                .iter_mut()
+                .find(|e| e.as_ref().is_some_and(|e| e.name == name));
+            if let Some(mut told) = traced.and_then(Option::take) {
+                told.doubts.extend(cut(ends.sender, told.span));
+                return Some(told);
+            }
+            let reader = receiver
+                .as_ref()
+                .and_then(|r| Reader::of(&r.at(ends.receiver.sockets.get(n)?)?.1));
+            let told = samples::stream(run, leg, ends, n, &mut |facts| {
+                reader.iter().for_each(|r| r.inform_as_a_whole(facts));
+            })?;
+            let ends = reader.iter().flat_map(Reader::tell).collect();
+            Some(Explanation { ends, ..told })
+        })
+        .collect()
+}
+
+/// What to say of a trace that is shorter than its leg.
+fn cut(end: &EndRecord, span: Nanos) -> Option<String> {
+    end.trace.filter(|t| t.cut).map(|_| {
+        format!(
+            "the trace has the first {span} of {}: what came later is not explained",
+            end.duration
+        )
+    })
+}
+
+/// Which of an end's sockets is that of a connection. A socket can name an IPv4 address as one of IPv6.
+fn stream_of(end: &EndRecord, connection: &Connection) -> Option<usize> {
+    end.sockets.iter().position(|s| is_socket(s, connection))
+}
+
+fn is_socket(socket: &SocketState, connection: &Connection) -> bool {
+    let same = |a: SocketAddr, b: SocketAddr| {
+        a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical()
+    };
+    same(socket.local, connection.local) && same(socket.remote, connection.remote)
+}
+
+/// A trace, its events by connections.
+struct Traced<'a> {
+    trace: &'a Trace,
+    events: Vec<Vec<&'a Segment>>,
+}
+
+/// A connection and its events.
+type Events<'a> = (&'a Connection, &'a [&'a Segment]);
+
+impl<'a> Traced<'a> {
+    fn of(trace: &'a Trace) -> Traced<'a> {
+        let mut events = vec![Vec::new(); trace.connections.len()];
+        for segment in &trace.segments {
+            if let Some(own) = events.get_mut(segment.connection as usize) {
+                own.push(segment);
+            }
+        }
+        Traced { trace, events }
+    }
+
+    fn connection(&self, n: usize) -> Option<Events<'_>> {
+        Some((self.trace.connections.get(n)?, self.events.get(n)?))
+    }
+
+    fn at(&self, socket: &SocketState) -> Option<Events<'_>> {
+        let mut all = self.trace.connections.iter();
+        self.connection(all.position(|c| is_socket(socket, c))?)
+    }
+
+    /// When an end first sent data of its load. Before that the connection waits for the order to begin; the
+    /// host of the command has sent the token.
+    fn load_begins(&self, n: u32, after_token: bool) -> Nanos {
+        let events = self.events.get(n as usize).into_iter().flatten();
+        let mut data = events.filter(|s| s.what == What::Sent && s.payload.0 > 0);
+        let first = data.nth(usize::from(after_token));
+        first.map_or(Nanos(0), |segment| segment.at)
+    }
+
+    fn tapes(&self) -> Vec<Tape> {
+        let all = self.trace.connections.iter().zip(&self.events);
+        all.map(|(c, events)| Tape::of(c, events)).collect()
+    }
+}
+
+/// Explains the connections of two traces, one from each end.
+pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explanation> {
+    let (in_a, in_b) = (Traced::of(a.1), Traced::of(b.1));
+    let (tapes_a, tapes_b) = (in_a.tapes(), in_b.tapes());
+    let ways = [
+        (a.0, &in_a, &tapes_a, b.0, &in_b, &tapes_b),
+        (b.0, &in_b, &tapes_b, a.0, &in_a, &tapes_a),
+    ];
+    let mut told = Vec::new();
+    for (name, own, tapes, other_name, others, other_tapes) in ways {
+        let alone =
+            format!("only {name} has it, not {other_name}: it is explained from there alone");
+        // The first half of either is what its own end sent.
+        let other_end = |n: usize| {
+            let tape = tapes.get(n)?;
+            let n = other_tapes.iter().position(|t| tape.is_same(t) == Some(1));
+            others.connection(n?)
+        };
+        let both = crate::watched(own.trace, &|_| Nanos(0)).explain_with(
+            &mut |connection, begun, _, facts| {
+                let n = connection.id as usize;
+                own.connection(n)
+                    .zip(other_end(n))
+                    .map_or_else(Vec::new, |(own, other)| inform(facts, begun, own, other))
+            },
+        );
+        let received = as_receiver(own.trace, &both);
+        let is_alone = |e: &Explanation| {
+            let of = own.trace.connections.iter().position(|c| {
+                let ends = (Some(c.local), Some(c.remote));
+                ends == (e.sender, e.receiver) || ends == (e.receiver, e.sender)
+            });
+            of.and_then(other_end).is_none()
+        };
+        // What this end received and the other sent is told as the other's.
+        let rest = received.into_iter().filter(is_alone);
+        told.extend(both.into_iter().chain(rest).map(|mut one| {
+            if is_alone(&one) {
+                one.doubts.push(alone.clone());
+            }
+            one
+        }));
+    }
+    told
+}
+
+/// Explains the connections of a trace that are not told yet because their own end only received: as a
+/// capture at the receiver would, with what the socket knew beside.
+pub(crate) fn as_receiver(trace: &Trace, told: &[Explanation]) -> Vec<Explanation> {
+    let traced = Traced::of(trace);
+    let mut explained = Vec::new();
+    for (connection, events) in trace.connections.iter().zip(&traced.events) {
+        let is_told = |e: &Explanation| {
+            e.sender == Some(connection.local) && e.receiver == Some(connection.remote)
+        };
+        let Some(reader) = Reader::of(events).filter(|_| !told.iter().any(is_told)) else {
+            continue;
+        };
+        let mut observer = Observer::new();
+        let mut after = Nanos(0);
+        for packet in opening(connection, events).into_iter().flatten() {
+            after = packet.at;
+            observer.see(&packet);
+        }
+        let shifted = events.iter().filter_map(|s| packet(connection, s));
+        for mut packet in shifted.filter(|p| !p.has(SYN)) {
+            packet.at += after;
+            observer.see(&packet);
+        }
+        let own = observer.explain_with(usize::MAX, &mut |facts| {
+            facts.source = Source::TraceAtReceiver;
+            reader.inform_as_a_whole(facts);
+        });
+        let of_peer = own
+            .explanations
+            .into_iter()
+            .filter(|e| e.sender == Some(connection.remote));
+        explained.extend(of_peer.map(|one| Explanation {
+            ends: reader.tell(),
+            ..one
+        }));
+    }
+    explained
+}
+
+/// The handshake as it must have been, by what the socket knows: the trace may have begun later. Its times
+/// tell that the place is the receiver's.
+fn opening(connection: &Connection, events: &[&Segment]) -> Option<[Packet; 3]> {
+    let is_data = |s: &&&Segment| matches!(s.what, What::Sent | What::Received) && s.payload.0 > 0;
+    let first = events.iter().find(is_data)?;
+    let known = || events.iter().filter_map(|s| s.tcb.as_ref());
+    let tcb = known().find(|t| t.rcv_wscale > 0).or(first.tcb.as_ref())?;
+    let trip = known().map(|t| t.min_rtt).find(|rtt| rtt.0 > 0);
+    let trip = trip.or_else(|| known().map(|t| t.rcv_rtt).find(|rtt| rtt.0 > 0))?;
+    let scaled = tcb.rcv_wscale > 0 || tcb.snd_wscale > 0;
+    let of = |from: SocketAddr, to: SocketAddr, flags: u8, wscale: u8| Packet {
+        at: Nanos(0),
+        from,
+        to,
+        seq: 0,
+        ack: 0,
+        flags,
+        window: u16::MAX,
+        payload: 0,
+        wscale: scaled.then_some(wscale),
+        mss: u16::try_from(tcb.advmss).ok().filter(|mss| *mss > 0),
+        sack: None,
+        stamps: None,
+        options_cut: false,
+        fragment: false,
+        marked: false,
+    };
+    let (own, peer) = (connection.local, connection.remote);
+    let (here, there) = match first.what {
+        What::Received => (first.ack, first.seq),
+        _ => (first.seq, first.ack),
+    };
+    let (here, there) = (here.wrapping_sub(1), there.wrapping_sub(1));
+    let syn = Packet {
+        seq: there,
+        ..of(peer, own, SYN, tcb.snd_wscale)
+    };
+    let syn_ack = Packet {
+        seq: here,
+        ack: there.wrapping_add(1),
+        ..of(own, peer, SYN | ACK, tcb.rcv_wscale)
+    };
+    let ack = Packet {
+        at: trip,
+        seq: there.wrapping_add(1),
+        ack: here.wrapping_add(1),
+        ..of(peer, own, ACK, 0)
+    };
+    Some([syn, syn_ack, ack])
+}
+
+/// Two captures of the same traffic: connections that are in both are told once, with what the two places
+/// show together; the others as each capture has them.
+pub fn joined(
+    a: (&str, Vec<Explanation>, &Tapes),
+    b: (&str, Vec<Explanation>, &Tapes),
+) -> Vec<Explanation> {
+    let ((name_a, mut told_a, tapes_a), (name_b, mut told_b, tapes_b)) = (a, b);
+    let mut joined = Vec::new();
+    for tape in &tapes_a.tapes {
+        let mut others = tapes_b.tapes.iter();
+        let Some((other, first)) = others.find_map(|other| Some((other, tape.is_same(other)?)))
+        else {
+            continue;
+        };
+        for half in [0, 1] {
+            let there = if first == 0 { half } else { 1 - half };
+            let (mine, theirs) = (tape.flow(half), other.flow(there));
+            let mine = position(&told_a, mine);
+            let theirs = position(&told_b, theirs);
+            let (Some(base), true) = (tape.base(half), mine.is_some() || theirs.is_some()) else {
+                continue;
+            };
+            let (here, across) = (tape.line(half, base), other.line(there, base));
+            let mine = mine.map(|n| told_a.remove(n));
+            let theirs = theirs.map(|n| told_b.remove(n));
+            // Where an acknowledgement takes longer to come, the sender is nearer.
+            let (own, lines) = match echo(&here) >= echo(&across) {
+                true => (mine.or(theirs), (&here, &across)),
+                false => (theirs.or(mine), (&across, &here)),
+            };
+            let Some(mut own) = own else { continue };
+            let mss = here.data.iter().chain(&across.data);
+            let mss = mss.map(|(_, f, t)| (t - f) as u32).filter(|l| *l <= 9000);
+            match Between::of(lines.0, lines.1, mss.max().unwrap_or(1448)) {
+                Some(between) => {
+                    own.source = Source::CapturesAtTwoPlaces;
+                    let begun = lines.0.data.first().map_or(Nanos(0), |(at, ..)| *at);
+                    own.ends = between.tell(begun);
+                }
+                None => own
+                    .doubts
+                    .push("both captures have it, but nothing that passed both places".to_owned()),
+            }
+            joined.push(own);
+        }
+    }
+    for (name, other, rest) in [(name_a, name_b, told_a), (name_b, name_a, told_b)] {
+        joined.extend(rest.into_iter().map(|mut one| {
+            one.doubts.push(format!(
+                "only {name} has it, not {other}: it is explained from there alone"
+            ));
+            one
+        }));
+    }
+    joined
+}
+
+impl Tape {
+    /// Sender and receiver of a half.
+    fn flow(&self, half: usize) -> (SocketAddr, SocketAddr) {
+        match half {
+            0 => self.ends,
+            _ => (self.ends.1, self.ends.0),
+        }
+    }
+}
+
+fn position(told: &[Explanation], (from, to): (SocketAddr, SocketAddr)) -> Option<usize> {
+    told.iter()
+        .position(|e| e.sender == Some(from) && e.receiver == Some(to))
+}
+
+/// Shortest time from data to their acknowledgement at one place.
+fn echo(line: &Line) -> Option<Nanos> {
+    let mut left = First::default();
+    for (at, from, to) in &line.data {
+        left.add(*from, *to, *at);
+    }
+    let waits = line
+        .acks
+        .iter()
+        .filter_map(|(at, ack)| Some(at.since(left.of(ack.checked_sub(1)?)?)));
+    waits.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u64 = 1000;
+    /// The receiver's clock is this far ahead.
+    const AHEAD: u64 = 700_000_000;
+    const WAY: u64 = 10_000_000;
+
+    fn at(ms: u64) -> Nanos {
+        Nanos(ms * 1_000_000)
+    }
+
+    /// Ten segments, a millisecond apart; the fourth is lost and sent again 30 ms later, and the sixth was
+    /// sent again for nothing. Each is acknowledged at once but the last, which is held for 40 ms.
+    fn lines() -> (Line, Line) {
+        let (mut sender, mut receiver) = (Line::default(), Line::default());
+        let range = |n: u64| (n * MSS, (n + 1) * MSS);
+        for n in 0..10 {
+            let (from, to) = range(n);
+            sender.data.push((at(n), from, to));
+        }
+        sender.data.push((at(34), range(3).0, range(3).1));
+        sender.data.push((at(35), range(5).0, range(5).1));
+        for (left, from, to) in sender.data.clone() {
+            if (left, from) != (at(3), range(3).0) {
+                receiver.data.push((Nanos(left.0 + WAY + AHEAD), from, to));
+            }
+        }
+        for (n, came) in [(1, 10), (2, 11), (3, 12), (10, 84)] {
+            receiver.acks.push((Nanos(at(came).0 + AHEAD), n * MSS));
+            sender.acks.push((Nanos(at(came).0 + WAY), n * MSS));
+        }
+        (sender, receiver)
+    }
+
+    #[test]
+    fn what_vanished_what_was_needless_and_the_clocks() {
+        let (sender, receiver) = lines();
+        let found = Between::of(&sender, &receiver, MSS as u32).unwrap();
+        assert_eq!(found.clock, AHEAD as i64);
+        assert_eq!((found.sent, found.vanished), (12 * MSS, MSS));
+        assert_eq!(found.first_vanished, Some(at(3)));
+        assert_eq!((found.again, found.needless), (2, 1));
+        assert_eq!(found.toward, Some((Nanos(0), Nanos(0))));
+        // The last one was held from the arrival of what was missing.
+        assert_eq!(found.held, Some((Nanos(0), at(40))));
+        assert_eq!((found.acks, found.late), (4, 1));
+    }
+
+    #[test]
+    fn a_way_that_grows_is_told_from_the_other() {
+        let (mut sender, receiver) = lines();
+        for (n, (at, _)) in (0..).zip(&mut sender.acks) {
+            at.0 += n * 5_000_000;
+        }
+        let found = Between::of(&sender, &receiver, MSS as u32).unwrap();
+        assert_eq!(found.toward, Some((Nanos(0), Nanos(0))));
+        assert_eq!(found.back, Some((at(5), at(15))));
+        assert_eq!(found.clock, AHEAD as i64);
+    }
+
+    #[test]
+    fn a_connection_is_found_by_its_addresses_or_its_beginnings() {
+        let end = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let packet = |from, to, seq, flags| Packet {
+            at: Nanos(0),
+            from: end(from),
+            to: end(to),
+            seq,
+            ack: 0,
+            flags,
+            window: 0,
+            payload: 0,
+            wscale: None,
+            mss: None,
+            sack: None,
+            stamps: None,
+            options_cut: false,
+            fragment: false,
+            marked: false,
+        };
+        let tape = |from, to, isns: Option<(u32, u32)>| {
+            let mut tape = Tape::new(end(from), end(to));
+            if let Some((here, there)) = isns {
+                tape.see(&packet(from, to, here, SYN));
+                tape.see(&packet(to, from, there, SYN | ACK));
+            }
+            tape
+        };
+        let own = tape(1, 2, Some((7, 9)));
+        assert_eq!(own.is_same(&tape(1, 2, Some((7, 9)))), Some(0));
+        assert_eq!(own.is_same(&tape(2, 1, Some((9, 7)))), Some(1));
+        assert_eq!(own.is_same(&tape(3, 4, Some((7, 9)))), Some(0), "NAT");
+        assert_eq!(own.is_same(&tape(1, 2, Some((8, 9)))), None, "port reused");
+        assert_eq!(own.is_same(&tape(2, 1, None)), Some(1), "begun later");
+        assert_eq!(own.is_same(&tape(3, 4, None)), None);
+    }
+
+    #[test]
+    fn bytes_count_once_and_the_first_copy_tells_the_time() {
+        let mut first = First::default();
+        assert_eq!(first.add(10, 20, at(1)), 10);
+        assert_eq!(first.add(5, 25, at(2)), 10);
+        assert_eq!(first.add(0, 30, at(3)), 10);
+        let times: Vec<_> = [0, 7, 15, 22, 29].map(|byte| first.of(byte)).to_vec();
+        let ms = |n| Some(at(n));
+        assert_eq!(times, [ms(3), ms(2), ms(1), ms(2), ms(3)]);
+        assert_eq!(first.of(30), None);
+    }
+}
