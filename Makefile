@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench lab-fidelity prove-power bpf prove-known table-of-causes build setup setup-test install
+.PHONY: demo test bench mtu-faults lab-fidelity prove-power bpf prove-known table-of-causes build setup setup-test install
 
 # On an emulated path from Berkeley to Chicago, in namespaces of its own: one way is fast and the other is
 # not (frames of 1500 bytes, so segments of 1448), though both have the same rate. As root, or as a user who may make user namespaces.
@@ -51,6 +51,11 @@ table-of-causes: build setup-test
 	bench/table-of-causes > docs/table-of-causes.md.new
 	mv docs/table-of-causes.md.new docs/table-of-causes.md
 
+# Every fault of a path's MTU, ours beside common tools: half a minute; writes docs/mtu-faults.md.
+mtu-faults: setup-test
+	LINERATE_MTU_FAULTS=$(CURDIR)/docs/mtu-faults.md.new cargo test --locked --package linerate --test mtu every_fault
+	mv docs/mtu-faults.md.new docs/mtu-faults.md
+
 build: setup
 	cargo build --release --locked
 
@@ -59,7 +64,7 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy clang-14 llvm-14 bpftool tcpdump tshark tcptrace
+	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal
 
 # The command, its manual pages and completions, below PREFIX.
 PREFIX ?= /usr/local

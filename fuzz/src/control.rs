@@ -133,3 +133,13 @@ pub fn printable(bytes: &[u8]) {
     assert!(!shown.chars().any(char::is_control));
     assert_eq!(wire::control::printable(&shown, 40), shown);
 }
+
+/// Datagrams of path probing, behind a token that is known to both.
+pub fn probe(bytes: &[u8]) {
+    use wire::control::probe::Datagram;
+    let token = Token::new(*b"0123456789abcdef0123456789abcdef");
+    if let Some(datagram) = Datagram::decode(bytes, &token) {
+        let again = datagram.encode(&token, bytes.len());
+        assert_eq!(Datagram::decode(&again, &token), Some(datagram));
+    }
+}

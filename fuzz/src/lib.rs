@@ -25,6 +25,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("control_preamble", control::preamble),
     ("control_token", control::token),
     ("control_enrol", control::enrol),
+    ("control_probe", control::probe),
     ("control_printable", control::printable),
     ("iperf3_params", iperf3::params),
     ("iperf3_results", iperf3::results),
@@ -42,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("capture_frame", capture_files::frame),
     ("trace", capture_files::trace),
     ("trace_blocks", capture_files::trace_blocks),
+    ("quoted_syn", kernel::quoted_syn),
 ];
 
 /// The target of this name.

@@ -195,18 +195,19 @@ impl Port {
         let say = |message| drop(sender.send(message));
         let started = Instant::now();
         let (tell, told) = mpsc::channel();
-        let mut connections = Vec::new();
+        let mut taken = 0;
         while !stop.load(Ordering::Relaxed) && started.elapsed() < OPEN_FOR {
             self.exchange.wait(LOOK);
             self.exchange.pump();
-            if connections.len() < CONNECTIONS
+            if taken < CONNECTIONS
                 && let Some(connection) = self.accept()
             {
                 let (token, tell) = (self.token, tell.clone());
-                connections.push(std::thread::spawn(move || {
+                taken += 1;
+                std::thread::spawn(move || {
                     // A stranger is not answered, a connection that breaks says nothing more.
-                    let _ = converse(connection, &token, &tell);
-                }));
+                    let _ = converse(connection, &token, tell);
+                });
             }
             let moved = self.exchange.moved();
             if self
@@ -232,13 +233,11 @@ impl Port {
                     });
                 }
                 Ok((number, ProbeRequest::End)) => {
-                    // Each is bounded by its own patience.
-                    for connection in connections {
-                        let _ = connection.join();
-                    }
+                    // Until the last connection that may have something to tell has told it.
+                    drop(tell);
+                    let back = told.iter().last();
                     let end = observe::path_end_after(&self.end, self.controller);
                     let end = Box::new(end.unwrap_or_else(|_| self.end.clone()));
-                    let back = told.try_iter().last();
                     let answer = ProbeAnswer::Ended { end, back };
                     say(ToController::Probed { number, answer });
                     return;
@@ -264,7 +263,7 @@ impl Port {
 }
 
 /// Plays a data connection's other end.
-fn converse(mut stream: TcpStream, token: &Token, tell: &mpsc::Sender<TcpTruth>) -> Result<()> {
+fn converse(mut stream: TcpStream, token: &Token, tell: mpsc::Sender<TcpTruth>) -> Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PROVE_WITHIN))?;
     stream.set_nodelay(true)?;
@@ -276,7 +275,10 @@ fn converse(mut stream: TcpStream, token: &Token, tell: &mpsc::Sender<TcpTruth>)
         return Ok(());
     }
     match Sends::of(preamble.stream) {
-        Some(Sends::Near) => truth::receive(&mut stream),
+        Some(Sends::Near) => {
+            drop(tell);
+            truth::receive(&mut stream);
+        }
         Some(Sends::Far) => {
             let syn = sys::probe::saved_syn(stream.as_fd()).unwrap_or_default();
             let opening = Opening {

@@ -10,9 +10,9 @@ use model::mtu::{Climb, MTU_SCHEMA, Method, MssSeen, MtuReport, PathEnd, TcpTrut
 use path::{Facts, judge};
 use probe::{Datagrams, unspecified};
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wire::control::{Preamble, ProbeAnswer, ProbeRequest, Token};
 
@@ -82,7 +82,10 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
     let ProbeAnswer::Climbed { climb: back } = climbed else {
         return Err(astray());
     };
-    let tcp = running.map(Running::finish);
+    if stop.load(Ordering::Relaxed) {
+        return Err(Refusal::interrupted("stopped before all was looked at").into());
+    }
+    let tcp = running.map(Running::carried).unwrap_or_default();
     let number = link.ask(ProbeRequest::End)?;
     let ProbeAnswer::Ended {
         end: far,
@@ -92,7 +95,6 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
         return Err(astray());
     };
     let near = observe::path_end_after(&before, agent).unwrap_or(before);
-    let tcp = tcp.unwrap_or_default();
     Ok(MtuReport {
         schema: MTU_SCHEMA,
         host: host.to_owned(),
@@ -151,12 +153,22 @@ struct Transfers {
     mss_back: Option<MssSeen>,
 }
 
-/// What became of them.
+/// What became of them, and the one that may still wait for what does not come.
 #[derive(Default)]
 struct Carried {
     there: Option<TcpTruth>,
     mss_there: Option<MssSeen>,
     mss_back: Option<MssSeen>,
+    back: Option<TcpStream>,
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        if let Some(back) = &self.back {
+            // Ends the thread that reads it; one that is over cannot be ended again.
+            let _ = back.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 impl Transfers {
@@ -199,31 +211,28 @@ impl Transfers {
             mss_there,
             mss_back,
         } = self;
-        Running {
-            there: std::thread::spawn(move || truth::send(&mut there).ok()),
-            back: std::thread::spawn(move || truth::receive(&mut back)),
+        let carried = Carried {
+            there: None,
             mss_there,
             mss_back,
-        }
+            back: back.try_clone().ok(),
+        };
+        std::thread::spawn(move || truth::receive(&mut back));
+        let there = std::thread::spawn(move || truth::send(&mut there).ok());
+        Running { there, carried }
     }
 }
 
 struct Running {
     there: std::thread::JoinHandle<Option<TcpTruth>>,
-    back: std::thread::JoinHandle<()>,
-    mss_there: Option<MssSeen>,
-    mss_back: Option<MssSeen>,
+    carried: Carried,
 }
 
 impl Running {
-    fn finish(self) -> Carried {
-        // Each is bounded by its own patience; one that panicked has nothing to tell.
-        let there = self.there.join().ok().flatten();
-        let _ = self.back.join();
-        Carried {
-            there,
-            mss_there: self.mss_there,
-            mss_back: self.mss_back,
-        }
+    /// Waits for the transfer there, which is bounded by its own patience; the agent tells of the other.
+    fn carried(mut self) -> Carried {
+        // One that panicked has nothing to tell.
+        self.carried.there = self.there.join().ok().flatten();
+        self.carried
     }
 }

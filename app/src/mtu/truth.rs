@@ -12,9 +12,13 @@ use std::time::{Duration, Instant};
 /// Enough that a sender must fill segments.
 pub const ASKED: usize = 64 * 1024;
 
-/// A transfer that gets nothing through for so long hangs: three timeouts of a near path (200, 400 and
-/// 800 ms; RFC 6298 as Linux has it).
+/// A transfer that gets nothing through for so long, and has had so many timeouts meanwhile, hangs: 200,
+/// 400 and 800 ms on a near path (RFC 6298 as Linux has it).
 const HANGS_AFTER: Duration = Duration::from_millis(1500);
+const TIMEOUTS: u16 = 3;
+
+/// It hangs, however few timeouts it had.
+const HANGS_ANYWAY: Duration = Duration::from_secs(5);
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(2);
@@ -113,7 +117,7 @@ pub fn send(stream: &mut TcpStream) -> Result<TcpTruth> {
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             // The other end is gone: what it has acknowledged is what counts.
-            Err(_) => since = since.checked_sub(HANGS_AFTER).unwrap_or(since),
+            Err(_) => since = since.checked_sub(HANGS_ANYWAY).unwrap_or(since),
         }
         let now = info()?;
         let count = |info: &TcpInfo| info.bytes_acked.unwrap_or_default().0;
@@ -123,7 +127,9 @@ pub fn send(stream: &mut TcpStream) -> Result<TcpTruth> {
         if acked > best {
             (best, since) = (acked, Instant::now());
         }
-        if whole || since.elapsed() >= HANGS_AFTER {
+        let timeouts = now.total_rto.is_none_or(|count| count >= TIMEOUTS);
+        let stuck = since.elapsed() >= HANGS_AFTER && timeouts || since.elapsed() >= HANGS_ANYWAY;
+        if whole || stuck {
             return Ok(TcpTruth {
                 asked: ASKED as u64,
                 acked: if whole { ASKED as u64 } else { acked },
@@ -143,7 +149,7 @@ pub fn receive(stream: &mut TcpStream) {
     let mut got = 0;
     let timed = stream.set_read_timeout(Some(Duration::from_millis(100)));
     let mut since = Instant::now();
-    while timed.is_ok() && got < ASKED && since.elapsed() < HANGS_AFTER {
+    while timed.is_ok() && got < ASKED && since.elapsed() < HANGS_ANYWAY {
         match stream.read(&mut room) {
             Ok(0) => return,
             Ok(more) => (got, since) = (got + more, Instant::now()),

@@ -37,7 +37,7 @@ mod tests {
 
     fn syn(options: &[u8]) -> Vec<u8> {
         let mut header = vec![0; 20];
-        header[12] = ((20 + options.len() / 4 * 4) / 4 << 4) as u8;
+        header[12] = (((20 + options.len()) / 4) << 4) as u8;
         header.extend(options);
         header
     }

@@ -118,7 +118,8 @@ fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Besi
     } = facts;
     let mut all = Vec::new();
     let passes = climb.passes.unwrap_or(0);
-    if tcp.is_some_and(|tcp| tcp.hangs) && climb.passes.is_some() && passes < climb.ceiling {
+    let told = matches!(cause, Cause::RouterTells { .. });
+    if tcp.is_some_and(|tcp| tcp.hangs) && on_the_way(cause) && !told {
         all.push(Beside::BlackHole);
     }
     if let Some(says) = sender.before.mtu.filter(|says| *says < passes) {
@@ -143,20 +144,24 @@ fn beside(facts: &Facts<'_>, cause: &Cause, doubts: &mut Vec<Doubt>) -> Vec<Besi
     if sender.discovery_off == Some(true) && passes < climb.ceiling {
         all.push(Beside::Fragmented { arrived });
     }
-    let on_the_way = !matches!(
-        cause,
-        Cause::Clear | Cause::OwnDevice | Cause::PeerDevice | Cause::Nothing
-    );
     let alike: Vec<&str> = INSIDE_1500
         .iter()
         .filter(|(size, _)| *size == passes)
         .map(|(_, name)| *name)
         .collect();
-    if on_the_way && !alike.is_empty() {
+    if on_the_way(cause) && !alike.is_empty() {
         let like = alike.join(", ");
         all.push(Beside::Encapsulation { like });
     }
     all
+}
+
+/// Larger packets are stopped by neither end's own device.
+fn on_the_way(cause: &Cause) -> bool {
+    matches!(
+        cause,
+        Cause::RouterTells { .. } | Cause::Silent { .. } | Cause::Segment { .. } | Cause::Somewhere
+    )
 }
 
 /// The router that lowers an MSS, by the SYNs that hops quoted as they arrived there: the one before the

@@ -282,6 +282,17 @@ mod tests {
             ("leg_summary", "sender_cpu" | "receiver_cpu") => "cpu_use",
             ("leg_summary", "requests") => "latency_summary",
             ("leg_summary", "settings") => "setting",
+            ("mtu_report", "near" | "far") => "path_end",
+            ("mtu_report", "there" | "back") => "way",
+            ("path_end", "before" | "after") => "belief",
+            ("way", "climb") => "climb",
+            ("way", "mss") => "mss_seen",
+            ("way", "tcp") => "tcp_truth",
+            ("way", "verdict") => "mtu_verdict",
+            ("climb", "too_big") => "too_big",
+            ("climb", "hops") => "hop",
+            ("mtu_verdict", "cause") => "cause",
+            ("mtu_verdict", "beside") => "beside",
             ("explained", "explanations") => "explanation",
             ("explain_now", "connections") => "glance",
             ("explanation", "conclusion") => "conclusion",
@@ -474,6 +485,9 @@ mod tests {
             "explain_now",
         );
         see(crate::published::json(&fixtures::published()), "published");
+        for report in crate::mtu::tests::of_every_cause() {
+            see(crate::mtu::json(&report), "mtu_report");
+        }
         for experiment in crate::prove::tests::of_every_design() {
             see(experiment, "experiment");
         }

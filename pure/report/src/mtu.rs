@@ -233,10 +233,12 @@ impl Words<'_> {
                 lines.push(device(end, &from, &self.receiver(going)));
             }
             if let Some(told) = way.climb.too_big {
-                lines.push(format!(
-                    "{word}: {} says that it takes {} bytes",
-                    told.from, told.mtu
-                ));
+                // Zero comes from routers older than RFC 1191, or of a kernel that does not want to know.
+                let size = match told.mtu {
+                    0 => "less".to_owned(),
+                    mtu => format!("{mtu} bytes"),
+                };
+                lines.push(format!("{word}: {} says that it takes {size}", told.from));
             }
             let named = |large: bool| {
                 let some = way
@@ -414,10 +416,73 @@ fn doubt_words(doubt: Doubt) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use model::mtu::{Climb, MTU_SCHEMA, TcpTruth};
+    use model::mtu::{Climb, Hop, MTU_SCHEMA, MssSeen, TcpTruth, TooBig};
     use std::net::IpAddr;
+
+    /// Reports in which nothing is left out.
+    pub(crate) fn of_every_cause() -> Vec<MtuReport> {
+        let from: IpAddr = [10, 0, 1, 1].into();
+        let causes = [
+            Cause::RouterTells { hop: Some(1), from },
+            Cause::Silent {
+                hop: 1,
+                address: Some(from),
+                last: true,
+            },
+            Cause::Segment {
+                to: Some(from),
+                peer: false,
+            },
+        ];
+        let beside = vec![
+            Beside::StaleCache {
+                says: 552,
+                expires_s: 9,
+            },
+            Beside::Clamp {
+                announced: 8960,
+                seen: 1460,
+                hop: Some(1),
+                by: Some(from),
+            },
+            Beside::Fragmented { arrived: 3 },
+            Beside::Encapsulation {
+                like: "GRE".to_owned(),
+            },
+        ];
+        causes
+            .into_iter()
+            .map(|cause| {
+                let mut there = way(1500, cause, beside.clone(), vec![Doubt::Place]);
+                there.climb.too_big = Some(TooBig { from, mtu: 1500 });
+                there.climb.hops = vec![Hop::default()];
+                there.mss = Some(MssSeen {
+                    announced: 8960,
+                    seen: 1460,
+                    at_least: false,
+                });
+                report(there.clone(), there)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_cause_and_what_is_beside_it_has_words() {
+        for report in of_every_cause() {
+            let shown = text(&report, Style::PLAIN);
+            for word in [
+                "10.0.1.1",
+                "8960",
+                "GRE",
+                "fragments",
+                "1500 bytes each way",
+            ] {
+                assert!(shown.contains(word), "{word}: {shown}");
+            }
+        }
+    }
 
     fn way(mtu: u32, cause: Cause, beside: Vec<Beside>, doubts: Vec<Doubt>) -> Way {
         Way {
