@@ -4,7 +4,8 @@
 load.py serve SIZE [quick]         answers each SIZE bytes at port 7001 with one byte; quick: acknowledges at once
 load.py talk HOST SECONDS PART...  writes PARTs (bytes) one after the other, waits for the answer, again and again
 load.py send HOST PORT SECONDS     sends all it can
-load.py stutter SECONDS SECONDS    takes what comes to port 7002: reads for so long, then does not for so long
+load.py stutter SECONDS SECONDS    takes what comes to port 7002 into a buffer of 256 KiB: reads for so long, then
+                                   does not for so long
 """
 
 import socket
@@ -14,8 +15,10 @@ import time
 TCP_QUICKACK = 12
 
 
-def listen(port):
+def listen(port, buffer=None):
     listener = socket.create_server(("0.0.0.0", port))
+    if buffer:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     print("listening", flush=True)
     return listener.accept()[0]
 
@@ -55,7 +58,7 @@ def send(host, port, seconds):
 
 
 def stutter(reads, pauses):
-    with listen(7002) as peer:
+    with listen(7002, 128 << 10) as peer:  # the kernel doubles it
         while True:
             until = time.monotonic() + float(reads)
             while time.monotonic() < until:

@@ -2,10 +2,12 @@
 //! a few paths whose cause is known. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "common/causes.rs"]
+mod causes;
 mod common;
 
+use causes::Truth;
 use common::{Home, Lab, Lines, Running, alone, json, stdout};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -179,86 +181,48 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
     );
 }
 
-/// A cause, as the path or the socket has it.
-struct Cause {
-    forward: &'static str,
-    options: &'static [&'static str],
-    congestion: &'static [&'static str],
-    /// What may be named first.
-    named: &'static [&'static str],
-}
-
-const WIDE: &str = "rate = \"200M\"\ndelay = \"10ms\"";
+/// Answers of a source that may not name the cause first: the machine may be shared with other work. Captures are judged
+/// by `bench/table-of-causes` alone: packets show no socket.
+const MISSES: [(&str, usize); 2] = [("samples", 1), ("trace", 3)];
 
 #[test]
 fn a_known_cause_is_named_and_no_other_with_confidence() {
     let _alone = alone();
     let home = Home::new();
-    let all: &[&str] = &["cubic", "reno", "bbr"];
-    let causes = [
-        Cause {
-            forward: WIDE,
-            options: &["--receive-buffer", "64K"],
-            congestion: all,
-            named: &["receive_window"],
-        },
-        Cause {
-            forward: WIDE,
-            options: &["--send-buffer", "32K"],
-            congestion: &["cubic", "reno"],
-            named: &["send_buffer"],
-        },
-        Cause {
-            forward: WIDE,
-            options: &["--pacing", "20M"],
-            congestion: all,
-            named: &["pacing"],
-        },
-        Cause {
-            forward: "rate = \"10M\"\ndelay = \"10ms\"\nqueue = { packets = 500 }",
-            options: &[],
-            congestion: &["cubic"],
-            named: &["bufferbloat"],
-        },
-        Cause {
-            forward: "rate = \"20M\"\ndelay = \"10ms\"\nqueue = { bytes = \"60K\" }",
-            options: &[],
-            congestion: &["cubic", "bbr"],
-            named: &["bottleneck_rate"],
-        },
-        Cause {
-            forward: "rate = \"200M\"\ndelay = \"10ms\"\nloss = { random = 0.01 }",
-            options: &[],
-            congestion: &["cubic", "reno"],
-            named: &["random_loss", "burst_loss", "policer"],
-        },
-        Cause {
-            forward: "rate = \"200M\"\ndelay = \"10ms\"\npolicer = { rate = \"20M\", burst = \"32K\" }",
-            options: &[],
-            congestion: &["cubic", "reno"],
-            named: &["random_loss", "burst_loss", "policer"],
-        },
-    ];
-    let mut wrong = Vec::new();
-    for cause in &causes {
-        let lab = Lab::of(&home, 1500, cause.forward, WIDE);
-        for congestion in cause.congestion {
-            let mut options = vec!["--up", "-t", "4s", "-i", "100ms", "-C", *congestion];
-            options.extend(cause.options);
-            let run = home.path().join("run.json");
-            std::fs::write(&run, lab.measure("", &options).to_string()).unwrap();
-            let told = json(&mut home.linerate(&["explain", "--json", run.to_str().unwrap()]));
-            let told = &told["explanations"][0];
-            let by: Vec<&str> = told["conclusion"]["by"]
-                .as_array()
-                .map(|all| all.iter().filter_map(Value::as_str).collect())
-                .unwrap_or_default();
-            if !by.first().is_some_and(|first| cause.named.contains(first)) {
-                let wanted = cause.named;
-                wrong.push(format!("{congestion} {wanted:?}: {}", told["conclusion"]));
-            }
+    let mut told = Vec::new();
+    for case in causes::cases().iter().filter(|case| case.short) {
+        let into = home.path().join(case.name());
+        case.play(&home, &into);
+        for answer in case.judge(&home, &into) {
+            told.push((
+                answer.source,
+                answer.truth,
+                format!("{}: {:?}", case.name(), answer.named),
+            ));
         }
     }
-    // A machine that is shared with other work may disturb one.
-    assert!(wrong.len() <= 1, "{}", wrong.join("\n"));
+    for (source, misses) in MISSES {
+        let own = || told.iter().filter(|(s, ..)| *s == source);
+        let of = |truth: Truth| -> Vec<&String> {
+            own()
+                .filter(|(_, t, _)| *t >= truth)
+                .map(|(.., what)| what)
+                .collect()
+        };
+        assert!(
+            own().count() >= 10,
+            "{source} told of {} cases",
+            own().count()
+        );
+        assert_eq!(
+            of(Truth::Wrong),
+            Vec::<&String>::new(),
+            "{source}, confidently"
+        );
+        assert!(
+            of(Truth::Listed).len() <= misses,
+            "{source}: {:#?}",
+            of(Truth::Listed)
+        );
+    }
 }

@@ -15,6 +15,8 @@ const TO_SPARE: f64 = 1.25;
 const LINE_RATE: f64 = 0.90;
 /// More loss than this, without a queue, is no mere overflow.
 const MUCH_LOSS: f64 = 0.05;
+/// So many timeouts are no accident of a queue that overflowed.
+pub(super) const MANY_TIMEOUTS: u64 = 3;
 /// Payload of a full segment on most paths: a program that writes little sends smaller ones.
 const SEGMENT: u32 = 1448;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
@@ -80,7 +82,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .then(|| Telling::new(Confidence::Open, evidence).advise(RATE_MOVES));
     }
     if queued && spare >= TO_SPARE {
-        return Some(Telling::new(Confidence::Sure, evidence).advise(LINE_IS_FULL));
+        // Who waits for timers again and again does not keep the line full.
+        let confidence = match facts.timeouts {
+            0..MANY_TIMEOUTS => Confidence::Sure,
+            _ => Confidence::Open,
+        };
+        return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
     }
     // BBR empties the queue on purpose; it keeps asking for a quarter more and did not get it.
     (facts.is_bbr() && spare >= TO_SPARE && facts.pacing.is_none()).then(|| {

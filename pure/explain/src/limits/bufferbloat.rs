@@ -17,7 +17,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if standing <= bound {
         return None;
     }
-    telling.confidence = Confidence::Sure;
+    if telling.confidence == Confidence::Likely {
+        telling.confidence = Confidence::Sure;
+    }
     telling.evidence.push(
         Evidence::new("time in queues, median", standing)
             .against(format!("more than {bound} and the round trip")),

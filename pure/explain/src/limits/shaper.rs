@@ -47,7 +47,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         "bytes that passed above the later rate",
         model::Bytes(excess as u64),
     ));
-    telling.confidence = telling.confidence.max(Confidence::Likely);
+    if facts.timeouts < bottleneck_rate::MANY_TIMEOUTS {
+        telling.confidence = telling.confidence.max(Confidence::Likely);
+    }
     telling.remedies.clear();
     Some(telling.advise("the path sells this rate and a burst on top: ask who runs it for more"))
 }
