@@ -181,6 +181,100 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
     );
 }
 
+/// Traces a host until it is ended.
+struct Tracing {
+    running: Running,
+    lines: Lines,
+    file: PathBuf,
+}
+
+impl Tracing {
+    fn begin(home: &Home, lab: &Lab<'_>, host: &str) -> Tracing {
+        let file = home.path().join("sender.jsonl");
+        let place = format!("{}/{host}", lab.name);
+        let own = env!("CARGO_BIN_EXE_linerate");
+        let mut child = home
+            .linerate(&["lab", "exec", &place, "--", own, "trace", "-w"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Lines::of(child.stderr.take().unwrap());
+        lines.wait_for("tracing");
+        Tracing {
+            running: Running(child),
+            lines,
+            file,
+        }
+    }
+
+    fn end(self) -> PathBuf {
+        self.running.interrupt();
+        self.lines.wait_for(" events in ");
+        self.running.output(Duration::from_secs(20));
+        self.file
+    }
+}
+
+/// The kernel's clocks of the same socket (`enum tcp_chrono`), as the last event of the trace read them.
+#[test]
+fn shares_of_a_trace_agree_with_the_clocks_of_the_kernel() {
+    let _alone = alone();
+    let home = Home::new();
+    let shape = "rate = \"100M\"\ndelay = \"10ms\"";
+    let lab = Lab::of(&home, 1500, shape, shape);
+    let traced = |option: &str, size: &str, limits: &[&str], clock: &str| -> (f64, f64) {
+        let tracing = Tracing::begin(&home, &lab, "a");
+        lab.measure("", &["--up", "-t", "2s", "-C", "cubic", option, size]);
+        let file = tracing.end();
+        let told = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
+        let told = told["explanations"].as_array().unwrap();
+        let data = told.iter().max_by_key(|e| e["bytes"].as_u64()).unwrap();
+        let span = data["span_ns"].as_f64().unwrap();
+        let findings = data["findings"].as_array().unwrap().iter();
+        let ours: f64 = findings
+            .filter(|f| limits.iter().any(|l| f["limit"] == *l))
+            .filter_map(|f| f["share"]["time_ns"].as_f64())
+            .sum();
+        let text = std::fs::read_to_string(file).unwrap();
+        let records = text
+            .lines()
+            .filter_map(|l| serde_json::from_str::<Value>(l).ok());
+        let port = data["sender"].as_str().unwrap().to_owned();
+        let mut own = None;
+        let mut theirs = 0.0;
+        for record in records {
+            if record["kind"] == "connection" && record["local"] == port.as_str() {
+                own = record["id"].as_u64();
+            }
+            let of = record["connection"].as_u64().unwrap_or(0);
+            if own == Some(of) && record["tcb"].is_object() {
+                theirs = f64::max(theirs, record["tcb"][clock].as_f64().unwrap_or(0.0));
+            }
+        }
+        (ours / span, theirs / span)
+    };
+    let window = ["receive_window", "zero_window"];
+    let (ours, theirs) = traced("--receive-buffer", "64K", &window, "rwnd_limited_ns");
+    assert!(theirs > 0.5, "{theirs}");
+    assert!(
+        (ours - theirs).abs() < 0.02,
+        "{ours} and the kernel's {theirs}"
+    );
+    // It counts the send buffer only while all that was written is acknowledged: never more than we do.
+    let (ours, theirs) = traced(
+        "--send-buffer",
+        "32K",
+        &["send_buffer"],
+        "sndbuf_limited_ns",
+    );
+    assert!(
+        ours > 0.5 && theirs < ours + 0.02,
+        "{ours} and the kernel's {theirs}"
+    );
+}
+
 /// Answers of a source that may not name the cause first: the machine may be shared with other work. Captures are judged
 /// by `bench/table-of-causes` alone: packets show no socket.
 const MISSES: [(&str, usize); 2] = [("samples", 1), ("trace", 3)];
