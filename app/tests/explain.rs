@@ -1,4 +1,5 @@
-//! `linerate explain` on real kernels: captures against tshark, tcptrace and the kernel's own counters, and
+//! `linerate explain` on real kernels: captures against tshark, tcptrace and the kernel's own counters,
+//! traces against its clocks, and
 //! a few paths whose cause is known. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
