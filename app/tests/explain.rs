@@ -1,6 +1,5 @@
 //! `linerate explain` on real kernels: captures against tshark, tcptrace and the kernel's own counters,
-//! traces against its clocks, and
-//! a few paths whose cause is known. Needs root.
+//! traces against its clocks, and a few paths whose cause is known. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "common/causes.rs"]
@@ -9,6 +8,7 @@ mod common;
 
 use causes::Truth;
 use common::{Home, Lab, Lines, Running, alone, json, stdout};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
