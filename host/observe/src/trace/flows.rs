@@ -385,11 +385,11 @@ mod tests {
         }
 
         fn segments(&self) -> Vec<&Segment> {
-            let segment = |record| match record {
-                &TraceRecord::Segment(ref segment) => Some(segment),
+            let segments = self.0.iter().filter_map(|record| match record {
+                TraceRecord::Segment(segment) => Some(segment),
                 _ => None,
-            };
-            self.0.iter().filter_map(segment).collect()
+            });
+            segments.collect()
         }
 
         fn connections(&self) -> Vec<(u32, u64)> {
