@@ -585,7 +585,7 @@ pub(crate) fn explain_leg(
             }
             let reader = receiver
                 .as_ref()
-                .and_then(|r| Reader::of(&r.at(ends.receiver.sockets.get(n)?)?.1));
+                .and_then(|r| Reader::of(r.at(ends.receiver.sockets.get(n)?)?.1));
             let told = samples::stream(run, leg, ends, n, &mut |facts| {
                 reader.iter().for_each(|r| r.inform_as_a_whole(facts));
             })?;
