@@ -86,6 +86,8 @@ pub(crate) fn stream(
             reading.unread = unread.at(reading.to);
         }
     }
+    let stalls = pieces.iter().filter(|p| p.limit == Limit::RtoStall);
+    facts.stalled = stalls.map(|p| p.to.since(p.from)).sum();
     facts.vanished = vanished(&rows, &facts);
     let mut doubts = Vec::new();
     if run.spec.interval > COARSE {

@@ -47,7 +47,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         "bytes that passed above the later rate",
         model::Bytes(excess as u64),
     ));
-    if facts.timeouts < bottleneck_rate::MANY_TIMEOUTS {
+    if facts.is_capture() {
+        // A window that closed, or a loss, slows a sender down after its start as well.
+        telling.confidence = Confidence::Open;
+    } else if facts.timeouts < bottleneck_rate::MANY_TIMEOUTS {
         telling.confidence = telling.confidence.max(Confidence::Likely);
     }
     telling.remedies.clear();
