@@ -51,7 +51,7 @@ table-of-causes: build setup-test
 	bench/table-of-causes > docs/table-of-causes.md.new
 	mv docs/table-of-causes.md.new docs/table-of-causes.md
 
-# Every fault of a path's MTU, ours beside common tools: half a minute; writes docs/mtu-faults.md.
+# Every fault of a path's MTU, ours beside common tools: a minute; writes docs/mtu-faults.md.
 mtu-faults: setup-test
 	LINERATE_MTU_FAULTS=$(CURDIR)/docs/mtu-faults.md.new cargo test --locked --package linerate --test mtu every_fault
 	mv docs/mtu-faults.md.new docs/mtu-faults.md

@@ -235,7 +235,7 @@ const ROWS: &[Row] = &[
     Row { name: "same as the third, with 5 % of random loss", routed: true,
         fault: "narrow; silent r s; chain r inet filter forward 'numgen random mod 100 < 5 drop'",
         sizes: (1500, 1500), causes: ("silent@1", "silent@1"), beside: (HOLE, HOLE), v6: false, web: false },
-    Row { name: "frag-needed dropped by the hosts' own firewall", routed: true, fault: "narrow; deaf 'icmp type destination-unreachable'",
+    Row { name: "frag-needed dropped by the hosts' own firewall", routed: true, fault: "narrow; deaf 'icmp type destination-unreachable icmp code frag-needed'",
         sizes: (1500, 1500), causes: ("silent@1", "silent@1"), beside: (HOLE, HOLE), v6: false, web: false },
     Row { name: "all ICMP filtered at both hosts", routed: true, fault: "narrow; deaf 'ip protocol icmp'",
         sizes: (1500, 1500), causes: ("somewhere", "somewhere"), beside: (HOLE, HOLE), v6: false, web: true },
@@ -300,7 +300,7 @@ fn ask_tools(row: &Row, net: &Net) -> [String; 4] {
     };
     let (there, back) = row.sizes;
     let least = there.min(back);
-    let scamper = ask("scamper", &["-I", "trace -M 10.0.3.2"]);
+    let scamper = ask("scamper", &["-I", "trace -M -w 1 10.0.3.2"]);
     let tracepath = ask("tracepath", &["-n", "-m", "4", FAR]);
     let ping = ask(
         "ping",
@@ -455,6 +455,21 @@ fn the_page_that_hangs_behind_a_hairpin() {
     let _server = net.web("a", &home);
     let found = net.mtu_of_web(&home, "http://203.0.113.1/big");
     assert_eq!(sizes(&found), (1500, 1500), "{found:#}");
+}
+
+/// Handshake fine, small fine, large hangs: a measurement that meets a black hole says so by itself.
+#[test]
+fn a_measurement_names_the_black_hole() {
+    let home = Home::new();
+    let net = Net::new(true);
+    net.shell(&format!("{TOOLS}\nnarrow; silent r s"));
+    let options = ["measure", "lab:there", "--bidir", "-t", "4s", "-q"];
+    let out = net.linerate(&home, FAR, &options);
+    let said = stdout(&out.output(Duration::from_secs(60)));
+    for way in ["up", "down"] {
+        let named = format!("{way}: limited by a path-MTU black hole");
+        assert!(said.contains(&named), "{said}");
+    }
 }
 
 #[test]

@@ -170,13 +170,15 @@ impl Unread<'_> {
 /// Timeouts after which segments that never arrived are no chance.
 const TIMEOUTS: u32 = 3;
 
-/// The timer fires again and again, what opened the stream has arrived, and not one full segment ever did.
+/// The timer fires again and again, what opened the stream has arrived (here, where the other end opened it),
+/// and not one full segment ever did.
 fn vanished(rows: &[Row], facts: &Facts) -> Option<Vanished> {
     let (first, last) = (rows.first()?, rows.last()?);
     let passed = last.tcp.bytes_acked?;
     let size = rows.iter().map(|r| r.tcp.snd_mss).max()?;
     let timeouts = u32::from(last.tcp.total_rto?);
-    let stuck = timeouts >= TIMEOUTS && passed.0 > 0 && passed.0 < u64::from(size);
+    let opened = passed.0 > 0 || last.tcp.bytes_received.is_some_and(|bytes| bytes.0 > 0);
+    let stuck = timeouts >= TIMEOUTS && opened && passed.0 < u64::from(size);
     (stuck && facts.always_writes).then_some(Vanished {
         size,
         passed: passed.0 as u32,

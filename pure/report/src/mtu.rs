@@ -334,10 +334,19 @@ impl Words<'_> {
                 Going::There => self.report.far.as_ref().and_then(|end| end.address),
                 Going::Back => self.report.near.address,
             };
-            let target = target.map_or("the other host".to_owned(), |address| address.to_string());
+            let route = target
+                .zip(self.end(going))
+                .map(|(target, end)| match end.gateway {
+                    Some(gateway) => format!("{target} via {gateway}"),
+                    None => format!("{target} dev {}", escape(&end.device)),
+                });
+            let until = match &route {
+                Some(route) => format!("on {from}: 'ip route replace {route} mtu {mtu}'"),
+                None => format!("on {from}: a route to the other end with 'mtu {mtu}'"),
+            };
             match &verdict.cause {
                 Cause::Silent { .. } | Cause::Segment { .. } | Cause::Somewhere => add(format!(
-                    "until the path is mended, on {from}: ip route replace to {target} by the same way with 'mtu {mtu}', or set the device to {mtu}"
+                    "until the path is mended, {until}, or a device MTU of {mtu}"
                 )),
                 _ => {}
             }
@@ -359,7 +368,7 @@ impl Words<'_> {
                         "on {from}: 'ip route flush cache' forgets it at once; by itself in {expires_s} s"
                     )),
                     Beside::RouteMtu { says } => add(format!(
-                        "on {from}: look with 'ip route get {target}' who set 'mtu {says}', and whether it is still needed"
+                        "on {from}: look with 'ip route show' who set 'mtu {says}', and whether it is still needed"
                     )),
                     Beside::Fragmented { .. } => add(format!(
                         "on {from}: sysctl net.ipv4.ip_no_pmtu_disc=0, since a lost fragment loses the whole packet"
