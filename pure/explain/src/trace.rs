@@ -724,7 +724,10 @@ impl Sender {
                 .bytes
                 .saturating_sub(part.end.wrapping_sub(segment.seq));
             sent.lost_from = sent.lost_from.min(from);
-            sent.lost = (sent.lost + segment.payload.0 as u32).min(sent.bytes);
+            sent.lost = sent
+                .lost
+                .saturating_add(segment.payload.0 as u32)
+                .min(sent.bytes);
         }
         let place = burst.and_then(|b| {
             let length = b.to.wrapping_sub(b.from).saturating_sub(size);
@@ -806,9 +809,9 @@ impl Pace {
             return;
         };
         // tcp_update_pacing_rate: 2 or 1.2 windows a round trip.
-        let window = u64::from(tcb.cwnd.max(tcb.packets_out)) * u64::from(tcb.mss) * 8;
-        let follows = |parts: u64| {
-            let pace = u128::from(window * parts / 5) * 1_000_000_000;
+        let window = u128::from(tcb.cwnd.max(tcb.packets_out)) * u128::from(tcb.mss) * 8;
+        let follows = |parts: u128| {
+            let pace = (window * parts / 5).saturating_mul(1_000_000_000);
             let pace = u64::try_from(pace / u128::from(tcb.srtt.0.max(1))).unwrap_or(u64::MAX);
             rate.0.abs_diff(pace) < pace / SAME_PACE
         };

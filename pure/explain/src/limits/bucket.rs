@@ -58,7 +58,7 @@ fn filled(sent: &[Sent], rate: f64) -> Option<Bucket> {
             at_loss.push(level + f64::from(sent.lost_from));
         }
         level += f64::from(sent.bytes - sent.lost);
-        if sent.lost == 0 || sent.lost_from + sent.lost < sent.bytes {
+        if sent.lost == 0 || sent.lost_from.saturating_add(sent.lost) < sent.bytes {
             // Before its last segment, which still fitted.
             at_pass.push(level - f64::from(sent.size.min(sent.bytes)));
         }

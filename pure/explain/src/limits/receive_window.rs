@@ -22,7 +22,7 @@ pub(crate) fn owns(moment: &Moment) -> bool {
 pub(crate) fn owns_pacing(moment: &Moment) -> bool {
     let window = u64::from(moment.cwnd) * u64::from(moment.mss);
     let out = moment.window.saturating_sub(moment.room);
-    moment.paced && moment.window < window && out * 2 >= moment.window
+    moment.paced && moment.window < window && out >= moment.window / 2
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
