@@ -409,7 +409,7 @@ fn traces(home: &Home) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = entries
         .into_iter()
         .flatten()
-        .map(|entry| entry.unwrap().path())
+        .map(|entry| entry.expect("the directory can be read").path())
         .collect();
     files.sort();
     files
