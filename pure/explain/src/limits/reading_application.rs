@@ -55,7 +55,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
                 .against(format!("more than {ROUND_TRIPS} round trips")),
         );
     }
-    Some(advised(Telling::new(Confidence::Likely, evidence), facts))
+    // Packets alone do not show whether a buffer is small or full.
+    let confidence = match facts.is_capture() {
+        true => Confidence::Open,
+        false => Confidence::Likely,
+    };
+    Some(advised(Telling::new(confidence, evidence), facts))
 }
 
 /// What the receiver had not read, by its buffer: the mean of the time in which its window was the limit (a
