@@ -7,7 +7,7 @@ use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 use std::io::{BufRead, BufReader, Read};
 
 /// Room for blocks at first.
-const ROOM: usize = 1 << 16;
+const ROOM: usize = 1 << 17;
 /// Largest block that is read: a packet is 256 KiB at the most (MAXIMUM_SNAPLEN of libpcap).
 const LARGEST_BLOCK: usize = 1 << 20;
 /// Interfaces of a section that are kept.
@@ -61,7 +61,8 @@ struct Interface {
 /// # Errors
 /// [`Error`]; what was read before has been handed over.
 pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Account, Error> {
-    let mut input = BufReader::with_capacity(ROOM, input);
+    // Smaller than the reads to come, which so go past it.
+    let mut input = BufReader::with_capacity(ROOM / 2, input);
     let head = input.fill_buf().map_err(|_| Error::Read)?.first_chunk();
     if let Some(program) = head.and_then(|head| packed(*head)) {
         return Err(Error::Packed(program));

@@ -1,37 +1,34 @@
 //! From captured packets: a machine for each connection that takes them as they come.
 //!
-//! Memory is that of the connections, not of the packets: some 300 bytes each, 600 more for each direction
+//! Memory is that of the connections, not of the packets: some 300 bytes each, as many for each direction
 //! with data, and what is in flight, all of it bounded ([`MOST_CONNECTIONS`]; `MOST_OUT`, `MOST_GAPS`,
 //! `MOST_LOSSES`, `MOST_READINGS` a direction). Attempts that never carried data make room for others, so
 //! that a flood of them hides nothing.
 
 mod connection;
+mod index;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 use crate::facts::Facts;
 use connection::Connection;
+use index::Index;
 use model::finding::Explanation;
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
 use model::{Bytes, Nanos};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Connections that are followed at a time; packets of others are only counted.
 const MOST_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
-/// Places of the short way to a connection. A power of two.
-const SHORTCUTS: usize = 1 << 16;
 
 /// Follows the connections of a capture.
+#[derive(Default)]
 pub struct Observer {
-    index: BTreeMap<Ends, u32>,
+    index: Index,
     connections: Vec<Connection>,
-    /// By a hash of the ends: the rest of the hash, and where such a packet's connection was the last time
-    /// (its number and one, so that none is zero).
-    /// It may mislead, and then the index is asked; so nothing that a stranger chooses makes it slow.
-    shortcuts: Vec<u64>,
     /// Connections in the order in which they began, some with data by now.
     oldest: VecDeque<u32>,
     /// Attempts that made room.
@@ -82,19 +79,6 @@ impl Ends {
         let ip = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
         SocketAddr::new(ip.to_canonical(), self.ports[n])
     }
-
-    /// Where its shortcut lies, and the mark by which it is known there (multiplication by 2^64 / golden
-    /// ratio, Knuth).
-    fn place(&self) -> (usize, u64) {
-        let [[a, b], [c, d]] = self.addresses;
-        let ports = u64::from(self.ports[0]) << 16 | u64::from(self.ports[1]);
-        let mixed = (a ^ b.rotate_left(7) ^ c.rotate_left(19) ^ d.rotate_left(31) ^ ports << 13)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (
-            (mixed >> 48) as usize % SHORTCUTS,
-            mixed >> 16 & 0xffff_ffff,
-        )
-    }
 }
 
 /// Figures of one direction of a connection, as they were counted.
@@ -133,19 +117,6 @@ pub struct Told {
     pub doubts: Vec<String>,
 }
 
-impl Default for Observer {
-    fn default() -> Observer {
-        Observer {
-            index: BTreeMap::new(),
-            connections: Vec::new(),
-            shortcuts: vec![0; SHORTCUTS],
-            oldest: VecDeque::new(),
-            forgotten: 0,
-            unfollowed: 0,
-        }
-    }
-}
-
 impl Observer {
     /// None yet.
     pub fn new() -> Observer {
@@ -155,26 +126,20 @@ impl Observer {
     /// Takes the next packet.
     pub fn see(&mut self, packet: &Packet) {
         let (ends, second) = Ends::of(packet);
-        let (place, mark) = ends.place();
-        let shortcut = self.shortcuts[place];
-        let guess = (shortcut as u32).wrapping_sub(1);
-        let known = match self.connections.get(guess as usize) {
-            // The mark first: another connection is most often not in the processor's cache.
-            Some(connection) if shortcut >> 32 == mark && connection.ends == ends => Some(guess),
-            _ => self.index.get(&ends).copied(),
-        };
-        let asks = packet.has(SYN) && !packet.has(ACK);
-        let n = match known {
+        let mut known = self.index.get(&ends, &self.connections);
+        if let Some(n) = known
+            && packet.has(SYN)
+            && !packet.has(ACK)
+            && self.connections[n as usize].is_before(packet, second)
+        {
             // The same ends again: a connection after another.
-            Some(n) if asks && self.connections[n as usize].is_before(packet, second) => None,
-            known => known,
-        };
-        let Some(n) = n.or_else(|| self.begin(ends, packet, second)) else {
-            self.unfollowed += 1;
-            return;
-        };
-        self.shortcuts[place] = mark << 32 | u64::from(n + 1);
-        self.connections[n as usize].see(packet, second);
+            self.index.remove(&ends, n);
+            known = None;
+        }
+        match known.or_else(|| self.begin(ends, packet, second)) {
+            Some(n) => self.connections[n as usize].see(packet, second),
+            None => self.unfollowed += 1,
+        }
     }
 
     /// Room for one more connection; none if all that are followed carry data.
@@ -191,9 +156,7 @@ impl Observer {
                 }
             };
             let old = std::mem::replace(&mut self.connections[empty as usize], begun);
-            if self.index.get(&old.ends) == Some(&empty) {
-                self.index.remove(&old.ends);
-            }
+            self.index.remove(&old.ends, empty);
             self.forgotten += 1;
             empty
         };
@@ -242,7 +205,7 @@ impl Observer {
             .map(|(n, c)| (c.bytes(), n))
             .collect();
         if chosen.len() > most {
-            chosen.sort_unstable_by_key(|(bytes, n)| (std::cmp::Reverse(*bytes), *n));
+            chosen.select_nth_unstable_by_key(most, |(bytes, n)| (std::cmp::Reverse(*bytes), *n));
             let rest = chosen.split_off(most);
             doubts.push(format!(
                 "{} more connections of {} together are not told (--json tells all)",

@@ -203,7 +203,9 @@ impl Half {
         if let Some(stream) = &mut self.stream {
             stream.coming = VecDeque::new();
             stream.out = VecDeque::new();
-            stream.gaps = VecDeque::new();
+            if let Some(trouble) = &mut stream.trouble {
+                trouble.gaps = VecDeque::new();
+            }
         }
     }
 }
@@ -219,7 +221,6 @@ pub(super) struct Stream {
     /// Acknowledgements on their way to the sender.
     coming: VecDeque<(Nanos, u32, u64)>,
     out: VecDeque<Out>,
-    gaps: VecDeque<(u32, u32, Nanos)>,
     /// The last packet goes on in fragments that have no TCP header.
     open_end: bool,
     packets: u64,
@@ -228,15 +229,6 @@ pub(super) struct Stream {
     bytes: u64,
     /// Sequence space between the first and the last byte, seen or acknowledged unseen.
     pub range: u64,
-    retransmitted: u64,
-    /// Likewise one by one.
-    resent: u64,
-    timeouts: u64,
-    out_of_order: u64,
-    twice: u64,
-    strays: u64,
-    unseen: u64,
-    needless: u64,
     marked: u64,
     largest: u32,
     acknowledgements: u64,
@@ -246,9 +238,8 @@ pub(super) struct Stream {
     rtt_sum: u64,
     last_data: Nanos,
     last_heard: Nanos,
-    readings: Vec<Reading>,
-    losses: Vec<Loss>,
-    pieces: Vec<Piece>,
+    trouble: Option<Box<Trouble>>,
+    course: Option<Box<Course>>,
     /// When the reading that runs began, and what is in it so far.
     reading_from: Nanos,
     flight: u64,
@@ -260,6 +251,29 @@ pub(super) struct Stream {
     idle: Nanos,
     stalled: Nanos,
     least_window: u64,
+}
+
+/// What most streams have nothing of.
+#[derive(Default)]
+struct Trouble {
+    gaps: VecDeque<(u32, u32, Nanos)>,
+    retransmitted: u64,
+    /// The same with those that were joined counted one by one.
+    resent: u64,
+    timeouts: u64,
+    out_of_order: u64,
+    twice: u64,
+    strays: u64,
+    unseen: u64,
+    needless: u64,
+    losses: Vec<Loss>,
+}
+
+/// What only streams that last have.
+#[derive(Default)]
+struct Course {
+    readings: Vec<Reading>,
+    pieces: Vec<Piece>,
     /// Readings with more in flight than the window allows, and those with less.
     beyond: u32,
     within: u32,
@@ -281,20 +295,11 @@ impl Stream {
             known: (start, window),
             coming: VecDeque::new(),
             out: VecDeque::new(),
-            gaps: VecDeque::new(),
             open_end: false,
             packets: 0,
             segments: 0,
             bytes: 0,
             range: 0,
-            retransmitted: 0,
-            resent: 0,
-            timeouts: 0,
-            out_of_order: 0,
-            twice: 0,
-            strays: 0,
-            unseen: 0,
-            needless: 0,
             marked: 0,
             largest: 0,
             acknowledgements: 0,
@@ -304,9 +309,8 @@ impl Stream {
             rtt_sum: 0,
             last_data: last_sent,
             last_heard,
-            readings: Vec::new(),
-            losses: Vec::new(),
-            pieces: Vec::new(),
+            trouble: None,
+            course: None,
             reading_from: last_sent,
             flight: 0,
             window: 0,
@@ -316,9 +320,11 @@ impl Stream {
             idle: Nanos(0),
             stalled: Nanos(0),
             least_window: u64::MAX,
-            beyond: 0,
-            within: 0,
         }
+    }
+
+    fn trouble(&mut self) -> &mut Trouble {
+        self.trouble.get_or_insert_default()
     }
 
     fn data(&mut self, packet: &Packet, seq: u32, segment: u32, place: Place) {
@@ -335,13 +341,13 @@ impl Stream {
         }
         let ahead = seq.wrapping_sub(self.next) as i32;
         if ahead.unsigned_abs() > LARGEST_WINDOW {
-            self.strays += 1;
+            self.trouble().strays += 1;
             return;
         }
         let end = seq.wrapping_add(packet.payload);
         let again = ahead < 0;
         if again && self.is_same(packet, seq, end, place.total) {
-            self.twice += 1;
+            self.trouble().twice += 1;
             return;
         }
         self.packets += 1;
@@ -363,10 +369,12 @@ impl Stream {
                 self.idle += packet.at.since(from);
             }
             if ahead > 0 && !self.open_end {
-                if self.gaps.len() >= MOST_GAPS {
-                    self.gaps.pop_front();
+                let gap = (self.next, seq, packet.at);
+                let gaps = &mut self.trouble().gaps;
+                if gaps.len() >= MOST_GAPS {
+                    gaps.pop_front();
                 }
-                self.gaps.push_back((self.next, seq, packet.at));
+                gaps.push_back(gap);
             }
             self.range += u64::from(end.wrapping_sub(self.next));
             self.next = end;
@@ -398,26 +406,24 @@ impl Stream {
     /// A packet that passed a moment ago, in a capture on several devices.
     fn is_same(&self, packet: &Packet, seq: u32, end: u32, total: Nanos) -> bool {
         let soon = self.min_rtt.unwrap_or(total).max(total).0 / TOO_SOON;
+        let mut gaps = self.trouble.iter().flat_map(|trouble| &trouble.gaps);
         self.out.get(self.place_of(seq)).is_some_and(|out| {
             out.once && !before(out.end, end) && packet.at.since(out.at).0 < soon
-        }) && !self
-            .gaps
-            .iter()
-            .any(|(from, to, _)| before(seq, *to) && before(*from, end))
+        }) && !gaps.any(|(from, to, _)| before(seq, *to) && before(*from, end))
     }
 
     /// A packet that begins before what was seen last: overtaken, or sent again.
     fn repeated(&mut self, packet: &Packet, seq: u32, end: u32, segments: u64, total: Nanos) {
-        let gap = self
-            .gaps
+        let first = self.place_of(seq);
+        let trouble = self.trouble.get_or_insert_default();
+        let gaps = &mut trouble.gaps;
+        let gap = gaps
             .iter()
             .position(|(from, to, _)| !before(seq, *from) && before(seq, *to));
-        if let Some(n) = gap {
-            let (from, to, since) = self.gaps[n];
-            self.gaps.remove(n);
+        if let Some((from, to, since)) = gap.and_then(|n| gaps.remove(n)) {
             for (a, b) in [(from, seq), (end, to)] {
                 if before(a, b) {
-                    self.gaps.push_back((a, b, since));
+                    gaps.push_back((a, b, since));
                 }
             }
             let soon = match total.0 {
@@ -425,20 +431,19 @@ impl Stream {
                 total => self.min_rtt.unwrap_or_default().0.max(total) / TOO_SOON,
             };
             if packet.at.since(since).0 < soon {
-                self.out_of_order += 1;
+                trouble.out_of_order += 1;
                 return;
             }
         }
-        self.retransmitted += 1;
-        self.resent += segments;
+        trouble.retransmitted += 1;
+        trouble.resent += segments;
         self.again += 1;
         let waited = packet.at.since(self.last_data.max(self.last_heard));
         if waited >= TIMEOUT {
-            self.timeouts += 1;
+            trouble.timeouts += 1;
             self.stalled += waited;
         }
         let mut left = packet.at;
-        let first = self.place_of(seq);
         for out in self.out.range_mut(first..) {
             if out.once {
                 left = left.min(out.at);
@@ -449,10 +454,10 @@ impl Stream {
             }
         }
         if !before(self.acked, end) {
-            self.needless += 1;
+            trouble.needless += 1;
         }
-        if self.losses.len() < MOST_LOSSES {
-            self.losses.push(Loss {
+        if trouble.losses.len() < MOST_LOSSES {
+            trouble.losses.push(Loss {
                 at: left,
                 srtt: self.srtt,
                 flight: u64::from(self.next.wrapping_sub(self.acked)),
@@ -474,7 +479,7 @@ impl Stream {
             && before(from, to)
             && !before(heard.ack, to)
         {
-            self.needless += 1; // RFC 2883: the first block lies below what is acknowledged
+            self.trouble().needless += 1; // RFC 2883: the first block lies below what is acknowledged
         }
         let gained = heard.ack.wrapping_sub(self.acked);
         // Below a wild number nothing can be said.
@@ -484,17 +489,19 @@ impl Stream {
                 // A FIN takes a number and carries nothing.
                 if unseen > 1 {
                     self.range += unseen;
-                    self.unseen += if self.open_end { 0 } else { unseen };
+                    if !self.open_end {
+                        self.trouble().unseen += unseen;
+                    }
                 }
                 self.next = heard.ack;
             }
-            if !self.gaps.is_empty() {
+            if let Some(trouble) = &mut self.trouble {
                 let filled = |to: &u32| !before(heard.ack, *to);
-                let lost = self.gaps.iter().filter(|(_, to, _)| filled(to));
-                self.unseen += lost
+                let lost = trouble.gaps.iter().filter(|(_, to, _)| filled(to));
+                trouble.unseen += lost
                     .map(|(from, to, _)| u64::from(to.wrapping_sub(*from)))
                     .sum::<u64>();
-                self.gaps.retain(|(_, to, _)| !filled(to));
+                trouble.gaps.retain(|(_, to, _)| !filled(to));
             }
             self.acked = heard.ack;
             self.delivered += u64::from(gained);
@@ -549,13 +556,14 @@ impl Stream {
         {
             return;
         }
+        let closed = self.least_window < u64::from(self.mss(segment).max(1)) && self.bytes > 0;
+        let course = self.course.get_or_insert_default();
         let occupancy = self.flight as f64 / self.window.max(1) as f64;
         let full = self.window > 0 && occupancy >= RECEIVE_WINDOW_FULL;
         if self.window > 0 && self.flight > 0 {
-            self.beyond += u32::from(occupancy > BEYOND);
-            self.within += u32::from(occupancy <= BEYOND);
+            course.beyond += u32::from(occupancy > BEYOND);
+            course.within += u32::from(occupancy <= BEYOND);
         }
-        let closed = self.least_window < u64::from(self.mss(segment).max(1)) && self.bytes > 0;
         let idle = self.idle.min(span);
         let stalled = self.stalled.min(span.since(idle));
         let rest = if closed {
@@ -588,11 +596,11 @@ impl Stream {
                 limit,
                 bytes,
             };
-            moment::own(&mut self.pieces, piece);
+            moment::own(&mut course.pieces, piece);
             from = to;
         }
         facts::keep(
-            &mut self.readings,
+            &mut course.readings,
             Reading {
                 from: self.reading_from,
                 to: at,
@@ -616,35 +624,38 @@ impl Stream {
     }
 
     pub fn counted(&self, from: SocketAddr, to: SocketAddr) -> Counted {
+        let trouble = self.trouble.as_deref();
         Counted {
             from,
             to,
             packets: self.packets,
             bytes: Bytes(self.bytes),
             range: self.range,
-            retransmitted: self.retransmitted,
-            out_of_order: self.out_of_order,
-            twice: self.twice,
-            unseen: Bytes(self.unseen),
+            retransmitted: trouble.map_or(0, |t| t.retransmitted),
+            out_of_order: trouble.map_or(0, |t| t.out_of_order),
+            twice: trouble.map_or(0, |t| t.twice),
+            unseen: Bytes(trouble.map_or(0, |t| t.unseen)),
             min_rtt: self.min_rtt,
             mean_rtt: (self.rtts > 0).then(|| Nanos(self.rtt_sum / self.rtts)),
         }
     }
 
     pub fn explain(mut self, frame: Frame, more: &mut dyn FnMut(&mut Facts)) -> Explanation {
+        let trouble = self.trouble.take().unwrap_or_default();
+        let mut course = self.course.take().unwrap_or_default();
         let mut doubts = frame.doubts;
         // More was in flight than the window allows, again and again: its scale is not the one that was
         // offered, for a box on the path changed it or its own.
-        let wrong_scale = self.beyond > self.within;
+        let wrong_scale = course.beyond > course.within;
         if wrong_scale {
             doubts.push(
                 "more was in flight than the receive windows allow: their scale is not the one in the handshake, and they are left out"
                     .to_owned(),
             );
-            for reading in &mut self.readings {
+            for reading in &mut course.readings {
                 reading.window = 0;
             }
-            for piece in &mut self.pieces {
+            for piece in &mut course.pieces {
                 if matches!(piece.limit, Limit::ReceiveWindow | Limit::ZeroWindow) {
                     piece.limit = Limit::CongestionWindow;
                 }
@@ -652,11 +663,11 @@ impl Stream {
         }
         let counts = [
             (
-                self.twice,
+                trouble.twice,
                 "packets are in the capture twice, and are counted once",
             ),
             (
-                self.strays,
+                trouble.strays,
                 "packets with sequence numbers far from the others were left out",
             ),
         ];
@@ -666,7 +677,7 @@ impl Stream {
         // Where most was not seen, it was never there to see.
         let one_way = if self.acknowledgements == 0 {
             Some("no acknowledgement of these data is in the capture: it was taken in one direction only, so round trips and windows are not known".to_owned())
-        } else if self.unseen > self.range / 2 {
+        } else if trouble.unseen > self.range / 2 {
             Some(format!(
                 "{} were acknowledged, and most of them never seen: the capture was taken in one direction only, or lost the other",
                 Bytes(self.range)
@@ -677,9 +688,9 @@ impl Stream {
         let blind = one_way.is_some();
         match one_way {
             Some(doubt) => doubts.push(doubt),
-            None if self.unseen > 0 => doubts.push(format!(
+            None if trouble.unseen > 0 => doubts.push(format!(
                 "{} were acknowledged and never seen: the capture itself lost packets",
-                Bytes(self.unseen)
+                Bytes(trouble.unseen)
             )),
             None => {}
         }
@@ -691,13 +702,13 @@ impl Stream {
         facts.bytes = Bytes(self.range);
         facts.min_rtt = self.min_rtt.map(|rtt| rtt + near);
         facts.segments = self.segments;
-        facts.retransmitted = self.resent;
-        facts.timeouts = self.timeouts;
-        facts.needless = self.needless.min(self.resent);
-        facts.reordered = self.out_of_order;
+        facts.retransmitted = trouble.resent;
+        facts.timeouts = trouble.timeouts;
+        facts.needless = trouble.needless.min(trouble.resent);
+        facts.reordered = trouble.out_of_order;
         facts.marked = self.marked;
-        facts.readings = self.readings;
-        facts.losses = self.losses;
+        facts.readings = course.readings;
+        facts.losses = trouble.losses;
         for reading in &mut facts.readings {
             reading.from = reading.from.since(begun);
             reading.to = reading.to.since(begun);
@@ -711,7 +722,7 @@ impl Stream {
                 loss.srtt += near;
             }
         }
-        let mut pieces = self.pieces;
+        let mut pieces = course.pieces;
         for piece in &mut pieces {
             piece.from = piece.from.since(begun);
             piece.to = piece.to.since(begun);

@@ -341,6 +341,27 @@ fn a_flood_of_attempts_makes_room_for_what_carries_data() {
 }
 
 #[test]
+fn ends_that_meet_in_one_row_of_the_index_are_told_apart() {
+    let syn = windowed(Nanos(0)).packets()[0];
+    let from = |n: u32| Packet {
+        from: ((n + (10 << 24)).to_be_bytes(), 9).into(),
+        ..syn
+    };
+    // As a stranger could choose them; and others, for which the index grows.
+    let meet = |packet: &Packet| index::hash(&Ends::of(packet).0) >> 20 == 7;
+    let mut asked: Vec<Packet> = (0..).map(from).filter(meet).take(200).collect();
+    asked.extend((1 << 24..).map(from).take(200));
+    let mut observer = Observer::new();
+    // The same packets again, and then others of the same ends, for connections after those.
+    for (connections, later) in [(400, 0), (400, 7), (800, 0)] {
+        asked.iter().for_each(|p| observer.see(p));
+        assert_eq!(observer.connections.len(), connections);
+        assert_eq!(observer.index.len(), 400);
+        asked.iter_mut().for_each(|p| p.seq += later);
+    }
+}
+
+#[test]
 fn of_many_connections_those_with_the_most_bytes_are_told() {
     let all = windowed(Nanos(0)).packets();
     let mut observer = Observer::new();
