@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Home, run, stderr, stdout};
+use common::{Home, Running, run, stderr, stdout};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
@@ -65,10 +65,18 @@ struct Tracing {
 
 impl Tracing {
     fn start(home: &Home, namespace: &Namespace, args: &[&str]) -> Tracing {
-        let mut args = args.to_vec();
-        args.insert(0, "trace");
+        Tracing::of(home, namespace, "trace", args)
+    }
+
+    /// Of 'explain --live'.
+    fn live(home: &Home, namespace: &Namespace, args: &[&str]) -> Tracing {
+        let args = [&["--live"], args].concat();
+        Tracing::of(home, namespace, "explain", &args)
+    }
+
+    fn of(home: &Home, namespace: &Namespace, command: &str, args: &[&str]) -> Tracing {
         let child = home
-            .linerate_in(&namespace.0, &args)
+            .linerate_in(&namespace.0, &[&[command], args].concat())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -80,29 +88,23 @@ impl Tracing {
     fn begun(mut child: Child) -> Tracing {
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut first = String::new();
-        while !first.ends_with("linerate: tracing; Ctrl-C ends it\n") {
+        while !first.ends_with("; Ctrl-C ends it\n") {
             assert!(said.read_line(&mut first).unwrap() > 0, "{first}");
         }
         Tracing { child, said, first }
     }
 
     /// Ctrl-C.
-    fn stop(mut self) -> Output {
+    fn stop(self) -> Output {
         signal(&self.child, "INT");
-        let mut err = Vec::new();
-        let mut out = Vec::new();
-        self.child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_end(&mut out)
-            .unwrap();
-        self.said.read_to_end(&mut err).unwrap();
-        Output {
-            status: self.child.wait().unwrap(),
-            stdout: out,
-            stderr: err,
-        }
+        self.ended()
+    }
+
+    /// Ends by itself, or fails the test.
+    fn ended(mut self) -> Output {
+        let mut out = Running(self.child).output(Duration::from_secs(30));
+        self.said.read_to_end(&mut out.stderr).unwrap();
+        out
     }
 }
 
@@ -288,6 +290,48 @@ fn a_trigger_tells_what_led_to_it_and_silence_else() {
     };
     assert_eq!(lines(&never), 0, "{never}");
     assert!(lines(&slow) > 0, "{slow}");
+}
+
+/// An explanation of a transfer that the application held to 20 Mbit/s, from this end or to it.
+fn is_explained(out: &Output, end: &str) {
+    assert!(out.status.success(), "{}", stderr(out));
+    let text = stdout(out);
+    let data = |line: &&str| line.contains(end) && line.contains(" MiB in ");
+    assert_eq!(text.lines().filter(data).count(), 1, "{text}");
+    assert!(text.contains("the application asked for no more"), "{text}");
+}
+
+#[test]
+fn live_explanations_end_by_time_and_by_ctrl_c() {
+    let home = Home::new();
+    let namespace = Namespace::new("live");
+    let timed = Tracing::live(&home, &namespace, &["--port", "5201", "--time", "4s"]);
+    let asked = Tracing::live(&home, &namespace, &["--port", "5201"]);
+    namespace.long_transfer();
+    is_explained(&asked.stop(), " to 127.0.0.1:5201: ");
+    is_explained(&timed.ended(), " to 127.0.0.1:5201: ");
+}
+
+#[test]
+fn a_live_explanation_ends_with_its_process() {
+    let home = Home::new();
+    let namespace = Namespace::new("owner");
+    let within = |script: &str| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &namespace.0, "sh", "-c", script]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    // It ends after one client, and sends.
+    let server = Running(within("exec iperf3 -s -1 -p 5201").spawn().unwrap());
+    let pid = server.0.id().to_string();
+    let owned = Tracing::live(&home, &namespace, &["--pid", &pid]);
+    let client = run(&mut within(
+        "until ss -Hltn 'sport = :5201' | grep -q .; do :; done; iperf3 -c 127.0.0.1 -t 1 -b 20M -R",
+    ));
+    assert!(client.status.success(), "{}", stderr(&client));
+    server.output(Duration::from_secs(30));
+    is_explained(&owned.ended(), "127.0.0.1:5201 to ");
 }
 
 /// One trace where no probe may run: in a namespace of a user's own.
