@@ -142,6 +142,8 @@ pub struct Completeness {
     pub gaps: Vec<Gap>,
     /// Only packets were seen, and no sample of the socket to compare them with.
     pub unchecked: bool,
+    /// Packets were seen, as they passed the device, behind this host's own queue.
+    pub behind_queue: bool,
 }
 
 impl Completeness {
@@ -282,6 +284,7 @@ impl Audit {
             retransmitted_counted: u64::from(last.wrapping_sub(first)),
             gaps: self.gaps.clone(),
             unchecked: false,
+            behind_queue: false,
         }
     }
 
@@ -311,6 +314,7 @@ impl Audit {
             retransmitted_counted: u64::from(sampled.retransmitted.wrapping_sub(sampled.base.2)),
             gaps,
             unchecked: self.sampled.is_none() && self.sent.segments + self.received.segments > 0,
+            behind_queue: true,
         }
     }
 

@@ -254,8 +254,14 @@ pub fn completeness(of: &Connection, found: &Completeness) -> String {
         true => ", and more",
         false => "",
     };
+    let queue = match found.behind_queue && found.sent_missing > 0 {
+        true => {
+            "; those sent may have been dropped in this host's own queue, which the kernel counts as sent"
+        }
+        false => "",
+    };
     format!(
-        "{line}: {} segments missing ({}{more})",
+        "{line}: {} segments missing ({}{more}){queue}",
         grouped(found.sent_missing + found.received_missing),
         gaps.join(", ")
     )
@@ -650,5 +656,10 @@ mod tests {
             completeness(&connection, &holes)
                 .ends_with(": 45 segments missing (45 sent between 0.001000 s and 0.002000 s)")
         );
+        let behind_queue = Completeness {
+            behind_queue: true,
+            ..holes
+        };
+        assert!(completeness(&connection, &behind_queue).contains("this host's own queue"));
     }
 }
