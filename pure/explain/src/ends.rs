@@ -11,7 +11,9 @@ use crate::samples::{self, Ends};
 use model::finding::{Evidence, Explanation, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
-use model::{Bytes, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Trace, What};
+use model::{
+    Bytes, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Trace, TraceSample, What,
+};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -442,6 +444,29 @@ impl Reader {
         Some(reader)
     }
 
+    /// The same where packets were seen and the socket was asked from time to time.
+    fn of_samples(segments: &[&Segment], samples: &[&TraceSample]) -> Option<Reader> {
+        let mut data = segments
+            .iter()
+            .filter(|s| s.what == What::Received && s.payload.0 > 0);
+        let first = data.next()?.at;
+        let last = data.next_back().map_or(first, |s| s.at);
+        let within = |s: &&&TraceSample| !s.gone && s.at >= first && s.at <= last;
+        let known: Vec<_> = samples.iter().filter(within).collect();
+        let share = |s: &TraceSample| s.unread.0 as f64 / s.rcvbuf.0.max(1) as f64;
+        let held = known
+            .windows(2)
+            .map(|pair| (pair[0].at, pair[1].at.since(pair[0].at), share(pair[0])));
+        let named = known.iter().rev().find(|s| s.pid > 0);
+        Some(Reader {
+            unread: held.collect(),
+            buffer: (known.first()?.rcvbuf, known.iter().map(|s| s.rcvbuf).max()?),
+            closed: Nanos(0),
+            span: last.since(first),
+            who: named.map(|s| format!("{} (process {})", s.comm, s.pid)),
+        })
+    }
+
     /// What was unread between two moments, on the average of time.
     fn unread(&self, from: Nanos, to: Nanos) -> Option<f64> {
         let first = self
@@ -621,6 +646,7 @@ fn is_socket(socket: &SocketState, connection: &Connection) -> bool {
 struct Traced<'a> {
     trace: &'a Trace,
     events: Vec<Vec<&'a Segment>>,
+    samples: Vec<Vec<&'a TraceSample>>,
 }
 
 /// A connection and its events.
@@ -634,7 +660,17 @@ impl<'a> Traced<'a> {
                 own.push(segment);
             }
         }
-        Traced { trace, events }
+        let mut samples = vec![Vec::new(); trace.connections.len()];
+        for sample in &trace.samples {
+            if let Some(own) = samples.get_mut(sample.connection as usize) {
+                own.push(sample);
+            }
+        }
+        Traced {
+            trace,
+            events,
+            samples,
+        }
     }
 
     fn connection(&self, n: usize) -> Option<Events<'_>> {
@@ -712,17 +748,25 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explan
 pub(crate) fn as_receiver(trace: &Trace, told: &[Explanation]) -> Vec<Explanation> {
     let traced = Traced::of(trace);
     let mut explained = Vec::new();
-    for (connection, events) in trace.connections.iter().zip(&traced.events) {
+    let all = traced.events.iter().zip(&traced.samples);
+    for (connection, (events, samples)) in trace.connections.iter().zip(all) {
         let is_told = |e: &Explanation| {
             e.sender == Some(connection.local) && e.receiver == Some(connection.remote)
         };
-        let Some(reader) = Reader::of(events).filter(|_| !told.iter().any(is_told)) else {
+        if told.iter().any(is_told) {
+            continue;
+        }
+        let read = Reader::of(events);
+        let is_read = read.is_some();
+        let Some(reader) = read.or_else(|| Reader::of_samples(events, samples)) else {
             continue;
         };
         let mut observer = Observer::new();
+        let begun = events.first().map_or(Nanos(0), |s| s.at);
         let mut after = Nanos(0);
-        for packet in opening(connection, events).into_iter().flatten() {
+        for mut packet in opening(connection, events, samples).into_iter().flatten() {
             after = packet.at;
+            packet.at += begun;
             observer.see(&packet);
         }
         let shifted = events.iter().filter_map(|s| packet(connection, s));
@@ -731,7 +775,9 @@ pub(crate) fn as_receiver(trace: &Trace, told: &[Explanation]) -> Vec<Explanatio
             observer.see(&packet);
         }
         let own = observer.explain_with(usize::MAX, &mut |facts| {
-            facts.source = Source::TraceAtReceiver;
+            if is_read {
+                facts.source = Source::TraceAtReceiver;
+            }
             reader.inform_as_a_whole(facts);
         });
         let of_peer = own
@@ -748,14 +794,37 @@ pub(crate) fn as_receiver(trace: &Trace, told: &[Explanation]) -> Vec<Explanatio
 
 /// The handshake as it must have been, by what the socket knows: the trace may have begun later. Its times
 /// tell that the place is the receiver's.
-fn opening(connection: &Connection, events: &[&Segment]) -> Option<[Packet; 3]> {
+fn opening(
+    connection: &Connection,
+    events: &[&Segment],
+    samples: &[&TraceSample],
+) -> Option<[Packet; 3]> {
     let is_data = |s: &&&Segment| matches!(s.what, What::Sent | What::Received) && s.payload.0 > 0;
     let first = events.iter().find(is_data)?;
     let known = || events.iter().filter_map(|s| s.tcb.as_ref());
-    let tcb = known().find(|t| t.rcv_wscale > 0).or(first.tcb.as_ref())?;
-    let trip = known().map(|t| t.min_rtt).find(|rtt| rtt.0 > 0);
-    let trip = trip.or_else(|| known().map(|t| t.rcv_rtt).find(|rtt| rtt.0 > 0))?;
-    let scaled = tcb.rcv_wscale > 0 || tcb.snd_wscale > 0;
+    let (own_scale, peer_scale, advmss, trips) =
+        match known().find(|t| t.rcv_wscale > 0).or(first.tcb.as_ref()) {
+            Some(tcb) => {
+                let all = known().map(|t| (t.min_rtt, t.rcv_rtt));
+                (tcb.rcv_wscale, tcb.snd_wscale, tcb.advmss, all.collect())
+            }
+            None => {
+                let tcp = &samples.iter().rfind(|s| !s.gone)?.tcp;
+                let scale = |scale: Option<u8>| scale.unwrap_or(0);
+                let all = samples.iter().map(|s| &s.tcp);
+                let all = all.map(|t| (t.min_rtt.unwrap_or_default(), t.rcv_rtt));
+                let all: Vec<_> = all.collect();
+                (
+                    scale(tcp.rcv_wscale),
+                    scale(tcp.snd_wscale),
+                    tcp.advmss,
+                    all,
+                )
+            }
+        };
+    let trip = trips.iter().map(|(min, _)| *min).find(|rtt| rtt.0 > 0);
+    let trip = trip.or_else(|| trips.iter().map(|(_, own)| *own).find(|rtt| rtt.0 > 0))?;
+    let scaled = own_scale > 0 || peer_scale > 0;
     let of = |from: SocketAddr, to: SocketAddr, flags: u8, wscale: u8| Packet {
         at: Nanos(0),
         from,
@@ -766,7 +835,7 @@ fn opening(connection: &Connection, events: &[&Segment]) -> Option<[Packet; 3]> 
         window: u16::MAX,
         payload: 0,
         wscale: scaled.then_some(wscale),
-        mss: u16::try_from(tcb.advmss).ok().filter(|mss| *mss > 0),
+        mss: u16::try_from(advmss).ok().filter(|mss| *mss > 0),
         sack: None,
         stamps: None,
         options_cut: false,
@@ -781,12 +850,12 @@ fn opening(connection: &Connection, events: &[&Segment]) -> Option<[Packet; 3]> 
     let (here, there) = (here.wrapping_sub(1), there.wrapping_sub(1));
     let syn = Packet {
         seq: there,
-        ..of(peer, own, SYN, tcb.snd_wscale)
+        ..of(peer, own, SYN, peer_scale)
     };
     let syn_ack = Packet {
         seq: here,
         ack: there.wrapping_add(1),
-        ..of(own, peer, SYN | ACK, tcb.rcv_wscale)
+        ..of(own, peer, SYN | ACK, own_scale)
     };
     let ack = Packet {
         at: trip,

@@ -45,6 +45,7 @@ struct Known {
     at: Nanos,
     tcp: TcpInfo,
     send_buffer: Bytes,
+    buffer_used: Bytes,
 }
 
 /// A segment that left and is not acknowledged.
@@ -61,6 +62,7 @@ impl Known {
             at: self.at,
             tcp: &self.tcp,
             send_buffer: Some(self.send_buffer),
+            buffer_used: Some(self.buffer_used),
         }
     }
 }
@@ -170,6 +172,7 @@ impl Mixed {
             at: sample.at.since(self.begun),
             tcp: sample.tcp.clone(),
             send_buffer: sample.sndbuf,
+            buffer_used: sample.sndbuf_used,
         };
         if !sample.congestion.is_empty() {
             self.facts.congestion = Some(sample.congestion.clone());
@@ -233,7 +236,7 @@ impl Mixed {
                 sndbuf_limited: zero(tcp.sndbuf_limited),
                 ..tcp.clone()
             },
-            send_buffer: now.send_buffer,
+            ..now.clone()
         }
     }
 
@@ -280,6 +283,15 @@ mod tests {
 
     /// Two seconds of samples 10 ms apart over a path of 20 ms, 40 segments a round trip.
     fn explained(each: impl Fn(u64, &mut TcpInfo), packets: impl Fn(&mut Mixed)) -> Explanation {
+        explained_with((4 << 20, 1 << 20), each, packets)
+    }
+
+    /// The same with a send buffer and its use.
+    fn explained_with(
+        (buffer, used): (u64, u64),
+        each: impl Fn(u64, &mut TcpInfo),
+        packets: impl Fn(&mut Mixed),
+    ) -> Explanation {
         let mut mixed = Mixed::new(Nanos(0));
         let segment = |at: u64, what, flags| Segment {
             at: Nanos::from_millis(at),
@@ -316,7 +328,8 @@ mod tests {
             mixed.sample(&TraceSample {
                 at: Nanos::from_millis(at),
                 congestion: "cubic".to_owned(),
-                sndbuf: Bytes(4 << 20),
+                sndbuf: Bytes(buffer),
+                sndbuf_used: Bytes(used),
                 tcp,
                 ..TraceSample::default()
             });
@@ -342,6 +355,20 @@ mod tests {
         assert_eq!(told.phases[0].limit, Limit::Handshake);
         let told = explained(|at, tcp| tcp.sndbuf_limited = part(at), |_| ());
         assert_eq!(told.cause(), Some(Limit::SendBuffer), "{told:#?}");
+    }
+
+    #[test]
+    fn a_buffer_with_room_holds_nobody() {
+        // An application that paces itself keeps half of a buffer of 46 kB in use; a full one is seen as well.
+        for (used, cause) in [(24_160, Limit::Application), (40_000, Limit::SendBuffer)] {
+            let all_out = |_, tcp: &mut TcpInfo| {
+                (tcp.unacked, tcp.notsent_bytes) = (14, Some(Bytes(0)));
+                tcp.delivery_rate_app_limited = true;
+            };
+            let told = explained_with((46_080, used), all_out, |_| ());
+            let owner = told.phases.last().map(|phase| phase.limit);
+            assert_eq!(owner, Some(cause), "{told:#?}");
+        }
     }
 
     #[test]

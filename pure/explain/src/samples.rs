@@ -16,6 +16,8 @@ const STARTUP: u64 = 12;
 const COARSE: Nanos = Nanos::from_millis(100);
 /// Payload that a send buffer holds by its size: the kernel's overhead takes half and more.
 const BUFFER_FULL: f64 = 0.3;
+/// Use of a send buffer up to which a writer that waits for room is woken (`sk_stream_is_writeable`).
+const WRITABLE: f64 = 2.0 / 3.0;
 /// Share of what was written that is in flight, from which the buffer keeps nothing back.
 const ALL_OUT: f64 = 0.75;
 /// In flight by the congestion window, from which it holds the sender back.
@@ -219,6 +221,8 @@ pub(crate) struct Row<'a> {
     pub at: Nanos,
     pub tcp: &'a TcpInfo,
     pub send_buffer: Option<Bytes>,
+    /// Its use, the kernel's overhead included, where that is told.
+    pub buffer_used: Option<Bytes>,
 }
 
 /// The readable accounts of a stream, in order; a closed socket ends them.
@@ -243,6 +247,7 @@ fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
                 at: sample.at,
                 tcp,
                 send_buffer: *send_buffer,
+                buffer_used: None,
             });
         }
     }
@@ -362,7 +367,11 @@ pub(crate) fn interval(
     let early = before.at.0 < STARTUP.saturating_mul(b.rtt.0);
     let buffer = now.send_buffer.unwrap_or_default().0 as f64;
     let held = (flight(b) * u64::from(b.snd_mss) + b.notsent_bytes.unwrap_or_default().0) as f64;
-    let buffer_full = no_room.0 * 50 > span.0 || (buffer > 0.0 && held >= BUFFER_FULL * buffer);
+    let seems_full = match now.buffer_used {
+        Some(used) => used.0 as f64 > WRITABLE * buffer,
+        None => held >= BUFFER_FULL * buffer,
+    };
+    let buffer_full = no_room.0 * 50 > span.0 || (buffer > 0.0 && seems_full);
     let rest = owner(a, b, facts, buffer_full, early);
     give(rest, span);
 
