@@ -98,7 +98,8 @@ fn together(of: &Explanation, by: &[Limit]) -> bool {
 /// All of it. `host` is what stands in the commands that decide; where none is known, the receiver's address.
 pub fn text(explanations: &[Explanation], host: Option<&str>, style: Style) -> String {
     if explanations.is_empty() {
-        return "Nothing to explain: no connection of TCP was seen.\n".to_owned();
+        return "Nothing to explain: no connection of TCP was seen sending data for long enough.\n"
+            .to_owned();
     }
     let mut out = String::new();
     for (n, one) in explanations.iter().enumerate().take(NAMED) {

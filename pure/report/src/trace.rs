@@ -239,6 +239,12 @@ pub fn completeness(of: &Connection, found: &Completeness) -> String {
     if found.is_complete() {
         return line + ": complete";
     }
+    if found.sent + found.received == 0 {
+        return format!(
+            "{line}: of the {} that the kernel counted; only its socket was sampled",
+            grouped(found.sent_missing + found.received_missing)
+        );
+    }
     const TOLD: usize = 3;
     let gap = |gap: &Gap| {
         format!(
@@ -661,5 +667,11 @@ mod tests {
             ..holes
         };
         assert!(completeness(&connection, &behind_queue).contains("this host's own queue"));
+        let sampled = Completeness {
+            sent: 0,
+            received: 0,
+            ..behind_queue
+        };
+        assert!(completeness(&connection, &sampled).ends_with("only its socket was sampled"));
     }
 }
