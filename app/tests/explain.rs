@@ -7,7 +7,7 @@ mod causes;
 mod common;
 
 use causes::Truth;
-use common::{Home, Lab, Lines, Running, alone, json, stdout};
+use common::{Home, Lab, Lines, Pair, Running, alone, json, stderr, stdout};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -319,5 +319,188 @@ fn a_known_cause_is_named_and_no_other_with_confidence() {
             "{source}: {:#?}",
             of(Truth::Listed)
         );
+    }
+}
+
+/// Data packets of a direction, by its ends: packets, bytes of sequence space, and how many were sent again or
+/// overtaken.
+type Flows = std::collections::BTreeMap<(String, String), (u64, u64, u64)>;
+
+/// What tshark makes of every direction with data; of a tunnel, the innermost addresses.
+fn flows_by_tshark(file: &Path) -> Flows {
+    let fields = |filter: &str| {
+        let mut command = Command::new("tshark");
+        command.args(["-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields"]);
+        command.args(["-E", "occurrence=l"]);
+        for field in ["ip.src", "ip.dst", "ipv6.src", "ipv6.dst"] {
+            command.args(["-e", field]);
+        }
+        for field in ["tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.len"] {
+            command.args(["-e", field]);
+        }
+        let text = stdout(&command.output().expect("tshark is installed"));
+        let rows = text.lines().map(|line| {
+            let cells: Vec<&str> = line.split('\t').collect();
+            // The transfers over IPv6 are in IPv4, if in a tunnel at all.
+            let end = |ip: usize, port: usize| match cells[ip + 2] {
+                "" => format!("{}:{}", cells[ip], cells[port]),
+                v6 => format!("[{v6}]:{}", cells[port]),
+            };
+            let number = |n: usize| cells[n].parse::<u32>().unwrap();
+            ((end(0, 4), end(1, 5)), number(6), number(7))
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let mut flows = Flows::new();
+    let mut firsts = std::collections::BTreeMap::new();
+    for (ends, seq, length) in fields("tcp.len > 0") {
+        let first = *firsts.entry(ends.clone()).or_insert(seq);
+        let flow = flows.entry(ends).or_default();
+        // By what lies behind the first byte, so that the sequence may wrap.
+        let range = u64::from(seq.wrapping_sub(first).wrapping_add(length));
+        (flow.0, flow.1) = (flow.0 + 1, flow.1.max(range));
+    }
+    let again = "tcp.analysis.retransmission || tcp.analysis.out_of_order";
+    for (ends, ..) in fields(&format!("tcp.len > 0 && ({again})")) {
+        flows.entry(ends).or_default().2 += 1;
+    }
+    flows
+}
+
+fn flows_by_us(file: &Path) -> Flows {
+    let mut observer = explain::Observer::new();
+    let account =
+        capture::read(std::fs::File::open(file).unwrap(), &mut |p| observer.see(p)).unwrap();
+    assert_eq!(account.skipped.get(&capture::Skip::Tunnel), None);
+    let counted = observer.counted().into_iter();
+    let flows = counted.map(|c| {
+        assert_eq!(c.unseen.0, 0, "{c:?}");
+        let again = c.retransmitted + c.out_of_order;
+        let ends = (c.from.to_string(), c.to.to_string());
+        (ends, (c.packets, c.range, again))
+    });
+    flows.collect()
+}
+
+/// The frames of a capture of Ethernet (pcap, in our own order of bytes), each changed.
+fn changed(file: &Path, change: &dyn Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let bytes = std::fs::read(file).unwrap();
+    let mut made = bytes[..24].to_vec();
+    made[16..20].copy_from_slice(&262_144_u32.to_ne_bytes());
+    let mut rest = &bytes[24..];
+    while let Some((head, behind)) = rest.split_first_chunk::<16>() {
+        let number = |n: usize| u32::from_ne_bytes(head[n..n + 4].try_into().unwrap());
+        let (frame, next) = behind.split_at(number(8) as usize);
+        let changed = change(frame);
+        let more = (changed.len() - frame.len()) as u32;
+        made.extend(&head[..8]);
+        made.extend((number(8) + more).to_ne_bytes());
+        made.extend((number(12) + more).to_ne_bytes());
+        made.extend(changed);
+        rest = next;
+    }
+    made
+}
+
+/// Transfers over IPv4 and IPv6 with losses; and the same again in tags and tunnels put around each frame, for not
+/// every kernel can make them.
+#[test]
+fn tags_and_tunnels_are_read_as_tshark_reads_them() {
+    let _alone = alone();
+    let home = Home::new();
+    let pair = Pair::new("tun");
+    let run = |line: String| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let out = Command::new(words[0]).args(&words[1..]).output().unwrap();
+        assert!(out.status.success(), "{line}: {}", stderr(&out));
+    };
+    // A queue that a burst overflows.
+    run(format!(
+        "tc -n {} qdisc replace dev eth0 root tbf rate 200mbit burst 64k limit 100k",
+        pair.near
+    ));
+    let inside = |netns: &str, program: &str| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", netns, program]);
+        command
+    };
+    let capture = |name: &str, filter: &str| {
+        let file = home.path().join(name);
+        let mut child = inside(&pair.far, "tcpdump")
+            .args([
+                "-i",
+                "eth0",
+                "--immediate-mode",
+                "-U",
+                "-s",
+                "256",
+                "-Z",
+                "root",
+            ])
+            .args(["-B", "8192", "-w", file.to_str().unwrap(), filter])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Lines::of(child.stderr.take().unwrap());
+        lines.wait_for("listening on");
+        let running = Running(child);
+        Capture {
+            running,
+            lines,
+            file,
+        }
+    };
+    let bare = capture("bare.pcap", "tcp");
+    let mut served = inside(&pair.far, "iperf3")
+        .args(["-s", "--forceflush"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Lines::of(served.stdout.take().unwrap()).wait_for("listening on");
+    let _served = Running(served);
+    for host in [Pair::FAR, "fd99::2"] {
+        let mut command = inside(&pair.near, "iperf3");
+        command.args(["-c", host, "-n", "2M", "--connect-timeout", "5000"]);
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{host}: {}", stdout(&out));
+    }
+    let bare = bare.end();
+    let wanted = flows_by_us(&bare);
+    assert_eq!(wanted, flows_by_tshark(&bare));
+    let large = wanted.values().filter(|flow| flow.1 >= 1 << 20);
+    assert!(large.count() >= 2, "{wanted:?}");
+
+    let tagged = |tags: &[u8], frame: &[u8]| [&frame[..12], tags, &frame[12..]].concat();
+    // Ethernet and an IPv4 header whose length is left open, as before a device that segments.
+    let around = |protocol: u8, between: &[u8], frame: &[u8]| {
+        let mut outer = [&frame[..12], &[8, 0, 0x45, 0, 0, 0]].concat();
+        outer.extend([
+            0, 0, 0x40, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
+        ]);
+        outer.extend(between);
+        outer
+    };
+    let ip = |frame: &[u8]| frame[14..].to_vec();
+    let kinds: [(&str, &dyn Fn(&[u8]) -> Vec<u8>); 5] = [
+        ("VLAN", &|f| tagged(&[0x81, 0, 0, 5], f)),
+        ("QinQ", &|f| tagged(&[0x88, 0xa8, 0, 6, 0x81, 0, 0, 7], f)),
+        ("GRE", &|f| {
+            let gre = [0x20, 0, f[12], f[13], 0, 0, 0, 9];
+            [around(47, &gre, f), ip(f)].concat()
+        }),
+        ("Ethernet in GRE", &|f| {
+            [&around(47, &[0, 0, 0x65, 0x58], f), f].concat()
+        }),
+        ("IP in IP, and 6in4", &|f| {
+            let protocol = if f[12] == 8 { 4 } else { 41 };
+            [around(protocol, &[], f), ip(f)].concat()
+        }),
+    ];
+    for (kind, change) in kinds {
+        let file = home.path().join("changed.pcap");
+        std::fs::write(&file, changed(&bare, change)).unwrap();
+        assert_eq!(flows_by_us(&file), wanted, "{kind}");
+        assert_eq!(flows_by_tshark(&file), wanted, "{kind}, by tshark");
     }
 }
