@@ -382,8 +382,11 @@ fn flows_by_us(file: &Path) -> Flows {
     flows.collect()
 }
 
+/// What becomes of a frame.
+type Change<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
 /// The frames of a capture of Ethernet (pcap, in our own order of bytes), each changed.
-fn changed(file: &Path, change: &dyn Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+fn changed(file: &Path, change: Change<'_>) -> Vec<u8> {
     let bytes = std::fs::read(file).unwrap();
     let mut made = bytes[..24].to_vec();
     made[16..20].copy_from_slice(&262_144_u32.to_ne_bytes());
@@ -482,7 +485,7 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
         outer
     };
     let ip = |frame: &[u8]| frame[14..].to_vec();
-    let kinds: [(&str, &dyn Fn(&[u8]) -> Vec<u8>); 5] = [
+    let kinds: [(&str, Change<'_>); 5] = [
         ("VLAN", &|f| tagged(&[0x81, 0, 0, 5], f)),
         ("QinQ", &|f| tagged(&[0x88, 0xa8, 0, 6, 0x81, 0, 0, 7], f)),
         ("GRE", &|f| {
