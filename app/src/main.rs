@@ -29,6 +29,8 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Started through /proc/self/exe it would be 'exe' in ps and in traces. Where it cannot be named, nothing is lost.
+    let _ = std::fs::write("/proc/self/comm", "linerate");
     match cli::run(cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => {

@@ -338,6 +338,11 @@ impl Facts {
         middle(all.map(|r| r.flight as f64 / r.window as f64))
     }
 
+    /// Most of the time nothing passed, and timers fired.
+    pub fn stood_still(&self) -> bool {
+        self.timeouts > 0 && self.stalled.0 >= self.span.0 / 2
+    }
+
     /// Packets alone, no socket.
     pub fn is_capture(&self) -> bool {
         !matches!(

@@ -111,7 +111,7 @@ pub(crate) fn is_policed(facts: &Facts) -> bool {
     bucket.is_some_and(|b| delay.0 as f64 <= b.delay().0 as f64 * DELAYS)
         && !facts.queue_at_loss(random_loss::QUEUE)
         // Where the connection stood still most of the time, everything was lost, not what exceeded.
-        && facts.stalled.0 < facts.span.0 / 2
+        && !facts.stood_still()
 }
 
 fn possible(mut telling: Telling, rank: u8, facts: &Facts) -> Telling {

@@ -1,6 +1,6 @@
 //! Segments overtake each other and are taken for lost: most of what was sent again had arrived.
 //!
-//! Near miss: real loss with a few needless retransmissions.
+//! Near miss: real loss with a few needless retransmissions, and a path that died after it had reordered.
 
 use super::{Telling, bottleneck_rate};
 use crate::facts::{Facts, percent};
@@ -18,8 +18,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let queues = facts
         .inflation()
         .is_some_and(|i| i >= bottleneck_rate::QUEUE);
-    // Where the line is full all the same, it does no harm.
-    if facts.needless < FEWEST || (facts.is_flat() && queues) {
+    // Where the line is full all the same, it does no harm; where nothing passes, it is not why.
+    if facts.needless < FEWEST || (facts.is_flat() && queues) || facts.stood_still() {
         return None;
     }
     let mostly = needless >= NEEDLESS;
@@ -51,4 +51,22 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             "wait longer before a segment is taken for lost",
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Nanos;
+    use model::finding::Source;
+
+    #[test]
+    fn needless_retransmissions_do_not_explain_a_path_that_died_later() {
+        let mut facts = Facts::new(Source::Samples);
+        (facts.retransmitted, facts.needless, facts.reordered) = (19, 15, 4);
+        (facts.span, facts.timeouts) = (Nanos::from_secs(5), 4);
+        facts.stalled = Nanos::from_millis(300);
+        assert!(fits(&facts).is_some());
+        facts.stalled = Nanos::from_millis(3400);
+        assert!(fits(&facts).is_none());
+    }
 }

@@ -16,8 +16,7 @@ const DEAD: u32 = 4;
 
 /// Most of the time the connection stood still.
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let stands = facts.timeouts > 0 && facts.stalled.0 >= facts.span.0 / 2;
-    (stands && !super::is_black_hole(facts)).then(|| Telling {
+    (facts.stood_still() && !super::is_black_hole(facts)).then(|| Telling {
         confidence: match facts.backoffs >= DEAD {
             true => Confidence::Sure,
             false => Confidence::Likely,
