@@ -14,7 +14,7 @@ use model::segment::tcp_flag::{ACK, SYN};
 use model::{
     Bytes, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Trace, TraceSample, What,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 /// Packets of one place that are remembered for the comparison: the first ones.
@@ -26,7 +26,7 @@ const LATE: Nanos = Nanos::from_millis(32);
 /// What passed one place, connection by connection.
 #[derive(Default)]
 pub struct Tapes {
-    index: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    index: BTreeMap<Flow, usize>,
     tapes: Vec<Tape>,
     passes: usize,
 }
@@ -38,7 +38,7 @@ impl Tapes {
             return;
         }
         self.passes += 1;
-        let key = (packet.from.min(packet.to), packet.from.max(packet.to));
+        let key = either_way(packet.from, packet.to);
         let known = self.index.get(&key).copied();
         let begins = packet.flags & (SYN | ACK) == SYN;
         // The same addresses again, with another beginning: another connection.
@@ -129,6 +129,12 @@ impl Tape {
         })
     }
 
+    /// Both initial sequence numbers, the lesser first, where they were seen.
+    fn isns(&self) -> Option<[u32; 2]> {
+        let [a, b] = [self.halves[0].isn?, self.halves[1].isn?];
+        Some([a.min(b), a.max(b)])
+    }
+
     /// The data of one half, with what the other half acknowledged of it, counted from `base`.
     fn line(&self, half: usize, base: u32) -> Line {
         let mut line = Line::default();
@@ -156,6 +162,48 @@ impl Tape {
         half.isn
             .map(|isn| isn.wrapping_add(1))
             .or_else(|| first.map(|p| p.seq))
+    }
+}
+
+/// Two addresses: sender and receiver, or the lesser first.
+type Flow = (SocketAddr, SocketAddr);
+
+fn either_way(a: SocketAddr, b: SocketAddr) -> Flow {
+    (a.min(b), a.max(b))
+}
+
+/// The tapes of a place, found without a look at each of them.
+struct Site<'a> {
+    tapes: &'a [Tape],
+    by_ends: BTreeMap<Flow, Vec<usize>>,
+    by_isns: BTreeMap<[u32; 2], Vec<usize>>,
+}
+
+impl<'a> Site<'a> {
+    fn of(tapes: &'a [Tape]) -> Site<'a> {
+        let mut site = Site {
+            tapes,
+            by_ends: BTreeMap::new(),
+            by_isns: BTreeMap::new(),
+        };
+        for (n, tape) in tapes.iter().enumerate() {
+            let (a, b) = tape.ends;
+            site.by_ends.entry(either_way(a, b)).or_default().push(n);
+            if let Some(isns) = tape.isns() {
+                site.by_isns.entry(isns).or_default().push(n);
+            }
+        }
+        site
+    }
+
+    /// The first that is the same connection, where that half of it which is the first of `tape` suits.
+    fn find(&self, tape: &Tape, suits: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
+        let (a, b) = tape.ends;
+        let by_ends = self.by_ends.get(&either_way(a, b));
+        let by_isns = tape.isns().and_then(|isns| self.by_isns.get(&isns));
+        let candidates = by_ends.into_iter().chain(by_isns).flatten();
+        let same = candidates.filter_map(|n| Some((*n, tape.is_same(&self.tapes[*n])?)));
+        same.filter(|(_, half)| suits(*half)).min()
     }
 }
 
@@ -701,19 +749,19 @@ impl<'a> Traced<'a> {
 pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explanation> {
     let (in_a, in_b) = (Traced::of(a.1), Traced::of(b.1));
     let (tapes_a, tapes_b) = (in_a.tapes(), in_b.tapes());
+    let (at_a, at_b) = (Site::of(&tapes_a), Site::of(&tapes_b));
     let ways = [
-        (a.0, &in_a, &tapes_a, b.0, &in_b, &tapes_b),
-        (b.0, &in_b, &tapes_b, a.0, &in_a, &tapes_a),
+        (a.0, &in_a, &tapes_a, b.0, &in_b, &at_b),
+        (b.0, &in_b, &tapes_b, a.0, &in_a, &at_a),
     ];
     let mut told = Vec::new();
-    for (name, own, tapes, other_name, others, other_tapes) in ways {
+    for (name, own, tapes, other_name, others, there) in ways {
         let alone =
             format!("only {name} has it, not {other_name}: it is explained from there alone");
         // The first half of either is what its own end sent.
         let other_end = |n: usize| {
-            let tape = tapes.get(n)?;
-            let n = other_tapes.iter().position(|t| tape.is_same(t) == Some(1));
-            others.connection(n?)
+            let (n, _) = there.find(tapes.get(n)?, |half| half == 1)?;
+            others.connection(n)
         };
         let both = crate::watched(own.trace, &|_| Nanos(0)).explain_with(
             &mut |connection, begun, _, facts| {
@@ -724,11 +772,13 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explan
             },
         );
         let received = as_receiver(own.trace, &both);
+        let mut numbers = BTreeMap::new();
+        for (n, c) in own.trace.connections.iter().enumerate() {
+            numbers.entry(either_way(c.local, c.remote)).or_insert(n);
+        }
         let is_alone = |e: &Explanation| {
-            let of = own.trace.connections.iter().position(|c| {
-                let ends = (Some(c.local), Some(c.remote));
-                ends == (e.sender, e.receiver) || ends == (e.receiver, e.sender)
-            });
+            let ends = e.sender.zip(e.receiver);
+            let of = ends.and_then(|(a, b)| numbers.get(&either_way(a, b)).copied());
             of.and_then(other_end).is_none()
         };
         // What this end received and the other sent is told as the other's.
@@ -747,13 +797,11 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explan
 /// capture at the receiver would, with what the socket knew beside.
 pub(crate) fn as_receiver(trace: &Trace, told: &[Explanation]) -> Vec<Explanation> {
     let traced = Traced::of(trace);
+    let told: BTreeSet<_> = told.iter().map(|e| (e.sender, e.receiver)).collect();
     let mut explained = Vec::new();
     let all = traced.events.iter().zip(&traced.samples);
     for (connection, (events, samples)) in trace.connections.iter().zip(all) {
-        let is_told = |e: &Explanation| {
-            e.sender == Some(connection.local) && e.receiver == Some(connection.remote)
-        };
-        if told.iter().any(is_told) {
+        if told.contains(&(Some(connection.local), Some(connection.remote))) {
             continue;
         }
         let read = Reader::of(events);
@@ -872,25 +920,26 @@ pub fn joined(
     a: (&str, Vec<Explanation>, &Tapes),
     b: (&str, Vec<Explanation>, &Tapes),
 ) -> Vec<Explanation> {
-    let ((name_a, mut told_a, tapes_a), (name_b, mut told_b, tapes_b)) = (a, b);
+    let ((name_a, told_a, tapes_a), (name_b, told_b, tapes_b)) = (a, b);
+    let (mut told_a, mut told_b) = (Pool::of(told_a), Pool::of(told_b));
+    let at_b = Site::of(&tapes_b.tapes);
     let mut joined = Vec::new();
     for tape in &tapes_a.tapes {
-        let mut others = tapes_b.tapes.iter();
-        let Some((other, first)) = others.find_map(|other| Some((other, tape.is_same(other)?)))
-        else {
+        let Some((n, first)) = at_b.find(tape, |_| true) else {
             continue;
         };
+        let other = &tapes_b.tapes[n];
         for half in [0, 1] {
             let there = if first == 0 { half } else { 1 - half };
-            let (mine, theirs) = (tape.flow(half), other.flow(there));
-            let mine = position(&told_a, mine);
-            let theirs = position(&told_b, theirs);
-            let (Some(base), true) = (tape.base(half), mine.is_some() || theirs.is_some()) else {
+            let Some(base) = tape.base(half) else {
                 continue;
             };
+            let mine = told_a.take(tape.flow(half));
+            let theirs = told_b.take(other.flow(there));
+            if mine.is_none() && theirs.is_none() {
+                continue;
+            }
             let (here, across) = (tape.line(half, base), other.line(there, base));
-            let mine = mine.map(|n| told_a.remove(n));
-            let theirs = theirs.map(|n| told_b.remove(n));
             // Where an acknowledgement takes longer to come, the sender is nearer.
             let (own, lines) = match echo(&here) >= echo(&across) {
                 true => (mine.or(theirs), (&here, &across)),
@@ -913,7 +962,7 @@ pub fn joined(
         }
     }
     for (name, other, rest) in [(name_a, name_b, told_a), (name_b, name_a, told_b)] {
-        joined.extend(rest.into_iter().map(|mut one| {
+        joined.extend(rest.all.into_iter().flatten().map(|mut one| {
             one.doubts.push(format!(
                 "only {name} has it, not {other}: it is explained from there alone"
             ));
@@ -925,7 +974,7 @@ pub fn joined(
 
 impl Tape {
     /// Sender and receiver of a half.
-    fn flow(&self, half: usize) -> (SocketAddr, SocketAddr) {
+    fn flow(&self, half: usize) -> Flow {
         match half {
             0 => self.ends,
             _ => (self.ends.1, self.ends.0),
@@ -933,9 +982,31 @@ impl Tape {
     }
 }
 
-fn position(told: &[Explanation], (from, to): (SocketAddr, SocketAddr)) -> Option<usize> {
-    told.iter()
-        .position(|e| e.sender == Some(from) && e.receiver == Some(to))
+/// Explanations that are taken out one by one, by sender and receiver.
+struct Pool {
+    all: Vec<Option<Explanation>>,
+    by_flow: BTreeMap<Flow, VecDeque<usize>>,
+}
+
+impl Pool {
+    fn of(told: Vec<Explanation>) -> Pool {
+        let mut by_flow: BTreeMap<Flow, VecDeque<usize>> = BTreeMap::new();
+        for (n, one) in told.iter().enumerate() {
+            if let Some(flow) = one.sender.zip(one.receiver) {
+                by_flow.entry(flow).or_default().push_back(n);
+            }
+        }
+        Pool {
+            all: told.into_iter().map(Some).collect(),
+            by_flow,
+        }
+    }
+
+    /// The first that is left.
+    fn take(&mut self, flow: Flow) -> Option<Explanation> {
+        let n = self.by_flow.get_mut(&flow)?.pop_front()?;
+        self.all[n].take()
+    }
 }
 
 /// Shortest time from data to their acknowledgement at one place.
