@@ -20,6 +20,7 @@ mod packets;
 mod probes;
 mod reader;
 mod record;
+mod worker;
 
 use connections::{Connections, Place};
 pub use file::{FileError, Recording, any_head, is_trace, open};
@@ -297,11 +298,7 @@ impl Tracer {
 
     /// Tells what came, in true order. Waits for it at most so long.
     pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        let wait = self
-            .owners
-            .as_ref()
-            .map_or(wait, |_| wait.min(owners::PERIOD));
-        self.next(wait, each);
+        self.next(self.patience(wait), each);
         if let Some(owners) = &mut self.owners {
             let now = monotonic().since(self.terms.clock.start);
             owners.look(now, |owner| each(TraceRecord::Owner(owner), Written(&[])));
@@ -319,15 +316,11 @@ impl Tracer {
         to: &mut Recording<W>,
         mut each: impl FnMut(Booked<'_>),
     ) -> io::Result<()> {
-        let (From::Probes(reader), owned) = (&self.from, self.owners.is_some()) else {
+        let From::Probes(reader) = &self.from else {
             return Ok(());
         };
-        let wait = if owned {
-            wait.min(owners::PERIOD)
-        } else {
-            wait
-        };
-        if let Some(batch) = reader.next(wait) {
+        let wait = self.patience(wait);
+        if let Some(batch) = reader.worker.next(wait) {
             for bytes in batch.events() {
                 let Some((event, place)) = place(&mut self.connections, bytes) else {
                     continue;
@@ -366,8 +359,8 @@ impl Tracer {
     /// Detaches the probes, tells what they had still written, and how it ended.
     pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
         match &self.from {
-            From::Probes(reader) => reader.stop(),
-            From::Packets(reader) => reader.stop(),
+            From::Probes(reader) => reader.worker.stop(),
+            From::Packets(reader) => reader.worker.stop(),
         }
         while self.next(Duration::MAX, each) {}
         if let From::Probes(reader) = &self.from {
@@ -385,8 +378,16 @@ impl Tracer {
     /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
     pub fn runs_first(&self) -> bool {
         match &self.from {
-            From::Probes(reader) => reader.runs_first(),
-            From::Packets(reader) => reader.runs_first(),
+            From::Probes(reader) => reader.worker.runs_first(),
+            From::Packets(reader) => reader.worker.runs_first(),
+        }
+    }
+
+    /// So long at most, and no longer than until the owners are to be looked at.
+    fn patience(&self, wait: Duration) -> Duration {
+        match self.owners {
+            Some(_) => wait.min(owners::PERIOD),
+            None => wait,
         }
     }
 
@@ -394,12 +395,12 @@ impl Tracer {
     fn next(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> bool {
         match &self.from {
             From::Probes(reader) => {
-                let batch = reader.next(wait);
+                let batch = reader.worker.next(wait);
                 let batch = batch.inspect(|batch| self.tell(batch, each));
                 batch.is_some()
             }
             From::Packets(reader) => {
-                let Some(batch) = reader.next(wait) else {
+                let Some(batch) = reader.worker.next(wait) else {
                     return false;
                 };
                 self.unordered += batch.unordered;

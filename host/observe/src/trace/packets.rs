@@ -5,6 +5,7 @@
 use super::diag::{Pair, Sockets, Told};
 use super::flows::{Caught, Flows, Holder};
 use super::holders::Holders;
+use super::worker::{Orders, Worker};
 use super::{Error, Filter, Options, filter, monotonic, own_netns, wall};
 use crate::netlink::Rtnetlink;
 use model::{Lost, Nanos, TraceRecord, TraceSample, TraceSource};
@@ -16,10 +17,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{RecvError, SyncSender, sync_channel};
 use std::time::Duration;
 use sys::packet_ring::{PacketRing, RingPacket};
 
@@ -41,9 +39,6 @@ const JUMP: u64 = 1_000_000;
 /// Between two looks at the addresses of this host, where a packet has one that is not known.
 const RARELY: Nanos = Nanos::from_millis(1_000);
 
-/// Batches that can wait to be told; then the ring fills, and the kernel counts what it drops.
-const BATCHES: usize = 64;
-
 /// What there is to tell: each record, and for a segment the headers of its packet where they were asked for.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -53,82 +48,41 @@ pub(super) struct Batch {
 }
 
 pub(super) struct Reader {
-    batches: Receiver<Batch>,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    pub(super) worker: Worker<Batch>,
     pub(super) source: TraceSource,
     /// What could not be had.
     pub(super) without: Option<String>,
     pub(super) start: Nanos,
 }
 
-#[derive(Default)]
-struct Shared {
-    stop: AtomicBool,
-    runs_first: AtomicBool,
-}
-
 impl Reader {
     /// Begins to watch the network namespace of the filter; moment 0 is now.
     pub(super) fn start(filter: &Filter, options: &Options) -> Result<Reader, Error> {
-        let (sender, batches) = sync_channel(BATCHES);
         let (say, said) = sync_channel(1);
-        let shared = Arc::new(Shared::default());
-        let (filter, options, own) = (*filter, *options, shared.clone());
+        let (filter, options) = (*filter, *options);
         // A namespace is entered by a thread alone.
-        let run = move || match Watch::open(filter, options) {
-            Ok((watch, without)) => {
-                let source = match watch.ring {
-                    Some(_) => TraceSource::Packets,
-                    None => TraceSource::Samples,
-                };
-                // Whoever started this waits for it.
-                let _ = say.send(Ok((source, without, watch.start)));
-                watch.run(&sender, &own);
-            }
-            Err(error) => drop(say.send(Err(error))),
-        };
-        let thread = std::thread::Builder::new()
-            .name("packets".to_owned())
-            .spawn(run)
-            .map_err(|error| Error::refused("start a thread", &error))?;
+        let run =
+            move |sender: &SyncSender<Batch>, orders: &Orders| match Watch::open(filter, options) {
+                Ok((watch, without)) => {
+                    let source = match watch.ring {
+                        Some(_) => TraceSource::Packets,
+                        None => TraceSource::Samples,
+                    };
+                    // Whoever started this waits for it.
+                    let _ = say.send(Ok((source, without, watch.start)));
+                    watch.run(sender, orders);
+                }
+                Err(error) => drop(say.send(Err(error))),
+            };
+        let worker = Worker::start("packets", run)?;
         let ended = |error: RecvError| Error::refused("begin in the thread that watches", &error);
         let (source, without, start) = said.recv().map_err(ended)??;
         Ok(Reader {
-            batches,
-            shared,
-            thread: Some(thread),
+            worker,
             source,
             without,
             start,
         })
-    }
-
-    /// What there is to tell; `None` if nothing came in time, or after the last.
-    pub(super) fn next(&self, wait: Duration) -> Option<Batch> {
-        self.batches.recv_timeout(wait).ok()
-    }
-
-    /// Lets the thread look once more and finish.
-    pub(super) fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Release);
-    }
-
-    pub(super) fn runs_first(&self) -> bool {
-        self.shared.runs_first.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.stop();
-        // A thread that waits for room in the channel has to see that nobody will make any.
-        let (_, nothing) = sync_channel(0);
-        self.batches = nothing;
-        if let Some(thread) = self.thread.take() {
-            // A panic there was told by its own hook.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -206,16 +160,10 @@ impl Watch {
         Ok((watch, without))
     }
 
-    fn run(mut self, sender: &SyncSender<Batch>, shared: &Shared) {
-        // Without the right to it the trace is the same on a machine that has time.
-        let first = sys::sched::run_first().is_ok();
-        if !first {
-            let _ = sys::sched::run_in_short_turns();
-        }
-        shared.runs_first.store(first, Ordering::Release);
-        let _ = sys::sched::wake_on_time();
+    fn run(mut self, sender: &SyncSender<Batch>, orders: &Orders) {
+        orders.run_first();
         loop {
-            let last = shared.stop.load(Ordering::Acquire);
+            let last = orders.to_stop();
             let mut batch = Batch::default();
             self.round(last, &mut batch);
             let something = !batch.records.is_empty();

@@ -3,13 +3,13 @@
 use super::order::Sequencer;
 use super::probes::{Output, Probes};
 use super::record::{Event, HEADERS, RECORD};
+use super::worker::{Orders, Worker};
 use super::{Error, Options, monotonic};
 use model::Nanos;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 /// The shortest pause after a round, and the longest when no events come (or longer, if it was asked for).
@@ -18,10 +18,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// Events taken out of the ring in one go, so that a round ends.
 const ROUND: usize = 16_384;
-
-/// Batches that can wait to be told. When they are all full the ring fills, and then the kernel counts what
-/// it loses: memory stays bounded, and nothing is lost in silence.
-const BATCHES: usize = 64;
 
 /// Rounds without progress at the end, until a producer that never finishes is given up.
 const LAST_ROUNDS: u32 = 1_000;
@@ -42,16 +38,8 @@ impl Batch {
 }
 
 pub(super) struct Reader {
-    batches: Receiver<Batch>,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    stop: AtomicBool,
-    runs_first: AtomicBool,
-    unordered: AtomicU64,
+    pub(super) worker: Worker<Batch>,
+    unordered: Arc<AtomicU64>,
 }
 
 impl Reader {
@@ -60,8 +48,7 @@ impl Reader {
         output: Output,
         options: &Options,
     ) -> Result<Reader, Error> {
-        let (sender, batches) = sync_channel(BATCHES);
-        let shared = Arc::new(Shared::default());
+        let unordered = Arc::new(AtomicU64::new(0));
         let round = Round {
             order: Sequencer::new(output.processors),
             output,
@@ -69,51 +56,22 @@ impl Reader {
             batch: Batch::default(),
             late: options.late.max(PAUSE),
             much: options.ring_bytes as usize / 4,
-            sender,
             lost: 0,
             checked: monotonic(),
-            shared: shared.clone(),
+            unordered: unordered.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name("trace".to_owned())
-            .spawn(move || round.run(probes))
-            .map_err(|error| Error::refused("start a thread", &error))?;
+        let run = move |sender: &SyncSender<Batch>, orders: &Orders| {
+            round.run(probes, sender, orders);
+        };
         Ok(Reader {
-            batches,
-            shared,
-            thread: Some(thread),
+            worker: Worker::start("trace", run)?,
+            unordered,
         })
     }
 
-    /// The next events; `None` if none came in time, or after the last.
-    pub(super) fn next(&self, wait: Duration) -> Option<Batch> {
-        self.batches.recv_timeout(wait).ok()
-    }
-
-    /// Lets the thread detach the probes and finish; its last batches still come.
-    pub(super) fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Release);
-    }
-
+    /// Events that were told out of order, once the last batch came.
     pub(super) fn unordered(&self) -> u64 {
-        self.shared.unordered.load(Ordering::Acquire)
-    }
-
-    pub(super) fn runs_first(&self) -> bool {
-        self.shared.runs_first.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.stop();
-        // A thread that waits for room in the channel has to see that nobody will make any.
-        let (_, nothing) = sync_channel(0);
-        self.batches = nothing;
-        if let Some(thread) = self.thread.take() {
-            // A panic there was told by its own hook.
-            let _ = thread.join();
-        }
+        self.unordered.load(Ordering::Acquire)
     }
 }
 
@@ -127,25 +85,18 @@ struct Round {
     late: Duration,
     /// Bytes in one round after which the ring might overflow.
     much: usize,
-    sender: SyncSender<Batch>,
     lost: u64,
     checked: Nanos,
-    shared: Arc<Shared>,
+    unordered: Arc<AtomicU64>,
 }
 
 impl Round {
-    fn run(mut self, probes: Probes) {
-        // Without the right to it the trace is the same on a machine that has time.
-        let first = sys::sched::run_first().is_ok();
-        if !first {
-            let _ = sys::sched::run_in_short_turns();
-        }
-        self.shared.runs_first.store(first, Ordering::Release);
-        let _ = sys::sched::wake_on_time();
+    fn run(mut self, probes: Probes, sender: &SyncSender<Batch>, orders: &Orders) {
+        orders.run_first();
         let mut pause = PAUSE;
-        while !self.shared.stop.load(Ordering::Acquire) {
+        while !orders.to_stop() {
             let taken = self.round();
-            if !self.send() {
+            if !self.send(sender) {
                 return;
             }
             pause = match taken {
@@ -157,7 +108,7 @@ impl Round {
         }
         let skipped = probes.skipped();
         drop(probes);
-        self.last_rounds(skipped);
+        self.last_rounds(skipped, sender);
     }
 
     /// Empties the ring, and releases what is complete. Returns how many bytes came.
@@ -213,17 +164,17 @@ impl Round {
     }
 
     /// Sends what is ready. False if nobody is there any more.
-    fn send(&mut self) -> bool {
+    fn send(&mut self, sender: &SyncSender<Batch>) -> bool {
         if self.batch.events.is_empty() && self.batch.lost.is_none() {
             return true;
         }
         // Waits while the channel is full: the ring takes what comes meanwhile.
         let batch = self.batch();
-        self.sender.send(batch).is_ok()
+        sender.send(batch).is_ok()
     }
 
     /// The probes are detached: what is in the ring is the rest, once every claim is cleared.
-    fn last_rounds(mut self, skipped: u64) {
+    fn last_rounds(mut self, skipped: u64, sender: &SyncSender<Batch>) {
         for _ in 0..LAST_ROUNDS {
             let taken = self.round();
             let open = self.output.snapshot();
@@ -247,10 +198,9 @@ impl Round {
             let (from, to, lost) = batch.lost.unwrap_or((Nanos(0), self.checked, 0));
             batch.lost = Some((from, to, lost + skipped));
         }
-        self.shared
-            .unordered
+        self.unordered
             .store(self.output.unordered(), Ordering::Release);
         // Nobody may be there any more.
-        let _ = self.sender.send(batch);
+        let _ = sender.send(batch);
     }
 }

@@ -1,0 +1,93 @@
+//! The thread behind a trace: it reads before ordinary work is done, and tells in batches.
+
+use super::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Batches that can wait to be told. When they are all full the ring fills, and then the kernel counts what
+/// it loses: memory stays bounded, and nothing is lost in silence.
+const BATCHES: usize = 64;
+
+/// A thread that tells batches until it is stopped.
+pub(super) struct Worker<B> {
+    batches: Receiver<B>,
+    orders: Arc<Orders>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and its owner say to each other.
+#[derive(Default)]
+pub(super) struct Orders {
+    stop: AtomicBool,
+    runs_first: AtomicBool,
+}
+
+impl Orders {
+    /// Whether the thread is to finish.
+    pub(super) fn to_stop(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Of the calling thread: before ordinary work from now on, and awake on time.
+    pub(super) fn run_first(&self) {
+        // Without the right to it the trace is the same on a machine that has time.
+        let first = sys::sched::run_first().is_ok();
+        if !first {
+            let _ = sys::sched::run_in_short_turns();
+        }
+        self.runs_first.store(first, Ordering::Release);
+        let _ = sys::sched::wake_on_time();
+    }
+}
+
+impl<B: Send + 'static> Worker<B> {
+    pub(super) fn start(
+        name: &str,
+        run: impl FnOnce(&SyncSender<B>, &Orders) + Send + 'static,
+    ) -> Result<Worker<B>, Error> {
+        let (sender, batches) = sync_channel(BATCHES);
+        let orders = Arc::new(Orders::default());
+        let own = orders.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(&sender, &own))
+            .map_err(|error| Error::refused("start a thread", &error))?;
+        Ok(Worker {
+            batches,
+            orders,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl<B> Worker<B> {
+    /// The next batch; `None` if none came in time, or after the last.
+    pub(super) fn next(&self, wait: Duration) -> Option<B> {
+        self.batches.recv_timeout(wait).ok()
+    }
+
+    /// Lets the thread look once more and finish; its last batches still come.
+    pub(super) fn stop(&self) {
+        self.orders.stop.store(true, Ordering::Release);
+    }
+
+    pub(super) fn runs_first(&self) -> bool {
+        self.orders.runs_first.load(Ordering::Acquire)
+    }
+}
+
+impl<B> Drop for Worker<B> {
+    fn drop(&mut self) {
+        self.stop();
+        // A thread that waits for room in the channel has to see that nobody will make any.
+        let (_, nothing) = sync_channel(0);
+        self.batches = nothing;
+        if let Some(thread) = self.thread.take() {
+            // A panic there was told by its own hook.
+            let _ = thread.join();
+        }
+    }
+}
