@@ -13,51 +13,77 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Captures at a host until it is dropped.
-fn capture(home: &Home, lab: &Lab<'_>, host: &str) -> Capture {
-    let file = home.path().join(format!("{host}.pcap"));
-    let place = format!("{}/{host}", lab.name);
-    let mut child = home
-        .linerate(&[
-            "lab",
-            "exec",
-            &place,
-            "--",
-            "tcpdump",
-            "--immediate-mode",
-            "-U",
-            "-s",
-            "96",
-            "-Z",
-            "root",
-        ])
-        .args(["-B", "8192", "-w", file.to_str().unwrap(), "tcp"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = Lines::of(child.stderr.take().unwrap());
-    lines.wait_for("listening on");
-    Capture {
-        running: Running(child),
-        lines,
-        file,
-    }
-}
-
-struct Capture {
+/// What a program records into a file until it is ended.
+struct Recorder {
     running: Running,
     lines: Lines,
     file: PathBuf,
+    /// What it says when all is in the file.
+    ends: &'static str,
 }
 
-impl Capture {
+impl Recorder {
+    /// Once it says `begins`, it records.
+    fn start(mut command: Command, file: PathBuf, begins: &str, ends: &'static str) -> Recorder {
+        let mut child = command
+            .arg("-w")
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Lines::of(child.stderr.take().unwrap());
+        lines.wait_for(begins);
+        Recorder {
+            running: Running(child),
+            lines,
+            file,
+            ends,
+        }
+    }
+
     fn end(self) -> PathBuf {
         self.running.interrupt();
-        self.lines.wait_for("dropped by kernel");
+        self.lines.wait_for(self.ends);
         self.running.output(Duration::from_secs(20));
         self.file
     }
+}
+
+/// Captures TCP by `tcpdump`, a command that may run it elsewhere.
+fn tcpdump(mut tcpdump: Command, snap: &str, file: PathBuf) -> Recorder {
+    tcpdump.args([
+        "--immediate-mode",
+        "-U",
+        "-s",
+        snap,
+        "-Z",
+        "root",
+        "-B",
+        "8192",
+        "tcp",
+    ]);
+    Recorder::start(tcpdump, file, "listening on", "dropped by kernel")
+}
+
+/// Captures at a host of a lab.
+fn capture(home: &Home, lab: &Lab<'_>, host: &str) -> Recorder {
+    let place = format!("{}/{host}", lab.name);
+    let command = home.linerate(&["lab", "exec", &place, "--", "tcpdump"]);
+    tcpdump(command, "96", home.path().join(format!("{host}.pcap")))
+}
+
+/// Traces a host of a lab.
+fn trace(home: &Home, lab: &Lab<'_>, host: &str) -> Recorder {
+    let place = format!("{}/{host}", lab.name);
+    let own = env!("CARGO_BIN_EXE_linerate");
+    let command = home.linerate(&["lab", "exec", &place, "--", own, "trace"]);
+    Recorder::start(
+        command,
+        home.path().join("sender.jsonl"),
+        "tracing",
+        " events in ",
+    )
 }
 
 /// What we count in the direction of the data, and the explanation of it.
@@ -182,42 +208,6 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
     );
 }
 
-/// Traces a host until it is ended.
-struct Tracing {
-    running: Running,
-    lines: Lines,
-    file: PathBuf,
-}
-
-impl Tracing {
-    fn begin(home: &Home, lab: &Lab<'_>, host: &str) -> Tracing {
-        let file = home.path().join("sender.jsonl");
-        let place = format!("{}/{host}", lab.name);
-        let own = env!("CARGO_BIN_EXE_linerate");
-        let mut child = home
-            .linerate(&["lab", "exec", &place, "--", own, "trace", "-w"])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = Lines::of(child.stderr.take().unwrap());
-        lines.wait_for("tracing");
-        Tracing {
-            running: Running(child),
-            lines,
-            file,
-        }
-    }
-
-    fn end(self) -> PathBuf {
-        self.running.interrupt();
-        self.lines.wait_for(" events in ");
-        self.running.output(Duration::from_secs(20));
-        self.file
-    }
-}
-
 /// The kernel's clocks of the same socket (`enum tcp_chrono`), as the last event of the trace read them.
 #[test]
 fn shares_of_a_trace_agree_with_the_clocks_of_the_kernel() {
@@ -226,7 +216,7 @@ fn shares_of_a_trace_agree_with_the_clocks_of_the_kernel() {
     let shape = "rate = \"100M\"\ndelay = \"10ms\"";
     let lab = Lab::of(&home, 1500, shape, shape);
     let traced = |option: &str, size: &str, limits: &[&str], clock: &str| -> (f64, f64) {
-        let tracing = Tracing::begin(&home, &lab, "a");
+        let tracing = trace(&home, &lab, "a");
         lab.measure("", &["--up", "-t", "2s", "-C", "cubic", option, size]);
         let file = tracing.end();
         let told = json(&mut home.linerate(&["explain", "--json", file.to_str().unwrap()]));
@@ -427,34 +417,9 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
         command.args(["netns", "exec", netns, program]);
         command
     };
-    let capture = |name: &str, filter: &str| {
-        let file = home.path().join(name);
-        let mut child = inside(&pair.far, "tcpdump")
-            .args([
-                "-i",
-                "eth0",
-                "--immediate-mode",
-                "-U",
-                "-s",
-                "256",
-                "-Z",
-                "root",
-            ])
-            .args(["-B", "8192", "-w", file.to_str().unwrap(), filter])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = Lines::of(child.stderr.take().unwrap());
-        lines.wait_for("listening on");
-        let running = Running(child);
-        Capture {
-            running,
-            lines,
-            file,
-        }
-    };
-    let bare = capture("bare.pcap", "tcp");
+    let mut command = inside(&pair.far, "tcpdump");
+    command.args(["-i", "eth0"]);
+    let bare = tcpdump(command, "256", home.path().join("bare.pcap"));
     let mut served = inside(&pair.far, "iperf3")
         .args(["-s", "--forceflush"])
         .stdout(Stdio::piped())

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Home, Running, run, stderr, stdout};
+use common::{Home, Running, json, run, stderr, stdout};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
@@ -239,9 +239,7 @@ fn what_a_trace_wrote_is_explained() {
     namespace.transfer();
     let out = tracing.stop();
     assert!(out.status.success(), "{}", stderr(&out));
-    let out = run(&mut home.linerate_in(&namespace.0, &["explain", "--json", file]));
-    assert!(out.status.success(), "{}", stderr(&out));
-    let told: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let told = json(&mut home.linerate_in(&namespace.0, &["explain", "--json", file]));
     let told = told["explanations"].as_array().unwrap();
     let data = |one: &Value| {
         one["bytes"].as_u64().is_some_and(|n| n > 100_000) && one["receiver"] == "127.0.0.1:5201"
@@ -368,9 +366,7 @@ fn packets_stand_in_where_probes_are_refused() {
         told.clone().all(|line| line.ends_with(": complete")),
         "{said}"
     );
-    let out = run(&mut home.linerate(&["explain", "--json", file]));
-    assert!(out.status.success(), "{}", stderr(&out));
-    let told: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let told = json(&mut home.linerate(&["explain", "--json", file]));
     let told = told["explanations"].as_array().unwrap();
     let data = |one: &Value| {
         one["bytes"].as_u64().is_some_and(|n| n > 100_000) && one["source"] == "packets_and_samples"
