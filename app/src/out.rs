@@ -8,13 +8,23 @@ use std::io::{ErrorKind, Write};
 /// # Errors
 /// If standard output cannot take it: a full disk behind a redirection.
 pub fn print(text: &str) -> Result<()> {
+    tell(text).map(drop)
+}
+
+/// Writes a part of a result; false once nobody reads any more.
+///
+/// # Errors
+/// As [`print`].
+pub fn tell(text: &str) -> Result<bool> {
     let mut stdout = std::io::stdout().lock();
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
     {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write the result to standard output"),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => written
+            .context("cannot write the result to standard output")
+            .map(|()| true),
     }
 }
 

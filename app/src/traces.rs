@@ -262,24 +262,40 @@ pub fn unpacked(path: &Path) -> std::io::Result<Box<dyn BufRead + Send>> {
     })
 }
 
-/// A trace from its records. One that broke off is read as far as it goes.
+/// Tells each record of a trace. One that broke off is read as far as it goes.
 ///
 /// # Errors
-/// Why it is none, or cannot be understood.
-pub fn read(from: impl Read) -> Result<Trace, String> {
-    let mut trace = Trace::default();
+/// Why it is none, or cannot be understood; or what `each` says.
+pub fn each_record(
+    from: impl Read,
+    mut each: impl FnMut(TraceRecord) -> Result<(), String>,
+) -> Result<(), String> {
     for record in observe::trace::open(from).map_err(|e| e.to_string())? {
         let record = record.map_err(|e| e.to_string())?;
+        if let TraceRecord::Begin(begin) = &record
+            && begin.schema > TRACE_SCHEMA
+        {
+            return Err(format!(
+                "it was written by a newer linerate (schema {}, known up to {TRACE_SCHEMA})",
+                begin.schema
+            ));
+        }
+        each(record)?;
+    }
+    Ok(())
+}
+
+/// A trace from its records.
+///
+/// # Errors
+/// As [`each_record`].
+pub fn read(from: impl Read) -> Result<Trace, String> {
+    let mut trace = Trace::default();
+    each_record(from, |record| {
         trace
             .push(record)
-            .map_err(|_| "a record belongs to a connection that was not told before".to_owned())?;
-    }
-    if trace.begin.schema > TRACE_SCHEMA {
-        return Err(format!(
-            "it was written by a newer linerate (schema {}, known up to {TRACE_SCHEMA})",
-            trace.begin.schema
-        ));
-    }
+            .map_err(|_| "a record belongs to a connection that was not told before".to_owned())
+    })?;
     Ok(trace)
 }
 

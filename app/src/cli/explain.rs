@@ -14,7 +14,7 @@ use clap::Args;
 use explain::Tapes;
 use model::finding::Explanation;
 use model::packet::Packet;
-use model::{Nanos, TRACE_SCHEMA, Trace, TraceRecord};
+use model::{Nanos, Trace};
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -210,21 +210,13 @@ fn captured(path: &Path, most: usize, each: &mut dyn FnMut(&Packet)) -> Result<V
     Ok(explanations)
 }
 
-/// A trace, record by record. One that broke off is explained as far as it goes.
+/// A trace, record by record.
 fn traced(from: impl Read) -> Result<explain::Watcher, String> {
     let mut watcher = explain::Watcher::default();
-    for record in observe::trace::open(from).map_err(|e| e.to_string())? {
-        let record = record.map_err(|e| e.to_string())?;
-        if let TraceRecord::Begin(begin) = &record
-            && begin.schema > TRACE_SCHEMA
-        {
-            return Err(format!(
-                "it was written by a newer linerate (schema {}, known up to {TRACE_SCHEMA})",
-                begin.schema
-            ));
-        }
+    traces::each_record(from, |record| {
         watcher.see(record);
-    }
+        Ok(())
+    })?;
     Ok(watcher)
 }
 

@@ -10,7 +10,6 @@ use model::finding::Glance;
 use model::{Nanos, TraceRecord};
 use observe::trace::{Options, Tracer};
 use report::{Style, watch};
-use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -54,7 +53,7 @@ pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
         let at = Nanos::from(started.elapsed());
         let glances = watcher.glances(at);
         if json {
-            if !told(&watch::json(&glances, at))? {
+            if !out::tell(&watch::json(&glances, at))? {
                 return Ok(Exit::Done);
             }
         } else {
@@ -72,7 +71,7 @@ pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
         true => report::explain::json_line(&explanations),
         false => report::explain::text(&explanations, None, stdout_style()),
     };
-    told(&text)?;
+    out::print(&text)?;
     if let Some(end) = end.filter(|end| end.lost > 0) {
         out::note(&format!("linerate: {}", report::trace::end(&end)));
     }
@@ -83,20 +82,6 @@ pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
 fn is_over(which: &Which, watcher: &explain::Watcher) -> bool {
     let process = |pid| Path::new("/proc").join(format!("{pid}")).exists();
     (which.cookie.is_some() && watcher.is_over()) || which.pid.is_some_and(|pid: u32| !process(pid))
-}
-
-/// Writes a result; false once nobody reads any more.
-fn told(text: &str) -> Result<bool> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        written => written
-            .context("cannot write the result to standard output")
-            .map(|()| true),
-    }
 }
 
 /// The picture of now.
