@@ -216,20 +216,14 @@ pub(crate) fn packet(connection: &Connection, segment: &Segment) -> Option<Packe
     };
     Some(Packet {
         at: segment.at,
-        from,
-        to,
         seq: segment.seq,
         ack: segment.ack,
         flags: segment.flags,
         window: u16::try_from(segment.window).unwrap_or(u16::MAX),
         payload: u32::try_from(segment.payload.0).unwrap_or(u32::MAX),
-        wscale: None,
-        mss: None,
-        sack: None,
-        stamps: None,
         options_cut: true,
-        fragment: false,
         marked: segment.tos & 3 == 3,
+        ..Packet::new(from, to)
     })
 }
 
@@ -874,21 +868,11 @@ fn opening(
     let trip = trip.or_else(|| trips.iter().map(|(_, own)| *own).find(|rtt| rtt.0 > 0))?;
     let scaled = own_scale > 0 || peer_scale > 0;
     let of = |from: SocketAddr, to: SocketAddr, flags: u8, wscale: u8| Packet {
-        at: Nanos(0),
-        from,
-        to,
-        seq: 0,
-        ack: 0,
         flags,
         window: u16::MAX,
-        payload: 0,
         wscale: scaled.then_some(wscale),
         mss: u16::try_from(advmss).ok().filter(|mss| *mss > 0),
-        sack: None,
-        stamps: None,
-        options_cut: false,
-        fragment: false,
-        marked: false,
+        ..Packet::new(from, to)
     };
     let (own, peer) = (connection.local, connection.remote);
     let (here, there) = match first.what {
@@ -1088,21 +1072,9 @@ mod tests {
     fn a_connection_is_found_by_its_addresses_or_its_beginnings() {
         let end = |port| SocketAddr::from(([10, 0, 0, 1], port));
         let packet = |from, to, seq, flags| Packet {
-            at: Nanos(0),
-            from: end(from),
-            to: end(to),
             seq,
-            ack: 0,
             flags,
-            window: 0,
-            payload: 0,
-            wscale: None,
-            mss: None,
-            sack: None,
-            stamps: None,
-            options_cut: false,
-            fragment: false,
-            marked: false,
+            ..Packet::new(end(from), end(to))
         };
         let tape = |from, to, isns: Option<(u32, u32)>| {
             let mut tape = Tape::new(end(from), end(to));

@@ -4,10 +4,10 @@
 
 use crate::facts::{Facts, Loss, MOST_LOSSES, Vanished};
 use crate::moment::{Piece, own};
-use crate::samples::{ESTABLISHED, Idle, Row, count_all, interval};
+use crate::samples::{Idle, Row, count_all, interval};
 use model::finding::{Limit, Source};
-use model::segment::before;
 use model::segment::tcp_flag::{ACK, SYN};
+use model::segment::{before, tcp_state};
 use model::{Bytes, Nanos, Segment, TcpInfo, TraceSample, What};
 use std::collections::VecDeque;
 
@@ -189,7 +189,8 @@ impl Mixed {
             }
         };
         // The socket of a connection that is over: nothing of the transfer is in it any more.
-        let over = now.tcp.state != ESTABLISHED && now.tcp.bytes_acked == was.tcp.bytes_acked;
+        let over =
+            now.tcp.state != tcp_state::ESTABLISHED && now.tcp.bytes_acked == was.tcp.bytes_acked;
         if now.at <= was.at || over {
             self.last = Some(was);
             return;
@@ -305,7 +306,7 @@ mod tests {
             let at = 10 * n;
             let segments = 20 * n as u32;
             let mut tcp = TcpInfo {
-                state: ESTABLISHED,
+                state: tcp_state::ESTABLISHED,
                 snd_mss: MSS,
                 rtt: Nanos::from_millis(TRIP),
                 min_rtt: Some(Nanos::from_millis(TRIP)),

@@ -4,13 +4,6 @@ use crate::limits;
 use model::finding::Limit;
 use model::{Bytes, Nanos};
 
-/// Congestion state `TCP_CA_CWR` (`include/uapi/linux/tcp.h`).
-pub(crate) const CWR: u8 = 2;
-/// Congestion state `TCP_CA_Recovery`.
-pub(crate) const RECOVERY: u8 = 3;
-/// Congestion state `TCP_CA_Loss`.
-pub(crate) const LOSS: u8 = 4;
-
 /// What a sender's socket was between two events. Unsent data are those after the first of them, the
 /// rest is as the second found it.
 #[derive(Clone, Debug, Default)]

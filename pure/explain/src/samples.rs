@@ -4,8 +4,9 @@
 use crate::assemble::{Subject, assemble};
 use crate::facts::{Facts, Load, Loss, MOST_LOSSES, Reading, Vanished};
 use crate::limits::RECEIVE_WINDOW_FULL;
-use crate::moment::{CWR, LOSS, Moment, Piece, RECOVERY};
+use crate::moment::{Moment, Piece};
 use model::finding::{Explanation, Limit, Source};
+use model::segment::{ca_state, tcp_state};
 use model::{
     BitRate, Bytes, EndRecord, Fingerprint, Leg, Nanos, Run, StreamSample, TcpInfo, Workload,
 };
@@ -240,7 +241,7 @@ fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
         // The socket of a leg that is over: nothing of the transfer is in it any more.
         let over = rows.last().is_some_and(|last| {
             sample.at <= last.at
-                || (tcp.state != ESTABLISHED && tcp.bytes_acked == last.tcp.bytes_acked)
+                || (tcp.state != tcp_state::ESTABLISHED && tcp.bytes_acked == last.tcp.bytes_acked)
         });
         if !over {
             rows.push(Row {
@@ -253,9 +254,6 @@ fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
     }
     rows
 }
-
-/// `TCP_ESTABLISHED` (`net/tcp_states.h`).
-pub(crate) const ESTABLISHED: u8 = 1;
 
 fn facts(ends: Ends, n: usize, rows: &[Row]) -> Facts {
     let (first, last) = (&rows[0], &rows[rows.len() - 1]);
@@ -360,7 +358,12 @@ pub(crate) fn interval(
     give(Limit::Application, nothing_out);
     let timeouts = count(a.total_rto.map(u32::from), b.total_rto.map(u32::from));
     give(Limit::RtoStall, Nanos(b.rto.0.saturating_mul(timeouts)));
-    if resent > 0 && !matches!(b.ca_state, CWR | RECOVERY | LOSS) {
+    if resent > 0
+        && !matches!(
+            b.ca_state,
+            ca_state::CWR | ca_state::RECOVERY | ca_state::LOSS
+        )
+    {
         // A recovery that began and ended between the samples took a round trip at the least.
         give(Limit::LossRecovery, b.rtt);
     }
@@ -445,10 +448,10 @@ fn owner(before: &TcpInfo, now: &TcpInfo, facts: &Facts, buffer_full: bool, earl
     if buffer_full && (idle || (paced && all_out && !cwnd_full)) {
         return Limit::SendBuffer;
     }
-    if matches!(now.ca_state, CWR | RECOVERY) {
+    if matches!(now.ca_state, ca_state::CWR | ca_state::RECOVERY) {
         return Limit::LossRecovery;
     }
-    if now.ca_state == LOSS {
+    if now.ca_state == ca_state::LOSS {
         return Limit::RtoStall;
     }
     if idle && !cwnd_full {

@@ -39,6 +39,27 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// One that carries nothing, with no flag and no option.
+    pub fn new(from: SocketAddr, to: SocketAddr) -> Packet {
+        Packet {
+            at: Nanos(0),
+            from,
+            to,
+            seq: 0,
+            ack: 0,
+            flags: 0,
+            window: 0,
+            payload: 0,
+            wscale: None,
+            mss: None,
+            sack: None,
+            stamps: None,
+            options_cut: false,
+            fragment: false,
+            marked: false,
+        }
+    }
+
     /// Sequence number behind it: payload, SYN and FIN.
     pub fn end(&self) -> u32 {
         use crate::segment::tcp_flag::{FIN, SYN};

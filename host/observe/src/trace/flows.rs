@@ -350,21 +350,13 @@ mod tests {
         };
         Caught {
             packet: Packet {
-                at: Nanos(0),
-                from,
-                to,
                 seq,
                 ack,
                 flags,
                 window: 1000,
                 payload,
                 wscale: (flags & SYN != 0).then_some(7),
-                mss: None,
-                sack: None,
-                stamps: None,
-                options_cut: false,
-                fragment: false,
-                marked: false,
+                ..Packet::new(from, to)
             },
             outgoing,
             device: 2,

@@ -26,20 +26,15 @@ impl Path {
         let half = Nanos(self.to_client.0 / 2);
         let packet = |from_client: bool, at: Nanos, seq: u32, ack: u32, flags: u8| Packet {
             at,
-            from: if from_client { client } else { server },
-            to: if from_client { server } else { client },
             seq,
             ack,
             flags,
             window: self.offered,
-            payload: 0,
             wscale: (flags & SYN != 0).then_some(0),
-            mss: None,
-            sack: None,
-            stamps: None,
-            options_cut: false,
-            fragment: false,
-            marked: false,
+            ..match from_client {
+                true => Packet::new(client, server),
+                false => Packet::new(server, client),
+            }
         };
         // Close to the wrap of the sequence.
         let base = u32::MAX - 100_000;

@@ -4,11 +4,12 @@
 
 use super::Telling;
 use crate::facts::{Facts, percent};
-use crate::moment::{CWR, Moment, RECOVERY};
+use crate::moment::Moment;
 use model::finding::{Confidence, Evidence};
+use model::segment::ca_state;
 
 pub(crate) fn owns(moment: &Moment) -> bool {
-    matches!(moment.ca_state, CWR | RECOVERY)
+    matches!(moment.ca_state, ca_state::CWR | ca_state::RECOVERY)
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

@@ -4,11 +4,12 @@
 
 use super::Telling;
 use crate::facts::Facts;
-use crate::moment::{LOSS, Moment};
+use crate::moment::Moment;
 use model::finding::{Confidence, Evidence};
+use model::segment::ca_state;
 
 pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.ca_state == LOSS || moment.backed_off
+    moment.ca_state == ca_state::LOSS || moment.backed_off
 }
 
 /// The same segment lost so often in a row is no chance: nothing passed at all.
