@@ -1,0 +1,57 @@
+//! `linerate tune knobs`: what can be set.
+
+use crate::out;
+use anyhow::Result;
+use model::{Knob, Scope};
+use std::fmt::Write;
+
+/// Lists the knobs, those that change least first.
+pub fn run() -> Result<()> {
+    out::print(&words())?;
+    Ok(())
+}
+
+/// The knobs as a list for people.
+fn words() -> String {
+    let mut text = String::new();
+    let mut scope = None;
+    for knob in Knob::all() {
+        if scope.replace(knob.scope()) != Some(knob.scope()) {
+            let heading = match knob.scope() {
+                Scope::Socket => "linerate's own connections; the machine stays as it is",
+                Scope::Route => "all connections to the other host",
+                Scope::Namespace => "all connections of the host (of a network namespace)",
+                Scope::Device => "everything through the device towards the other host",
+                Scope::Host => "the whole machine with all its network namespaces",
+            };
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(text, "{gap}{heading}:");
+        }
+        let on = knob.usual_place();
+        let _ = writeln!(text, "  {knob}  {}", knob.summary());
+        let _ = writeln!(text, "      {} (@{on} if no host is named)", knob.shape());
+        if !knob.is_socket() {
+            let _ = writeln!(text, "      risk: {}", knob.risk());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_knob_is_listed_under_what_it_changes() {
+        let text = words();
+        for knob in Knob::all() {
+            assert!(text.contains(&format!("\n  {knob}  ")), "{knob}");
+            assert!(knob.is_socket() || text.contains(knob.risk()), "{knob}");
+        }
+        let at = |what: &str| text.find(what).expect(what);
+        assert!(at("\n  congestion  ") < at("\n  route.initcwnd  "));
+        assert!(at("\n  route.initcwnd  ") < at("\n  sysctl:net.ipv4.tcp_rmem  "));
+        assert!(at("\n  sysctl:net.ipv4.tcp_rmem  ") < at("\n  device.mtu  "));
+        assert!(at("\n  device.mtu  ") < at("\n  sysctl:net.core.rmem_max  "));
+    }
+}

@@ -1,0 +1,64 @@
+//! `linerate tune`: what can be set, and what is set now. One file a subcommand.
+
+mod hold;
+mod knobs;
+mod status;
+
+use super::Global;
+use crate::exit::Exit;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// For the answer to a request to tune.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Look at what can be set, and undo what an experiment left
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate tune knobs                            every knob, its values and its risk
+  linerate tune hold db2 route.initcwnd=32       set there until Ctrl-C, to try by hand
+  linerate tune hold local device.txqueuelen=100 and on this host
+  linerate tune status                           what is changed on this host now
+  linerate tune undo                             put back what was left changed
+
+Every change is journalled before it is made. It is undone when its experiment or the connection to
+the other host ends, by a process of its own if linerate is killed, and at the latest when linerate
+starts again.")]
+pub struct Tune {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List the knobs, those that change least first
+    Knobs,
+    Hold(hold::Hold),
+    /// Tell what is changed on this host now
+    Status,
+    /// Put back what an experiment has left changed on this host
+    Undo,
+    /// Undo what a journal says once its process is gone or its deadline has passed
+    #[command(hide = true)]
+    Guard {
+        /// The journal
+        #[arg(long, value_name = "FILE")]
+        journal: PathBuf,
+    },
+}
+
+impl Tune {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        match &self.action {
+            Action::Knobs => knobs::run()?,
+            Action::Hold(hold) => hold.run(global)?,
+            Action::Status => status::status()?,
+            Action::Undo => status::undo()?,
+            Action::Guard { journal } => tune::guard(journal)?,
+        }
+        Ok(Exit::Done)
+    }
+}

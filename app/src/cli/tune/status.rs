@@ -1,0 +1,58 @@
+//! `linerate tune status` and `undo`: what is changed on this host, and back with it.
+
+use crate::{out, tuning};
+use anyhow::Result;
+use model::Nanos;
+use std::fmt::Write;
+use tune::{Pending, Where};
+
+/// Tells what is changed on this host now.
+pub fn status() -> Result<()> {
+    let pending = tune::status(&tuning::state()?)?;
+    out::print(&words(&pending))?;
+    Ok(())
+}
+
+/// Puts back what an experiment has left changed.
+pub fn undo() -> Result<()> {
+    let undone = tune::recover(&tuning::state()?)?;
+    if undone.is_empty() {
+        out::print("nothing was changed on this host\n")?;
+    }
+    for one in &undone {
+        out::print(&format!("put back: {}\n", tuning::put_back(one)))?;
+    }
+    Ok(())
+}
+
+/// What is changed, for people.
+fn words(pending: &[Pending]) -> String {
+    if pending.is_empty() {
+        return "nothing is changed on this host\n".to_owned();
+    }
+    let mut text = String::new();
+    for one in pending {
+        let state = match (one.namespace, one.alive, one.guarded) {
+            (Where::Forgotten, ..) => "gone with its boot or network namespace",
+            (_, true, _) => "goes on",
+            (_, false, true) => "has died, and is being put back",
+            (_, false, false) => "has died: 'linerate tune undo' puts back what it left",
+        };
+        let place = match one.namespace {
+            Where::Elsewhere(inode) => format!(", in the network namespace {inode}"),
+            Where::Here | Where::Forgotten => String::new(),
+        };
+        let since = report::words::utc(Nanos::from_secs(one.started));
+        let Pending { title, pid, .. } = one;
+        let _ = writeln!(text, "{title}: process {pid} since {since}{place}, {state}");
+        for change in &one.changes {
+            let made = if change.made {
+                ""
+            } else {
+                ", perhaps not made"
+            };
+            let _ = writeln!(text, "  {} (was {}{made})", change.setting, change.was);
+        }
+    }
+    text
+}
