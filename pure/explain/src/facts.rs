@@ -343,12 +343,14 @@ impl Facts {
         self.timeouts > 0 && self.stalled.0 >= self.span.0 / 2
     }
 
+    /// Every segment with the state of the sender's socket, whatever the receiver told beside.
+    pub fn is_traced(&self) -> bool {
+        matches!(self.source, Source::Trace | Source::TraceOfBothEnds)
+    }
+
     /// Packets alone, no socket.
     pub fn is_capture(&self) -> bool {
-        !matches!(
-            self.source,
-            Source::Samples | Source::Trace | Source::TraceOfBothEnds | Source::PacketsAndSamples
-        )
+        !self.is_traced() && !matches!(self.source, Source::Samples | Source::PacketsAndSamples)
     }
 
     /// The same amount in flight all the time, without loss and without a queue: something at the sender

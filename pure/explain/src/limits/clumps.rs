@@ -2,7 +2,7 @@
 //! buckets do that overflow. For random, burst loss and policer; no limit of its own.
 
 use crate::facts::Facts;
-use model::finding::{Evidence, Source};
+use model::finding::Evidence;
 
 /// With fewer events nothing is told.
 const FEWEST: usize = 8;
@@ -34,7 +34,7 @@ pub(super) fn clumps(facts: &Facts) -> Clumps {
 /// nothing is lost for a round trip and a half. The largest is left out: the end of slow start.
 fn measure(facts: &Facts) -> Option<(f64, usize)> {
     // A trace has the place of each in its burst, which tells more.
-    if facts.is_coarse() || facts.source == Source::Trace {
+    if facts.is_coarse() || facts.is_traced() {
         return None;
     }
     let mut events: Vec<(u64, u64)> = Vec::new();
@@ -73,4 +73,39 @@ pub(super) fn evidence(facts: &Facts) -> Option<Evidence> {
             "up to {ONE_BY_ONE}: one by one; {TOGETHER} and more: something overflows"
         )),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Loss, Reading};
+    use model::Nanos;
+    use model::finding::Source;
+
+    #[test]
+    fn a_trace_of_both_ends_is_a_trace() {
+        let of = |source| {
+            let mut facts = Facts::new(source);
+            (facts.mss, facts.segments, facts.retransmitted) = (1000, 2000, 20);
+            facts.min_rtt = Some(Nanos::from_millis(20));
+            for n in 0..20 {
+                let (from, to) = (Nanos::from_millis(n * 10), Nanos::from_millis(n * 10 + 10));
+                facts.read(Reading {
+                    from,
+                    to,
+                    ..Reading::default()
+                });
+                facts.losses.push(Loss {
+                    at: Nanos::from_millis(n * 100),
+                    srtt: Nanos::from_millis(20),
+                    flight: 10_000,
+                    place: None,
+                });
+            }
+            clumps(&facts)
+        };
+        assert_eq!(of(Source::Samples), Clumps::OneByOne);
+        assert_eq!(of(Source::Trace), Clumps::Unknown);
+        assert_eq!(of(Source::TraceOfBothEnds), Clumps::Unknown);
+    }
 }

@@ -11,7 +11,7 @@ use super::clumps::{self, Clumps};
 use super::{Telling, bucket, random_loss};
 use crate::facts::{Facts, bit_rate, middle, percent, percentile};
 use model::Nanos;
-use model::finding::{Confidence, Evidence, Limit, Source};
+use model::finding::{Confidence, Evidence, Limit};
 
 const FEWEST_LOSSES: usize = 15;
 const FEWEST_SLICES: usize = 3;
@@ -39,9 +39,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .then(|| advised(Telling::new(Confidence::Sure, bucket::evidence(facts))));
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
-    let queued = match facts.source {
-        Source::Trace => at_loss >= QUEUE,
-        _ => facts.queue_at_loss(random_loss::QUEUE),
+    let queued = match facts.is_traced() {
+        true => at_loss >= QUEUE,
+        false => facts.queue_at_loss(random_loss::QUEUE),
     };
     if queued {
         return None;
@@ -78,10 +78,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     // A sender that stays below the rate most of the time meets the bucket now and then; what is too
     // coarse to simulate a bucket cannot exclude one. A sender that ignores loss sends at the rate.
     let clumps = clumps::clumps(facts);
-    let near = match facts.source {
-        Source::Trace => bucket.as_ref().map(|_| 0.0),
-        _ => bucket.as_ref().map(|b| b.near),
-    };
+    let near = bucket.as_ref().map(|b| match facts.is_traced() {
+        true => 0.0,
+        false => b.near,
+    });
     let open = clumps != Clumps::OneByOne
         && (pattern != Pattern::Anywhere || near.is_none_or(|near| near >= OFTEN_NEAR));
     let ignored = facts.is_bbr() && facts.loss_share() >= MUCH_LOSS && facts.is_flat();
