@@ -5,7 +5,7 @@ use crate::journal::{Change, Header, Journal, Namespace, Place};
 use crate::kernel::Kernel;
 use crate::knobs::{Failure, Image, Target};
 use crate::steps::step;
-use crate::undo::undo_from;
+use crate::undo::{undo_from, undo_those};
 use crate::{Error, Undone};
 use model::{Knob, Reading, Setting, Side};
 use std::fs::File;
@@ -180,6 +180,18 @@ impl Hold {
     pub fn undo(&mut self) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
         undo_from(&mut journal, &mut kernel()?, 0)
+    }
+
+    /// Undoes these settings and leaves the others, whatever was applied between them.
+    ///
+    /// # Errors
+    /// [`Error::NotUndone`]; [`Error::Expired`] if the guard has undone them.
+    pub fn undo_only(&mut self, settings: &[Setting]) -> Result<Vec<Undone>, Error> {
+        let (_changing, mut journal) = self.open()?;
+        let texts: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        undo_those(&mut journal, &mut kernel()?, |change| {
+            texts.contains(&change.setting)
+        })
     }
 
     /// Shows the guard that the experiment lives: the deadline begins anew.

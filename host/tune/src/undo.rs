@@ -2,7 +2,7 @@
 //! short before, the end is the same.
 
 use crate::Error;
-use crate::journal::{Entry, Journal};
+use crate::journal::{Change, Entry, Journal};
 use crate::kernel::Kernel;
 use crate::knobs::Failure;
 use crate::steps::step;
@@ -19,19 +19,28 @@ pub struct Undone {
     pub note: Option<String>,
 }
 
-/// Undoes the changes from this number on. What cannot be undone stays in the journal, and does not keep
-/// the rest from being undone.
+/// Undoes the changes from this number on.
 pub(crate) fn undo_from(
     journal: &mut Journal,
     kernel: &mut Kernel,
     first: u64,
+) -> Result<Vec<Undone>, Error> {
+    undo_those(journal, kernel, |change| change.number >= first)
+}
+
+/// Undoes some changes, the last first. What cannot be undone stays in the journal, and does not keep the
+/// rest from being undone.
+pub(crate) fn undo_those(
+    journal: &mut Journal,
+    kernel: &mut Kernel,
+    which: impl Fn(&Change) -> bool,
 ) -> Result<Vec<Undone>, Error> {
     let mut undone = Vec::new();
     let mut failed = Vec::new();
     let entries: Vec<Entry> = journal
         .entries
         .iter()
-        .filter(|entry| entry.change.number >= first)
+        .filter(|entry| which(&entry.change))
         .cloned()
         .collect();
     for entry in entries.into_iter().rev() {

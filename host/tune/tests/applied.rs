@@ -44,6 +44,8 @@ fn every_knob_comes_and_goes() {
         "sysctl:net.ipv4.tcp_limit_output_bytes=1M",
         "device.mtu=1400",
         "device.mtu=9000",
+        "device.mtu6=1400",
+        "device.pin=1400",
         "device.txqueuelen=77",
         "device.qdisc=pfifo limit 100",
         "device.qdisc=bfifo limit 64K",
@@ -59,6 +61,11 @@ fn every_knob_comes_and_goes() {
         "device.sg=off",
     ] {
         comes_and_goes(&bench, PEER, &[setting]);
+    }
+    // A device that takes more already, while what goes through it stays as it is.
+    let widened = ["device.pin=1500", "device.mtu=9000", "device.mtu6=1500"];
+    for peer in [PEER, FAR_PEER, PEER6] {
+        comes_and_goes(&bench, peer, &widened);
     }
     // What is not there before is not made better by being put back.
     bench.sh("tc qdisc replace dev va root handle 5: tbf rate 50mbit burst 20k limit 300k; ethtool -K va tso off");

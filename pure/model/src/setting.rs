@@ -95,6 +95,10 @@ pub enum RouteKnob {
 pub enum DeviceKnob {
     /// MTU in bytes.
     Mtu,
+    /// MTU in bytes that IPv6 goes by on this device (`net.ipv6.conf.*.mtu`).
+    Mtu6,
+    /// MTU in bytes that the IPv4 routes through this device have, locked, whatever the device takes.
+    Pin,
     /// Transmit queue length in packets.
     Txqueuelen,
     /// Queueing discipline at the root: a [`Qdisc`].
@@ -291,7 +295,7 @@ const CPU: &str = "packets cost more or less processor time while it is set";
 /// All knobs but the sysctls. Ranges are the kernel's where it has any; `RTAX_MTU` and `RTAX_ADVMSS` are cut
 /// by `ip_metrics_convert` (`net/ipv4/metrics.c`) above 65520 and 65495.
 #[rustfmt::skip]
-const ROWS: [Row; 28] = [
+const ROWS: [Row; 30] = [
     row(Knob::Congestion, "congestion", Shape::Name, On::Both, "congestion control (TCP_CONGESTION)", OWN),
     row(Knob::SendBuffer, "sndbuf", size(1 << 10, 1 << 30), On::Both, "send buffer (SO_SNDBUF); its autotuning is off", OWN),
     row(Knob::ReceiveBuffer, "rcvbuf", size(1 << 10, 1 << 30), On::Both, "receive buffer (SO_RCVBUF); its autotuning is off", OWN),
@@ -311,6 +315,8 @@ const ROWS: [Row; 28] = [
     row(Knob::Route(RouteKnob::Window), "route.window", size(256, 1 << 30), On::Receiver, "greatest window that is announced to the other host", PEER),
 
     row(Knob::Device(DeviceKnob::Mtu), "device.mtu", count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the other host takes, large packets vanish; many drivers take the link down and up for it"),
+    row(Knob::Device(DeviceKnob::Mtu6), "device.mtu6", count(1280, 65_535), On::Sender, "MTU in bytes that IPv6 goes by on the device", "it follows the next change of the device's MTU"),
+    row(Knob::Device(DeviceKnob::Pin), "device.pin", count(576, 65_520), On::Sender, "MTU in bytes that no IPv4 route through the device exceeds, locked", "IPv4 packets that go by them may be fragmented on the way, because a locked MTU ends path MTU discovery"),
     row(Knob::Device(DeviceKnob::Txqueuelen), "device.txqueuelen", count(1, 100_000), On::Sender, "packets that a plain queue holds", "packets that wait are lost where a queue becomes shorter"),
     row(Knob::Device(DeviceKnob::Qdisc), "device.qdisc", Shape::Qdisc, On::Sender, "queueing discipline of the device", "packets that wait in the replaced queue are lost"),
     row(Knob::Device(DeviceKnob::Tso), "device.tso", Shape::Switch, On::Sender, "segmentation of large packets by the device", CPU),

@@ -1,7 +1,9 @@
 //! One file a knob: what it reads, what it refuses, how it is applied and put back.
 
 mod mtu;
+mod mtu6;
 mod offload;
+mod pin;
 mod qdisc;
 mod ring;
 mod route;
@@ -73,6 +75,8 @@ pub(crate) enum Target {
     Route(route::HostRoute),
     Sysctl(sysctl::Sysctl),
     Mtu(mtu::Mtu),
+    Mtu6(mtu6::Mtu6),
+    Pin(pin::Pin),
     Txqueuelen(txqueuelen::Txqueuelen),
     Qdisc(qdisc::Root),
     Offloads(offload::Offloads),
@@ -80,8 +84,8 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Where a setting acts, seen from the path to this peer; `None` for options of linerate's own
-    /// connections, which are no part of the machine.
+    /// Where a setting acts, seen from the path to this peer; `None` where it is no part of the machine:
+    /// options of linerate's own connections, IPv6's on a device that has none.
     pub fn of(
         kernel: &mut Kernel,
         setting: &Setting,
@@ -100,6 +104,9 @@ impl Target {
         let device = Device::by_index(kernel, index)?;
         Ok(Some(match knob {
             DeviceKnob::Mtu => Target::Mtu(mtu::Mtu { device }),
+            DeviceKnob::Mtu6 if !mtu::has_ipv6(&device.name) => return Ok(None),
+            DeviceKnob::Mtu6 => Target::Mtu6(mtu6::Mtu6 { device }),
+            DeviceKnob::Pin => Target::Pin(pin::Pin::plan(kernel, device, number(setting)?)?),
             DeviceKnob::Txqueuelen => Target::Txqueuelen(txqueuelen::Txqueuelen { device }),
             DeviceKnob::Qdisc => Target::Qdisc(qdisc::Root { device }),
             DeviceKnob::Rxring | DeviceKnob::Txring => Target::Rings(ring::Rings { device }),
@@ -112,6 +119,8 @@ impl Target {
             Target::Route(part) => part,
             Target::Sysctl(part) => part,
             Target::Mtu(part) => part,
+            Target::Mtu6(part) => part,
+            Target::Pin(part) => part,
             Target::Txqueuelen(part) => part,
             Target::Qdisc(part) => part,
             Target::Offloads(part) => part,

@@ -55,11 +55,11 @@ impl Mtu {
     }
 }
 
-fn ipv6_file(name: &str) -> String {
+pub(super) fn ipv6_file(name: &str) -> String {
     format!("/proc/sys/net/ipv6/conf/{name}/mtu")
 }
 
-fn has_ipv6(name: &str) -> bool {
+pub(super) fn has_ipv6(name: &str) -> bool {
     fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"))
         .is_ok_and(|text| text.trim() == "0")
 }

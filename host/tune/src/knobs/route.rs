@@ -21,8 +21,10 @@ pub(crate) struct HostRoute {
 }
 
 // include/uapi/linux/rtnetlink.h
-const RTM_NEWROUTE: u16 = 24;
+pub(super) const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
+const RTM_GETROUTE: u16 = 26;
+const RTM_F_CLONED: u32 = 0x200;
 const RTM_F_LOOKUP_TABLE: u32 = 0x1000;
 const RTM_F_FIB_MATCH: u32 = 0x2000;
 const RTA_DST: u16 = 1;
@@ -42,11 +44,12 @@ const RTPROT_STATIC: u8 = 4;
 const RTNH_F_ONLINK: u32 = 4;
 const RTAX_LOCK: u16 = 1;
 const RTAX_MTU: u16 = 2;
+const RTAX_ADVMSS: u16 = 8;
 const RTAX_CC_ALGO: u16 = 16;
 
 /// A route as a message: the header, and the attributes by type.
 #[derive(Clone, PartialEq, Eq)]
-struct Message {
+pub(super) struct Message {
     header: Vec<u8>,
     attributes: BTreeMap<u16, Vec<u8>>,
     metrics: BTreeMap<u16, Vec<u8>>,
@@ -54,7 +57,7 @@ struct Message {
 
 impl Message {
     /// Without what is state rather than setting: ages, and whether a link is up.
-    fn read(body: &[u8]) -> Option<Message> {
+    pub fn read(body: &[u8]) -> Option<Message> {
         let mut header = body.get(..12)?.to_vec();
         let flags = u32_at(&header, 8)? & RTNH_F_ONLINK;
         header[8..].copy_from_slice(&flags.to_ne_bytes());
@@ -62,8 +65,8 @@ impl Message {
             .map(|(kind, value)| (kind, value.to_vec()))
             .collect();
         let metrics = all.remove(&RTA_METRICS).unwrap_or_default();
-        if let Some(hops) = all.get_mut(&RTA_MULTIPATH) {
-            clean_hops(hops);
+        if let Some(list) = all.get_mut(&RTA_MULTIPATH) {
+            clean_hops(list);
         }
         if all.contains_key(&RTA_NH_ID) {
             // The kernel tells what the nexthop object means, but does not take both.
@@ -87,7 +90,7 @@ impl Message {
         })
     }
 
-    fn write(&self) -> Vec<u8> {
+    pub fn write(&self) -> Vec<u8> {
         let mut body = self.header.clone();
         for (kind, value) in &self.attributes {
             match *kind {
@@ -110,6 +113,39 @@ impl Message {
         u32_at(self.attributes.get(&attribute)?, 0)
     }
 
+    fn metric(&self, metric: u16) -> Option<u32> {
+        u32_at(self.metrics.get(&metric)?, 0)
+    }
+
+    fn put(&mut self, metric: u16, value: u32) {
+        self.metrics.insert(metric, value.to_ne_bytes().to_vec());
+    }
+
+    /// Its MTU, if it has one of its own.
+    pub fn mtu(&self) -> Option<u32> {
+        self.metric(RTAX_MTU)
+    }
+
+    fn lock_mtu(&mut self, mtu: u32) {
+        let locks = self.metric(RTAX_LOCK).unwrap_or(0) | 1 << RTAX_MTU;
+        self.put(RTAX_MTU, mtu);
+        self.put(RTAX_LOCK, locks);
+    }
+
+    /// Locks the MTU of a route of IPv4, and bounds the MSS that it announces; false if it is no larger
+    /// already.
+    pub fn pin(&mut self, mtu: u32) -> bool {
+        // Headers of IP and TCP without options (RFC 6691).
+        let mss = mtu - 40;
+        if self.mtu().is_some_and(|now| now <= mtu) {
+            return false;
+        }
+        self.lock_mtu(mtu);
+        let announced = self.metric(RTAX_ADVMSS).unwrap_or(mss).min(mss);
+        self.put(RTAX_ADVMSS, announced);
+        true
+    }
+
     /// Whether it leads to this one host and no other.
     fn is_only_for(&self, octets: &[u8]) -> bool {
         usize::from(self.header[1]) == octets.len() * 8
@@ -120,7 +156,7 @@ impl Message {
     }
 
     /// The same place in the same table: a route written there replaces it.
-    fn is_in_place_of(&self, other: &Message) -> bool {
+    pub fn is_in_place_of(&self, other: &Message) -> bool {
         let place = |m: &Message| {
             let table = m.number(RTA_TABLE).unwrap_or(u32::from(m.header[4]));
             // IPv6 gives this priority to a route that is added without one.
@@ -151,15 +187,21 @@ impl Message {
 }
 
 /// Takes the state of the links out of a list of `struct rtnexthop`.
-fn clean_hops(hops: &mut [u8]) {
-    let mut at = 0;
-    while let Some(length) = u16_at(hops, at).map(usize::from) {
-        if length < 8 || at + length > hops.len() {
-            break;
-        }
-        hops[at + 2] &= RTNH_F_ONLINK as u8;
-        at += length.next_multiple_of(4);
+fn clean_hops(list: &mut [u8]) {
+    for at in hops(list).collect::<Vec<_>>() {
+        list[at + 2] &= RTNH_F_ONLINK as u8;
     }
+}
+
+/// Where each `struct rtnexthop` of a list begins.
+fn hops(list: &[u8]) -> impl Iterator<Item = usize> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let at = next;
+        let length = usize::from(u16_at(list, at)?);
+        next += length.next_multiple_of(4);
+        (length >= 8 && at + length <= list.len()).then_some(at)
+    })
 }
 
 /// The route that the kernel uses for this host, as it was written.
@@ -169,6 +211,31 @@ fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
         .map_err(|e| no_route(peer, e))?;
     Message::read(&answer.body)
         .ok_or_else(|| Failure::Words("the kernel's answer is not a route".into()))
+}
+
+/// The IPv4 routes to other hosts that lead through a device, all tables, without what was learned.
+pub(super) fn through(kernel: &mut Kernel, device: u32) -> Result<Vec<Message>, Failure> {
+    let mut question = vec![0; 12];
+    question[0] = libc::AF_INET as u8;
+    let leads = |body: &[u8]| {
+        let mut attributes = attributes(body.get(12..).unwrap_or_default());
+        attributes.any(|(kind, value)| match kind {
+            RTA_OIF => u32_at(value, 0) == Some(device),
+            RTA_MULTIPATH => hops(value).any(|at| u32_at(value, at + 4) == Some(device)),
+            _ => false,
+        })
+    };
+    let answers = kernel.dump(RTM_GETROUTE, &question)?;
+    let ours = answers.iter().filter(|answer| {
+        let body = &answer.body;
+        answer.kind == RTM_NEWROUTE
+            && body.get(7) == Some(&RTN_UNICAST)
+            && u32_at(body, 8).is_some_and(|flags| flags & RTM_F_CLONED == 0)
+            && leads(body)
+    });
+    Ok(ours
+        .filter_map(|answer| Message::read(&answer.body))
+        .collect())
 }
 
 impl HostRoute {
@@ -242,7 +309,7 @@ fn metric(knob: RouteKnob) -> u16 {
     match knob {
         RouteKnob::Mtu => RTAX_MTU,
         RouteKnob::Window => 3,
-        RouteKnob::Advmss => 8,
+        RouteKnob::Advmss => RTAX_ADVMSS,
         RouteKnob::Initcwnd => 11,
         RouteKnob::RtoMin => 13,
         RouteKnob::Initrwnd => 14,
@@ -262,12 +329,10 @@ fn set(route: &mut Message, knob: RouteKnob, value: &Value) -> Result<(), Failur
         Value::Numbers(_) => return refuse("a route takes one value"),
     };
     route.metrics.insert(metric(knob), value);
-    if knob == RouteKnob::Mtu {
-        let locks = route.metrics.get(&RTAX_LOCK).and_then(|l| u32_at(l, 0));
-        let locks = locks.unwrap_or(0) | 1 << RTAX_MTU;
-        route
-            .metrics
-            .insert(RTAX_LOCK, locks.to_ne_bytes().to_vec());
+    if knob == RouteKnob::Mtu
+        && let Some(mtu) = route.mtu()
+    {
+        route.lock_mtu(mtu);
     }
     Ok(())
 }

@@ -1,0 +1,57 @@
+//! The MTU that IPv6 goes by on a device: a smaller one than the device's keeps every IPv6 packet small
+//! that no route allows more, while the device takes more already.
+
+use super::mtu::ipv6_file;
+use super::{Device, Failure, Image, Link, Part, number, refuse};
+use crate::kernel::Kernel;
+use crate::steps::step;
+use model::{Knob, Setting, Value};
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Mtu6 {
+    pub device: Device,
+}
+
+impl Mtu6 {
+    /// The file, if the device is still there under its name.
+    fn file(&self, kernel: &mut Kernel) -> Result<String, Failure> {
+        Ok(ipv6_file(
+            &Link::by_index(kernel, self.device.index)?.device.name,
+        ))
+    }
+}
+
+impl Part for Mtu6 {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+        let text = fs::read_to_string(self.file(kernel)?)?;
+        Ok(text.trim().into())
+    }
+
+    fn plan(&self, _: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
+        number(setting).map(drop)
+    }
+
+    fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
+        // The kernel refuses more than the device takes (`addrconf_sysctl_mtu`).
+        Ok(fs::write(self.file(kernel)?, number(setting)?.to_string())?)
+    }
+
+    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+        let image = self.read(kernel)?;
+        Ok(image
+            .as_str()
+            .and_then(|text| text.parse().ok())
+            .map(Value::Number))
+    }
+
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+        let Some(text) = before.as_str() else {
+            return refuse("its former MTU of IPv6 is unreadable");
+        };
+        fs::write(self.file(kernel)?, text)?;
+        step("MTU of IPv6 put back");
+        Ok(())
+    }
+}

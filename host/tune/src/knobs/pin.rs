@@ -1,0 +1,126 @@
+//! The IPv4 routes through a device, each with an MTU of its own: what goes by them stays as it is while
+//! the device takes larger packets already, or takes them still. (A route of IPv6 follows its device, and
+//! one that a router announced could not be put back with its lifetime: for IPv6 there is
+//! [`Mtu6`](super::mtu6::Mtu6).)
+
+use super::route::{self, Message};
+use super::{Device, Failure, Image, Link, Part, refuse};
+use crate::kernel::{CREATE, Kernel, REPLACE, from_hex, to_hex};
+use crate::steps::step;
+use model::{Knob, Setting, Value};
+use serde::{Deserialize, Serialize};
+
+/// Routes that are pinned at most: a router of the Internet is not to be widened like this.
+const MOST: usize = 4096;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Pin {
+    device: Device,
+    mtu: u32,
+    /// The routes as they will be, in hexadecimal; those that are no larger already are left out.
+    planned: Vec<String>,
+}
+
+impl Pin {
+    /// Plans the pins of this device.
+    pub fn plan(kernel: &mut Kernel, device: Device, mtu: u32) -> Result<Pin, Failure> {
+        let mut planned = Vec::new();
+        let all = route::through(kernel, device.index)?;
+        for (at, found) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| other.is_in_place_of(found)) {
+                return refuse(format!(
+                    "{} has several routes to one destination with one priority, which could not be put back in \
+                     their order: give them priorities (ip route ... metric N)",
+                    device.name
+                ));
+            }
+            let mut pinned = found.clone();
+            if pinned.pin(mtu) {
+                planned.push(to_hex(&pinned.write()));
+            }
+        }
+        if planned.len() > MOST {
+            return refuse(format!(
+                "{} IPv4 routes lead through {}, more than {MOST}",
+                planned.len(),
+                device.name
+            ));
+        }
+        Ok(Pin {
+            device,
+            mtu,
+            planned,
+        })
+    }
+
+    /// The planned routes, and beside each the one that stands in its place now.
+    fn standing(&self, kernel: &mut Kernel) -> Result<Vec<(Message, Option<Message>)>, Failure> {
+        // A device that is gone took its routes with it.
+        Link::by_index(kernel, self.device.index)?;
+        let all = route::through(kernel, self.device.index)?;
+        let with_standing = |planned: &String| {
+            let planned = message(planned)?;
+            let standing = all.iter().find(|route| route.is_in_place_of(&planned));
+            Ok((planned, standing.cloned()))
+        };
+        self.planned.iter().map(with_standing).collect()
+    }
+}
+
+fn message(hex: &str) -> Result<Message, Failure> {
+    from_hex(hex)
+        .and_then(|body| Message::read(&body))
+        .ok_or_else(|| Failure::Words("a route of it is unreadable".into()))
+}
+
+impl Part for Pin {
+    fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
+        let hex = |route: Message| to_hex(&route.write());
+        let all = self.standing(kernel)?;
+        Ok(all
+            .into_iter()
+            .map(|(_, standing)| standing.map(hex))
+            .collect())
+    }
+
+    fn plan(&self, _: &mut Kernel, _: &Setting, _: &Image) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), Failure> {
+        for planned in &self.planned {
+            kernel.tell(
+                route::RTM_NEWROUTE,
+                CREATE | REPLACE,
+                &message(planned)?.write(),
+            )?;
+            step("route pinned");
+        }
+        Ok(())
+    }
+
+    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+        let own = Link::by_index(kernel, self.device.index)?.mtu;
+        let largest = self
+            .standing(kernel)?
+            .into_iter()
+            .map(|(_, standing)| standing.and_then(|route| route.mtu()).unwrap_or(own))
+            .max();
+        Ok(Some(Value::Number(largest.unwrap_or(self.mtu).into())))
+    }
+
+    fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
+        let before: Vec<Option<String>> = serde_json::from_value(before.clone())
+            .map_err(|_| Failure::Words("the former routes are unreadable".into()))?;
+        for ((_, standing), before) in self.standing(kernel)?.into_iter().zip(before) {
+            let Some(before) = before.as_deref().map(message).transpose()? else {
+                continue;
+            };
+            if standing.is_none_or(|standing| standing != before) {
+                kernel.tell(route::RTM_NEWROUTE, CREATE | REPLACE, &before.write())?;
+                step("route unpinned");
+            }
+        }
+        Ok(())
+    }
+}
