@@ -4,13 +4,13 @@
 use crate::clock::unix_time;
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::grip::{Grip, TUNE_WITHIN};
 use crate::iperf3::client;
 use crate::leg::how_ended;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::transport::VERSION;
-use crate::tuning;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use archive::Archive;
 use model::{
     Bytes, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Reading, Run, Setting, Side, Spec,
@@ -22,11 +22,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tune::Hold;
 use wire::control::TuneRequest;
 
-/// A change of the far host's settings is answered within this.
-const TUNE_WITHIN: Duration = Duration::from_secs(30);
 /// What was changed is undone so long after the last word of this process.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How often that is told that it goes on.
@@ -66,14 +63,12 @@ pub trait Audience: Watcher {
 /// An experiment under way. Dropped, it undoes what it changed.
 pub struct Driver<'a> {
     experiment: &'a mut Experiment,
-    far: Far,
+    far: &'a mut Far,
     archive: PathBuf,
     audience: &'a mut dyn Audience,
     stop: &'a AtomicBool,
-    /// The settings of this host, if any arm changes them.
-    here: Option<Hold>,
-    /// The agent holds those of its host.
-    there: bool,
+    /// The settings of both hosts, as far as arms change them.
+    grip: Grip,
 }
 
 /// How an experiment that did not break ended.
@@ -89,19 +84,18 @@ impl<'a> Driver<'a> {
     /// For an experiment, new or begun, with runs kept in the archive at `archive`.
     pub fn new(
         experiment: &'a mut Experiment,
-        far: Far,
+        far: &'a mut Far,
         archive: PathBuf,
         audience: &'a mut dyn Audience,
         stop: &'a AtomicBool,
     ) -> Driver<'a> {
         Driver {
+            grip: Grip::open(experiment.plan.direction),
             experiment,
             far,
             archive,
             audience,
             stop,
-            here: None,
-            there: false,
         }
     }
 
@@ -113,7 +107,7 @@ impl<'a> Driver<'a> {
     /// can be resumed.
     pub fn run(mut self) -> Result<Over> {
         let outcome = self.play();
-        let undone = self.let_go();
+        let undone = self.grip.end(self.far);
         let outcome = outcome.and_then(|over| undone.map(|()| over));
         let ended = match &outcome {
             Ok(Over::Done) => Ended::Complete,
@@ -151,9 +145,7 @@ impl<'a> Driver<'a> {
             archive.keep_trial(self.experiment, &trial)?;
             self.experiment.trials.push(trial);
             self.audience.kept(self.experiment);
-            if let Far::Agent(link) = &self.far
-                && link.is_lost()
-            {
+            if self.is_lost() {
                 return Err(self.lost());
             }
             next = prove::next(&self.experiment.plan, &self.experiment.trials);
@@ -302,7 +294,7 @@ impl<'a> Driver<'a> {
         let patience = patience(&run.spec);
         let over = AtomicBool::new(false);
         let mut late = false;
-        let (far, user, mut hold) = (&mut self.far, self.stop, self.here.as_mut());
+        let (far, user, mut hold) = (&mut *self.far, self.stop, self.grip.here());
         let mut watchers: Vec<&mut dyn Watcher> = Vec::new();
         if let Some(record) = record {
             watchers.push(&mut *self.audience);
@@ -353,7 +345,7 @@ impl<'a> Driver<'a> {
             },
             Ok(()) => how_ended(&run.legs),
         };
-        *readings = self.verify()?;
+        *readings = self.grip.verify(self.far)?;
         outcome
     }
 
@@ -376,7 +368,7 @@ impl<'a> Driver<'a> {
     }
 
     fn is_lost(&self) -> bool {
-        matches!(&self.far, Far::Agent(link) if link.is_lost())
+        matches!(&*self.far, Far::Agent(link) if link.is_lost())
     }
 
     /// An iperf3 server that is not there any more is no failed run, and nor are all that would follow.
@@ -394,101 +386,23 @@ impl<'a> Driver<'a> {
     /// Takes hold of the settings of both hosts as far as arms change them.
     fn take_hold(&mut self) -> Result<()> {
         let plan = &self.experiment.plan;
-        let all = plan.arms.iter().flat_map(|arm| &arm.settings);
-        let machine: Vec<Side> = all
-            .filter(|s| !s.knob.is_socket())
-            .flat_map(|s| s.on.sides(plan.direction))
-            .copied()
-            .collect();
-        let host = plan.host.clone();
-        let title = format!("experiment {} with {host}", self.experiment.id);
+        let settings = plan.arms.iter().flat_map(|arm| &arm.settings);
+        let title = format!("experiment {} with {}", self.experiment.id, plan.host);
         // Renewed before every run and, while one is under way, beside it.
         let deadline = Duration::from(plan.gap) + DEADLINE;
-        let mut here = machine.contains(&Side::Near);
-        if machine.contains(&Side::Far) {
-            let Far::Agent(link) = &mut self.far else {
-                return Err(Refusal::usage(format!(
-                    "{host} is an iperf3 server, whose settings cannot be changed from here: run linerate there, or change this end alone (KNOB=VALUE@near)"
-                ))
-                .into());
-            };
-            let request = TuneRequest::Begin {
-                title: title.clone(),
-                deadline: deadline.into(),
-            };
-            link.tune(request, TUNE_WITHIN)?;
-            self.there = !link.shares_machine();
-            here |= link.shares_machine();
-        }
-        if here {
-            self.here = Some(tuning::begin(&title, deadline, Side::Near)?);
-        }
-        Ok(())
+        self.grip
+            .take(self.far, settings, &plan.host, &title, deadline)
     }
 
     /// Applies the settings of an arm on both hosts.
     fn apply(&mut self, settings: &[Setting]) -> Result<()> {
         let peer = self.peer();
-        let of = |side: Side| -> Vec<Setting> {
-            let machine = settings.iter().filter(|s| !s.knob.is_socket());
-            let direction = self.experiment.plan.direction;
-            machine
-                .filter(|s| s.on.sides(direction).contains(&side))
-                .cloned()
-                .collect()
-        };
-        let (mut here, there) = (of(Side::Near), of(Side::Far));
-        if self.there {
-            if let Far::Agent(link) = &mut self.far {
-                link.tune(TuneRequest::Renew, TUNE_WITHIN)?;
-                if !there.is_empty() {
-                    let settings = there;
-                    link.tune(TuneRequest::Apply { settings }, TUNE_WITHIN)?;
-                }
-            }
-        } else {
-            // The two ends are on one host.
-            here.extend(
-                there
-                    .into_iter()
-                    .filter(|s| !here.contains(s))
-                    .collect::<Vec<_>>(),
-            );
-        }
-        if let Some(hold) = &mut self.here {
-            hold.renew();
-            if !here.is_empty() {
-                let peer = peer.context("the far host's address is not known")?;
-                hold.apply(&here, peer)?;
-            }
-        }
-        Ok(())
+        self.grip.apply(self.far, settings, peer)
     }
 
-    fn verify(&mut self) -> Result<Vec<Reading>> {
-        let mut readings = match &self.here {
-            Some(hold) => hold.verify()?,
-            None => Vec::new(),
-        };
-        if self.there
-            && let Far::Agent(link) = &mut self.far
-            && !link.is_lost()
-        {
-            readings.extend(link.tune(TuneRequest::Verify, TUNE_WITHIN)?);
-        }
-        Ok(readings)
-    }
-
-    /// Undoes what is applied. A far host that was lost undoes it itself.
+    /// Undoes what is applied.
     fn undo(&mut self) -> Result<()> {
-        let near = self.here.as_mut().map_or(Ok(Vec::new()), Hold::undo);
-        if self.there
-            && let Far::Agent(link) = &mut self.far
-            && !link.is_lost()
-        {
-            link.tune(TuneRequest::Undo, TUNE_WITHIN)?;
-        }
-        for undone in near? {
+        for undone in self.grip.undo(self.far)? {
             if let Some(note) = undone.note {
                 self.warn(Warning {
                     what: format!("{} was not as it had been set: {note}", undone.setting),
@@ -506,26 +420,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The end: undoes what is still applied, and lets go of both hosts.
-    fn let_go(&mut self) -> Result<()> {
-        let near = self.here.take().map_or(Ok(Vec::new()), Hold::end);
-        if std::mem::take(&mut self.there)
-            && let Far::Agent(link) = &mut self.far
-            && !link.is_lost()
-        {
-            link.tune(TuneRequest::End, TUNE_WITHIN)?;
-        }
-        near?;
-        Ok(())
-    }
-
     /// Has both kernels forget what they learned of the path from earlier runs.
     fn flush(&mut self) {
         let Some(peer) = self.peer() else {
             return;
         };
         let near = tune::flush_metrics(peer).map_err(|error| ("this host", error.to_string()));
-        let far = match &mut self.far {
+        let far = match &mut *self.far {
             Far::Agent(link) => link
                 .tune(TuneRequest::FlushMetrics, TUNE_WITHIN)
                 .map(drop)
@@ -552,7 +453,7 @@ impl<'a> Driver<'a> {
     }
 
     fn peer(&self) -> Option<IpAddr> {
-        match &self.far {
+        match &*self.far {
             Far::Agent(link) => Some(link.far_address()),
             Far::Iperf3 { .. } => self.experiment.near.route.as_ref()?.destination,
         }

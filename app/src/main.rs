@@ -8,6 +8,7 @@ mod exit;
 mod experiment;
 mod files;
 mod grant;
+mod grip;
 mod host;
 mod iperf3;
 mod lab;

@@ -66,6 +66,14 @@ pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<Hold> {
     })?)
 }
 
+/// Undoes what was kept on this host, and what processes that were killed have left.
+///
+/// # Errors
+/// If it cannot be put back, or something else changes settings just now.
+pub fn restore() -> Result<Vec<Undone>, tune::Error> {
+    tune::undo_kept(&state()?)
+}
+
 /// Undoes what processes that were killed have left changed here. What cannot be undone is said: it
 /// keeps nobody from measuring.
 pub fn recover() {
@@ -195,6 +203,27 @@ impl Tuning {
             TuneRequest::End => {
                 self.end()?;
                 Ok(Vec::new())
+            }
+            TuneRequest::Keep => {
+                self.held()?;
+                let hold = self.hold.take();
+                let kept = hold.map_or(Ok(Vec::new()), Hold::keep).map_err(said)?;
+                let words: Vec<&str> = kept.iter().map(|r| r.setting.as_str()).collect();
+                self.note(&format!("keeps {}", words.join(", ")));
+                Ok(kept)
+            }
+            TuneRequest::Restore => {
+                let undone = restore().map_err(said)?;
+                let all: Vec<String> = undone.iter().map(put_back).collect();
+                self.note(&format!("put back: {}", all.join("; ")));
+                let restored = |undone: Undone| Reading {
+                    setting: undone.setting,
+                    side: Side::Far,
+                    asked: undone.back_to.clone(),
+                    found: undone.back_to,
+                    in_force: true,
+                };
+                Ok(undone.into_iter().map(restored).collect())
             }
         }
     }

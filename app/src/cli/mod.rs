@@ -103,6 +103,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Prove(prove) => return prove.run(&cli.global),
         Command::Mtu(mtu) => return mtu.run(&cli.global),
         Command::Lab(lab) => return lab.run(),
+        Command::Tune(tune) => return tune.run(&cli.global),
         Command::Explain(explain) => explain.run(&cli.global),
         Command::Diff(diff) => diff.run(&cli.global),
         Command::Runs(runs) => runs.run(&cli.global),
@@ -111,7 +112,6 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => serve.run(&cli.global),
         Command::Trace(trace) => trace.run(),
         Command::Trust(trust) => trust.run(&cli.global),
-        Command::Tune(tune) => tune.run(&cli.global),
         Command::Agent(agent) => agent.run(),
         Command::LabEmulator => lab::keep(),
     };

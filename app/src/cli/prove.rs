@@ -391,8 +391,8 @@ fn carry_out(
         Host::Lab { name, .. } => Some(lab::Watch::begin(name)),
         _ => None,
     };
-    let far = session.reach(&host, &experiment.plan, global, stop)?;
-    let outcome = Driver::new(&mut experiment, far, archive.clone(), &mut view, stop).run();
+    let mut far = session.reach(&host, &experiment.plan, global, stop)?;
+    let outcome = Driver::new(&mut experiment, &mut far, archive.clone(), &mut view, stop).run();
     drop(view);
     if let Some(watch) = watch {
         experiment.warnings.extend(watch.end());

@@ -3,7 +3,9 @@
 //!     holder hold STATE PEER SETTING...    begin, apply, read back, undo, apply again, end
 //!     holder wait STATE PEER SETTING...    begin, apply, then do as the standard input says
 //!     holder try STATE PEER SETTING...     begin, apply, whether it can be done or not, end
+//!     holder keep STATE PEER SETTING...    begin, apply, keep
 //!     holder recover STATE
+//!     holder undo STATE                    the same, and what was kept
 //!     holder status STATE
 //!     holder talk STATE ADDRESS            a connection of this process with itself
 //!     holder flush STATE ADDRESS
@@ -15,24 +17,16 @@ use model::{Setting, Side};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tune::{Begin, Error, Hold};
+use tune::{Begin, Error, Hold, Undone};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["guard", journal] => tune::guard(Path::new(journal)),
-        ["recover", state] => tune::recover(Path::new(state)).map(|all| {
-            for undone in all {
-                let note = undone.note.map(|note| format!(" ({note})"));
-                println!(
-                    "{} back to {}{}",
-                    undone.setting,
-                    undone.back_to,
-                    note.unwrap_or_default()
-                );
-            }
-        }),
+        ["recover", state] => tune::recover(Path::new(state)).map(told),
+        ["undo", state] => tune::undo_kept(Path::new(state)).map(told),
+        ["keep", state, peer, ..] => keep(state, peer, &words[3..]),
         ["status", state] => tune::status(Path::new(state)).map(|all| println!("{all:?}")),
         ["talk", _, address] => {
             talk(address);
@@ -47,6 +41,18 @@ fn main() {
     if let Err(error) = done {
         println!("{error}");
         std::process::exit(1);
+    }
+}
+
+fn told(all: Vec<Undone>) {
+    for undone in all {
+        let note = undone.note.map(|note| format!(" ({note})"));
+        println!(
+            "{} back to {}{}",
+            undone.setting,
+            undone.back_to,
+            note.unwrap_or_default()
+        );
     }
 }
 
@@ -75,6 +81,12 @@ fn hold(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
     assert_eq!(hold.undo()?.len(), settings.len());
     hold.apply(&settings, peer.parse().unwrap())?;
     hold.end().map(drop)
+}
+
+fn keep(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {
+    let mut hold = begin(state, Duration::from_secs(600))?;
+    hold.apply(&settings(texts), peer.parse().unwrap())?;
+    hold.keep().map(drop)
 }
 
 fn attempt(state: &str, peer: &str, texts: &[&str]) -> Result<(), Error> {

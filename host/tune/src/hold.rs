@@ -216,6 +216,26 @@ impl Hold {
         }
     }
 
+    /// Lets what is applied stay, and gives the host free: until [`undo_kept`], or until the machine is
+    /// started anew. Says what that is.
+    ///
+    /// # Errors
+    /// [`Error::Expired`] if the guard has undone it; [`Error::Journal`], after which it is undone.
+    pub fn keep(mut self) -> Result<Vec<Reading>, Error> {
+        let readings = {
+            let (_changing, journal) = self.open()?;
+            let readings = self.read(&journal, &mut kernel()?, 0);
+            if journal.entries.is_empty() {
+                journal.remove()?;
+            } else {
+                journal.keep(&self.place)?;
+            }
+            readings
+        };
+        self.dismiss_guard();
+        Ok(readings)
+    }
+
     fn finish(&mut self) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
         let undone = undo_from(&mut journal, &mut kernel()?, 0)?;
@@ -361,16 +381,33 @@ fn refused(setting: &Setting, failure: Failure) -> Error {
 }
 
 /// Undoes what an experiment that died left in this network namespace, and clears away what earlier boots
-/// left anywhere.
+/// left anywhere. What was kept stays.
 ///
 /// # Errors
 /// [`Error::Held`] if it lives; [`Error::NotUndone`].
 pub fn recover(state: &Path) -> Result<Vec<Undone>, Error> {
+    put_back(state, false)
+}
+
+/// The same, and undoes what was kept in this network namespace as well.
+///
+/// # Errors
+/// As [`recover`].
+pub fn undo_kept(state: &Path) -> Result<Vec<Undone>, Error> {
+    put_back(state, true)
+}
+
+fn put_back(state: &Path, kept_too: bool) -> Result<Vec<Undone>, Error> {
     let here = Namespace::current()?;
     let mut undone = Vec::new();
     for place in Place::all(state)? {
         let ours = place.path().ends_with(format!("net-{}", here.inode));
-        let stale = Journal::peek(&place).is_none_or(|h| h.namespace.boot != here.boot);
+        let kept = place.kept();
+        let mut known = kept.values().filter_map(|path| Journal::peek_at(path));
+        let stale = Journal::peek(&place)
+            .into_iter()
+            .chain(&mut known)
+            .all(|header| header.namespace.boot != here.boot);
         if !ours && !stale {
             continue;
         }
@@ -379,6 +416,22 @@ pub fn recover(state: &Path) -> Result<Vec<Undone>, Error> {
         };
         let _changing = place.lock("change")?;
         undone.extend(undo_the_dead(&place)?);
+        for path in kept.into_values().rev() {
+            let Some(mut journal) = Journal::read_at(path)? else {
+                continue;
+            };
+            let Namespace { boot, inode, .. } = &journal.header.namespace;
+            // Elsewhere on this machine it is in force, unless that namespace is gone and this one has
+            // its number.
+            let gone =
+                *boot != here.boot || (*inode == here.inode && journal.header.namespace != here);
+            if journal.header.namespace == here && kept_too {
+                undone.extend(undo_from(&mut journal, &mut kernel()?, 0)?);
+            } else if !gone {
+                continue;
+            }
+            journal.remove()?;
+        }
     }
     Ok(undone)
 }

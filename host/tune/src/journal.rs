@@ -4,11 +4,15 @@
 //! `hold` by the experiment, `guard` by its guard, `change` by whoever changes or undoes anything just now.
 //! The kernel drops a lock with the process, so that the dead are told from the living without process
 //! numbers.
+//!
+//! A journal whose changes are to stay is renamed to `kept-N`, which is the one moment that parts "undone
+//! if anything happens" from "kept": guards and later starts look for `journal` alone.
 
 use crate::Error;
 use crate::knobs::{Image, Target};
 use crate::steps::step;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
@@ -20,6 +24,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Larger than any that is written: an experiment's journal is emptied whenever everything is undone.
 const MOST_BYTES: u64 = 64 << 20;
+
+/// What the names of kept journals begin with; a number follows, which rises.
+const KEPT: &str = "kept-";
 
 /// Which network namespace of which boot. The kernel uses inode numbers again, but never a cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,9 +179,8 @@ impl Place {
             Err(e) => return Err(failed("read", state)(e)),
         };
         let mut all: Vec<Place> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.join("journal").exists())
-            .map(Place)
+            .filter_map(|entry| Some(Place(entry.ok()?.path())))
+            .filter(|place| place.journal().exists() || !place.kept().is_empty())
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(all)
@@ -190,6 +196,18 @@ impl Place {
 
     fn journal(&self) -> PathBuf {
         self.0.join("journal")
+    }
+
+    /// The journals of what was kept by their numbers, the first first.
+    pub fn kept(&self) -> BTreeMap<u64, PathBuf> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten();
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        paths
+            .filter_map(|path| {
+                let name = path.file_name()?.to_str()?;
+                Some((name.strip_prefix(KEPT)?.parse().ok()?, path))
+            })
+            .collect()
     }
 
     /// The file that is locked for a purpose; never removed, so that a lock is always on the one file.
@@ -241,7 +259,7 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 
 /// The journal, open; only under the lock `change`.
 pub(crate) struct Journal {
-    place: Place,
+    path: PathBuf,
     file: File,
     pub header: Header,
     /// In the order in which they were made.
@@ -265,7 +283,7 @@ impl Journal {
             .map_err(failed("make", &path))?;
         step("journal made");
         let mut journal = Journal {
-            place: place.clone(),
+            path: path.clone(),
             file,
             header: header.clone(),
             entries: Vec::new(),
@@ -287,7 +305,12 @@ impl Journal {
 
     /// The first line alone, for whoever has no lock.
     pub fn peek(place: &Place) -> Option<Header> {
-        let text = fs::read(place.journal()).ok()?;
+        Journal::peek_at(&place.journal())
+    }
+
+    /// The same of any of the journals.
+    pub fn peek_at(path: &Path) -> Option<Header> {
+        let text = fs::read(path).ok()?;
         match serde_json::from_slice(text.split(|b| *b == b'\n').next()?) {
             Ok(Line::Header(header)) => Some(header),
             _ => None,
@@ -308,7 +331,11 @@ impl Journal {
 
     /// Reads the journal as it is.
     pub fn read(place: &Place) -> Result<Option<Journal>, Error> {
-        let path = place.journal();
+        Journal::read_at(place.journal())
+    }
+
+    /// Reads the journal of something that was kept.
+    pub fn read_at(path: PathBuf) -> Result<Option<Journal>, Error> {
         let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -358,7 +385,7 @@ impl Journal {
             return Ok(None);
         };
         Ok(Some(Journal {
-            place: place.clone(),
+            path,
             file,
             header,
             entries,
@@ -415,15 +442,28 @@ impl Journal {
 
     /// Removes the journal.
     pub fn remove(self) -> Result<(), Error> {
-        let path = self.place.journal();
-        fs::remove_file(&path).map_err(failed("remove", &path))?;
+        fs::remove_file(&self.path).map_err(failed("remove", &self.path))?;
         step("journal removed");
+        Ok(())
+    }
+
+    /// Sets the journal aside with what it tells in force: nobody undoes that of their own accord any
+    /// more. On the disk when this returns.
+    pub fn keep(self, place: &Place) -> Result<(), Error> {
+        let last = place.kept().pop_last().map_or(0, |(number, _)| number);
+        let path = place.0.join(format!("{KEPT}{}", last + 1));
+        self.file
+            .sync_data()
+            .and_then(|()| fs::rename(&self.path, &path))
+            .map_err(failed("keep", &self.path))?;
+        step("journal kept");
+        // Where this fails the changes are kept all the same, if the machine does not lose power just now.
+        let _ = File::open(&place.0).and_then(|directory| directory.sync_all());
         Ok(())
     }
 
     fn append(&mut self, line: &Line, on_disk: bool) -> Result<(), Error> {
         use std::io::{Seek, SeekFrom};
-        let path = self.place.journal();
         let mut text = serde_json::to_vec(line).expect("plain data with text keys becomes JSON");
         text.push(b'\n');
         let write = |file: &mut File, end| {
@@ -444,7 +484,7 @@ impl Journal {
             }
             Err(error) => {
                 let _ = self.file.set_len(self.end);
-                Err(failed("write", &path)(error))
+                Err(failed("write", &self.path)(error))
             }
         }
     }

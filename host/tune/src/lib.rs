@@ -2,7 +2,8 @@
 //!
 //! Architecture invariant: the only code that changes your machine. What it is about to change is on the
 //! disk first; a [`guard`] in a process of its own undoes everything when the experiment dies or falls
-//! silent; [`recover`] does if both died. `docs/decisions/0009-undo-that-survives.md` tells the rules.
+//! silent; [`recover`] does if both died. What was proven can be kept ([`Hold::keep`]), and is undone when
+//! asked for ([`undo_kept`]). `docs/decisions/0009-undo-that-survives.md` tells the rules.
 
 mod error;
 mod guard;
@@ -17,7 +18,7 @@ mod undo;
 
 pub use error::Error;
 pub use guard::guard;
-pub use hold::{Begin, Hold, begin, recover};
+pub use hold::{Begin, Hold, begin, recover, undo_kept};
 pub use metrics::flush_metrics;
 pub use status::{Pending, PendingChange, Where, default_state, status};
 pub use undo::Undone;

@@ -5,7 +5,7 @@ use crate::journal::{Journal, Namespace, Place};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// An experiment that changes, or has changed and not undone, settings of this machine.
+/// An experiment that changes, or has changed and not undone, settings of this machine; or what one kept.
 #[derive(Clone, Debug)]
 pub struct Pending {
     /// Title of the experiment.
@@ -20,6 +20,8 @@ pub struct Pending {
     pub alive: bool,
     /// Whether its guard lives.
     pub guarded: bool,
+    /// It is over, and what it proved stays.
+    pub kept: bool,
     /// Where the changes are.
     pub namespace: Where,
     /// What is changed, in the order in which it was.
@@ -56,35 +58,44 @@ pub fn status(state: &Path) -> Result<Vec<Pending>, Error> {
     let here = Namespace::current()?;
     let mut all = Vec::new();
     for place in Place::all(state)? {
-        let Some(journal) = Journal::read(&place)? else {
-            continue;
-        };
-        let header = journal.header;
-        let patience = header.deadline_ms / 1000;
-        all.push(Pending {
-            alive: place.is_locked("hold"),
-            guarded: place.is_locked("guard"),
-            deadline: place.touched("guard").unwrap_or(header.started) + patience,
-            namespace: match header.namespace {
-                same if same == here => Where::Here,
-                other if other.boot != here.boot || other.inode == here.inode => Where::Forgotten,
-                other => Where::Elsewhere(other.inode),
-            },
-            title: header.title,
-            pid: header.pid,
-            started: header.started,
-            changes: journal
-                .entries
-                .into_iter()
-                .map(|entry| PendingChange {
-                    made: entry.after.is_some(),
-                    setting: entry.change.setting,
-                    was: entry.change.was,
-                })
-                .collect(),
-        });
+        for path in place.kept().into_values() {
+            if let Some(journal) = Journal::read_at(path)? {
+                all.push(pending(journal, &place, &here, true));
+            }
+        }
+        if let Some(journal) = Journal::read(&place)? {
+            all.push(pending(journal, &place, &here, false));
+        }
     }
     Ok(all)
+}
+
+fn pending(journal: Journal, place: &Place, here: &Namespace, kept: bool) -> Pending {
+    let header = journal.header;
+    let patience = header.deadline_ms / 1000;
+    Pending {
+        alive: !kept && place.is_locked("hold"),
+        guarded: !kept && place.is_locked("guard"),
+        kept,
+        deadline: place.touched("guard").unwrap_or(header.started) + patience,
+        namespace: match header.namespace {
+            same if same == *here => Where::Here,
+            other if other.boot != here.boot || other.inode == here.inode => Where::Forgotten,
+            other => Where::Elsewhere(other.inode),
+        },
+        title: header.title,
+        pid: header.pid,
+        started: header.started,
+        changes: journal
+            .entries
+            .into_iter()
+            .map(|entry| PendingChange {
+                made: entry.after.is_some(),
+                setting: entry.change.setting,
+                was: entry.change.was,
+            })
+            .collect(),
+    }
 }
 
 /// The directory of the journals: `LINERATE_STATE` if it is set; `/var/lib/linerate/tune` for root; else

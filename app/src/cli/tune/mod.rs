@@ -3,12 +3,14 @@
 mod hold;
 mod knobs;
 mod status;
+mod undo;
 
 use super::Global;
 use crate::exit::Exit;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// For the answer to a request to tune.
@@ -21,7 +23,7 @@ const ANSWER: Duration = Duration::from_secs(30);
   linerate tune hold db2 route.initcwnd=32       set there until Ctrl-C, to try by hand
   linerate tune hold local device.txqueuelen=100 and on this host
   linerate tune status                           what is changed on this host now
-  linerate tune undo                             put back what was left changed
+  linerate tune undo                             put back what was kept or left changed
 
 Every change is journalled before it is made. It is undone when its experiment or the connection to
 the other host ends, by a process of its own if linerate is killed, and at the latest when linerate
@@ -38,8 +40,7 @@ enum Action {
     Hold(hold::Hold),
     /// Tell what is changed on this host now
     Status,
-    /// Put back what an experiment has left changed on this host
-    Undo,
+    Undo(undo::Undo),
     /// Undo what a journal says once its process is gone or its deadline has passed
     #[command(hide = true)]
     Guard {
@@ -51,14 +52,14 @@ enum Action {
 
 impl Tune {
     /// Runs the command.
-    pub fn run(&self, global: &Global) -> Result<Exit> {
+    pub fn run(&self, global: &Global) -> Result<ExitCode> {
         match &self.action {
             Action::Knobs => knobs::run()?,
             Action::Hold(hold) => hold.run(global)?,
             Action::Status => status::status()?,
-            Action::Undo => status::undo()?,
+            Action::Undo(undo) => return undo.run(global),
             Action::Guard { journal } => tune::guard(journal)?,
         }
-        Ok(Exit::Done)
+        Ok(Exit::Done.into())
     }
 }

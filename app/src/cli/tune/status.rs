@@ -1,4 +1,4 @@
-//! `linerate tune status` and `undo`: what is changed on this host, and back with it.
+//! `linerate tune status`: what is changed on this host.
 
 use crate::{out, tuning};
 use anyhow::Result;
@@ -10,18 +10,6 @@ use tune::{Pending, Where};
 pub fn status() -> Result<()> {
     let pending = tune::status(&tuning::state()?)?;
     out::print(&words(&pending))?;
-    Ok(())
-}
-
-/// Puts back what an experiment has left changed.
-pub fn undo() -> Result<()> {
-    let undone = tune::recover(&tuning::state()?)?;
-    if undone.is_empty() {
-        out::print("nothing was changed on this host\n")?;
-    }
-    for one in &undone {
-        out::print(&format!("put back: {}\n", tuning::put_back(one)))?;
-    }
     Ok(())
 }
 
@@ -44,7 +32,16 @@ fn words(pending: &[Pending]) -> String {
         };
         let since = report::words::utc(Nanos::from_secs(one.started));
         let Pending { title, pid, .. } = one;
-        let _ = writeln!(text, "{title}: process {pid} since {since}{place}, {state}");
+        let _ = match one.kept {
+            true => {
+                let until = match one.namespace {
+                    Where::Forgotten => state,
+                    _ => "stays until 'linerate tune undo', or until this machine starts anew",
+                };
+                writeln!(text, "{title}: kept since {since}{place}; {until}")
+            }
+            false => writeln!(text, "{title}: process {pid} since {since}{place}, {state}"),
+        };
         for change in &one.changes {
             let made = if change.made {
                 ""

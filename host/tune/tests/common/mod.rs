@@ -95,11 +95,15 @@ impl Bench {
         command.output().unwrap()
     }
 
-    /// Whether no journal is left.
+    /// Whether no journal is left, not even one of what was kept.
     pub fn is_clean(&self) -> bool {
-        std::fs::read_dir(&self.state).map_or(true, |mut places| {
-            places.all(|place| !place.unwrap().path().join("journal").exists())
-        })
+        let places = std::fs::read_dir(&self.state).into_iter().flatten();
+        let files = places.flat_map(|place| std::fs::read_dir(place.unwrap().path()).unwrap());
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| name == "journal" || name.starts_with("kept-"))
+            .count()
+            == 0
     }
 }
 

@@ -75,6 +75,11 @@ pub enum TuneRequest {
     FlushMetrics,
     /// Undo what is applied and let go.
     End,
+    /// Let go, and let what is applied stay when the session ends: until [`TuneRequest::Restore`], or until
+    /// the machine is started anew.
+    Keep,
+    /// Undo whatever was ever kept. The readings tell what it is set to again.
+    Restore,
 }
 
 /// What the agent is to find out about the size of packets that get through.

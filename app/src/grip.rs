@@ -1,0 +1,185 @@
+//! The settings of both hosts of a path in one hand: taken, applied, read back, undone, or kept.
+
+use crate::controller::Link;
+use crate::exit::Refusal;
+use crate::experiment::Far;
+use crate::tuning;
+use anyhow::{Context, Result};
+use model::{Direction, Reading, Setting, Side};
+use std::net::IpAddr;
+use std::time::Duration;
+use tune::{Hold, Undone};
+use wire::control::TuneRequest;
+
+/// A change of the far host's settings is answered within this.
+pub const TUNE_WITHIN: Duration = Duration::from_secs(30);
+
+/// The settings of both hosts, as far as they are held. Dropped, the near host's are undone; the far host
+/// undoes its own when the session ends.
+pub struct Grip {
+    direction: Direction,
+    /// The settings of this host; of both, where they are one machine.
+    here: Option<Hold>,
+    /// The agent holds those of its host.
+    there: bool,
+}
+
+impl Grip {
+    /// Of a path whose data goes this way; nothing is held.
+    pub fn open(direction: Direction) -> Grip {
+        Grip {
+            direction,
+            here: None,
+            there: false,
+        }
+    }
+
+    /// Takes hold of the hosts that these settings change. `host` is the far one's name.
+    ///
+    /// # Errors
+    /// If one of them is held by another, or does not let itself be changed.
+    pub fn take<'a>(
+        &mut self,
+        far: &mut Far,
+        settings: impl IntoIterator<Item = &'a Setting>,
+        host: &str,
+        title: &str,
+        deadline: Duration,
+    ) -> Result<()> {
+        let machine: Vec<Side> = settings
+            .into_iter()
+            .filter(|s| !s.knob.is_socket())
+            .flat_map(|s| s.on.sides(self.direction))
+            .copied()
+            .collect();
+        let mut here = machine.contains(&Side::Near);
+        if machine.contains(&Side::Far) {
+            let Far::Agent(link) = far else {
+                return Err(Refusal::usage(format!(
+                    "{host} is an iperf3 server, whose settings cannot be changed from here: run linerate there, or change this end alone (KNOB=VALUE@near)"
+                ))
+                .into());
+            };
+            let request = TuneRequest::Begin {
+                title: title.to_owned(),
+                deadline: deadline.into(),
+            };
+            link.tune(request, TUNE_WITHIN)?;
+            self.there = !link.shares_machine();
+            here |= link.shares_machine();
+        }
+        if here {
+            self.here = Some(tuning::begin(title, deadline, Side::Near)?);
+        }
+        Ok(())
+    }
+
+    /// The near host's, to show that it is still wanted while something else has the far one.
+    pub fn here(&mut self) -> Option<&mut Hold> {
+        self.here.as_mut()
+    }
+
+    /// Applies settings on both hosts; options of linerate's own connections are passed over. `peer` is
+    /// the far host's address.
+    ///
+    /// # Errors
+    /// If one cannot be applied; then [`Grip::undo`] what was.
+    pub fn apply(
+        &mut self,
+        far: &mut Far,
+        settings: &[Setting],
+        peer: Option<IpAddr>,
+    ) -> Result<()> {
+        let of = |side: Side| -> Vec<Setting> {
+            let machine = settings.iter().filter(|s| !s.knob.is_socket());
+            machine
+                .filter(|s| s.on.sides(self.direction).contains(&side))
+                .cloned()
+                .collect()
+        };
+        let (mut here, there) = (of(Side::Near), of(Side::Far));
+        if let Some(link) = self.agent(far) {
+            link.tune(TuneRequest::Renew, TUNE_WITHIN)?;
+            if !there.is_empty() {
+                let settings = there;
+                link.tune(TuneRequest::Apply { settings }, TUNE_WITHIN)?;
+            }
+        } else {
+            // The two ends are on one host.
+            let new = there.into_iter().filter(|s| !here.contains(s));
+            here.extend(new.collect::<Vec<_>>());
+        }
+        if let Some(hold) = &mut self.here {
+            hold.renew();
+            if !here.is_empty() {
+                hold.apply(&here, peer.context("the far host's address is not known")?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads back what is applied.
+    ///
+    /// # Errors
+    /// If it is not applied any more, or the far host was lost.
+    pub fn verify(&mut self, far: &mut Far) -> Result<Vec<Reading>> {
+        let mut readings = match &self.here {
+            Some(hold) => hold.verify()?,
+            None => Vec::new(),
+        };
+        if let Some(link) = self.agent(far) {
+            readings.extend(link.tune(TuneRequest::Verify, TUNE_WITHIN)?);
+        }
+        Ok(readings)
+    }
+
+    /// Undoes what is applied. A far host that was lost undoes it itself.
+    ///
+    /// # Errors
+    /// If something could not be put back.
+    pub fn undo(&mut self, far: &mut Far) -> Result<Vec<Undone>> {
+        let near = self.here.as_mut().map_or(Ok(Vec::new()), Hold::undo);
+        if let Some(link) = self.agent(far) {
+            link.tune(TuneRequest::Undo, TUNE_WITHIN)?;
+        }
+        Ok(near?)
+    }
+
+    /// Lets what is applied stay, and lets go of both hosts.
+    ///
+    /// # Errors
+    /// If a host has undone it meanwhile, or cannot keep it: what the other one kept stays.
+    pub fn keep(&mut self, far: &mut Far) -> Result<Vec<Reading>> {
+        let mut kept = Vec::new();
+        if let Some(link) = self.agent(far) {
+            kept = link.tune(TuneRequest::Keep, TUNE_WITHIN)?;
+            self.there = false;
+        }
+        if let Some(hold) = self.here.take() {
+            kept.extend(hold.keep()?);
+        }
+        Ok(kept)
+    }
+
+    /// Undoes what is still applied, and lets go of both hosts.
+    ///
+    /// # Errors
+    /// If something could not be put back.
+    pub fn end(&mut self, far: &mut Far) -> Result<()> {
+        let near = self.here.take().map_or(Ok(Vec::new()), Hold::end);
+        if let Some(link) = self.agent(far) {
+            link.tune(TuneRequest::End, TUNE_WITHIN)?;
+        }
+        self.there = false;
+        near?;
+        Ok(())
+    }
+
+    /// The agent, if it holds settings of its own and is there.
+    fn agent<'f>(&self, far: &'f mut Far) -> Option<&'f mut Link> {
+        match far {
+            Far::Agent(link) if self.there && !link.is_lost() => Some(link),
+            _ => None,
+        }
+    }
+}
