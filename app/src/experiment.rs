@@ -13,8 +13,8 @@ use crate::transport::VERSION;
 use anyhow::{Result, anyhow, bail};
 use archive::Archive;
 use model::{
-    Bytes, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Reading, Run, Setting, Side, Spec,
-    Trial, Warning, Workload, apply_to_spec, summarise,
+    Bytes, Ended, Experiment, Limit, Nanos, Phase, Reading, Run, Setting, Side, Spec, Trial,
+    Warning, Workload, apply_to_spec, summarise,
 };
 use prove::trial::{Before, of_run, without_run};
 use prove::{Next, Slot};
@@ -261,8 +261,8 @@ impl<'a> Driver<'a> {
     fn object(&mut self) {
         let experiment = &mut *self.experiment;
         let version = |side| match side {
-            Side::Near => kernel_version(&experiment.near),
-            Side::Far => kernel_version(experiment.far.as_ref()?),
+            Side::Near => experiment.near.kernel_version(),
+            Side::Far => experiment.far.as_ref()?.kernel_version(),
         };
         let settings = experiment.plan.arms.iter().flat_map(|arm| &arm.settings);
         let mut objections: Vec<Warning> = settings
@@ -466,12 +466,6 @@ fn patience(spec: &Spec) -> Duration {
         Limit::Time(time) => Duration::from(time) + GRACE,
         Limit::Bytes(_) | Limit::Requests(_) => LONGEST_RUN,
     }
-}
-
-/// `Linux 6.18.44-distro` is (6, 18).
-fn kernel_version(host: &Fingerprint) -> Option<(u32, u32)> {
-    let mut numbers = host.kernel.strip_prefix("Linux ")?.split(['.', '-']);
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// The same run, just long enough to look at its sockets.

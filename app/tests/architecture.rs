@@ -3,8 +3,8 @@
 use serde_json::Value;
 use std::process::Command;
 
-const PURE: [&str; 8] = [
-    "model", "wire", "report", "emulate", "prove", "explain", "capture", "path",
+const PURE: [&str; 9] = [
+    "model", "wire", "report", "emulate", "prove", "explain", "capture", "path", "advise",
 ];
 const HOST: [&str; 7] = [
     "sys", "measure", "observe", "archive", "lab", "tune", "probe",
@@ -69,7 +69,7 @@ fn every_room_knows_only_whom_it_may() {
             host if HOST.contains(&host) => &["model", "sys"],
             "linerate" => &[
                 "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",
-                "observe", "prove", "archive", "lab", "tune", "path", "probe",
+                "observe", "prove", "archive", "lab", "tune", "path", "probe", "advise",
             ],
             // Fuzzing drives the decoders of both floors.
             "fuzz" => &[

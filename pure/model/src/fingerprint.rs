@@ -39,6 +39,14 @@ pub struct Fingerprint {
     pub unread: Vec<Unread>,
 }
 
+impl Fingerprint {
+    /// Of a Linux kernel, major and minor: `Linux 6.18.44-distro` is (6, 18).
+    pub fn kernel_version(&self) -> Option<(u32, u32)> {
+        let mut numbers = self.kernel.strip_prefix("Linux ")?.split(['.', '-']);
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    }
+}
+
 /// The processors of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

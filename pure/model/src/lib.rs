@@ -3,6 +3,7 @@
 //! Nothing here touches a clock, a file or a socket: every value can be saved, sent and read again.
 //! Data flows one way: kernel bytes -> [`Sample`] -> [`Run`] -> [`Summary`] -> words and pages.
 
+pub mod advice;
 mod audit;
 mod experiment;
 pub mod finding;

@@ -137,7 +137,8 @@ pub enum Value {
 }
 
 /// How much of a host a knob changes, the smallest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// linerate's own connections: the machine stays as it is.
     Socket,
@@ -390,6 +391,16 @@ impl Knob {
         match self {
             Knob::Sysctl(key) => key.risk(),
             _ => self.row().map_or("", |row| row.risk),
+        }
+    }
+
+    /// Whether only connections that are opened afterwards have it. A window that grows, a send buffer that
+    /// grows, a queue and the offloads reach those that are open as well.
+    pub fn needs_new_connections(&self) -> bool {
+        match self {
+            Knob::Device(knob) => *knob == DeviceKnob::Mtu,
+            Knob::Sysctl(key) => key.needs_new_connections(),
+            _ => true,
         }
     }
 

@@ -167,6 +167,22 @@ impl SysctlKey {
         }
     }
 
+    /// See [`Knob::needs_new_connections`](super::Knob::needs_new_connections).
+    pub(super) fn needs_new_connections(self) -> bool {
+        // Read by the kernel whenever it is used, not kept in the socket.
+        const READ_EACH_TIME: [&str; 8] = [
+            "net.ipv4.tcp_rmem",
+            "net.ipv4.tcp_wmem",
+            "net.ipv4.tcp_mem",
+            "net.ipv4.tcp_moderate_rcvbuf",
+            "net.ipv4.tcp_slow_start_after_idle",
+            "net.ipv4.tcp_limit_output_bytes",
+            "net.ipv4.tcp_mtu_probing",
+            "net.core.netdev_max_backlog",
+        ];
+        !READ_EACH_TIME.contains(&self.name())
+    }
+
     /// See [`Setting::objection`](super::Setting::objection).
     pub(super) fn objection(self, value: u64, kernel: Option<(u32, u32)>) -> Option<&'static str> {
         match self.row().objection {

@@ -1,0 +1,22 @@
+//! From what was found of a path to what to set: needs, proposals, and what a host's settings are worth.
+//!
+//! - [`Way::of`] takes what a run tells of one direction of a path.
+//! - [`needs`] says what it needs of its hosts: the bandwidth-delay product, and buffers for it.
+//! - [`propose`] says which few settings the findings justify, each with its reason in numbers.
+//!
+//! Nothing here lowers a limit, and nothing is proposed that no finding asks for: "nothing to set" is an
+//! answer. Whether a proposal helps is for an experiment to say.
+
+mod defaults;
+mod host;
+mod needs;
+mod propose;
+mod way;
+
+#[cfg(test)]
+mod tests;
+
+pub use defaults::default_of;
+pub use needs::needs;
+pub use propose::{Hosts, propose};
+pub use way::Way;

@@ -1,0 +1,596 @@
+//! From findings to settings: one function a cause that a setting can mend. Everything else is told in words.
+
+use crate::defaults::default_of;
+use crate::host::{now, number, three};
+use crate::needs::{askable, fits_memory, needs};
+use crate::way::Way;
+use model::advice::{Advice, Change, Declined, Needs, Proposal, RateFrom};
+use model::finding::{Conclusion, Explanation, Finding, Limit};
+use model::{Bytes, DeviceKnob, Fingerprint, Knob, On, RouteKnob, Setting, Side, SysctlKey, Value};
+
+/// Both ends of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Hosts<'a> {
+    /// The host of the command.
+    pub near: &'a Fingerprint,
+    /// The other one; `None` if it could not tell.
+    pub far: Option<&'a Fingerprint>,
+}
+
+impl<'a> Hosts<'a> {
+    /// The host at one side.
+    pub fn at(self, side: Side) -> Option<&'a Fingerprint> {
+        match side {
+            Side::Near => Some(self.near),
+            Side::Far => self.far,
+        }
+    }
+}
+
+/// So many causes are followed up: the first is the one that limits, another fits as well.
+const CAUSES: usize = 3;
+
+const BUFFERS: &str = "RFC 7323; a window is 62 % of its buffer (measured on Linux 6.18), and before Linux 6.6 what tcp_adv_win_scale says";
+const CONGESTION: &str =
+    "RFC 9438 and draft-ietf-ccwg-bbr; Mathis and others 1997 (rate = MSS/RTT x 1.22/sqrt(loss))";
+const PACING: &str =
+    "Aggarwal, Savage and Anderson 2000; tc-fq(8), SO_MAX_PACING_RATE in socket(7)";
+const OFFLOADS: &str = "Documentation/networking/segmentation-offloads.rst";
+const FINDING: &str = "the finding";
+
+/// What to set for one direction of a path, given what explains its connections (of other directions they are
+/// passed over).
+///
+/// Empty `proposals` say that no finding asks for a setting. Cannot fail, and reads nothing but its arguments.
+pub fn propose(way: &Way, hosts: Hosts<'_>, told: &[Explanation]) -> Advice {
+    let mine: Vec<&Explanation> = told
+        .iter()
+        .filter(|e| e.direction.is_none_or(|d| d == way.direction))
+        .collect();
+    let causes = causes(&mine);
+    let held = causes
+        .iter()
+        .any(|c| matches!(c.limit, Limit::SendBuffer | Limit::ReceiveWindow));
+    let mut desk = Desk {
+        way,
+        hosts,
+        needs: needs(way, hosts, held),
+        proposals: Vec::new(),
+        declined: Vec::new(),
+        otherwise: Vec::new(),
+    };
+    for cause in causes.iter().take(CAUSES) {
+        desk.answer(cause);
+    }
+    Advice {
+        needs: desk.needs,
+        proposals: desk.proposals,
+        declined: desk.declined,
+        otherwise: desk.otherwise,
+    }
+}
+
+/// The causes that are named, by how many connections name them and in which place; each with a finding of
+/// its own.
+fn causes<'a>(told: &[&'a Explanation]) -> Vec<&'a Finding> {
+    let mut votes: Vec<(usize, &Finding)> = Vec::new();
+    for explanation in told {
+        let Conclusion::Limited { by } = &explanation.conclusion else {
+            continue;
+        };
+        for (place, limit) in by.iter().enumerate() {
+            let Some(finding) = explanation.finding(*limit) else {
+                continue;
+            };
+            let vote = CAUSES.saturating_sub(place);
+            match votes.iter_mut().find(|(_, f)| f.limit == *limit) {
+                Some((votes, _)) => *votes += vote,
+                None => votes.push((vote, finding)),
+            }
+        }
+    }
+    votes.sort_by_key(|(votes, _)| std::cmp::Reverse(*votes));
+    votes.into_iter().map(|(_, finding)| finding).collect()
+}
+
+/// What is being put together.
+struct Desk<'a> {
+    way: &'a Way,
+    hosts: Hosts<'a>,
+    needs: Needs,
+    proposals: Vec<Proposal>,
+    declined: Vec<Declined>,
+    otherwise: Vec<String>,
+}
+
+impl Desk<'_> {
+    fn answer(&mut self, cause: &Finding) {
+        match cause.limit {
+            Limit::SendBuffer | Limit::ReceiveWindow => self.buffers(cause),
+            Limit::RandomLoss => {
+                self.congestion(cause);
+                self.larger_segments();
+            }
+            Limit::BurstLoss => {
+                self.pacing(cause);
+                self.congestion(cause);
+            }
+            Limit::Policer => self.policer(cause),
+            Limit::BlackHole => self.black_hole(cause),
+            Limit::Cpu => self.offloads(cause),
+            // The path is full and its queue long: who waits for answers gains, who moves bytes does not.
+            Limit::Bufferbloat if self.way.latency => self.congestion(cause),
+            Limit::Nagle | Limit::DelayedAck | Limit::SlowStart | Limit::Reordering => {
+                self.as_found(cause);
+            }
+            _ => {}
+        }
+        let words = cause.remedies.iter().filter(|r| r.change.is_none());
+        self.otherwise.extend(words.map(|r| r.words.clone()));
+    }
+
+    fn sender(&self) -> Side {
+        self.way.direction.sender()
+    }
+
+    fn receiver(&self) -> Side {
+        self.sender().other()
+    }
+
+    /// Larger buffers, at both ends at once: the next smaller one would hold the transfer as soon as the first
+    /// is gone.
+    fn buffers(&mut self, cause: &Finding) {
+        if self.proposals.iter().any(|p| p.title == LARGER_BUFFERS) {
+            return;
+        }
+        let needs = self.needs.clone();
+        let receiver = (self.receiver(), "net.ipv4.tcp_rmem", needs.receive_buffer);
+        let sender = (self.sender(), "net.ipv4.tcp_wmem", needs.send_buffer);
+        let mut changes = Vec::new();
+        let mut stand_in = Vec::new();
+        let set_by_hand = match cause.limit {
+            Limit::SendBuffer => self.way.send_buffer_set,
+            _ => self.way.receive_buffer_set,
+        };
+        for (side, key, wanted) in [receiver, sender] {
+            let Some(host) = self.hosts.at(side) else {
+                continue;
+            };
+            let (Ok(sysctl), Some([least, initial, greatest])) = (key.parse(), three(host, key))
+            else {
+                continue;
+            };
+            if greatest >= wanted.0 {
+                continue;
+            }
+            let values = vec![least, initial, wanted.0];
+            let why = format!(
+                "{}; a buffer of {wanted} holds that, what the kernel keeps beside it, and a quarter more",
+                self.bdp_in_words()
+            );
+            let mut change = self.sysctl(side, sysctl, Value::Numbers(values), why, BUFFERS);
+            if fits_memory(host, wanted, self.way.connections) == Some(false) {
+                change.risk.push_str(&format!(
+                    "; {} such connections may take more than net.ipv4.tcp_mem lets them",
+                    self.way.connections
+                ));
+            }
+            changes.push(change);
+            stand_in.extend(self.asked(side, wanted, greatest));
+        }
+        changes.extend(self.autotuning());
+        // Set by hand, a buffer does not grow, whatever the sysctls say.
+        if set_by_hand {
+            let (knob, wanted) = match cause.limit {
+                Limit::SendBuffer => (Knob::SendBuffer, needs.asked_send_buffer()),
+                _ => (Knob::ReceiveBuffer, needs.asked_receive_buffer()),
+            };
+            let why = format!(
+                "it was set by hand, which ends its growing; {}",
+                self.bdp_in_words()
+            );
+            changes = vec![self.own(knob, Value::Number(wanted.0), why, BUFFERS)];
+            stand_in.clear();
+        }
+        self.propose(LARGER_BUFFERS, cause, changes, stand_in);
+    }
+
+    /// The same amount by an option of the own sockets, as far as the host lets it be asked for and as far as
+    /// it exceeds what they grow to by themselves.
+    fn asked(&self, side: Side, wanted: Bytes, grows_to: u64) -> Option<Setting> {
+        let (knob, key) = match side == self.sender() {
+            true => (Knob::SendBuffer, "net.core.wmem_max"),
+            false => (Knob::ReceiveBuffer, "net.core.rmem_max"),
+        };
+        // A child namespace does not show the bound; its host's own holds.
+        let bound = askable(self.hosts.at(side), key).unwrap_or(Bytes(DEFAULT_ASKABLE));
+        let asked = (wanted.0 / 2).min(bound.0);
+        (asked * 2 > grows_to).then_some(Setting {
+            knob,
+            value: Value::Number(asked),
+            on: On::Both,
+        })
+    }
+
+    /// What keeps a window small however large its buffer may grow.
+    fn autotuning(&self) -> Vec<Change> {
+        let side = self.receiver();
+        let Some(host) = self.hosts.at(side) else {
+            return Vec::new();
+        };
+        let off = [
+            (
+                "net.ipv4.tcp_moderate_rcvbuf",
+                "the receive buffer does not grow while it is 0",
+            ),
+            (
+                "net.ipv4.tcp_window_scaling",
+                "no window above 64 KiB can be told while it is 0",
+            ),
+        ];
+        let off = off
+            .into_iter()
+            .filter(|(key, _)| number(host, key) == Some(0));
+        off.filter_map(|(key, why)| {
+            let sysctl = key.parse().ok()?;
+            Some(self.sysctl(
+                side,
+                sysctl,
+                Value::Number(1),
+                why.to_owned(),
+                "RFC 7323; ip-sysctl.rst",
+            ))
+        })
+        .collect()
+    }
+
+    fn bdp_in_words(&self) -> String {
+        let Needs {
+            rate,
+            rate_from,
+            rtt,
+            connections,
+            bdp,
+            ..
+        } = &self.needs;
+        let rate = match rate_from {
+            RateFrom::Told => format!("{rate} as you say"),
+            RateFrom::Line => format!("{rate} of the slower device"),
+            RateFrom::Reached => format!("{rate} as reached"),
+            RateFrom::Step => {
+                format!("{rate} (four times what was reached, since nothing tells the path's rate)")
+            }
+        };
+        let among = match connections {
+            0 | 1 => String::new(),
+            n => format!(", divided among {n} connections"),
+        };
+        format!("{rate} x {rtt} under load = {bdp} in flight{among}")
+    }
+
+    fn congestion(&mut self, cause: &Finding) {
+        const BBR: &str = "bbr";
+        let used = self.way.congestion.clone().unwrap_or_default();
+        if used.starts_with(BBR) {
+            return self.otherwise.push(format!(
+                "the congestion control is {used} already: another one has nothing to add"
+            ));
+        }
+        let side = self.sender();
+        let seen = cause.evidence.first();
+        let seen = seen.map_or(String::new(), |e| format!("{}: {}; ", e.what, e.found));
+        let why = format!(
+            "{seen}{used} takes every loss for congestion, bbr goes by rate and round trip"
+        );
+        let bbr = Value::Word(BBR.to_owned());
+        let mut change = self.change(
+            Knob::Route(RouteKnob::Congctl),
+            bbr.clone(),
+            side,
+            why,
+            CONGESTION,
+        );
+        change.now = change
+            .now
+            .or_else(|| (!used.is_empty()).then(|| used.clone()));
+        let host = self.hosts.at(side).and_then(|h| h.congestion.as_ref());
+        if host.is_some_and(|c| c.available.iter().all(|name| name != BBR)) {
+            change
+                .risk
+                .push_str("; the module tcp_bbr is not loaded (modprobe tcp_bbr)");
+        }
+        let own = Setting {
+            knob: Knob::Congestion,
+            value: bbr,
+            on: On::Both,
+        };
+        self.propose("another congestion control", cause, vec![change], vec![own]);
+    }
+
+    /// What a loss costs is less by as much as segments are larger (Mathis).
+    fn larger_segments(&mut self) {
+        let used = self.way.mss + 40;
+        if let Some(mtu) = self
+            .way
+            .mtu
+            .filter(|mtu| self.way.mss > 0 && *mtu > used + used / 4)
+        {
+            self.otherwise.push(format!(
+                "packets of {mtu} bytes get through, and {used} are used: larger segments lose less for each loss \
+                 (linerate tune mtu HOST --to {mtu})"
+            ));
+        }
+    }
+
+    /// The rate that the finding asks for, by an option of each connection; and `fq`, which paces every
+    /// connection of the device by its own window.
+    fn pacing(&mut self, cause: &Finding) {
+        let Some(paced) = change_of(cause, Knob::Pacing) else {
+            return;
+        };
+        let side = self.sender();
+        let why =
+            "bursts at the speed of the sender's link overflow a queue that is too short for them"
+                .to_owned();
+        let qdisc = self
+            .hosts
+            .at(side)
+            .and_then(|h| h.device.as_ref()?.qdisc.clone());
+        let fq = qdisc.as_deref().and_then(|q| q.split(' ').next());
+        match fq {
+            Some("fq") | None => {
+                let own = self.own(Knob::Pacing, paced.value, why, PACING);
+                self.propose("pace the sender", cause, vec![own], Vec::new());
+            }
+            Some(_) => {
+                let fq = Value::Word("fq".to_owned());
+                let change = self.change(Knob::Device(DeviceKnob::Qdisc), fq, side, why, PACING);
+                self.propose("pace the sender", cause, vec![change], vec![paced]);
+            }
+        }
+    }
+
+    /// Just below what a policer lets pass nothing is lost.
+    fn policer(&mut self, cause: &Finding) {
+        let each = self.way.goodput.0 / u64::from(self.way.connections.max(1));
+        let rate = (each / 100_000 * 100_000).max(100_000);
+        let why = format!(
+            "a policer drops what exceeds its rate; {} came through",
+            self.way.goodput
+        );
+        let own = self.own(Knob::Pacing, Value::Number(rate), why, PACING);
+        self.propose(
+            "stay below the policer's rate",
+            cause,
+            vec![own],
+            Vec::new(),
+        );
+    }
+
+    fn black_hole(&mut self, cause: &Finding) {
+        let side = self.sender();
+        let change = match self.way.mtu {
+            Some(mtu) => {
+                let why = format!("packets above {mtu} bytes vanish, and nobody says so");
+                let value = Value::Number(u64::from(mtu));
+                self.change(
+                    Knob::Route(RouteKnob::Mtu),
+                    value,
+                    side,
+                    why,
+                    "RFC 2923; RFC 8899",
+                )
+            }
+            None => {
+                let Ok(key) = "net.ipv4.tcp_mtu_probing".parse() else {
+                    return;
+                };
+                let why =
+                    "large segments vanish, and which size passes is not known yet".to_owned();
+                self.otherwise.push(
+                    "probing costs each connection seconds before it finds the size: 'linerate mtu HOST' tells it for good"
+                        .to_owned(),
+                );
+                self.sysctl(side, key, Value::Number(1), why, "RFC 4821")
+            }
+        };
+        let mss = self.way.mtu.map_or(1220, |mtu| mtu.saturating_sub(40));
+        let own = Setting {
+            knob: Knob::Mss,
+            value: Value::Number(u64::from(mss)),
+            on: On::Both,
+        };
+        self.propose(
+            "smaller packets to this host",
+            cause,
+            vec![change],
+            vec![own],
+        );
+    }
+
+    fn offloads(&mut self, cause: &Finding) {
+        let wanted = [
+            (self.sender(), DeviceKnob::Tso, "tso"),
+            (self.sender(), DeviceKnob::Gso, "gso"),
+            (self.receiver(), DeviceKnob::Gro, "gro"),
+        ];
+        let mut changes = Vec::new();
+        for (side, knob, name) in wanted {
+            let device = self.hosts.at(side).and_then(|h| h.device.as_ref());
+            if device.and_then(|d| d.offloads.get(name)) != Some(&false) {
+                continue;
+            }
+            let why = format!(
+                "the processor is the limit, and {name} is off: every segment goes through it alone"
+            );
+            changes.push(self.change(Knob::Device(knob), Value::Switch(true), side, why, OFFLOADS));
+        }
+        self.propose(
+            "let the device do the segmentation",
+            cause,
+            changes,
+            Vec::new(),
+        );
+    }
+
+    /// What the finding itself names.
+    fn as_found(&mut self, cause: &Finding) {
+        for remedy in &cause.remedies {
+            let Some(setting) = remedy
+                .change
+                .as_ref()
+                .and_then(|c| c.parse::<Setting>().ok())
+            else {
+                continue;
+            };
+            let change = if setting.knob.is_socket() {
+                self.own(setting.knob, setting.value, remedy.words.clone(), FINDING)
+            } else {
+                let sides = setting.on.sides(self.way.direction);
+                let side = sides.first().copied().unwrap_or(self.sender());
+                self.change(
+                    setting.knob,
+                    setting.value,
+                    side,
+                    remedy.words.clone(),
+                    FINDING,
+                )
+            };
+            self.propose(in_short(cause.limit), cause, vec![change], Vec::new());
+        }
+    }
+
+    /// Puts a proposal on the list without what would lower a limit, change nothing, or is known to be worth
+    /// nothing.
+    fn propose(
+        &mut self,
+        title: &str,
+        cause: &Finding,
+        changes: Vec<Change>,
+        stand_in: Vec<Setting>,
+    ) {
+        let mut kept = Vec::new();
+        for change in changes {
+            let host = self.hosts.at(change.side);
+            if let Some(why) = change
+                .setting
+                .objection(host.and_then(Fingerprint::kernel_version))
+            {
+                self.declined.push(Declined {
+                    setting: change.setting,
+                    why: why.to_owned(),
+                });
+            } else if host.is_none() && !change.setting.knob.is_socket() {
+                self.otherwise.push(format!(
+                    "{} at the other host, which cannot be read or set from here",
+                    change.setting
+                ));
+            } else if let Some(why) = self.lowers(&change.setting, host) {
+                self.declined.push(Declined {
+                    setting: change.setting,
+                    why,
+                });
+            } else {
+                kept.push(change);
+            }
+        }
+        let is_there = |p: &Proposal| {
+            p.changes
+                .iter()
+                .map(|c| &c.setting)
+                .eq(kept.iter().map(|c| &c.setting))
+        };
+        if kept.is_empty() || self.proposals.iter().any(is_there) {
+            return;
+        }
+        self.proposals.push(Proposal {
+            title: title.to_owned(),
+            direction: self.way.direction,
+            cause: cause.limit,
+            changes: kept,
+            stand_in,
+        });
+    }
+
+    /// Why a setting is left out: it is there already, or would lower what is.
+    fn lowers(&self, setting: &Setting, host: Option<&Fingerprint>) -> Option<String> {
+        let has = now(host?, setting.knob)?;
+        let says = setting.knob.say(&has);
+        if has == setting.value {
+            return Some(format!("it is {says} already"));
+        }
+        let lowers = match (&setting.knob, &has, &setting.value) {
+            (Knob::Route(RouteKnob::Mtu), ..) => false,
+            (_, Value::Number(has), Value::Number(wanted)) => wanted < has,
+            (_, Value::Numbers(has), Value::Numbers(wanted)) => {
+                has.iter().zip(wanted).any(|(has, wanted)| wanted < has)
+            }
+            _ => false,
+        };
+        lowers.then(|| format!("it is {says}, which is more: limits are not lowered"))
+    }
+
+    fn own(&self, knob: Knob, value: Value, why: String, source: &str) -> Change {
+        let setting = Setting {
+            knob,
+            value,
+            on: On::Both,
+        };
+        Change::new(setting, self.sender(), why, source)
+    }
+
+    fn sysctl(
+        &self,
+        side: Side,
+        key: SysctlKey,
+        value: Value,
+        why: String,
+        source: &str,
+    ) -> Change {
+        self.change(Knob::Sysctl(key), value, side, why, source)
+    }
+
+    /// A change at one of the hosts, beside what is there and what its kernel would have by itself.
+    fn change(&self, knob: Knob, value: Value, side: Side, why: String, source: &str) -> Change {
+        let on = if side == self.sender() {
+            On::Sender
+        } else {
+            On::Receiver
+        };
+        let host = self.hosts.at(side);
+        let setting = Setting { knob, value, on };
+        let say = |value: Value| knob.say(&value);
+        Change {
+            now: host.and_then(|host| now(host, knob)).map(say),
+            default: match (host, knob) {
+                (Some(host), Knob::Sysctl(key)) => default_of(host, key).map(say),
+                _ => None,
+            },
+            ..Change::new(setting, side, why, source)
+        }
+    }
+}
+
+const LARGER_BUFFERS: &str = "larger buffers";
+
+/// `net.core.rmem_max` and `wmem_max` of kernels before 6.18: what can be asked for anywhere.
+const DEFAULT_ASKABLE: u64 = 212_992;
+
+/// The setting of a knob that a finding names.
+fn change_of(cause: &Finding, knob: Knob) -> Option<Setting> {
+    let changes = cause.remedies.iter().filter_map(|r| r.change.as_ref());
+    let decider = cause.decider.iter().map(|d| &d.change);
+    changes
+        .chain(decider)
+        .filter_map(|c| c.parse::<Setting>().ok())
+        .find(|s| s.knob == knob)
+}
+
+/// What the finding's own remedy does.
+fn in_short(limit: Limit) -> &'static str {
+    match limit {
+        Limit::SlowStart => "a larger first window",
+        Limit::Reordering => "more patience with reordering",
+        _ => "send small segments at once",
+    }
+}

@@ -1,0 +1,439 @@
+//! Paths with a known cause, and what is to be done about them.
+
+use super::*;
+use model::advice::{Advice, RateFrom};
+use model::finding::{
+    Conclusion, Confidence, Explanation, Finding, Level, Limit, Remedy, Share, Source,
+};
+use model::{
+    BitRate, Bytes, Congestion, Device, Direction, Fingerprint, Nanos, Scope, Side, Value,
+};
+
+const MIB: u64 = 1 << 20;
+
+fn host() -> Fingerprint {
+    let sysctls = [
+        ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
+        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+        ("net.ipv4.tcp_mem", "278466 371289 556932"),
+        ("net.core.rmem_max", "4194304"),
+        ("net.core.wmem_max", "4194304"),
+        ("net.ipv4.tcp_congestion_control", "cubic"),
+        ("net.ipv4.tcp_moderate_rcvbuf", "1"),
+    ];
+    Fingerprint {
+        kernel: "Linux 6.18.44".to_owned(),
+        memory: Some(Bytes(16 << 30)),
+        device: Some(Device {
+            name: "eth0".to_owned(),
+            qdisc: Some("fq_codel limit 10240".to_owned()),
+            ..Device::default()
+        }),
+        congestion: Some(Congestion {
+            default: "cubic".to_owned(),
+            available: vec!["reno".to_owned(), "cubic".to_owned()],
+        }),
+        sysctls: sysctls.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        ..Fingerprint::default()
+    }
+}
+
+fn with(key: &str, value: &str) -> Fingerprint {
+    let mut host = host();
+    host.sysctls.insert(key.to_owned(), value.to_owned());
+    host
+}
+
+/// 100 Mbit/s over 80 ms: 1 MB in flight.
+fn way() -> Way {
+    Way {
+        direction: Direction::Up,
+        goodput: BitRate(100_000_000),
+        rtt: Nanos::from_millis(80),
+        connections: 1,
+        congestion: Some("cubic".to_owned()),
+        mss: 1448,
+        window_share: None,
+        send_buffer_set: false,
+        receive_buffer_set: false,
+        told: None,
+        mtu: None,
+        latency: false,
+    }
+}
+
+fn finding(limit: Limit, changes: &[&str], words: &str) -> Finding {
+    let change = |c: &&str| Remedy {
+        words: "as found".to_owned(),
+        change: Some((*c).to_owned()),
+    };
+    let plain = Remedy {
+        words: words.to_owned(),
+        change: None,
+    };
+    Finding {
+        limit,
+        level: Level::First,
+        share: Share::default(),
+        confidence: Confidence::Sure,
+        evidence: Vec::new(),
+        remedies: changes.iter().map(change).chain([plain]).collect(),
+        decider: None,
+    }
+}
+
+fn told(findings: Vec<Finding>) -> Explanation {
+    Explanation {
+        name: "0".to_owned(),
+        sender: None,
+        receiver: None,
+        direction: Some(Direction::Up),
+        source: Source::Samples,
+        span: Nanos::from_secs(10),
+        bytes: Bytes(0),
+        conclusion: Conclusion::Limited {
+            by: findings.iter().map(|f| f.limit).collect(),
+        },
+        findings,
+        ends: Vec::new(),
+        phases: Vec::new(),
+        doubts: Vec::new(),
+    }
+}
+
+fn of(way: &Way, near: &Fingerprint, far: &Fingerprint, findings: Vec<Finding>) -> Advice {
+    let hosts = Hosts {
+        near,
+        far: Some(far),
+    };
+    propose(way, hosts, &[told(findings)])
+}
+
+fn settings(advice: &Advice) -> Vec<Vec<String>> {
+    let all = advice.proposals.iter();
+    all.map(|p| p.settings().iter().map(ToString::to_string).collect())
+        .collect()
+}
+
+#[test]
+fn small_buffers_on_a_long_path_are_raised_at_both_ends_together() {
+    let near = with("net.ipv4.tcp_wmem", "4096 16384 262144");
+    let far = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
+    let slow = Way {
+        goodput: BitRate(50_000_000),
+        ..way()
+    };
+    let advice = of(
+        &slow,
+        &near,
+        &far,
+        vec![finding(Limit::SendBuffer, &[], "x")],
+    );
+    // 4 x 50 Mbit/s x 80 ms = 2 MB; x 1.25 / 0.62 = 4.03 MB.
+    assert_eq!(advice.needs.rate_from, RateFrom::Step);
+    assert_eq!(advice.needs.bdp, Bytes(2_000_000));
+    assert_eq!(
+        settings(&advice),
+        [[
+            "sysctl:net.ipv4.tcp_rmem=4096 131072 4194304",
+            "sysctl:net.ipv4.tcp_wmem=4096 16384 4194304"
+        ]]
+    );
+    let proposal = &advice.proposals[0];
+    let [receiver, sender] = &proposal.changes[..] else {
+        panic!("{proposal:?}")
+    };
+    assert_eq!((receiver.side, sender.side), (Side::Far, Side::Near));
+    assert_eq!(receiver.now.as_deref(), Some("4096 131072 1048576"));
+    assert_eq!(receiver.default.as_deref(), Some("4096 131072 33554432"));
+    assert!(
+        receiver
+            .why
+            .contains("80.0 ms under load = 1.91 MiB in flight"),
+        "{}",
+        receiver.why
+    );
+    assert_eq!(proposal.scope(), Scope::Namespace);
+    assert!(!receiver.new_connections);
+    let stand_in: Vec<String> = proposal.stand_in.iter().map(ToString::to_string).collect();
+    assert_eq!(stand_in, ["rcvbuf=2M", "sndbuf=2M"]);
+}
+
+#[test]
+fn buffers_that_suffice_stay_and_larger_ones_too() {
+    // Held by its buffer, yet the sysctls suffice: nothing to raise.
+    let advice = of(
+        &way(),
+        &host(),
+        &host(),
+        vec![finding(Limit::ReceiveWindow, &[], "x")],
+    );
+    // 400 Mbit/s x 80 ms = 4 MB wants 8 MiB: the send buffer would be next.
+    assert_eq!(
+        settings(&advice),
+        [["sysctl:net.ipv4.tcp_wmem=4096 16384 8388608"]]
+    );
+    let large = with("net.ipv4.tcp_wmem", "4096 16384 67108864");
+    let advice = of(
+        &way(),
+        &large,
+        &host(),
+        vec![finding(Limit::ReceiveWindow, &[], "x")],
+    );
+    assert!(advice.proposals.is_empty(), "{advice:?}");
+    // Set by hand, it is the option that is to be larger.
+    let by_hand = Way {
+        receive_buffer_set: true,
+        ..way()
+    };
+    let advice = of(
+        &by_hand,
+        &large,
+        &host(),
+        vec![finding(Limit::ReceiveWindow, &[], "x")],
+    );
+    assert_eq!(settings(&advice), [["rcvbuf=4M"]]);
+    // Autotuning that is off is switched on.
+    let off = with("net.ipv4.tcp_moderate_rcvbuf", "0");
+    let advice = of(
+        &way(),
+        &large,
+        &off,
+        vec![finding(Limit::ReceiveWindow, &[], "x")],
+    );
+    assert_eq!(
+        settings(&advice),
+        [["sysctl:net.ipv4.tcp_moderate_rcvbuf=1"]]
+    );
+}
+
+#[test]
+fn the_rate_is_told_or_of_the_line_or_reached_or_a_step() {
+    let needs = |way: &Way, near: &Fingerprint, held| {
+        let far = near.clone();
+        needs(
+            way,
+            Hosts {
+                near,
+                far: Some(&far),
+            },
+            held,
+        )
+    };
+    let mut fast = host();
+    fast.device.as_mut().unwrap().speed = Some(BitRate(1_000_000_000));
+    let told = Way {
+        told: Some(BitRate(2_500_000_000)),
+        ..way()
+    };
+    assert_eq!(needs(&told, &fast, true).rate_from, RateFrom::Told);
+    let line = needs(&way(), &fast, true);
+    assert_eq!(
+        (line.rate, line.rate_from),
+        (BitRate(1_000_000_000), RateFrom::Line)
+    );
+    assert_eq!(needs(&way(), &fast, false).rate_from, RateFrom::Reached);
+    assert_eq!(needs(&way(), &host(), true).rate, BitRate(400_000_000));
+    // Four connections share the rate.
+    let four = Way {
+        connections: 4,
+        ..way()
+    };
+    assert_eq!(needs(&four, &host(), false).bdp, Bytes(250_000));
+}
+
+#[test]
+fn how_much_of_a_buffer_becomes_window_is_the_kernels() {
+    let receive_buffer = |kernel: &str, scale: &str, share| {
+        let mut far = with("net.ipv4.tcp_adv_win_scale", scale);
+        far.kernel = kernel.to_owned();
+        let way = Way {
+            window_share: share,
+            rtt: Nanos::from_millis(800),
+            ..way()
+        };
+        let near = host();
+        needs(
+            &way,
+            Hosts {
+                near: &near,
+                far: Some(&far),
+            },
+            false,
+        )
+        .receive_buffer
+        .0 / MIB
+    };
+    // 10 MB in flight, a quarter more.
+    assert_eq!(receive_buffer("Linux 6.18.1", "1", None), 20);
+    assert_eq!(receive_buffer("Linux 5.10.0-8", "1", None), 24);
+    assert_eq!(receive_buffer("Linux 5.10.0-8", "2", None), 16);
+    assert_eq!(receive_buffer("Linux 5.10.0-8", "-2", None), 48);
+    assert_eq!(receive_buffer("Linux 6.18.1", "1", Some(0.5)), 24);
+}
+
+#[test]
+fn a_full_path_and_an_idle_application_want_no_setting() {
+    for limit in [
+        Limit::BottleneckRate,
+        Limit::Bufferbloat,
+        Limit::Shaper,
+        Limit::Application,
+        Limit::ReadingApplication,
+    ] {
+        let advice = of(
+            &way(),
+            &host(),
+            &host(),
+            vec![finding(limit, &[], "ask for more")],
+        );
+        assert!(advice.proposals.is_empty(), "{limit}: {advice:?}");
+        assert_eq!(advice.otherwise, ["ask for more"]);
+    }
+    let hosts = host();
+    let hosts = Hosts {
+        near: &hosts,
+        far: None,
+    };
+    assert!(propose(&way(), hosts, &[]).proposals.is_empty());
+}
+
+#[test]
+fn random_loss_asks_for_another_congestion_control_and_not_for_buffers() {
+    let loss = || {
+        vec![finding(
+            Limit::RandomLoss,
+            &["congestion=bbr"],
+            "find the link",
+        )]
+    };
+    let advice = of(&way(), &host(), &host(), loss());
+    assert_eq!(settings(&advice), [["route.congctl=bbr"]]);
+    let change = &advice.proposals[0].changes[0];
+    assert_eq!(
+        (change.now.as_deref(), change.scope),
+        (Some("cubic"), Scope::Route)
+    );
+    assert!(change.risk.contains("modprobe tcp_bbr") && change.new_connections);
+    assert_eq!(
+        advice.proposals[0].stand_in[0].to_string(),
+        "congestion=bbr"
+    );
+    let bbr = Way {
+        congestion: Some("bbr".to_owned()),
+        mtu: Some(9000),
+        ..way()
+    };
+    let advice = of(&bbr, &host(), &host(), loss());
+    assert!(advice.proposals.is_empty());
+    assert!(advice.otherwise[0].starts_with("the congestion control is bbr already"));
+    assert!(
+        advice.otherwise[1].starts_with("packets of 9000 bytes get through, and 1488 are used")
+    );
+}
+
+#[test]
+fn a_shallow_queue_asks_for_pacing_and_the_finding_says_how_fast() {
+    let burst = || vec![finding(Limit::BurstLoss, &["pacing=60M"], "deeper buffer")];
+    let advice = of(&way(), &host(), &host(), burst());
+    assert_eq!(
+        settings(&advice),
+        [["device.qdisc=fq"], ["route.congctl=bbr"]]
+    );
+    assert_eq!(advice.proposals[0].stand_in[0].to_string(), "pacing=60M");
+    let mut fq = host();
+    fq.device.as_mut().unwrap().qdisc = Some("fq limit 10000p".to_owned());
+    let advice = of(&way(), &fq, &host(), burst());
+    assert_eq!(settings(&advice)[0], ["pacing=60M"]);
+}
+
+#[test]
+fn a_black_hole_asks_for_smaller_packets() {
+    let hole = || vec![finding(Limit::BlackHole, &[], "linerate mtu HOST")];
+    let advice = of(&way(), &host(), &host(), hole());
+    assert_eq!(settings(&advice), [["sysctl:net.ipv4.tcp_mtu_probing=1"]]);
+    let known = Way {
+        mtu: Some(1400),
+        ..way()
+    };
+    let advice = of(&known, &host(), &host(), hole());
+    assert_eq!(settings(&advice), [["route.mtu=1400"]]);
+    assert_eq!(advice.proposals[0].stand_in[0].to_string(), "mss=1360");
+}
+
+#[test]
+fn what_is_worth_nothing_or_lowers_is_declined_with_a_reason() {
+    let cult = finding(
+        Limit::Reordering,
+        &[
+            "sysctl:net.ipv4.tcp_low_latency=1@sender",
+            "sysctl:net.ipv4.tcp_reordering=30",
+        ],
+        "x",
+    );
+    let patient = with("net.ipv4.tcp_reordering", "300");
+    let advice = of(&way(), &patient, &host(), vec![cult]);
+    assert!(advice.proposals.is_empty(), "{advice:?}");
+    let why: Vec<&str> = advice.declined.iter().map(|d| d.why.as_str()).collect();
+    assert_eq!(
+        why,
+        [
+            "tcp_low_latency has no effect since Linux 4.14",
+            "it is 300, which is more: limits are not lowered"
+        ]
+    );
+}
+
+#[test]
+fn a_host_that_cannot_be_read_is_told_of_and_not_set() {
+    let near = with("net.ipv4.tcp_wmem", "4096 16384 262144");
+    let hosts = Hosts {
+        near: &near,
+        far: None,
+    };
+    let mut window = told(vec![finding(
+        Limit::SlowStart,
+        &["route.initcwnd=32@sender"],
+        "x",
+    )]);
+    window.direction = Some(Direction::Down);
+    let down = Way {
+        direction: Direction::Down,
+        ..way()
+    };
+    let advice = propose(&down, hosts, &[window.clone()]);
+    assert!(advice.proposals.is_empty());
+    assert!(
+        advice.otherwise[0].contains("at the other host"),
+        "{advice:?}"
+    );
+    // Of the other direction nothing is taken.
+    assert!(propose(&way(), hosts, &[window]).otherwise.is_empty());
+}
+
+#[test]
+fn defaults_are_those_of_the_kernel_and_its_memory() {
+    let default = |kernel: &str, memory: u64, key: &str| {
+        let host = Fingerprint {
+            kernel: kernel.to_owned(),
+            memory: Some(Bytes(memory << 30)),
+            ..Fingerprint::default()
+        };
+        default_of(&host, key.parse().unwrap())
+    };
+    let rmem = "net.ipv4.tcp_rmem";
+    let three = |most| Some(Value::Numbers(vec![4096, 131_072, most * MIB]));
+    assert_eq!(default("Linux 6.18.44", 24, rmem), three(32));
+    assert_eq!(default("Linux 6.18.44", 1, rmem), three(8));
+    assert_eq!(default("Linux 6.12.1", 24, rmem), three(6));
+    assert_eq!(default("Darwin 24", 24, rmem), None);
+    let most = "net.core.rmem_max";
+    assert_eq!(
+        default("Linux 6.18.1", 1, most),
+        Some(Value::Number(4 * MIB))
+    );
+    assert_eq!(
+        default("Linux 6.17.1", 1, most),
+        Some(Value::Number(212_992))
+    );
+}

@@ -1,0 +1,83 @@
+//! What a run tells of one direction of a path.
+
+use model::{BitRate, Bytes, Direction, Nanos, Run, Workload, summarise_leg};
+
+/// One direction of a path, and how it was used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// Which way the data goes.
+    pub direction: Direction,
+    /// What it carried, all connections together, without the ramp where that is known.
+    pub goodput: BitRate,
+    /// Round trip under load: the 95th percentile of the smoothed ones.
+    pub rtt: Nanos,
+    /// Connections that shared it.
+    pub connections: u32,
+    /// Congestion control of the sender's sockets; `None` if it did not tell.
+    pub congestion: Option<String>,
+    /// Payload of the largest segments, in bytes; 0 if unknown.
+    pub mss: u32,
+    /// Share of the receive buffer that became window, 0 to 1, where the window was what held the transfer.
+    pub window_share: Option<f64>,
+    /// `SO_SNDBUF` was set by whoever sent, which switches its autotuning off.
+    pub send_buffer_set: bool,
+    /// The same of `SO_RCVBUF`.
+    pub receive_buffer_set: bool,
+    /// What the user says that it is to carry; `None`: see [`crate::needs`].
+    pub told: Option<BitRate>,
+    /// The largest IP packet that is known to get through, in bytes.
+    pub mtu: Option<u32>,
+    /// Requests count here, not bytes: the round trip is worth more than the rate.
+    pub latency: bool,
+}
+
+/// Share of the busy time behind the receive window from which its size tells how much of a buffer becomes
+/// window.
+const HELD: f64 = 0.5;
+
+impl Way {
+    /// From one leg of a run; `None` if nothing moved in it, or nothing tells its round trip.
+    pub fn of(run: &Run, leg: usize) -> Option<Way> {
+        let leg = run.legs.get(leg)?;
+        let sums = summarise_leg(&run.spec, leg);
+        let goodput = sums.steady_goodput.unwrap_or(sums.goodput);
+        let sockets = &leg.sender().sockets;
+        let samples = leg.sender().samples.iter().filter(|s| s.at >= sums.ramp);
+        let mut rtts: Vec<Nanos> = samples
+            .flat_map(|s| &s.streams)
+            .filter_map(|s| Some(s.tcp.as_ref()?.rtt))
+            .filter(|rtt| *rtt > Nanos(0))
+            .collect();
+        rtts.sort_unstable();
+        let rtt = percentile_95(&rtts).or(sums.rtt_idle)?;
+        let connections = run.spec.streams.max(1);
+        let held = sums.rwnd_limited_share.is_some_and(|share| share >= HELD);
+        let window_share = match (sums.window, sums.receive_buffer) {
+            (Some(Bytes(window)), Some(Bytes(buffer))) if held && buffer > 0 => {
+                let share = window as f64 / f64::from(connections) / buffer as f64;
+                Some(share.clamp(0.25, 1.0))
+            }
+            _ => None,
+        };
+        (goodput > BitRate(0)).then(|| Way {
+            direction: leg.direction,
+            goodput,
+            rtt,
+            connections,
+            congestion: sockets.first().map(|s| s.congestion.clone()),
+            mss: sockets.first().map_or(0, |s| s.mss),
+            window_share,
+            send_buffer_set: run.spec.socket.send_buffer.is_some(),
+            receive_buffer_set: run.spec.socket.receive_buffer.is_some(),
+            told: None,
+            mtu: None,
+            latency: matches!(run.spec.workload, Workload::Request(_)),
+        })
+    }
+}
+
+/// Of sorted values.
+fn percentile_95(sorted: &[Nanos]) -> Option<Nanos> {
+    let at = (sorted.len() * 95).div_ceil(100).checked_sub(1)?;
+    sorted.get(at).copied()
+}

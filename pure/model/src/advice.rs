@@ -1,0 +1,151 @@
+//! What to set, and why: needs of a path, proposals, and what the settings of a host are worth.
+
+use crate::finding;
+use crate::{BitRate, Bytes, Direction, Knob, Nanos, Scope, Setting, Side};
+use serde::{Deserialize, Serialize};
+
+/// What one direction of a path needs of its hosts, for one connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Needs {
+    /// Which way.
+    pub direction: Direction,
+    /// What it is to carry.
+    #[serde(rename = "rate_bit_s")]
+    pub rate: BitRate,
+    /// Where that comes from.
+    pub rate_from: RateFrom,
+    /// Round trip under load: the 95th percentile.
+    #[serde(rename = "rtt_ns")]
+    pub rtt: Nanos,
+    /// Connections that share the rate.
+    pub connections: u32,
+    /// Bandwidth-delay product of each.
+    pub bdp: Bytes,
+    /// Greatest of `net.ipv4.tcp_rmem` at the receiver.
+    pub receive_buffer: Bytes,
+    /// Greatest of `net.ipv4.tcp_wmem` at the sender.
+    pub send_buffer: Bytes,
+}
+
+impl Needs {
+    /// `SO_RCVBUF` to ask for where it is set by hand: the kernel doubles it (socket(7)).
+    pub fn asked_receive_buffer(&self) -> Bytes {
+        Bytes(self.receive_buffer.0 / 2)
+    }
+
+    /// `SO_SNDBUF` to ask for where it is set by hand.
+    pub fn asked_send_buffer(&self) -> Bytes {
+        Bytes(self.send_buffer.0 / 2)
+    }
+}
+
+/// Where the rate that a path is to carry comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateFrom {
+    /// The user told it.
+    Told,
+    /// The slower of the two hosts' devices: buffers held the transfer, so the path may carry as much.
+    Line,
+    /// It was reached, and buffers did not hold it.
+    Reached,
+    /// Four times what was reached: buffers held the transfer, and nothing tells what the path carries.
+    Step,
+}
+
+/// A setting that is proposed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// What to set, and where: read with the direction of its proposal.
+    pub setting: Setting,
+    /// The host that is meant.
+    pub side: Side,
+    /// The value now; `None` where it is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<String>,
+    /// What this host's kernel has by default; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// Why, with the numbers.
+    pub why: String,
+    /// Where the rule comes from.
+    pub source: String,
+    /// What else may happen.
+    pub risk: String,
+    /// How much of the host it changes.
+    pub scope: Scope,
+    /// Only connections that are opened afterwards have it.
+    pub new_connections: bool,
+}
+
+/// Settings that answer one finding: an arm of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// What it does, in a few words.
+    pub title: String,
+    /// Which way the data goes that it is for: says who is sender and receiver.
+    pub direction: Direction,
+    /// The finding that it answers.
+    pub cause: finding::Limit,
+    /// What is set, together. Never empty.
+    pub changes: Vec<Change>,
+    /// What tries the same with nothing but options of linerate's own connections, which need no right and
+    /// change nothing of the machine; empty where no option does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stand_in: Vec<Setting>,
+}
+
+impl Proposal {
+    /// What is set, as an arm of an experiment takes it.
+    pub fn settings(&self) -> Vec<Setting> {
+        self.changes.iter().map(|c| c.setting.clone()).collect()
+    }
+
+    /// The largest scope among its changes.
+    pub fn scope(&self) -> Scope {
+        let scopes = self.changes.iter().map(|c| c.scope);
+        scopes.max().unwrap_or(Scope::Socket)
+    }
+}
+
+/// A setting that a finding or a guide suggests, and that is not worth an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Declined {
+    /// The setting.
+    pub setting: Setting,
+    /// Why not.
+    pub why: String,
+}
+
+/// What to do about one direction of a path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// What it needs.
+    pub needs: Needs,
+    /// What the findings justify, the most promising first; empty: there is nothing to set.
+    pub proposals: Vec<Proposal>,
+    /// What was considered and is refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declined: Vec<Declined>,
+    /// What no setting mends, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub otherwise: Vec<String>,
+}
+
+impl Change {
+    /// A change with what the table of knobs says of it.
+    pub fn new(setting: Setting, side: Side, why: String, source: &str) -> Change {
+        let knob: Knob = setting.knob;
+        Change {
+            setting,
+            side,
+            now: None,
+            default: None,
+            why,
+            source: source.to_owned(),
+            risk: knob.risk().to_owned(),
+            scope: knob.scope(),
+            new_connections: knob.needs_new_connections(),
+        }
+    }
+}
