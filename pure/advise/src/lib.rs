@@ -3,6 +3,7 @@
 //! - [`Way::of`] takes what a run tells of one direction of a path.
 //! - [`needs`] says what it needs of its hosts: the bandwidth-delay product, and buffers for it.
 //! - [`propose`] says which few settings the findings justify, each with its reason in numbers.
+//! - [`persist`] writes the texts that make settings last; [`setters`] tells which file wins when a host starts.
 //!
 //! Nothing here lowers a limit, and nothing is proposed that no finding asks for: "nothing to set" is an
 //! answer. Whether a proposal helps is for an experiment to say.
@@ -10,13 +11,17 @@
 mod defaults;
 mod host;
 mod needs;
+mod persist;
 mod propose;
 mod way;
+mod wins;
 
 #[cfg(test)]
 mod tests;
 
 pub use defaults::default_of;
 pub use needs::needs;
+pub use persist::persist;
 pub use propose::{Hosts, propose};
 pub use way::Way;
+pub use wins::{DIRECTORIES, LAST, beaten_by, fragment_path, setters};

@@ -149,3 +149,56 @@ impl Change {
         }
     }
 }
+
+/// A file that sets sysctls when a host starts, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigFile {
+    /// Its path.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A line of such a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setter {
+    /// The file.
+    pub path: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The value, white space folded.
+    pub value: String,
+}
+
+/// A text that makes settings last over a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Persistent {
+    /// Who reads it.
+    pub form: Form,
+    /// Where it belongs.
+    pub path: String,
+    /// The text.
+    pub text: String,
+    /// How it takes effect.
+    pub how: String,
+}
+
+/// Who makes settings last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// `sysctl.d(5)`, on any Linux.
+    Sysctl,
+    /// `systemd.network(5)` and `systemd.link(5)`.
+    Networkd,
+    /// `nmcli(1)`.
+    NetworkManager,
+    /// `netplan(5)`.
+    Netplan,
+    /// Commands of iproute2 and ethtool, for whatever runs when the device comes up.
+    Commands,
+    /// `sysctl.conf(5)` and `rc.conf(5)` of FreeBSD.
+    FreeBsd,
+    /// `sysctl.conf(5)` of macOS.
+    MacOs,
+}
