@@ -217,7 +217,7 @@ fn conclude(
     let nagle: Nanos = nagle.map(|(_, s)| s.time).sum();
     let held = facts.is_exchange && nagle.0 as f64 >= transfer.0 as f64 * HELD;
     let (most, part) = match most {
-        Kind::Application if held => (Kind::Nagle, MOST_OF_IT),
+        Kind::Application | Kind::Nagle if held => (Kind::Nagle, part.max(MOST_OF_IT)),
         _ => (most, part),
     };
     if part < MOST_OF_IT {

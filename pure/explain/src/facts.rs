@@ -72,6 +72,8 @@ pub(crate) struct Facts {
     pub half_duplex: Option<String>,
     /// The sending application always has data: it is a load generator.
     pub always_writes: bool,
+    /// How it spread out what it sent, where packets show it.
+    pub rhythm: Option<Rhythm>,
     /// Waits that Nagle's algorithm made, and how many of them outlasted a delayed ACK.
     pub held: Held,
     /// The full-size segments that vanished, where that was seen.
@@ -80,6 +82,29 @@ pub(crate) struct Facts {
     pub behind: Behind,
     /// What the receiving process did while data waited for it.
     pub reader: Behind,
+}
+
+/// How a sender spreads out what it sends, over the round trips without a loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rhythm {
+    /// Share of them in which less than half of what the path holds was in flight for a moment.
+    pub drained: f64,
+    /// Share of them of which nothing was sent in a half.
+    pub paused: f64,
+    /// How long packets lay below TCP, by their timestamps: the mean above the least.
+    pub late: Option<Nanos>,
+}
+
+impl Rhythm {
+    /// The line fell idle again and again.
+    pub fn is_idling(&self) -> bool {
+        self.drained >= 0.2
+    }
+
+    /// Sends are spread out over the round trip all the time: no acknowledgement makes them so even.
+    pub fn is_spread(&self) -> bool {
+        self.paused <= 0.1 && self.drained <= 0.1
+    }
 }
 
 /// Waits of short segments.
@@ -219,6 +244,7 @@ impl Facts {
             link: None,
             half_duplex: None,
             always_writes: false,
+            rhythm: None,
             held: Held::default(),
             vanished: None,
             behind: Behind::default(),
@@ -351,6 +377,20 @@ impl Facts {
     /// Packets alone, no socket.
     pub fn is_capture(&self) -> bool {
         !self.is_traced() && !matches!(self.source, Source::Samples | Source::PacketsAndSamples)
+    }
+
+    /// For two round trips and more a queue stood, and no more was delivered than in all the other time: the
+    /// path was asked for more, and carried the same.
+    pub fn asked_for_more(&self) -> bool {
+        let Some(min) = self.min_rtt.filter(|m| m.0 > 0) else {
+            return false;
+        };
+        let queued = |r: &&Reading| self.is_queue(r.srtt.0 as f64 / min.0 as f64, 1.25);
+        let all = self.readings.iter().filter(queued);
+        let (time, bytes) = all.fold((Nanos(0), 0), |(time, bytes), r| {
+            (time + r.to.since(r.from), bytes + r.delivered)
+        });
+        time.0 >= 2 * min.0 && bytes as f64 / time.as_secs_f64() <= 1.1 * self.rate()
     }
 
     /// The same amount in flight all the time, without loss and without a queue: something at the sender

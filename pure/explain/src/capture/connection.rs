@@ -6,7 +6,7 @@ use crate::facts::Facts;
 use model::Nanos;
 use model::finding::{Explanation, Source};
 use model::packet::Packet;
-use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
+use model::segment::tcp_flag::{ACK, ECE, FIN, RST, SYN};
 
 /// Time from a host to the capture and back, by the whole round trip, below which it stood there.
 const HERE: f64 = 0.1;
@@ -111,9 +111,15 @@ impl Connection {
             self.echo(packet, side);
         }
         let away = self.away();
+        let total = away[0].unwrap_or_default() + away[1].unwrap_or_default();
+        let to_sender = away[side].unwrap_or_default();
         let place = Place {
-            to_sender: away[side].unwrap_or_default(),
-            total: away[0].unwrap_or_default() + away[1].unwrap_or_default(),
+            // At the sender an acknowledgement has arrived once it is seen.
+            to_sender: match to_sender.0 as f64 <= HERE * total.0 as f64 {
+                true => Nanos(0),
+                false => to_sender,
+            },
+            total,
         };
         let [client, server] = &mut self.halves;
         let (own, peer) = match side {
@@ -139,6 +145,8 @@ impl Connection {
                 ack: packet.ack,
                 window: u64::from(packet.window) << scale.unwrap_or(0),
                 scaled: scale.is_some(),
+                bare: packet.payload == 0,
+                echoes: packet.has(ECE) && !packet.has(SYN),
                 sack: packet.sack,
             };
             peer.hears(&heard, segment, place.total);
@@ -235,6 +243,7 @@ impl Connection {
         let opened = self.opened;
         let segment = Half::segment_size(&self.halves[0], &self.halves[1]);
         let seconds = [self.client_is_second, !self.client_is_second];
+        let is_exchange = self.halves.iter().all(|half| half.stream.is_some());
         let mut told = Vec::new();
         for (side, half) in (0..).zip(self.halves) {
             let second: bool = seconds[side];
@@ -255,10 +264,12 @@ impl Connection {
                 to: self.ends.end(!second),
                 source,
                 near: place.map(|(near, _)| near).unwrap_or_default(),
+                total: place.map(|(_, total)| total).unwrap_or_default(),
                 begun: self.begun,
                 span: self.last.since(self.begun),
                 opened,
                 segment,
+                is_exchange,
                 doubts: doubts.clone(),
             };
             told.push(stream.explain(frame, more));

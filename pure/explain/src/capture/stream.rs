@@ -7,8 +7,8 @@
 
 use super::Counted;
 use crate::assemble::{Subject, assemble};
-use crate::facts::{self, Facts, Loss, MOST_LOSSES, Reading};
-use crate::limits::RECEIVE_WINDOW_FULL;
+use crate::facts::{self, Facts, Held, Loss, MOST_LOSSES, Reading, Rhythm, Vanished};
+use crate::limits::{RECEIVE_WINDOW_FULL, outlasts_delayed_ack};
 use crate::moment::{self, Piece};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
@@ -27,6 +27,16 @@ const SHORTEST_READING: Nanos = Nanos::from_millis(5);
 /// A wait for an acknowledgement that is longer than this and ends in a retransmission was a timeout
 /// (`TCP_RTO_MIN` is 200 ms).
 const TIMEOUT: Nanos = Nanos::from_millis(190);
+/// A sender that goes on so soon after an acknowledgement waited for it.
+const AT_ONCE: Nanos = Nanos::from_millis(1);
+/// Of the round trip, what else may delay what an acknowledgement lets go, seen from afar.
+const AFAR: u64 = 8;
+/// Readings whose packets are looked at for how long they lay below TCP: later, clocks may have drifted.
+const TIMED: usize = 1000;
+/// Fewer readings without a loss show no rhythm.
+const FEWEST_READINGS: u32 = 10;
+/// Of Linux' timestamps (`tcp_clock_ms`).
+const TICK: Nanos = Nanos::from_millis(1);
 /// A gap that is filled sooner than this part of a round trip was reordering: no retransmission could
 /// have come by then. And what comes again so soon is the same packet, captured twice.
 const TOO_SOON: u64 = 2;
@@ -75,6 +85,10 @@ pub(super) struct Heard {
     pub window: u64,
     /// The scale of the window is known.
     pub scaled: bool,
+    /// It carries no data.
+    pub bare: bool,
+    /// It echoes a mark of the path (RFC 3168).
+    pub echoes: bool,
     pub sack: Option<(u32, u32)>,
 }
 
@@ -92,10 +106,14 @@ pub(super) struct Frame {
     pub source: Source,
     /// From the capture to the sender and back.
     pub near: Nanos,
+    /// The whole round trip, as the handshake showed it.
+    pub total: Nanos,
     pub begun: Nanos,
     pub span: Nanos,
     pub opened: Option<Nanos>,
     pub segment: u32,
+    /// The other direction carries data as well.
+    pub is_exchange: bool,
     pub doubts: Vec<String>,
 }
 
@@ -230,6 +248,8 @@ pub(super) struct Stream {
     /// Sequence space between the first and the last byte, seen or acknowledged unseen.
     pub range: u64,
     marked: u64,
+    /// Acknowledgements that echo a mark.
+    echoed: u32,
     largest: u32,
     acknowledgements: u64,
     min_rtt: Option<Nanos>,
@@ -238,19 +258,41 @@ pub(super) struct Stream {
     rtt_sum: u64,
     last_data: Nanos,
     last_heard: Nanos,
+    /// When something was acknowledged last.
+    last_gain: Nanos,
+    /// One of those that left since all was acknowledged carried less than a segment.
+    short: bool,
+    /// The last acknowledgement carried no data.
+    bare: bool,
+    /// Largest segment that was acknowledged.
+    largest_acked: u32,
+    /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
+    stamped: Option<u32>,
     trouble: Option<Box<Trouble>>,
     course: Option<Box<Course>>,
     /// When the reading that runs began, and what is in it so far.
     reading_from: Nanos,
     flight: u64,
+    /// The least that was in flight when more was sent, and the longest time in which nothing was.
+    least: u64,
+    pause: Nanos,
     window: u64,
     delivered: u64,
     passed: u64,
     again: u32,
-    /// Time with nothing in flight, and in waits that ended in a retransmission.
+    /// Time with nothing left to send, in waits of short segments, and in waits that ended in a retransmission.
     idle: Nanos,
+    held: Nanos,
     stalled: Nanos,
     least_window: u64,
+}
+
+/// Bytes of a full segment, told or not.
+fn usual(segment: u32) -> u32 {
+    match segment {
+        0 => USUAL_SEGMENT,
+        told => told,
+    }
 }
 
 /// What most streams have nothing of.
@@ -267,6 +309,11 @@ struct Trouble {
     unseen: u64,
     needless: u64,
     losses: Vec<Loss>,
+    /// The oldest segment, sent again after timeouts: its number, and how often.
+    backed_off: (u32, u32),
+    backoffs: u32,
+    stalled: Nanos,
+    vanished: Option<Vanished>,
 }
 
 /// What only streams that last have.
@@ -277,6 +324,37 @@ struct Course {
     /// Readings with more in flight than the window allows, and those with less.
     beyond: u32,
     within: u32,
+    held: Held,
+    pace: Pace,
+}
+
+/// How a sender spreads out what it sends: readings without a loss, by what was seen in them.
+#[derive(Default)]
+struct Pace {
+    readings: u32,
+    /// Less than half of what the path holds was in flight for a moment.
+    drained: u32,
+    /// Nothing was sent for half of the round trip.
+    paused: u32,
+    /// Packets with timestamps, and the microseconds that they were late.
+    stamped: u32,
+    late: u64,
+}
+
+impl Pace {
+    fn rhythm(&self) -> Option<Rhythm> {
+        let share = |of: u32| f64::from(of) / f64::from(self.readings);
+        let late = self
+            .late
+            .checked_div(self.stamped.into())
+            .map(Nanos::from_micros);
+        (self.readings >= FEWEST_READINGS).then(|| Rhythm {
+            drained: share(self.drained),
+            paused: share(self.paused),
+            // On the average a packet leaves half a tick after the tick of its stamp.
+            late: late.map(|late| late.since(Nanos(TICK.0 / 2))),
+        })
+    }
 }
 
 /// A data packet that is not yet acknowledged.
@@ -301,6 +379,7 @@ impl Stream {
             bytes: 0,
             range: 0,
             marked: 0,
+            echoed: 0,
             largest: 0,
             acknowledgements: 0,
             min_rtt: None,
@@ -309,15 +388,23 @@ impl Stream {
             rtt_sum: 0,
             last_data: last_sent,
             last_heard,
+            last_gain: last_heard,
+            short: false,
+            bare: false,
+            largest_acked: 0,
+            stamped: None,
             trouble: None,
             course: None,
             reading_from: last_sent,
             flight: 0,
+            least: u64::MAX,
+            pause: Nanos(0),
             window: 0,
             delivered: 0,
             passed: 0,
             again: 0,
             idle: Nanos(0),
+            held: Nanos(0),
             stalled: Nanos(0),
             least_window: u64::MAX,
         }
@@ -360,14 +447,20 @@ impl Stream {
         self.bytes += u64::from(packet.payload);
         self.marked += u64::from(packet.marked);
         self.largest = self.largest.max(packet.payload);
+        if let Some((value, _)) = packet.stamps {
+            self.stamped(packet.at, value);
+        }
+        let short = packet.payload < self.full(segment);
         if again {
-            self.repeated(packet, seq, end, segments, place.total);
+            self.repeated(packet, seq, end, segments, segment, place.total);
         } else {
             if self.acked == self.next {
-                // Nothing was in flight since the last acknowledgement reached the sender.
-                let from = self.last_data.max(self.last_heard + place.to_sender);
-                self.idle += packet.at.since(from);
+                self.goes_on(packet.at, short, place);
             }
+            let before = self.next.wrapping_sub(self.known.0);
+            self.least = self.least.min(u64::try_from(before as i32).unwrap_or(0));
+            self.pause = self.pause.max(packet.at.since(self.last_data));
+            self.short = short || (self.short && self.acked != self.next);
             if ahead > 0 && !self.open_end {
                 let gap = (self.next, seq, packet.at);
                 let gaps = &mut self.trouble().gaps;
@@ -398,6 +491,49 @@ impl Stream {
         self.last_data = packet.at;
     }
 
+    /// What a segment is short against: the largest that was seen, if it is of the order of a full one (the path or the
+    /// other options may make them smaller than the handshake says).
+    fn full(&self, segment: u32) -> u32 {
+        match usual(segment) {
+            told if self.largest >= told / 2 => self.largest.min(told),
+            told => told,
+        }
+    }
+
+    /// New data leave after all was acknowledged. What let them go tells what was waited for.
+    fn goes_on(&mut self, at: Nanos, short: bool, place: Place) {
+        let heard = self.last_heard + place.to_sender;
+        let at_once = at.since(heard) <= AT_ONCE.max(Nanos(place.to_sender.0 / AFAR));
+        if !at_once || !self.bare {
+            // By itself, or with the peer's answer: it had sent all that it had.
+            self.idle += at.since(self.last_data);
+        } else if short && self.short {
+            let wait = heard.since(self.last_data);
+            self.held += wait;
+            let held = &mut self.course.get_or_insert_default().held;
+            held.waits += 1;
+            if outlasts_delayed_ack(wait, self.min_rtt.unwrap_or_default().max(place.total)) {
+                held.delayed += 1;
+                held.delayed_time += wait;
+            }
+        }
+    }
+
+    /// How much later than its timestamp a packet passes, by the least that was seen. Linux counts milliseconds.
+    fn stamped(&mut self, at: Nanos, value: u32) {
+        let apart = ((at.0 / 1000) as u32).wrapping_sub(value.wrapping_mul(1000));
+        let least = self.stamped.get_or_insert(apart);
+        let late = apart.wrapping_sub(*least);
+        if late > u32::MAX / 2 {
+            *least = apart;
+        } else if let Some(course) = &mut self.course
+            && course.readings.len() < TIMED
+        {
+            course.pace.stamped += 1;
+            course.pace.late += u64::from(late);
+        }
+    }
+
     /// The place in `out` of the packet that holds this byte.
     fn place_of(&self, seq: u32) -> usize {
         self.out.partition_point(|out| !before(seq, out.end))
@@ -413,7 +549,15 @@ impl Stream {
     }
 
     /// A packet that begins before what was seen last: overtaken, or sent again.
-    fn repeated(&mut self, packet: &Packet, seq: u32, end: u32, segments: u64, total: Nanos) {
+    fn repeated(
+        &mut self,
+        packet: &Packet,
+        seq: u32,
+        end: u32,
+        segments: u64,
+        segment: u32,
+        total: Nanos,
+    ) {
         let first = self.place_of(seq);
         let trouble = self.trouble.get_or_insert_default();
         let gaps = &mut trouble.gaps;
@@ -438,10 +582,24 @@ impl Stream {
         trouble.retransmitted += 1;
         trouble.resent += segments;
         self.again += 1;
-        let waited = packet.at.since(self.last_data.max(self.last_heard));
-        if waited >= TIMEOUT {
+        let waited = packet.at.since(self.last_data.max(self.last_gain));
+        if waited >= TIMEOUT + self.srtt {
             trouble.timeouts += 1;
+            trouble.stalled += waited;
             self.stalled += waited;
+            let (oldest, times) = trouble.backed_off;
+            let times = if oldest == seq { times + 1 } else { 1 };
+            trouble.backed_off = (seq, times);
+            trouble.backoffs = trouble.backoffs.max(times);
+            let size = packet.payload.min(usual(segment));
+            if seq == self.acked && times > 1 && size > self.largest_acked {
+                trouble.vanished = Some(Vanished {
+                    size,
+                    passed: self.largest_acked,
+                    backoffs: times,
+                    at: packet.at.since(waited),
+                });
+            }
         }
         let mut left = packet.at;
         for out in self.out.range_mut(first..) {
@@ -469,6 +627,8 @@ impl Stream {
     fn hears(&mut self, heard: &Heard, segment: u32, total: Nanos) {
         self.acknowledgements += 1;
         self.last_heard = heard.at;
+        self.bare = heard.bare;
+        self.echoed += u32::from(heard.echoes);
         // Without its scale a window says something only when it is closed.
         let closed = heard.window == 0;
         if heard.scaled || closed {
@@ -480,6 +640,8 @@ impl Stream {
             && !before(heard.ack, to)
         {
             self.trouble().needless += 1; // RFC 2883: the first block lies below what is acknowledged
+        } else if let Some((_, to)) = heard.sack {
+            self.overtook(heard.at, to);
         }
         let gained = heard.ack.wrapping_sub(self.acked);
         // Below a wild number nothing can be said.
@@ -503,9 +665,14 @@ impl Stream {
                     .sum::<u64>();
                 trouble.gaps.retain(|(_, to, _)| !filled(to));
             }
+            self.last_gain = heard.at;
+            self.trip(heard, segment);
+            if let Some(trouble) = &mut self.trouble {
+                let largest = self.largest_acked;
+                trouble.vanished = trouble.vanished.filter(|v| v.size > largest);
+            }
             self.acked = heard.ack;
             self.delivered += u64::from(gained);
-            self.trip(heard);
         }
         if self.coming.len() >= MOST_OUT {
             self.coming.pop_front();
@@ -514,18 +681,40 @@ impl Stream {
         self.turn(heard.at, segment, total);
     }
 
-    /// The round trip of the newest packet that is now acknowledged.
-    fn trip(&mut self, heard: &Heard) {
-        let mut newest = None;
+    /// The round trip of the newest packet that is now acknowledged, unless what fills a gap acknowledges it.
+    fn trip(&mut self, heard: &Heard, segment: u32) {
+        let (mut newest, mut at_once) = (None, true);
+        let mut from = self.acked;
         while let Some(out) = self.out.front() {
             if before(heard.ack, out.end) {
                 break;
             }
-            newest = out.once.then_some(out.at);
+            newest = Some(out.at);
+            at_once &= out.once;
+            let size = out.end.wrapping_sub(from).min(usual(segment));
+            self.largest_acked = self.largest_acked.max(size);
+            from = out.end;
             self.out.pop_front();
         }
-        let Some(sent) = newest else { return };
-        let trip = heard.at.since(sent);
+        if let Some(sent) = newest.filter(|_| at_once) {
+            self.took(heard.at.since(sent));
+        }
+    }
+
+    /// The first block of a SACK ends with what has just arrived behind a gap (RFC 2018): a round trip too.
+    fn overtook(&mut self, at: Nanos, end: u32) {
+        let place = self.place_of(end.wrapping_sub(1));
+        if let Some(out) = self.out.get_mut(place)
+            && out.end == end
+            && out.once
+        {
+            out.once = false;
+            let sent = out.at;
+            self.took(at.since(sent));
+        }
+    }
+
+    fn took(&mut self, trip: Nanos) {
         self.min_rtt = Some(self.min_rtt.map_or(trip, |m| m.min(trip)));
         self.rtts += 1;
         self.rtt_sum = self.rtt_sum.saturating_add(trip.0);
@@ -564,8 +753,16 @@ impl Stream {
             course.beyond += u32::from(occupancy > BEYOND);
             course.within += u32::from(occupancy <= BEYOND);
         }
+        if self.least < u64::MAX && self.again == 0 {
+            let trip = self.min_rtt.unwrap_or_default().max(total);
+            let holds = u128::from(self.delivered) * u128::from(trip.0) / u128::from(span.0.max(1));
+            course.pace.readings += 1;
+            course.pace.drained += u32::from(u128::from(self.least) < holds / 2);
+            course.pace.paused += u32::from(self.pause.0 > trip.0 / 2);
+        }
         let idle = self.idle.min(span);
-        let stalled = self.stalled.min(span.since(idle));
+        let held = self.held.min(span.since(idle));
+        let stalled = self.stalled.min(span.since(idle).since(held));
         let rest = if closed {
             Limit::ZeroWindow
         } else if full {
@@ -582,14 +779,19 @@ impl Stream {
             Limit::Application
         };
         let mut from = self.reading_from;
-        let left = span.since(idle).since(stalled);
-        let parts = [(nothing, idle), (Limit::RtoStall, stalled), (rest, left)];
+        let left = span.since(idle).since(held).since(stalled);
+        let parts = [
+            (nothing, idle),
+            (Limit::Nagle, held),
+            (Limit::RtoStall, stalled),
+            (rest, left),
+        ];
         for (n, (limit, time)) in parts.into_iter().enumerate() {
             if time.0 == 0 {
                 continue;
             }
             let to = from + time;
-            let bytes = Bytes(if n == 2 { self.delivered } else { 0 });
+            let bytes = Bytes(if n == 3 { self.delivered } else { 0 });
             let piece = Piece {
                 from,
                 to,
@@ -618,7 +820,9 @@ impl Stream {
         );
         self.reading_from = at;
         (self.flight, self.delivered, self.passed, self.again) = (0, 0, 0, 0);
+        (self.least, self.pause) = (u64::MAX, Nanos(0));
         self.idle = self.idle.since(idle);
+        self.held = self.held.since(held);
         self.stalled = Nanos(0);
         self.least_window = u64::MAX;
     }
@@ -641,6 +845,10 @@ impl Stream {
     }
 
     pub fn explain(mut self, frame: Frame, more: &mut dyn FnMut(&mut Facts)) -> Explanation {
+        // What was never acknowledged has its time as well.
+        if self.stalled.0 > 0 {
+            self.turn(frame.begun + frame.span, frame.segment, frame.total);
+        }
         let trouble = self.trouble.take().unwrap_or_default();
         let mut course = self.course.take().unwrap_or_default();
         let mut doubts = frame.doubts;
@@ -704,9 +912,18 @@ impl Stream {
         facts.segments = self.segments;
         facts.retransmitted = trouble.resent;
         facts.timeouts = trouble.timeouts;
+        facts.stalled = trouble.stalled;
+        facts.backoffs = trouble.backoffs;
+        facts.vanished = trouble.vanished.map(|v| Vanished {
+            at: v.at.since(begun),
+            ..v
+        });
+        facts.is_exchange = frame.is_exchange;
+        facts.held = course.held;
+        facts.rhythm = course.pace.rhythm();
         facts.needless = trouble.needless.min(trouble.resent);
         facts.reordered = trouble.out_of_order;
-        facts.marked = self.marked;
+        facts.marked = self.marked.max(self.echoed.into());
         facts.readings = course.readings;
         facts.losses = trouble.losses;
         for reading in &mut facts.readings {

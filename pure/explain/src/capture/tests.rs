@@ -379,3 +379,147 @@ fn of_many_connections_those_with_the_most_bytes_are_told() {
     assert_eq!(ports.collect::<Vec<_>>(), [40007, 40008, 40009]);
     assert!(doubted(&told, "7 more connections of"));
 }
+
+/// Packets of a connection at its client, written one by one; times in microseconds.
+struct Script {
+    packets: Vec<Packet>,
+    at: u64,
+    /// Sequence numbers of the client and of the server.
+    next: [u32; 2],
+    seen: [u32; 2],
+}
+
+impl Script {
+    fn new() -> Script {
+        let packets = windowed(Nanos(0)).packets()[..3].to_vec();
+        let next = [packets[1].ack, packets[2].ack];
+        let mut script = Script {
+            packets,
+            at: TRIP.0 / 1000,
+            next,
+            seen: next,
+        };
+        for packet in &mut script.packets[..2] {
+            packet.mss = Some(1460);
+        }
+        script
+    }
+
+    /// One of the ends (0 is the client) sends so much, after so long; it has seen all that `heard` told.
+    fn packet(&mut self, after: u64, end: usize, payload: u32) -> &mut Packet {
+        self.at += after;
+        let of = self.packets[if end == 0 { 2 } else { 1 }];
+        self.packets.push(Packet {
+            at: Nanos(self.at * 1000),
+            seq: self.next[end],
+            ack: self.seen[1 - end],
+            flags: ACK,
+            payload,
+            wscale: None,
+            mss: None,
+            ..of
+        });
+        self.next[end] = self.next[end].wrapping_add(payload);
+        self.packets.last_mut().unwrap()
+    }
+
+    /// The other end has all of it.
+    fn arrived(&mut self, end: usize) {
+        self.seen[end] = self.next[end];
+    }
+
+    fn conclusion(&self) -> Conclusion {
+        let told = told(&self.packets);
+        told.explanations[0].conclusion.clone()
+    }
+}
+
+fn by(limits: &[Limit]) -> Conclusion {
+    Conclusion::Limited {
+        by: limits.to_vec(),
+    }
+}
+
+#[test]
+fn a_short_segment_that_an_acknowledgement_lets_go_was_held() {
+    // What lets the second part of each request go: a bare acknowledgement, at once or late; or an answer to the first.
+    let talk = |ack_after: u64, answered: u32| {
+        let mut script = Script::new();
+        for _ in 0..60 {
+            for (after, answer) in [(ack_after, answered), (20_000, 1)] {
+                script.packet(50, 0, 100);
+                script.arrived(0);
+                script.packet(after, 1, answer);
+                script.arrived(1);
+            }
+        }
+        script.conclusion()
+    };
+    assert_eq!(talk(60_000, 0), by(&[Limit::Nagle, Limit::DelayedAck]));
+    assert_eq!(talk(20_000, 0), by(&[Limit::Nagle]));
+    assert_eq!(talk(60_000, 1), Conclusion::Innocent);
+}
+
+/// Two segments every two milliseconds, acknowledged after the round trip; stamped so much earlier from the second
+/// on, in milliseconds.
+fn clocked(late: Option<u64>) -> Script {
+    let mut script = Script::new();
+    let mut coming = VecDeque::new();
+    for n in 0..400u64 {
+        let stamp = late.map(|late| ((n * 2 + 1000 - late.min(n)) as u32, 0));
+        script.packet(2000, 0, 2 * MSS).stamps = stamp;
+        coming.push_back(script.next[0]);
+        if coming.len() > 9 {
+            script.seen[0] = coming.pop_front().unwrap();
+            script.packet(1000, 1, 0);
+            script.at -= 1000;
+        }
+    }
+    script
+}
+
+#[test]
+fn sends_by_a_clock_are_paced_or_the_applications_and_late_ones_lay_in_a_queue() {
+    let held = [Limit::Pacing, Limit::Application, Limit::SendBuffer];
+    assert_eq!(clocked(None).conclusion(), by(&held));
+    assert_eq!(clocked(Some(0)).conclusion(), by(&held));
+    assert_eq!(clocked(Some(5)).conclusion(), by(&[Limit::DeviceQueue]));
+}
+
+#[test]
+fn a_line_that_falls_idle_is_not_full() {
+    // A burst into a queue that takes 20 ms to empty, and 20 ms of silence: the round trip is inflated all the same.
+    let mut script = Script::new();
+    for _ in 0..50 {
+        for _ in 0..20 {
+            script.packet(10, 0, MSS);
+        }
+        script.at += 20_000;
+        for _ in 0..20 {
+            script.seen[0] = script.seen[0].wrapping_add(MSS);
+            script.packet(1000, 1, 0);
+        }
+    }
+    assert_eq!(
+        script.conclusion(),
+        by(&[Limit::SendBuffer, Limit::Application])
+    );
+}
+
+#[test]
+fn full_segments_that_never_arrive_are_a_black_hole() {
+    let vanish = |passed: u32| {
+        let mut script = Script::new();
+        script.packet(100, 0, passed);
+        script.arrived(0);
+        script.packet(20_000, 1, 0);
+        let first = script.next[0];
+        for wait in [100, 220_000, 440_000, 880_000, 1_760_000, 3_520_000] {
+            script.next[0] = first;
+            script.packet(wait, 0, MSS);
+        }
+        script.conclusion()
+    };
+    assert_eq!(vanish(36), by(&[Limit::BlackHole]));
+    assert_ne!(vanish(MSS), by(&[Limit::BlackHole]));
+}

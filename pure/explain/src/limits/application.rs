@@ -47,11 +47,9 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         .advise("give the sender more processor time: it is the load generator itself that paused")
 }
 
-/// From packets alone: see [`super::send_buffer::fits`].
+/// From packets alone: see [`super::send_buffer::held`].
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let spread = facts.held_flight()?;
-    let evidence = Evidence::new("in flight, half of its middle spread", percent(spread))
-        .against("under 5 %, without loss or queue: held at the sender");
+    let evidence = super::send_buffer::held(facts)?;
     Some(
         Telling::new(Confidence::Open, vec![evidence])
             .advise("look at the sending application: how much it keeps outstanding by itself"),

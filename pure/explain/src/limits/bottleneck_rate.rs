@@ -37,6 +37,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .push(Evidence::new("speed of the slower device", link).against("90 % of it or more"));
         return Some(Telling::new(Confidence::Sure, evidence).advise(LINE_IS_FULL));
     }
+    // A full line is never idle.
+    if facts.rhythm.is_some_and(|r| r.is_idling()) {
+        return None;
+    }
     let at_loss = facts.inflation_at_loss().unwrap_or(1.0);
     let overflowed = facts.queue_at_loss(QUEUE);
     if facts.loss_share() > MUCH_LOSS && !overflowed {
@@ -86,6 +90,18 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         let confidence = match facts.timeouts {
             0..MANY_TIMEOUTS => Confidence::Sure,
             _ => Confidence::Open,
+        };
+        return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
+    }
+    // Packets do not tell BBR, but that more was asked of the path once.
+    if facts.is_capture() && facts.asked_for_more() {
+        evidence.push(Evidence::new(
+            "while a queue stood",
+            "no more was delivered than without it",
+        ));
+        let confidence = match facts.loss_share() > MUCH_LOSS {
+            true => Confidence::Open,
+            false => Confidence::Likely,
         };
         return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
     }

@@ -3,6 +3,7 @@
 use super::Telling;
 use crate::facts::Facts;
 use crate::moment::Moment;
+use model::Nanos;
 use model::finding::{Confidence, Evidence, Source};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
@@ -28,6 +29,22 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     );
     Some(telling)
 }
+
+/// Packets pass later than their timestamps say: they lay below TCP meanwhile. Of a capture at the sender itself.
+pub(crate) fn fits_late(facts: &Facts) -> Option<Telling> {
+    let late = facts.rhythm?.late?;
+    if facts.source != Source::CaptureAtSender || late < LATE || !facts.is_flat() {
+        return None;
+    }
+    let mut telling = tell(facts);
+    telling.evidence[0] = Evidence::new("segments left after TCP had stamped them", late).against(
+        format!("{LATE} and more on the average: they lay below TCP"),
+    );
+    Some(telling)
+}
+
+/// Seen of queues that pass 5 to 100 Mbit/s: 2 to 9 ms; of all else up to 0.4 ms.
+const LATE: Nanos = Nanos::from_millis(1);
 
 /// A sending process that uses less of a processor is not held up by it.
 const IDLE: f64 = 0.5;

@@ -145,6 +145,7 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
     (Limit::DuplexLoss, duplex_loss::fits),
     (Limit::Reordering, reordering::fits),
     (Limit::EcnMarks, ecn_marks::fits),
+    (Limit::DeviceQueue, device_queue::fits_late),
     (Limit::Bufferbloat, bufferbloat::fits),
     (Limit::Shaper, shaper::fits),
     (Limit::BottleneckRate, bottleneck_rate::fits),
@@ -159,6 +160,7 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
 /// What packets cannot tell from a full congestion window: whatever at the sender holds the same amount
 /// in flight.
 pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[
+    (Limit::Pacing, pacing::fits_spread),
     (Limit::SendBuffer, send_buffer::fits),
     (Limit::Application, application::fits),
     (Limit::ReceiveWindow, receive_window::fits_unscaled),

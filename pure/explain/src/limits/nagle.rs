@@ -17,7 +17,12 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         "short segments that waited for an acknowledgement",
         facts.held.waits,
     )];
-    Telling::new(Confidence::Sure, evidence).change(
+    // That it was written by then does not show in packets.
+    let confidence = match facts.is_capture() {
+        true => Confidence::Likely,
+        false => Confidence::Sure,
+    };
+    Telling::new(confidence, evidence).change(
         "nodelay=on",
         "TCP_NODELAY, or one write for each message instead of two",
     )

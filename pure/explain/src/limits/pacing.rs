@@ -2,9 +2,10 @@
 //! control believes in (then the cause is behind it).
 
 use super::Telling;
-use crate::facts::{Facts, bit_rate};
+use crate::facts::{Facts, bit_rate, percent};
 use crate::moment::Moment;
-use model::finding::{Confidence, Evidence};
+use model::BitRate;
+use model::finding::{Confidence, Evidence, Limit};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     moment.paced
@@ -19,6 +20,34 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         ));
     }
     Telling::new(Confidence::Open, evidence)
+}
+
+/// From packets alone: the same amount in flight all the time, and sends spread out over the round trip by a clock of
+/// their own. An application that writes little at a time, at a rate of its own, looks the same.
+pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
+    let spread = facts.held_flight()?;
+    let rhythm = facts.rhythm.filter(|r| r.is_spread())?;
+    let evidence = vec![
+        Evidence::new("in flight, half of its middle spread", percent(spread))
+            .against("under 5 %, without loss or queue: held at the sender"),
+        Evidence::new(
+            "round trips in half of which nothing was sent",
+            percent(rhythm.paused),
+        )
+        .against("10 % or less: not acknowledgements but a clock lets segments go"),
+        Evidence::new("rate", bit_rate(facts.rate())),
+    ];
+    let faster = BitRate(bit_rate(facts.rate()).0 * 4);
+    Some(
+        Telling::new(Confidence::Open, evidence)
+            .ranked(0)
+            .advise("look whether the sender paces: pacing_rate in 'ss -ti', SO_MAX_PACING_RATE, a queueing discipline (fq maxrate)")
+            .decide(
+                &[Limit::Pacing, Limit::Application],
+                format!("pacing={}", faster.0),
+                "a higher pacing rate helps if it was the limit, and does nothing for an application that writes no more",
+            ),
+    )
 }
 
 /// Somebody set a rate, and it is reached. Of the rate on the wire, headers are a few per cent.

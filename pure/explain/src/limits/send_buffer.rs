@@ -41,18 +41,40 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     )
 }
 
-/// From packets alone: the same amount in flight all the time. An application that keeps so much out
-/// itself looks the same.
+/// Losses that a burst into a queue makes, and no more.
+const FEW_LOST: f64 = 0.002;
+
+/// From packets alone, what shows that something at the sender holds it: the same amount is in flight all the time, or
+/// the path runs empty again and again, though it had carried more at once.
+pub(super) fn held(facts: &Facts) -> Option<Evidence> {
+    if let Some(spread) = facts.held_flight() {
+        return Some(
+            Evidence::new("in flight, half of its middle spread", percent(spread))
+                .against("under 5 %, without loss or queue: held at the sender"),
+        );
+    }
+    let rhythm = facts.rhythm.filter(|r| r.is_idling())?;
+    (facts.loss_share() <= FEW_LOST).then(|| {
+        Evidence::new(
+            "round trips in which the path ran half empty",
+            percent(rhythm.drained),
+        )
+        .against("20 % and more, hardly any loss: the sender did not send, though it could")
+    })
+}
+
+/// From packets alone: see [`held`]. An application that keeps so much out itself looks the same.
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let spread = facts.held_flight()?;
-    let evidence = vec![
-        Evidence::new("in flight, half of its middle spread", percent(spread))
-            .against("under 5 %, without loss or queue: held at the sender"),
-    ];
+    let evidence = vec![held(facts)?];
     let mut telling = tell(facts);
     telling.confidence = Confidence::Open;
     telling.evidence.splice(0..0, evidence);
-    Some(telling.decide(
+    let rank = if facts.rhythm.is_some_and(|r| r.is_spread()) {
+        2
+    } else {
+        1
+    };
+    Some(telling.ranked(rank).decide(
         &[Limit::SendBuffer, Limit::Application],
         "sndbuf=16777216".to_owned(),
         "a larger send buffer helps if it was the limit, and does nothing for an application that writes no more",
