@@ -3,8 +3,9 @@
 use serde_json::Value;
 use std::process::Command;
 
-const PURE: [&str; 9] = [
+const PURE: [&str; 10] = [
     "model", "wire", "report", "emulate", "prove", "explain", "capture", "path", "advise",
+    "requests",
 ];
 const HOST: [&str; 7] = [
     "sys", "measure", "observe", "archive", "lab", "tune", "probe",
@@ -70,10 +71,11 @@ fn every_room_knows_only_whom_it_may() {
             "linerate" => &[
                 "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",
                 "observe", "prove", "archive", "lab", "tune", "path", "probe", "advise",
+                "requests",
             ],
             // Fuzzing drives the decoders of both floors.
             "fuzz" => &[
-                "model", "wire", "capture", "explain", "report", "observe", "path",
+                "model", "wire", "capture", "explain", "report", "observe", "path", "requests",
             ],
             other => panic!("the room {other} has no place in the plan: name it here"),
         };

@@ -30,6 +30,26 @@ pub fn capture(bytes: &[u8]) {
     check_text(&told.doubts.join("\n"));
 }
 
+/// Any bytes are a capture or not; the requests in it are named, divided and printed.
+pub fn requests(bytes: &[u8]) {
+    let mut observer = ::requests::Observer::default();
+    let see = &mut |packet: &Packet, payload: &[u8]| {
+        assert!(payload.len() <= packet.payload as usize);
+        observer.see(packet, payload);
+    };
+    // As far as it goes.
+    let _ = capture::read_with_payload(bytes, see);
+    let told = observer.told();
+    for call in &told.calls {
+        assert_eq!(call.parts.total(), call.causes.total());
+    }
+    let counted: u64 = told.operations.iter().map(|o| o.count).sum();
+    assert_eq!(counted, told.answered);
+    check_text(&report::requests::text(&told, report::Style::PLAIN));
+    serde_json::from_str::<serde_json::Value>(&report::requests::json(&told))
+        .expect("what is written is JSON");
+}
+
 /// The first two bytes choose the link type, the rest is a frame.
 pub fn frame(bytes: &[u8]) {
     let [high, low, frame @ ..] = bytes else {

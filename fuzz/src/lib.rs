@@ -41,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tcp_info", kernel::tcp_info),
     ("capture", capture_files::capture),
     ("capture_frame", capture_files::frame),
+    ("requests", capture_files::requests),
     ("trace", capture_files::trace),
     ("trace_blocks", capture_files::trace_blocks),
     ("quoted_syn", kernel::quoted_syn),

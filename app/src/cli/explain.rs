@@ -1,5 +1,6 @@
 //! `linerate explain`: what limited it, from a run, a trace or a file, or live.
 
+mod requests;
 mod watch;
 
 use super::live::stdout_style;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
   linerate explain trace.jsonl                 what 'linerate trace' wrote
   tcpdump -i eth0 -s 96 -w some.pcap tcp; linerate explain some.pcap
   linerate explain here.pcap there.pcap        captures (or traces) of both ends together
+  linerate explain --requests nfs.pcap         where the time of each request went
   linerate explain last --json | jq '.explanations[].conclusion'
   linerate explain --live --port 2049          connections as they go on, explained at the end
   linerate explain --live --pid 845 --time 10s
@@ -49,6 +51,13 @@ retransmissions were needed, which way the delay grew, whether the receiver held
 back, and, from traces, whether it read what it had. A run that both ends traced (measure --trace)
 has all that by itself.
 
+--requests tells the requests of a capture instead, by operation: NFS (3, 4.0 to 4.2), MOUNT and
+other ONC RPC, SMB 2 and 3, iSCSI, and of anything else what the client sends until the server
+does. The time from the first byte of a call to the last of its reply is divided into its parts
+(call send, there, think, reply send, back) and by cause: retransmission, receive window,
+congestion window, Nagle, delayed acknowledgement, pauses of an application. The longest are
+told step by step, and the calls one by one with what each is for. -s 256 is enough.
+
 --live traces as 'linerate trace' does, and needs the same rights. It shows the busiest
 connections with the limit that owned their last seconds: in place on a terminal, a line now and
 then elsewhere, a line of JSON a second with --json. It ends with Ctrl-C, after --time, or with
@@ -70,6 +79,9 @@ pub struct Explain {
     /// End after this time
     #[arg(short, long, value_name = "TIME", requires = "live")]
     time: Option<Nanos>,
+    /// The requests of a capture: what each asked, and where its time went
+    #[arg(long, conflicts_with = "live")]
+    requests: bool,
     /// A JSON document
     #[arg(short = 'J', long)]
     json: bool,
@@ -87,6 +99,9 @@ impl Explain {
         if self.which != Which::default() {
             let words = "--port, --host, --pid, --netns and --cookie choose what --live watches";
             return Err(Refusal::usage(words.to_owned()).into());
+        }
+        if self.requests {
+            return requests::run(Path::new(subject), self.other.as_deref(), self.json);
         }
         let most = match self.json {
             true => usize::MAX,

@@ -61,6 +61,17 @@ struct Interface {
 /// # Errors
 /// [`Error`]; what was read before has been handed over.
 pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Account, Error> {
+    read_with_payload(input, &mut |packet, _| see(packet))
+}
+
+/// As [`read`], with what was captured of each packet's payload.
+///
+/// # Errors
+/// [`Error`]; what was read before has been handed over.
+pub fn read_with_payload(
+    input: impl Read + Send,
+    see: &mut dyn FnMut(&Packet, &[u8]),
+) -> Result<Account, Error> {
     // Smaller than the reads to come, which so go past it.
     let mut input = BufReader::with_capacity(ROOM / 2, input);
     let head = input.fill_buf().map_err(|_| Error::Read)?.first_chunk();
@@ -152,10 +163,10 @@ pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Acc
                     let begun = *begun.get_or_insert(at);
                     account.frames += 1;
                     account.cut += u64::from((data.len() as u64) < u64::from(whole));
-                    match frame::packet(link, data, Nanos(at.saturating_sub(begun))) {
-                        Ok(packet) => {
+                    match frame::segment(link, data, Nanos(at.saturating_sub(begun))) {
+                        Ok((packet, payload)) => {
                             account.packets += 1;
-                            see(&packet);
+                            see(&packet, payload);
                         }
                         Err(skip) => {
                             if skip == Skip::UnknownLink {

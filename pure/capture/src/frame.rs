@@ -59,6 +59,14 @@ enum Next {
 /// # Errors
 /// Why there is none.
 pub fn packet(link: i32, frame: &[u8], at: Nanos) -> Result<Packet, Skip> {
+    segment(link, frame, at).map(|(packet, _)| packet)
+}
+
+/// As [`packet`], with what is there of its payload.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn segment(link: i32, frame: &[u8], at: Nanos) -> Result<(Packet, &[u8]), Skip> {
     let (mut next, mut rest) = match link {
         link::ETHERNET => (Next::Frame, frame),
         link::SLL => (Next::Ether(u16_at(frame, 14)?), behind(frame, 16)?),
@@ -258,7 +266,7 @@ fn tunnel<'a>(outer: &Carried<'a>) -> Result<(Next, &'a [u8]), Skip> {
     }
 }
 
-fn tcp(carried: &Carried<'_>, at: Nanos) -> Result<Packet, Skip> {
+fn tcp<'a>(carried: &Carried<'a>, at: Nanos) -> Result<(Packet, &'a [u8]), Skip> {
     let Carried {
         bytes: tcp, ends, ..
     } = carried;
@@ -286,7 +294,9 @@ fn tcp(carried: &Carried<'_>, at: Nanos) -> Result<Packet, Skip> {
     };
     // Options that the capture cut off are as if they were not there.
     options(&tcp[20..header.min(tcp.len())], &mut packet);
-    Ok(packet)
+    // Short frames are padded.
+    let captured = tcp.get(header..).unwrap_or_default();
+    Ok((packet, &captured[..payload.min(captured.len())]))
 }
 
 fn options(mut rest: &[u8], packet: &mut Packet) {

@@ -6,7 +6,7 @@
 mod file;
 mod frame;
 
-pub use file::{Error, is_capture, read};
+pub use file::{Error, is_capture, read, read_with_payload};
 pub use frame::{Skip, packet};
 
 use std::collections::BTreeMap;

@@ -13,6 +13,7 @@ pub mod mtu;
 pub mod packet;
 mod plan;
 mod published;
+pub mod request;
 mod run;
 mod sample;
 pub mod segment;

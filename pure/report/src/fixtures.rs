@@ -4,6 +4,9 @@ use model::finding::{
     Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Glance, Level, Phase, Remedy,
     Share, Source,
 };
+use model::request::{
+    Call, Cause, Causes, Clocks, Operation, Parts, REQUESTS_SCHEMA, Requests, Step, View,
+};
 use model::*;
 use std::collections::BTreeMap;
 
@@ -371,5 +374,73 @@ pub fn published() -> Published {
             about: About::Order,
             words: "The order was not drawn at random, and \x1b[2J is no word.".to_owned(),
         }],
+    }
+}
+
+/// A request that waited for everything there is, seen from both ends.
+pub fn requests() -> Requests {
+    let parts = Parts {
+        call_send: Nanos(1_200_000),
+        forward: Nanos(10_000),
+        think: Nanos(190_000),
+        reply_send: Nanos(0),
+        back: Nanos(12_000),
+    };
+    let mut causes = Causes::default();
+    causes.spend(Cause::Retransmission, Nanos(1_100_000));
+    causes.spend(Cause::Rate, Nanos(100_000));
+    causes.spend(Cause::Think, Nanos(190_000));
+    causes.spend(Cause::Path, Nanos(22_000));
+    let step = |at: u64, call: bool, bytes: u64, waited| Step {
+        at: Nanos(at),
+        call,
+        bytes: Bytes(bytes),
+        segments: if bytes > 1448 { 3 } else { 1 },
+        took: Nanos(if bytes > 1448 { 100_000 } else { 0 }),
+        waited,
+    };
+    let call = Call {
+        at: Nanos(5_000_000),
+        client: ([192, 0, 2, 1], 790).into(),
+        server: ([192, 0, 2, 2], 2049).into(),
+        operation: "NFSv3 WRITE".to_owned(),
+        purpose: "writes data",
+        detail: "4096 bytes at 0, may stay in memory".to_owned(),
+        call_bytes: Bytes(4248),
+        reply_bytes: Bytes(140),
+        view: View::BothEnds,
+        parts,
+        causes,
+        steps: vec![
+            step(0, true, 2896, None),
+            step(1_200_000, true, 1352, Some(Cause::Retransmission)),
+            step(1_400_000, false, 140, None),
+        ],
+    };
+    Requests {
+        schema: REQUESTS_SCHEMA,
+        answered: 1,
+        unanswered: 0,
+        clocks: Some(Clocks {
+            offset_ns: -1_234_567,
+            drift_ppm: 1.5,
+            matched: 12,
+            error: Nanos(20_000),
+        }),
+        operations: vec![Operation {
+            operation: call.operation.clone(),
+            count: 1,
+            p50: parts.total(),
+            p99: parts.total(),
+            max: parts.total(),
+            call_bytes: call.call_bytes,
+            reply_bytes: call.reply_bytes,
+            parts,
+            causes,
+            latency: Latency::default(),
+            worst: vec![call.clone()],
+        }],
+        calls: vec![call],
+        doubts: Vec::new(),
     }
 }

@@ -303,6 +303,12 @@ mod tests {
             ("finding", "evidence") => "evidence",
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
+            ("requests", "clocks") => "clocks",
+            ("requests", "operations") => "operation",
+            ("requests", "calls") | ("operation", "worst") => "call",
+            ("operation" | "call", "parts") => "parts",
+            ("operation" | "call", "causes") => "causes",
+            ("call", "steps") => "step",
             ("published", "comparisons") => "published_comparison",
             ("published", "doubts") => "doubt",
             ("published_comparison", "estimate") => "estimate",
@@ -484,6 +490,7 @@ mod tests {
             crate::watch::json(&[fixtures::glance()], Nanos(1)),
             "explain_now",
         );
+        see(crate::requests::json(&fixtures::requests()), "requests");
         see(crate::published::json(&fixtures::published()), "published");
         for report in crate::mtu::tests::of_every_cause() {
             see(crate::mtu::json(&report), "mtu_report");

@@ -15,6 +15,7 @@ pub mod mtu;
 pub mod pcapng;
 pub mod prove;
 pub mod published;
+pub mod requests;
 mod summary;
 pub mod trace;
 pub mod watch;

@@ -1,0 +1,307 @@
+//! Requests and their replies on TCP connections, and where the time of each went.
+
+use crate::{Bytes, Latency, Nanos};
+use serde::{Serialize, Serializer};
+use std::net::SocketAddr;
+
+/// Version of the JSON form of [`Requests`]; counts by itself.
+pub const REQUESTS_SCHEMA: u32 = 1;
+
+/// All requests of one or two captures, or of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Requests {
+    /// [`REQUESTS_SCHEMA`].
+    pub schema: u32,
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Requests without an answer when their connection or the capture ended.
+    pub unanswered: u64,
+    /// How the clocks of two captures were joined; `None` of one.
+    pub clocks: Option<Clocks>,
+    /// By operation, those first that took the most time all together.
+    pub operations: Vec<Operation>,
+    /// The first requests one by one, by the time of their call.
+    pub calls: Vec<Call>,
+    /// What is not certain, and what was not looked at: whole sentences.
+    pub doubts: Vec<String>,
+}
+
+/// All requests of one operation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Operation {
+    /// Protocol and operation, as `NFSv3 READ`.
+    pub operation: String,
+    /// How many were answered.
+    pub count: u64,
+    /// Half of them took no longer.
+    #[serde(rename = "p50_ns")]
+    pub p50: Nanos,
+    /// 99 of 100 took no longer.
+    #[serde(rename = "p99_ns")]
+    pub p99: Nanos,
+    /// The longest.
+    #[serde(rename = "max_ns")]
+    pub max: Nanos,
+    /// Bytes of all calls.
+    pub call_bytes: Bytes,
+    /// Bytes of all replies.
+    pub reply_bytes: Bytes,
+    /// The parts of all together.
+    pub parts: Parts,
+    /// Why: the same time by cause.
+    pub causes: Causes,
+    /// How long they took.
+    #[serde(skip)]
+    pub latency: Latency,
+    /// The longest ones, the longest first.
+    pub worst: Vec<Call>,
+}
+
+/// One request with its reply.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Call {
+    /// When the first byte of the call left the client, since the capture began.
+    #[serde(rename = "at_ns")]
+    pub at: Nanos,
+    /// Who asked.
+    pub client: SocketAddr,
+    /// Who answered.
+    pub server: SocketAddr,
+    /// Protocol and operation.
+    pub operation: String,
+    /// What it is for, in words; empty where that is not known.
+    pub purpose: &'static str,
+    /// What it asked for: names, offsets, sizes; as a stranger sent it.
+    pub detail: String,
+    /// Bytes of the call on its connection.
+    pub call_bytes: Bytes,
+    /// Bytes of the reply.
+    pub reply_bytes: Bytes,
+    /// Where it was seen.
+    pub view: View,
+    /// Its time, part by part.
+    pub parts: Parts,
+    /// The same time by cause.
+    pub causes: Causes,
+    /// Its segments, those together that left without a pause.
+    pub steps: Vec<Step>,
+}
+
+/// The time of a request from the first byte of its call to the last of its reply. The parts sum to it exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Parts {
+    /// From the first byte of the call leaving to its last.
+    #[serde(rename = "call_send_ns")]
+    pub call_send: Nanos,
+    /// The last byte of the call on its way to the server.
+    #[serde(rename = "forward_ns")]
+    pub forward: Nanos,
+    /// From the last byte of the call arriving to the first of the reply leaving. From one capture that is
+    /// not at the server, time in queues of the path is in here.
+    #[serde(rename = "think_ns")]
+    pub think: Nanos,
+    /// From the first byte of the reply leaving to its last.
+    #[serde(rename = "reply_send_ns")]
+    pub reply_send: Nanos,
+    /// The last byte of the reply on its way to the client.
+    #[serde(rename = "back_ns")]
+    pub back: Nanos,
+}
+
+impl Parts {
+    /// In their order, with their names.
+    pub fn each(&self) -> [(&'static str, Nanos); 5] {
+        [
+            ("call send", self.call_send),
+            ("forward", self.forward),
+            ("think", self.think),
+            ("reply send", self.reply_send),
+            ("back", self.back),
+        ]
+    }
+
+    /// All of it.
+    pub fn total(&self) -> Nanos {
+        self.each().into_iter().map(|(_, time)| time).sum()
+    }
+
+    /// Adds those of another request.
+    pub fn add(&mut self, other: &Parts) {
+        self.call_send += other.call_send;
+        self.forward += other.forward;
+        self.think += other.think;
+        self.reply_send += other.reply_send;
+        self.back += other.back;
+    }
+}
+
+/// What a moment of a request was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The server, between the call and its reply.
+    Think,
+    /// The way itself: the shortest that was seen.
+    Path,
+    /// Beyond the shortest way: queues. Known from two captures alone.
+    Queue,
+    /// What was lost was sent again.
+    Retransmission,
+    /// The receiver's window was full.
+    ReceiveWindow,
+    /// An acknowledgement was waited for: the congestion window.
+    CongestionWindow,
+    /// A short segment waited for the acknowledgement of one before it (RFC 896).
+    Nagle,
+    /// The other end held that acknowledgement back (RFC 1122, 4.2.3.2).
+    DelayedAck,
+    /// The server had not asked for the data yet (iSCSI: R2T).
+    Turn,
+    /// Segment behind segment, as fast as the line, its bottleneck or pacing lets them.
+    Rate,
+    /// None of these: the sending application or its host paused.
+    Application,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 11] = [
+        Cause::Think,
+        Cause::Path,
+        Cause::Queue,
+        Cause::Retransmission,
+        Cause::ReceiveWindow,
+        Cause::CongestionWindow,
+        Cause::Nagle,
+        Cause::DelayedAck,
+        Cause::Turn,
+        Cause::Rate,
+        Cause::Application,
+    ];
+
+    /// Its key where times are saved by cause.
+    fn key(self) -> &'static str {
+        match self {
+            Cause::Think => "think_ns",
+            Cause::Path => "path_ns",
+            Cause::Queue => "queue_ns",
+            Cause::Retransmission => "retransmission_ns",
+            Cause::ReceiveWindow => "receive_window_ns",
+            Cause::CongestionWindow => "congestion_window_ns",
+            Cause::Nagle => "nagle_ns",
+            Cause::DelayedAck => "delayed_ack_ns",
+            Cause::Turn => "turn_ns",
+            Cause::Rate => "rate_ns",
+            Cause::Application => "application_ns",
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Cause::Think => "the server's think time",
+            Cause::Path => "the way there and back",
+            Cause::Queue => "queues on the way",
+            Cause::Retransmission => "retransmission",
+            Cause::ReceiveWindow => "the receive window",
+            Cause::CongestionWindow => "the congestion window",
+            Cause::Nagle => "Nagle's rule",
+            Cause::DelayedAck => "a delayed acknowledgement",
+            Cause::Turn => "waiting for the server's leave to send",
+            Cause::Rate => "the rate of the sender and the path",
+            Cause::Application => "a pause of the sending application or host",
+        }
+    }
+}
+
+/// A time divided among its causes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Causes([Nanos; Cause::ALL.len()]);
+
+impl Causes {
+    /// Time spent on one.
+    pub fn of(&self, cause: Cause) -> Nanos {
+        self.0[cause as usize]
+    }
+
+    /// Adds time.
+    pub fn spend(&mut self, cause: Cause, time: Nanos) {
+        self.0[cause as usize] += time;
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Causes) {
+        for (sum, time) in self.0.iter_mut().zip(other.0) {
+            *sum += time;
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> Nanos {
+        self.0.iter().copied().sum()
+    }
+
+    /// Those that took time, the longest first.
+    pub fn ranked(&self) -> Vec<(Cause, Nanos)> {
+        let mut all: Vec<_> = Cause::ALL.map(|c| (c, self.of(c))).to_vec();
+        all.retain(|(_, time)| time.0 > 0);
+        all.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        all
+    }
+}
+
+impl Serialize for Causes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Cause::ALL.map(|cause| (cause.key(), self.of(cause))))
+    }
+}
+
+/// From where a request was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum View {
+    /// The client's host, or close to it.
+    Client,
+    /// The server's host, or close to it.
+    Server,
+    /// Neither.
+    Between,
+    /// Both.
+    BothEnds,
+    /// The round trip was never seen, so the place is not known.
+    Unknown,
+}
+
+/// Segments of a request that left without a pause between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Since the first byte of the call, where it was seen.
+    #[serde(rename = "at_ns")]
+    pub at: Nanos,
+    /// From the client to the server.
+    pub call: bool,
+    /// What they carried of the request.
+    pub bytes: Bytes,
+    /// How many.
+    pub segments: u32,
+    /// From the first to the last of them.
+    #[serde(rename = "took_ns")]
+    pub took: Nanos,
+    /// What the first waited for behind the step before, of the same direction.
+    pub waited: Option<Cause>,
+}
+
+/// How the clocks of two captures were joined.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Clocks {
+    /// The second's less the first's when the first began, in nanoseconds; both count from their first packet.
+    pub offset_ns: i64,
+    /// How much faster the second's runs, in parts of a million.
+    pub drift_ppm: f64,
+    /// Packets that were found in both.
+    pub matched: u64,
+    /// The offset can be wrong by so much: half of the shortest round trip between the two places, if all of it
+    /// lay on one way; and the scatter of what it was reckoned from.
+    #[serde(rename = "error_ns")]
+    pub error: Nanos,
+}

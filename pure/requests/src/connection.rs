@@ -1,0 +1,372 @@
+//! One connection: which reply belongs to which call.
+
+use crate::digest::is_here;
+use crate::passage::{Passage, Wait};
+use crate::way::{Came, Found, Piece, Way};
+use crate::wires::{Role, What, Wire};
+use model::Nanos;
+use model::packet::Packet;
+use model::request::Cause;
+use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// Calls of one direction that wait for their replies.
+const MOST_PENDING: usize = 1 << 12;
+/// Replies that may still be sent again.
+const MOST_TAILS: usize = 64;
+/// Segments in which no message of the protocol of the port was found.
+const MOST_TRIES: u32 = 64;
+
+/// A request that was answered, as one place saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub client: SocketAddr,
+    pub server: SocketAddr,
+    pub what: What,
+    pub call: Passage,
+    pub reply: Passage,
+    /// From the place to the client and back, and to the server and back.
+    pub near: Option<Nanos>,
+    pub far: Option<Nanos>,
+    pub key: Option<u64>,
+}
+
+struct Pending {
+    key: Option<u64>,
+    what: What,
+    call: Passage,
+    reply: Option<Passage>,
+    /// The server asked for its data.
+    turn: bool,
+}
+
+/// One connection. The first of each pair is the client's: who opened it.
+pub(crate) struct Connection {
+    pub ends: [SocketAddr; 2],
+    ways: [Way; 2],
+    wire: Option<Wire>,
+    tries: u32,
+    /// Calls by who asks.
+    pending: [VecDeque<Pending>; 2],
+    /// Answered by this end; not all acknowledged.
+    tails: [VecDeque<Seen>; 2],
+    /// Window scales offered: `None` while unknown, `Some(None)` if none was.
+    scales: [Option<Option<u8>>; 2],
+    syn: [Option<Nanos>; 2],
+    ended: [bool; 2],
+}
+
+/// What a connection gives to.
+pub(crate) struct Out<'a> {
+    pub done: &'a mut Vec<Seen>,
+    /// Bytes that are held of all connections.
+    pub room: &'a mut usize,
+    pub unanswered: &'a mut u64,
+}
+
+impl Connection {
+    pub fn new(packet: &Packet) -> Connection {
+        let (from, to) = (packet.from, packet.to);
+        let opens = packet.has(SYN);
+        let known = |port| Wire::by_port(port).is_some();
+        let from_server = match opens {
+            true => packet.has(ACK),
+            false => known(from.port()) && !known(to.port()),
+        };
+        let ends = if from_server { [to, from] } else { [from, to] };
+        let mut connection = Connection {
+            ends,
+            ways: Default::default(),
+            wire: Wire::by_port(ends[1].port()),
+            tries: 0,
+            pending: Default::default(),
+            tails: Default::default(),
+            scales: [None; 2],
+            syn: [None; 2],
+            ended: [false; 2],
+        };
+        if !opens {
+            connection.ways.iter_mut().for_each(|way| way.reader.lose());
+        }
+        connection
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.ended == [true; 2]
+    }
+
+    /// A SYN of the same ends is another connection's.
+    pub fn is_before(&self, packet: &Packet) -> bool {
+        let side = usize::from(packet.from != self.ends[0]);
+        let way = &self.ways[side];
+        packet.has(SYN)
+            && !packet.has(ACK)
+            && way.place(packet.seq.wrapping_add(1)) != Some(way.first())
+    }
+
+    /// The next packet; `hint` is what its data had waited for, where the socket itself was seen.
+    pub fn see(&mut self, packet: &Packet, payload: &[u8], hint: Option<Wait>, out: &mut Out<'_>) {
+        let side = usize::from(packet.from != self.ends[0]);
+        if packet.has(SYN) {
+            self.opens(packet, side);
+        }
+        if packet.has(ACK) {
+            self.hears(packet, side, out);
+        }
+        if packet.payload > 0 {
+            self.data(packet, payload, side, hint, out);
+        }
+        self.ended[side] |= packet.has(FIN);
+        if packet.has(RST) {
+            self.ended = [true; 2];
+        }
+    }
+
+    fn opens(&mut self, packet: &Packet, side: usize) {
+        let again = self.syn[side].is_some();
+        self.scales[side] = match packet.options_cut && packet.wscale.is_none() {
+            true => None,
+            false => Some(packet.wscale),
+        };
+        self.ways[1 - side].sender.announced(packet.mss);
+        if again {
+            return;
+        }
+        self.syn[side] = Some(packet.at);
+        self.ways[side].opens(packet.seq);
+        if let (1, Some(syn)) = (side, self.syn[0]) {
+            self.ways[0].sender.took(packet.at.since(syn));
+        }
+    }
+
+    fn hears(&mut self, packet: &Packet, side: usize, out: &mut Out<'_>) {
+        // The end of the handshake: the client's answer to the SYN-ACK.
+        if side == 0
+            && let Some(syn_ack) = self.syn[1]
+            && self.ways[1].sender.trip.is_none()
+        {
+            self.ways[1].sender.took(packet.at.since(syn_ack));
+        }
+        let scale = match (self.scales[side], self.scales[1 - side]) {
+            _ if packet.has(SYN) => Some(0),
+            (Some(None), _) | (_, Some(None)) => Some(0),
+            (Some(scale), Some(_)) => scale,
+            _ => None,
+        };
+        let way = &mut self.ways[1 - side];
+        let Some(ack) = way.place(packet.ack) else {
+            return;
+        };
+        let edge = scale.map(|scale| ack + (u64::from(packet.window) << scale));
+        way.sender.hears(packet.at, ack, edge);
+        // It had some of it twice (RFC 2883): it was not lost.
+        let twice = packet.sack.and_then(|(left, _)| way.place(left));
+        let twice = twice.filter(|left| *left < ack);
+        let tails = &mut self.tails[1 - side];
+        while let Some(tail) = tails.front_mut()
+            && tail.reply.end <= ack
+        {
+            if twice.is_some() {
+                tail.reply.not_again();
+            }
+            out.done.extend(tails.pop_front());
+        }
+    }
+
+    fn data(
+        &mut self,
+        packet: &Packet,
+        payload: &[u8],
+        side: usize,
+        hint: Option<Wait>,
+        out: &mut Out<'_>,
+    ) {
+        let [near, far] = [1 - side, side].map(|way| self.ways[way].sender.trip);
+        // At the sender there is no way to it, only what its host takes.
+        let at_sender = |near: &Nanos| far.is_some_and(|far| is_here(*near, far));
+        let near = near.map(|near| if at_sender(&near) { Nanos(0) } else { near });
+        match self.ways[side].data(packet, payload, near, hint, out.room) {
+            Came::Next(first, rest) => {
+                for piece in std::iter::once(first).chain(rest) {
+                    self.take(&piece, side, out);
+                }
+            }
+            // Seen behind the sender: what the receiver has already does not make it later.
+            Came::Again(begin, end) if near < far => self.again(packet.at, begin, end, side),
+            Came::Again(..) | Came::Nothing => {}
+        }
+    }
+
+    fn again(&mut self, at: Nanos, begin: u64, end: u64, side: usize) {
+        let [client, server] = &mut self.pending;
+        let (asked, answered) = if side == 0 {
+            (client, server)
+        } else {
+            (server, client)
+        };
+        let calls = asked.iter_mut().map(|p| &mut p.call);
+        let replies = answered.iter_mut().filter_map(|p| p.reply.as_mut());
+        let tails = self.tails[side].iter_mut().map(|tail| &mut tail.reply);
+        let open = self.ways[side].reader.passage.iter_mut();
+        for passage in calls.chain(replies).chain(tails).chain(open) {
+            if passage.begin < end && begin < passage.end {
+                passage.again(at);
+            }
+        }
+    }
+
+    fn take(&mut self, piece: &Piece<'_>, side: usize, out: &mut Out<'_>) {
+        let wire = *self.wire.get_or_insert_with(|| Wire::guess(&piece.bytes));
+        if wire == Wire::Plain {
+            return self.plain(piece, side, out);
+        }
+        let found = self.ways[side].reader.read(wire, piece, side == 0);
+        self.tries += u32::from(found.is_empty() && self.ways[side].reader.is_lost());
+        for one in found {
+            self.tries = 0;
+            self.message(one, side, out);
+        }
+        if self.tries > MOST_TRIES {
+            self.wire = Some(Wire::Plain);
+        }
+    }
+
+    fn message(&mut self, found: Found, side: usize, out: &mut Out<'_>) {
+        let Some(wire) = &mut self.wire else {
+            return;
+        };
+        let Found { passage, body } = found;
+        let Some(message) = wire.message(&body, side == 0) else {
+            // No message of this protocol, though all of its head is there.
+            self.ways[side].reader.lose();
+            return;
+        };
+        let of = match message.role {
+            Role::Call | Role::MoreOfCall => side,
+            _ => 1 - side,
+        };
+        let known = self.pending[of].iter().position(|p| p.key == message.key);
+        match (message.role, known) {
+            (Role::Call, known) => {
+                if known.is_some() || self.pending[of].len() == MOST_PENDING {
+                    *out.unanswered += 1;
+                    self.pending[of].remove(known.unwrap_or(0));
+                }
+                self.pending[of].push_back(Pending {
+                    key: message.key,
+                    what: message.what,
+                    call: passage,
+                    reply: None,
+                    turn: false,
+                });
+            }
+            (Role::Turn, Some(n)) => self.pending[of][n].turn = true,
+            (Role::MoreOfCall, Some(n)) => {
+                let pending = &mut self.pending[of][n];
+                let wait = match std::mem::take(&mut pending.turn) {
+                    true => Cause::Turn,
+                    false => Cause::Application,
+                };
+                pending.call.join(passage, wait);
+            }
+            (Role::PartOfReply, Some(n)) => self.pending[of][n].reply(passage),
+            (Role::Reply, Some(n)) => {
+                if let Some(mut pending) = self.pending[of].remove(n) {
+                    pending.reply(passage);
+                    pending.what.answered(&body);
+                    self.answered(pending, of, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The reply to a call of side `of` is whole.
+    fn answered(&mut self, mut pending: Pending, of: usize, out: &mut Out<'_>) {
+        let Some(reply) = pending.reply else {
+            return;
+        };
+        if pending.call.last > reply.first {
+            pending.call.not_again();
+        }
+        let seen = Seen {
+            client: self.ends[of],
+            server: self.ends[1 - of],
+            what: pending.what,
+            call: pending.call,
+            reply,
+            near: self.ways[1 - of].sender.trip,
+            far: self.ways[of].sender.trip,
+            key: pending.key,
+        };
+        let tails = &mut self.tails[1 - of];
+        if tails.len() == MOST_TAILS {
+            out.done.extend(tails.pop_front());
+        }
+        tails.push_back(seen);
+    }
+
+    /// Of an unknown protocol: a request lasts until the server answers, its reply until the client asks again.
+    fn plain(&mut self, piece: &Piece<'_>, side: usize, out: &mut Out<'_>) {
+        let of = 0;
+        if side == of {
+            if self.pending[of].front().is_some_and(|p| p.reply.is_some())
+                && let Some(whole) = self.pending[of].pop_front()
+            {
+                self.answered(whole, of, out);
+            }
+            match self.pending[of].front_mut() {
+                Some(pending) => pending
+                    .call
+                    .take(piece.at, piece.length, piece.wait, true, true),
+                None => self.pending[of].push_back(Pending {
+                    key: None,
+                    what: What::plain(),
+                    call: Passage::of(piece, true),
+                    reply: None,
+                    turn: false,
+                }),
+            }
+        } else if let Some(pending) = self.pending[of].front_mut() {
+            match &mut pending.reply {
+                Some(reply) => reply.take(piece.at, piece.length, piece.wait, true, false),
+                None => pending.reply = Some(Passage::of(piece, false)),
+            }
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn close(&mut self, out: &mut Out<'_>) {
+        for (of, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
+            for one in pending {
+                match one.reply.is_some() && self.wire == Some(Wire::Plain) {
+                    true => self.answered(one, of, out),
+                    false => *out.unanswered += 1,
+                }
+            }
+        }
+        for (tails, way) in self.tails.iter_mut().zip(&mut self.ways) {
+            out.done.extend(tails.drain(..));
+            way.close(out.room);
+        }
+    }
+}
+
+impl Pending {
+    fn reply(&mut self, more: Passage) {
+        match &mut self.reply {
+            Some(reply) => reply.join(more, Cause::Application),
+            None => self.reply = Some(more),
+        }
+    }
+}
+
+impl Passage {
+    /// One that begins with these bytes.
+    fn of(piece: &Piece<'_>, call: bool) -> Passage {
+        let mut passage = Passage::new(piece.seq, piece.begin, piece.at);
+        passage.take(piece.at, piece.length, piece.wait, true, call);
+        passage
+    }
+}

@@ -1,0 +1,313 @@
+//! From requests to figures: by operation, the longest ones, the first ones. Memory is bounded whatever comes.
+
+use crate::clocks;
+use crate::connection::Seen;
+use crate::passage::Passage;
+use model::request::{Call, Cause, Causes, Clocks, Operation, Parts, Requests, Step, View};
+use model::{Bytes, Latency, Nanos};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Operations that are told apart.
+const MOST_OPERATIONS: usize = 512;
+/// Calls that are told one by one.
+const MOST_CALLS: usize = 1000;
+/// The longest of each operation that are.
+const MOST_WORST: usize = 3;
+/// Time from a place to one end and back below which it is there: this part of the whole round trip, or what a
+/// host takes for a handshake.
+const HERE: u64 = 10;
+const HOST: Nanos = Nanos::from_micros(20);
+
+/// What was taken so far.
+#[derive(Default)]
+pub(crate) struct Digest {
+    operations: BTreeMap<String, Tally>,
+    answered: u64,
+    calls: Vec<Call>,
+    views: BTreeSet<View>,
+}
+
+#[derive(Default)]
+struct Tally {
+    operation: Operation,
+    times: BTreeMap<u64, u64>,
+}
+
+impl Digest {
+    pub fn take(&mut self, call: Call) {
+        self.answered += 1;
+        self.views.insert(call.view);
+        let name = match self.operations.contains_key(&call.operation) {
+            false if self.operations.len() >= MOST_OPERATIONS => "others",
+            _ => &call.operation,
+        };
+        let tally = match self.operations.get_mut(name) {
+            Some(tally) => tally,
+            None => self.operations.entry(name.to_owned()).or_default(),
+        };
+        tally.take(&call);
+        if self.calls.len() < MOST_CALLS {
+            self.calls.push(call);
+        }
+    }
+
+    pub fn told(mut self, unanswered: u64) -> Requests {
+        let mut operations: Vec<Operation> = self
+            .operations
+            .into_iter()
+            .map(|(name, tally)| tally.told(name))
+            .collect();
+        operations.sort_by_key(|o| std::cmp::Reverse(o.parts.total()));
+        self.calls.sort_by_key(|call| call.at);
+        let mut doubts = Vec::new();
+        for view in self.views {
+            doubts.extend(doubt(view).map(str::to_owned));
+        }
+        if unanswered > 0 {
+            doubts.push(format!(
+                "{unanswered} requests had no reply before their connection or the capture ended"
+            ));
+        }
+        Requests {
+            schema: model::request::REQUESTS_SCHEMA,
+            answered: self.answered,
+            unanswered,
+            clocks: None,
+            operations,
+            calls: self.calls,
+            doubts,
+        }
+    }
+}
+
+/// What a place cannot know.
+fn doubt(view: View) -> Option<&'static str> {
+    match view {
+        View::Client => Some(
+            "seen at the client: think time has the queues of the path in it, and the way there and back is the shortest round trip, half each way",
+        ),
+        View::Server => Some(
+            "seen at the server: think time and the sending of replies are exact; the way there and back is the shortest round trip, half each way, and what the client waited beyond that is not in here",
+        ),
+        View::Between => Some(
+            "seen between the two ends: pauses of a sender show as far as the path lets them through, think time has the queues behind this place in it, and the way there and back is the shortest round trip",
+        ),
+        View::Unknown => Some(
+            "no round trip was seen: how much of the think time is the way there and back cannot be told",
+        ),
+        View::BothEnds => None,
+    }
+}
+
+impl Tally {
+    fn take(&mut self, call: &Call) {
+        let total = call.parts.total();
+        let of = &mut self.operation;
+        of.count += 1;
+        of.max = of.max.max(total);
+        of.call_bytes += call.call_bytes;
+        of.reply_bytes += call.reply_bytes;
+        of.parts.add(&call.parts);
+        of.causes.add(&call.causes);
+        // Eleven bits of a time are kept: 0.05 %.
+        let shift = (u64::BITS - total.0.leading_zeros()).saturating_sub(11);
+        *self.times.entry(total.0 >> shift << shift).or_default() += 1;
+        let place = of
+            .worst
+            .partition_point(|worst| worst.parts.total() >= total);
+        if place < MOST_WORST {
+            of.worst.truncate(MOST_WORST - 1);
+            of.worst.insert(place, call.clone());
+        }
+    }
+
+    fn told(self, name: String) -> Operation {
+        let latency = Latency::from_counts(self.times);
+        let max = self.operation.max;
+        let percentile = |share| latency.percentile(share).unwrap_or(max);
+        Operation {
+            operation: name,
+            p50: percentile(0.5),
+            p99: percentile(0.99),
+            latency,
+            ..self.operation
+        }
+    }
+}
+
+/// A request as one place saw it.
+pub(crate) fn from_one(seen: Seen) -> Call {
+    let [a, d] = [seen.call.first, seen.reply.last];
+    let c = seen.reply.first;
+    let b = seen.call.last.min(c);
+    let view = match (seen.near, seen.far) {
+        (Some(near), Some(far)) if is_here(near, far) => View::Client,
+        (Some(near), Some(far)) if is_here(far, near) => View::Server,
+        (Some(_), Some(_)) => View::Between,
+        _ => View::Unknown,
+    };
+    let middle = c.since(b);
+    // Beyond the place, and on this side of it; half each way.
+    let beyond = match view {
+        View::Server | View::Unknown => Nanos(0),
+        _ => seen.far.unwrap_or_default().min(middle),
+    };
+    let before = match view {
+        View::Client | View::Unknown => Nanos(0),
+        _ => seen.near.unwrap_or_default(),
+    };
+    let way = beyond + before;
+    let parts = Parts {
+        call_send: b.since(a),
+        forward: Nanos(way.0 / 2),
+        think: middle.since(beyond),
+        reply_send: d.since(c),
+        back: way.since(Nanos(way.0 / 2)),
+    };
+    let mut causes = sending(&seen.call, &seen.reply, &parts);
+    causes.spend(Cause::Path, way);
+    causes.spend(Cause::Think, parts.think);
+    call(seen, view, parts, causes)
+}
+
+/// Requests that two places saw, and those that one of them did.
+pub(crate) fn of_both(a: Vec<Seen>, b: Vec<Seen>, clocks: Option<&Clocks>) -> Digest {
+    // Whatever translates addresses leaves the numbers.
+    let name = |seen: &Seen| (seen.key, seen.call.seq, seen.reply.seq);
+    let mut others: BTreeMap<_, Seen> = b.into_iter().map(|seen| (name(&seen), seen)).collect();
+    let mut pairs = Vec::new();
+    let mut digest = Digest::default();
+    for seen in a {
+        match others.remove(&name(&seen)) {
+            Some(other) => pairs.push(Pair::of(seen, other, clocks)),
+            None => digest.take(from_one(seen)),
+        }
+    }
+    // The shortest way there and back, of the same sizes.
+    let mut shortest: BTreeMap<_, Nanos> = BTreeMap::new();
+    for pair in &pairs {
+        let way = shortest.entry(pair.sizes()).or_insert(pair.way());
+        *way = pair.way().min(*way);
+    }
+    for pair in pairs {
+        let path = shortest[&pair.sizes()];
+        digest.take(pair.told(path));
+    }
+    others
+        .into_values()
+        .for_each(|seen| digest.take(from_one(seen)));
+    digest
+}
+
+/// A request as both ends saw it.
+struct Pair {
+    at_client: Seen,
+    at_server: Seen,
+    parts: Parts,
+}
+
+impl Pair {
+    fn of(a: Seen, b: Seen, clocks: Option<&Clocks>) -> Pair {
+        let between = |seen: &Seen| seen.reply.first.since(seen.call.last);
+        let first_is_client = between(&a) >= between(&b);
+        let by_first = |at: Nanos| clocks.map_or(0, |clocks| clocks::by_first(clocks, at));
+        // When the call had left and when it had arrived, by one clock.
+        let left = a.call.last.min(a.reply.first).0 as i64;
+        let came = by_first(b.call.last.min(b.reply.first));
+        let forward = match first_is_client {
+            true => came - left,
+            false => left - came,
+        };
+        let (at_client, at_server) = if first_is_client { (a, b) } else { (b, a) };
+        // Neither of these needs the clocks joined; what is left is the way, there and back.
+        let total = at_client.reply.last.since(at_client.call.first);
+        let sent = at_client.call.last.min(at_client.reply.first);
+        let call_send = sent.since(at_client.call.first).min(total);
+        let came = at_server.call.last.min(at_server.reply.first);
+        let left = total.since(call_send);
+        let reply_send = at_server.reply.last.since(at_server.reply.first).min(left);
+        let left = left.since(reply_send);
+        let think = at_server.reply.first.since(came).min(left);
+        let way = left.since(think);
+        let forward = match clocks {
+            Some(_) => Nanos(u64::try_from(forward).unwrap_or(0)).min(way),
+            None => Nanos(way.0 / 2),
+        };
+        Pair {
+            at_client,
+            at_server,
+            parts: Parts {
+                call_send,
+                forward,
+                think,
+                reply_send,
+                back: way.since(forward),
+            },
+        }
+    }
+
+    fn way(&self) -> Nanos {
+        self.parts.forward + self.parts.back
+    }
+
+    /// Of the last segment each way, about.
+    fn sizes(&self) -> (u64, u64) {
+        let about = |passage: &Passage| passage.bytes.min(1500) / 250;
+        (about(&self.at_client.call), about(&self.at_client.reply))
+    }
+
+    fn told(self, shortest: Nanos) -> Call {
+        let mut causes = sending(&self.at_client.call, &self.at_server.reply, &self.parts);
+        let way = self.way();
+        causes.spend(Cause::Think, self.parts.think);
+        causes.spend(Cause::Path, shortest);
+        causes.spend(Cause::Queue, way.since(shortest));
+        // Steps of the reply as they arrived, so that the ladder has one clock.
+        call(self.at_client, View::BothEnds, self.parts, causes)
+    }
+}
+
+/// Whether a place is at one end, by the round trips to it and to the other.
+pub(crate) fn is_here(this: Nanos, other: Nanos) -> bool {
+    this <= other && this <= HOST.max(Nanos((this + other).0 / HERE))
+}
+
+/// The causes of both sendings.
+fn sending(call: &Passage, reply: &Passage, parts: &Parts) -> Causes {
+    let mut causes = Causes::default();
+    for (passage, part) in [(call, parts.call_send), (reply, parts.reply_send)] {
+        let mut left = part;
+        for (cause, time) in passage.causes.ranked() {
+            let time = time.min(left);
+            causes.spend(cause, time);
+            left = left.since(time);
+        }
+        // A reply that came before all of its call had left.
+        causes.spend(Cause::Application, left);
+    }
+    causes
+}
+
+fn call(seen: Seen, view: View, parts: Parts, causes: Causes) -> Call {
+    let begun = seen.call.first;
+    let steps = seen.call.steps.into_iter().chain(seen.reply.steps);
+    Call {
+        at: begun,
+        client: seen.client,
+        server: seen.server,
+        operation: seen.what.operation,
+        purpose: seen.what.purpose,
+        detail: seen.what.detail,
+        call_bytes: Bytes(seen.call.bytes),
+        reply_bytes: Bytes(seen.reply.bytes),
+        view,
+        parts,
+        causes,
+        steps: steps
+            .map(|step| Step {
+                at: step.at.since(begun),
+                ..step
+            })
+            .collect(),
+    }
+}

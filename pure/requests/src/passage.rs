@@ -1,0 +1,139 @@
+//! A message on its way past the capture: when its bytes came by, and what they had waited for.
+
+use model::request::{Cause, Causes, Step};
+use model::{Bytes, Nanos};
+
+/// Pauses of one message that are told one by one.
+const MOST_STEPS: usize = 16;
+
+/// What a segment had waited for behind the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub cause: Cause,
+    /// Of that time, what the other end held an acknowledgement back.
+    pub held: Nanos,
+}
+
+impl From<Cause> for Wait {
+    fn from(cause: Cause) -> Wait {
+        Wait {
+            cause,
+            held: Nanos(0),
+        }
+    }
+}
+
+/// A message, or several that belong together.
+#[derive(Clone, Debug)]
+pub(crate) struct Passage {
+    /// Sequence number of its first byte.
+    pub seq: u32,
+    /// Place of its first byte in the stream, and of what is behind its last.
+    pub begin: u64,
+    pub end: u64,
+    pub first: Nanos,
+    pub last: Nanos,
+    pub bytes: u64,
+    pub causes: Causes,
+    /// Times count as in the capture.
+    pub steps: Vec<Step>,
+    /// The end before it was prolonged by what was sent again.
+    before_again: Option<(Nanos, Causes)>,
+}
+
+impl Passage {
+    pub fn new(seq: u32, begin: u64, at: Nanos) -> Passage {
+        Passage {
+            seq,
+            begin,
+            end: begin,
+            first: at,
+            last: at,
+            bytes: 0,
+            causes: Causes::default(),
+            steps: Vec::new(),
+            before_again: None,
+        }
+    }
+
+    /// Takes bytes of a segment; `fresh` if they are the first of it.
+    pub fn take(&mut self, at: Nanos, bytes: u64, wait: Wait, fresh: bool, call: bool) {
+        let waited = self.wait_until(at, wait);
+        self.bytes += bytes;
+        self.end += bytes;
+        let pause = waited.filter(|cause| *cause != Cause::Rate);
+        let goes_on = pause.is_none() || self.steps.len() >= MOST_STEPS;
+        match self.steps.last_mut() {
+            Some(step) if goes_on => {
+                step.bytes += Bytes(bytes);
+                step.segments += u32::from(fresh || step.segments == 0);
+                step.took = self.last.since(step.at);
+            }
+            _ => self.steps.push(Step {
+                at,
+                call,
+                bytes: Bytes(bytes),
+                segments: 1,
+                took: Nanos(0),
+                waited: pause,
+            }),
+        }
+    }
+
+    /// Lets time pass; says what most of it was spent on.
+    fn wait_until(&mut self, at: Nanos, wait: Wait) -> Option<Cause> {
+        let gap = at.since(self.last);
+        if gap.0 == 0 {
+            return None;
+        }
+        let held = wait.held.min(gap);
+        self.causes.spend(Cause::DelayedAck, held);
+        self.causes.spend(wait.cause, gap.since(held));
+        self.last = at;
+        Some(match held.0 * 2 > gap.0 {
+            true => Cause::DelayedAck,
+            false => wait.cause,
+        })
+    }
+
+    /// Some of it was sent again.
+    pub fn again(&mut self, at: Nanos) {
+        self.before_again.get_or_insert((self.last, self.causes));
+        let call = self.steps.last().is_some_and(|step| step.call);
+        self.take(at, 0, Cause::Retransmission.into(), false, call);
+    }
+
+    /// What was sent again was not needed, or came too late to be.
+    pub fn not_again(&mut self) {
+        if let Some((last, causes)) = self.before_again.take() {
+            (self.last, self.causes) = (last, causes);
+            self.steps.retain(|step| step.at <= last);
+        }
+    }
+
+    /// Goes on with another message, which had waited for this.
+    pub fn join(&mut self, more: Passage, wait: Cause) {
+        self.wait_until(more.first, wait.into());
+        self.last = self.last.max(more.last);
+        self.end = self.end.max(more.end);
+        self.bytes += more.bytes;
+        self.causes.add(&more.causes);
+        let waited = (wait != Cause::Rate).then_some(wait);
+        let steps = more.steps.into_iter().enumerate();
+        let steps = steps.map(|(n, step)| match n {
+            0 => Step { waited, ..step },
+            _ => step,
+        });
+        for step in steps {
+            let goes_on = step.waited.is_none() || self.steps.len() >= MOST_STEPS;
+            match self.steps.last_mut() {
+                Some(last) if goes_on => {
+                    last.bytes += step.bytes;
+                    last.segments += step.segments;
+                    last.took = (step.at + step.took).since(last.at);
+                }
+                _ => self.steps.push(step),
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What the sender of one direction could send at each moment, and so what its segments waited for.
+//!
+//! Acknowledgements are seen where the capture is. They reach the sender half a round trip (between it and the
+//! capture) later, and what they release is seen half of one later again: with a capture at the sender both are 0.
+
+use crate::passage::Wait;
+use model::Nanos;
+use model::request::Cause;
+use std::collections::VecDeque;
+
+/// Acknowledgements and segments that are remembered: the latest.
+const MOST_KEPT: usize = 64;
+/// So soon behind an acknowledgement a segment was released by it: what a host takes that is busy.
+const SOON: Nanos = Nanos::from_micros(300);
+/// Held back for so long, an acknowledgement was delayed: `TCP_DELACK_MIN` is 40 ms, other systems wait longer.
+const LATE: Nanos = Nanos::from_millis(15);
+/// A pause so short needs no cause of its own.
+const SHORT: Nanos = Nanos::from_micros(100);
+/// After so long without data a sender begins anew (RFC 6298 asks for 1 s at least, Linux takes 200 ms).
+const IDLE: Nanos = Nanos::from_millis(200);
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at: Nanos,
+    ack: u64,
+    /// Behind the last byte that fits into the window, where its scale is known.
+    edge: Option<u64>,
+}
+
+/// One direction's sender.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    heard: VecDeque<Heard>,
+    /// When segments were seen that are not acknowledged yet, and what is behind them.
+    out: VecDeque<(Nanos, u64)>,
+    /// From the capture to the receiver and back: the shortest.
+    pub trip: Option<Nanos>,
+    /// Largest segment: what the handshake or else the data say.
+    mss: Option<u32>,
+    largest: u32,
+    /// Most that was outstanding since the last loss or idleness: the congestion window was at least so large.
+    most_out: u64,
+    /// Behind the last segment that was smaller than the largest.
+    short_end: u64,
+    /// Time between full segments, in picoseconds a byte: about the median.
+    pace: u64,
+    /// When new data was seen last, and when old.
+    last: Option<Nanos>,
+    again: Option<Nanos>,
+    /// Where its data began.
+    begun: Option<u64>,
+}
+
+impl Sender {
+    /// The receiver announces the largest segment that it takes.
+    pub fn announced(&mut self, mss: Option<u16>) {
+        self.mss = mss.map(u32::from).filter(|mss| *mss > 0).or(self.mss);
+    }
+
+    fn is_short(&self, bytes: u32) -> bool {
+        // A path can take less than the handshake announced, but not much less; timestamps take 12 bytes.
+        let full = match self.mss {
+            Some(mss) if self.largest < mss / 2 => mss,
+            Some(mss) => self.largest.min(mss),
+            None => self.largest,
+        };
+        bytes < full.saturating_sub(12)
+    }
+
+    /// A round trip between the capture and the receiver.
+    pub fn took(&mut self, trip: Nanos) {
+        self.trip = Some(self.trip.map_or(trip, |known| known.min(trip)));
+    }
+
+    /// The receiver acknowledges.
+    pub fn hears(&mut self, at: Nanos, ack: u64, edge: Option<u64>) {
+        let mut sent = None;
+        while let Some((when, end)) = self.out.front().copied()
+            && end <= ack
+        {
+            self.out.pop_front();
+            sent = Some(when).filter(|_| end == ack);
+        }
+        // What was sent again says nothing of the round trip (Karn).
+        if let Some(sent) = sent.filter(|sent| self.again.is_none_or(|again| again < *sent)) {
+            self.took(at.since(sent));
+        }
+        if let Some(last) = self.heard.back()
+            && (ack < last.ack || (ack == last.ack && edge <= last.edge))
+        {
+            return;
+        }
+        if self.heard.len() == MOST_KEPT {
+            self.heard.pop_front();
+        }
+        self.heard.push_back(Heard { at, ack, edge });
+    }
+
+    /// Everything up to here is acknowledged, as far as is known.
+    pub fn acked(&self) -> u64 {
+        let heard = self.heard.back().map(|heard| heard.ack);
+        heard.max(self.begun).unwrap_or(0)
+    }
+
+    /// Old data was sent again.
+    pub fn sends_again(&mut self, at: Nanos) {
+        self.again = Some(at);
+        self.most_out = 0;
+    }
+
+    /// New data from `begin` on; `near` is the round trip between the capture and this sender. Says what it had
+    /// waited for since the data before.
+    pub fn sends(&mut self, at: Nanos, begin: u64, bytes: u32, near: Nanos) -> Wait {
+        let end = begin + u64::from(bytes);
+        let last = self.last.replace(at).unwrap_or(at);
+        let idle = at.since(last) > IDLE;
+        if idle && self.out.is_empty() {
+            self.most_out = 0;
+        }
+        let wait = self.waited(last, at, begin, bytes, near);
+        self.largest = self.largest.max(bytes);
+        if self.is_short(bytes) {
+            self.short_end = end;
+        }
+        self.begun.get_or_insert(begin);
+        let out = end.saturating_sub(self.acked());
+        self.most_out = self.most_out.max(out);
+        if self.out.len() == MOST_KEPT {
+            self.out.pop_front();
+        }
+        self.out.push_back((at, end));
+        wait
+    }
+
+    fn waited(&mut self, last: Nanos, at: Nanos, begin: u64, bytes: u32, near: Nanos) -> Wait {
+        if self.again.is_some_and(|again| again >= last) {
+            return Cause::Retransmission.into();
+        }
+        let gap = at.since(last);
+        let end = begin + u64::from(bytes);
+        // The newest acknowledgement that can have released it, and what was known before that.
+        let newest = self.heard.iter().rposition(|heard| heard.at + near <= at);
+        let heard = newest.and_then(|n| Some((self.heard[n], n.checked_sub(1)?)));
+        if let Some((heard, n)) = heard
+            && heard.at + near >= last
+            && at.since(heard.at + near) <= SOON + Nanos(near.0 / 4)
+        {
+            let before = self.heard[n];
+            if before.edge.is_some_and(|edge| end > edge) {
+                return Cause::ReceiveWindow.into();
+            }
+            let out = begin.saturating_sub(before.ack);
+            // All that was out was waited for: if that took long, it was held back.
+            let trip = self.trip.unwrap_or_default();
+            let held = heard.at.since(last).since(trip);
+            let held = held.min(gap);
+            let late = heard.ack >= begin && held >= LATE;
+            let held = if late { held } else { Nanos(0) };
+            let short = self.is_short(bytes);
+            let short_is_out = self.short_end > before.ack && heard.ack >= self.short_end;
+            let fills = out + u64::from(bytes) + self.most_out / 8 > self.most_out;
+            let cause = match (out > 0, short && short_is_out, fills) {
+                (false, ..) => None,
+                (_, true, _) => Some(Cause::Nagle),
+                (.., true) => Some(Cause::CongestionWindow),
+                // Of other systems: any data that is out, not only a short segment's.
+                _ => (short && late).then_some(Cause::Nagle),
+            };
+            if let Some(cause) = cause {
+                return Wait { cause, held };
+            }
+        }
+        let size = u64::from(bytes.max(1));
+        let even = gap.0 <= 3 * self.pace.saturating_mul(size) / 1000;
+        if !self.is_short(bytes) && gap.0 > 0 {
+            // A median that needs no memory (Ma, Muthukrishnan, Sandler 2013, with steps in proportion).
+            let pace = gap.0.saturating_mul(1000) / size;
+            self.pace = match self.pace {
+                0 if gap <= Nanos::from_millis(2) => pace,
+                known if pace > known => known + known / 8,
+                known => known - known / 8,
+            };
+        }
+        match even || gap <= SHORT {
+            true => Cause::Rate.into(),
+            false => Cause::Application.into(),
+        }
+    }
+}

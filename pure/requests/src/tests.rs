@@ -1,0 +1,272 @@
+//! Requests whose causes are known, packet by packet, captured at the client.
+
+use super::*;
+use model::Nanos;
+use model::request::{Call, Cause, View};
+use model::segment::tcp_flag::{ACK, FIN};
+
+const MSS: u32 = 1000;
+/// From the client to the server and back.
+const TRIP: Nanos = Nanos::from_millis(10);
+
+/// Packets at one place of a connection of no known protocol.
+struct Tape {
+    packets: Vec<Packet>,
+    /// Bytes sent by either end.
+    sent: [u32; 2],
+}
+
+impl Tape {
+    /// With a handshake, whose scale is 0.
+    fn new(window: u16) -> Tape {
+        let mut tape = Tape {
+            packets: Vec::new(),
+            sent: [0, 0],
+        };
+        for (at, server, flags) in [
+            (0, false, SYN),
+            (TRIP.0, true, SYN | ACK),
+            (TRIP.0 + 5000, false, ACK),
+        ] {
+            tape.push(Nanos(at), server, 0, 0, window, flags);
+        }
+        tape
+    }
+
+    fn push(&mut self, at: Nanos, server: bool, place: u32, bytes: u32, window: u16, flags: u8) {
+        let ends = [([192, 0, 2, 1], 40000), ([192, 0, 2, 2], 9000)].map(SocketAddr::from);
+        let [own, peer] = if server { [1, 0] } else { [0, 1] };
+        // Close to the wrap of the sequence.
+        let base = u32::MAX - 2000;
+        let syn = flags & SYN != 0;
+        self.packets.push(Packet {
+            at,
+            seq: base.wrapping_add(place).wrapping_sub(u32::from(syn)),
+            ack: base.wrapping_add(self.sent[peer]),
+            flags,
+            window,
+            payload: bytes,
+            wscale: syn.then_some(0),
+            mss: syn.then_some(MSS as u16),
+            ..Packet::new(ends[own], ends[peer])
+        });
+    }
+
+    /// New data of an end, times from the end of the handshake.
+    fn data(&mut self, at: Nanos, server: bool, bytes: u32) {
+        let own = usize::from(server);
+        let place = self.sent[own];
+        self.sent[own] += bytes;
+        self.push(
+            TRIP + Nanos::from_millis(1) + at,
+            server,
+            place,
+            bytes,
+            65000,
+            ACK,
+        );
+    }
+
+    /// An end acknowledges all but so many bytes.
+    fn ack(&mut self, at: Nanos, server: bool, but: u32, window: u16) {
+        let peer = usize::from(!server);
+        self.sent[peer] -= but;
+        let place = self.sent[1 - peer];
+        self.push(
+            TRIP + Nanos::from_millis(1) + at,
+            server,
+            place,
+            0,
+            window,
+            ACK,
+        );
+        self.sent[peer] += but;
+    }
+
+    fn told(&self) -> Vec<Call> {
+        let mut observer = Observer::default();
+        self.packets
+            .iter()
+            .for_each(|packet| observer.see(packet, &[]));
+        let told = observer.told().calls;
+        for call in &told {
+            assert_eq!(call.parts.total(), call.causes.total());
+        }
+        told
+    }
+}
+
+const fn ms(of: u64) -> Nanos {
+    Nanos::from_millis(of)
+}
+
+#[test]
+fn the_time_behind_the_call_is_the_way_and_think_time() {
+    let mut tape = Tape::new(65000);
+    tape.data(ms(0), false, 100);
+    tape.data(ms(17), true, 300);
+    tape.ack(ms(18), false, 0, 65000);
+    let told = tape.told();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].view, View::Client);
+    assert_eq!((told[0].parts.forward, told[0].parts.back), (ms(5), ms(5)));
+    assert_eq!(told[0].parts.think, ms(7));
+    assert_eq!(told[0].parts.total(), ms(17));
+}
+
+#[test]
+fn a_short_segment_that_waits_for_an_acknowledgement_is_nagles_and_what_was_held_is_not() {
+    let mut tape = Tape::new(65000);
+    tape.data(ms(0), false, 100);
+    // 40 ms held back by the server.
+    tape.ack(ms(50), true, 0, 65000);
+    tape.data(ms(50), false, 100);
+    tape.data(ms(60), true, 10);
+    tape.ack(ms(61), false, 0, 65000);
+    let causes = tape.told()[0].causes;
+    assert_eq!(causes.of(Cause::Nagle), ms(10));
+    assert_eq!(causes.of(Cause::DelayedAck), ms(40));
+}
+
+#[test]
+fn a_pause_that_ends_with_an_acknowledgement_is_the_applications_if_more_could_be_sent() {
+    let mut tape = Tape::new(65000);
+    // So much was outstanding before.
+    for _ in 0..8 {
+        tape.data(ms(0), false, MSS);
+    }
+    tape.ack(ms(10), true, 0, 65000);
+    tape.data(ms(20), false, MSS);
+    tape.ack(ms(30), true, 0, 65000);
+    tape.data(ms(30), false, MSS);
+    tape.data(ms(45), true, 10);
+    tape.ack(ms(46), false, 0, 65000);
+    let causes = tape.told()[0].causes;
+    assert_eq!(causes.of(Cause::Application), ms(30));
+    assert_eq!(causes.of(Cause::CongestionWindow), Nanos(0));
+}
+
+#[test]
+fn rounds_of_a_growing_flight_are_the_congestion_windows() {
+    let mut tape = Tape::new(65000);
+    for (round, flight) in [2, 4, 8].into_iter().enumerate() {
+        let at = ms(10 * round as u64);
+        if round > 0 {
+            tape.ack(at, true, 0, 65000);
+        }
+        for _ in 0..flight {
+            tape.data(at, false, MSS);
+        }
+    }
+    tape.data(ms(31), true, 10);
+    tape.ack(ms(32), false, 0, 65000);
+    assert_eq!(tape.told()[0].causes.of(Cause::CongestionWindow), ms(20));
+}
+
+#[test]
+fn a_full_window_is_the_receivers() {
+    let mut tape = Tape::new(4000);
+    for _ in 0..4 {
+        tape.data(ms(0), false, MSS);
+    }
+    tape.ack(ms(10), true, 0, 4000);
+    for _ in 0..4 {
+        tape.data(ms(10), false, MSS);
+    }
+    tape.data(ms(25), true, 10);
+    tape.ack(ms(26), false, 0, 65000);
+    assert_eq!(tape.told()[0].causes.of(Cause::ReceiveWindow), ms(10));
+}
+
+#[test]
+fn what_is_sent_again_makes_its_own_request_longer_and_no_other() {
+    let mut tape = Tape::new(65000);
+    tape.data(ms(0), false, 100);
+    tape.data(ms(10), true, 10);
+    tape.ack(ms(11), false, 0, 65000);
+    tape.data(ms(20), false, 100);
+    let again = TRIP + ms(1) + ms(240);
+    tape.push(again, false, 100, 100, 65000, ACK);
+    tape.data(ms(250), true, 10);
+    tape.ack(ms(251), false, 0, 65000);
+    let told = tape.told();
+    assert_eq!(told.len(), 2);
+    assert_eq!(told[0].parts.total(), ms(10));
+    assert_eq!(told[1].parts.total(), ms(230));
+    assert_eq!(told[1].causes.of(Cause::Retransmission), ms(220));
+    assert_eq!(told[1].parts.think, Nanos(0));
+}
+
+#[test]
+fn a_reply_out_of_order_is_whole_when_its_last_byte_came() {
+    let mut tape = Tape::new(65000);
+    tape.data(ms(0), false, 100);
+    tape.push(TRIP + ms(1) + ms(10), true, 0, MSS, 65000, ACK);
+    tape.push(TRIP + ms(1) + ms(11), true, 2 * MSS, MSS, 65000, ACK);
+    tape.push(TRIP + ms(1) + ms(31), true, MSS, MSS, 65000, ACK);
+    tape.sent[1] = 3 * MSS;
+    tape.ack(ms(31), false, 0, 65000);
+    tape.push(TRIP + ms(1) + ms(40), false, 100, 0, 65000, ACK | FIN);
+    let told = tape.told();
+    assert_eq!(told[0].reply_bytes.0, 3000);
+    assert_eq!(told[0].parts.reply_send, ms(21));
+    assert_eq!(told[0].causes.of(Cause::Retransmission), ms(20) + ms(1));
+}
+
+#[test]
+fn two_captures_give_each_part_its_own_clock() {
+    let at_client = {
+        let mut tape = Tape::new(65000);
+        for n in 0..60 {
+            let at = ms(100 * n);
+            tape.data(at, false, 100);
+            tape.data(at + ms(17), true, 300);
+            tape.ack(at + ms(18), false, 0, 65000);
+        }
+        tape.packets
+    };
+    // 4 ms there, 6 back; a clock that is 250 ms ahead and 100 ppm fast. One call waits 3 ms on its way.
+    let at_server: Vec<Packet> = at_client
+        .iter()
+        .enumerate()
+        .map(|(n, packet)| {
+            let from_server = packet.from.port() == 9000;
+            let way = if from_server { -6_000_000 } else { 4_000_000 };
+            let queue = if n == 30 { 3_000_000 } else { 0 };
+            let at = packet.at.0 as i64 + way + queue;
+            let at = at + 250_000_000 + at / 10_000;
+            Packet {
+                at: Nanos(at as u64),
+                ..*packet
+            }
+        })
+        .collect();
+    for swapped in [false, true] {
+        let (mut a, mut b) = (Observer::of_two(), Observer::of_two());
+        let places = match swapped {
+            false => [&at_client, &at_server],
+            true => [&at_server, &at_client],
+        };
+        places[0].iter().for_each(|packet| a.see(packet, &[]));
+        places[1].iter().for_each(|packet| b.see(packet, &[]));
+        let told = joined(a, b);
+        let clocks = told.clocks.unwrap();
+        let drift = if swapped { -100.0 } else { 100.0 };
+        assert!((clocks.drift_ppm - drift).abs() < 1.0, "{clocks:?}");
+        // Half of the round trip, if all of it lay on one way.
+        assert!(clocks.error.0.abs_diff(5_000_000) < 5_000, "{clocks:?}");
+        assert_eq!(told.answered, 60);
+        let mut queued = 0;
+        for call in &told.calls {
+            assert_eq!(call.view, View::BothEnds);
+            assert_eq!(call.parts.total(), call.causes.total());
+            // The difference of the ways cannot be seen: 5 each, and the clock's own second is longer.
+            assert!(
+                call.parts.forward.0.abs_diff(5_000_000) < 3_100_000,
+                "{call:#?}"
+            );
+            queued += u64::from(call.causes.of(Cause::Queue) > ms(2));
+        }
+        assert_eq!(queued, 1);
+    }
+}

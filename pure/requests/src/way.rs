@@ -1,0 +1,327 @@
+//! One direction of a connection: its bytes in order, and its messages.
+
+use crate::passage::{Passage, Wait};
+use crate::sender::Sender;
+use crate::wires::{KEPT, Wire};
+use model::Nanos;
+use model::packet::Packet;
+use model::request::Cause;
+use std::collections::BTreeMap;
+
+/// Segments behind a hole that are held, and what of them, in one direction.
+const MOST_HELD: usize = 512;
+/// Bytes of one segment that are held.
+const MOST_OF_ONE: usize = 4096;
+/// Bytes that are held of all connections together.
+const MOST_BYTES: usize = 32 << 20;
+/// Where places in a stream begin, so that what came before the first segment has one too.
+const ORIGIN: u64 = 1 << 32;
+
+/// A segment, as it is handed on in order.
+struct Part {
+    at: Nanos,
+    /// What is there of its payload, of so many bytes.
+    bytes: Vec<u8>,
+    length: u64,
+    wait: Wait,
+}
+
+/// A message of a known protocol.
+pub(crate) struct Found {
+    pub passage: Passage,
+    pub body: Vec<u8>,
+}
+
+/// One direction of a connection.
+#[derive(Default)]
+pub(crate) struct Way {
+    pub sender: Sender,
+    pub reader: Reader,
+    /// A sequence number and its place.
+    known: Option<(u32, u64)>,
+    /// Behind what was handed on.
+    next: u64,
+    /// Behind the last byte seen.
+    top: u64,
+    held: BTreeMap<u64, Part>,
+    held_bytes: usize,
+    hole_since: Nanos,
+}
+
+/// What became of a segment.
+pub(crate) enum Came<'a> {
+    /// This is next, and then what had been held.
+    Next(Piece<'a>, Vec<Piece<'a>>),
+    /// It was there before, from here to there.
+    Again(u64, u64),
+    Nothing,
+}
+
+/// Bytes in order.
+pub(crate) struct Piece<'a> {
+    pub at: Nanos,
+    pub seq: u32,
+    pub begin: u64,
+    pub bytes: std::borrow::Cow<'a, [u8]>,
+    pub length: u64,
+    pub wait: Wait,
+}
+
+impl Way {
+    /// A connection begins.
+    pub fn opens(&mut self, seq: u32) {
+        self.known = Some((seq.wrapping_add(1), ORIGIN));
+        (self.next, self.top) = (ORIGIN, ORIGIN);
+    }
+
+    /// The place of a sequence number, near the last one.
+    pub fn place(&self, seq: u32) -> Option<u64> {
+        let (base, place) = self.known?;
+        Some(place.saturating_add_signed(i64::from(seq.wrapping_sub(base) as i32)))
+    }
+
+    fn seq(&self, place: u64) -> u32 {
+        let (base, known) = self.known.unwrap_or_default();
+        base.wrapping_add(place.wrapping_sub(known) as u32)
+    }
+
+    /// The place of a connection's first byte.
+    pub fn first(&self) -> u64 {
+        ORIGIN
+    }
+
+    /// Data. `near` is the round trip between the capture and the sender; `room` what all connections hold.
+    pub fn data<'a>(
+        &mut self,
+        packet: &Packet,
+        payload: &'a [u8],
+        near: Option<Nanos>,
+        hint: Option<Wait>,
+        room: &mut usize,
+    ) -> Came<'a> {
+        if self.known.is_none() {
+            self.known = Some((packet.seq, ORIGIN));
+            (self.next, self.top) = (ORIGIN, ORIGIN);
+        }
+        let begin = self.place(packet.seq).unwrap_or(ORIGIN);
+        let end = begin + u64::from(packet.payload);
+        if end <= self.next {
+            // A keep-alive repeats one byte, or nothing (RFC 9293, 3.8.4).
+            let probe = packet.payload <= 1 && end == self.top;
+            if !probe {
+                self.sender.sends_again(packet.at);
+            }
+            return if probe {
+                Came::Nothing
+            } else {
+                Came::Again(begin, end)
+            };
+        }
+        let wait = if end > self.top {
+            let near = near.unwrap_or_default();
+            let size = (end - begin.max(self.top)) as u32;
+            let wait = self
+                .sender
+                .sends(packet.at, begin.max(self.top), size, near);
+            self.top = end;
+            self.known = Some((packet.seq.wrapping_add(packet.payload), end));
+            hint.unwrap_or(wait)
+        } else {
+            // It fills a hole: what was lost, or overtaken.
+            let late = packet.at.since(self.hole_since);
+            let trip = near.zip(self.sender.trip).map(|(a, b)| a + b);
+            match trip.is_some_and(|trip| late.0 < trip.0 / 2) {
+                true => Cause::Rate.into(),
+                false => {
+                    self.sender.sends_again(packet.at);
+                    Cause::Retransmission.into()
+                }
+            }
+        };
+        if begin > self.next {
+            if self.held.is_empty() {
+                self.hole_since = packet.at;
+            }
+            let fits = payload
+                .len()
+                .min(MOST_OF_ONE)
+                .min(MOST_BYTES.saturating_sub(*room));
+            let part = Part {
+                at: packet.at,
+                bytes: payload[..fits].to_vec(),
+                length: u64::from(packet.payload),
+                wait,
+            };
+            *room += fits;
+            self.held_bytes += fits;
+            if let Some(old) = self.held.insert(begin, part) {
+                *room -= old.bytes.len();
+                self.held_bytes -= old.bytes.len();
+            }
+            // The receiver has it, so the capture lost it; or there is no more room.
+            let lost = self.held.len() > MOST_HELD || self.sender.acked() > self.next;
+            return match lost {
+                true => self.give_up(room),
+                false => Came::Nothing,
+            };
+        }
+        let old = (self.next - begin) as usize;
+        let first = Piece {
+            at: packet.at,
+            seq: self.seq(self.next),
+            begin: self.next,
+            bytes: payload.get(old..).unwrap_or_default().into(),
+            length: end - self.next,
+            wait,
+        };
+        self.next = end;
+        let mut rest = Vec::new();
+        self.drain(room, &mut rest);
+        Came::Next(first, rest)
+    }
+
+    /// The capture lost what is missing: as if it had been cut off.
+    fn give_up<'a>(&mut self, room: &mut usize) -> Came<'a> {
+        let Some((begin, part)) = self.held.first_key_value() else {
+            return Came::Nothing;
+        };
+        let missing = Piece {
+            at: part.at,
+            seq: self.seq(self.next),
+            begin: self.next,
+            bytes: (&[][..]).into(),
+            length: begin - self.next,
+            wait: part.wait,
+        };
+        self.next = *begin;
+        let mut rest = Vec::new();
+        self.drain(room, &mut rest);
+        Came::Next(missing, rest)
+    }
+
+    fn drain(&mut self, room: &mut usize, all: &mut Vec<Piece<'_>>) {
+        while let Some(entry) = self.held.first_entry()
+            && *entry.key() <= self.next
+        {
+            let (begin, part) = entry.remove_entry();
+            *room -= part.bytes.len();
+            self.held_bytes -= part.bytes.len();
+            let old = self.next - begin;
+            let Some(length) = part.length.checked_sub(old).filter(|length| *length > 0) else {
+                continue;
+            };
+            let bytes = part.bytes.get(old as usize..).unwrap_or_default().to_vec();
+            all.push(Piece {
+                at: part.at,
+                seq: self.seq(self.next),
+                begin: self.next,
+                bytes: bytes.into(),
+                length,
+                wait: part.wait,
+            });
+            self.next += length;
+        }
+    }
+
+    /// Nothing more comes: what is held needs no room.
+    pub fn close(&mut self, room: &mut usize) {
+        *room -= self.held_bytes;
+        self.held_bytes = 0;
+        self.held.clear();
+    }
+}
+
+/// Finds messages in the bytes of one direction.
+#[derive(Default)]
+pub(crate) struct Reader {
+    head: Vec<u8>,
+    /// Bytes of the piece that are still to come, and whether the message ends with it.
+    piece: Option<(u64, bool)>,
+    body: Vec<u8>,
+    /// The body goes on, uncaptured.
+    cut: bool,
+    pub passage: Option<Passage>,
+    /// It is not known where the next message begins.
+    lost: bool,
+}
+
+impl Reader {
+    /// Begins in the middle of a stream.
+    pub fn lose(&mut self) {
+        *self = Reader {
+            lost: true,
+            ..Reader::default()
+        };
+    }
+
+    /// Whether it waits for a beginning.
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Takes bytes in order; returns the messages that end in them.
+    pub fn read(&mut self, wire: Wire, piece: &Piece<'_>, call: bool) -> Vec<Found> {
+        let mut found = Vec::new();
+        let mut bytes = &piece.bytes[..];
+        let mut left = piece.length;
+        if self.lost {
+            if !wire.begins(bytes) {
+                return found;
+            }
+            *self = Reader::default();
+        }
+        while left > 0 {
+            let done = piece.length - left;
+            let begin = piece.begin + done;
+            let passage = self.passage.get_or_insert_with(|| {
+                Passage::new(piece.seq.wrapping_add(done as u32), begin, piece.at)
+            });
+            let taken = match self.piece {
+                None => left.min((wire.head() - self.head.len()) as u64),
+                Some((rest, _)) => left.min(rest),
+            };
+            passage.take(piece.at, taken, piece.wait, done == 0, call);
+            let (there, rest) = bytes.split_at(bytes.len().min(taken as usize));
+            bytes = rest;
+            left -= taken;
+            match &mut self.piece {
+                None => {
+                    self.head.extend(there);
+                    if (there.len() as u64) < taken {
+                        self.lose();
+                        return found;
+                    }
+                    if self.head.len() < wire.head() {
+                        return found;
+                    }
+                    let Some(begins) = wire.piece(&self.head) else {
+                        self.lose();
+                        return found;
+                    };
+                    let kept = &self.head[begins.head..];
+                    self.body.extend(kept);
+                    let rest = begins.body.saturating_sub(kept.len() as u64);
+                    self.piece = Some((rest, begins.last));
+                }
+                Some((rest, _)) => {
+                    *rest -= taken;
+                    if !self.cut {
+                        let kept = there.len().min(KEPT.saturating_sub(self.body.len()));
+                        self.body.extend(&there[..kept]);
+                        self.cut = (kept as u64) < taken;
+                    }
+                }
+            }
+            if let Some((0, last)) = self.piece {
+                self.piece = None;
+                self.head.clear();
+                if last && let Some(passage) = self.passage.take() {
+                    let body = std::mem::take(&mut self.body);
+                    self.cut = false;
+                    found.push(Found { passage, body });
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,174 @@
+//! What is spoken on a connection: where messages begin and end, and what they are.
+
+mod iscsi;
+mod nfs;
+mod rpc;
+mod smb;
+mod xdr;
+
+/// Bytes of a message that are kept to be decoded.
+pub(crate) const KEPT: usize = 768;
+/// A longer message is none (the largest READ of NFS and SMB is below).
+const LONGEST: u64 = 1 << 26;
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// ONC RPC over TCP (RFC 5531).
+    Rpc,
+    /// SMB 2 and 3 ([MS-SMB2]).
+    Smb,
+    /// iSCSI (RFC 7143).
+    Iscsi(iscsi::Digests),
+    /// Anything else: a request is what the client sends until the server does.
+    Plain,
+}
+
+/// A part of a message that says its own length.
+pub(crate) struct Piece {
+    /// Bytes in front of the body that are no part of it.
+    pub head: usize,
+    /// Bytes behind those.
+    pub body: u64,
+    /// The message ends with it.
+    pub last: bool,
+}
+
+/// What a message is to the request that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Call,
+    /// Further data of a call.
+    MoreOfCall,
+    /// Data of a reply that goes on.
+    PartOfReply,
+    Reply,
+    /// The server asks for the data of a call.
+    Turn,
+    /// No part of a request.
+    Aside,
+}
+
+/// A message.
+pub(crate) struct Message {
+    pub role: Role,
+    /// Joins a reply to its call; `None` where only their order does.
+    pub key: Option<u64>,
+    /// What a call asks.
+    pub what: What,
+}
+
+impl Message {
+    fn aside() -> Message {
+        Message {
+            role: Role::Aside,
+            key: None,
+            what: What::default(),
+        }
+    }
+
+    fn of(role: Role, key: u64) -> Message {
+        Message {
+            role,
+            key: Some(key),
+            what: What::default(),
+        }
+    }
+}
+
+/// What a call asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct What {
+    pub operation: String,
+    pub purpose: &'static str,
+    pub detail: String,
+    /// Operations of NFSv4, of which the reply may show more than the call.
+    compound: Option<nfs::Compound>,
+}
+
+impl What {
+    pub fn plain() -> What {
+        What {
+            operation: "request".to_owned(),
+            ..What::default()
+        }
+    }
+
+    /// Learns from the beginning of the reply.
+    pub fn answered(&mut self, body: &[u8]) {
+        if let Some(compound) = &mut self.compound
+            && let Some(results) = rpc::results(body)
+            && compound.answered(results)
+        {
+            (self.operation, self.purpose) = compound.named();
+        }
+    }
+}
+
+impl Wire {
+    /// What a server is known for that has this port.
+    pub fn by_port(port: u16) -> Option<Wire> {
+        Some(match port {
+            111 | 2049 | 20048 => Wire::Rpc,
+            139 | 445 => Wire::Smb,
+            3260 => Wire::Iscsi(iscsi::Digests::default()),
+            _ => return None,
+        })
+    }
+
+    /// What a stream of an unknown port may be, by its first bytes.
+    pub fn guess(bytes: &[u8]) -> Wire {
+        let known = [Wire::Rpc, Wire::Smb].into_iter();
+        let mut fits = known.filter(|wire| wire.begins(bytes));
+        fits.next().unwrap_or(Wire::Plain)
+    }
+
+    /// Whether a message seems to begin here.
+    pub fn begins(self, bytes: &[u8]) -> bool {
+        match self {
+            Wire::Rpc => rpc::begins(bytes),
+            Wire::Smb => smb::begins(bytes),
+            Wire::Iscsi(_) => iscsi::begins(bytes),
+            Wire::Plain => false,
+        }
+    }
+
+    /// Bytes that say how long a piece is.
+    pub fn head(self) -> usize {
+        match self {
+            Wire::Rpc | Wire::Smb => 4,
+            Wire::Iscsi(_) => iscsi::HEAD,
+            Wire::Plain => 0,
+        }
+    }
+
+    /// The piece that begins with this head; `None`: it cannot be one.
+    pub fn piece(self, head: &[u8]) -> Option<Piece> {
+        let piece = match self {
+            Wire::Rpc => rpc::piece(head),
+            Wire::Smb => smb::piece(head),
+            Wire::Iscsi(digests) => iscsi::piece(head, digests),
+            Wire::Plain => None,
+        };
+        piece.filter(|piece| piece.body <= LONGEST)
+    }
+
+    /// The message with this body, or what is there of it; `None`: it is none of this protocol.
+    pub fn message(&mut self, body: &[u8], from_client: bool) -> Option<Message> {
+        // Of which the capture has not even the kind.
+        if body.len() < 8 {
+            return Some(Message::aside());
+        }
+        match self {
+            Wire::Rpc => rpc::message(body),
+            Wire::Smb => smb::message(body, from_client),
+            Wire::Iscsi(digests) => iscsi::message(body, digests),
+            Wire::Plain => None,
+        }
+    }
+}
+
+/// How much, of where: as the details of reads and writes say it.
+fn range(offset: u64, bytes: u32) -> String {
+    format!("{bytes} bytes at {offset}")
+}

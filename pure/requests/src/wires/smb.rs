@@ -1,0 +1,142 @@
+//! SMB 2 and 3 over TCP ([MS-SMB2]; framing in [MS-SMB2] 2.1).
+
+use super::{Message, Piece, Role, What, range};
+
+/// Commands by their number (2.2.1), with what they are for.
+const COMMANDS: [(&str, &str); 19] = [
+    ("NEGOTIATE", "which version is spoken?"),
+    ("SESSION_SETUP", "the user logs in"),
+    ("LOGOFF", "the user logs out"),
+    ("TREE_CONNECT", "connects to a share"),
+    ("TREE_DISCONNECT", "the share is not used any more"),
+    ("CREATE", "opens or makes a file"),
+    ("CLOSE", "the file is not open any more"),
+    ("FLUSH", "has what was written put on disk"),
+    ("READ", "reads data"),
+    ("WRITE", "writes data"),
+    ("LOCK", "locks or releases a part of a file"),
+    ("IOCTL", "something special of the file system"),
+    ("CANCEL", "gives up a request"),
+    ("ECHO", "is the server there?"),
+    ("QUERY_DIRECTORY", "names in a folder"),
+    ("CHANGE_NOTIFY", "waits until something in a folder changes"),
+    ("QUERY_INFO", "attributes of a file"),
+    ("SET_INFO", "changes attributes of a file"),
+    ("OPLOCK_BREAK", "gives a right to cache back"),
+];
+const CANCEL: usize = 12;
+const HEADER: usize = 64;
+/// More commands than clients put in one message.
+const MOST_COMMANDS: usize = 16;
+/// STATUS_PENDING: the reply proper comes later.
+const PENDING: u32 = 0x103;
+
+pub(super) fn piece(head: &[u8]) -> Option<Piece> {
+    let [_, length @ ..] = head.first_chunk::<4>()?;
+    Some(Piece {
+        head: 4,
+        body: length
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+        last: true,
+    })
+}
+
+pub(super) fn begins(bytes: &[u8]) -> bool {
+    matches!(bytes, [0, _, _, _, 0xfc..=0xff, b'S', b'M', b'B', ..])
+}
+
+pub(super) fn message(body: &[u8], from_client: bool) -> Option<Message> {
+    let by_order = |operation: &str, purpose: &'static str| Message {
+        role: match from_client {
+            true => Role::Call,
+            false => Role::Reply,
+        },
+        key: None,
+        what: What {
+            operation: operation.to_owned(),
+            purpose,
+            ..What::default()
+        },
+    };
+    match body {
+        [0xfe, b'S', b'M', b'B', ..] => commands(body),
+        [0xfd, b'S', b'M', b'B', ..] => Some(by_order("SMB3 encrypted", "")),
+        [0xfc, b'S', b'M', b'B', ..] => Some(by_order("SMB3 compressed", "")),
+        [0xff, b'S', b'M', b'B', ..] => Some(by_order("SMB1", "which version is spoken?")),
+        _ => None,
+    }
+}
+
+fn commands(body: &[u8]) -> Option<Message> {
+    let mut names = Vec::new();
+    let mut purpose = "";
+    let mut detail = String::new();
+    let mut at = 0;
+    let key = le64(body, 24)?;
+    let response = le32(body, 16)? & 1 != 0;
+    if response {
+        let role = match le32(body, 8)? {
+            PENDING => Role::Aside,
+            _ => Role::Reply,
+        };
+        return Some(Message::of(role, key));
+    }
+    for _ in 0..MOST_COMMANDS {
+        let Some(one) = body.get(at..).filter(|one| one.len() >= HEADER) else {
+            break;
+        };
+        let number = usize::from(u16::from_le_bytes([one[12], one[13]]));
+        let (name, what) = COMMANDS.get(number).copied().unwrap_or(("unknown", ""));
+        if number == CANCEL && names.is_empty() {
+            return Some(Message::aside());
+        }
+        if names.is_empty() {
+            purpose = what;
+        }
+        names.push(name);
+        let told = match name {
+            "READ" | "WRITE" => le32(one, HEADER + 4)
+                .zip(le64(one, HEADER + 8))
+                .map(|(bytes, offset)| range(offset, bytes)),
+            "CREATE" => text(one, HEADER + 44),
+            "TREE_CONNECT" => text(one, HEADER + 4),
+            _ => None,
+        };
+        detail = told.unwrap_or(detail);
+        match le32(one, 20)? as usize {
+            0 => break,
+            next => at += next,
+        }
+    }
+    Some(Message {
+        role: Role::Call,
+        key: Some(key),
+        what: What {
+            operation: format!("SMB2 {}", names.join("+")),
+            purpose,
+            detail,
+            compound: None,
+        },
+    })
+}
+
+/// The text of which the place and the length stand here.
+fn text(one: &[u8], at: usize) -> Option<String> {
+    let [a, b, c, d] = *one.get(at..)?.first_chunk()?;
+    let (place, length) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+    let bytes = one.get(usize::from(place)..)?.get(..usize::from(length))?;
+    let units: Vec<u16> = bytes
+        .chunks_exact(2)
+        .map(|two| u16::from_le_bytes([two[0], two[1]]))
+        .collect();
+    Some(String::from_utf16_lossy(&units))
+}
+
+fn le32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn le64(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}

@@ -1,0 +1,99 @@
+//! Recordings of real peers, of 256 bytes a packet: nfs-ganesha 4.3 with clients of NFSv3 and v4.1, Samba 4.17 with
+//! smbclient, tgt 1.0.85 with libiscsi 1.19.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+use linerate_requests::Observer;
+use model::request::{Cause, Requests};
+
+fn told(file: &[u8]) -> Requests {
+    let mut observer = Observer::default();
+    capture::read_with_payload(file, &mut |packet, payload| observer.see(packet, payload)).unwrap();
+    let told = observer.told();
+    for call in &told.calls {
+        assert_eq!(call.parts.total(), call.causes.total(), "{call:#?}");
+        let last = call.steps.last().unwrap();
+        assert!(last.at + last.took <= call.parts.total(), "{call:#?}");
+        let bytes: u64 = call.steps.iter().map(|step| step.bytes.0).sum();
+        assert_eq!(bytes, (call.call_bytes + call.reply_bytes).0);
+    }
+    told
+}
+
+/// The calls, one a line: operation, detail, sizes.
+fn calls(told: &Requests) -> String {
+    let line = |call: &model::request::Call| {
+        let (sent, came) = (call.call_bytes.0, call.reply_bytes.0);
+        format!("{} [{}] {sent} -> {came}\n", call.operation, call.detail)
+    };
+    told.calls.iter().map(line).collect()
+}
+
+const NFS3: &[u8] = include_bytes!("captures/nfs3.pcap");
+
+#[test]
+fn nfs_version_3() {
+    let told = told(NFS3);
+    insta::assert_snapshot!(calls(&told));
+    assert_eq!((told.answered, told.unanswered), (17, 0));
+    // The time before the last byte of the call counts: it had to wait for the window.
+    let write = told
+        .operations
+        .iter()
+        .find(|o| o.operation == "NFSv3 WRITE");
+    let longest = &write.unwrap().worst[0];
+    assert_eq!(longest.call_bytes.0, 1_048_732);
+    assert!(longest.parts.call_send.0 > 800_000);
+    assert!(longest.causes.of(Cause::ReceiveWindow).0 > 500_000);
+}
+
+#[test]
+fn nfs_version_4_1() {
+    insta::assert_snapshot!(calls(&told(include_bytes!("captures/nfs41.pcap"))));
+}
+
+#[test]
+fn smb() {
+    insta::assert_snapshot!(calls(&told(include_bytes!("captures/smb.pcap"))));
+}
+
+#[test]
+fn iscsi() {
+    let told = told(include_bytes!("captures/iscsi.pcap"));
+    let names: Vec<_> = told
+        .operations
+        .iter()
+        .map(|o| (&o.operation[..], o.count))
+        .collect();
+    insta::assert_debug_snapshot!(names);
+}
+
+#[test]
+fn a_capture_that_begins_anywhere_and_is_cut_names_what_it_can() {
+    let frames = 24;
+    let mut file = NFS3[..frames].to_vec();
+    let mut rest = &NFS3[frames..];
+    let mut packets = Vec::new();
+    while let Some(head) = rest.first_chunk::<16>() {
+        let length = u32::from_le_bytes(head[8..12].try_into().unwrap()) as usize;
+        let (packet, behind) = rest.split_at(16 + length);
+        packets.push(packet);
+        rest = behind;
+    }
+    // Without the handshakes, and with every seventh packet missing from the capture.
+    for (n, packet) in packets.iter().enumerate().skip(6) {
+        if n % 7 != 0 {
+            file.extend(*packet);
+        }
+    }
+    let told = told(&file);
+    assert!((6..17).contains(&told.answered), "{}", calls(&told));
+    let known = calls(&told_whole());
+    for line in calls(&told).lines() {
+        let name = line.split(" [").next().unwrap();
+        assert!(known.contains(name), "{line}");
+    }
+}
+
+fn told_whole() -> Requests {
+    told(NFS3)
+}
