@@ -74,6 +74,32 @@ pub(crate) fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
     Ok(Link { device, kind })
 }
 
+/// The driver of a device, if there is one to ask.
+pub(crate) fn driver(name: &str) -> Option<String> {
+    told(Ethtool::open(name).and_then(|e| e.driver()).ok()?.driver)
+}
+
+/// Whether a driver may take the link down and up when the MTU changes. Those that have no hardware
+/// behind them do not; nor do the two of virtual machines that only write the number down (`virtio_net`
+/// has no `ndo_change_mtu`; `xennet_change_mtu`). A bond or a VLAN has hardware below it.
+pub(crate) fn drops_link(driver: &str) -> bool {
+    !matches!(
+        driver,
+        "veth"
+            | "bridge"
+            | "dummy"
+            | "tun"
+            | "macvlan"
+            | "ipvlan"
+            | "vxlan"
+            | "geneve"
+            | "wireguard"
+            | "openvswitch"
+            | "virtio_net"
+            | "vif"
+    )
+}
+
 fn ask_driver(
     device: &mut Device,
     kind: Option<InfoKind>,

@@ -4,6 +4,11 @@ use crate::device;
 use crate::netlink::Rtnetlink;
 use crate::route;
 use model::mtu::{Belief, PathEnd};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -19,11 +24,18 @@ pub fn path_end(peer: IpAddr) -> io::Result<PathEnd> {
     let resolved = route::resolve(&mut netlink, peer)
         .map_err(|error| io::Error::new(error.kind(), route::why_none(&error)))?;
     let device = device::link(&mut netlink, resolved.device_index)?.device;
+    let driver = device::driver(&device.name);
+    let next = resolved.route.gateway.unwrap_or(peer);
+    let neighbours = neighbours(&mut netlink, resolved.device_index, next);
     let (made, arrived) = fragments(peer.is_ipv6());
     Ok(PathEnd {
         address: resolved.route.source,
         device: device.name,
         device_mtu: device.mtu,
+        drops_link: driver.as_deref().is_some_and(device::drops_link),
+        driver,
+        // Only a help to be careful with: where it cannot be read, the user says.
+        neighbours: neighbours.unwrap_or(0),
         gateway: resolved.route.gateway,
         before: belief(&resolved.route),
         after: Belief::default(),
@@ -47,6 +59,43 @@ pub fn path_end_after(before: &PathEnd, peer: IpAddr) -> io::Result<PathEnd> {
             .saturating_sub(before.fragments_arrived),
         ..before.clone()
     })
+}
+
+/// Hosts on the segment of a device that this one has talked to, as far as the kernel remembers, the
+/// next hop left out. A host is counted once, whatever addresses it has.
+fn neighbours(netlink: &mut Rtnetlink, device: u32, next: IpAddr) -> io::Result<u32> {
+    let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+    let mut known: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
+    for answer in netlink.dump(question)? {
+        let RouteNetlinkMessage::NewNeighbour(answer) = answer else {
+            continue;
+        };
+        use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
+        let alive = matches!(
+            answer.header.state,
+            Reachable | Stale | Delay | Probe | Permanent
+        );
+        if answer.header.ifindex != device || !alive {
+            continue;
+        }
+        let mut hardware = None;
+        let mut is_next = false;
+        for attribute in answer.attributes {
+            match attribute {
+                NeighbourAttribute::LinkLayerAddress(address) => hardware = Some(address),
+                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => is_next = next == v4,
+                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
+                    is_next = next == v6;
+                }
+                _ => {}
+            }
+        }
+        if let Some(hardware) = hardware {
+            *known.entry(hardware).or_default() |= is_next;
+        }
+    }
+    let others = known.values().filter(|is_next| !**is_next).count();
+    Ok(u32::try_from(others).unwrap_or(u32::MAX))
 }
 
 fn belief(route: &model::Route) -> Belief {
@@ -104,7 +153,6 @@ fn ip_fragments(snmp: &str) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     #[test]
     fn a_route_tells_what_is_believed() {

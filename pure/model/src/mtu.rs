@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
+mod change;
+
+pub use change::{CHANGE_SCHEMA, ChangeOutcome, Going, MtuChange, Reach, Stage, Stopped};
+
 /// Version of the JSON form of [`MtuReport`]; counts by itself.
 pub const MTU_SCHEMA: u32 = 1;
 
@@ -47,6 +51,12 @@ pub struct PathEnd {
     pub device: String,
     /// MTU of that device.
     pub device_mtu: u32,
+    /// Its driver; `None` where there is none to ask.
+    pub driver: Option<String>,
+    /// The driver may take the link down and up when the MTU changes.
+    pub drops_link: bool,
+    /// Other hosts on its segment that this one has talked to lately; the next hop is not counted.
+    pub neighbours: u32,
     /// Next hop of the route; `None`: the other end is on the same segment.
     pub gateway: Option<IpAddr>,
     /// What the kernel believed of the path before anything was sent.

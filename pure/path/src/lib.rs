@@ -2,8 +2,10 @@
 //!
 //! - [`Ladder`] says which sizes to send, round by round, and takes what arrived.
 //! - [`judge`] says what stops larger ones, from facts as values.
+//! - [`change`] says how two hosts come to another MTU without an outage, and whether it worked.
 //! - [`mss_of_tcp`] and [`mss_of_packet`] read the MSS of a SYN that somebody quotes, and [`clamp_at`] finds the box that lowers the MSS, from SYNs that hops quoted.
 
+pub mod change;
 mod ladder;
 mod syn;
 mod verdict;

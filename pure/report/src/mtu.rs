@@ -1,7 +1,7 @@
 //! What size gets through, in words: the answer in a sentence, what it rests on, what to do.
 
 use crate::words::{Ink, Style, escape, escape_sentence, grouped, table, wrap};
-use model::mtu::{Beside, Cause, Doubt, Method, MtuReport, PathEnd, Verdict, Way};
+use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, Verdict, Way};
 
 /// As one JSON document.
 pub fn json(report: &MtuReport) -> String {
@@ -43,38 +43,13 @@ struct Words<'a> {
     report: &'a MtuReport,
 }
 
-/// A direction, as it is spoken of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Going {
-    There,
-    Back,
-}
-
-impl Going {
-    const BOTH: [Going; 2] = [Going::There, Going::Back];
-
-    fn word(self) -> &'static str {
-        match self {
-            Going::There => "there",
-            Going::Back => "back",
-        }
-    }
-
-    fn on_the_way(self) -> String {
-        format!("on the way {}", self.word())
-    }
+fn on_the_way(going: Going) -> String {
+    format!("on the way {}", going.word())
 }
 
 impl Words<'_> {
-    fn way(&self, going: Going) -> &Way {
-        match going {
-            Going::There => &self.report.there,
-            Going::Back => &self.report.back,
-        }
-    }
-
     fn verdict(&self, going: Going) -> &Verdict {
-        &self.way(going).verdict
+        &self.report.way(going).verdict
     }
 
     /// The end that sends.
@@ -90,13 +65,6 @@ impl Words<'_> {
         match going {
             Going::There => self.host.clone(),
             Going::Back => "this host".to_owned(),
-        }
-    }
-
-    fn end(&self, going: Going) -> Option<&PathEnd> {
-        match going {
-            Going::There => Some(&self.report.near),
-            Going::Back => self.report.far.as_ref(),
         }
     }
 
@@ -152,7 +120,7 @@ impl Words<'_> {
 
     /// What stops larger packets; empty where nothing does.
     fn cause(&self, going: Going) -> String {
-        let on_the_way = going.on_the_way();
+        let on_the_way = on_the_way(going);
         let from = self.sender(going);
         match &self.verdict(going).cause {
             Cause::Clear => String::new(),
@@ -202,7 +170,7 @@ impl Words<'_> {
                 mss,
                 tcp,
                 verdict,
-            } = self.way(going);
+            } = self.report.way(going);
             let mtu = verdict.mtu.map_or("-".to_owned(), |mtu| mtu.to_string());
             let tcp = tcp.map_or("-".to_owned(), |tcp| {
                 let again = match tcp.retransmitted {
@@ -227,9 +195,9 @@ impl Words<'_> {
     fn evidence(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for going in Going::BOTH {
-            let (way, from) = (self.way(going), self.sender(going));
+            let (way, from) = (self.report.way(going), self.sender(going));
             let word = going.word();
-            if let Some(end) = self.end(going) {
+            if let Some(end) = self.report.sender(going) {
                 lines.push(device(end, &from, &self.receiver(going)));
             }
             if let Some(told) = way.climb.too_big {
@@ -335,7 +303,7 @@ impl Words<'_> {
                 Going::Back => self.report.near.address,
             };
             let route = target
-                .zip(self.end(going))
+                .zip(self.report.sender(going))
                 .map(|(target, end)| match end.gateway {
                     Some(gateway) => format!("{target} via {gateway}"),
                     None => format!("{target} dev {}", escape(&end.device)),

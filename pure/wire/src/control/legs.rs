@@ -172,7 +172,7 @@ impl Legs {
                 _ => Some((Stage::Stopping, now + DRAIN)),
             }),
             ToAgent::Tune {
-                request: TuneRequest::Apply { settings },
+                request: TuneRequest::Apply { settings } | TuneRequest::UndoOnly { settings },
                 ..
             } if settings.len() > MAX_SETTINGS => {
                 Err(Fault::order("named more settings than a request may"))

@@ -8,6 +8,7 @@ use super::frame::{FrameError, FrameReader, encode_frame};
 use super::legs::{Legs, Verdict};
 use super::messages::{PROTOCOL, ProbeAnswer, ToAgent, ToController, TuneRequest};
 use super::printable;
+use model::mtu::PathEnd;
 use model::{Nanos, Warning};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -370,10 +371,15 @@ fn clean(warnings: &mut Vec<Warning>) {
 /// Makes what a peer tells of a path fit to be shown, and as short as a path can be.
 fn bound(answer: &mut ProbeAnswer) {
     match answer {
-        ProbeAnswer::Begun { end, .. } => end.device = printable(&end.device, MAX_TITLE),
+        ProbeAnswer::Begun { end, .. } => bound_end(end),
         ProbeAnswer::Climbed { climb } => climb.hops.truncate(usize::from(u8::MAX)),
-        ProbeAnswer::Ended { end, .. } => end.device = printable(&end.device, MAX_TITLE),
+        ProbeAnswer::Ended { end, .. } => bound_end(end),
     }
+}
+
+fn bound_end(end: &mut PathEnd) {
+    end.device = printable(&end.device, MAX_TITLE);
+    end.driver = end.driver.as_deref().map(|name| printable(name, MAX_TITLE));
 }
 
 /// What differs between the two ends.
@@ -537,7 +543,7 @@ mod sealed {
             } = &mut said
             {
                 origin.place = printable(&origin.place, MAX_TITLE);
-                if let TuneRequest::Begin { title, .. } = request {
+                if let TuneRequest::Begin { title, .. } | TuneRequest::Commit { title } = request {
                     *title = printable(title, MAX_TITLE);
                 }
             }

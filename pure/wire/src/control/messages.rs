@@ -69,6 +69,11 @@ pub enum TuneRequest {
     Verify,
     /// Undo what is applied; the hold stays.
     Undo,
+    /// Undo these, the last first, and leave what was applied besides.
+    UndoOnly {
+        /// As they were applied.
+        settings: Vec<Setting>,
+    },
     /// The deadline counts from now.
     Renew,
     /// Forget what the kernel has learned of the path to the controller's host (TCP metrics).
@@ -80,6 +85,12 @@ pub enum TuneRequest {
     Keep,
     /// Undo whatever was ever kept. The readings tell what it is set to again.
     Restore,
+    /// Keep what another session of this controller has applied under this title, if it is still in
+    /// force: the word comes over a new connection, which is the proof that there can be one.
+    Commit {
+        /// As in [`TuneRequest::Begin`].
+        title: String,
+    },
 }
 
 /// What the agent is to find out about the size of packets that get through.

@@ -1,0 +1,140 @@
+//! A change of the MTU of two hosts together, and what came of it.
+
+use super::{Cause, MtuReport, PathEnd, Way};
+use crate::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Version of the JSON form of [`MtuChange`]; counts by itself.
+pub const CHANGE_SCHEMA: u32 = 1;
+
+/// What was done about the MTU of two hosts, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MtuChange {
+    /// [`CHANGE_SCHEMA`].
+    pub schema: u32,
+    /// The other host as the user named it.
+    pub host: String,
+    /// The MTU that both devices were to have.
+    pub to: u32,
+    /// For whom.
+    pub reach: Reach,
+    /// What got through before anything was changed.
+    pub before: MtuReport,
+    /// What got through while only probes could be of the new size.
+    pub pinned: Option<MtuReport>,
+    /// What got through over new connections once all could be.
+    pub after: Option<MtuReport>,
+    /// The longest time without an answer of the other host while the devices were changed; `None` if
+    /// they were not, or nothing was answered any more.
+    #[serde(rename = "silence_ns")]
+    pub silence: Option<Nanos>,
+    /// How it ended.
+    pub outcome: ChangeOutcome,
+    /// Files that were written so that it outlives a restart: host and path.
+    pub persisted: Vec<String>,
+    /// What else is to be known: whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// Whose packets become larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// Those to everybody on the segment.
+    Segment,
+    /// Those between the two hosts: the rest of a mixed segment stays as it is.
+    Peer,
+}
+
+/// How a change ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ChangeOutcome {
+    /// Both devices had this MTU already.
+    Unneeded,
+    /// Both hosts keep it until they are started anew.
+    Committed,
+    /// It did not work, and both hosts are as they were.
+    RolledBack {
+        /// In which stage.
+        stage: Stage,
+        /// What does not get through, if that was it.
+        stopped: Vec<Stopped>,
+        /// What else went wrong: a whole sentence, or nothing.
+        why: String,
+    },
+}
+
+/// A stage of a change, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Both hosts will undo everything unless they are told otherwise.
+    Arm,
+    /// Routes keep ordinary packets at the smaller size.
+    Pin,
+    /// The devices change.
+    Widen,
+    /// Probes of the new size go both ways.
+    Probe,
+    /// Ordinary packets may have the new size.
+    Unpin,
+    /// New connections transfer data both ways.
+    Verify,
+    /// A new connection says that it stays.
+    Commit,
+}
+
+/// A direction, seen from this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Going {
+    /// To the other host.
+    There,
+    /// From it.
+    Back,
+}
+
+/// A direction in which a size does not get through.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// Which.
+    pub way: Going,
+    /// The largest size that does; `None`: none does.
+    pub passes: Option<u32>,
+    /// What stops larger packets.
+    pub cause: Cause,
+    /// A transfer over TCP hung.
+    pub hangs: bool,
+}
+
+impl Going {
+    /// Both.
+    pub const BOTH: [Going; 2] = [Going::There, Going::Back];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Going::There => "there",
+            Going::Back => "back",
+        }
+    }
+}
+
+impl MtuReport {
+    /// What was found in a direction.
+    pub fn way(&self, going: Going) -> &Way {
+        match going {
+            Going::There => &self.there,
+            Going::Back => &self.back,
+        }
+    }
+
+    /// The end that sends in a direction.
+    pub fn sender(&self, going: Going) -> Option<&PathEnd> {
+        match going {
+            Going::There => Some(&self.near),
+            Going::Back => self.far.as_ref(),
+        }
+    }
+}

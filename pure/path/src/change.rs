@@ -1,0 +1,337 @@
+//! Changing the MTU of two hosts together while nothing that goes on between them and others notices:
+//! what each host sets in which stage, what speaks against beginning, and whether it worked.
+//!
+//! Wider: routes are pinned at the old size, then the devices take the new one. Only probes are larger.
+//! Once those arrive both ways the pins go. Narrower is the same backwards: routes are pinned at the new
+//! size, so that nobody sends more while the devices still take more, and only then the devices change.
+
+use model::mtu::{Cause, Going, MtuReport, PathEnd, Reach, Stopped};
+use model::{DeviceKnob, Knob, On, RouteKnob, Setting, Side, Value};
+use std::cmp::Ordering;
+use std::net::IpAddr;
+
+/// Below it a device has no IPv6 (RFC 8200).
+const IPV6_LEAST: u32 = 1280;
+
+/// What one host sets, stage by stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// The device comes to take less.
+    pub narrower: bool,
+    /// Keeps ordinary packets at the smaller of both sizes.
+    pub pin: Vec<Setting>,
+    /// Changes the device.
+    pub device: Vec<Setting>,
+    /// Undone once the new size is known to get through.
+    pub unpin: Vec<Setting>,
+    /// Set then, in place of what would be undone: for the other host alone.
+    pub peer: Vec<Setting>,
+}
+
+impl Turn {
+    /// Of the host at this side, whose device has the MTU `was`, towards `peer`.
+    pub fn of(side: Side, was: u32, to: u32, reach: Reach, peer: IpAddr) -> Turn {
+        let on = match side {
+            Side::Near => On::Near,
+            Side::Far => On::Far,
+        };
+        let set = |knob, value: u32| Setting {
+            knob,
+            value: Value::Number(value.into()),
+            on,
+        };
+        let device = |knob, value| set(Knob::Device(knob), value);
+        let least = was.min(to);
+        let pin = device(DeviceKnob::Pin, least);
+        let of_ipv6 = (least >= IPV6_LEAST).then(|| device(DeviceKnob::Mtu6, least));
+        match was.cmp(&to) {
+            Ordering::Equal => Turn::default(),
+            Ordering::Less => Turn {
+                pin: vec![pin.clone()],
+                // IPv6 follows the device, so it is told at once that it is not to.
+                device: [device(DeviceKnob::Mtu, to)]
+                    .into_iter()
+                    .chain(of_ipv6.clone())
+                    .collect(),
+                unpin: match reach {
+                    Reach::Segment => of_ipv6.into_iter().chain([pin]).collect(),
+                    Reach::Peer => Vec::new(),
+                },
+                peer: match reach {
+                    Reach::Segment => Vec::new(),
+                    Reach::Peer => {
+                        // Headers of IP and TCP without options (RFC 6691).
+                        let headers = if peer.to_canonical().is_ipv4() { 40 } else { 60 };
+                        vec![
+                            set(Knob::Route(RouteKnob::Mtu), to),
+                            set(Knob::Route(RouteKnob::Advmss), to - headers),
+                        ]
+                    }
+                },
+                narrower: false,
+            },
+            Ordering::Greater => Turn {
+                pin: [pin.clone()].into_iter().chain(of_ipv6).collect(),
+                device: vec![device(DeviceKnob::Mtu, to)],
+                unpin: vec![pin],
+                peer: Vec::new(),
+                narrower: true,
+            },
+        }
+    }
+}
+
+/// Whose packets become larger unless the user says: only those between the two hosts where others are
+/// on the segment, or behind the router that leads to the other host, who may not take them.
+pub fn reach_of(before: &MtuReport) -> Reach {
+    let alone = |end: &PathEnd| end.neighbours == 0 && end.gateway.is_none();
+    let ends = [Some(&before.near), before.far.as_ref()];
+    match ends.into_iter().flatten().all(alone) {
+        true => Reach::Segment,
+        false => Reach::Peer,
+    }
+}
+
+/// What speaks against beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Even now nothing, or no transfer over TCP, gets through.
+    Broken(Going),
+    /// Not even now packets of the size of the devices get through, so the size of the devices is not
+    /// what is wrong.
+    Hole(Going, u32),
+    /// The device may lose its link when it changes, and with it the control connection.
+    DropsLink {
+        /// The host: the one that sends in this direction.
+        end: Going,
+        /// Its device.
+        device: String,
+        /// The driver of that.
+        driver: String,
+    },
+}
+
+/// The first thing that speaks against changing both devices to `to`.
+pub fn obstacle(before: &MtuReport, to: u32) -> Option<Obstacle> {
+    for going in Going::BOTH {
+        let way = before.way(going);
+        let hangs = way.tcp.is_none_or(|tcp| tcp.hangs);
+        match way.climb.passes {
+            Some(_) if !hangs => {}
+            Some(passes) if passes < way.climb.ceiling => {
+                // Smaller devices are the cure.
+                if passes < to {
+                    return Some(Obstacle::Hole(going, passes));
+                }
+            }
+            _ => return Some(Obstacle::Broken(going)),
+        }
+    }
+    Going::BOTH.into_iter().find_map(|going| {
+        let end = before.sender(going)?;
+        (end.drops_link && end.device_mtu != to).then(|| Obstacle::DropsLink {
+            end: going,
+            device: end.device.clone(),
+            driver: end.driver.clone().unwrap_or_default(),
+        })
+    })
+}
+
+/// In which directions packets of `to` bytes do not get through; with `transfers`, also those in which a
+/// transfer over TCP hangs, or none could be made.
+pub fn stopped(report: &MtuReport, to: u32, transfers: bool) -> Vec<Stopped> {
+    let of = |going: Going| {
+        let way = report.way(going);
+        let passes = way.climb.passes;
+        let hangs = transfers && way.tcp.is_none_or(|tcp| tcp.hangs);
+        let short = passes.is_none_or(|passes| passes < to);
+        (short || hangs).then(|| Stopped {
+            way: going,
+            passes,
+            cause: match short {
+                true => way.verdict.cause.clone(),
+                false => Cause::Clear,
+            },
+            hangs,
+        })
+    };
+    Going::BOTH.into_iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::mtu::{Climb, MTU_SCHEMA, Method, TcpTruth, Way};
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn texts(settings: &[Setting]) -> String {
+        let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn wider_pins_before_and_narrower_pins_at_the_end() {
+        let wider = Turn::of(Side::Near, 1500, 9000, Reach::Segment, PEER);
+        assert_eq!(texts(&wider.pin), "device.pin=1500@near");
+        assert_eq!(
+            texts(&wider.device),
+            "device.mtu=9000@near device.mtu6=1500@near"
+        );
+        assert_eq!(
+            texts(&wider.unpin),
+            "device.mtu6=1500@near device.pin=1500@near"
+        );
+        assert!(wider.peer.is_empty() && !wider.narrower);
+
+        let narrower = Turn::of(Side::Far, 9000, 1500, Reach::Segment, PEER);
+        assert_eq!(
+            texts(&narrower.pin),
+            "device.pin=1500@far device.mtu6=1500@far"
+        );
+        assert_eq!(texts(&narrower.device), "device.mtu=1500@far");
+        assert_eq!(texts(&narrower.unpin), "device.pin=1500@far");
+        assert!(narrower.peer.is_empty() && narrower.narrower);
+
+        let stays = Turn::of(Side::Far, 9000, 9000, Reach::Segment, PEER);
+        assert_eq!(stays, Turn::default());
+    }
+
+    #[test]
+    fn on_a_mixed_segment_only_the_route_to_the_peer_grows() {
+        for (peer, mss) in [(PEER, 8960), ("fd00::2".parse().unwrap(), 8940)] {
+            let turn = Turn::of(Side::Near, 1500, 9000, Reach::Peer, peer);
+            assert!(turn.unpin.is_empty());
+            let expected = format!("route.mtu=9000@near route.advmss={mss}@near");
+            assert_eq!(texts(&turn.peer), expected);
+        }
+        // Nobody may send more than the device takes, whoever it is.
+        let turn = Turn::of(Side::Near, 9000, 1500, Reach::Peer, PEER);
+        assert_eq!(turn, Turn::of(Side::Near, 9000, 1500, Reach::Segment, PEER));
+    }
+
+    #[test]
+    fn without_ipv6_at_that_size_only_routes_are_pinned() {
+        let turn = Turn::of(Side::Near, 1000, 9000, Reach::Segment, PEER);
+        assert_eq!(texts(&turn.device), "device.mtu=9000@near");
+        assert_eq!(texts(&turn.unpin), "device.pin=1000@near");
+    }
+
+    fn way(passes: Option<u32>, hangs: Option<bool>) -> Way {
+        let climb = Climb {
+            ceiling: 1500,
+            passes,
+            ..Climb::default()
+        };
+        let tcp = hangs.map(|hangs| TcpTruth {
+            hangs,
+            ..TcpTruth::default()
+        });
+        Way {
+            verdict: crate::judge(&crate::Facts {
+                sender: &end(),
+                receiver: Some(&end()),
+                climb: &climb,
+                mss: None,
+                tcp: tcp.as_ref(),
+            }),
+            climb,
+            mss: None,
+            tcp,
+        }
+    }
+
+    fn end() -> PathEnd {
+        PathEnd {
+            device: "eth0".to_owned(),
+            device_mtu: 1500,
+            ..PathEnd::default()
+        }
+    }
+
+    fn report(there: Way, back: Way) -> MtuReport {
+        MtuReport {
+            schema: MTU_SCHEMA,
+            host: "db2".to_owned(),
+            method: Method::Agent,
+            near: end(),
+            far: Some(end()),
+            there,
+            back,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_broken_now_is_not_changed() {
+        let well = || way(Some(1500), Some(false));
+        assert_eq!(obstacle(&report(well(), well()), 9000), None);
+        for (bad, there) in [
+            (way(None, Some(false)), Obstacle::Broken(Going::There)),
+            (way(Some(1500), None), Obstacle::Broken(Going::There)),
+            (way(Some(1500), Some(true)), Obstacle::Broken(Going::There)),
+            (
+                way(Some(1400), Some(true)),
+                Obstacle::Hole(Going::There, 1400),
+            ),
+        ] {
+            assert_eq!(obstacle(&report(bad, well()), 9000), Some(there));
+        }
+        let hole = way(Some(1400), Some(true));
+        assert_eq!(obstacle(&report(well(), hole), 1400), None);
+    }
+
+    #[test]
+    fn a_link_that_may_go_down_is_told() {
+        let mut nic = report(way(Some(1500), Some(false)), way(Some(1500), Some(false)));
+        if let Some(far) = &mut nic.far {
+            (far.drops_link, far.driver) = (true, Some("e1000e".to_owned()));
+        }
+        let told = Obstacle::DropsLink {
+            end: Going::Back,
+            device: "eth0".to_owned(),
+            driver: "e1000e".to_owned(),
+        };
+        assert_eq!(obstacle(&nic, 9000), Some(told));
+        assert_eq!(obstacle(&nic, 1500), None);
+    }
+
+    #[test]
+    fn what_does_not_get_through_is_told_by_direction_size_and_kind() {
+        let good = || way(Some(1500), Some(false));
+        assert_eq!(stopped(&report(good(), good()), 1500, true), []);
+        let bad = stopped(
+            &report(good(), way(Some(1400), Some(true))),
+            1500,
+            false,
+        );
+        assert_eq!(bad.len(), 1);
+        assert_eq!(
+            (bad[0].way, bad[0].passes, bad[0].hangs),
+            (Going::Back, Some(1400), false)
+        );
+        assert_eq!(
+            bad[0].cause,
+            Cause::Segment {
+                to: None,
+                peer: true
+            }
+        );
+        let hangs = stopped(&report(way(Some(1500), None), good()), 1500, true);
+        assert!(hangs.len() == 1 && hangs[0].hangs);
+    }
+
+    #[test]
+    fn others_on_the_segment_or_behind_a_router_are_left_alone() {
+        let good = || way(Some(1500), Some(false));
+        let mut there = report(good(), good());
+        assert_eq!(reach_of(&there), Reach::Segment);
+        there.near.neighbours = 1;
+        assert_eq!(reach_of(&there), Reach::Peer);
+        there.near.neighbours = 0;
+        if let Some(far) = &mut there.far {
+            far.gateway = Some(PEER);
+        }
+        assert_eq!(reach_of(&there), Reach::Peer);
+    }
+}
