@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_millis(60);
 /// For the answers of routers, beyond three round-trip times.
 const ROUTERS: Duration = Duration::from_millis(300);
 
+/// A link that went down is up again by then: it negotiates for some seconds.
+const LINK_UP: Duration = Duration::from_secs(15);
+
 /// Sockets of the other end whose probes are acknowledged: one for each hop, and some.
 const MOST_SOURCES: usize = 64;
 
@@ -102,6 +105,30 @@ impl Exchange {
             }
         }
         Ok(None)
+    }
+
+    /// Asks every millisecond whether the other end is there, until `over` and one answer more: the
+    /// longest time without one. `None` if none comes for too long then.
+    pub fn longest_silence(&mut self, over: &AtomicBool) -> Option<Duration> {
+        let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+        loop {
+            // While the link is down it cannot be sent; that is what is to be seen.
+            let _ = self.say(&Datagram::Hello);
+            let ending = over.load(Ordering::Relaxed);
+            let before = self.moved;
+            self.wait(Duration::from_millis(1));
+            self.pump();
+            if self.moved > before {
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+                if ending {
+                    return Some(longest);
+                }
+            }
+            if last.elapsed() > LINK_UP {
+                return None;
+            }
+        }
     }
 
     /// Takes and answers what is there; returns which of this end's probes have arrived.

@@ -4,6 +4,7 @@
 //! Both ends have an [`exchange::Exchange`]: it acknowledges the other end's probes and climbs with its
 //! own. [`near`] is the host of the command, [`far`] the agent; [`web`] does without one.
 
+pub mod change;
 mod exchange;
 pub mod far;
 pub mod near;

@@ -6,13 +6,16 @@ use super::{announced_mss, tcp_header};
 use crate::controller::Link;
 use crate::exit::Refusal;
 use anyhow::{Context, Result, anyhow};
+use model::BitRate;
 use model::mtu::{Climb, MTU_SCHEMA, Method, MssSeen, MtuReport, PathEnd, TcpTruth, Way};
 use path::{Facts, judge};
 use probe::{Datagrams, unspecified};
 use std::io::Write;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::control::{Preamble, ProbeAnswer, ProbeRequest, Token};
 
@@ -34,43 +37,30 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// If the agent refuses or is lost, or not even the smallest datagrams get through.
 pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport> {
     let agent = link.far_address();
-    let controller = link
-        .near_address()
-        .with_context(|| format!("this host has no route to {agent}"))?;
     // Before anything is sent: what the kernel learns from now on is its own story.
     let before = end_of(agent)?;
-    let number = link.ask(ProbeRequest::Begin { controller })?;
-    let ProbeAnswer::Begun {
-        port,
-        token,
-        end: far,
-        rate,
-    } = link.answer(number, ANSWER, &mut || {})?
-    else {
-        return Err(astray());
-    };
-    let at = SocketAddr::new(agent, port);
-    let token = Token::from_hex(&token).context("the agent sent a token that is none")?;
+    let port = Port::open(link)?;
+    let (at, token, rate) = (port.at, port.token, port.rate);
 
     // The handshakes come first: a smaller MTU that the kernel learns makes it announce a smaller MSS.
     let mut notes = Vec::new();
     let transfers = Transfers::open(at, token);
     let transfers = transfers.map_err(|error| {
         notes.push(format!(
-            "no TCP connection to port {port} of the other host, so neither MSS nor a transfer was looked at: {error:#}"
+            "no TCP connection to port {} of the other host, so neither MSS nor a transfer was looked at: {error:#}",
+            at.port()
         ));
     });
-    let socket = Datagrams::open(SocketAddr::new(unspecified(agent), 0))
-        .context("cannot open a UDP socket")?;
-    let mut exchange = Exchange::with(socket, token, at);
+    let mut exchange = port.exchange()?;
     let rtt = exchange.greet(GREETING, stop)?.ok_or_else(|| {
         Refusal::unreachable(format!(
-            "no datagram gets through to UDP port {port} of {agent} and back: let it through every firewall on the way ('linerate serve --data-ports' chooses it), or look without an agent: linerate mtu http://HOST/PAGE"
+            "no datagram gets through to UDP port {} of {agent} and back: let it through every firewall on the way ('linerate serve --data-ports' chooses it), or look without an agent: linerate mtu http://HOST/PAGE",
+            at.port()
         ))
     })?;
     let running = transfers.ok().map(Transfers::run);
 
-    let ceiling = before.device_mtu.min(far.device_mtu).min(LARGEST);
+    let ceiling = before.device_mtu.min(port.end.device_mtu).min(LARGEST);
     let asked = link.ask(ProbeRequest::Climb {
         ceiling,
         rtt: rtt.into(),
@@ -105,6 +95,74 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
         far: Some(*far),
         notes,
     })
+}
+
+/// A port for probes that the agent has open.
+struct Port {
+    at: SocketAddr,
+    token: Token,
+    /// The agent's host, as it saw the path.
+    end: PathEnd,
+    rate: Option<BitRate>,
+}
+
+impl Port {
+    fn open(link: &mut Link) -> Result<Port> {
+        let agent = link.far_address();
+        let controller = link
+            .near_address()
+            .with_context(|| format!("this host has no route to {agent}"))?;
+        let number = link.ask(ProbeRequest::Begin { controller })?;
+        let ProbeAnswer::Begun {
+            port,
+            token,
+            end,
+            rate,
+        } = link.answer(number, ANSWER, &mut || {})?
+        else {
+            return Err(astray());
+        };
+        Ok(Port {
+            at: SocketAddr::new(agent, port),
+            token: Token::from_hex(&token).context("the agent sent a token that is none")?,
+            end,
+            rate,
+        })
+    }
+
+    fn exchange(&self) -> Result<Exchange> {
+        let socket = Datagrams::open(SocketAddr::new(unspecified(self.at.ip()), 0))
+            .context("cannot open a UDP socket")?;
+        Ok(Exchange::with(socket, self.token, self.at))
+    }
+}
+
+/// Asks the agent again and again whether it is there, beside something that may take the link down.
+pub struct Watch {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<Option<Duration>>,
+}
+
+impl Watch {
+    /// Begins, once the agent has answered for the first time.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn begin(link: &mut Link, stop: &AtomicBool) -> Result<Watch> {
+        let mut exchange = Port::open(link)?.exchange()?;
+        let greeted = exchange.greet(GREETING, stop)?;
+        greeted.context("no datagram gets to the other host and back")?;
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        let thread = std::thread::spawn(move || exchange.longest_silence(&seen));
+        Ok(Watch { over, thread })
+    }
+
+    /// The longest time without an answer; it waits for one more answer. `None` if none comes.
+    pub fn end(self) -> Option<Duration> {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().ok().flatten()
+    }
 }
 
 /// This host's end of a path.

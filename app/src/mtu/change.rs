@@ -1,0 +1,288 @@
+//! Brings the devices of two hosts to another MTU while nobody who uses them notices, or puts everything
+//! back: `path::change` says what is set in which stage, and whether it worked.
+
+use super::near::{Watch, look};
+use crate::controller::Link;
+use crate::exit::{Refusal, sentence};
+use crate::host::Host;
+use crate::transport::{self, How};
+use crate::tuning;
+use anyhow::{Context, Result, ensure};
+use model::mtu::{CHANGE_SCHEMA, ChangeOutcome, MtuChange, Reach, Stage, Stopped};
+use model::{Reading, Setting, Side};
+use path::change::{Obstacle, Turn, obstacle, reach_of, stopped};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tune::Hold;
+use wire::control::TuneRequest;
+
+/// For the answer to a request to tune.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Both hosts undo everything so long after the last word of this process.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// For what is on its way in the larger size when nobody sends more of it: the queues of a slow path.
+const DRAIN: Duration = Duration::from_millis(300);
+
+/// How often the word that it stays is tried, each time over a new connection.
+const COMMITS: u32 = 3;
+
+/// What is asked for.
+pub struct Wish {
+    /// MTU of both devices.
+    pub to: u32,
+    /// For whom; `None`: by what is found on the segment.
+    pub reach: Option<Reach>,
+    /// Devices that may lose their link are changed all the same.
+    pub force: bool,
+}
+
+/// Looks, changes, verifies and commits, or puts everything back. `tell` hears of each stage that is done.
+///
+/// # Errors
+/// If it does not begin: nothing is changed then. What goes wrong later is in the outcome.
+pub fn change(
+    host: &Host,
+    how: &How<'_>,
+    wish: &Wish,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Stage, &MtuChange),
+) -> Result<MtuChange> {
+    let name = host.to_string();
+    let mut link = Link::new(transport::connect(host, how)?);
+    let before = look(&name, &mut link, stop)?;
+    let reach = wish.reach.unwrap_or_else(|| reach_of(&before));
+    let far = before.far.as_ref();
+    let far = far.with_context(|| format!("{name} does not tell of its device"))?;
+    let address = link.near_address().context("this host has no address")?;
+    let turn = |side, mtu, peer| Turn::of(side, mtu, wish.to, reach, peer);
+    let near = turn(Side::Near, before.near.device_mtu, link.far_address());
+    let far = turn(Side::Far, far.device_mtu, address);
+    let idle = near == Turn::default() && far == Turn::default();
+    let against = obstacle(&before, wish.to);
+    let mut story = MtuChange {
+        schema: CHANGE_SCHEMA,
+        host: name.clone(),
+        to: wish.to,
+        reach,
+        before,
+        pinned: None,
+        after: None,
+        silence: None,
+        outcome: ChangeOutcome::Unneeded,
+        persisted: Vec::new(),
+        notes: Vec::new(),
+    };
+    if idle {
+        return Ok(story);
+    }
+    if let Some(why) = against {
+        let words = report::mtu_change::against(&why, &name);
+        match why {
+            Obstacle::DropsLink { .. } if wish.force => story.notes.push(words),
+            _ => return Err(Refusal::usage(words).into()),
+        }
+    }
+    let title = format!("MTU {} with {name}, {}", wish.to, archive::new_id());
+    let mut both = Both::arm(link, near, far, &title)?;
+    tell(Stage::Arm, &story);
+    let mut stage = Stage::Pin;
+    let played = both.play(&mut stage, &mut story, stop, tell);
+    let failed = match played {
+        Ok(stopped) if stopped.is_empty() => match both.commit(host, how, &title) {
+            Ok(()) => None,
+            Err(error) => Some((Vec::new(), sentence(&error))),
+        },
+        Ok(stopped) => Some((stopped, String::new())),
+        Err(error) => Some((Vec::new(), sentence(&error))),
+    };
+    story.outcome = match failed {
+        None => {
+            both.keep(&mut story.notes);
+            ChangeOutcome::Committed
+        }
+        Some((stopped, why)) => {
+            both.roll_back(stage, &mut story.notes);
+            ChangeOutcome::RolledBack {
+                stage,
+                stopped,
+                why,
+            }
+        }
+    };
+    Ok(story)
+}
+
+/// Both hosts, armed: each undoes everything by itself if this process or its connection dies.
+struct Both {
+    here: Hold,
+    link: Link,
+    near: Turn,
+    far: Turn,
+}
+
+impl Both {
+    fn arm(mut link: Link, near: Turn, far: Turn, title: &str) -> Result<Both> {
+        link.tune(
+            TuneRequest::Begin {
+                title: title.to_owned(),
+                deadline: DEADLINE.into(),
+            },
+            ANSWER,
+        )?;
+        if link.shares_machine() {
+            return Err(Refusal::usage(
+                "both ends are on this machine, whose packets to itself no MTU of a cable bounds: name another host",
+            )
+            .into());
+        }
+        let here = tuning::begin(title, DEADLINE, Side::Near)?;
+        Ok(Both {
+            here,
+            link,
+            near,
+            far,
+        })
+    }
+
+    /// Every stage up to the last look, after which both hosts are as they are to be; what does not get
+    /// through ends it.
+    fn play(
+        &mut self,
+        stage: &mut Stage,
+        story: &mut MtuChange,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Stage, &MtuChange),
+    ) -> Result<Vec<Stopped>> {
+        let (name, to) = (story.host.clone(), story.to);
+        self.apply(|turn| &turn.pin)?;
+        tell(*stage, story);
+        if self.near.narrower || self.far.narrower {
+            std::thread::sleep(DRAIN);
+        }
+
+        *stage = Stage::Widen;
+        let watch = Watch::begin(&mut self.link, stop)?;
+        let changed = self.apply(|turn| &turn.device);
+        story.silence = watch.end().map(Into::into);
+        changed?;
+        tell(*stage, story);
+
+        *stage = Stage::Probe;
+        self.renew()?;
+        let report = look(&name, &mut self.link, stop)?;
+        let bad = stopped(&report, to, false);
+        story.pinned = Some(report);
+        if !bad.is_empty() {
+            return Ok(bad);
+        }
+        tell(*stage, story);
+
+        *stage = Stage::Unpin;
+        self.undo_only(|turn| &turn.unpin)?;
+        self.apply(|turn| &turn.peer)?;
+        tell(*stage, story);
+
+        *stage = Stage::Verify;
+        self.renew()?;
+        let report = look(&name, &mut self.link, stop)?;
+        let bad = stopped(&report, to, true);
+        story.after = Some(report);
+        if bad.is_empty() {
+            tell(*stage, story);
+            *stage = Stage::Commit;
+        }
+        Ok(bad)
+    }
+
+    /// The other host keeps it by a word over a new connection. This one comes second, since it is the one
+    /// that can still put back what it has when that word finds no way.
+    fn commit(&self, host: &Host, how: &How<'_>, title: &str) -> Result<()> {
+        let once = || {
+            let mut link = Link::new(transport::connect(host, how)?);
+            let title = title.to_owned();
+            link.tune(TuneRequest::Commit { title }, ANSWER)
+        };
+        let mut last = once();
+        for _ in 1..COMMITS {
+            if last.is_ok() {
+                break;
+            }
+            last = once();
+        }
+        last.map(drop).with_context(|| {
+            format!("no new connection could say that it stays; look on {host} with 'linerate tune status' whether one did")
+        })
+    }
+
+    fn keep(self, notes: &mut Vec<String>) {
+        if let Err(error) = self.here.keep() {
+            notes.push(format!(
+                "this host could not keep it ({error}) and is as before, the other host keeps it: run 'linerate tune undo' there"
+            ));
+        }
+    }
+
+    /// The same stages backwards, so that nobody notices this either, as far as both hosts can be told.
+    fn roll_back(mut self, stage: Stage, notes: &mut Vec<String>) {
+        // What is refused or lost here is undone by the end of the hold.
+        let _ = self.undo_only(|turn| &turn.peer);
+        if stage >= Stage::Unpin {
+            let _ = self.apply(|turn| &turn.unpin);
+        }
+        let _ = self.undo_only(|turn| &turn.device);
+        if let Err(error) = self.here.end() {
+            notes.push(error.to_string());
+        }
+        if let Err(error) = self.link.tune(TuneRequest::End, ANSWER) {
+            notes.push(format!(
+                "the other host puts back what it has by itself: {}",
+                sentence(&error)
+            ));
+        }
+    }
+
+    fn apply(&mut self, what: impl Fn(&Turn) -> &Vec<Setting>) -> Result<()> {
+        let (near, settings) = (what(&self.near), what(&self.far).clone());
+        if !near.is_empty() {
+            in_force(self.here.apply(near, self.link.far_address())?)?;
+        }
+        if !settings.is_empty() {
+            in_force(self.link.tune(TuneRequest::Apply { settings }, ANSWER)?)?;
+        }
+        Ok(())
+    }
+
+    fn undo_only(&mut self, what: impl Fn(&Turn) -> &Vec<Setting>) -> Result<()> {
+        let (near, settings) = (what(&self.near), what(&self.far).clone());
+        if !near.is_empty() {
+            self.here.undo_only(near)?;
+        }
+        if !settings.is_empty() {
+            self.link.tune(TuneRequest::UndoOnly { settings }, ANSWER)?;
+        }
+        Ok(())
+    }
+
+    fn renew(&mut self) -> Result<()> {
+        self.here.renew();
+        self.link.tune(TuneRequest::Renew, ANSWER).map(drop)
+    }
+}
+
+fn in_force(readings: Vec<Reading>) -> Result<()> {
+    for reading in readings {
+        let host = match reading.side {
+            Side::Near => "this host",
+            Side::Far => "the other host",
+        };
+        ensure!(
+            reading.in_force,
+            "on {host} {} is in force, not {}",
+            reading.found,
+            reading.setting
+        );
+    }
+    Ok(())
+}
