@@ -192,6 +192,10 @@ impl Tuning {
                 self.held()?.undo().map_err(said)?;
                 Ok(Vec::new())
             }
+            TuneRequest::UndoOnly { settings } => {
+                self.held()?.undo_only(&settings).map_err(said)?;
+                Ok(Vec::new())
+            }
             TuneRequest::Renew => {
                 self.held()?.renew();
                 Ok(Vec::new())
@@ -202,6 +206,13 @@ impl Tuning {
             }
             TuneRequest::End => {
                 self.end()?;
+                Ok(Vec::new())
+            }
+            TuneRequest::Commit { title } => {
+                let title = self.full(&title);
+                let state = state().map_err(said)?;
+                tune::commit(&state, &title).map_err(said)?;
+                self.note(&format!("keeps: {title}"));
                 Ok(Vec::new())
             }
             TuneRequest::Keep => {
@@ -234,10 +245,15 @@ impl Tuning {
             return Err("this session holds its settings already".to_owned());
         }
         self.hold = None;
-        let title = format!("{title} (for {})", self.peer.name);
+        let title = self.full(title);
         self.hold = Some(begin(&title, deadline, Side::Far).map_err(|e| sentence(&e))?);
         self.note(&format!("tunes: {title}"));
         Ok(())
+    }
+
+    /// A title with the name of the host that it is for, so that no other can mean it.
+    fn full(&self, title: &str) -> String {
+        format!("{title} (for {})", self.peer.name)
     }
 
     fn held(&mut self) -> Result<&mut Hold, String> {
@@ -252,6 +268,8 @@ impl Tuning {
             return Ok(());
         };
         match hold.end() {
+            // Kept meanwhile, or undone by the guard, or never changed.
+            Ok(undone) if undone.is_empty() => Ok(()),
             Ok(undone) => {
                 let all: Vec<String> = undone.iter().map(put_back).collect();
                 self.note(&format!("put back: {}", all.join("; ")));

@@ -8,9 +8,9 @@ use crate::host::Host;
 use crate::transport::{self, How};
 use crate::tuning;
 use anyhow::{Context, Result, ensure};
-use model::mtu::{CHANGE_SCHEMA, ChangeOutcome, MtuChange, Reach, Stage, Stopped};
+use model::mtu::{CHANGE_SCHEMA, ChangeOutcome, MtuChange, Obstacle, Reach, Stage, Stopped};
 use model::{Reading, Setting, Side};
-use path::change::{Obstacle, Turn, obstacle, reach_of, stopped};
+use path::change::{Turn, obstacle, reach_of, stopped};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tune::Hold;
@@ -84,7 +84,8 @@ pub fn change(
             _ => return Err(Refusal::usage(words).into()),
         }
     }
-    let title = format!("MTU {} with {name}, {}", wish.to, archive::new_id());
+    // Named so that no other change can be meant.
+    let title = format!("MTU {} ({}) with {name}", wish.to, archive::new_id());
     let mut both = Both::arm(link, near, far, &title)?;
     tell(Stage::Arm, &story);
     let mut stage = Stage::Pin;
@@ -167,6 +168,7 @@ impl Both {
         let changed = self.apply(|turn| &turn.device);
         story.silence = watch.end().map(Into::into);
         changed?;
+        tune::step("devices widened");
         tell(*stage, story);
 
         *stage = Stage::Probe;
@@ -182,6 +184,7 @@ impl Both {
         *stage = Stage::Unpin;
         self.undo_only(|turn| &turn.unpin)?;
         self.apply(|turn| &turn.peer)?;
+        tune::step("packets unpinned");
         tell(*stage, story);
 
         *stage = Stage::Verify;

@@ -173,6 +173,16 @@ impl Lines {
         }
     }
 
+    /// The next so many lines.
+    pub fn take(&self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.wait_for("")).collect()
+    }
+
+    /// All lines that are left, up to the end.
+    pub fn rest(self) -> Vec<String> {
+        self.0.iter().collect()
+    }
+
     /// The next line that contains `what`; others before it are skipped.
     pub fn wait_for(&self, what: &str) -> String {
         let until = Instant::now() + Duration::from_secs(30);

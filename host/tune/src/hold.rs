@@ -1,7 +1,7 @@
 //! The hold that an experiment has on the settings of this host.
 
 use crate::guard::SIGN;
-use crate::journal::{Change, Header, Journal, Namespace, Place};
+use crate::journal::{Change, Header, Journal, Namespace, Place, plain};
 use crate::kernel::Kernel;
 use crate::knobs::{Failure, Image, Target};
 use crate::steps::step;
@@ -377,6 +377,27 @@ fn refused(setting: &Setting, failure: Failure) -> Error {
             why: "the device is not there".to_owned(),
         },
         Failure::Words(why) => Error::Refused { what, why },
+    }
+}
+
+/// Keeps what a hold of this title has applied in this network namespace, from outside: its holder sees that
+/// there is nothing left to undo. Said once more it does nothing.
+///
+/// # Errors
+/// [`Error::Expired`] if nothing of that title is in force any more; [`Error::Journal`].
+pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
+    let here = Namespace::current()?;
+    let place = Place::of(state, &here)?;
+    let _changing = place.lock("change")?;
+    let title = plain(title);
+    let is_it = |header: &Header| header.title == title && header.namespace == here;
+    if let Some(journal) = Journal::load(&place)?.filter(|j| is_it(&j.header)) {
+        return journal.keep(&place);
+    }
+    let last = place.kept().pop_last();
+    match last.and_then(|(_, path)| Journal::peek_at(&path)) {
+        Some(header) if is_it(&header) => Ok(()),
+        _ => Err(Error::Expired { title }),
     }
 }
 

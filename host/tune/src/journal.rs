@@ -85,17 +85,25 @@ pub(crate) struct Header {
 
 impl Header {
     pub fn new(title: &str, deadline: std::time::Duration) -> Result<Header, Error> {
-        let plain = title.chars().filter(|c| !c.is_control());
         Ok(Header {
             // The keys of RandomState come from the kernel's random numbers.
             id: format!("{:016x}", RandomState::new().hash_one(())),
-            title: plain.take(100).collect(),
+            title: plain(title),
             pid: std::process::id(),
             started: now(),
             deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
             namespace: Namespace::current()?,
         })
     }
+}
+
+/// A title as it is kept.
+pub(crate) fn plain(title: &str) -> String {
+    title
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(100)
+        .collect()
 }
 
 /// Seconds since 1970-01-01 UTC.

@@ -18,7 +18,8 @@ mod undo;
 
 pub use error::Error;
 pub use guard::guard;
-pub use hold::{Begin, Hold, begin, recover, undo_kept};
+pub use hold::{Begin, Hold, begin, commit, recover, undo_kept};
 pub use metrics::flush_metrics;
 pub use status::{Pending, PendingChange, Where, default_state, status};
+pub use steps::step;
 pub use undo::Undone;

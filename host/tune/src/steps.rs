@@ -1,24 +1,21 @@
 //! The points between which everything can stop for ever.
 
 /// Names a point at which something has just been done. In debug builds the environment variable
-/// `LINERATE_DIE_AFTER_STEP` (for the guard: `LINERATE_GUARD_DIE_AFTER_STEP`) is the number of the
-/// step after which the process kills itself, for the tests of what survives.
+/// `LINERATE_DIE_AFTER_STEP` (for the guard: `LINERATE_GUARD_DIE_AFTER_STEP`) is the number or the name of
+/// the step after which the process kills itself, for the tests of what survives.
 #[cfg(debug_assertions)]
-pub(crate) fn step(name: &str) {
+pub fn step(name: &str) {
     use std::sync::atomic::Ordering::Relaxed;
     let variable = if GUARD.load(Relaxed) {
         "LINERATE_GUARD_DIE_AFTER_STEP"
     } else {
         "LINERATE_DIE_AFTER_STEP"
     };
-    let Some(last) = std::env::var(variable)
-        .ok()
-        .and_then(|n| n.parse::<u64>().ok())
-    else {
+    let Ok(last) = std::env::var(variable) else {
         return;
     };
     let now = COUNT.fetch_add(1, Relaxed) + 1;
-    if now == last {
+    if last == name || last == now.to_string() {
         eprintln!("dies after step {now}: {name}");
         let _ = sys::signal::end(std::process::id(), true);
         // The signal may arrive a moment later.
@@ -28,8 +25,9 @@ pub(crate) fn step(name: &str) {
     }
 }
 
+/// Names a point at which something has just been done.
 #[cfg(not(debug_assertions))]
-pub(crate) fn step(_: &str) {}
+pub fn step(_: &str) {}
 
 /// From now on this process is the guard.
 pub(crate) fn i_am_the_guard() {

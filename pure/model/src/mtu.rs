@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 mod change;
 
-pub use change::{CHANGE_SCHEMA, ChangeOutcome, Going, MtuChange, Reach, Stage, Stopped};
+pub use change::{CHANGE_SCHEMA, ChangeOutcome, Going, MtuChange, Obstacle, Reach, Stage, Stopped};
 
 /// Version of the JSON form of [`MtuReport`]; counts by itself.
 pub const MTU_SCHEMA: u32 = 1;

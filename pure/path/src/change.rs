@@ -5,7 +5,7 @@
 //! Once those arrive both ways the pins go. Narrower is the same backwards: routes are pinned at the new
 //! size, so that nobody sends more while the devices still take more, and only then the devices change.
 
-use model::mtu::{Cause, Going, MtuReport, PathEnd, Reach, Stopped};
+use model::mtu::{Cause, Going, MtuReport, Obstacle, PathEnd, Reach, Stopped};
 use model::{DeviceKnob, Knob, On, RouteKnob, Setting, Side, Value};
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -61,7 +61,11 @@ impl Turn {
                     Reach::Segment => Vec::new(),
                     Reach::Peer => {
                         // Headers of IP and TCP without options (RFC 6691).
-                        let headers = if peer.to_canonical().is_ipv4() { 40 } else { 60 };
+                        let headers = if peer.to_canonical().is_ipv4() {
+                            40
+                        } else {
+                            60
+                        };
                         vec![
                             set(Knob::Route(RouteKnob::Mtu), to),
                             set(Knob::Route(RouteKnob::Advmss), to - headers),
@@ -90,25 +94,6 @@ pub fn reach_of(before: &MtuReport) -> Reach {
         true => Reach::Segment,
         false => Reach::Peer,
     }
-}
-
-/// What speaks against beginning.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Obstacle {
-    /// Even now nothing, or no transfer over TCP, gets through.
-    Broken(Going),
-    /// Not even now packets of the size of the devices get through, so the size of the devices is not
-    /// what is wrong.
-    Hole(Going, u32),
-    /// The device may lose its link when it changes, and with it the control connection.
-    DropsLink {
-        /// The host: the one that sends in this direction.
-        end: Going,
-        /// Its device.
-        device: String,
-        /// The driver of that.
-        driver: String,
-    },
 }
 
 /// The first thing that speaks against changing both devices to `to`.
@@ -300,11 +285,7 @@ mod tests {
     fn what_does_not_get_through_is_told_by_direction_size_and_kind() {
         let good = || way(Some(1500), Some(false));
         assert_eq!(stopped(&report(good(), good()), 1500, true), []);
-        let bad = stopped(
-            &report(good(), way(Some(1400), Some(true))),
-            1500,
-            false,
-        );
+        let bad = stopped(&report(good(), way(Some(1400), Some(true))), 1500, false);
         assert_eq!(bad.len(), 1);
         assert_eq!(
             (bad[0].way, bad[0].passes, bad[0].hangs),

@@ -289,6 +289,10 @@ mod tests {
             ("way", "mss") => "mss_seen",
             ("way", "tcp") => "tcp_truth",
             ("way", "verdict") => "mtu_verdict",
+            ("mtu_change", "before" | "pinned" | "after") => "mtu_report",
+            ("mtu_change", "outcome") => "change_outcome",
+            ("change_outcome", "stopped") => "stopped",
+            ("stopped", "cause") => "cause",
             ("climb", "too_big") => "too_big",
             ("climb", "hops") => "hop",
             ("mtu_verdict", "cause") => "cause",
@@ -495,6 +499,8 @@ mod tests {
         for report in crate::mtu::tests::of_every_cause() {
             see(crate::mtu::json(&report), "mtu_report");
         }
+        let stopped = crate::mtu_change::tests::rolled_back();
+        see(crate::mtu_change::json(&stopped), "mtu_change");
         for experiment in crate::prove::tests::of_every_design() {
             see(experiment, "experiment");
         }

@@ -12,6 +12,7 @@ pub mod iperf3;
 pub mod json;
 pub mod live;
 pub mod mtu;
+pub mod mtu_change;
 pub mod pcapng;
 pub mod prove;
 pub mod published;

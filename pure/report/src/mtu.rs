@@ -43,7 +43,7 @@ struct Words<'a> {
     report: &'a MtuReport,
 }
 
-fn on_the_way(going: Going) -> String {
+pub(crate) fn on_the_way(going: Going) -> String {
     format!("on the way {}", going.word())
 }
 
@@ -54,18 +54,12 @@ impl Words<'_> {
 
     /// The end that sends.
     fn sender(&self, going: Going) -> String {
-        match going {
-            Going::There => "this host".to_owned(),
-            Going::Back => self.host.clone(),
-        }
+        ends(going, &self.host).0
     }
 
     /// The end that receives.
     fn receiver(&self, going: Going) -> String {
-        match going {
-            Going::There => self.host.clone(),
-            Going::Back => "this host".to_owned(),
-        }
+        ends(going, &self.host).1
     }
 
     fn sentence(&self) -> String {
@@ -118,41 +112,8 @@ impl Words<'_> {
         format!("{sizes}: {}.", parts.join("; "))
     }
 
-    /// What stops larger packets; empty where nothing does.
     fn cause(&self, going: Going) -> String {
-        let on_the_way = on_the_way(going);
-        let from = self.sender(going);
-        match &self.verdict(going).cause {
-            Cause::Clear => String::new(),
-            Cause::OwnDevice => format!("the device of {from} takes no more"),
-            Cause::PeerDevice => format!("the device of {} takes no more", self.receiver(going)),
-            Cause::RouterTells { hop, from: address } => {
-                let place = hop.map_or(String::new(), |hop| format!(" {}", hops(hop, &from)));
-                format!("a router{place} ({address}) takes no more {on_the_way}, and says so")
-            }
-            Cause::Silent { hop, address, .. } => {
-                let who = address.map_or(String::new(), |address| format!(" ({address})"));
-                format!(
-                    "a router {}{who} drops larger packets silently {on_the_way}",
-                    hops(*hop, &from)
-                )
-            }
-            Cause::Segment { peer: true, .. } => {
-                format!("a switch between the two hosts drops larger packets silently {on_the_way}")
-            }
-            Cause::Segment { to, peer: false } => {
-                let to = to.map_or(String::new(), |to| format!(" ({to})"));
-                format!("larger packets vanish silently before the first router{to} {on_the_way}")
-            }
-            Cause::Somewhere => {
-                format!(
-                    "something that does not show itself drops larger packets silently {on_the_way}"
-                )
-            }
-            Cause::SenderStops => format!("{from} itself sends no larger packets"),
-            Cause::NotTried => format!("larger packets could not be tried {on_the_way}"),
-            Cause::Nothing => format!("not even small packets get through {on_the_way}"),
-        }
+        stops(&self.verdict(going).cause, going, &self.host)
     }
 
     fn figures(&self) -> String {
@@ -302,12 +263,13 @@ impl Words<'_> {
                 Going::There => self.report.far.as_ref().and_then(|end| end.address),
                 Going::Back => self.report.near.address,
             };
-            let route = target
-                .zip(self.report.sender(going))
-                .map(|(target, end)| match end.gateway {
-                    Some(gateway) => format!("{target} via {gateway}"),
-                    None => format!("{target} dev {}", escape(&end.device)),
-                });
+            let route =
+                target
+                    .zip(self.report.sender(going))
+                    .map(|(target, end)| match end.gateway {
+                        Some(gateway) => format!("{target} via {gateway}"),
+                        None => format!("{target} dev {}", escape(&end.device)),
+                    });
             let until = match &route {
                 Some(route) => format!("on {from}: 'ip route replace {route} mtu {mtu}'"),
                 None => format!("on {from}: a route to the other end with 'mtu {mtu}'"),
@@ -346,6 +308,52 @@ impl Words<'_> {
             }
         }
         lines
+    }
+}
+
+/// What stops larger packets; empty where nothing does.
+pub(crate) fn stops(cause: &Cause, going: Going, host: &str) -> String {
+    let on_the_way = on_the_way(going);
+    let (from, to) = ends(going, host);
+    match cause {
+        Cause::Clear => String::new(),
+        Cause::OwnDevice => format!("the device of {from} takes no more"),
+        Cause::PeerDevice => format!("the device of {to} takes no more"),
+        Cause::RouterTells { hop, from: address } => {
+            let place = hop.map_or(String::new(), |hop| format!(" {}", hops(hop, &from)));
+            format!("a router{place} ({address}) takes no more {on_the_way}, and says so")
+        }
+        Cause::Silent { hop, address, .. } => {
+            let who = address.map_or(String::new(), |address| format!(" ({address})"));
+            format!(
+                "a router {}{who} drops larger packets silently {on_the_way}",
+                hops(*hop, &from)
+            )
+        }
+        Cause::Segment { peer: true, .. } => {
+            format!("a switch between the two hosts drops larger packets silently {on_the_way}")
+        }
+        Cause::Segment { to, peer: false } => {
+            let to = to.map_or(String::new(), |to| format!(" ({to})"));
+            format!("larger packets vanish silently before the first router{to} {on_the_way}")
+        }
+        Cause::Somewhere => {
+            format!(
+                "something that does not show itself drops larger packets silently {on_the_way}"
+            )
+        }
+        Cause::SenderStops => format!("{from} itself sends no larger packets"),
+        Cause::NotTried => format!("larger packets could not be tried {on_the_way}"),
+        Cause::Nothing => format!("not even small packets get through {on_the_way}"),
+    }
+}
+
+/// Who sends and who receives.
+fn ends(going: Going, host: &str) -> (String, String) {
+    let here = "this host".to_owned();
+    match going {
+        Going::There => (here, host.to_owned()),
+        Going::Back => (host.to_owned(), here),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod hold;
 mod knobs;
+mod mtu;
 mod status;
 mod undo;
 
@@ -22,6 +23,7 @@ const ANSWER: Duration = Duration::from_secs(30);
   linerate tune knobs                            every knob, its values and its risk
   linerate tune hold db2 route.initcwnd=32       set there until Ctrl-C, to try by hand
   linerate tune hold local device.txqueuelen=100 and on this host
+  linerate tune mtu db2 --to 9000                jumbo frames on both hosts, without an outage
   linerate tune status                           what is changed on this host now
   linerate tune undo                             put back what was kept or left changed
 
@@ -38,6 +40,7 @@ enum Action {
     /// List the knobs, those that change least first
     Knobs,
     Hold(hold::Hold),
+    Mtu(mtu::Mtu),
     /// Tell what is changed on this host now
     Status,
     Undo(undo::Undo),
@@ -56,6 +59,7 @@ impl Tune {
         match &self.action {
             Action::Knobs => knobs::run()?,
             Action::Hold(hold) => hold.run(global)?,
+            Action::Mtu(mtu) => return Ok(mtu.run(global)?.into()),
             Action::Status => status::status()?,
             Action::Undo(undo) => return undo.run(global),
             Action::Guard { journal } => tune::guard(journal)?,

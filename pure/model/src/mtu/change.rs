@@ -65,6 +65,25 @@ pub enum ChangeOutcome {
     },
 }
 
+/// What speaks against beginning a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Even now nothing, or no transfer over TCP, gets through.
+    Broken(Going),
+    /// Not even now packets of the size of the devices get through, so the size of the devices is not
+    /// what is wrong.
+    Hole(Going, u32),
+    /// The device may lose its link when it changes, and with it the control connection.
+    DropsLink {
+        /// The host: the one that sends in this direction.
+        end: Going,
+        /// Its device.
+        device: String,
+        /// The driver of that.
+        driver: String,
+    },
+}
+
 /// A stage of a change, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,0 +1,289 @@
+//! A change of the MTU of two hosts, in words: stage by stage while it goes on, and what came of it.
+
+use crate::mtu::{on_the_way, stops};
+use crate::words::{Ink, Style, escape, escape_sentence, wrap};
+use model::Nanos;
+use model::mtu::{ChangeOutcome, Going, MtuChange, Obstacle, PathEnd, Reach, Stage, Stopped};
+
+/// As one JSON document.
+pub fn json(change: &MtuChange) -> String {
+    let mut text = serde_json::to_string_pretty(change).expect("a change has string keys");
+    text.push('\n');
+    text
+}
+
+/// What came of it, for people.
+pub fn text(change: &MtuChange, style: Style) -> String {
+    let answer = wrap(&sentence(change), style.width, "", "");
+    let mut out = style.paint(Ink::Bold, answer.trim_end());
+    out.push('\n');
+    let mut lines: Vec<String> = Vec::new();
+    if let ChangeOutcome::RolledBack { why, .. } = &change.outcome
+        && !why.is_empty()
+    {
+        lines.push(escape_sentence(why));
+    }
+    lines.extend(
+        change
+            .persisted
+            .iter()
+            .map(|file| format!("written: {}", escape(file))),
+    );
+    lines.extend(change.notes.iter().map(|note| escape_sentence(note)));
+    if change.outcome == ChangeOutcome::Committed {
+        let until = match change.persisted.is_empty() {
+            true => {
+                "both hosts keep it until they are started anew (--persist writes it down), or until 'linerate tune undo' on each"
+            }
+            false => {
+                "'linerate tune undo' on each host puts it back until that is started anew; remove what was written as well"
+            }
+        };
+        lines.push(until.to_owned());
+    }
+    for line in lines {
+        out.push_str(&wrap(&line, style.width, "- ", "  "));
+    }
+    out
+}
+
+fn sentence(change: &MtuChange) -> String {
+    let (host, to) = (escape(&change.host), change.to);
+    match &change.outcome {
+        ChangeOutcome::Unneeded => {
+            format!("Nothing to do: the devices of this host and of {host} have an MTU of {to}.")
+        }
+        ChangeOutcome::Committed => {
+            let for_whom = match change.reach {
+                Reach::Segment => String::new(),
+                Reach::Peer => {
+                    "; packets to all others stay as they are, since they may not take more"
+                        .to_owned()
+                }
+            };
+            format!("{to} bytes each way between this host and {host}: committed{for_whom}.")
+        }
+        ChangeOutcome::RolledBack { stage, stopped, .. } => {
+            let what = match stopped.is_empty() {
+                true => format!("it failed {}", during(*stage)),
+                false => {
+                    let each: Vec<String> =
+                        stopped.iter().map(|s| stops_here(s, to, &host)).collect();
+                    each.join("; ")
+                }
+            };
+            format!("Not changed: {what}. Both hosts are as they were.")
+        }
+    }
+}
+
+fn stops_here(stopped: &Stopped, to: u32, host: &str) -> String {
+    let way = stopped.way;
+    match stopped.passes {
+        Some(passes) if passes >= to => format!(
+            "packets of {to} bytes get through {}, but a transfer over TCP hangs",
+            on_the_way(way)
+        ),
+        Some(passes) => {
+            let cause = stops(&stopped.cause, way, host);
+            let cause = if cause.is_empty() {
+                cause
+            } else {
+                format!(": {cause}")
+            };
+            format!(
+                "{passes} bytes is the most that gets through {}{cause}",
+                on_the_way(way)
+            )
+        }
+        None => format!("nothing gets through {}", on_the_way(way)),
+    }
+}
+
+fn during(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Arm => "before anything was changed",
+        Stage::Pin => "while routes were pinned",
+        Stage::Widen => "while the devices were changed",
+        Stage::Probe => "while probes were sent",
+        Stage::Unpin => "while routes were unpinned",
+        Stage::Verify => "while new connections were tried",
+        Stage::Commit => "at the end, when a new connection was to say that it stays",
+    }
+}
+
+/// A stage that is done, in one line.
+pub fn done(stage: Stage, change: &MtuChange) -> String {
+    let to = change.to;
+    let devices = |what: &dyn Fn(&PathEnd) -> String| {
+        let of = |going: Going| {
+            let end = change.before.sender(going);
+            let host = match going {
+                Going::There => "here".to_owned(),
+                Going::Back => format!("on {}", escape(&change.host)),
+            };
+            end.map(|end| format!("{} {host}{}", escape(&end.device), what(end)))
+        };
+        let both: Vec<String> = Going::BOTH.into_iter().filter_map(of).collect();
+        both.join(", ")
+    };
+    match stage {
+        Stage::Arm => format!(
+            "armed: both hosts put everything back if this ends ({})",
+            devices(&|end| format!(" has {}", end.device_mtu))
+        ),
+        Stage::Pin => format!(
+            "pinned: ordinary packets stay as they are ({})",
+            devices(&|end| format!(" at {}", end.device_mtu.min(to)))
+        ),
+        Stage::Widen => format!(
+            "changed: both devices have {to}{}",
+            match change.silence {
+                Some(silence) => format!("; {} without an answer at the longest", rough(silence)),
+                None => "; the other host does not answer since".to_owned(),
+            }
+        ),
+        Stage::Probe => format!("probed: {to} bytes get through, there and back"),
+        Stage::Unpin => match change.reach {
+            Reach::Segment => "unpinned: ordinary packets may have that size".to_owned(),
+            Reach::Peer => {
+                "opened: packets between the two hosts may have that size, all others stay pinned"
+                    .to_owned()
+            }
+        },
+        Stage::Verify => "verified: new connections carried 64 KiB each way".to_owned(),
+        Stage::Commit => "committed over a new connection".to_owned(),
+    }
+}
+
+fn rough(time: Nanos) -> String {
+    format!("{} ms", time.0.div_ceil(1_000_000))
+}
+
+/// Why it does not begin, and what to do.
+pub fn against(obstacle: &Obstacle, host: &str) -> String {
+    let host = escape(host);
+    match obstacle {
+        Obstacle::Broken(going) => format!(
+            "even now TCP does not get through {}: see 'linerate mtu {host}', and mend that first",
+            on_the_way(*going)
+        ),
+        Obstacle::Hole(going, passes) => format!(
+            "even now no more than {passes} bytes get through {}, whatever the devices take, and TCP hangs: see 'linerate mtu {host}', and mend that first, or give both devices {passes}",
+            on_the_way(*going)
+        ),
+        Obstacle::DropsLink {
+            end,
+            device,
+            driver,
+        } => {
+            let at = match end {
+                Going::There => "this host".to_owned(),
+                Going::Back => host,
+            };
+            format!(
+                "{} ({}) of {at} may take the link down for some seconds when its MTU changes, and connections with it, this one too: try it at a time when that may be, with --force",
+                escape(device),
+                escape(driver)
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use model::mtu::{CHANGE_SCHEMA, Cause, MtuReport};
+
+    fn change(outcome: ChangeOutcome) -> MtuChange {
+        let report = || -> Option<MtuReport> { crate::mtu::tests::of_every_cause().pop() };
+        MtuChange {
+            schema: CHANGE_SCHEMA,
+            host: "db2\x1b[2J".to_owned(),
+            to: 9000,
+            reach: Reach::Peer,
+            before: report().expect("there is one"),
+            pinned: report(),
+            after: report(),
+            silence: Some(Nanos(1_500_000)),
+            outcome,
+            persisted: Vec::new(),
+            notes: vec!["a note".to_owned()],
+        }
+    }
+
+    /// One in which nothing is left out.
+    pub(crate) fn rolled_back() -> MtuChange {
+        let cause = Cause::Segment {
+            to: None,
+            peer: true,
+        };
+        change(ChangeOutcome::RolledBack {
+            stage: Stage::Probe,
+            stopped: vec![Stopped {
+                way: Going::Back,
+                passes: Some(1500),
+                cause,
+                hangs: false,
+            }],
+            why: "the cat".to_owned(),
+        })
+    }
+
+    #[test]
+    fn it_says_which_direction_failed_at_which_size_and_of_what_kind() {
+        let said = text(&rolled_back(), Style::PLAIN).replace('\n', " ");
+        assert!(
+            said.starts_with(
+                "Not changed: 1500 bytes is the most that gets through on the way back: a switch between the two \
+                 hosts drops larger packets silently on the way back. Both hosts are as they were. "
+            ),
+            "{said}"
+        );
+        assert!(
+            said.contains("the cat") && said.contains("a note"),
+            "{said}"
+        );
+        let hangs = ChangeOutcome::RolledBack {
+            stage: Stage::Verify,
+            stopped: vec![Stopped {
+                way: Going::There,
+                passes: Some(9000),
+                cause: Cause::Clear,
+                hangs: true,
+            }],
+            why: String::new(),
+        };
+        let said = text(&change(hangs), Style::PLAIN).replace('\n', " ");
+        let expected = "9000 bytes get through on the way there, but a transfer over TCP hangs";
+        assert!(said.contains(expected), "{said}");
+    }
+
+    #[test]
+    fn every_stage_and_every_end_has_words_that_move_no_cursor() {
+        let all = [
+            Stage::Arm,
+            Stage::Pin,
+            Stage::Widen,
+            Stage::Probe,
+            Stage::Unpin,
+            Stage::Verify,
+            Stage::Commit,
+        ];
+        for outcome in [ChangeOutcome::Unneeded, ChangeOutcome::Committed] {
+            let change = change(outcome);
+            let stages = all.map(|stage| done(stage, &change) + during(stage));
+            for said in stages.into_iter().chain([text(&change, Style::PLAIN)]) {
+                assert!(!said.is_empty() && !said.contains('\x1b'), "{said}");
+            }
+        }
+        let committed = text(&change(ChangeOutcome::Committed), Style::PLAIN);
+        assert!(committed.contains("packets to all others stay as they are"));
+        let force = Obstacle::DropsLink {
+            end: Going::Back,
+            device: "eth0".to_owned(),
+            driver: "e1000e".to_owned(),
+        };
+        assert!(against(&force, "db2").starts_with("eth0 (e1000e) of db2 may take the link down"));
+    }
+}
