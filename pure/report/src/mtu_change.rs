@@ -277,7 +277,7 @@ pub(crate) mod tests {
                 assert!(!said.is_empty() && !said.contains('\x1b'), "{said}");
             }
         }
-        let committed = text(&change(ChangeOutcome::Committed), Style::PLAIN);
+        let committed = text(&change(ChangeOutcome::Committed), Style::PLAIN).replace('\n', " ");
         assert!(committed.contains("packets to all others stay as they are"));
         let force = Obstacle::DropsLink {
             end: Going::Back,

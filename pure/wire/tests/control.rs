@@ -650,7 +650,9 @@ fn requests_and_answers_out_of_turn_or_bounds_are_not_sent_and_not_taken() {
         assert!(matches!(fault(&mut pair.controller), Fault::Order(_)));
     }
     let many: Vec<u64> = (1..=MAX_OPEN_REQUESTS as u64).collect();
+    let settings = vec!["device.pin=1500@far".parse().unwrap(); MAX_SETTINGS + 1];
     for (numbers, wrong) in [
+        (vec![], tune(1, TuneRequest::UndoOnly { settings })),
         (vec![], tune(0, TuneRequest::Undo)),
         (vec![2], tune(1, TuneRequest::Undo)),
         (vec![2], tune(2, TuneRequest::Undo)),
