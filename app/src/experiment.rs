@@ -4,7 +4,7 @@
 use crate::clock::unix_time;
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
-use crate::grip::{Grip, TUNE_WITHIN};
+use crate::grip::{self, Grip};
 use crate::iperf3::client;
 use crate::leg::how_ended;
 use crate::progress::{Event, Tee, Watcher};
@@ -13,8 +13,8 @@ use crate::transport::VERSION;
 use anyhow::{Result, anyhow, bail};
 use archive::Archive;
 use model::{
-    Bytes, Ended, Experiment, Limit, Nanos, Phase, Reading, Run, Setting, Side, Spec, Trial,
-    Warning, Workload, apply_to_spec, summarise,
+    Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Plan, Reading,
+    Run, Setting, Side, Spec, Trial, Warning, Workload, apply_to_spec, summarise,
 };
 use prove::trial::{Before, of_run, without_run};
 use prove::{Next, Slot};
@@ -22,10 +22,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::control::TuneRequest;
 
 /// What was changed is undone so long after the last word of this process.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 /// How often that is told that it goes on.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// How soon Ctrl-C is noticed.
@@ -52,8 +51,65 @@ pub enum Far {
     },
 }
 
-/// Is told how an experiment goes on, besides what happens in each of its runs.
+impl Far {
+    /// Plays the legs of a run, which tells what this host is as well.
+    ///
+    /// # Errors
+    /// As [`Link::measure`] and [`client::play`].
+    pub fn play(
+        &mut self,
+        run: &mut Run,
+        watcher: &mut dyn Watcher,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        match self {
+            Far::Agent(link) => {
+                run.near = observe::fingerprint(VERSION, Some(link.far_address()));
+                link.measure(run, watcher, stop)
+            }
+            Far::Iperf3 {
+                name,
+                port,
+                options,
+            } => client::play(name, *port, run, options, watcher, stop),
+        }
+    }
+
+    /// Its address; of an iperf3 server only a run tells it.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Far::Agent(link) => Some(link.far_address()),
+            Far::Iperf3 { .. } => None,
+        }
+    }
+
+    /// No further run is possible.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Far::Agent(link) if link.is_lost())
+    }
+}
+
+/// An experiment of this plan that begins now, and of which nothing is known yet.
+pub fn fresh(plan: Plan) -> Experiment {
+    Experiment {
+        schema: EXPERIMENT_SCHEMA,
+        id: archive::new_id(),
+        started: unix_time(),
+        plan,
+        near: Fingerprint::default(),
+        far: None,
+        trials: Vec::new(),
+        warnings: Vec::new(),
+        ended: Ended::Unfinished,
+    }
+}
+
+/// Is told how experiments go on, besides what happens in each of their runs.
 pub trait Audience: Watcher {
+    /// What is done next, or was found, in a sentence.
+    fn tells(&mut self, words: &str);
+    /// A run by itself begins, of no experiment.
+    fn looks(&mut self, spec: &Spec);
     /// The next run is that of `slot`; its pause begins.
     fn begins(&mut self, experiment: &Experiment, slot: Slot);
     /// A trial was kept: it is the last of the experiment.
@@ -123,6 +179,16 @@ impl<'a> Driver<'a> {
         outcome
     }
 
+    /// Tries every arm with some kilobytes, and lets go of both hosts: can the plan be carried out?
+    ///
+    /// # Errors
+    /// Why not; everything is as it was.
+    pub fn try_out(mut self) -> Result<Over> {
+        let outcome = self.take_hold().and_then(|()| self.rehearse(false));
+        let undone = self.grip.end(self.far);
+        outcome.and_then(|over| undone.map(|()| over))
+    }
+
     fn play(&mut self) -> Result<Over> {
         let mut archive = Archive::open(&self.archive)?;
         self.take_hold()?;
@@ -145,7 +211,7 @@ impl<'a> Driver<'a> {
             archive.keep_trial(self.experiment, &trial)?;
             self.experiment.trials.push(trial);
             self.audience.kept(self.experiment);
-            if self.is_lost() {
+            if self.far.is_lost() {
                 return Err(self.lost());
             }
             next = prove::next(&self.experiment.plan, &self.experiment.trials);
@@ -184,7 +250,7 @@ impl<'a> Driver<'a> {
             return Ok(None);
         }
         Ok(Some(match outcome {
-            Err(error) if run.legs.is_empty() && (self.is_lost() || self.is_gone(&error)) => {
+            Err(error) if run.legs.is_empty() && (self.far.is_lost() || self.is_gone(&error)) => {
                 return Err(error);
             }
             Err(error) if run.legs.is_empty() => {
@@ -321,17 +387,7 @@ impl<'a> Driver<'a> {
                     }
                 }
             });
-            let outcome = match far {
-                Far::Agent(link) => {
-                    run.near = observe::fingerprint(VERSION, Some(link.far_address()));
-                    link.measure(run, &mut tee, over)
-                }
-                Far::Iperf3 {
-                    name,
-                    port,
-                    options,
-                } => client::play(name, *port, run, options, &mut tee, over),
-            };
+            let outcome = far.play(run, &mut tee, over);
             drop(done);
             outcome
         });
@@ -365,10 +421,6 @@ impl<'a> Driver<'a> {
                 left => std::thread::sleep(left.min(LOOK)),
             }
         }
-    }
-
-    fn is_lost(&self) -> bool {
-        matches!(&*self.far, Far::Agent(link) if link.is_lost())
     }
 
     /// An iperf3 server that is not there any more is no failed run, and nor are all that would follow.
@@ -425,21 +477,14 @@ impl<'a> Driver<'a> {
         let Some(peer) = self.peer() else {
             return;
         };
-        let near = tune::flush_metrics(peer).map_err(|error| ("this host", error.to_string()));
-        let far = match &mut *self.far {
-            Far::Agent(link) => link
-                .tune(TuneRequest::FlushMetrics, TUNE_WITHIN)
-                .map(drop)
-                .map_err(|error| ("the far host", sentence(&error))),
-            Far::Iperf3 { .. } => Err(("the far host", "it is an iperf3 server".to_owned())),
-        };
+        let trouble = grip::forget(self.far, peer);
         let remedy = match self.far {
             Far::Iperf3 { .. } => "run linerate at the far host too ('linerate serve')",
             Far::Agent(_) => {
                 "give the right to change it: CAP_NET_ADMIN here, the right to tune there"
             }
         };
-        for (host, why) in [near, far].into_iter().filter_map(Result::err) {
+        for (host, why) in trouble {
             let meaning = format!("a connection of {host} may begin with what an earlier run left");
             let warnings = &mut self.experiment.warnings;
             if warnings.iter().all(|w| w.meaning != meaning) {
@@ -453,15 +498,13 @@ impl<'a> Driver<'a> {
     }
 
     fn peer(&self) -> Option<IpAddr> {
-        match &*self.far {
-            Far::Agent(link) => Some(link.far_address()),
-            Far::Iperf3 { .. } => self.experiment.near.route.as_ref()?.destination,
-        }
+        let routed = || self.experiment.near.route.as_ref()?.destination;
+        self.far.address().or_else(routed)
     }
 }
 
 /// How long a run may take in all.
-fn patience(spec: &Spec) -> Duration {
+pub fn patience(spec: &Spec) -> Duration {
     match spec.limit {
         Limit::Time(time) => Duration::from(time) + GRACE,
         Limit::Bytes(_) | Limit::Requests(_) => LONGEST_RUN,

@@ -1,7 +1,7 @@
 //! The settings of both hosts of a path in one hand: taken, applied, read back, undone, or kept.
 
 use crate::controller::Link;
-use crate::exit::Refusal;
+use crate::exit::{Refusal, sentence};
 use crate::experiment::Far;
 use crate::tuning;
 use anyhow::{Context, Result};
@@ -12,7 +12,7 @@ use tune::{Hold, Undone};
 use wire::control::TuneRequest;
 
 /// A change of the far host's settings is answered within this.
-pub const TUNE_WITHIN: Duration = Duration::from_secs(30);
+const TUNE_WITHIN: Duration = Duration::from_secs(30);
 
 /// The settings of both hosts, as far as they are held. Dropped, the near host's are undone; the far host
 /// undoes its own when the session ends.
@@ -182,4 +182,18 @@ impl Grip {
             _ => None,
         }
     }
+}
+
+/// Has both kernels forget what they learned of the path to each other from earlier connections. Tells of
+/// each that does not why.
+pub fn forget(far: &mut Far, peer: IpAddr) -> Vec<(&'static str, String)> {
+    let near = tune::flush_metrics(peer).map_err(|error| ("this host", error.to_string()));
+    let there = match far {
+        Far::Agent(link) => link
+            .tune(TuneRequest::FlushMetrics, TUNE_WITHIN)
+            .map(drop)
+            .map_err(|error| ("the far host", sentence(&error))),
+        Far::Iperf3 { .. } => Err(("the far host", "it is an iperf3 server".to_owned())),
+    };
+    [near, there].into_iter().filter_map(Result::err).collect()
 }

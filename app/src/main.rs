@@ -3,6 +3,7 @@
 mod chance;
 mod cli;
 mod clock;
+mod closed_loop;
 mod controller;
 mod exit;
 mod experiment;

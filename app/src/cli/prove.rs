@@ -1,15 +1,14 @@
 //! `linerate prove`: does this change help on this path?
 
 mod from;
-mod picture;
+pub(in crate::cli) mod picture;
 
 use super::Global;
 use super::live::{View, stdout_style};
 use super::measure::options::Load;
-use crate::clock::unix_time;
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
-use crate::experiment::{Driver, Far, Over};
+use crate::experiment::{Driver, Far, Over, fresh};
 use crate::files::write_whole;
 use crate::host::Host;
 use crate::iperf3::client;
@@ -19,8 +18,8 @@ use anyhow::{Context, Result};
 use archive::Archive;
 use clap::{ArgGroup, Args, Subcommand};
 use model::{
-    Direction, Directions, EXPERIMENT_SCHEMA, Ended, Estimand, Experiment, Fingerprint, Limit,
-    Metric, Nanos, Outcome, Plan, Setting, Verdict,
+    Direction, Directions, Ended, Estimand, Experiment, Limit, Metric, Nanos, Outcome, Plan,
+    Setting, Spec, Verdict,
 };
 use picture::Pairs;
 use prove::plan::{USUAL_TIME, parse_share, usual_run};
@@ -160,9 +159,9 @@ struct Question {
     title: Option<String>,
 }
 
-/// How the far end is reached.
+/// How the far end is reached, and what is shown meanwhile.
 #[derive(Args)]
-struct Session {
+pub(in crate::cli) struct Session {
     #[command(flatten)]
     iperf3: client::Options,
     /// How ssh is to start linerate at the other end [default: linerate]
@@ -171,10 +170,10 @@ struct Session {
     /// Where the agent listens whose control connection is standard input: this process is the near
     /// end inside a lab
     #[arg(long, hide = true, value_name = "ADDRESS")]
-    lab_far: Option<IpAddr>,
+    pub(in crate::cli) lab_far: Option<IpAddr>,
     /// No live view
     #[arg(short, long, help_heading = "Output")]
-    quiet: bool,
+    pub(in crate::cli) quiet: bool,
 }
 
 /// What is printed, and how.
@@ -221,7 +220,7 @@ impl Prove {
             None => {
                 let plan = self.plan()?;
                 if !self.dry_run {
-                    return carry_out(new(plan), &self.session, &self.output, global);
+                    return carry_out(fresh(plan), &self.session, &self.output, global);
                 }
                 print_plan(&plan)
             }
@@ -327,7 +326,7 @@ impl Kept {
 
     fn again(&self, global: &Global) -> Result<ExitCode> {
         let experiment = kept(&self.id, global)?;
-        carry_out(new(experiment.plan), &self.session, &self.output, global)
+        carry_out(fresh(experiment.plan), &self.session, &self.output, global)
     }
 }
 
@@ -345,20 +344,6 @@ fn kept(name: &str, global: &Global) -> Result<Experiment> {
     super::runs::open_existing(global)?
         .experiment(name)
         .map_err(super::runs::said)
-}
-
-fn new(plan: Plan) -> Experiment {
-    Experiment {
-        schema: EXPERIMENT_SCHEMA,
-        id: archive::new_id(),
-        started: unix_time(),
-        plan,
-        near: Fingerprint::default(),
-        far: None,
-        trials: Vec::new(),
-        warnings: Vec::new(),
-        ended: Ended::Unfinished,
-    }
 }
 
 fn print_plan(plan: &Plan) -> Result<Exit> {
@@ -391,7 +376,7 @@ fn carry_out(
         Host::Lab { name, .. } => Some(lab::Watch::begin(name)),
         _ => None,
     };
-    let mut far = session.reach(&host, &experiment.plan, global, stop)?;
+    let mut far = session.reach(&host, &experiment.plan.run, global, stop)?;
     let outcome = Driver::new(&mut experiment, &mut far, archive.clone(), &mut view, stop).run();
     drop(view);
     if let Some(watch) = watch {
@@ -427,7 +412,17 @@ fn carry_out(
 }
 
 impl Session {
-    fn reach(&self, host: &Host, plan: &Plan, global: &Global, stop: &AtomicBool) -> Result<Far> {
+    /// The other end of the runs of `spec`.
+    ///
+    /// # Errors
+    /// If it cannot be reached.
+    pub(in crate::cli) fn reach(
+        &self,
+        host: &Host,
+        spec: &Spec,
+        global: &Global,
+        stop: &AtomicBool,
+    ) -> Result<Far> {
         if let Host::Iperf3 { name, port } = host {
             return Ok(Far::Iperf3 {
                 name: name.clone(),
@@ -441,8 +436,8 @@ impl Session {
                 host,
                 &How {
                     directory: trust::directory(global.config.as_deref())?,
-                    ip_version: plan.run.socket.ip_version,
-                    placement: &plan.run.near,
+                    ip_version: spec.socket.ip_version,
+                    placement: &spec.near,
                     remote_command: self.remote_command.as_deref(),
                     stop: Some(stop),
                 },
@@ -499,7 +494,7 @@ fn refused(error: prove::PlanError) -> Refusal {
     Refusal::usage(error.to_string())
 }
 
-fn parse_way(text: &str) -> Result<Direction, String> {
+pub(in crate::cli) fn parse_way(text: &str) -> Result<Direction, String> {
     match text {
         "up" => Ok(Direction::Up),
         "down" => Ok(Direction::Down),

@@ -181,6 +181,7 @@ pub(super) fn said(error: archive::Error) -> anyhow::Error {
         | E::NotAnArchive { .. }
         | E::NotFound { .. }
         | E::NoExperiment { .. }
+        | E::NoTuning { .. }
         | E::Empty { .. }
         | E::Ambiguous { .. }
         | E::Taken { .. }

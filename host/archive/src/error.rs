@@ -161,6 +161,14 @@ pub enum Error {
         /// As asked for.
         name: String,
     },
+    /// No such tuning.
+    #[error("there is no tuning '{name}' in the archive {}: 'linerate tune HOST' makes one", path.display())]
+    NoTuning {
+        /// The file.
+        path: PathBuf,
+        /// As asked for.
+        name: String,
+    },
     /// The archive is empty.
     #[error(
         "there is no run in the archive {} yet: linerate measure makes one",

@@ -25,6 +25,7 @@ mod recorder;
 mod rows;
 mod schema;
 mod traces;
+mod tunings;
 
 pub use archive::{Archive, Filter, Imported, Row};
 pub use error::Error;

@@ -16,7 +16,11 @@ pub(crate) type Step = fn(&Transaction<'_>) -> rusqlite::Result<()>;
 
 /// Step n leads from version n to n + 1; version 0 is the empty file. A step that was released never
 /// changes: a new form is a new step.
-pub(crate) const STEPS: &[Step] = &[|tx| tx.execute_batch(V1), |tx| tx.execute_batch(V2)];
+pub(crate) const STEPS: &[Step] = &[
+    |tx| tx.execute_batch(V1),
+    |tx| tx.execute_batch(V2),
+    |tx| tx.execute_batch(V3),
+];
 
 /// Documents come last in their rows, so that reading the columns before them never follows the
 /// pages that a long document spills into.
@@ -74,6 +78,17 @@ CREATE TABLE trials (
 ) STRICT;
 ALTER TABLE runs ADD COLUMN experiment TEXT;
 CREATE INDEX runs_by_experiment ON runs (experiment);
+";
+
+/// Tunings, which name their runs and experiments in their documents.
+pub(crate) const V3: &str = "
+CREATE TABLE tunings (
+    id              TEXT    NOT NULL PRIMARY KEY,
+    started_unix_ns INTEGER NOT NULL,
+    host            TEXT    NOT NULL,
+    ended           TEXT    NOT NULL,
+    document        TEXT    NOT NULL -- Tuning as JSON
+) STRICT;
 ";
 
 /// Readies a connection: brings an older or empty file to the version of `steps`, refuses what is not
@@ -257,7 +272,7 @@ INSERT INTO samples VALUES ('00c0ffee', 0, 'near', 0, '{}');
             .execute_batch(RELEASED_V1)
             .unwrap();
 
-        let failed = open(&path, &[STEPS[0], STEPS[1], add, broken]).unwrap_err();
+        let failed = open(&path, &[STEPS, &[add, broken]].concat()).unwrap_err();
         assert!(matches!(failed, Error::Sql { .. }), "{failed:?}");
         let db = open(&path, STEPS).unwrap();
         assert!(note(&db).is_err(), "half a migration leaves nothing");
@@ -265,14 +280,14 @@ INSERT INTO samples VALUES ('00c0ffee', 0, 'near', 0, '{}');
             .unwrap();
 
         for _ in 0..2 {
-            let db = open(&path, &[STEPS[0], STEPS[1], add, fill]).unwrap();
+            let db = open(&path, &[STEPS, &[add, fill]].concat()).unwrap();
             assert_eq!(note(&db).unwrap(), "db2");
         }
         let newer = open(&path, STEPS).unwrap_err();
         assert_eq!(
             newer.to_string(),
             format!(
-                "the archive of runs {} was written by a newer linerate (form 4, known up to 2): \
+                "the archive of runs {} was written by a newer linerate (form 5, known up to 3): \
                  use that version, or another file with --archive",
                 path.display()
             )

@@ -7,7 +7,7 @@ use common::{Scratch, complete};
 use linerate_archive::{Archive, Error, Filter, Imported, Named};
 use model::{
     Arm, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Ended, Estimand, Experiment, Fingerprint,
-    Metric, Nanos, Phase, Plan, Reading, Side, Trial, Witness,
+    Metric, Nanos, Phase, Plan, Reading, Side, TUNING_SCHEMA, Trial, Tuning, Witness,
 };
 
 fn experiment(id: &str, started: Nanos) -> Experiment {
@@ -174,4 +174,41 @@ fn names_are_shared_by_runs_and_experiments() {
     assert!(archive.import(&run).is_err());
     let both = archive.named("3f2").unwrap_err();
     assert!(matches!(both, Error::Ambiguous { .. }), "{both}");
+}
+
+#[test]
+fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let story = |id: &str, started| Tuning {
+        schema: TUNING_SCHEMA,
+        id: id.to_owned(),
+        started: Nanos(started),
+        host: "db2".to_owned(),
+        direction: Direction::Down,
+        dry_run: false,
+        rounds: Vec::new(),
+        kept: trial(1).readings,
+        after: None,
+        written: Vec::new(),
+        warnings: Vec::new(),
+        ended: Ended::Unfinished,
+    };
+    assert!(matches!(
+        archive.tuning("last"),
+        Err(Error::NoTuning { .. })
+    ));
+    let (mut first, second) = (story("3f000001", 2), story("3f000002", 1));
+    for one in [&first, &second] {
+        archive.keep_tuning(one).unwrap();
+    }
+    first.ended = Ended::Complete;
+    archive.keep_tuning(&first).unwrap();
+    assert_eq!(archive.tuning("last").unwrap(), first);
+    assert_eq!(archive.tuning("3f000002").unwrap(), second);
+    assert!(matches!(archive.tuning("3f"), Err(Error::Ambiguous { .. })));
+    let error = archive.tuning("4").unwrap_err().to_string();
+    assert!(error.contains("'linerate tune HOST' makes one"), "{error}");
+    let bad = archive.keep_tuning(&story("no id", 3));
+    assert!(matches!(bad, Err(Error::BadId { .. })));
 }

@@ -4,10 +4,12 @@
 //! - [`needs`] says what it needs of its hosts: the bandwidth-delay product, and buffers for it.
 //! - [`propose`] says which few settings the findings justify, each with its reason in numbers.
 //! - [`persist`] writes the texts that make settings last; [`setters`] tells which file wins when a host starts.
+//! - [`arms`] makes an experiment of them, and [`choose`] says what of it stays.
 //!
 //! Nothing here lowers a limit, and nothing is proposed that no finding asks for: "nothing to set" is an
 //! answer. Whether a proposal helps is for an experiment to say.
 
+mod choose;
 mod defaults;
 mod host;
 mod needs;
@@ -19,6 +21,7 @@ mod wins;
 #[cfg(test)]
 mod tests;
 
+pub use choose::{Choice, arms, choose, together};
 pub use defaults::default_of;
 pub use needs::needs;
 pub use persist::persist;

@@ -21,6 +21,7 @@ mod setting;
 mod spec;
 mod summary;
 mod tcp;
+mod tuning;
 mod units;
 mod verdict;
 
@@ -50,6 +51,7 @@ pub use summary::{
     CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, summarise, summarise_leg,
 };
 pub use tcp::TcpInfo;
+pub use tuning::{Attempt, Fate, Look, Round, TUNING_SCHEMA, Tuning};
 pub use units::{BitRate, Bytes, Nanos, ParseUnitError};
 pub use verdict::{
     ArmTable, ChangePoint, Check, Comparison, Estimate, FactorEffect, Forecast, Gate, GateState,

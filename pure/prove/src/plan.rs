@@ -4,7 +4,7 @@ mod check;
 mod file;
 
 pub(crate) use check::P99_REQUESTS;
-pub use check::validate;
+pub use check::{fewest_blocks, validate};
 pub use file::{parse_plan, to_toml};
 
 use crate::stats::signed_rank::LOOKS;

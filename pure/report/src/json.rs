@@ -418,6 +418,24 @@ mod tests {
         ])
     }
 
+    /// The sections of a tuning: what is told by others has theirs.
+    fn tuned() -> BTreeMap<String, Keys> {
+        let mut tuning = fields::<Tuning>();
+        tuning.insert("verdicts".to_owned());
+        let section = |name: &str, keys| (name.to_owned(), keys);
+        BTreeMap::from([
+            section("tuning", tuning),
+            section("round", fields::<Round>()),
+            section("look", fields::<Look>()),
+            section("attempt", fields::<Attempt>()),
+            section("advice", fields::<advice::Advice>()),
+            section("needs", fields::<advice::Needs>()),
+            section("proposal", fields::<advice::Proposal>()),
+            section("change", fields::<advice::Change>()),
+            section("declined", fields::<advice::Declined>()),
+        ])
+    }
+
     #[test]
     fn the_documentation_has_every_key_and_no_other() {
         let full = full();
@@ -505,6 +523,7 @@ mod tests {
             see(experiment, "experiment");
         }
         found.extend(traced());
+        found.extend(tuned());
         let documented = documented();
         let names = |of: &BTreeMap<String, Keys>| of.keys().cloned().collect::<Keys>();
         assert_eq!(names(&documented), names(&found));

@@ -19,6 +19,7 @@ pub mod published;
 pub mod requests;
 mod summary;
 pub mod trace;
+pub mod tune;
 pub mod watch;
 pub mod words;
 

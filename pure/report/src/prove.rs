@@ -14,7 +14,7 @@ pub use csv::csv;
 pub use markdown::markdown;
 pub use phrase::{answer, signed};
 pub use svg::{bars as svg_bars, forest as svg_forest, pairs as svg_pairs};
-pub use text::{forecast, monitor, p_values, verdict};
+pub use text::{forecast, in_short, monitor, p_values, verdict};
 
 use crate::json::pretty;
 use model::{Experiment, Verdict};

@@ -4,7 +4,7 @@
 use super::super::live::{Picture, View};
 use crate::experiment::Audience;
 use crate::progress::Event;
-use model::{BitRate, Design, Experiment, Metric, Nanos, Phase, Plan, Trial};
+use model::{BitRate, Design, Experiment, Metric, Nanos, Phase, Plan, Spec, Trial};
 use prove::Slot;
 use report::Style;
 use report::live::Live;
@@ -27,6 +27,19 @@ pub struct Pairs {
 }
 
 impl Audience for View<Pairs> {
+    fn tells(&mut self, words: &str) {
+        self.say(words);
+    }
+
+    fn looks(&mut self, spec: &Spec) {
+        self.tell(|pairs| {
+            *pairs = Pairs {
+                live: Some(Live::new(spec)),
+                ..Pairs::default()
+            };
+        });
+    }
+
     fn begins(&mut self, experiment: &Experiment, slot: Slot) {
         let plan = &experiment.plan;
         let first = experiment.trials.is_empty();

@@ -3,6 +3,7 @@
 mod hold;
 mod knobs;
 mod mtu;
+mod path;
 mod status;
 mod undo;
 
@@ -17,9 +18,15 @@ use std::time::Duration;
 /// For the answer to a request to tune.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Look at what can be set, and undo what an experiment left
+/// Find what limits a path, prove what helps, keep that and undo the rest; look at settings, and put them back
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = "EXAMPLES
+  linerate tune lab:berkeley-chicago             an emulated path, to try it: nothing outlives the lab
+  linerate tune db2 --dry-run                    measures and says what it would try; changes nothing
+  linerate tune db2                              the way from here to db2: measure, explain, propose, prove, keep
+  linerate tune db2 --direction down --rate 10G  the way back, which is to carry 10 Gbit/s
+  linerate tune show last                        the story again
   linerate tune knobs                            every knob, its values and its risk
   linerate tune hold db2 route.initcwnd=32       set there until Ctrl-C, to try by hand
   linerate tune hold local device.txqueuelen=100 and on this host
@@ -27,12 +34,21 @@ const ANSWER: Duration = Duration::from_secs(30);
   linerate tune status                           what is changed on this host now
   linerate tune undo                             put back what was kept or left changed
 
-Every change is journalled before it is made. It is undone when its experiment or the connection to
-the other host ends, by a process of its own if linerate is killed, and at the latest when linerate
-starts again.")]
+'linerate tune HOST' measures one way of the path, explains what limits it, and proposes the few settings
+that the finding asks for, each with its reason, its risk and the value that is there. Those are proven as
+'linerate prove' does it: alone, and together where there are several; what helps together must do better
+than the best one alone in fresh runs. What was proven is set once more, seen to work over fresh connections,
+and stays until 'linerate tune undo [HOST]' or until the host starts anew; all else is undone. A limit is never
+lowered. What may not be changed is tried on linerate's own connections where a socket option can, and told.
+
+Every change is journalled before it is made. What is not kept is undone when its experiment or the
+connection to the other host ends, by a process of its own if linerate is killed, and at the latest when
+linerate starts again.")]
 pub struct Tune {
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
+    #[command(flatten)]
+    path: Box<path::Path>,
 }
 
 #[derive(Subcommand)]
@@ -44,6 +60,7 @@ enum Action {
     /// Tell what is changed on this host now
     Status,
     Undo(undo::Undo),
+    Show(path::Show),
     /// Undo what a journal says once its process is gone or its deadline has passed
     #[command(hide = true)]
     Guard {
@@ -56,12 +73,16 @@ enum Action {
 impl Tune {
     /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
-        match &self.action {
+        let Some(action) = &self.action else {
+            return self.path.run(global);
+        };
+        match action {
             Action::Knobs => knobs::run()?,
             Action::Hold(hold) => hold.run(global)?,
             Action::Mtu(mtu) => return Ok(mtu.run(global)?.into()),
             Action::Status => status::status()?,
             Action::Undo(undo) => return undo.run(global),
+            Action::Show(show) => show.run(global)?,
             Action::Guard { journal } => tune::guard(journal)?,
         }
         Ok(Exit::Done.into())

@@ -181,13 +181,15 @@ fn design(plan: &Plan) -> Result<(), PlanError> {
     }
 }
 
-/// A number of blocks in which `arms` arms are each compared with the control, all at 5 % together:
-/// so many arms need log2(40 arms) blocks before the smallest p-value can be small enough (Holm).
+/// The fewest blocks in which so many arms can each be told from the control, all at 5 % together:
+/// log2(40 arms), before which the smallest p-value is not small enough (Holm).
+pub fn fewest_blocks(arms: usize) -> u32 {
+    let fewest = (40.0 * arms as f64).log2().ceil();
+    fewest.max(f64::from(FEWEST_PAIRS)) as u32
+}
+
 fn fixed(blocks: u32, arms: usize, key: &'static str) -> Result<(), PlanError> {
-    let fewest = (40.0 * arms as f64)
-        .log2()
-        .ceil()
-        .max(f64::from(FEWEST_PAIRS)) as u32;
+    let fewest = fewest_blocks(arms);
     if blocks < fewest {
         let what = format!(
             "{} give no verdict at 5 % on {arms} arms",

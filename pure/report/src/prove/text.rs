@@ -21,6 +21,23 @@ pub fn verdict(experiment: &Experiment, verdict: &Verdict, style: Style) -> Stri
     told.join("\n")
 }
 
+/// The answer on one arm in a paragraph, without a table.
+pub fn in_short(experiment: &Experiment, verdict: &Verdict, arm: u32) -> String {
+    let Some(c) = verdict.comparisons.iter().find(|c| c.arm == arm) else {
+        return phrase::answer(verdict.outcome).to_owned();
+    };
+    let judged = match verdict.outcome {
+        // A gate that failed is the whole answer.
+        Outcome::NoVerdict => Comparison {
+            outcome: Outcome::NoVerdict,
+            ..c.clone()
+        },
+        _ => c.clone(),
+    };
+    let words = phrase::comparison(experiment, verdict, &judged);
+    format!("{}. {}", words.headline, words.sentences.join(" "))
+}
+
 fn ended(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
     let how = match &experiment.ended {
         Ended::Failed { why } => format!("The experiment failed: {}", escape_sentence(why)),

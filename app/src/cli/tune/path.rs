@@ -1,0 +1,193 @@
+//! `linerate tune HOST`: from a measurement to settings that are proven to help.
+
+use crate::cli::live::{View, stdout_style};
+use crate::cli::measure::options::Load;
+use crate::cli::prove::picture::Pairs;
+use crate::cli::prove::{Session, parse_way};
+use crate::cli::{Global, runs};
+use crate::closed_loop::{ClosedLoop, Question, Told};
+use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::host::Host;
+use crate::{chance, lab, out, tuning};
+use anyhow::{Context, Result};
+use archive::Archive;
+use clap::Args;
+use model::{BitRate, Direction, Directions, Experiment, Limit, Nanos, Plan, Tuning};
+use prove::plan::{USUAL_TIME, parse_share};
+use report::tune::Judged;
+use std::process::ExitCode;
+
+/// The closed loop.
+#[derive(Args)]
+pub struct Path {
+    /// The far end, as 'linerate measure' takes it
+    host: Option<String>,
+    #[command(flatten)]
+    care: Care,
+    #[command(flatten)]
+    load: Load,
+    #[command(flatten)]
+    session: Session,
+    /// The story with its verdicts as JSON
+    #[arg(short = 'J', long, help_heading = "Output")]
+    json: bool,
+}
+
+/// What is tuned, and how carefully.
+#[derive(Args)]
+#[command(next_help_heading = "What to tune")]
+struct Care {
+    /// Which way: up, from here to HOST, or down
+    #[arg(long, value_name = "WAY", default_value = "up", value_parser = parse_way)]
+    direction: Direction,
+    /// What the path is to carry [default: found from the devices and the measurement]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// After something helped, look for the next limit, so often in all
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10))]
+    rounds: u32,
+    /// Measure and show what would be tried; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The smallest change that matters [default: 5%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    margin: Option<f64>,
+    /// Pairs at each look, or one fixed number [default: 8,12,16,20; of several proposals 12]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pairs: Option<Vec<u32>>,
+    /// Pause before each run [default: 3s]
+    #[arg(long, value_name = "TIME")]
+    gap: Option<Nanos>,
+    /// Pairs without a change before it, which tell the noise [default: 6]
+    #[arg(long, value_name = "N")]
+    pilot: Option<u32>,
+    /// Where the order of the runs comes from [default: chance]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Print the story of a tuning that is kept
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate tune show last
+  linerate tune show 3f --json")]
+pub struct Show {
+    /// Name of the tuning, its first digits, or 'last'
+    id: String,
+    /// The story with its verdicts as JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+impl Path {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the path cannot be measured. What breaks later is told behind the story, and nothing but what was
+    /// kept stays changed.
+    pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        let name = self.host.as_deref().ok_or_else(|| {
+            Refusal::usage(
+                "tune what? Name a host (linerate tune HOST), or see what else there is: linerate tune --help",
+            )
+        })?;
+        let host: Host = name.parse()?;
+        let question = self.question(name)?;
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        if let (Host::Lab { name, hosts }, None) = (&host, self.session.lab_far) {
+            return lab::measure(name, hosts.as_deref(), self.session.quiet, stop);
+        }
+        tuning::recover();
+        let archive = global.archive_path()?;
+        drop(Archive::open(&archive)?);
+        let mut view = View::new(Pairs::default(), self.session.quiet);
+        let watch = match &host {
+            Host::Lab { name, .. } => Some(lab::Watch::begin(name)),
+            _ => None,
+        };
+        let mut far = self.session.reach(&host, &question.run, global, stop)?;
+        let told = ClosedLoop::new(question, &mut far, archive.clone(), &mut view, stop).run()?;
+        drop(view);
+        let Told {
+            mut story,
+            experiments,
+            plans,
+            broke,
+        } = told;
+        story
+            .warnings
+            .extend(watch.into_iter().flat_map(lab::Watch::end));
+        Archive::open(&archive)?.keep_tuning(&story)?;
+        print(&story, experiments, self.json)?;
+        if !self.json {
+            plans.iter().try_for_each(forecast)?;
+        }
+        Ok(match broke {
+            None => Exit::Done,
+            Some(error) => {
+                out::note(&format!("linerate: {}", sentence(&error)));
+                exit_of(&error)
+            }
+        }
+        .into())
+    }
+
+    fn question(&self, host: &str) -> Result<Question> {
+        let (care, load) = (&self.care, &self.load);
+        let run = load
+            .spec(load.bulk(), Directions::Up, Limit::Time(USUAL_TIME))
+            .map_err(|e| Refusal::usage(e.to_string()))?;
+        Ok(Question {
+            host: host.to_owned(),
+            direction: care.direction,
+            run,
+            rate: care.rate,
+            margin: care.margin,
+            pairs: care.pairs.clone(),
+            gap: care.gap,
+            pilot: care.pilot,
+            seed: match care.seed {
+                Some(seed) => seed,
+                None => u64::from_be_bytes(chance::bytes()?),
+            },
+            rounds: care.rounds,
+            dry_run: care.dry_run,
+        })
+    }
+}
+
+impl Show {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<()> {
+        let archive = runs::open_existing(global)?;
+        let story = archive.tuning(&self.id).map_err(runs::said)?;
+        // One that was deleted meanwhile has no verdict any more.
+        let experiments = story.rounds.iter().flat_map(|r| &r.experiments);
+        let kept = experiments.filter_map(|id| archive.experiment(id).ok());
+        print(&story, kept.collect(), self.json)
+    }
+}
+
+fn print(story: &Tuning, experiments: Vec<Experiment>, json: bool) -> Result<()> {
+    let judged: Vec<Judged> = experiments
+        .into_iter()
+        .map(|experiment| {
+            let verdict = prove::judge(&experiment);
+            (experiment, verdict)
+        })
+        .collect();
+    out::print(&match json {
+        true => report::tune::json(story, &judged),
+        false => report::tune::story(story, &judged, stdout_style()),
+    })?;
+    Ok(())
+}
+
+/// What an experiment would take, and can show.
+fn forecast(plan: &Plan) -> Result<()> {
+    let forecast = prove::forecast(plan, &[]);
+    let words = report::prove::forecast(plan, &forecast, stdout_style());
+    out::print(&format!("\nTo prove it:\n{words}"))?;
+    Ok(())
+}

@@ -1,0 +1,489 @@
+//! The closed loop: measures a path, explains it, proposes settings, proves them, keeps what helps and
+//! undoes the rest.
+
+use crate::clock::unix_time;
+use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::experiment::{Audience, DEADLINE, Driver, Far, Over, fresh, patience};
+use crate::grip::{self, Grip};
+use crate::leg::how_ended;
+use crate::progress::{Tee, Watcher};
+use crate::record::{Record, blank};
+use crate::traces;
+use advise::{Choice, Hosts, Way, arms, choose, together};
+use anyhow::{Context, Result, anyhow};
+use archive::Traces;
+use model::advice::Proposal;
+use model::{
+    Attempt, BitRate, Direction, Directions, Ended, Experiment, Fate, Knob, Look, Nanos, On,
+    Outcome, Plan, Reading, Round, Run, Setting, Spec, TUNING_SCHEMA, Tuning, Value, Verdict,
+};
+use prove::plan::fewest_blocks;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is to be tuned, and how carefully.
+pub struct Question {
+    /// The other host as the user named it.
+    pub host: String,
+    /// Which way the data goes.
+    pub direction: Direction,
+    /// The order for every run; its directions are not looked at.
+    pub run: Spec,
+    /// What the path is to carry, if the user knows.
+    pub rate: Option<BitRate>,
+    /// The smallest change that matters, as a share.
+    pub margin: Option<f64>,
+    /// Pairs at each look, or one number of blocks.
+    pub pairs: Option<Vec<u32>>,
+    /// Pause before every run.
+    pub gap: Option<Nanos>,
+    /// Pairs without a change, which tell the noise.
+    pub pilot: Option<u32>,
+    /// Where the order of the runs comes from.
+    pub seed: u64,
+    /// So often at most: after something helped, the next limit shows.
+    pub rounds: u32,
+    /// Show what would be done, and change nothing.
+    pub dry_run: bool,
+}
+
+/// A path that is being tuned.
+pub struct ClosedLoop<'a> {
+    question: Question,
+    far: &'a mut Far,
+    archive: PathBuf,
+    audience: &'a mut dyn Audience,
+    stop: &'a AtomicBool,
+    story: Tuning,
+    experiments: Vec<Experiment>,
+}
+
+/// How it came out.
+pub struct Told {
+    /// The story.
+    pub story: Tuning,
+    /// Its experiments.
+    pub experiments: Vec<Experiment>,
+    /// Experiments that would be made, of a dry run.
+    pub plans: Vec<Plan>,
+    /// Why it broke off, if it did.
+    pub broke: Option<anyhow::Error>,
+}
+
+impl<'a> ClosedLoop<'a> {
+    /// For a path whose runs are kept in the archive at `archive`.
+    pub fn new(
+        question: Question,
+        far: &'a mut Far,
+        archive: PathBuf,
+        audience: &'a mut dyn Audience,
+        stop: &'a AtomicBool,
+    ) -> ClosedLoop<'a> {
+        let story = Tuning {
+            schema: TUNING_SCHEMA,
+            id: archive::new_id(),
+            started: unix_time(),
+            host: question.host.clone(),
+            direction: question.direction,
+            dry_run: question.dry_run,
+            rounds: Vec::new(),
+            kept: Vec::new(),
+            after: None,
+            written: Vec::new(),
+            warnings: Vec::new(),
+            ended: Ended::Unfinished,
+        };
+        ClosedLoop {
+            question,
+            far,
+            archive,
+            audience,
+            stop,
+            story,
+            experiments: Vec::new(),
+        }
+    }
+
+    /// Goes through all of it until nothing more helps. However it ends, what was not kept is undone.
+    ///
+    /// # Errors
+    /// If the path could not even be measured; what breaks later is told with the story.
+    pub fn run(mut self) -> Result<Told> {
+        let mut plans = Vec::new();
+        let outcome = self.go(&mut plans);
+        self.story.ended = match &outcome {
+            Ok(()) => Ended::Complete,
+            Err(error) if exit_of(error) == Exit::Interrupted => Ended::Interrupted,
+            Err(error) => Ended::Failed {
+                why: sentence(error),
+            },
+        };
+        let broke = match outcome {
+            Err(error) if self.story.rounds.is_empty() => return Err(error),
+            outcome => outcome.err(),
+        };
+        Ok(Told {
+            story: self.story,
+            experiments: self.experiments,
+            plans,
+            broke,
+        })
+    }
+
+    fn go(&mut self, plans: &mut Vec<Plan>) -> Result<()> {
+        // What is wrong with the question is said before anything moves.
+        let any = Setting {
+            knob: Knob::Nodelay,
+            value: Value::Switch(true),
+            on: On::Both,
+        };
+        self.ask(&["any".to_owned()], &[vec![any]], Vec::new())?;
+        self.audience.tells("measures the path as it is");
+        let mut next = Some(self.look()?);
+        for _ in 0..self.question.rounds {
+            let Some((run, look)) = next.take() else {
+                break;
+            };
+            next = self.round(&run, look, plans)?;
+        }
+        Ok(())
+    }
+
+    /// From a measurement to what is kept; the path with that, if there is anything.
+    fn round(
+        &mut self,
+        run: &Run,
+        look: Look,
+        plans: &mut Vec<Plan>,
+    ) -> Result<Option<(Run, Look)>> {
+        self.audience.tells(&report::tune::seen(&look));
+        let way = Way::of(run, 0).context("too little moved to tell what the path needs")?;
+        let way = Way {
+            told: self.question.rate,
+            ..way
+        };
+        let hosts = Hosts {
+            near: &run.near,
+            far: run.far.as_ref(),
+        };
+        let advice = advise::propose(&way, hosts, &look.explanations);
+        let proposals = advice.proposals.clone();
+        self.story.rounds.push(Round {
+            before: look,
+            advice,
+            attempts: proposals.iter().map(|_| untried()).collect(),
+            experiments: Vec::new(),
+        });
+        if self.question.dry_run {
+            let tried: Vec<Vec<Setting>> = proposals.iter().map(Proposal::settings).collect();
+            let arms = arms(&tried);
+            if !arms.is_empty() {
+                plans.push(self.plan(&proposals, &tried, &arms)?);
+            }
+            return Ok(None);
+        }
+        for (n, proposal) in proposals.iter().enumerate() {
+            let attempt = self.able(proposal)?;
+            self.attempts()[n] = attempt;
+        }
+        let attempts = self.attempts().iter();
+        let tried: Vec<Vec<Setting>> = attempts.map(|a| a.settings.clone()).collect();
+        let arms = arms(&tried);
+        if arms.is_empty() {
+            return Ok(None);
+        }
+        let plan = self.plan(&proposals, &tried, &arms)?;
+        for (n, attempt) in self.attempts().iter_mut().enumerate() {
+            let alone = arms.iter().position(|arm| *arm == [n]);
+            attempt.arm = alone.map(|place| place as u32 + 1);
+        }
+        let verdict = self.experiment(plan)?;
+        for attempt in self.attempts().iter_mut().filter(|a| a.arm.is_some()) {
+            attempt.fate = Fate::Undone;
+        }
+        let proven = match choose(&arms, &verdict) {
+            Choice::Nothing => return Ok(None),
+            Choice::Keep(all) => all,
+            Choice::Confirm { base, more } => {
+                let all: Vec<usize> = base.iter().chain(&more).copied().collect();
+                match self.confirm(&tried, &base, &all)? {
+                    true => all,
+                    false => base,
+                }
+            }
+        };
+        let faster = verdict.comparisons.iter();
+        let faster = faster.filter(|c| c.outcome == Outcome::Faster);
+        let faster = faster.filter_map(|c| arms.get((c.arm as usize).checked_sub(1)?));
+        let alone: Vec<usize> = faster.filter(|a| a.len() == 1).flatten().copied().collect();
+        self.keep(&tried, &proven, &alone)
+    }
+
+    fn attempts(&mut self) -> &mut Vec<Attempt> {
+        let round = self.story.rounds.last_mut();
+        &mut round.expect("proposals are of a round").attempts
+    }
+
+    // ---- measuring ----
+
+    /// One run, traced as far as the ends may, and what explains it.
+    fn look(&mut self) -> Result<(Run, Look)> {
+        let spec = Spec {
+            directions: match self.question.direction {
+                Direction::Up => Directions::Up,
+                Direction::Down => Directions::Down,
+            },
+            trace: matches!(self.far, Far::Agent(_)),
+            ..self.question.run.clone()
+        };
+        let mut run = blank(&self.question.host, spec);
+        run.title = Some(format!("tuning {}", self.story.id));
+        let mut record = Record::new(Ok(self.archive.clone()), &run);
+        self.audience.looks(&run.spec);
+        let outcome = {
+            let audience: &mut dyn Watcher = &mut *self.audience;
+            let mut tee = Tee(vec![audience, &mut record]);
+            self.far.play(&mut run, &mut tee, self.stop)
+        };
+        run.ended = match &outcome {
+            Err(error) => Ended::Failed {
+                why: sentence(error),
+            },
+            Ok(()) => how_ended(&run.legs),
+        };
+        if run.legs.is_empty() {
+            record.discard();
+        } else if let Some(warning) = record.finish(&run) {
+            return Err(anyhow!("{}; {}", warning.what, warning.remedy));
+        }
+        outcome?;
+        self.stopped()?;
+        let summary = model::summarise(&run);
+        let leg = summary.legs.first().context("nothing was measured")?;
+        let look = Look {
+            run: run.id.clone(),
+            goodput: leg.steady_goodput.unwrap_or(leg.goodput),
+            explanations: traces::explain(&run, &Traces::beside(&self.archive)),
+        };
+        Ok((run, look))
+    }
+
+    fn stopped(&self) -> Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Refusal::interrupted("interrupted").into()),
+            false => Ok(()),
+        }
+    }
+
+    // ---- proving ----
+
+    /// What can be tried for a proposal: its settings, or else what stands in for them.
+    fn able(&mut self, proposal: &Proposal) -> Result<Attempt> {
+        let mut instead: Option<String> = None;
+        for settings in [proposal.settings(), proposal.stand_in.clone()] {
+            if settings.is_empty() {
+                continue;
+            }
+            let names = [proposal.title.clone()];
+            let plan = self.ask(&names, &[settings.clone()], Vec::new())?;
+            let mut experiment = fresh(plan);
+            let tried = self.driver(&mut experiment).try_out();
+            self.stopped()?;
+            match tried {
+                Ok(_) => {
+                    return Ok(Attempt {
+                        settings,
+                        instead,
+                        ..untried()
+                    });
+                }
+                Err(error) if self.far.is_lost() => return Err(error),
+                Err(error) => {
+                    let why = sentence(&error);
+                    instead = Some(match instead {
+                        Some(before) => format!("{before}; {why}"),
+                        None => why,
+                    });
+                }
+            }
+        }
+        Ok(Attempt {
+            instead,
+            ..untried()
+        })
+    }
+
+    /// The experiment that tries these arms beside the present state.
+    fn plan(
+        &self,
+        proposals: &[Proposal],
+        tried: &[Vec<Setting>],
+        arms: &[Vec<usize>],
+    ) -> Result<Plan> {
+        let mut names: Vec<String> = Vec::new();
+        for arm in arms {
+            let name = match arm[..] {
+                [one] => proposals[one].title.clone(),
+                _ => "all together".to_owned(),
+            };
+            let same = names.iter().filter(|n| **n == name).count();
+            names.push(match same {
+                0 => name,
+                n => format!("{name} ({})", n + 1),
+            });
+        }
+        let settings: Option<Vec<Vec<Setting>>> =
+            arms.iter().map(|arm| together(tried, arm)).collect();
+        let settings = settings.context("two proposals contradict each other")?;
+        self.ask(&names, &settings, Vec::new())
+    }
+
+    fn ask(&self, names: &[String], arms: &[Vec<Setting>], against: Vec<Setting>) -> Result<Plan> {
+        let question = &self.question;
+        let named = |(name, settings): (&String, &Vec<Setting>)| {
+            let all: Vec<String> = settings.iter().map(Setting::to_string).collect();
+            format!("{name}={}", all.join(","))
+        };
+        let several = arms.len() > 1;
+        let plan = prove::plan_from_changes(prove::Ask {
+            title: Some(format!("tuning {}", self.story.id)),
+            host: question.host.clone(),
+            margin: question.margin,
+            direction: Some(question.direction),
+            run: Some(question.run.clone()),
+            against,
+            arms: names.iter().zip(arms).map(named).collect(),
+            pairs: match (several, &question.pairs) {
+                (false, pairs) => pairs.clone(),
+                // They are judged once.
+                (true, Some(pairs)) => {
+                    let fewest = fewest_blocks(arms.len());
+                    pairs.last().map(|n| vec![fewest.max(*n)])
+                }
+                (true, None) => Some(vec![BLOCKS]),
+            },
+            gap: question.gap,
+            seed: question.seed,
+            pilot_pairs: question.pilot,
+            ..prove::Ask::default()
+        });
+        Ok(plan.map_err(|e| Refusal::usage(e.to_string()))?)
+    }
+
+    /// Makes an experiment, and judges it.
+    fn experiment(&mut self, plan: Plan) -> Result<Verdict> {
+        let mut experiment = fresh(plan);
+        let over = self.driver(&mut experiment).run();
+        let verdict = prove::judge(&experiment);
+        if !experiment.trials.is_empty() {
+            let round = self.story.rounds.last_mut();
+            let round = round.expect("experiments are of a round");
+            round.experiments.push(experiment.id.clone());
+            self.experiments.push(experiment);
+        }
+        match over? {
+            Over::Done => Ok(verdict),
+            Over::Interrupted => Err(Refusal::interrupted("interrupted").into()),
+        }
+    }
+
+    fn driver<'b>(&'b mut self, experiment: &'b mut Experiment) -> Driver<'b> {
+        let archive = self.archive.clone();
+        Driver::new(experiment, self.far, archive, self.audience, self.stop)
+    }
+
+    /// Whether all of them do better than the best one alone, by fresh runs.
+    fn confirm(&mut self, tried: &[Vec<Setting>], base: &[usize], all: &[usize]) -> Result<bool> {
+        let (Some(with), Some(without)) = (together(tried, all), together(tried, base)) else {
+            return Ok(false);
+        };
+        self.audience
+            .tells("confirms with fresh runs whether all together do better than the best one");
+        let plan = self.ask(&["all together".to_owned()], &[with], without)?;
+        let plan = Plan {
+            pilot_pairs: 0,
+            ..plan
+        };
+        Ok(self.experiment(plan)?.outcome == Outcome::Faster)
+    }
+
+    // ---- keeping ----
+
+    /// Sets what was proven once more, sees that the path works with it over fresh connections, and lets it
+    /// stay. Options of linerate's own connections cannot stay: what they stand for is told.
+    fn keep(
+        &mut self,
+        tried: &[Vec<Setting>],
+        proven: &[usize],
+        alone: &[usize],
+    ) -> Result<Option<(Run, Look)>> {
+        let of_the_machine = |n: &usize| tried[*n].iter().all(|s| !s.knob.is_socket());
+        let (mut stay, told): (Vec<usize>, Vec<usize>) =
+            proven.iter().copied().partition(of_the_machine);
+        if !told.is_empty() {
+            // Without the others only what was proven without them.
+            stay.retain(|n| alone.contains(n));
+        }
+        for n in told {
+            self.attempts()[n].fate = Fate::Told;
+        }
+        let Some(settings) = together(tried, &stay).filter(|all| !all.is_empty()) else {
+            return Ok(None);
+        };
+        self.audience
+            .tells("sets what was proven, and measures again");
+        let mut grip = Grip::open(self.question.direction);
+        let kept = self.set_for_good(&mut grip, &settings);
+        // After it was kept there is nothing left to undo.
+        let undone = grip.end(self.far);
+        let seen = kept?;
+        undone?;
+        for n in stay {
+            self.attempts()[n].fate = Fate::Kept;
+        }
+        Ok(Some(seen))
+    }
+
+    fn set_for_good(&mut self, grip: &mut Grip, settings: &[Setting]) -> Result<(Run, Look)> {
+        let (host, id) = (self.question.host.clone(), &self.story.id);
+        let title = format!("tuning {id} of {host}");
+        let deadline = patience(&self.question.run) + DEADLINE;
+        grip.take(self.far, settings, &host, &title, deadline)?;
+        let peer = self.far.address();
+        grip.apply(self.far, settings, peer)?;
+        if let Some(peer) = peer {
+            // Where it cannot be flushed the experiment has said so.
+            grip::forget(self.far, peer);
+        }
+        let seen = self.look()?;
+        let readings = grip.verify(self.far)?;
+        if let Some(reading) = readings.iter().find(|r| !r.in_force) {
+            return Err(anyhow!(
+                "{} was proven and could not be kept: it is {}, asked {}",
+                reading.setting,
+                reading.found,
+                reading.asked
+            ));
+        }
+        let kept = grip.keep(self.far)?;
+        // What an earlier round kept of the same knob is not in force any more.
+        let knob = |r: &Reading| (r.side, r.setting.split('=').next().map(str::to_owned));
+        let old = &mut self.story.kept;
+        old.retain(|old| kept.iter().all(|new| knob(new) != knob(old)));
+        old.extend(kept);
+        self.story.after = Some(seen.1.clone());
+        Ok(seen)
+    }
+}
+
+/// Blocks of an experiment with several arms if no number is named: what they leave open fresh pairs tell.
+const BLOCKS: u32 = 12;
+
+fn untried() -> Attempt {
+    Attempt {
+        settings: Vec::new(),
+        instead: None,
+        arm: None,
+        fate: Fate::Untried,
+    }
+}

@@ -1,0 +1,60 @@
+//! Tunings in, tunings out. Their runs and experiments are kept beside all others.
+
+use crate::archive::Archive;
+use crate::rows::{Failure, column, end_of, json};
+use crate::{Error, is_id};
+use model::Tuning;
+use rusqlite::{OptionalExtension, params};
+
+impl Archive {
+    /// Keeps a tuning as it is now, on the disk: new, or instead of what was kept of it before.
+    ///
+    /// # Errors
+    /// [`Error::BadId`] if its name is none, and failures to write.
+    pub fn keep_tuning(&mut self, tuning: &Tuning) -> Result<(), Error> {
+        let id = &tuning.id;
+        if !is_id(id) {
+            return Err(Error::BadId { id: id.clone() });
+        }
+        self.write_through(|tx| {
+            tx.execute(
+                "INSERT INTO tunings (id, started_unix_ns, host, ended, document)
+                 VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT DO UPDATE SET ended = excluded.ended, document = excluded.document",
+                params![
+                    id,
+                    column(tuning.started.0),
+                    tuning.host,
+                    end_of(&tuning.ended),
+                    json(tuning)
+                ],
+            )?;
+            Ok(())
+        })
+        .map_err(|failure| failure.told(self.path(), "keep a tuning", id))
+    }
+
+    /// A tuning, by its name, digits that no other begins with, or `last`.
+    ///
+    /// # Errors
+    /// [`Error::NoTuning`], [`Error::Ambiguous`], failures to read, and [`Error::Document`] if it cannot be
+    /// understood.
+    pub fn tuning(&self, name: &str) -> Result<Tuning, Error> {
+        let id = self
+            .search("tunings", name)?
+            .ok_or_else(|| Error::NoTuning {
+                path: self.path().to_owned(),
+                name: name.to_owned(),
+            })?;
+        let read = || -> Result<Tuning, Failure> {
+            let document: Option<String> = self
+                .db()
+                .query_row("SELECT document FROM tunings WHERE id = ?1", [&id], |row| {
+                    row.get(0)
+                })
+                .optional()?;
+            serde_json::from_str(&document.ok_or(Failure::Gone)?).map_err(Failure::Document)
+        };
+        read().map_err(|failure| failure.told(self.path(), "read a tuning", &id))
+    }
+}

@@ -1,0 +1,313 @@
+//! The story of a path that was tuned, in words and as one document.
+
+use crate::explain::sentences;
+use crate::json::pretty;
+use crate::prove::in_short;
+use crate::words::{Ink, Style, escape, escape_sentence, glue, utc, wrap};
+use model::advice::{Change, RateFrom};
+use model::{
+    Attempt, Direction, Ended, Experiment, Fate, Look, Round, Scope, Setting, Side, Tuning, Verdict,
+};
+use serde::Serialize;
+
+/// An experiment of the story, and what it says.
+pub type Judged = (Experiment, Verdict);
+
+/// The story as one document: the fields of [`Tuning`], and under `verdicts` what each experiment says.
+pub fn json(story: &Tuning, judged: &[Judged]) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        #[serde(flatten)]
+        story: &'a Tuning,
+        verdicts: Vec<&'a Verdict>,
+    }
+    pretty(&Document {
+        story,
+        verdicts: judged.iter().map(|(_, verdict)| verdict).collect(),
+    })
+}
+
+/// What a measurement showed, in one line.
+pub fn seen(look: &Look) -> String {
+    let why = sentences(
+        &look.explanations,
+        Style {
+            width: u16::MAX,
+            ..Style::PLAIN
+        },
+    );
+    let why: Vec<&str> = why.lines().map(str::trim).collect();
+    let why = match why[..] {
+        [] => "nothing is named that limits it.".to_owned(),
+        _ => why.join(" "),
+    };
+    format!("{}: {why}", look.goodput)
+}
+
+/// The story in words. Lines of prose keep to `style.width`.
+pub fn story(story: &Tuning, judged: &[Judged], style: Style) -> String {
+    let mut out = Story {
+        text: String::new(),
+        style,
+    };
+    let way = match story.direction {
+        Direction::Up => "up to",
+        Direction::Down => "down from",
+    };
+    let (host, id) = (escape(&story.host), &story.id);
+    let title = format!("The way {way} {host}, {} (tuning {id})", utc(story.started));
+    out.text += &(style.paint(Ink::Bold, &title) + "\n");
+    for (n, round) in story.rounds.iter().enumerate() {
+        out.part(if n == 0 {
+            "Measured"
+        } else {
+            "Measured again, with what was kept"
+        });
+        let look = &round.before;
+        out.say(&format!("{} (run {}).", seen(look), escape(&look.run)));
+        out.advice(round, story.dry_run);
+        out.proof(round, judged);
+    }
+    out.end(story);
+    out.text
+}
+
+struct Story {
+    text: String,
+    style: Style,
+}
+
+impl Story {
+    fn part(&mut self, name: &str) {
+        self.text += &format!("\n{}\n", self.style.paint(Ink::Bold, name));
+    }
+
+    fn say(&mut self, words: &str) {
+        self.text += &wrap(words, self.style.width, "  ", "  ");
+    }
+
+    fn note(&mut self, words: &str) {
+        self.text += &wrap(words, self.style.width, "     ", "     ");
+    }
+
+    fn advice(&mut self, round: &Round, dry_run: bool) {
+        let advice = &round.advice;
+        let needs = &advice.needs;
+        let from = match needs.rate_from {
+            RateFrom::Told => "as you say",
+            RateFrom::Line => "of the slower device",
+            RateFrom::Reached => "as it reached",
+            RateFrom::Step => "four times what it reached, since nothing tells the path's rate",
+        };
+        self.part("Needed");
+        self.say(&format!(
+            "{} ({from}) with round trips of {} under load have {} in flight on each connection: a receive buffer of {} and a send buffer of {}.",
+            glue(needs.rate),
+            glue(needs.rtt),
+            glue(needs.bdp),
+            glue(needs.receive_buffer),
+            glue(needs.send_buffer),
+        ));
+        self.part("Proposed");
+        if advice.proposals.is_empty() {
+            self.say("Nothing: no finding asks for a setting.");
+        }
+        for (n, proposal) in advice.proposals.iter().enumerate() {
+            let (title, cause) = (escape(&proposal.title), proposal.cause);
+            self.text += &wrap(
+                &format!("{title}, because of {cause}"),
+                self.style.width,
+                &format!("  {}. ", n + 1),
+                "     ",
+            );
+            for (n, change) in proposal.changes.iter().enumerate() {
+                let before = n.checked_sub(1).map(|n| &proposal.changes[n]);
+                self.change(change, before.is_some_and(|b| b.why == change.why));
+            }
+            if let Some(attempt) = round.attempts.get(n) {
+                self.instead(attempt, dry_run);
+            }
+        }
+        for declined in &advice.declined {
+            let (setting, why) = (&declined.setting, escape_sentence(&declined.why));
+            self.say(&format!("Not {setting}: {why}."));
+        }
+        for words in &advice.otherwise {
+            self.say(&format!("Beside that: {}.", escape_sentence(words)));
+        }
+    }
+
+    fn change(&mut self, change: &Change, same_reason: bool) {
+        let whose = match change.setting.knob.is_socket() {
+            true => "on linerate's own connections",
+            false => host(change.side),
+        };
+        let now = change
+            .now
+            .as_ref()
+            .map(|now| format!("now {}", escape(now)));
+        let default = change.default.as_ref();
+        let default = default.map(|d| format!("this kernel's default {}", escape(d)));
+        let values: Vec<String> = now.into_iter().chain(default).collect();
+        let values = match values[..] {
+            [] => String::new(),
+            _ => format!(" ({})", values.join(", ")),
+        };
+        let setting = glue(plain(&change.setting));
+        self.note(&format!("{setting} {whose}{values}"));
+        self.note(&match same_reason {
+            true => "why: for the same reason".to_owned(),
+            false => format!(
+                "why: {} [{}]",
+                escape_sentence(&change.why),
+                escape_sentence(&change.source)
+            ),
+        });
+        let scope = match change.scope {
+            Scope::Socket => "changes nothing of the machine",
+            Scope::Route => "changes all connections to this host",
+            Scope::Namespace => "changes all connections of the host (of its network namespace)",
+            Scope::Device => "changes all that goes through the device",
+            Scope::Host => "changes the whole machine",
+        };
+        let when = match change.new_connections {
+            true => "; only new connections have it",
+            false => "",
+        };
+        let risk = escape_sentence(&change.risk);
+        let risk = match risk.is_empty() {
+            true => String::new(),
+            false => format!("; risk: {risk}"),
+        };
+        self.note(&format!("{scope}{when}{risk}"));
+    }
+
+    /// What was tried for a proposal, where that is not what was proposed.
+    fn instead(&mut self, attempt: &Attempt, dry_run: bool) {
+        let Some(why) = &attempt.instead else {
+            return;
+        };
+        let why = escape_sentence(why);
+        self.note(&match attempt.settings[..] {
+            [] => format!("It could not be tried: {why}."),
+            _ => format!(
+                "It could not be tried as it is ({why}), so it was tried with {} on linerate's own connections.",
+                list(&attempt.settings)
+            ),
+        });
+        if attempt.settings.is_empty() && !dry_run {
+            self.note("The owner of that host can set it by hand.");
+        }
+    }
+
+    fn proof(&mut self, round: &Round, judged: &[Judged]) {
+        let own = |id: &String| judged.iter().find(|(e, _)| e.id == *id);
+        let own: Vec<&Judged> = round.experiments.iter().filter_map(own).collect();
+        let Some(((first, verdict), more)) = own.split_first() else {
+            return;
+        };
+        self.part("Proved");
+        for arm in 1..first.plan.arms.len() as u32 {
+            let name = escape(first.plan.arm_name(arm));
+            let said = in_short(first, verdict, arm);
+            self.text += &wrap(&format!("{name}: {said}"), self.style.width, "  ", "     ");
+        }
+        for (experiment, verdict) in more {
+            let said = in_short(experiment, verdict, 1);
+            let words = format!("Together against the best one alone, in fresh runs: {said}");
+            self.text += &wrap(&words, self.style.width, "  ", "     ");
+        }
+        let all: Vec<&str> = round.experiments.iter().map(String::as_str).collect();
+        self.say(&format!(
+            "Valid for this path and this hour; 'linerate prove show {}' tells every run.",
+            all.join("', 'linerate prove show ")
+        ));
+    }
+
+    fn end(&mut self, story: &Tuning) {
+        let titles = |fate: Fate| -> Vec<String> {
+            let of = |round: &Round| {
+                let pairs = round.advice.proposals.iter().zip(&round.attempts);
+                let with = pairs.filter(|(_, a)| a.fate == fate);
+                with.map(|(p, _)| escape(&p.title)).collect::<Vec<_>>()
+            };
+            story.rounds.iter().flat_map(of).collect()
+        };
+        if !story.kept.is_empty() {
+            self.part("Kept");
+            for reading in &story.kept {
+                let (setting, found) = (escape(&reading.setting), escape(&reading.found));
+                let whose = host(reading.side);
+                self.say(&match reading.in_force {
+                    true => format!("{} {whose}, in force", glue(setting)),
+                    false => format!("{} {whose}, but it is {found}", glue(setting)),
+                });
+            }
+            let far = story.kept.iter().any(|r| r.side == Side::Far);
+            let host = if far {
+                format!(" {}", escape(&story.host))
+            } else {
+                String::new()
+            };
+            let until = glue(format!("'linerate tune undo{host}'"));
+            self.say(&match story.written[..] {
+                [] => format!("Until {until} or until the host starts anew: --persist writes it down for good."),
+                _ => format!(
+                    "Until {until}, and again whenever the host starts: {} says so.",
+                    story.written.join(", ")
+                ),
+            });
+        }
+        let told = titles(Fate::Told);
+        if !told.is_empty() {
+            self.part("Proven, and for you to set");
+            self.say(&format!(
+                "{}: it helps linerate's own connections. For others set what is proposed above, or the same option in the application.",
+                told.join("; ")
+            ));
+        }
+        let undone = titles(Fate::Undone);
+        if !undone.is_empty() {
+            self.part("Undone");
+            self.say(&format!("{}: not proven.", undone.join("; ")));
+        }
+        // A further round began with it.
+        let told = |look: &&Look| story.rounds.iter().all(|r| r.before.run != look.run);
+        if let Some(look) = story.after.as_ref().filter(told) {
+            self.part("Now");
+            self.say(&format!("{} (run {}).", seen(look), escape(&look.run)));
+        }
+        for warning in &story.warnings {
+            let (what, remedy) = (
+                escape_sentence(&warning.what),
+                escape_sentence(&warning.remedy),
+            );
+            self.say(&format!("! {what}: {remedy}."));
+        }
+        self.text.push('\n');
+        let last = match (&story.ended, story.kept.is_empty()) {
+            (Ended::Complete, _) if story.dry_run => "Nothing was changed: a dry run.",
+            (Ended::Complete, true) => "Nothing was changed for good: every setting is as it was.",
+            (Ended::Complete, false) => "Everything else is as it was.",
+            _ => "It broke off; what was not kept is undone.",
+        };
+        self.text += &wrap(last, self.style.width, "", "");
+    }
+}
+
+fn host(side: Side) -> &'static str {
+    match side {
+        Side::Near => "on this host",
+        Side::Far => "on the far host",
+    }
+}
+
+/// Without the place, which stands beside it.
+fn plain(setting: &Setting) -> String {
+    format!("{}={}", setting.knob, setting.knob.say(&setting.value))
+}
+
+fn list(settings: &[Setting]) -> String {
+    let all: Vec<String> = settings.iter().map(|s| glue(plain(s))).collect();
+    all.join(", ")
+}
