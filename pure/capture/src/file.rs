@@ -3,7 +3,11 @@
 use crate::{Account, Skip, frame};
 use model::Nanos;
 use model::packet::Packet;
-use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
+use pcap_parser::nom::IResult;
+use pcap_parser::{
+    Block, LegacyPcapBlock, Linktype, PcapBlockOwned, PcapError, create_reader, parse_pcap_frame,
+    parse_pcap_frame_be, parse_pcap_frame_modified,
+};
 use std::io::{BufRead, BufReader, Read};
 
 /// Room for blocks at first.
@@ -60,8 +64,8 @@ struct Interface {
 ///
 /// # Errors
 /// [`Error`]; what was read before has been handed over.
-pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Account, Error> {
-    read_with_payload(input, &mut |packet, _| see(packet))
+pub fn read(input: impl Read + Send, mut see: impl FnMut(&Packet)) -> Result<Account, Error> {
+    read_with_payload(input, |packet, _| see(packet))
 }
 
 /// As [`read`], with what was captured of each packet's payload.
@@ -70,7 +74,7 @@ pub fn read(input: impl Read + Send, see: &mut dyn FnMut(&Packet)) -> Result<Acc
 /// [`Error`]; what was read before has been handed over.
 pub fn read_with_payload(
     input: impl Read + Send,
-    see: &mut dyn FnMut(&Packet, &[u8]),
+    see: impl FnMut(&Packet, &[u8]),
 ) -> Result<Account, Error> {
     // Smaller than the reads to come, which so go past it.
     let mut input = BufReader::with_capacity(ROOM / 2, input);
@@ -82,39 +86,58 @@ pub fn read_with_payload(
         PcapError::ReadError => Error::Read,
         _ => Error::NotACapture,
     })?;
-    let mut account = Account::default();
+    let mut frames = Frames {
+        account: Account::default(),
+        begun: None,
+        see,
+    };
+    // What a frame of a pcap file looks like, and the only interface of that.
+    let mut plain: Option<(PlainFrame, Interface)> = None;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut big_endian = false;
-    let mut begun: Option<u64> = None;
     let mut room = ROOM;
     let mut stuck = false;
     loop {
+        if let Some((frame, interface)) = &plain {
+            // All that are whole at once: block by block takes twice as long.
+            let data = reader.data();
+            let mut rest = data;
+            while let Ok((behind, block)) = frame(rest) {
+                let at = nanos(u64::from(block.ts_sec), u64::from(block.ts_usec), interface);
+                frames.take(at, interface.link, block.data, block.origlen);
+                rest = behind;
+            }
+            let taken = data.len() - rest.len();
+            stuck &= taken == 0;
+            reader.consume_noshift(taken);
+        }
         let offset = match reader.next() {
             Ok((offset, block)) => {
                 stuck = false;
-                let frame = match block {
+                match block {
                     PcapBlockOwned::LegacyHeader(header) => {
                         let resolution = match header.is_nanosecond_precision() {
                             true => 1_000_000_000,
                             false => 1_000_000,
                         };
-                        interfaces = vec![Interface {
+                        let interface = Interface {
                             link: header.network.0,
                             resolution,
                             offset_s: 0,
-                        }];
-                        None
+                        };
+                        let frame = match (header.is_modified_format(), header.is_bigendian()) {
+                            (true, _) => parse_pcap_frame_modified,
+                            (false, true) => parse_pcap_frame_be,
+                            (false, false) => parse_pcap_frame,
+                        };
+                        plain = Some((frame, interface));
                     }
-                    PcapBlockOwned::Legacy(block) => interfaces.first().map(|i| {
-                        let at = nanos(u64::from(block.ts_sec), u64::from(block.ts_usec), i);
-                        let data = &block.data[..block.data.len().min(block.caplen as usize)];
-                        (at, i.link, data, block.origlen)
-                    }),
+                    // Taken above, all of them.
+                    PcapBlockOwned::Legacy(_) => {}
                     // A section begins: its interfaces are its own.
                     PcapBlockOwned::NG(Block::SectionHeader(block)) => {
                         interfaces.clear();
                         big_endian = block.big_endian();
-                        None
                     }
                     PcapBlockOwned::NG(Block::InterfaceDescription(block)) => {
                         if interfaces.len() < MOST_INTERFACES {
@@ -128,24 +151,25 @@ pub fn read_with_payload(
                                 },
                             });
                         }
-                        None
                     }
                     PcapBlockOwned::NG(Block::EnhancedPacket(block)) => {
-                        let interface = interfaces.get(block.if_id as usize);
-                        if interface.is_none() {
-                            account.frames += 1;
-                            *account.skipped.entry(Skip::UnknownLink).or_default() += 1;
+                        match interfaces.get(block.if_id as usize) {
+                            Some(i) => {
+                                let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
+                                let captured = block.data.len().min(block.caplen as usize);
+                                let data = &block.data[..captured];
+                                frames.take(nanos_of(ticks, i), i.link, data, block.origlen);
+                            }
+                            None => frames.skip(Skip::UnknownLink),
                         }
-                        interface.map(|i| {
-                            let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
-                            let data = &block.data[..block.data.len().min(block.caplen as usize)];
-                            (nanos_of(ticks, i), i.link, data, block.origlen)
-                        })
                     }
                     // Without a time: all that can be said is the order.
-                    PcapBlockOwned::NG(Block::SimplePacket(block)) => interfaces
-                        .first()
-                        .map(|i| (begun.unwrap_or(0), i.link, block.data, block.origlen)),
+                    PcapBlockOwned::NG(Block::SimplePacket(block)) => {
+                        if let Some(i) = interfaces.first() {
+                            let at = frames.begun.unwrap_or(0);
+                            frames.take(at, i.link, block.data, block.origlen);
+                        }
+                    }
                     // How many there were since the interface began: the last one counts.
                     PcapBlockOwned::NG(Block::InterfaceStatistics(block)) => {
                         let lost = [block.isb_ifdrop(), block.isb_osdrop()];
@@ -154,40 +178,19 @@ pub fn read_with_payload(
                             .flatten()
                             .flatten()
                             .fold(0, u64::saturating_add);
-                        account.dropped = account.dropped.max(lost);
-                        None
+                        let dropped = &mut frames.account.dropped;
+                        *dropped = lost.max(*dropped);
                     }
-                    PcapBlockOwned::NG(_) => None,
-                };
-                if let Some((at, link, data, whole)) = frame {
-                    let begun = *begun.get_or_insert(at);
-                    account.frames += 1;
-                    account.cut += u64::from((data.len() as u64) < u64::from(whole));
-                    match frame::segment(link, data, Nanos(at.saturating_sub(begun))) {
-                        Ok((packet, payload)) => {
-                            account.packets += 1;
-                            see(&packet, payload);
-                        }
-                        Err(skip) => {
-                            if skip == Skip::UnknownLink {
-                                account.unknown_link.get_or_insert(link);
-                            }
-                            *account.skipped.entry(skip).or_default() += 1;
-                        }
-                    }
+                    PcapBlockOwned::NG(_) => {}
                 }
                 offset
             }
-            Err(PcapError::Eof) => return Ok(account),
-            Err(PcapError::UnexpectedEof) => {
-                account.broken_off = true;
-                return Ok(account);
-            }
+            Err(PcapError::Eof) => return Ok(frames.account),
+            Err(PcapError::UnexpectedEof) => return Ok(frames.broken_off()),
             Err(PcapError::BufferTooSmall) if room < LARGEST_BLOCK => {
                 room *= 2;
                 if !reader.grow(room) {
-                    account.damaged = true;
-                    return Ok(account);
+                    return Ok(frames.damaged());
                 }
                 0
             }
@@ -195,21 +198,64 @@ pub fn read_with_payload(
                 reader.refill().map_err(|_| Error::Read)?;
                 // Nothing more comes, and what is there is not whole.
                 if stuck && reader.reader_exhausted() {
-                    account.broken_off = true;
-                    return Ok(account);
+                    return Ok(frames.broken_off());
                 }
                 stuck = reader.reader_exhausted();
                 0
             }
             Err(PcapError::ReadError) => return Err(Error::Read),
-            Err(_) => {
-                account.damaged = true;
-                return Ok(account);
-            }
+            Err(_) => return Ok(frames.damaged()),
         };
         if offset > 0 {
             reader.consume_noshift(offset);
         }
+    }
+}
+
+/// The first frame of some bytes of a pcap file, and what is behind it.
+type PlainFrame = fn(&[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
+
+/// What becomes of the frames.
+struct Frames<S> {
+    account: Account,
+    /// The time of the first one.
+    begun: Option<u64>,
+    see: S,
+}
+
+impl<S: FnMut(&Packet, &[u8])> Frames<S> {
+    /// The next frame; `whole` is how long it was before the capture cut it.
+    fn take(&mut self, at: u64, link: i32, data: &[u8], whole: u32) {
+        let begun = *self.begun.get_or_insert(at);
+        self.account.cut += u64::from((data.len() as u64) < u64::from(whole));
+        match frame::segment(link, data, Nanos(at.saturating_sub(begun))) {
+            Ok((packet, payload)) => {
+                self.account.frames += 1;
+                self.account.packets += 1;
+                (self.see)(&packet, payload);
+            }
+            Err(skip) => {
+                if skip == Skip::UnknownLink {
+                    self.account.unknown_link.get_or_insert(link);
+                }
+                self.skip(skip);
+            }
+        }
+    }
+
+    fn skip(&mut self, skip: Skip) {
+        self.account.frames += 1;
+        *self.account.skipped.entry(skip).or_default() += 1;
+    }
+
+    fn broken_off(mut self) -> Account {
+        self.account.broken_off = true;
+        self.account
+    }
+
+    fn damaged(mut self) -> Account {
+        self.account.damaged = true;
+        self.account
     }
 }
 
