@@ -816,7 +816,7 @@ pub(crate) fn as_receiver(trace: &Trace, told: &[Explanation]) -> Vec<Explanatio
             packet.at += after;
             observer.see(&packet);
         }
-        let own = observer.explain_with(usize::MAX, &mut |facts| {
+        let own = observer.explain_with(&mut |facts| {
             if is_read {
                 facts.source = Source::TraceAtReceiver;
             }

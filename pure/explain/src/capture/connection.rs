@@ -17,8 +17,54 @@ const SYN_AGAIN: Nanos = Nanos::from_millis(100);
 /// replies, acknowledged writes.
 const SMALL_WAY: u64 = 10;
 
+/// The SYN of a connection that nothing else is known of.
+pub(super) struct Asked {
+    at: Nanos,
+    seq: u32,
+    mss: Option<u16>,
+    wscale: Option<u8>,
+    options_cut: bool,
+    /// Its sender is the second of the ends.
+    second: bool,
+}
+
+impl Asked {
+    /// Of a packet that is nothing else.
+    pub fn of(packet: &Packet, second: bool) -> Option<Asked> {
+        let only = packet.flags & (SYN | ACK | FIN | RST) == SYN && packet.payload == 0;
+        only.then_some(Asked {
+            at: packet.at,
+            seq: packet.seq,
+            mss: packet.mss,
+            wscale: packet.wscale,
+            options_cut: packet.options_cut,
+            second,
+        })
+    }
+
+    /// Another packet comes.
+    pub fn goes_on(&self, ends: &Ends) -> Connection {
+        let syn = Packet {
+            at: self.at,
+            seq: self.seq,
+            flags: SYN,
+            mss: self.mss,
+            wscale: self.wscale,
+            options_cut: self.options_cut,
+            ..Packet::new(ends.end(self.second), ends.end(!self.second))
+        };
+        let mut connection = Connection::new(&syn, self.second);
+        connection.see(&syn, self.second);
+        connection
+    }
+
+    /// A SYN belongs to another connection, after this one.
+    pub fn is_before(&self, syn: &Packet, second: bool) -> bool {
+        self.second == second && self.seq != syn.seq
+    }
+}
+
 pub(super) struct Connection {
-    pub ends: Ends,
     /// The second of the ends is the client: who asked, or else who sent the first packet seen.
     client_is_second: bool,
     /// The client's, the server's.
@@ -49,11 +95,10 @@ struct Echo {
 }
 
 impl Connection {
-    pub fn new(ends: Ends, packet: &Packet, second: bool) -> Connection {
+    pub fn new(packet: &Packet, second: bool) -> Connection {
         // A SYN-ACK comes from the server.
         let answers = packet.has(SYN) && packet.has(ACK);
         Connection {
-            ends,
             client_is_second: second != answers,
             halves: [Half::new(packet.at), Half::new(packet.at)],
             begun: packet.at,
@@ -71,8 +116,11 @@ impl Connection {
     /// A SYN of the same ends belongs to another connection, after this one.
     pub fn is_before(&self, syn: &Packet, second: bool) -> bool {
         let side = usize::from(second != self.client_is_second);
-        let over = self.reset || self.halves.iter().all(|d| d.finished);
-        over || self.halves[side].has_other_start(syn.seq)
+        self.is_over() || self.halves[side].has_other_start(syn.seq)
+    }
+
+    fn is_over(&self) -> bool {
+        self.reset || self.halves.iter().all(|d| d.finished)
     }
 
     pub fn carries_data(&self) -> bool {
@@ -88,7 +136,14 @@ impl Connection {
         self.halves.iter().map(|half| half.bytes).sum()
     }
 
-    pub fn see(&mut self, packet: &Packet, second: bool) {
+    /// Takes a packet. Whether the connection is over with it.
+    pub fn see(&mut self, packet: &Packet, second: bool) -> bool {
+        let was_over = self.is_over();
+        self.follow(packet, second);
+        !was_over && self.is_over()
+    }
+
+    fn follow(&mut self, packet: &Packet, second: bool) {
         let side = usize::from(second != self.client_is_second);
         self.last = self.last.max(packet.at);
         self.reset |= packet.has(RST);
@@ -151,10 +206,11 @@ impl Connection {
             };
             peer.hears(&heard, segment, place.total);
         }
-        if own.finished && peer.finished {
-            own.settle();
-            peer.settle();
-        }
+    }
+
+    /// The connection is over: what was remembered of packets is not needed any more.
+    pub fn settle(&mut self) {
+        self.halves.iter_mut().for_each(Half::settle);
     }
 
     fn handshake(&mut self, packet: &Packet, side: usize) {
@@ -208,17 +264,17 @@ impl Connection {
         }
     }
 
-    pub fn counted(&self) -> impl Iterator<Item = Counted> {
+    pub fn counted(&self, ends: &Ends) -> impl Iterator<Item = Counted> {
         self.halves
             .iter()
             .zip([self.client_is_second, !self.client_is_second])
             .filter_map(|(half, second)| {
                 let stream = half.stream.as_ref()?;
-                Some(stream.counted(self.ends.end(second), self.ends.end(!second)))
+                Some(stream.counted(ends.end(second), ends.end(!second)))
             })
     }
 
-    pub fn explain(self, more: &mut dyn FnMut(&mut Facts)) -> Vec<Explanation> {
+    pub fn explain(self, ends: &Ends, more: &mut dyn FnMut(&mut Facts)) -> Vec<Explanation> {
         let away = self.away();
         let most = self.halves.iter().map(|half| half.bytes).max().unwrap_or(0);
         let by_handshake = self.away[0].is_some() && self.away[1].is_some();
@@ -260,8 +316,8 @@ impl Connection {
                 None => Source::CaptureBetween,
             };
             let frame = Frame {
-                from: self.ends.end(second),
-                to: self.ends.end(!second),
+                from: ends.end(second),
+                to: ends.end(!second),
                 source,
                 near: place.map(|(near, _)| near).unwrap_or_default(),
                 total: place.map(|(_, total)| total).unwrap_or_default(),

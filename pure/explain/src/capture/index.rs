@@ -1,19 +1,18 @@
 //! Which connection has these ends.
 
-use super::Ends;
-use super::connection::Connection;
+use super::{Ends, Place};
 use std::collections::BTreeMap;
 
 /// Places of a row: as many as a processor fetches at once.
 const ROW: usize = 8;
 const FREE: u64 = 0;
-/// Was taken, so that what did not fit in the row may stand elsewhere. No connection has this number.
+/// Was taken, so that what did not fit in the row may stand elsewhere. There are not so many places.
 const GONE: u64 = u32::MAX as u64;
 
 /// A table of short rows, and a tree of what finds its row full: ends that somebody chose so that they all
 /// meet in one row are found no slower than in a tree alone.
 pub(super) struct Index {
-    /// In each place the hash, and the number of a connection and one; filled from the left.
+    /// In each the hash, and one more than the place of a connection; filled from the left.
     rows: Vec<[u64; ROW]>,
     taken: usize,
     rest: BTreeMap<Ends, u32>,
@@ -30,17 +29,17 @@ impl Default for Index {
 }
 
 impl Index {
-    /// The number of the connection with these ends.
-    pub fn get(&self, ends: &Ends, connections: &[Connection]) -> Option<u32> {
+    /// The place of the connection with these ends.
+    pub fn get(&self, ends: &Ends, places: &[Place]) -> Option<u32> {
         let hash = hash(ends);
         for &place in &self.rows[self.row(hash)] {
             if place == FREE {
                 return None;
             }
-            // The hash first: a connection is most often not in the processor's cache.
+            // The hash first: a place is most often not in the processor's cache.
             let n = (place as u32).wrapping_sub(1);
             if place >> 32 == u64::from(hash)
-                && connections.get(n as usize).is_some_and(|c| c.ends == *ends)
+                && places.get(n as usize).is_some_and(|p| p.ends == *ends)
             {
                 return Some(n);
             }
@@ -114,7 +113,10 @@ impl Index {
 /// By multiplication with 2^64 / golden ratio (Knuth), twice.
 pub(super) fn hash(ends: &Ends) -> u32 {
     const RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
-    let [[a, b], [c, d]] = ends.addresses;
+    let [[a, b], [c, d]] = ends.addresses.map(|address| {
+        let all = u128::from_be_bytes(address);
+        [(all >> 64) as u64, all as u64]
+    });
     let ports = u64::from(ends.ports[0]) << 16 | u64::from(ends.ports[1]);
     let mixed = (a ^ b.rotate_left(7) ^ c.rotate_left(19) ^ d.rotate_left(31) ^ ports << 13)
         .wrapping_mul(RATIO);

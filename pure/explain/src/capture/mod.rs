@@ -1,9 +1,10 @@
 //! From captured packets: a machine for each connection that takes them as they come.
 //!
-//! Memory is that of the connections, not of the packets: some 300 bytes each, as many for each direction
-//! with data, and what is in flight, all of it bounded ([`MOST_CONNECTIONS`]; `MOST_OUT`, `MOST_GAPS`,
-//! `MOST_LOSSES`, `MOST_READINGS` a direction). Attempts that never carried data make room for others, so
-//! that a flood of them hides nothing.
+//! Memory is that of the connections that go on, not of the packets: an attempt is its SYN as long as
+//! nothing else came of it; a connection takes some 300 bytes, as many for each direction with data, and
+//! what is in flight, all of it bounded ([`MOST_CONNECTIONS`]; `MOST_OUT`, `MOST_GAPS`, `MOST_LOSSES`,
+//! `MOST_READINGS` a direction). Connections that are over make room, but for those that are to be told.
+//! Attempts that never carried data do as well, so that a flood of them hides nothing.
 
 mod connection;
 mod index;
@@ -12,71 +13,91 @@ mod stream;
 mod tests;
 
 use crate::facts::Facts;
-use connection::Connection;
+use connection::{Asked, Connection};
 use index::Index;
 use model::finding::Explanation;
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
 use model::{Bytes, Nanos};
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Connections that are followed at a time; packets of others are only counted.
+/// Connections that are followed at a time, packets of others are only counted; and those that are told.
 const MOST_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
+/// Connections that are over and still known, for packets that come late.
+const MOST_OVER: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
 
 /// Follows the connections of a capture.
-#[derive(Default)]
 pub struct Observer {
     index: Index,
-    connections: Vec<Connection>,
-    /// Connections in the order in which they began, some with data by now.
-    oldest: VecDeque<u32>,
-    /// Attempts that made room.
-    forgotten: u64,
+    places: Vec<Place>,
+    free: Vec<u32>,
+    /// Connections in the order in which they began, some with data by now, or gone.
+    oldest: VecDeque<Name>,
+    /// Connections in the order in which they came to an end.
+    over: VecDeque<Name>,
+    begun: u32,
+    /// Of connections that are over, those to be told; the first is the next to be left out: with the
+    /// fewest bytes, of as many the one that began last.
+    kept: BTreeMap<(u64, Reverse<u32>), (Ends, Box<Connection>)>,
+    most: usize,
+    /// Connections that were left out, and their bytes.
+    left_out: (u64, Bytes),
+    /// Those that came to nothing, and are not known any more.
+    attempts: u64,
     unfollowed: u64,
 }
 
-/// Both ends of a connection, the lesser first, as they compare quickly.
+/// What is followed in one place: as much as a processor fetches at once.
+struct Place {
+    ends: Ends,
+    number: u32,
+    course: Course,
+}
+
+enum Course {
+    Free,
+    /// A SYN, and nothing came of it so far.
+    Asked(Asked),
+    Goes(Box<Connection>),
+}
+
+/// A connection: places are used again, numbers are not.
+#[derive(Clone, Copy)]
+struct Name {
+    place: u32,
+    number: u32,
+}
+
+/// Both ends of a connection, the lesser first. Addresses are those of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ends {
-    addresses: [[u64; 2]; 2],
+    addresses: [[u8; 16]; 2],
     ports: [u16; 2],
 }
 
 impl Ends {
     /// Of a packet; and whether its sender is the second.
     fn of(packet: &Packet) -> (Ends, bool) {
-        let words = |at: SocketAddr| match at.ip() {
-            IpAddr::V4(ip) => [0, u64::from(u32::from(ip)) | 0xffff << 32],
-            IpAddr::V6(ip) => {
-                let ip = u128::from(ip);
-                [(ip >> 64) as u64, ip as u64]
-            }
+        let number = |at: SocketAddr| match at.ip() {
+            IpAddr::V4(ip) => u128::from(u32::from(ip)) | 0xffff << 32,
+            IpAddr::V6(ip) => u128::from(ip),
         };
-        let (from, to) = (words(packet.from), words(packet.to));
+        let (from, to) = (number(packet.from), number(packet.to));
         let (p, q) = (packet.from.port(), packet.to.port());
-        match (from, p) > (to, q) {
-            false => (
-                Ends {
-                    addresses: [from, to],
-                    ports: [p, q],
-                },
-                false,
-            ),
-            true => (
-                Ends {
-                    addresses: [to, from],
-                    ports: [q, p],
-                },
-                true,
-            ),
-        }
+        let second = (from, p) > (to, q);
+        let ([a, b], ports) = match second {
+            false => ([from, to], [p, q]),
+            true => ([to, from], [q, p]),
+        };
+        let addresses = [a.to_be_bytes(), b.to_be_bytes()];
+        (Ends { addresses, ports }, second)
     }
 
     fn end(&self, second: bool) -> SocketAddr {
         let n = usize::from(second);
-        let [high, low] = self.addresses[n];
-        let ip = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
+        let ip = Ipv6Addr::from(self.addresses[n]);
         SocketAddr::new(ip.to_canonical(), self.ports[n])
     }
 }
@@ -117,80 +138,179 @@ pub struct Told {
     pub doubts: Vec<String>,
 }
 
+impl Default for Observer {
+    fn default() -> Observer {
+        Observer::of_most(usize::MAX)
+    }
+}
+
 impl Observer {
-    /// None yet.
+    /// One that tells all connections.
     pub fn new() -> Observer {
         Observer::default()
+    }
+
+    /// One that tells at most so many, those with the most bytes.
+    pub fn of_most(most: usize) -> Observer {
+        Observer {
+            index: Index::default(),
+            places: Vec::new(),
+            free: Vec::new(),
+            oldest: VecDeque::new(),
+            over: VecDeque::new(),
+            begun: 0,
+            kept: BTreeMap::new(),
+            most: most.min(MOST_CONNECTIONS),
+            left_out: (0, Bytes(0)),
+            attempts: 0,
+            unfollowed: 0,
+        }
     }
 
     /// Takes the next packet.
     pub fn see(&mut self, packet: &Packet) {
         let (ends, second) = Ends::of(packet);
-        let mut known = self.index.get(&ends, &self.connections);
+        let mut known = self.index.get(&ends, &self.places);
         if let Some(n) = known
-            && packet.has(SYN)
-            && !packet.has(ACK)
-            && self.connections[n as usize].is_before(packet, second)
+            && packet.flags & (SYN | ACK) == SYN
+            && self.places[n as usize].is_before(packet, second)
         {
             // The same ends again: a connection after another.
             self.index.remove(&ends, n);
+            self.end(n);
             known = None;
         }
-        match known.or_else(|| self.begin(ends, packet, second)) {
-            Some(n) => self.connections[n as usize].see(packet, second),
+        match known.or_else(|| self.begin(ends)) {
+            Some(n) => {
+                if self.places[n as usize].see(packet, second) {
+                    self.end(n);
+                }
+            }
             None => self.unfollowed += 1,
         }
     }
 
-    /// Room for one more connection; none if all that are followed carry data.
-    fn begin(&mut self, ends: Ends, packet: &Packet, second: bool) -> Option<u32> {
-        let begun = Connection::new(ends, packet, second);
-        let n = if self.connections.len() < MOST_CONNECTIONS {
-            self.connections.push(begun);
-            self.connections.len() as u32 - 1
-        } else {
-            let empty = loop {
-                let n = self.oldest.pop_front()?;
-                if !self.connections[n as usize].carries_data() {
-                    break n;
+    /// A place for one more connection; none if all that are followed carry data.
+    fn begin(&mut self, ends: Ends) -> Option<u32> {
+        let n = match self.free.pop() {
+            Some(n) => n,
+            None if self.places.len() < MOST_CONNECTIONS => {
+                self.places.push(Place {
+                    ends,
+                    number: 0,
+                    course: Course::Free,
+                });
+                self.places.len() as u32 - 1
+            }
+            None => loop {
+                let name = self.oldest.pop_front()?;
+                let place = &self.places[name.place as usize];
+                if place.makes_room(name) {
+                    self.index.remove(&place.ends, name.place);
+                    self.attempts += 1;
+                    break name.place;
                 }
-            };
-            let old = std::mem::replace(&mut self.connections[empty as usize], begun);
-            self.index.remove(&old.ends, empty);
-            self.forgotten += 1;
-            empty
+            },
         };
-        self.oldest.push_back(n);
+        self.begun = self.begun.wrapping_add(1);
+        self.places[n as usize] = Place {
+            ends,
+            number: self.begun,
+            course: Course::Free,
+        };
         self.index.insert(ends, n);
+        if self.oldest.len() >= 2 * self.places.len() {
+            let places = &self.places;
+            self.oldest
+                .retain(|name| places[name.place as usize].makes_room(*name));
+        }
+        self.oldest.push_back(Name {
+            place: n,
+            number: self.begun,
+        });
         Some(n)
+    }
+
+    /// A connection is over: it is forgotten when enough others are over as well.
+    fn end(&mut self, n: u32) {
+        self.over.push_back(Name {
+            place: n,
+            number: self.places[n as usize].number,
+        });
+        if self.over.len() <= MOST_OVER {
+            return;
+        }
+        let Some(first) = self.over.pop_front() else {
+            return;
+        };
+        let place = &mut self.places[first.place as usize];
+        if place.number == first.number && !matches!(place.course, Course::Free) {
+            let gone = std::mem::replace(&mut place.course, Course::Free);
+            let ends = place.ends;
+            self.index.remove(&ends, first.place);
+            self.free.push(first.place);
+            self.keep(ends, first.number, gone);
+        }
+    }
+
+    /// A connection is to be told, if no more than [`Observer::most`] have more bytes.
+    fn keep(&mut self, ends: Ends, number: u32, course: Course) {
+        let mut connection = match course {
+            Course::Goes(connection) if connection.carries_data() => connection,
+            Course::Goes(connection) => {
+                self.attempts += u64::from(connection.is_unanswered());
+                return;
+            }
+            Course::Asked(_) => {
+                self.attempts += 1;
+                return;
+            }
+            Course::Free => return,
+        };
+        let key = (connection.bytes(), Reverse(number));
+        let is_full = self.kept.len() >= self.most;
+        let least = match self.kept.first_key_value() {
+            Some((least, _)) if is_full && *least < key => self.kept.pop_first().map(|(k, _)| k),
+            _ if is_full => Some(key),
+            _ => None,
+        };
+        if let Some((bytes, _)) = least {
+            self.left_out.0 += 1;
+            self.left_out.1 += Bytes(bytes);
+        }
+        if least != Some(key) {
+            connection.settle();
+            self.kept.insert(key, (ends, connection));
+        }
     }
 
     /// The figures of every direction that carried data, in the order of their first packets.
     pub fn counted(&self) -> Vec<Counted> {
-        self.connections
-            .iter()
-            .flat_map(Connection::counted)
-            .collect()
+        let kept = self.kept.iter().map(|((_, n), (e, c))| (n.0, e, &**c));
+        let going = self.places.iter().filter_map(|place| match &place.course {
+            Course::Goes(connection) => Some((place.number, &place.ends, &**connection)),
+            _ => None,
+        });
+        let mut all: Vec<_> = kept.chain(going).collect();
+        all.sort_unstable_by_key(|(number, ..)| *number);
+        all.into_iter().flat_map(|(_, e, c)| c.counted(e)).collect()
     }
 
     /// Explains each direction that carried data; of a connection with much more one way, that way alone.
-    /// Of more than `most` connections, those with the most bytes.
-    pub fn explain(self, most: usize) -> Told {
-        self.explain_with(most, &mut |_| ())
+    pub fn explain(self) -> Told {
+        self.explain_with(&mut |_| ())
     }
 
     /// The same with what more is known of each direction.
-    pub(crate) fn explain_with(self, most: usize, more: &mut dyn FnMut(&mut Facts)) -> Told {
+    pub(crate) fn explain_with(mut self, more: &mut dyn FnMut(&mut Facts)) -> Told {
+        for place in std::mem::take(&mut self.places) {
+            self.keep(place.ends, place.number, place.course);
+        }
         let mut doubts = Vec::new();
-        let attempts = self
-            .connections
-            .iter()
-            .filter(|c| c.is_unanswered())
-            .count() as u64;
-        if attempts + self.forgotten > 0 {
+        if self.attempts > 0 {
             doubts.push(format!(
                 "{} attempts to connect came to nothing: not answered, or refused, or of no data",
-                attempts + self.forgotten
+                self.attempts
             ));
         }
         if self.unfollowed > 0 {
@@ -199,29 +319,62 @@ impl Observer {
                 self.unfollowed
             ));
         }
-        let mut chosen: Vec<(u64, usize)> = (0..)
-            .zip(&self.connections)
-            .filter(|(_, c)| c.carries_data())
-            .map(|(n, c)| (c.bytes(), n))
-            .collect();
-        if chosen.len() > most {
-            chosen.select_nth_unstable_by_key(most, |(bytes, n)| (std::cmp::Reverse(*bytes), *n));
-            let rest = chosen.split_off(most);
+        let (count, bytes) = self.left_out;
+        if count > 0 {
+            let remedy = match self.most {
+                MOST_CONNECTIONS => "",
+                _ => " (--json tells all)",
+            };
             doubts.push(format!(
-                "{} more connections of {} together are not told (--json tells all)",
-                rest.len(),
-                rest.iter().map(|(bytes, _)| Bytes(*bytes)).sum::<Bytes>()
+                "{count} more connections of {bytes} together are not told{remedy}"
             ));
         }
-        let chosen: BTreeSet<usize> = chosen.into_iter().map(|(_, n)| n).collect();
-        let numbered = self.connections.into_iter().enumerate();
-        let explanations = numbered
-            .filter(|(n, _)| chosen.contains(n))
-            .flat_map(|(_, connection)| connection.explain(more))
-            .collect();
+        let mut kept: Vec<_> = self.kept.into_iter().collect();
+        kept.sort_unstable_by_key(|((_, number), _)| number.0);
+        let explanations = kept.into_iter();
+        let explanations = explanations.flat_map(|(_, (ends, c))| c.explain(&ends, more));
         Told {
-            explanations,
+            explanations: explanations.collect(),
             doubts,
         }
+    }
+}
+
+impl Place {
+    /// Takes a packet. Whether the connection is over with it.
+    fn see(&mut self, packet: &Packet, second: bool) -> bool {
+        let mut connection = match &mut self.course {
+            Course::Goes(connection) => return connection.see(packet, second),
+            Course::Asked(asked) => asked.goes_on(&self.ends),
+            Course::Free => match Asked::of(packet, second) {
+                Some(asked) => {
+                    self.course = Course::Asked(asked);
+                    return false;
+                }
+                None => Connection::new(packet, second),
+            },
+        };
+        let over = connection.see(packet, second);
+        self.course = Course::Goes(Box::new(connection));
+        over
+    }
+
+    /// A SYN of the same ends belongs to another connection, after this one.
+    fn is_before(&self, syn: &Packet, second: bool) -> bool {
+        match &self.course {
+            Course::Goes(connection) => connection.is_before(syn, second),
+            Course::Asked(asked) => asked.is_before(syn, second),
+            Course::Free => false,
+        }
+    }
+
+    /// A connection that is still here may be forgotten for another.
+    fn makes_room(&self, name: Name) -> bool {
+        let empty = match &self.course {
+            Course::Free => false,
+            Course::Asked(_) => true,
+            Course::Goes(connection) => !connection.carries_data(),
+        };
+        empty && self.number == name.number
     }
 }

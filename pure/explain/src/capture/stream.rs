@@ -216,7 +216,7 @@ impl Half {
             .get_or_insert_with(|| Box::new(Stream::new(start, sent, heard, window)))
     }
 
-    /// The connection is over: what was remembered of packets is not needed any more.
+    /// Forgets the packets themselves.
     pub fn settle(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.coming = VecDeque::new();
