@@ -228,17 +228,18 @@ impl<S: FnMut(&Packet, &[u8])> Frames<S> {
     fn take(&mut self, at: u64, link: i32, data: &[u8], whole: u32) {
         let begun = *self.begun.get_or_insert(at);
         self.account.cut += u64::from((data.len() as u64) < u64::from(whole));
-        match frame::segment(link, data, Nanos(at.saturating_sub(begun))) {
+        // By reference: to move it waits for all of it to be written.
+        match &frame::segment(link, data, Nanos(at.saturating_sub(begun))) {
             Ok((packet, payload)) => {
                 self.account.frames += 1;
                 self.account.packets += 1;
-                (self.see)(&packet, payload);
+                (self.see)(packet, payload);
             }
             Err(skip) => {
-                if skip == Skip::UnknownLink {
+                if *skip == Skip::UnknownLink {
                     self.account.unknown_link.get_or_insert(link);
                 }
-                self.skip(skip);
+                self.skip(*skip);
             }
         }
     }

@@ -275,53 +275,68 @@ fn tcp<'a>(carried: &Carried<'a>, at: Nanos) -> Result<(Packet, &'a [u8]), Skip>
     if header < 20 || tcp.len() < 20 {
         return Err(Skip::Cut);
     }
-    let mut packet = Packet {
+    // Short frames are padded.
+    let captured = tcp.get(header..).unwrap_or_default();
+    let captured = &captured[..payload.min(captured.len())];
+    let flags = tcp[13];
+    // Options that the capture cut off are as if they were not there.
+    let options = Options::of(&tcp[20..header.min(tcp.len())], flags & SYN != 0);
+    let packet = Packet {
         at,
         from: SocketAddr::new(ends.0, u16_at(tcp, 0)?),
         to: SocketAddr::new(ends.1, u16_at(tcp, 2)?),
         seq: u32_at(tcp, 4)?,
         ack: u32_at(tcp, 8)?,
-        flags: tcp[13],
+        flags,
         window: u16_at(tcp, 14)?,
         payload: u32::try_from(payload).map_err(|_| Skip::Cut)?,
-        wscale: None,
-        mss: None,
-        sack: None,
-        stamps: None,
+        wscale: options.wscale,
+        mss: options.mss,
+        sack: options.sack,
+        stamps: options.stamps,
         options_cut: tcp.len() < header,
         fragment: carried.fragment,
         marked: carried.marked,
     };
-    // Options that the capture cut off are as if they were not there.
-    options(&tcp[20..header.min(tcp.len())], &mut packet);
-    // Short frames are padded.
-    let captured = tcp.get(header..).unwrap_or_default();
-    Ok((packet, &captured[..payload.min(captured.len())]))
+    Ok((packet, captured))
 }
 
-fn options(mut rest: &[u8], packet: &mut Packet) {
-    while let Some(&kind) = rest.first() {
-        let length = match kind {
-            0 => return,
-            1 => 1,
-            _ => match rest.get(1) {
-                Some(&length) if length >= 2 => usize::from(length),
-                _ => return,
-            },
-        };
-        let Some(option) = rest.get(..length) else {
-            return;
-        };
-        let syn = packet.has(SYN);
-        match (kind, length) {
-            (2, 4) if syn => packet.mss = u16_at(option, 2).ok(),
-            // More than 14 means 14 (RFC 7323, 2.3).
-            (3, 3) if syn => packet.wscale = Some(option[2].min(14)),
-            (5, 10..) => packet.sack = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
-            (8, 10) => packet.stamps = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
-            _ => {}
+/// The options of a TCP header that a packet has.
+#[derive(Default)]
+struct Options {
+    mss: Option<u16>,
+    wscale: Option<u8>,
+    sack: Option<(u32, u32)>,
+    stamps: Option<(u32, u32)>,
+}
+
+impl Options {
+    #[inline]
+    fn of(mut rest: &[u8], syn: bool) -> Options {
+        let mut options = Options::default();
+        while let Some(&kind) = rest.first() {
+            let length = match kind {
+                0 => break,
+                1 => 1,
+                _ => match rest.get(1) {
+                    Some(&length) if length >= 2 => usize::from(length),
+                    _ => break,
+                },
+            };
+            let Some(option) = rest.get(..length) else {
+                break;
+            };
+            match (kind, length) {
+                (2, 4) if syn => options.mss = u16_at(option, 2).ok(),
+                // More than 14 means 14 (RFC 7323, 2.3).
+                (3, 3) if syn => options.wscale = Some(option[2].min(14)),
+                (5, 10..) => options.sack = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
+                (8, 10) => options.stamps = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
+                _ => {}
+            }
+            rest = &rest[length..];
         }
-        rest = &rest[length..];
+        options
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) fn hash(ends: &Ends) -> u32 {
         let all = u128::from_be_bytes(address);
         [(all >> 64) as u64, all as u64]
     });
-    let ports = u64::from(ends.ports[0]) << 16 | u64::from(ends.ports[1]);
+    let ports = u64::from(ends.ports);
     let mixed = (a ^ b.rotate_left(7) ^ c.rotate_left(19) ^ d.rotate_left(31) ^ ports << 13)
         .wrapping_mul(RATIO);
     ((mixed ^ mixed >> 32).wrapping_mul(RATIO) >> 32) as u32

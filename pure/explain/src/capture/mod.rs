@@ -74,7 +74,8 @@ struct Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ends {
     addresses: [[u8; 16]; 2],
-    ports: [u16; 2],
+    /// The upper half is the first's.
+    ports: u32,
 }
 
 impl Ends {
@@ -85,20 +86,22 @@ impl Ends {
             IpAddr::V6(ip) => u128::from(ip),
         };
         let (from, to) = (number(packet.from), number(packet.to));
-        let (p, q) = (packet.from.port(), packet.to.port());
+        let (p, q) = (u32::from(packet.from.port()), u32::from(packet.to.port()));
         let second = (from, p) > (to, q);
         let ([a, b], ports) = match second {
-            false => ([from, to], [p, q]),
-            true => ([to, from], [q, p]),
+            false => ([from, to], p << 16 | q),
+            true => ([to, from], q << 16 | p),
         };
         let addresses = [a.to_be_bytes(), b.to_be_bytes()];
         (Ends { addresses, ports }, second)
     }
 
     fn end(&self, second: bool) -> SocketAddr {
-        let n = usize::from(second);
-        let ip = Ipv6Addr::from(self.addresses[n]);
-        SocketAddr::new(ip.to_canonical(), self.ports[n])
+        let (ip, port) = match second {
+            false => (self.addresses[0], self.ports >> 16),
+            true => (self.addresses[1], self.ports),
+        };
+        SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port as u16)
     }
 }
 
