@@ -89,7 +89,7 @@ fn trace(home: &Home, lab: &Lab<'_>, host: &str) -> Recorder {
 /// What we count in the direction of the data, and the explanation of it.
 fn counted(file: &Path) -> explain::Counted {
     let mut observer = explain::Observer::new();
-    capture::read(std::fs::File::open(file).unwrap(), &mut |p| observer.see(p)).unwrap();
+    capture::read(std::fs::File::open(file).unwrap(), |p| observer.see(p)).unwrap();
     let all = observer.counted();
     all.into_iter().max_by_key(|c| c.bytes).unwrap()
 }
@@ -359,8 +359,7 @@ fn flows_by_tshark(file: &Path) -> Flows {
 
 fn flows_by_us(file: &Path) -> Flows {
     let mut observer = explain::Observer::new();
-    let account =
-        capture::read(std::fs::File::open(file).unwrap(), &mut |p| observer.see(p)).unwrap();
+    let account = capture::read(std::fs::File::open(file).unwrap(), |p| observer.see(p)).unwrap();
     assert_eq!(account.skipped.get(&capture::Skip::Tunnel), None);
     let counted = observer.counted().into_iter();
     let flows = counted.map(|c| {

@@ -9,7 +9,7 @@ pub fn capture(bytes: &[u8]) {
     let mut observer = explain::Observer::new();
     let mut packets = 0;
     let mut payload = 0;
-    let account = capture::read(bytes, &mut |packet| {
+    let account = capture::read(bytes, |packet| {
         packets += 1;
         payload += u64::from(packet.payload);
         observer.see(packet);
@@ -25,7 +25,7 @@ pub fn capture(bytes: &[u8]) {
     for one in &counted {
         assert!(one.retransmitted + one.out_of_order <= one.packets);
     }
-    let told = observer.explain(usize::MAX);
+    let told = observer.explain();
     check(&told.explanations);
     check_text(&told.doubts.join("\n"));
 }

@@ -43,8 +43,8 @@ was taken (at the sender, at the receiver, between) is found from its handshakes
 timestamps where it began later. Packets that the capture itself lost are told from those that
 the network lost. VLAN tags, MPLS, PPPoE, GRE, VXLAN, Geneve and IP in IP are opened; what
 cannot be is counted. The headers are enough (-s 128). Memory goes by connections, not by
-packets: a kilobyte or two for one that was short, and 500,000 at a time; of more than 200 the
-text tells those with the most bytes, --json all. Files may be compressed with gzip.
+packets: about a kilobyte for one that goes on, and 500,000 at a time. Of more than 200 the text
+tells those with the most bytes, --json all of up to 500,000. Files may be compressed with gzip.
 
 Two FILEs of one kind, one from each end, are explained together: where segments vanished, which
 retransmissions were needed, which way the delay grew, whether the receiver held acknowledgements
@@ -129,7 +129,7 @@ pub(super) fn explanations(
     let path = Path::new(subject);
     let run = if path.is_file() {
         match kind(path)? {
-            Kind::Capture => return Ok((captured(path, most, &mut |_| ())?, None)),
+            Kind::Capture => return Ok((captured(path, most, |_| ())?, None)),
             Kind::Trace => {
                 let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
                 // What only came here is explained from all of it at once.
@@ -162,8 +162,8 @@ fn both(a: &Path, b: &Path) -> Result<Vec<Explanation>> {
         }
         (Kind::Capture, Kind::Capture) => {
             let (mut tapes_a, mut tapes_b) = (Tapes::default(), Tapes::default());
-            let told_a = captured(a, usize::MAX, &mut |packet| tapes_a.see(packet))?;
-            let told_b = captured(b, usize::MAX, &mut |packet| tapes_b.see(packet))?;
+            let told_a = captured(a, usize::MAX, |packet| tapes_a.see(packet))?;
+            let told_b = captured(b, usize::MAX, |packet| tapes_b.see(packet))?;
             explain::joined((&names.0, told_a, &tapes_a), (&names.1, told_b, &tapes_b))
         }
         _ => {
@@ -208,14 +208,14 @@ fn kind(path: &Path) -> Result<Kind> {
 
 /// The connections of a capture, at most so many. What was skipped is said with the first; a damaged file
 /// is explained as far as it goes. Shows each packet as well.
-fn captured(path: &Path, most: usize, each: &mut dyn FnMut(&Packet)) -> Result<Vec<Explanation>> {
-    let mut observer = explain::Observer::new();
-    let account = capture::read(open(path)?, &mut |packet| {
+fn captured(path: &Path, most: usize, mut each: impl FnMut(&Packet)) -> Result<Vec<Explanation>> {
+    let mut observer = explain::Observer::of_most(most);
+    let account = capture::read(open(path)?, |packet| {
         observer.see(packet);
         each(packet);
     });
     let mut doubts = account.map_err(|e| bad(path, e))?.left_out();
-    let told = observer.explain(most);
+    let told = observer.explain();
     doubts.extend(told.doubts);
     let mut explanations = told.explanations;
     match explanations.first_mut() {

@@ -155,7 +155,8 @@ pub fn read_with_payload(
                     PcapBlockOwned::NG(Block::EnhancedPacket(block)) => {
                         match interfaces.get(block.if_id as usize) {
                             Some(i) => {
-                                let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
+                                let ticks =
+                                    u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
                                 let captured = block.data.len().min(block.caplen as usize);
                                 let data = &block.data[..captured];
                                 frames.take(nanos_of(ticks, i), i.link, data, block.origlen);
@@ -349,7 +350,7 @@ mod tests {
 
     fn all(file: &[u8]) -> (Vec<Packet>, Result<Account, Error>) {
         let mut packets = Vec::new();
-        let account = read(file, &mut |p| packets.push(*p));
+        let account = read(file, |p| packets.push(*p));
         (packets, account)
     }
 

@@ -116,11 +116,12 @@ impl Connection {
     /// A SYN of the same ends belongs to another connection, after this one.
     pub fn is_before(&self, syn: &Packet, second: bool) -> bool {
         let side = usize::from(second != self.client_is_second);
-        self.is_over() || self.halves[side].has_other_start(syn.seq)
+        let over = self.reset || self.halves.iter().all(|d| d.end.is_some());
+        over || self.halves[side].has_other_start(syn.seq)
     }
 
     fn is_over(&self) -> bool {
-        self.reset || self.halves.iter().all(|d| d.finished)
+        self.reset || self.halves.iter().all(|d| d.closed)
     }
 
     pub fn carries_data(&self) -> bool {
@@ -140,7 +141,11 @@ impl Connection {
     pub fn see(&mut self, packet: &Packet, second: bool) -> bool {
         let was_over = self.is_over();
         self.follow(packet, second);
-        !was_over && self.is_over()
+        let over = !was_over && self.is_over();
+        if over {
+            self.halves.iter_mut().for_each(Half::settle);
+        }
+        over
     }
 
     fn follow(&mut self, packet: &Packet, second: bool) {
@@ -183,7 +188,9 @@ impl Connection {
         };
         own.sends(packet);
         let segment = own.segment_size(peer);
-        own.finished |= packet.has(FIN);
+        if packet.has(FIN) {
+            own.end = Some(packet.end());
+        }
         if packet.payload > 0 {
             own.data(packet, segment, place);
         }
@@ -206,11 +213,6 @@ impl Connection {
             };
             peer.hears(&heard, segment, place.total);
         }
-    }
-
-    /// The connection is over: what was remembered of packets is not needed any more.
-    pub fn settle(&mut self) {
-        self.halves.iter_mut().for_each(Half::settle);
     }
 
     fn handshake(&mut self, packet: &Packet, side: usize) {

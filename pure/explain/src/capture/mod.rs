@@ -33,6 +33,8 @@ pub struct Observer {
     index: Index,
     places: Vec<Place>,
     free: Vec<u32>,
+    /// The place of the packet before: that of the next one most often.
+    recent: u32,
     /// Connections in the order in which they began, some with data by now, or gone.
     oldest: VecDeque<Name>,
     /// Connections in the order in which they came to an end.
@@ -159,6 +161,7 @@ impl Observer {
             index: Index::default(),
             places: Vec::new(),
             free: Vec::new(),
+            recent: 0,
             oldest: VecDeque::new(),
             over: VecDeque::new(),
             begun: 0,
@@ -173,7 +176,10 @@ impl Observer {
     /// Takes the next packet.
     pub fn see(&mut self, packet: &Packet) {
         let (ends, second) = Ends::of(packet);
-        let mut known = self.index.get(&ends, &self.places);
+        let mut known = match self.places.get(self.recent as usize) {
+            Some(place) if place.ends == ends && !place.is_free() => Some(self.recent),
+            _ => self.index.get(&ends, &self.places),
+        };
         if let Some(n) = known
             && packet.flags & (SYN | ACK) == SYN
             && self.places[n as usize].is_before(packet, second)
@@ -185,6 +191,7 @@ impl Observer {
         }
         match known.or_else(|| self.begin(ends)) {
             Some(n) => {
+                self.recent = n;
                 if self.places[n as usize].see(packet, second) {
                     self.end(n);
                 }
@@ -247,7 +254,7 @@ impl Observer {
             return;
         };
         let place = &mut self.places[first.place as usize];
-        if place.number == first.number && !matches!(place.course, Course::Free) {
+        if place.number == first.number && !place.is_free() {
             let gone = std::mem::replace(&mut place.course, Course::Free);
             let ends = place.ends;
             self.index.remove(&ends, first.place);
@@ -258,7 +265,7 @@ impl Observer {
 
     /// A connection is to be told, if no more than [`Observer::most`] have more bytes.
     fn keep(&mut self, ends: Ends, number: u32, course: Course) {
-        let mut connection = match course {
+        let connection = match course {
             Course::Goes(connection) if connection.carries_data() => connection,
             Course::Goes(connection) => {
                 self.attempts += u64::from(connection.is_unanswered());
@@ -282,7 +289,6 @@ impl Observer {
             self.left_out.1 += Bytes(bytes);
         }
         if least != Some(key) {
-            connection.settle();
             self.kept.insert(key, (ends, connection));
         }
     }
@@ -344,6 +350,10 @@ impl Observer {
 }
 
 impl Place {
+    fn is_free(&self) -> bool {
+        matches!(self.course, Course::Free)
+    }
+
     /// Takes a packet. Whether the connection is over with it.
     fn see(&mut self, packet: &Packet, second: bool) -> bool {
         let mut connection = match &mut self.course {

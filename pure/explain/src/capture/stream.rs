@@ -55,7 +55,10 @@ const BEYOND: f64 = 1.25;
 pub(super) struct Half {
     /// Its SYN was seen, and offered this scale of windows, or none.
     pub offered: Option<Option<u8>>,
-    pub finished: bool,
+    /// Behind its FIN, where that was seen.
+    pub end: Option<u32>,
+    /// The peer acknowledged all, with the FIN.
+    pub closed: bool,
     pub stream: Option<Box<Stream>>,
     /// Bytes of its data, seen or acknowledged unseen: those of the stream, near at hand.
     pub bytes: u64,
@@ -121,7 +124,8 @@ impl Half {
     pub fn new(at: Nanos) -> Half {
         Half {
             offered: None,
-            finished: false,
+            end: None,
+            closed: false,
             stream: None,
             bytes: 0,
             announced: None,
@@ -185,6 +189,7 @@ impl Half {
 
     /// The peer acknowledges, and offers a window.
     pub fn hears(&mut self, heard: &Heard, segment: u32, total: Nanos) {
+        self.closed |= self.end.is_some_and(|end| !before(heard.ack, end));
         if let Some(stream) = &mut self.stream {
             stream.hears(heard, segment, total);
             self.bytes = stream.range;
@@ -216,7 +221,7 @@ impl Half {
             .get_or_insert_with(|| Box::new(Stream::new(start, sent, heard, window)))
     }
 
-    /// Forgets the packets themselves.
+    /// The connection is over: what was remembered of packets is not needed any more.
     pub fn settle(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.coming = VecDeque::new();

@@ -3,7 +3,7 @@
 use super::*;
 use model::finding::Conclusion;
 use model::finding::{Limit, Source};
-use model::segment::tcp_flag::RST;
+use model::segment::tcp_flag::{FIN, RST};
 
 /// A transfer of `window` bytes each round trip over a path of 20 ms, seen `to_client` from the client,
 /// which sends. `drop` says what happens to a data packet: 0 passes, 1 is lost behind the capture, 2 is
@@ -112,7 +112,7 @@ fn a_full_window_is_seen_from_anywhere_on_the_path() {
         (TRIP, Source::CaptureAtReceiver),
     ] {
         let path = windowed(to_client);
-        let told = path.observe().explain(usize::MAX).explanations;
+        let told = path.observe().explain().explanations;
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].source, source);
         assert_eq!(
@@ -133,7 +133,7 @@ fn half_of_the_window_is_not_full_and_two_causes_at_the_sender_fit() {
         window: 20 * MSS,
         ..windowed(Nanos(0))
     };
-    let told = path.observe().explain(usize::MAX).explanations;
+    let told = path.observe().explain().explanations;
     let by = vec![Limit::SendBuffer, Limit::Application];
     assert_eq!(told[0].conclusion, Conclusion::Limited { by }, "{told:#?}");
     assert!(!told[0].is_confident());
@@ -160,7 +160,7 @@ fn losses_are_counted_wherever_they_happened_and_the_captures_own_are_not() {
         let counted = &path.observe().counted()[0];
         assert_eq!(counted.retransmitted, again);
         assert_eq!(counted.unseen, Bytes(unseen));
-        let told = path.observe().explain(usize::MAX).explanations;
+        let told = path.observe().explain().explanations;
         let said = told[0].doubts.iter().any(|d| d.contains("never seen"));
         assert_eq!(said, unseen > 0);
     }
@@ -191,7 +191,7 @@ fn a_connection_after_another_on_the_same_addresses_is_its_own() {
 fn told(packets: &[Packet]) -> Told {
     let mut observer = Observer::new();
     packets.iter().for_each(|p| observer.see(p));
-    observer.explain(usize::MAX)
+    observer.explain()
 }
 
 fn doubted(told: &Told, what: &str) -> bool {
@@ -310,7 +310,7 @@ fn a_packet_that_is_captured_twice_counts_once() {
     let twice = &observer.counted()[0];
     assert_eq!((twice.packets, twice.retransmitted), (200 * 44, 0));
     assert_eq!(twice.twice, twice.packets);
-    let told = observer.explain(1);
+    let told = observer.explain();
     assert_eq!(told.explanations[0].source, Source::CaptureBetween);
     assert!(doubted(&told, "twice"));
 }
@@ -327,9 +327,9 @@ fn a_flood_of_attempts_makes_room_for_what_carries_data() {
     packets.extend((0..2 * MOST_CONNECTIONS).map(attempt));
     let mut observer = Observer::new();
     packets.iter().for_each(|p| observer.see(p));
-    assert_eq!(observer.connections.len(), MOST_CONNECTIONS);
+    assert_eq!(observer.places.len(), MOST_CONNECTIONS);
     assert!(observer.index.len() <= MOST_CONNECTIONS);
-    let told = observer.explain(usize::MAX);
+    let told = observer.explain();
     assert_eq!(told.explanations.len(), 1);
     assert_eq!(told.explanations[0].cause(), Some(Limit::ReceiveWindow));
     assert!(doubted(&told, "attempts to connect came to nothing"));
@@ -348,18 +348,108 @@ fn ends_that_meet_in_one_row_of_the_index_are_told_apart() {
     asked.extend((1 << 24..).map(from).take(200));
     let mut observer = Observer::new();
     // The same packets again, and then others of the same ends, for connections after those.
-    for (connections, later) in [(400, 0), (400, 7), (800, 0)] {
+    for (gone, later) in [(0, 0), (0, 7), (400, 0)] {
         asked.iter().for_each(|p| observer.see(p));
-        assert_eq!(observer.connections.len(), connections);
+        assert_eq!(observer.places.len(), 400 + gone.min(MOST_OVER));
         assert_eq!(observer.index.len(), 400);
         asked.iter_mut().for_each(|p| p.seq += later);
+    }
+    let attempts = doubted(
+        &observer.explain(),
+        "800 attempts to connect came to nothing",
+    );
+    assert!(attempts);
+}
+
+/// A connection from this port: a request, an answer of so many bytes, and the end.
+fn short(port: u16, answer: u32) -> Vec<Packet> {
+    let client: SocketAddr = ([192, 0, 2, 1], port).into();
+    let server: SocketAddr = ([192, 0, 2, 2], 80).into();
+    let at = |n: u64| Nanos(u64::from(port) * 1_000_000 + n * 100_000);
+    let all = [
+        (true, 0, 0, SYN, 0),
+        (false, 0, 1, SYN | ACK, 0),
+        (true, 1, 1, ACK, 10),
+        (false, 1, 11, ACK, answer),
+        (true, 11, 1 + answer, ACK | FIN, 0),
+        (false, 1 + answer, 12, ACK | FIN, 0),
+        (true, 12, 2 + answer, ACK, 0),
+    ];
+    (0..)
+        .zip(all)
+        .map(|(n, (from_client, seq, ack, flags, payload))| Packet {
+            at: at(n),
+            seq,
+            ack,
+            flags,
+            payload,
+            window: 1000,
+            wscale: (flags & SYN != 0).then_some(7),
+            ..match from_client {
+                true => Packet::new(client, server),
+                false => Packet::new(server, client),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn connections_that_are_over_make_room() {
+    let many = 3 * MOST_CONNECTIONS as u16;
+    for most in [usize::MAX, 5] {
+        let mut observer = Observer::of_most(most);
+        for port in 1..=many {
+            let packets = short(port, 1000 + u32::from(port % 7));
+            packets.iter().for_each(|p| observer.see(p));
+            // Late ones belong to it as well.
+            observer.see(&packets[3]);
+            observer.see(&packets[5]);
+        }
+        assert_eq!(observer.places.len(), MOST_OVER + 1);
+        assert_eq!(observer.index.len(), MOST_OVER);
+        let told = most.min(MOST_CONNECTIONS) as u16;
+        let all = observer.explain();
+        assert_eq!(all.explanations.len(), usize::from(told));
+        let ports: Vec<u16> = all
+            .explanations
+            .iter()
+            .filter_map(|e| Some(e.receiver?.port()))
+            .collect();
+        assert!(ports.is_sorted());
+        if most == 5 {
+            assert_eq!(ports, [6, 13, 20, 27, 34]);
+        }
+        assert!(doubted(
+            &all,
+            &format!("{} more connections of", many - told)
+        ));
+        assert_eq!(doubted(&all, "--json"), most == 5);
+    }
+}
+
+#[test]
+fn a_connection_is_over_when_its_end_is_acknowledged_or_with_a_reset() {
+    let packets = short(7, 3000);
+    let mut reset = packets[..4].to_vec();
+    reset.push(Packet {
+        flags: RST,
+        ..packets[4]
+    });
+    for (packets, last) in [(packets, 6), (reset, 4)] {
+        let mut observer = Observer::new();
+        for (n, packet) in packets.iter().enumerate() {
+            observer.see(packet);
+            assert_eq!(observer.over.len(), usize::from(n >= last), "{n}");
+        }
+        let counted = observer.counted();
+        assert_eq!(counted.iter().map(|c| c.bytes.0).sum::<u64>(), 3010);
     }
 }
 
 #[test]
 fn of_many_connections_those_with_the_most_bytes_are_told() {
     let all = windowed(Nanos(0)).packets();
-    let mut observer = Observer::new();
+    let mut observer = Observer::of_most(3);
     for n in 0..10u16 {
         let port = |mut end: SocketAddr| {
             end.set_port(end.port() + n);
@@ -374,7 +464,7 @@ fn of_many_connections_those_with_the_most_bytes_are_told() {
             });
         }
     }
-    let told = observer.explain(3);
+    let told = observer.explain();
     let ports = told.explanations.iter().map(|e| e.sender.unwrap().port());
     assert_eq!(ports.collect::<Vec<_>>(), [40007, 40008, 40009]);
     assert!(doubted(&told, "7 more connections of"));
