@@ -33,7 +33,7 @@ pub fn capture(bytes: &[u8]) {
 /// Any bytes are a capture or not; the requests in it are named, divided and printed.
 pub fn requests(bytes: &[u8]) {
     let mut observer = ::requests::Observer::default();
-    let see = &mut |packet: &Packet, payload: &[u8]| {
+    let see = |packet: &Packet, payload: &[u8]| {
         assert!(payload.len() <= packet.payload as usize);
         observer.see(packet, payload);
     };

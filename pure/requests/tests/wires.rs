@@ -7,7 +7,7 @@ use model::request::{Cause, Requests};
 
 fn told(file: &[u8]) -> Requests {
     let mut observer = Observer::default();
-    capture::read_with_payload(file, &mut |packet, payload| observer.see(packet, payload)).unwrap();
+    capture::read_with_payload(file, |packet, payload| observer.see(packet, payload)).unwrap();
     let told = observer.told();
     for call in &told.calls {
         assert_eq!(call.parts.total(), call.causes.total(), "{call:#?}");

@@ -41,7 +41,7 @@ fn captured(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String
     if !matches!(kind(path)?, Kind::Capture) {
         return Err(bad(path, "requests are found in captures (pcap, pcapng)"));
     }
-    let account = capture::read_with_payload(open(path)?, &mut |packet, payload| {
+    let account = capture::read_with_payload(open(path)?, |packet, payload| {
         observer.see(packet, payload);
     });
     let left_out = account.map_err(|e| bad(path, e))?.left_out();
