@@ -5,11 +5,14 @@ use crate::exit::{Refusal, sentence};
 use crate::lab::MYSELF;
 use crate::listener::log;
 use crate::out;
+use crate::transport::VERSION;
 use crate::trust::Peer;
 use anyhow::Result;
-use model::{Nanos, Reading, Side};
+use model::advice::{Form, Persistent};
+use model::{DeviceKnob, Knob, Nanos, Reading, Setting, Side};
 use sha2::{Digest, Sha256};
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -64,6 +67,68 @@ pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<Hold> {
         guard,
         side,
     })?)
+}
+
+/// Writes what was kept under this title where this host reads it when it starts, as far as there is
+/// a file for it: the settings, and in `found` the file, or what is to be done by hand.
+///
+/// # Errors
+/// If nothing is kept under the title, or a file cannot be written.
+pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
+    let settings = tune::kept(&state()?, title)?;
+    let root = std::env::var_os("LINERATE_ROOT").map_or("/".into(), PathBuf::from);
+    let host = observe::fingerprint(VERSION, Some(peer));
+    let note = format!("Written by linerate: {title}. Remove it to have the former settings.");
+    let words = |of: &dyn Fn(&Knob) -> bool| {
+        let words: Vec<String> = settings
+            .iter()
+            .filter(|s| of(&s.knob))
+            .map(ToString::to_string)
+            .collect();
+        words.join(" ")
+    };
+    let told = |setting: String, found: String, in_force| Reading {
+        setting,
+        side,
+        asked: "outlives a restart".to_owned(),
+        found,
+        in_force,
+    };
+    let written = |text: &Persistent, path: &str, setting: String| -> Result<Reading> {
+        tune::write(&root, path, &text.text)?;
+        Ok(told(setting, path.to_owned(), true))
+    };
+    let texts = advise::persist(&settings, &host, &[], &note);
+    let text = |form| texts.iter().find(|text| text.form == form);
+    let mut all = Vec::new();
+    if let Some(sysctl) = text(Form::Sysctl) {
+        let setting = words(&|knob| matches!(knob, Knob::Sysctl(_)));
+        all.push(written(sysctl, &sysctl.path, setting)?);
+    }
+    let others = words(&|knob| matches!(knob, Knob::Device(_) | Knob::Route(_)));
+    let pinned = |s: &Setting| s.knob == Knob::Device(DeviceKnob::Pin);
+    let device = host.device.as_ref().map(|device| device.name.as_str());
+    let file = device.and_then(|device| tune::network_file(&root, device));
+    match (text(Form::Networkd), file) {
+        _ if others.is_empty() => {}
+        _ if settings.iter().any(pinned) => {
+            let why = "set it again after a restart: the pins of a mixed segment go with its addresses, and without them everybody would get larger packets";
+            all.push(told(others, why.to_owned(), false));
+        }
+        (Some(networkd), Some(file)) => {
+            let path = format!("/etc/systemd/network/{file}.d/linerate.conf");
+            all.push(written(networkd, &path, others)?);
+        }
+        _ => {
+            let commands = text(Form::Commands).map_or(String::new(), |text| {
+                let lines = text.text.lines().filter(|line| !line.starts_with('#'));
+                lines.collect::<Vec<_>>().join("; ")
+            });
+            let why = format!("have it set whenever the device comes up: {commands}");
+            all.push(told(others, why, false));
+        }
+    }
+    Ok(all)
 }
 
 /// Undoes what was kept on this host, and what processes that were killed have left.
@@ -214,6 +279,14 @@ impl Tuning {
                 tune::commit(&state, &title).map_err(said)?;
                 self.note(&format!("keeps: {title}"));
                 Ok(Vec::new())
+            }
+            TuneRequest::Persist { title } => {
+                let lasting = lasting(&self.full(&title), address?, Side::Far);
+                let lasting = lasting.map_err(|error| sentence(&error))?;
+                for reading in lasting.iter().filter(|reading| reading.in_force) {
+                    self.note(&format!("writes {} to {}", reading.setting, reading.found));
+                }
+                Ok(lasting)
             }
             TuneRequest::Keep => {
                 self.held()?;

@@ -35,15 +35,17 @@ server.serve_forever()
 ";
 /// Ends with its input, once all that was asked for has come or failed.
 const CLIENT: &str = r"
-import http.client, sys, threading, time
+import http.client, os, sys, threading
+def say(what):
+    os.write(1, (what + '\n').encode())
 def fetch():
     try:
         c = http.client.HTTPConnection('10.0.3.2', timeout=10)
         c.request('POST', '/', b'y' * 30000)
         size = len(c.getresponse().read())
-        print('fetched' if size == 30000 else 'FAILED: %d bytes' % size, flush=True)
+        say('fetched' if size == 30000 else 'FAILED: %d bytes' % size)
     except Exception as e:
-        print('FAILED: %r' % e, flush=True)
+        say('FAILED: %r' % e)
 over = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
 while not over.wait(0.02):
@@ -129,6 +131,7 @@ impl Segment {
         let line = stdout(&run(&mut self.far.linerate(&invite)));
         let serve = ["serve", "--bind", FAR, "--allow-tune"];
         let mut command = self.far.linerate_in(&self.inside("b"), &serve);
+        command.env("LINERATE_ROOT", self.far.path());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Lines::of(child.stderr.take().unwrap());
         let agent = Agent {
@@ -144,7 +147,18 @@ impl Segment {
 
     fn tune(&self, args: &[&str]) -> Command {
         let all = [&["tune", "mtu", FAR][..], args].concat();
-        self.near.linerate_in(&self.inside("a"), &all)
+        let mut command = self.near.linerate_in(&self.inside("a"), &all);
+        command.env("LINERATE_ROOT", self.near.path());
+        command
+    }
+
+    /// systemd-networkd says that it sets up the device of `a`, by its file 10-lan.network.
+    fn networkd(&self) {
+        let index = self.shell("at a cat /sys/class/net/e0/ifindex");
+        let links = self.near.path().join("run/systemd/netif/links");
+        std::fs::create_dir_all(&links).unwrap();
+        let says = "NETWORK_FILE=/run/systemd/network/10-lan.network\n";
+        std::fs::write(links.join(index.trim()), says).unwrap();
     }
 
     /// Neither host is changed, or is said to be.
@@ -283,11 +297,12 @@ const SCENARIOS: [Scenario; 6] = [
 fn play(scenario: &Scenario) {
     let Scenario { name, .. } = scenario;
     let segment = Segment::new();
-    let _agent = segment.agent();
+    let agent = segment.agent();
     segment.drops(scenario.drops);
     let before = segment.snapshot();
     let mut fetches = segment.fetches();
-    let mut command = segment.tune(&["--to", "9000"]);
+    segment.networkd();
+    let mut command = segment.tune(&["--to", "9000", "--persist"]);
     command.envs(
         scenario
             .killed
@@ -295,6 +310,7 @@ fn play(scenario: &Scenario) {
     );
     let out = run(&mut command);
     let said = plain(&out);
+    agent.log.wait_for(", MTU probes: ");
     match (scenario.killed, scenario.drops) {
         (Some(_), _) => assert_eq!(out.status.signal(), Some(9), "{name}: {said}"),
         (_, []) => assert!(out.status.success(), "{name}: {said}"),
@@ -303,8 +319,16 @@ fn play(scenario: &Scenario) {
     for what in scenario.said {
         assert!(said.contains(what), "{name}: '{what}' is not in {said}");
     }
+    let file = segment
+        .near
+        .path()
+        .join("etc/systemd/network/10-lan.network.d/linerate.conf");
+    assert_eq!(file.exists(), out.status.success(), "{name}");
     if out.status.success() {
         fetches.go_on();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.ends_with("\n[Link]\nMTUBytes=9000\n"), "{text}");
+        assert!(said.contains("not written on 10.0.3.2: have it set whenever the device comes up: ip link set dev e0 mtu 9000"), "{said}");
         let wide = segment.snapshot();
         assert_eq!(
             wide,

@@ -45,7 +45,7 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 /// Variables that the commands read, with what they do.
-const ENVIRONMENT: [(&str, &str); 7] = [
+const ENVIRONMENT: [(&str, &str); 8] = [
     (
         "LINERATE_ARCHIVE",
         "The archive, where --archive does not name one.",
@@ -57,6 +57,10 @@ const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "LINERATE_LABS",
         "The directory of what is written of labs that are up, where it is not to be the usual one.",
+    ),
+    (
+        "LINERATE_ROOT",
+        "The directory below which --persist writes what a host reads when it starts, instead of /.",
     ),
     (
         "LINERATE_STATE",

@@ -36,6 +36,8 @@ pub struct Wish {
     pub reach: Option<Reach>,
     /// Devices that may lose their link are changed all the same.
     pub force: bool,
+    /// Once it is kept it is to outlive a restart.
+    pub persist: bool,
 }
 
 /// Looks, changes, verifies and commits, or puts everything back. `tell` hears of each stage that is done.
@@ -100,7 +102,8 @@ pub fn change(
     };
     story.outcome = match failed {
         None => {
-            both.keep(&mut story.notes);
+            tell(Stage::Commit, &story);
+            both.keep(&title, wish.persist, &mut story);
             ChangeOutcome::Committed
         }
         Some((stopped, why)) => {
@@ -219,11 +222,38 @@ impl Both {
         })
     }
 
-    fn keep(self, notes: &mut Vec<String>) {
+    /// This host keeps it as well; with `persist`, both write it down.
+    fn keep(mut self, title: &str, persist: bool, story: &mut MtuChange) {
+        let peer = self.link.far_address();
         if let Err(error) = self.here.keep() {
-            notes.push(format!(
+            story.notes.push(format!(
                 "this host could not keep it ({error}) and is as before, the other host keeps it: run 'linerate tune undo' there"
             ));
+            return;
+        }
+        if !persist {
+            return;
+        }
+        let near = tuning::lasting(title, peer, Side::Near);
+        let title = title.to_owned();
+        let far = self.link.tune(TuneRequest::Persist { title }, ANSWER);
+        for (host, lasting) in [("this host", near), (&*story.host, far)] {
+            match lasting {
+                Ok(readings) => {
+                    for Reading {
+                        found, in_force, ..
+                    } in readings
+                    {
+                        match in_force {
+                            true => story.persisted.push(format!("{host}: {found}")),
+                            false => story.notes.push(format!("not written on {host}: {found}")),
+                        }
+                    }
+                }
+                Err(error) => story
+                    .notes
+                    .push(format!("not written on {host}: {}", sentence(&error))),
+            }
         }
     }
 

@@ -85,7 +85,7 @@ impl Probing {
 
     fn begin(&mut self, controller: IpAddr) -> Result<ProbeAnswer, String> {
         self.close();
-        let admitted = match self.peer.admit(&order()) {
+        let admitted = match self.peer.admit_as("MTU probes".to_owned(), &order()) {
             Ok(admitted) => admitted,
             Err(Denied::Busy { why, .. } | Denied::Refused(why)) => return Err(why),
         };

@@ -78,6 +78,14 @@ impl Peer {
     /// # Errors
     /// [`Denied`], with a sentence for the user at the other end.
     pub fn admit(&self, order: &Order) -> Result<Admitted, Denied> {
+        self.admit_as(format!("leg {}", order.leg), order)
+    }
+
+    /// Asks for something else that moves as much as this leg would; `what` is its name in the log.
+    ///
+    /// # Errors
+    /// [`Denied`], with a sentence for the user at the other end.
+    pub fn admit_as(&self, what: String, order: &Order) -> Result<Admitted, Denied> {
         possible(order).map_err(Denied::Refused)?;
         let mut order = order.clone();
         let mut warnings = Vec::new();
@@ -153,16 +161,16 @@ impl Peer {
         drop(books);
         if self.id.is_some() {
             crate::listener::log(&format!(
-                "{}: session {}, leg {}: {}",
+                "{}: session {}, {what}: {}",
                 self.name,
                 self.session,
-                order.leg,
                 in_words(&order)
             ));
         }
         Ok(Admitted {
             name: self.name.clone(),
             session: self.session,
+            what,
             order,
             warnings,
             limits: self.limits.clone(),
@@ -196,6 +204,8 @@ pub struct Admitted {
     pub warnings: Vec<Warning>,
     name: String,
     session: u64,
+    /// Its name in the log.
+    what: String,
     limits: Limits,
     id: Option<NodeId>,
     ledger: Arc<Ledger>,
@@ -258,10 +268,10 @@ impl Drop for Admitted {
         drop(books);
         if self.id.is_some() {
             crate::listener::log(&format!(
-                "{}: session {}, leg {} over: {}",
+                "{}: session {}, {} over: {}",
                 self.name,
                 self.session,
-                self.order.leg,
+                self.what,
                 Bytes(*self.counted.get_mut())
             ));
         }

@@ -43,6 +43,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A file from which this host takes its settings when it starts.
+    #[error("cannot write {}: {source}; what was kept lasts until this host starts anew", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The journal cannot be read.
     #[error(
         "the journal {} is damaged ({why}): put back by hand what it tells, then remove it", .path.display()

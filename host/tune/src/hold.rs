@@ -401,6 +401,26 @@ pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
     }
 }
 
+/// What was kept in this network namespace under this title, in the order in which it was applied.
+///
+/// # Errors
+/// [`Error::Expired`] if nothing was, or not any more; [`Error::Journal`] and [`Error::Damaged`].
+pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
+    let here = Namespace::current()?;
+    let title = plain(title);
+    for path in Place::of(state, &here)?.kept().into_values().rev() {
+        let journal = Journal::read_at(path)?;
+        if let Some(journal) = journal
+            && journal.header.title == title
+            && journal.header.namespace == here
+        {
+            let settings = journal.entries.iter().map(|e| e.change.setting.parse());
+            return Ok(settings.filter_map(Result::ok).collect());
+        }
+    }
+    Err(Error::Expired { title })
+}
+
 /// Undoes what an experiment that died left in this network namespace, and clears away what earlier boots
 /// left anywhere. What was kept stays.
 ///

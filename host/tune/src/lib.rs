@@ -11,6 +11,7 @@ mod hold;
 mod journal;
 mod kernel;
 mod knobs;
+mod lasting;
 mod metrics;
 mod status;
 mod steps;
@@ -18,7 +19,8 @@ mod undo;
 
 pub use error::Error;
 pub use guard::guard;
-pub use hold::{Begin, Hold, begin, commit, recover, undo_kept};
+pub use hold::{Begin, Hold, begin, commit, kept, recover, undo_kept};
+pub use lasting::{network_file, write};
 pub use metrics::flush_metrics;
 pub use status::{Pending, PendingChange, Where, default_state, status};
 pub use steps::step;

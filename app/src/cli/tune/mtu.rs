@@ -38,7 +38,10 @@ known to keep it this is refused, since the connection to the other host goes th
 it. How long nothing was answered is measured.
 
 The other host must allow it (linerate serve --allow-tune, linerate trust add --tune); both need root
-or CAP_NET_ADMIN. It lasts until a host is started anew, or until 'linerate tune undo' on it.")]
+or CAP_NET_ADMIN. It lasts until a host is started anew, or until 'linerate tune undo' on it (which is
+no gentle way back: 'linerate tune mtu HOST --to OLD' is). With --persist it is written down once it is
+committed: for systemd-networkd where that sets the device up, as a file of its own beside the
+device's; for others the lines are told that are to be run when the device comes up.")]
 pub struct Mtu {
     /// The other host: name[:port] (an agent with --allow-tune) or ssh:[user@]name
     host: String,
@@ -54,6 +57,9 @@ pub struct Mtu {
     /// Also where a device may lose its link for some seconds
     #[arg(long)]
     force: bool,
+    /// Write it down on both hosts once it is committed, so that it outlives a restart
+    #[arg(long)]
+    persist: bool,
     /// Over IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
@@ -105,6 +111,7 @@ impl Mtu {
                 _ => None,
             },
             force: self.force,
+            persist: self.persist,
         };
         let change = change(&host, &how, &wish, stop, &mut |stage, change| {
             if !self.quiet {

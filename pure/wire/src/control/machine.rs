@@ -543,7 +543,10 @@ mod sealed {
             } = &mut said
             {
                 origin.place = printable(&origin.place, MAX_TITLE);
-                if let TuneRequest::Begin { title, .. } | TuneRequest::Commit { title } = request {
+                if let TuneRequest::Begin { title, .. }
+                | TuneRequest::Commit { title }
+                | TuneRequest::Persist { title } = request
+                {
                     *title = printable(title, MAX_TITLE);
                 }
             }

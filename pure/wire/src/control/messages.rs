@@ -91,6 +91,12 @@ pub enum TuneRequest {
         /// As in [`TuneRequest::Begin`].
         title: String,
     },
+    /// Write what is kept under this title where the host reads it when it starts. Each reading tells of
+    /// some settings: in which file they are, or, not in force, what is to be done by hand.
+    Persist {
+        /// As in [`TuneRequest::Begin`].
+        title: String,
+    },
 }
 
 /// What the agent is to find out about the size of packets that get through.
