@@ -4,6 +4,8 @@
 load.py serve SIZE [quick]         answers each SIZE bytes at port 7001 with one byte; quick: acknowledges at once
 load.py talk HOST SECONDS PART...  writes PARTs (bytes) one after the other, waits for the answer, again and again
 load.py send HOST PORT SECONDS     sends all it can
+load.py late SECONDS               listens at port 7003, with a full queue until so long after the first SYN
+load.py bring HOST BYTES           sends so much there
 load.py stutter SECONDS SECONDS    takes what comes to port 7002 into a buffer of 256 KiB: reads for so long, then
                                    does not for so long
 """
@@ -57,6 +59,34 @@ def send(host, port, seconds):
                 pass
 
 
+def refused():
+    with open("/proc/net/netstat") as file:
+        names, values = [line.split() for line in file if line.startswith("TcpExt:")]
+    return values[names.index("ListenDrops")]
+
+
+def late(seconds):
+    listener = socket.create_server(("0.0.0.0", 7003), backlog=0)
+    # One fits into the queue all the same.
+    socket.create_connection(("127.0.0.1", 7003))
+    print("listening", flush=True)
+    before = refused()
+    while refused() == before:
+        time.sleep(0.01)
+    time.sleep(float(seconds))
+    listener.accept()
+    with listener.accept()[0] as peer:
+        while peer.recv(1 << 20):
+            pass
+
+
+def bring(host, size):
+    with socket.create_connection((host, 7003)) as peer:
+        peer.sendall(bytes(int(size)))
+        peer.shutdown(socket.SHUT_WR)
+        peer.recv(1)
+
+
 def stutter(reads, pauses):
     with listen(7002, 128 << 10) as peer:  # the kernel doubles it
         while True:
@@ -67,4 +97,5 @@ def stutter(reads, pauses):
             time.sleep(float(pauses))
 
 
-{"serve": serve, "talk": talk, "send": send, "stutter": stutter}[sys.argv[1]](*sys.argv[2:])
+loads = [serve, talk, send, late, bring, stutter]
+{load.__name__: load for load in loads}[sys.argv[1]](*sys.argv[2:])

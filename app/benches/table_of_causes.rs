@@ -12,7 +12,6 @@ use common::Home;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 const USAGE: &str =
     "bench/table-of-causes [--only PATTERN] [--quick] [--jobs N] [--into DIR [--again]]";
@@ -68,24 +67,12 @@ fn main() {
     if options.again {
         cases.retain(|c| c.is_made(&into.join(c.name())));
     }
-    let told: Mutex<BTreeMap<usize, Vec<Told>>> = Mutex::default();
-    let next = Mutex::new(0..cases.len());
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let Some(n) = next.lock().unwrap().next() else {
-                        return;
-                    };
-                    eprintln!("{} of {}: {}", n + 1, cases.len(), cases[n].name());
-                    if let Some(answers) = answers(&cases[n], &home, &into) {
-                        told.lock().unwrap().insert(n, answers);
-                    }
-                }
-            });
-        }
+    let told = causes::each(&cases, options.jobs, |n| {
+        eprintln!("{} of {}: {}", n + 1, cases.len(), cases[n].name());
+        answers(&cases[n], &home, &into)
     });
-    let told = told.into_inner().unwrap();
+    let numbered = told.into_iter().enumerate();
+    let told = numbered.filter_map(|(n, told)| Some((n, told?))).collect();
     let page = Page {
         cases: &cases,
         told: &told,

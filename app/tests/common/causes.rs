@@ -6,8 +6,11 @@
 use crate::common::{Home, Lab, Lines, Running, json, run, stderr};
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What an explanation is drawn from, in the order of the columns. Runs are sampled as often as can be, and the same
@@ -151,6 +154,30 @@ pub fn cases() -> Vec<Case> {
         all.map(|(s, c)| case(group, s, c)).collect()
     };
     table.group.iter().flat_map(cases).collect()
+}
+
+/// Works on the cases, so many at a time; returns what came of each, in their order.
+pub fn each<T: Send>(cases: &[Case], jobs: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= cases.len() {
+                        return;
+                    }
+                    let made = work(n);
+                    done.lock()
+                        .expect("no thread panics with it")
+                        .insert(n, made);
+                }
+            });
+        }
+    });
+    let done = done.into_inner().expect("no thread panics with it");
+    done.into_values().collect()
 }
 
 fn case(group: &Group, strength: &Strength, congestion: &str) -> Case {

@@ -1,5 +1,6 @@
 //! What is known of a connection as a whole: what the second level is judged by.
 
+use crate::limits::outlasts_delayed_ack;
 use crate::owner::Behind;
 use model::finding::{Limit, Source};
 use model::{BitRate, Bytes, Nanos};
@@ -114,6 +115,18 @@ pub(crate) struct Held {
     /// Of these, as long as a delayed acknowledgement.
     pub delayed: u64,
     pub delayed_time: Nanos,
+}
+
+impl Held {
+    /// Counts a wait that ended, on a path of this round trip. The peer's own timeout is not told; an explicit one of
+    /// this end's is no better guess.
+    pub fn waited(&mut self, wait: Nanos, trip: Nanos) {
+        self.waits += 1;
+        if outlasts_delayed_ack(wait, trip) {
+            self.delayed += 1;
+            self.delayed_time += wait;
+        }
+    }
 }
 
 /// Segments of one size that never arrived.

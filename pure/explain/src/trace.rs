@@ -4,7 +4,7 @@
 use crate::assemble::{Subject, assemble};
 use crate::facts::{Facts, Loss, MOST_LOSSES, MOST_SENT, Reading, Sent, Vanished};
 use crate::lately::Lately;
-use crate::limits::{bucket, outlasts_delayed_ack};
+use crate::limits::bucket;
 use crate::mixed::Mixed;
 use crate::moment::{self, Moment, Piece, Release, Stage};
 use crate::owner::{Behind, Stretch};
@@ -609,13 +609,8 @@ impl Sender {
             (Limit::Nagle, None) => self.hold = Some(from),
             (Limit::Nagle, Some(_)) | (_, None) => {}
             (_, Some(begun)) => {
-                let wait = from.since(begun);
-                self.facts.held.waits += 1;
-                // The peer's own timeout is not told; an explicit one of this end's is no better guess.
-                if outlasts_delayed_ack(wait, self.facts.min_rtt.unwrap_or(tcb.srtt)) {
-                    self.facts.held.delayed += 1;
-                    self.facts.held.delayed_time += wait;
-                }
+                let trip = self.facts.min_rtt.unwrap_or(tcb.srtt);
+                self.facts.held.waited(from.since(begun), trip);
                 self.hold = None;
             }
         }

@@ -75,6 +75,8 @@ pub(super) struct Connection {
     syn_ack: Option<Nanos>,
     /// A SYN was sent again: which one was answered?
     unsure: bool,
+    /// How often a SYN was.
+    syns_again: u8,
     /// From the first SYN to its answer.
     opened: Option<Nanos>,
     /// From the capture to the client and back, and to the server and back: as the handshake showed it.
@@ -106,6 +108,7 @@ impl Connection {
             syn: None,
             syn_ack: None,
             unsure: false,
+            syns_again: 0,
             opened: None,
             away: [None; 2],
             echoes: None,
@@ -221,6 +224,7 @@ impl Connection {
             (false, 0, None, _) => self.syn = Some(packet.at),
             (false, 0, Some(first), None) | (true, 1, _, Some(first)) => {
                 self.unsure |= again(first);
+                self.syns_again = self.syns_again.saturating_add(again(first).into());
             }
             (true, 1, syn, None) => {
                 self.syn_ack = Some(packet.at);
@@ -326,6 +330,7 @@ impl Connection {
                 begun: self.begun,
                 span: self.last.since(self.begun),
                 opened,
+                syns_again: self.syns_again,
                 segment,
                 is_exchange,
                 doubts: doubts.clone(),

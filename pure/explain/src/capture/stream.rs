@@ -8,7 +8,7 @@
 use super::Counted;
 use crate::assemble::{Subject, assemble};
 use crate::facts::{self, Facts, Held, Loss, MOST_LOSSES, Reading, Rhythm, Vanished};
-use crate::limits::{RECEIVE_WINDOW_FULL, outlasts_delayed_ack};
+use crate::limits::RECEIVE_WINDOW_FULL;
 use crate::moment::{self, Piece};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
@@ -114,6 +114,7 @@ pub(super) struct Frame {
     pub begun: Nanos,
     pub span: Nanos,
     pub opened: Option<Nanos>,
+    pub syns_again: u8,
     pub segment: u32,
     /// The other direction carries data as well.
     pub is_exchange: bool,
@@ -514,13 +515,10 @@ impl Stream {
             self.idle += at.since(self.last_data);
         } else if short && self.short {
             let wait = heard.since(self.last_data);
+            let trip = self.min_rtt.unwrap_or_default().max(place.total);
             self.held += wait;
-            let held = &mut self.course.get_or_insert_default().held;
-            held.waits += 1;
-            if outlasts_delayed_ack(wait, self.min_rtt.unwrap_or_default().max(place.total)) {
-                held.delayed += 1;
-                held.delayed_time += wait;
-            }
+            let course = self.course.get_or_insert_default();
+            course.held.waited(wait, trip);
         }
     }
 
@@ -924,6 +922,7 @@ impl Stream {
             ..v
         });
         facts.is_exchange = frame.is_exchange;
+        facts.syns_again = frame.syns_again.into();
         facts.held = course.held;
         facts.rhythm = course.pace.rhythm();
         facts.needless = trouble.needless.min(trouble.resent);
