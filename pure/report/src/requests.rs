@@ -143,9 +143,10 @@ fn ladder(call: &Call, style: Style) -> String {
     let mut out = wrap(&title, style.width, "  ", "    ");
     let mut rows = Vec::new();
     for step in &call.steps {
-        let several = match step.segments {
-            0 | 1 => String::new(),
-            n => format!(", {n} segments in {}", step.took),
+        let carried = match (step.bytes.0, step.segments) {
+            (0, _) => "again".to_owned(),
+            (_, 0 | 1) => step.bytes.to_string(),
+            (_, n) => format!("{}, {n} segments in {}", step.bytes, step.took),
         };
         let waited = step.waited.map(|cause| format!("after {}", cause.words()));
         rows.push(vec![
@@ -154,7 +155,7 @@ fn ladder(call: &Call, style: Style) -> String {
                 true => "client ==> server".to_owned(),
                 false => "client <== server".to_owned(),
             },
-            format!("{}{several}", step.bytes),
+            carried,
             waited.unwrap_or_default(),
         ]);
     }

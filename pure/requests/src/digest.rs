@@ -208,8 +208,9 @@ struct Pair {
 
 impl Pair {
     fn of(a: Seen, b: Seen, clocks: Option<&Clocks>) -> Pair {
-        let between = |seen: &Seen| seen.reply.first.since(seen.call.last);
-        let first_is_client = between(&a) >= between(&b);
+        // All of a request passes the client.
+        let whole = |seen: &Seen| seen.reply.last.since(seen.call.first);
+        let first_is_client = whole(&a) >= whole(&b);
         let by_first = |at: Nanos| clocks.map_or(0, |clocks| clocks::by_first(clocks, at));
         // When the call had left and when it had arrived, by one clock.
         let left = a.call.last.min(a.reply.first).0 as i64;

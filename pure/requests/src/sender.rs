@@ -42,8 +42,13 @@ pub(crate) struct Sender {
     most_out: u64,
     /// Behind the last segment that was smaller than the largest.
     short_end: u64,
-    /// Time between full segments, in picoseconds a byte: about the median.
-    pace: u64,
+    /// Nagle's rule does not hold: a short segment left while another was out.
+    at_once: bool,
+    /// The segment before was short, and the last that was there to send.
+    drained: bool,
+    /// It was the last of a write at least.
+    pushed: bool,
+    lost: bool,
     /// When new data was seen last, and when old.
     last: Option<Nanos>,
     again: Option<Nanos>,
@@ -57,14 +62,19 @@ impl Sender {
         self.mss = mss.map(u32::from).filter(|mss| *mss > 0).or(self.mss);
     }
 
-    fn is_short(&self, bytes: u32) -> bool {
+    /// What a full segment carries.
+    fn full(&self) -> u32 {
         // A path can take less than the handshake announced, but not much less; timestamps take 12 bytes.
         let full = match self.mss {
             Some(mss) if self.largest < mss / 2 => mss,
             Some(mss) => self.largest.min(mss),
             None => self.largest,
         };
-        bytes < full.saturating_sub(12)
+        full.saturating_sub(12)
+    }
+
+    fn is_short(&self, bytes: u32) -> bool {
+        bytes < self.full()
     }
 
     /// A round trip between the capture and the receiver.
@@ -105,12 +115,13 @@ impl Sender {
     /// Old data was sent again.
     pub fn sends_again(&mut self, at: Nanos) {
         self.again = Some(at);
+        self.lost = true;
         self.most_out = 0;
     }
 
-    /// New data from `begin` on; `near` is the round trip between the capture and this sender. Says what it had
-    /// waited for since the data before.
-    pub fn sends(&mut self, at: Nanos, begin: u64, bytes: u32, near: Nanos) -> Wait {
+    /// New data from `begin` on, with the flag that it is the last of a write (PSH); `near` is the round trip between
+    /// the capture and this sender. Says what it had waited for since the data before.
+    pub fn sends(&mut self, at: Nanos, begin: u64, bytes: u32, push: bool, near: Nanos) -> Wait {
         let end = begin + u64::from(bytes);
         let last = self.last.replace(at).unwrap_or(at);
         let idle = at.since(last) > IDLE;
@@ -119,9 +130,16 @@ impl Sender {
         }
         let wait = self.waited(last, at, begin, bytes, near);
         self.largest = self.largest.max(bytes);
-        if self.is_short(bytes) {
+        let full = u64::from(self.full()).max(1);
+        let short = self.is_short(bytes);
+        if short {
+            let known = self.heard.iter().rev().find(|heard| heard.at + near <= at);
+            self.at_once |= known.is_some_and(|known| known.ack < self.short_end);
             self.short_end = end;
         }
+        // One for many counts as they do: all of them full but the last.
+        self.pushed = push;
+        self.drained = push && (short || u64::from(bytes) % full != 0 && u64::from(bytes) % (full + 12) != 0);
         self.begun.get_or_insert(begin);
         let out = end.saturating_sub(self.acked());
         self.most_out = self.most_out.max(out);
@@ -156,10 +174,12 @@ impl Sender {
             let held = held.min(gap);
             let late = heard.ack >= begin && held >= LATE;
             let held = if late { held } else { Nanos(0) };
-            let short = self.is_short(bytes);
+            let short = self.is_short(bytes) && !self.at_once;
             let short_is_out = self.short_end > before.ack && heard.ack >= self.short_end;
             let fills = out + u64::from(bytes) + self.most_out / 8 > self.most_out;
-            let cause = match (out > 0, short && short_is_out, fills) {
+            // All was sent that there was, and a window of ten segments (RFC 6928) was not full.
+            let idle = self.drained && !self.lost && out < 10 * u64::from(self.full());
+            let cause = match (out > 0, short && short_is_out, fills && !idle) {
                 (false, ..) => None,
                 (_, true, _) => Some(Cause::Nagle),
                 (.., true) => Some(Cause::CongestionWindow),
@@ -170,18 +190,9 @@ impl Sender {
                 return Wait { cause, held };
             }
         }
-        let size = u64::from(bytes.max(1));
-        let even = gap.0 <= 3 * self.pace.saturating_mul(size) / 1000;
-        if !self.is_short(bytes) && gap.0 > 0 {
-            // A median that needs no memory (Ma, Muthukrishnan, Sandler 2013, with steps in proportion).
-            let pace = gap.0.saturating_mul(1000) / size;
-            self.pace = match self.pace {
-                0 if gap <= Nanos::from_millis(2) => pace,
-                known if pace > known => known + known / 8,
-                known => known - known / 8,
-            };
-        }
-        match even || gap <= SHORT {
+        // Where more was written than sent, or what was sent is even, the sender itself took its time: pacing, the line.
+        let even = self.trip.is_some_and(|trip| gap.0 < (near + trip).0 / 2);
+        match gap <= SHORT || !self.pushed || (even && !self.drained) {
             true => Cause::Rate.into(),
             false => Cause::Application.into(),
         }

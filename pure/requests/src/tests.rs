@@ -3,7 +3,7 @@
 use super::*;
 use model::Nanos;
 use model::request::{Call, Cause, View};
-use model::segment::tcp_flag::{ACK, FIN};
+use model::segment::tcp_flag::{ACK, FIN, PSH};
 
 const MSS: u32 = 1000;
 /// From the client to the server and back.
@@ -52,19 +52,18 @@ impl Tape {
         });
     }
 
-    /// New data of an end, times from the end of the handshake.
+    /// All the data that an end has, times from the end of the handshake.
     fn data(&mut self, at: Nanos, server: bool, bytes: u32) {
+        self.some(at, server, bytes, true);
+    }
+
+    /// New data of an end, and whether it is all that was written.
+    fn some(&mut self, at: Nanos, server: bool, bytes: u32, push: bool) {
         let own = usize::from(server);
         let place = self.sent[own];
         self.sent[own] += bytes;
-        self.push(
-            TRIP + Nanos::from_millis(1) + at,
-            server,
-            place,
-            bytes,
-            65000,
-            ACK,
-        );
+        let flags = ACK | if push { PSH } else { 0 };
+        self.push(TRIP + ms(1) + at, server, place, bytes, 65000, flags);
     }
 
     /// An end acknowledges all but so many bytes.
@@ -147,6 +146,33 @@ fn a_pause_that_ends_with_an_acknowledgement_is_the_applications_if_more_could_b
 }
 
 #[test]
+fn a_short_segment_behind_another_says_that_nagles_rule_does_not_hold() {
+    let mut tape = Tape::new(65000);
+    for at in [0, 1] {
+        tape.data(ms(at), false, 100);
+    }
+    tape.ack(ms(11), true, 0, 65000);
+    tape.data(ms(11), false, 100);
+    tape.data(ms(60), true, 10);
+    tape.ack(ms(61), false, 0, 65000);
+    let causes = tape.told()[0].causes;
+    assert_eq!(causes.of(Cause::Nagle), Nanos(0));
+    assert_eq!(causes.of(Cause::Application), ms(11));
+}
+
+#[test]
+fn what_was_written_and_waits_is_not_a_pause_of_the_application() {
+    let mut tape = Tape::new(65000);
+    for n in 0..20 {
+        tape.some(Nanos::from_micros(1400 * n), false, MSS, false);
+    }
+    tape.data(ms(60), true, 10);
+    tape.ack(ms(61), false, 0, 65000);
+    let causes = tape.told()[0].causes;
+    assert_eq!(causes.of(Cause::Rate), Nanos::from_micros(1400 * 19));
+}
+
+#[test]
 fn rounds_of_a_growing_flight_are_the_congestion_windows() {
     let mut tape = Tape::new(65000);
     for (round, flight) in [2, 4, 8].into_iter().enumerate() {
@@ -155,7 +181,7 @@ fn rounds_of_a_growing_flight_are_the_congestion_windows() {
             tape.ack(at, true, 0, 65000);
         }
         for _ in 0..flight {
-            tape.data(at, false, MSS);
+            tape.some(at, false, MSS, false);
         }
     }
     tape.data(ms(31), true, 10);

@@ -6,6 +6,7 @@ use crate::wires::{KEPT, Wire};
 use model::Nanos;
 use model::packet::Packet;
 use model::request::Cause;
+use model::segment::tcp_flag::PSH;
 use std::collections::BTreeMap;
 
 /// Segments behind a hole that are held, and what of them, in one direction.
@@ -122,7 +123,7 @@ impl Way {
             let size = (end - begin.max(self.top)) as u32;
             let wait = self
                 .sender
-                .sends(packet.at, begin.max(self.top), size, near);
+                .sends(packet.at, begin.max(self.top), size, packet.has(PSH), near);
             self.top = end;
             self.known = Some((packet.seq.wrapping_add(packet.payload), end));
             hint.unwrap_or(wait)
