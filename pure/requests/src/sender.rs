@@ -139,7 +139,8 @@ impl Sender {
         }
         // One for many counts as they do: all of them full but the last.
         self.pushed = push;
-        self.drained = push && (short || u64::from(bytes) % full != 0 && u64::from(bytes) % (full + 12) != 0);
+        self.drained =
+            push && (short || u64::from(bytes) % full != 0 && u64::from(bytes) % (full + 12) != 0);
         self.begun.get_or_insert(begin);
         let out = end.saturating_sub(self.acked());
         self.most_out = self.most_out.max(out);

@@ -121,9 +121,9 @@ impl Way {
         let wait = if end > self.top {
             let near = near.unwrap_or_default();
             let size = (end - begin.max(self.top)) as u32;
-            let wait = self
-                .sender
-                .sends(packet.at, begin.max(self.top), size, packet.has(PSH), near);
+            let wait =
+                self.sender
+                    .sends(packet.at, begin.max(self.top), size, packet.has(PSH), near);
             self.top = end;
             self.known = Some((packet.seq.wrapping_add(packet.payload), end));
             hint.unwrap_or(wait)

@@ -1,0 +1,391 @@
+//! `linerate explain --requests` on real kernels: causes that are known, and NFS by a server and a client of others,
+//! with tshark's decoder as the oracle. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Home, Lab, Lines, Pair, Running, alone, json, stdout};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A capture by tcpdump, a command that may run it elsewhere.
+struct Capture {
+    running: Running,
+    lines: Lines,
+    file: PathBuf,
+}
+
+impl Capture {
+    fn start(mut tcpdump: Command, snap: &str, file: PathBuf) -> Capture {
+        tcpdump.args(["--immediate-mode", "-U", "-Z", "root", "-B", "8192"]);
+        tcpdump.args(["-s", snap, "-w", file.to_str().unwrap(), "tcp"]);
+        let mut child = tcpdump
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Lines::of(child.stderr.take().unwrap());
+        lines.wait_for("listening on");
+        Capture {
+            running: Running(child),
+            lines,
+            file,
+        }
+    }
+
+    fn end(self) -> PathBuf {
+        self.running.interrupt();
+        self.lines.wait_for("dropped by kernel");
+        self.running.output(Duration::from_secs(20));
+        self.file
+    }
+}
+
+fn requests(home: &Home, files: &[&Path]) -> Value {
+    let mut args = vec!["explain", "--requests", "--json"];
+    args.extend(files.iter().map(|file| file.to_str().unwrap()));
+    let told = json(&mut home.linerate(&args));
+    for call in told["calls"].as_array().unwrap() {
+        let sum = |of: &str| -> u64 {
+            let all = call[of].as_object().unwrap().values();
+            all.map(|time| time.as_u64().unwrap()).sum()
+        };
+        assert_eq!(sum("parts"), sum("causes"), "{call:#}");
+    }
+    told
+}
+
+/// Milliseconds of a figure.
+fn ms(of: &Value) -> f64 {
+    of.as_u64().unwrap() as f64 / 1e6
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
+/// The calls of each connection, in the order of their beginnings.
+fn connections(told: &Value) -> Vec<Vec<&Value>> {
+    let mut all: Vec<Vec<&Value>> = Vec::new();
+    for call in told["calls"].as_array().unwrap() {
+        match all
+            .iter_mut()
+            .find(|calls| calls[0]["client"] == call["client"])
+        {
+            Some(calls) => calls.push(call),
+            None => all.push(vec![call]),
+        }
+    }
+    all
+}
+
+/// When the first packet of a pcap file was captured, in microseconds.
+fn first(file: &Path) -> i64 {
+    let bytes = std::fs::read(file).unwrap();
+    let word = |at: usize| i64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
+    word(24) * 1_000_000 + word(28)
+}
+
+#[test]
+fn causes_that_are_known_are_found_with_their_size() {
+    let _alone = alone();
+    let home = Home::new();
+    let lab = Lab::of(&home, 1500, "delay = \"5ms\"", "delay = \"5ms\"");
+    let script = home.path().join("peer.py");
+    std::fs::write(&script, include_str!("common/peer.py")).unwrap();
+    let script = script.to_str().unwrap();
+    let in_server = |command: &str| {
+        let words: Vec<&str> = command.split(' ').collect();
+        let out = lab.exec("b", &words);
+        assert!(out.status.success(), "{command}: {}", common::stderr(&out));
+    };
+    in_server("ip route change 10.77.0.0/24 dev eth0 src 10.77.0.2 initcwnd 2 congctl cubic");
+    in_server("nft add table netdev t");
+    in_server("nft add chain netdev t c { type filter hook ingress device eth0 priority 0; }");
+    in_server("nft add rule netdev t c tcp dport 9001 ip length > 1000 numgen inc mod 3 == 1 drop");
+
+    let place = |host: &str| format!("{}/{host}", lab.name);
+    let python = |host: &str, argument: &str| {
+        home.linerate(&[
+            "lab",
+            "exec",
+            &place(host),
+            "--",
+            "/usr/bin/python3",
+            script,
+            argument,
+        ])
+    };
+    let mut server = python("b", "serve").stdout(Stdio::piped()).spawn().unwrap();
+    Lines::of(server.stdout.take().unwrap()).wait_for("ready");
+    let _server = Running(server);
+    let [a, b] = ["a", "b"].map(|host| {
+        let tcpdump = home.linerate(&["lab", "exec", &place(host), "--", "tcpdump"]);
+        Capture::start(tcpdump, "128", home.path().join(format!("{host}.pcap")))
+    });
+    let out = common::run(&mut python("a", "10.77.0.2"));
+    assert!(out.status.success(), "{}", common::stderr(&out));
+    let [a, b] = [a, b].map(Capture::end);
+
+    let both = requests(&home, &[&a, &b]);
+    // Both captures are by one clock, which they count from their first packets.
+    let truth = (first(&a) - first(&b)) * 1000;
+    let clocks = &both["clocks"];
+    let wrong = clocks["offset_ns"].as_i64().unwrap() - truth;
+    assert!(
+        wrong.unsigned_abs() <= clocks["error_ns"].as_u64().unwrap(),
+        "{clocks} {truth}"
+    );
+    assert!(
+        wrong.abs() < 1_500_000,
+        "the ways are equal: {clocks} {truth}"
+    );
+    assert!(
+        clocks["drift_ppm"].as_f64().unwrap().abs() < 300.0,
+        "{clocks}"
+    );
+
+    for (who, told) in [("client", requests(&home, &[&a])), ("both", both)] {
+        let all = connections(&told);
+        let counts: Vec<usize> = all.iter().map(Vec::len).collect();
+        assert_eq!(counts, [5, 6, 1, 3, 5, 5, 9], "{who}");
+        let middle = |calls: &[&Value], of: &dyn Fn(&Value) -> f64| {
+            median(calls.iter().map(|call| of(call)).collect())
+        };
+        let cause = |name: &'static str| move |call: &Value| ms(&call["causes"][name]);
+        let share = |calls: &[&Value], name: &'static str| {
+            let part = |call: &Value| {
+                ms(&call["parts"]["call_send_ns"]) + ms(&call["parts"]["reply_send_ns"])
+            };
+            middle(calls, &|call| cause(name)(call) / part(call))
+        };
+
+        let think = middle(&all[0], &|call| ms(&call["parts"]["think_ns"]));
+        assert!((10.0..14.0).contains(&think), "{who}: think {think} ms");
+
+        // At first acknowledgements are not delayed.
+        let nagle = &all[1][2..];
+        assert!(share(nagle, "nagle_ns") > 0.08, "{who} {nagle:#?}");
+        let held = middle(nagle, &cause("delayed_ack_ns"));
+        assert!((35.0..60.0).contains(&held), "{who}: held {held} ms");
+
+        assert!(
+            share(&all[2], "congestion_window_ns") > 0.6,
+            "{who} {:#?}",
+            all[2]
+        );
+        assert!(
+            share(&all[3], "receive_window_ns") > 0.6,
+            "{who} {:#?}",
+            all[3]
+        );
+
+        for (n, call) in all[4].iter().enumerate() {
+            let paused = cause("application_ns")(call);
+            assert!(
+                paused >= 9.9 + 2.0 * n as f64,
+                "{who}: {paused} ms of {call:#}"
+            );
+        }
+        let paused = middle(&all[5], &cause("application_ns"));
+        assert!((14.0..20.0).contains(&paused), "{who}: {paused} ms");
+
+        // What the filter dropped it dropped behind the capture there: to the client it was lost.
+        if who == "client" {
+            let late = all[6]
+                .iter()
+                .filter(|call| cause("retransmission_ns")(call) > 5.0);
+            assert!((2..=5).contains(&late.count()), "{:#?}", all[6]);
+        }
+    }
+    lab.down();
+}
+
+/// nfs-ganesha in a namespace, with an export in memory and one on disk; ended with the test.
+struct Nfs {
+    _server: Running,
+    folder: PathBuf,
+}
+
+impl Nfs {
+    fn serve(home: &Home, netns: &str) -> Nfs {
+        let folder = home.path().join("nfs");
+        let disk = folder.join("export");
+        std::fs::create_dir_all(&disk).unwrap();
+        std::fs::create_dir_all(folder.join("recovery")).unwrap();
+        let here = folder.display();
+        let config = format!(
+            "NFS_CORE_PARAM {{ Protocols = 3,4; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false; Enable_RQUOTA = false;
+               Enable_UDP = false; mount_path_pseudo = false; fsid_device = true; }}
+             NFSv4 {{ Graceless = true; Lease_Lifetime = 60; RecoveryBackend = fs; RecoveryRoot = {here}/recovery;
+               IdmapConf = /dev/null; Only_Numeric_Owners = true; }}
+             EXPORT_DEFAULTS {{ SecType = sys; Squash = No_Root_Squash; Access_Type = RW; Transports = TCP; Protocols = 3,4; }}
+             EXPORT {{ Export_Id = 77; Path = {here}/export; Pseudo = /disk; FSAL {{ Name = VFS; }} }}
+             EXPORT {{ Export_Id = 78; Path = /memory; Pseudo = /memory; FSAL {{ Name = MEM; }} }}\n"
+        );
+        std::fs::write(folder.join("config"), config).unwrap();
+        // rpcbind and the server keep their state in /run: they get one of their own, which goes with them.
+        let begin = format!(
+            "mount -t tmpfs none /run && mkdir -p /run/rpcbind /run/ganesha /run/dbus && rpcbind -f & \
+             wait_for() {{ for n in $(seq 200); do ss -Hltn \"sport = :$1\" | grep -q . && return; sleep 0.05; done; exit 1; }}; \
+             wait_for 111; ganesha.nfsd -F -f {here}/config -L {here}/log -p {here}/pid -N NIV_EVENT & \
+             wait_for 2049; echo ready; read end; kill %1 %2; wait"
+        );
+        let mut server = Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                netns,
+                "unshare",
+                "--mount",
+                "--pid",
+                "--fork",
+                "--kill-child",
+            ])
+            .args(["sh", "-c", &begin])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Lines::of(server.stdout.take().unwrap()).wait_for("ready");
+        Nfs {
+            _server: Running(server),
+            folder,
+        }
+    }
+}
+
+/// What tshark makes of a capture: by program and procedure, the time from the last byte of each call to the last of
+/// its reply in microseconds, in the order of the replies.
+fn by_tshark(file: &Path) -> BTreeMap<String, Vec<f64>> {
+    let out = Command::new("tshark")
+        .args(["-r", file.to_str().unwrap(), "-Y", "rpc.msgtyp == 1"])
+        .args([
+            "-T",
+            "fields",
+            "-e",
+            "rpc.program",
+            "-e",
+            "rpc.procedure",
+            "-e",
+            "rpc.time",
+        ])
+        .output()
+        .expect("tshark is installed (make test installs it)");
+    let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for line in stdout(&out).lines() {
+        let mut words = line.split('\t');
+        let name = format!("{} {}", words.next().unwrap(), words.next().unwrap());
+        let took: f64 = words.next().unwrap().parse().unwrap();
+        all.entry(name).or_default().push(took * 1e6);
+    }
+    all
+}
+
+/// The same of ours, by names.
+fn by_name(told: &Value) -> BTreeMap<String, Vec<f64>> {
+    let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for call in told["calls"].as_array().unwrap() {
+        let last = call["steps"].as_array().unwrap().last().unwrap();
+        let ended = ms(&last["at_ns"]) + ms(&last["took_ns"]);
+        let took = (ended - ms(&call["parts"]["call_send_ns"])) * 1e3;
+        let name = call["operation"].as_str().unwrap().to_owned();
+        all.entry(name).or_default().push(took);
+    }
+    all
+}
+
+#[test]
+fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
+    let _alone = alone();
+    let home = Home::new();
+    let pair = Pair::new("nfs");
+    let server = Nfs::serve(&home, &pair.far);
+    let [small, large] = [(8192, "small"), (1 << 20, "large")].map(|(bytes, name)| {
+        let file = home.path().join(name);
+        std::fs::write(&file, vec![7; bytes]).unwrap();
+        file
+    });
+    for mtu in ["1500", "9000"] {
+        for netns in [&pair.near, &pair.far] {
+            let args = ["-n", netns, "link", "set", "eth0", "mtu", mtu];
+            assert!(Command::new("ip").args(args).status().unwrap().success());
+        }
+        let [whole, cut] = ["0", "256"].map(|snap| {
+            let mut tcpdump = Command::new("ip");
+            tcpdump.args(["netns", "exec", &pair.near, "tcpdump", "-i", "eth0"]);
+            Capture::start(
+                tcpdump,
+                snap,
+                home.path().join(format!("{mtu}-{snap}.pcap")),
+            )
+        });
+        let disk = server.folder.join("export").display().to_string();
+        let copies = [(&small, "/memory"), (&large, "/memory"), (&small, &disk)];
+        for (n, (file, export)) in copies.into_iter().enumerate() {
+            let url = format!("nfs://{}{export}/{mtu}-{n}", Pair::FAR);
+            let args = [
+                "netns",
+                "exec",
+                &pair.near,
+                "nfs-cp",
+                file.to_str().unwrap(),
+                &url,
+            ];
+            let out = common::run(Command::new("ip").args(args));
+            assert!(out.status.success(), "{}", common::stderr(&out));
+        }
+        let [whole, cut] = [whole, cut].map(Capture::end);
+
+        let told = requests(&home, &[&whole]);
+        let ours = by_name(&told);
+        let mut theirs = by_tshark(&whole);
+        for (name, number) in [
+            ("PORTMAP NULL", "100000 0"),
+            ("PORTMAP GETPORT", "100000 3"),
+            ("MOUNT NULL", "100005 0"),
+            ("MOUNT MNT", "100005 1"),
+            ("MOUNT EXPORT", "100005 5"),
+            ("NFSv3 NULL", "100003 0"),
+            ("NFSv3 GETATTR", "100003 1"),
+            ("NFSv3 SETATTR", "100003 2"),
+            ("NFSv3 LOOKUP", "100003 3"),
+            ("NFSv3 WRITE", "100003 7"),
+            ("NFSv3 CREATE", "100003 8"),
+            ("NFSv3 FSINFO", "100003 19"),
+            ("NFSv3 COMMIT", "100003 21"),
+        ] {
+            let (ours, theirs) = (&ours[name], theirs.remove(number).unwrap());
+            assert_eq!(ours.len(), theirs.len(), "{name} of MTU {mtu}");
+            for (ours, theirs) in ours.iter().zip(&theirs) {
+                assert!(
+                    (ours - theirs).abs() < 1.5,
+                    "{name}: {ours} and {theirs} us"
+                );
+            }
+        }
+        assert!(theirs.is_empty(), "{theirs:?}");
+
+        // A cut capture shows the same calls; of the largest the time before its last byte is there, which tshark
+        // leaves out.
+        let called = |told: &Value| -> Vec<String> {
+            let calls = told["calls"].as_array().unwrap().iter();
+            let keys = ["operation", "detail", "call_bytes", "reply_bytes"];
+            calls
+                .map(|call| keys.map(|key| call[key].to_string()).join(" "))
+                .collect()
+        };
+        assert_eq!(called(&requests(&home, &[&cut])), called(&told));
+        let writes = told["calls"].as_array().unwrap().iter();
+        let largest = writes
+            .max_by_key(|call| call["call_bytes"].as_u64())
+            .unwrap();
+        assert_eq!(largest["operation"], "NFSv3 WRITE");
+        assert_eq!(largest["detail"], "1048576 bytes at 0, may stay in memory");
+        assert!(ms(&largest["parts"]["call_send_ns"]) > 0.1, "{largest:#}");
+    }
+}
