@@ -386,6 +386,11 @@ fn on_a_mixed_segment_only_packets_between_the_two_hosts_grow() {
             "{far}"
         );
     }
+    // The route to the other host has an MTU of its own by now, which does not follow the device.
+    let out = run(&mut segment.tune(&["--to", "4000"]));
+    assert!(out.status.success(), "{}", plain(&out));
+    let route = segment.shell("at a ip route get 10.0.3.2");
+    assert!(route.contains("mtu lock 4000 advmss 3960"), "{route}");
     segment.undo();
     segment.assert_put_back(&before, "undone");
 }

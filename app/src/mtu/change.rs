@@ -58,9 +58,9 @@ pub fn change(
     let far = before.far.as_ref();
     let far = far.with_context(|| format!("{name} does not tell of its device"))?;
     let address = link.near_address().context("this host has no address")?;
-    let turn = |side, mtu, peer| Turn::of(side, mtu, wish.to, reach, peer);
-    let near = turn(Side::Near, before.near.device_mtu, link.far_address());
-    let far = turn(Side::Far, far.device_mtu, address);
+    let turn = |side, end, peer| Turn::of(side, end, wish.to, reach, peer);
+    let near = turn(Side::Near, &before.near, link.far_address());
+    let far = turn(Side::Far, far, address);
     let idle = near == Turn::default() && far == Turn::default();
     let against = obstacle(&before, wish.to);
     let mut story = MtuChange {

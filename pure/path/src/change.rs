@@ -24,13 +24,14 @@ pub struct Turn {
     pub device: Vec<Setting>,
     /// Undone once the new size is known to get through.
     pub unpin: Vec<Setting>,
-    /// Set then, in place of what would be undone: for the other host alone.
+    /// Set then for the other host alone, where others are to stay as they are, or the route to it has an
+    /// MTU of its own.
     pub peer: Vec<Setting>,
 }
 
 impl Turn {
-    /// Of the host at this side, whose device has the MTU `was`, towards `peer`.
-    pub fn of(side: Side, was: u32, to: u32, reach: Reach, peer: IpAddr) -> Turn {
+    /// Of the host at this side, which sees the path like this, towards `peer`.
+    pub fn of(side: Side, end: &PathEnd, to: u32, reach: Reach, peer: IpAddr) -> Turn {
         let on = match side {
             Side::Near => On::Near,
             Side::Far => On::Far,
@@ -41,46 +42,52 @@ impl Turn {
             on,
         };
         let device = |knob, value| set(Knob::Device(knob), value);
+        let was = end.device_mtu;
         let least = was.min(to);
         let pin = device(DeviceKnob::Pin, least);
         let of_ipv6 = (least >= IPV6_LEAST).then(|| device(DeviceKnob::Mtu6, least));
-        match was.cmp(&to) {
-            Ordering::Equal => Turn::default(),
-            Ordering::Less => Turn {
-                pin: vec![pin.clone()],
-                // IPv6 follows the device, so it is told at once that it is not to.
-                device: [device(DeviceKnob::Mtu, to)]
+        // A route that was given an MTU does not follow its device.
+        let configured = end.before.mtu.filter(|_| end.before.expires_s.is_none());
+        let alone = configured.is_some_and(|mtu| mtu != to) || (was < to && reach == Reach::Peer);
+        // Headers of IP and TCP without options (RFC 6691).
+        let headers = if peer.to_canonical().is_ipv4() {
+            40
+        } else {
+            60
+        };
+        let peer = match alone {
+            true => vec![
+                set(Knob::Route(RouteKnob::Mtu), to),
+                set(Knob::Route(RouteKnob::Advmss), to - headers),
+            ],
+            false => Vec::new(),
+        };
+        let (pin, device, unpin) = match was.cmp(&to) {
+            Ordering::Equal => Default::default(),
+            // IPv6 follows the device, so it is told at once that it is not to.
+            Ordering::Less => (
+                vec![pin.clone()],
+                [device(DeviceKnob::Mtu, to)]
                     .into_iter()
                     .chain(of_ipv6.clone())
                     .collect(),
-                unpin: match reach {
+                match reach {
                     Reach::Segment => of_ipv6.into_iter().chain([pin]).collect(),
                     Reach::Peer => Vec::new(),
                 },
-                peer: match reach {
-                    Reach::Segment => Vec::new(),
-                    Reach::Peer => {
-                        // Headers of IP and TCP without options (RFC 6691).
-                        let headers = if peer.to_canonical().is_ipv4() {
-                            40
-                        } else {
-                            60
-                        };
-                        vec![
-                            set(Knob::Route(RouteKnob::Mtu), to),
-                            set(Knob::Route(RouteKnob::Advmss), to - headers),
-                        ]
-                    }
-                },
-                narrower: false,
-            },
-            Ordering::Greater => Turn {
-                pin: [pin.clone()].into_iter().chain(of_ipv6).collect(),
-                device: vec![device(DeviceKnob::Mtu, to)],
-                unpin: vec![pin],
-                peer: Vec::new(),
-                narrower: true,
-            },
+            ),
+            Ordering::Greater => (
+                [pin.clone()].into_iter().chain(of_ipv6).collect(),
+                vec![device(DeviceKnob::Mtu, to)],
+                vec![pin],
+            ),
+        };
+        Turn {
+            narrower: was > to,
+            pin,
+            device,
+            unpin,
+            peer,
         }
     }
 }
@@ -150,6 +157,13 @@ mod tests {
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
+    fn at(device_mtu: u32) -> PathEnd {
+        PathEnd {
+            device_mtu,
+            ..PathEnd::default()
+        }
+    }
+
     fn texts(settings: &[Setting]) -> String {
         let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
         words.join(" ")
@@ -157,7 +171,7 @@ mod tests {
 
     #[test]
     fn wider_pins_before_and_narrower_pins_at_the_end() {
-        let wider = Turn::of(Side::Near, 1500, 9000, Reach::Segment, PEER);
+        let wider = Turn::of(Side::Near, &at(1500), 9000, Reach::Segment, PEER);
         assert_eq!(texts(&wider.pin), "device.pin=1500@near");
         assert_eq!(
             texts(&wider.device),
@@ -169,7 +183,7 @@ mod tests {
         );
         assert!(wider.peer.is_empty() && !wider.narrower);
 
-        let narrower = Turn::of(Side::Far, 9000, 1500, Reach::Segment, PEER);
+        let narrower = Turn::of(Side::Far, &at(9000), 1500, Reach::Segment, PEER);
         assert_eq!(
             texts(&narrower.pin),
             "device.pin=1500@far device.mtu6=1500@far"
@@ -178,26 +192,47 @@ mod tests {
         assert_eq!(texts(&narrower.unpin), "device.pin=1500@far");
         assert!(narrower.peer.is_empty() && narrower.narrower);
 
-        let stays = Turn::of(Side::Far, 9000, 9000, Reach::Segment, PEER);
+        let stays = Turn::of(Side::Far, &at(9000), 9000, Reach::Segment, PEER);
         assert_eq!(stays, Turn::default());
     }
 
     #[test]
     fn on_a_mixed_segment_only_the_route_to_the_peer_grows() {
         for (peer, mss) in [(PEER, 8960), ("fd00::2".parse().unwrap(), 8940)] {
-            let turn = Turn::of(Side::Near, 1500, 9000, Reach::Peer, peer);
+            let turn = Turn::of(Side::Near, &at(1500), 9000, Reach::Peer, peer);
             assert!(turn.unpin.is_empty());
             let expected = format!("route.mtu=9000@near route.advmss={mss}@near");
             assert_eq!(texts(&turn.peer), expected);
         }
         // Nobody may send more than the device takes, whoever it is.
-        let turn = Turn::of(Side::Near, 9000, 1500, Reach::Peer, PEER);
-        assert_eq!(turn, Turn::of(Side::Near, 9000, 1500, Reach::Segment, PEER));
+        let turn = Turn::of(Side::Near, &at(9000), 1500, Reach::Peer, PEER);
+        assert_eq!(
+            turn,
+            Turn::of(Side::Near, &at(9000), 1500, Reach::Segment, PEER)
+        );
+    }
+
+    #[test]
+    fn a_route_with_an_mtu_of_its_own_is_given_the_new_one() {
+        let mut end = at(9000);
+        end.before.mtu = Some(9000);
+        let narrower = Turn::of(Side::Near, &end, 4000, Reach::Segment, PEER);
+        let expected = "route.mtu=4000@near route.advmss=3960@near";
+        assert_eq!(texts(&narrower.peer), expected);
+        // That the device has it already is not enough.
+        end.device_mtu = 4000;
+        let stays = Turn::of(Side::Near, &end, 4000, Reach::Segment, PEER);
+        assert_eq!(texts(&stays.peer), expected);
+        assert!(stays.pin.is_empty() && stays.device.is_empty());
+        // What was learned is forgotten by itself.
+        end.before.expires_s = Some(300);
+        let stays = Turn::of(Side::Near, &end, 4000, Reach::Segment, PEER);
+        assert_eq!(stays, Turn::default());
     }
 
     #[test]
     fn without_ipv6_at_that_size_only_routes_are_pinned() {
-        let turn = Turn::of(Side::Near, 1000, 9000, Reach::Segment, PEER);
+        let turn = Turn::of(Side::Near, &at(1000), 9000, Reach::Segment, PEER);
         assert_eq!(texts(&turn.device), "device.mtu=9000@near");
         assert_eq!(texts(&turn.unpin), "device.pin=1000@near");
     }

@@ -133,7 +133,7 @@ pub fn done(stage: Stage, change: &MtuChange) -> String {
             devices(&|end| format!(" has {}", end.device_mtu))
         ),
         Stage::Pin => format!(
-            "pinned: ordinary packets stay as they are ({})",
+            "pinned: no ordinary packet is or becomes larger than that ({})",
             devices(&|end| format!(" at {}", end.device_mtu.min(to)))
         ),
         Stage::Widen => format!(
@@ -151,7 +151,17 @@ pub fn done(stage: Stage, change: &MtuChange) -> String {
                     .to_owned()
             }
         },
-        Stage::Verify => "verified: new connections carried 64 KiB each way".to_owned(),
+        Stage::Verify => {
+            let segments = |going: Going| {
+                let tcp = change.after.as_ref()?.way(going).tcp?;
+                Some(format!("{} {}", tcp.snd_mss, going.word()))
+            };
+            let both: Vec<String> = Going::BOTH.into_iter().filter_map(segments).collect();
+            format!(
+                "verified: new connections carried 64 KiB each way, in segments of {} bytes",
+                both.join(" and ")
+            )
+        }
         Stage::Commit => "committed over a new connection".to_owned(),
     }
 }

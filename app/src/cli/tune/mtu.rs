@@ -86,7 +86,7 @@ impl Mtu {
         let host: Host = self.host.parse()?;
         if !matches!(host, Host::Agent { .. } | Host::Ssh { .. }) {
             return Err(Refusal::usage(format!(
-                "{host} is no other host with an agent of its own, to which a new connection can be made: name one (linerate serve --allow-tune there), or ssh:{host}"
+                "{host} is no other host with an agent, to which a new connection can be made whenever it is needed: name one (linerate serve --allow-tune there), or ssh:[user@]name"
             ))
             .into());
         }
