@@ -2,7 +2,7 @@
 //! both ends saw.
 
 use crate::exit::{Refusal, sentence};
-use crate::leg::{end_trace, inspect, job, run_end, traced};
+use crate::leg::{end_trace, inspect, job, run_end, storage, traced};
 use crate::progress::{Event as Progress, Watcher};
 use crate::traces;
 use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
@@ -10,8 +10,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
+use measure::copy::Reach;
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Reading, Run, Sample,
+    Bytes, Direction, Directions, EndRecord, Ended, FileCopy, Leg, Nanos, Placement, Reading, Run, Sample,
     Side, SocketSettings, SocketState, Spec, Warning, Workload,
 };
 use std::io::Write;
@@ -622,6 +623,8 @@ impl Drive<'_> {
                 }
                 let order = Order {
                     trace: flight.order.trace,
+                    // Which files are used here, this end alone decides.
+                    workload: self.run.spec.workload.clone(),
                     ..*order
                 };
                 let placement = self.run.spec.near.clone();
@@ -710,6 +713,13 @@ impl Drive<'_> {
         if flight.gave_way {
             return Ok(());
         }
+        // What storage says is the reason of what the other end saw of the connection.
+        let storage = [&flight.leg.near, &flight.leg.far]
+            .into_iter()
+            .find_map(|end| end.copy.as_ref()?.failed.clone());
+        if let Some(why) = storage {
+            flight.failure = Some(anyhow!(why));
+        }
         let moved = flight.leg.near.bytes + flight.leg.far.bytes > Bytes(0);
         if !flight.began || (flight.failure.is_some() && !moved) {
             return flight.failure.map_or(Ok(()), Err);
@@ -778,12 +788,13 @@ fn keep(end: &mut EndRecord, record: EndRecord) {
         duration,
         requests,
         datagrams,
+        copy,
         trace,
         warnings,
         ..
     } = record;
     (end.bytes, end.duration, end.requests, end.datagrams) = (bytes, duration, requests, datagrams);
-    end.trace = trace;
+    (end.copy, end.trace) = (copy, trace);
     end.warnings.extend(warnings);
 }
 
@@ -791,7 +802,7 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
     Order {
         leg,
         agent_sends: direction.sender() == Side::Far,
-        workload: spec.workload.clone(),
+        workload: of_agent(&spec.workload, direction),
         streams: spec.streams,
         limit: spec.limit,
         interval: spec.interval,
@@ -801,6 +812,21 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
             ..spec.socket.clone()
         },
         placement: spec.far.clone(),
+    }
+}
+
+/// What moves, as far as it is the agent's business: not the file at this end.
+fn of_agent(workload: &Workload, direction: Direction) -> Workload {
+    match (workload, direction.sender()) {
+        (Workload::Copy(copy), Side::Near) => Workload::Copy(FileCopy {
+            from: None,
+            ..copy.clone()
+        }),
+        (Workload::Copy(copy), Side::Far) => Workload::Copy(FileCopy {
+            to: None,
+            ..copy.clone()
+        }),
+        _ => workload.clone(),
     }
 }
 
@@ -860,6 +886,8 @@ fn play(
     stop: &AtomicBool,
     say: &dyn Fn(Near),
 ) -> Result<Option<(EndRecord, Option<String>)>> {
+    let storage = storage(order, Side::Near, &Reach::Anywhere)
+        .map_err(|e| Refusal::usage(e.to_string()))?;
     let (tracing, untraced) = traced(order, dial.port, NEAR);
     let mut sockets = vec![dial.first()?];
     for stream in 1..order.streams {
@@ -875,7 +903,7 @@ fn play(
         return Ok(None);
     }
     let cpus = dial.placement.cpus.clone();
-    let job = job(order, Side::Near, &cpus, || {
+    let job = job(order, Side::Near, &cpus, storage, || {
         let open = move |stream| dial.open(stream).map_err(std::io::Error::other);
         Reconnect::Connect(Arc::new(open))
     });

@@ -507,7 +507,7 @@ impl<'a> Driver<'a> {
 pub fn patience(spec: &Spec) -> Duration {
     match spec.limit {
         Limit::Time(time) => Duration::from(time) + GRACE,
-        Limit::Bytes(_) | Limit::Requests(_) => LONGEST_RUN,
+        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => LONGEST_RUN,
     }
 }
 
@@ -516,7 +516,7 @@ fn short(spec: &Spec) -> Spec {
     Spec {
         limit: match spec.workload {
             Workload::Request(_) => Limit::Requests(u64::from(spec.streams)),
-            Workload::Bulk(_) | Workload::Udp(_) => Limit::Bytes(REHEARSED),
+            Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) => Limit::Bytes(REHEARSED),
         },
         ..spec.clone()
     }

@@ -1,6 +1,7 @@
 //! One end of one leg: a load, and a sampler beside it.
 
 use crate::traces::{self, Tracing};
+use measure::copy::{self, Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
 use model::{
     Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketSettings, SocketState, Warning,
@@ -25,16 +26,48 @@ pub fn role(workload: &model::Workload, direction: Direction, side: Side) -> Rol
     }
 }
 
-/// What `side` is to do of an order. `reconnect` says where new connections come from, if the
-/// order wants one for every request.
-pub fn job(order: &Order, side: Side, cpus: &[u32], reconnect: impl FnOnce() -> Reconnect) -> Job {
-    let direction = if order.agent_sends {
-        Direction::Down
-    } else {
-        Direction::Up
+/// Opens what a copy comes from or goes to at `side`, before any connection is made for it; `None` for other
+/// orders.
+///
+/// # Errors
+/// A file that is missing, taken or out of reach.
+pub fn storage(
+    order: &Order,
+    side: Side,
+    reach: &Reach,
+) -> Result<Option<Storage>, measure::Error> {
+    let model::Workload::Copy(copy) = &order.workload else {
+        return Ok(None);
     };
-    let role = role(&order.workload, direction, side);
-    let mut job = Job::new(role, order.workload.clone(), order.limit);
+    Ok(Some(match role(&order.workload, direction(order), side) {
+        Role::Send => Storage::Source(copy::source(copy, reach)?.into()),
+        _ => Storage::Sink(copy::sink(copy, reach)?.into()),
+    }))
+}
+
+fn direction(order: &Order) -> Direction {
+    match order.agent_sends {
+        true => Direction::Down,
+        false => Direction::Up,
+    }
+}
+
+/// What `side` is to do of an order, with the storage of a copy. `reconnect` says where new connections come
+/// from, if the order wants one for every request.
+pub fn job(
+    order: &Order,
+    side: Side,
+    cpus: &[u32],
+    storage: Option<Storage>,
+    reconnect: impl FnOnce() -> Reconnect,
+) -> Job {
+    let role = role(&order.workload, direction(order), side);
+    let mut job = match (storage, &order.workload) {
+        (Some(storage), model::Workload::Copy(copy)) => {
+            Job::copy(copy.clone(), order.limit, storage)
+        }
+        _ => Job::new(role, order.workload.clone(), order.limit),
+    };
     job.cpus = cpus.to_vec();
     if matches!(&order.workload, model::Workload::Request(request) if request.reconnect) {
         job.reconnect = Some(reconnect());
@@ -125,6 +158,7 @@ pub fn run_end(
         bytes: outcome.bytes.iter().copied().sum(),
         duration: outcome.duration,
         requests: outcome.requests,
+        copy: outcome.copy,
         warnings,
         ..EndRecord::default()
     };

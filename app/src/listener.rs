@@ -10,6 +10,7 @@ use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VE
 use crate::transport::{Sender, discard};
 use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, host_name};
 use anyhow::{Context, Result, bail};
+use measure::copy::Reach;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -66,6 +67,8 @@ pub struct Serve {
     pub clients: usize,
     /// Whether clients with that right may change this host's settings.
     pub allow_tune: bool,
+    /// Where copies of clients with that right may read and write files.
+    pub allow_files: Option<PathBuf>,
 }
 
 /// A server that listens.
@@ -99,6 +102,7 @@ struct Tables {
 struct Seat {
     id: NodeId,
     may_tune: bool,
+    may_files: bool,
     /// Once it has been greeted.
     sender: Option<Sender<Agent>>,
 }
@@ -198,6 +202,8 @@ impl Listener {
             } else if seat.may_tune && trust.allowed(&seat.id, Right::Tune).is_none() {
                 // With the session goes what it has changed.
                 sender.close("this host may no longer tune there");
+            } else if seat.may_files && trust.allowed(&seat.id, Right::Files).is_none() {
+                sender.close("this host may no longer use files there");
             }
         }
         let open = trust.expects_anybody(unix_seconds());
@@ -397,7 +403,14 @@ impl Shared {
     fn serve(self: &Arc<Shared>, mut tls: Tls, address: SocketAddr, entry: &Entry, guest: Unknown) {
         let who = format!("{address} {}", entry.name);
         let may_tune = self.may_tune(entry);
-        let Some(place) = Place::take(self, entry.id, may_tune.is_ok()) else {
+        let may_files = self.may_files(entry);
+        let seat = Seat {
+            id: entry.id,
+            may_tune: may_tune.is_ok(),
+            may_files: may_files.is_ok(),
+            sender: None,
+        };
+        let Some(place) = Place::take(self, seat) else {
             log(&format!("{who}: sent away: too many sessions"));
             let why = format!(
                 "it serves {MAX_SESSIONS_PER_KEY} sessions of this host (or {MAX_SESSIONS} in all) already: end one, or try again in a minute"
@@ -426,6 +439,7 @@ impl Shared {
             address: Some(address.ip()),
             limits: entry.limits.clone(),
             may_tune,
+            may_files,
             listen,
             data_ports: self.config.data_ports.clone(),
             ledger: Arc::clone(&self.ledger),
@@ -448,6 +462,23 @@ impl Shared {
             true => Ok(()),
             false => Err(format!(
                 "this host may measure there, not tune: run 'linerate trust add {} --tune' there",
+                entry.id
+            )),
+        }
+    }
+
+    /// Which files copies of a client may name, or who would have to allow it and how.
+    fn may_files(&self, entry: &Entry) -> Result<Reach, String> {
+        let Some(directory) = &self.config.allow_files else {
+            return Err(
+                "files are not to be used there: run 'linerate serve --allow-files DIR' there, or copy from or to memory"
+                    .to_owned(),
+            );
+        };
+        match entry.rights.contains(&Right::Files) {
+            true => Ok(Reach::Beneath(directory.clone())),
+            false => Err(format!(
+                "this host may measure there, not use files: run 'linerate trust add {} --files' there",
                 entry.id
             )),
         }
@@ -565,18 +596,13 @@ struct Place {
 }
 
 impl Place {
-    fn take(shared: &Arc<Shared>, id: NodeId, may_tune: bool) -> Option<Place> {
+    fn take(shared: &Arc<Shared>, seat: Seat) -> Option<Place> {
         let mut tables = shared.tables();
-        let of_key = tables.sessions.values().filter(|s| s.id == id).count();
+        let of_key = tables.sessions.values().filter(|s| s.id == seat.id).count();
         if tables.sessions.len() >= MAX_SESSIONS || of_key >= MAX_SESSIONS_PER_KEY {
             return None;
         }
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-        let seat = Seat {
-            id,
-            may_tune,
-            sender: None,
-        };
         tables.sessions.insert(number, seat);
         let shared = Arc::clone(shared);
         Some(Place { shared, number })

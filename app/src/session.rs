@@ -2,7 +2,7 @@
 
 use crate::exit::sentence;
 use crate::grant::Grant;
-use crate::leg::{end_trace, inspect, job, run_end, traced};
+use crate::leg::{end_trace, inspect, job, run_end, storage, traced};
 use crate::mtu::far::Probing;
 use crate::transport::{AgentChannel, Ended, Event, Sender};
 use crate::trust::{Admitted, Denied, Peer};
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
+use measure::copy::{Reach, Storage};
 use model::{Bytes, EndRecord, Sample, Side, Workload};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
@@ -151,6 +152,11 @@ impl Session {
             Err(Denied::Busy { wait, why }) => return ToController::Busy { leg, wait, why },
             Err(Denied::Refused(why)) => return ToController::Refused { leg, why },
         };
+        let refused = |why| ToController::Refused { leg, why };
+        let storage = match self.storage(&admitted.order) {
+            Ok(storage) => storage,
+            Err(why) => return refused(why),
+        };
         let granted = Grant::open(
             &admitted.order,
             self.peer.listen,
@@ -160,12 +166,7 @@ impl Session {
         .and_then(|g| Ok((g.port()?, g)));
         let (port, grant) = match granted {
             Ok(granted) => granted,
-            Err(error) => {
-                return ToController::Refused {
-                    leg,
-                    why: sentence(&error),
-                };
-            }
+            Err(error) => return refused(sentence(&error)),
         };
         let answer = ToController::Granted {
             leg,
@@ -182,7 +183,14 @@ impl Session {
         let thread = std::thread::spawn(move || {
             let say = |message| say(&sender, message);
             say(
-                match play(&admitted, Arc::new(grant), &gone, &stop_leg, &say) {
+                match play(
+                    &admitted,
+                    Arc::new(grant),
+                    storage,
+                    &gone,
+                    &stop_leg,
+                    &say,
+                ) {
                     Ok((record, broke, trace)) => {
                         if let Some(trace) = trace {
                             let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,6 +216,24 @@ impl Session {
     }
 }
 
+impl Session {
+    /// The agent's end of a copy, as far as the peer may use files here.
+    fn storage(&self, order: &Order) -> Result<Option<Storage>, String> {
+        let file = match (&order.workload, order.agent_sends) {
+            (Workload::Copy(copy), true) => copy.from.as_ref(),
+            (Workload::Copy(copy), false) => copy.to.as_ref(),
+            _ => None,
+        };
+        let reach = match (&self.peer.may_files, file) {
+            (Err(why), Some(_)) => return Err(why.clone()),
+            (Ok(reach), _) => reach,
+            // Memory is nobody's.
+            (Err(_), None) => &Reach::Anywhere,
+        };
+        storage(order, Side::Far, reach).map_err(|error| error.to_string())
+    }
+}
+
 /// A session that is over hears no more, and needs nothing more.
 fn say(sender: &Sender<Agent>, message: ToController) {
     let _ = sender.send(message);
@@ -217,6 +243,7 @@ fn say(sender: &Sender<Agent>, message: ToController) {
 fn play(
     admitted: &Admitted,
     grant: Arc<Grant>,
+    storage: Option<Storage>,
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     say: &dyn Fn(ToController),
@@ -241,7 +268,7 @@ fn play(
     go.recv_timeout(START_WITHIN)
         .context("the start did not come")?;
 
-    let job = job(order, Side::Far, &order.placement.cpus, || {
+    let job = job(order, Side::Far, &order.placement.cpus, storage, || {
         Reconnect::Accept(grant)
     });
     let mut overdrawn = None;
@@ -267,6 +294,6 @@ fn moved(order: &Order, bytes: Bytes) -> Bytes {
             let requests = bytes.0 / request.request_size.0.max(1);
             bytes + Bytes(requests.saturating_mul(request.reply_size.0))
         }
-        Workload::Bulk(_) | Workload::Udp(_) => bytes,
+        Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) => bytes,
     }
 }

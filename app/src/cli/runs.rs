@@ -489,6 +489,7 @@ impl Listed {
                 Workload::Bulk(_) => "bulk",
                 Workload::Request(_) => "request",
                 Workload::Udp(_) => "udp",
+                Workload::Copy(_) => "copy",
             }
             .to_owned(),
             ended: match experiment.ended {

@@ -1,7 +1,7 @@
 //! `linerate serve`: be the far end.
 
 use super::Global;
-use crate::exit::Exit;
+use crate::exit::{Exit, Refusal};
 use crate::host::DEFAULT_PORT;
 use crate::listener::{self, Listener};
 use crate::{iperf3, session, trust, tuning};
@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 /// Be the far end: let trusted hosts measure towards and from this one
 #[derive(Args)]
@@ -18,6 +19,7 @@ use std::ops::RangeInclusive;
   linerate serve --data-ports 5300-5399        behind a firewall that lets 5210 and these through
   linerate serve --bind 192.0.2.1 --clients 1  one address; one client measures at a time
   linerate serve --allow-tune                  hosts with that right may try settings here, undone after
+  linerate serve --allow-files /srv/copies     hosts with that right may copy from and to files below it
   linerate serve --iperf3 --bind 0.0.0.0       for stock iperf3 clients, whoever they are
 
 Nobody is trusted until 'linerate trust add' or an accepted invitation says so; changes count at
@@ -39,6 +41,10 @@ pub struct Serve {
     /// Let hosts with the right to tune ('linerate trust add ID --tune') change this host's settings
     #[arg(long, conflicts_with = "iperf3")]
     allow_tune: bool,
+    /// Let hosts with the right to files ('linerate trust add ID --files') copy from and to files below this
+    /// directory, and nowhere else
+    #[arg(long, value_name = "DIR", conflicts_with = "iperf3")]
+    allow_files: Option<PathBuf>,
     /// Serve stock iperf3 clients instead, without linerate's trust; on loopback unless --bind or
     /// --authorized-users is given
     #[arg(long)]
@@ -70,12 +76,33 @@ impl Serve {
             data_ports: self.data_ports.as_ref().map(|ports| ports.0.clone()),
             clients: self.clients as usize,
             allow_tune: self.allow_tune,
+            allow_files: self.files()?,
         };
         let session = |channel, peer| session::serve(channel, peer, stop);
         let listener = Listener::open(config, Box::new(session))?;
         listener::log(&format!("this host's id is {}", listener.id()));
         listener.run(stop)?;
         Ok(Exit::Done)
+    }
+}
+
+impl Serve {
+    /// The directory of `--allow-files`, as it is called from anywhere.
+    fn files(&self) -> Result<Option<PathBuf>> {
+        let Some(directory) = &self.allow_files else {
+            return Ok(None);
+        };
+        match directory.canonicalize() {
+            Ok(found) if found.is_dir() => Ok(Some(found)),
+            Ok(_) => Err(Refusal::usage(format!(
+                "--allow-files {}: it is no directory",
+                directory.display()
+            ))
+            .into()),
+            Err(e) => Err(
+                Refusal::usage(format!("--allow-files {}: {e}", directory.display())).into(),
+            ),
+        }
     }
 }
 

@@ -63,7 +63,7 @@ struct Add {
     #[arg(long, value_name = "NAME[:PORT]")]
     address: Option<String>,
     /// It is only to be measured from here: no rights on this host
-    #[arg(long, conflicts_with_all = ["rights", "tune", "rate", "seconds", "bytes_per_day"])]
+    #[arg(long, conflicts_with_all = ["rights", "tune", "files", "rate", "seconds", "bytes_per_day"])]
     server: bool,
     #[command(flatten)]
     allow: Allow,
@@ -78,6 +78,9 @@ struct Allow {
     /// It may change this host's settings too, if 'linerate serve --allow-tune' runs
     #[arg(long)]
     tune: bool,
+    /// Its copies may read and write files here, if 'linerate serve --allow-files DIR' runs
+    #[arg(long)]
+    files: bool,
     /// Highest rate of a leg, all streams together [default: unlimited]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
@@ -224,7 +227,8 @@ impl Add {
 impl Allow {
     fn rights(&self) -> BTreeSet<Right> {
         let tune = self.tune.then_some(Right::Tune);
-        self.rights.iter().copied().chain(tune).collect()
+        let files = self.files.then_some(Right::Files);
+        self.rights.iter().copied().chain(tune).chain(files).collect()
     }
 
     /// The limits, those that are not given being kept.
@@ -300,6 +304,7 @@ fn describe(entry: &Entry) -> String {
         .map(|right| match right {
             Right::Measure => "measure",
             Right::Tune => "tune",
+            Right::Files => "use files",
         })
         .collect();
     let may = match rights.is_empty() {

@@ -618,7 +618,7 @@ impl Test<'_> {
                 fq_rate_bit_s: server_rate,
                 ..params
             },
-            Workload::Request(_) => unreachable!("checked before the first connection"),
+            Workload::Request(_) | Workload::Copy(_) => unreachable!("checked before the first connection"),
         })
     }
 
@@ -739,7 +739,7 @@ impl Conductor<'_> {
                 (Direction::Up, _) => false,
                 (Direction::Down, Limit::Time(span)) => elapsed >= Duration::from(span),
                 (Direction::Down, Limit::Bytes(limit)) => leg.near.bytes >= limit,
-                (Direction::Down, Limit::Requests(_)) => true,
+                (Direction::Down, Limit::Requests(_) | Limit::Whole) => true,
             }
         })
     }
@@ -940,6 +940,11 @@ fn check(spec: &Spec) -> Result<()> {
         bail!(Refusal::usage(
             "an iperf3 server answers no requests: measure bulk or udp there, or requests against \
              a linerate agent"
+        ));
+    }
+    if let Workload::Copy(_) = spec.workload {
+        bail!(Refusal::usage(
+            "an iperf3 server copies no files: copy to or from a linerate agent"
         ));
     }
     if let Limit::Requests(_) = spec.limit {

@@ -3,6 +3,7 @@
 use super::identity::NodeId;
 use super::store::{self, Limits};
 use anyhow::{Context, Result};
+use measure::copy::Reach;
 use model::{BitRate, Bytes, Limit, Nanos, Request, Warning, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ pub struct Peer {
     pub limits: Limits,
     /// Whether it may change this host's settings, or a sentence that says how to allow it.
     pub may_tune: Result<(), String>,
+    /// Which files of this host its copies may name, or a sentence that says how to allow it.
+    pub may_files: Result<Reach, String>,
     /// Where data listeners are to listen.
     pub listen: IpAddr,
     /// Ports for them; `None`: any.
@@ -66,6 +69,7 @@ impl Peer {
             limits: Limits::default(),
             // It has the rights of the user who started this process, and no others.
             may_tune: Ok(()),
+            may_files: Ok(Reach::Anywhere),
             listen,
             data_ports,
             ledger: Arc::new(Ledger::new(1, None)),
@@ -144,7 +148,7 @@ impl Peer {
         }
         let spans = match order.limit {
             Limit::Time(span) => Some(span),
-            Limit::Bytes(_) | Limit::Requests(_) => self.limits.longest(),
+            Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => self.limits.longest(),
         };
         let lasts = spans
             .map_or(UNTOLD, Duration::from)
@@ -410,12 +414,15 @@ fn in_words(order: &Order) -> String {
         (Workload::Bulk(_), false) => "receives",
         (Workload::Request(_), true) => "sends requests",
         (Workload::Request(_), false) => "answers requests",
+        (Workload::Copy(_), true) => "sends a copy",
+        (Workload::Copy(_), false) => "receives a copy",
         (Workload::Udp(_), _) => "datagrams",
     };
     let limit = match order.limit {
         Limit::Time(span) => format!("for {span}"),
         Limit::Bytes(bytes) => format!("up to {bytes}"),
         Limit::Requests(count) => format!("up to {count} requests"),
+        Limit::Whole => "to its end".to_owned(),
     };
     let connections = if order.streams == 1 {
         "connection"
@@ -469,6 +476,10 @@ fn possible(order: &Order) -> Result<(), String> {
                 _ => Ok(()),
             }
         }
+        Workload::Copy(_) if order.streams != 1 => {
+            Err("a copy goes over one connection".to_owned())
+        }
+        Workload::Copy(_) => Ok(()),
         Workload::Udp(_) => Err(
             "datagrams are measured with iperf3 only: linerate measure iperf3:HOST --workload udp"
                 .to_owned(),
@@ -536,6 +547,7 @@ mod tests {
             address: None,
             limits,
             may_tune: Ok(()),
+            may_files: Ok(Reach::Anywhere),
             listen: Ipv4Addr::LOCALHOST.into(),
             data_ports: None,
             ledger: Arc::clone(ledger),

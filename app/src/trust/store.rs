@@ -58,6 +58,8 @@ pub enum Right {
     Measure,
     /// Change this host's settings, if 'linerate serve --allow-tune' runs
     Tune,
+    /// Have copies read and write files of this host, if 'linerate serve --allow-files DIR' runs
+    Files,
 }
 
 /// How much another host may measure here; `None` is unlimited.

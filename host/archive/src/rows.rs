@@ -321,6 +321,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         requests: end.requests.clone(),
         retransmits: end.retransmits,
         datagrams: end.datagrams,
+        copy: end.copy.clone(),
         trace: end.trace,
         warnings: end.warnings.clone(),
     }
@@ -354,6 +355,7 @@ pub(crate) fn kind_of(workload: &Workload) -> &'static str {
         Workload::Bulk(_) => "bulk",
         Workload::Request(_) => "request",
         Workload::Udp(_) => "udp",
+        Workload::Copy(_) => "copy",
     }
 }
 

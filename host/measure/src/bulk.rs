@@ -106,15 +106,15 @@ pub(crate) fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
 }
 
 /// Not an error: a signal, or a timeout that only serves to look at the phase.
-fn is_pause(e: &io::Error) -> bool {
+pub(crate) fn is_pause(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
 }
 
 /// The size of the next write. It follows the path: a write that takes long makes the counters jump
 /// and the end late, a short one costs a system call. So a size whose write took less than a
 /// millisecond doubles, and one that took more than four halves.
-struct Stride {
-    size: usize,
+pub(crate) struct Stride {
+    pub(crate) size: usize,
     fixed: bool,
 }
 
@@ -125,7 +125,7 @@ impl Stride {
     const SHORT: Duration = Duration::from_millis(1);
     const LONG: Duration = Duration::from_millis(4);
 
-    fn new(order: &Bulk) -> Stride {
+    pub(crate) fn new(order: &Bulk) -> Stride {
         Stride {
             size: order.write_size.map_or(Self::FIRST, |s| s.0 as usize),
             fixed: order.write_size.is_some(),
@@ -138,7 +138,7 @@ impl Stride {
 
     /// Takes the end of the write before, returns the end of this one. One look at the clock for
     /// up to 1 MiB is a ten-thousandth of what the copy costs.
-    fn follow(&mut self, before: Instant) -> Instant {
+    pub(crate) fn follow(&mut self, before: Instant) -> Instant {
         if self.fixed {
             return before;
         }
@@ -233,7 +233,7 @@ impl<'a> Intake<'a> {
 }
 
 /// Data that nothing on the way can compress: xorshift64 (Marsaglia 2003).
-fn noise(len: usize) -> Vec<u8> {
+pub(crate) fn noise(len: usize) -> Vec<u8> {
     let mut x = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
         x ^= x << 13;

@@ -1,10 +1,11 @@
-//! Load: bulk, request/response and datagrams. Promise: changes no setting.
+//! Load: bulk, request/response, copies and datagrams. Promise: changes no setting.
 //!
 //! Sockets are made by [`connect`] and [`listen`] with every option set before the handshake. A
 //! [`Job`] and its connected sockets become a [`Load`]: one thread a stream, counters that anyone
 //! may read meanwhile, and an [`Outcome`] at the end that never loses what was counted.
 
 mod bulk;
+pub mod copy;
 mod error;
 mod load;
 mod open;

@@ -1,9 +1,12 @@
 //! Running threads, one a stream, and what they counted.
 
+use crate::copy::{self, Sink, Source, Storage};
 use crate::request::{self, Spin};
 use crate::{Error, bulk};
 use hdrhistogram::Histogram;
-use model::{Bulk, Bytes, Latency, Limit, Nanos, Request, Warning, Workload};
+use model::{
+    Bulk, Bytes, CopyRecord, FileCopy, Latency, Limit, Nanos, Request, Warning, Workload,
+};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -58,6 +61,8 @@ pub struct Job {
     /// The sockets given to [`Load::start`] then stay open and idle, one a stream; the client
     /// closing them tells the server that it is done.
     pub reconnect: Option<Reconnect>,
+    /// What a copy comes from or goes to at this end.
+    pub storage: Option<Storage>,
 }
 
 impl Job {
@@ -73,6 +78,24 @@ impl Job {
             half_close: true,
             nodelay: None,
             reconnect: None,
+            storage: None,
+        }
+    }
+
+    /// One end of a copy: a sender's source, or a receiver's sink.
+    pub fn copy(order: FileCopy, limit: Limit, storage: Storage) -> Job {
+        let (role, limit) = match &storage {
+            Storage::Source(_) => (Role::Send, limit),
+            // However long the sender prepares its source: the connection ends it.
+            Storage::Sink(_) => (Role::Receive, Limit::Whole),
+        };
+        Job {
+            drain: copy::DRAIN,
+            lost_after: copy::LOST_AFTER,
+            // A copy has an end of its own on the wire.
+            half_close: false,
+            storage: Some(storage),
+            ..Job::new(role, Workload::Copy(order), limit)
         }
     }
 }
@@ -127,6 +150,8 @@ pub struct Outcome {
     pub duration: Nanos,
     /// All latencies ([`Role::Ask`] only).
     pub requests: Option<Latency>,
+    /// What the storage did (copies only).
+    pub copy: Option<CopyRecord>,
     /// Streams that broke.
     pub errors: Vec<StreamError>,
     /// What the reader must know to take the figures right.
@@ -148,6 +173,9 @@ impl Load {
             return Err(Error::Job("a load needs at least one connection".into()));
         }
         check_cpus(&job.cpus)?;
+        if let Task::CopyFrom(source) = &task {
+            source.prepare().map_err(Error::Job)?;
+        }
         let mut warnings = Vec::new();
         let spin = Spin::allowed(&task, &sockets, &mut warnings);
         let shared = Arc::new(Shared::new(&job, sockets, warnings)?);
@@ -235,6 +263,7 @@ impl Load {
                 _ => Nanos(0),
             },
             requests,
+            copy: state.copy.take(),
             errors,
             warnings,
         }
@@ -291,15 +320,17 @@ pub(crate) enum Task {
     Receive(Bulk),
     Ask(Request, Option<Arc<dyn Connector>>),
     Answer(Request, Option<Arc<dyn Acceptor>>),
+    CopyFrom(Arc<dyn Source>),
+    CopyTo(Arc<dyn Sink>),
 }
 
 impl Task {
     fn of(job: &Job) -> Result<Task, Error> {
         match (job.role, &job.workload, &job.reconnect) {
             (Role::Send | Role::Receive, Workload::Bulk(bulk), None) => {
-                if matches!(job.limit, Limit::Requests(_)) {
+                if matches!(job.limit, Limit::Requests(_) | Limit::Whole) {
                     return Err(Error::Job(
-                        "a bulk load cannot end by requests; limit it by time or bytes".into(),
+                        "a bulk load has no end of its own; limit it by time or bytes".into(),
                     ));
                 }
                 bulk::check(bulk)?;
@@ -309,6 +340,11 @@ impl Task {
                     Task::Receive(bulk.clone())
                 })
             }
+            (Role::Send | Role::Receive, Workload::Copy(_), None) => match &job.storage {
+                Some(Storage::Source(source)) => Ok(Task::CopyFrom(Arc::clone(source))),
+                Some(Storage::Sink(sink)) => Ok(Task::CopyTo(Arc::clone(sink))),
+                None => Err(Error::Job("a copy needs its storage".into())),
+            },
             (Role::Ask | Role::Answer, Workload::Request(order), source) => {
                 request::check(order)?;
                 let task = match (job.role, source, order.reconnect) {
@@ -388,6 +424,7 @@ struct State {
     errors: Vec<StreamError>,
     warnings: Vec<Warning>,
     tally: Tally,
+    copy: Option<CopyRecord>,
     /// All latencies that were taken out of the streams.
     all: Histogram<u64>,
     /// Empty, to be swapped with a stream's.
@@ -432,6 +469,7 @@ impl Shared {
             }
             (Limit::Bytes(bytes), _) => Some(bytes.0),
             (Limit::Requests(n), _) => Some(n),
+            (Limit::Whole, _) => None,
         };
         let ends = match job.limit {
             Limit::Time(time) => begun.checked_add(time.into()),
@@ -462,6 +500,7 @@ impl Shared {
                 errors: Vec::new(),
                 warnings,
                 tally: Tally::default(),
+                copy: None,
                 all: latencies(),
                 spare: latencies(),
             }),
@@ -622,6 +661,8 @@ impl Stream<'_> {
                 Task::Answer(order, source) => {
                     request::answer(self, order, source.as_deref(), spin)
                 }
+                Task::CopyFrom(source) => copy::send(self, source.as_ref()),
+                Task::CopyTo(sink) => copy::receive(self, sink.as_ref()),
             },
         };
         let mut state = self.shared.lock();
@@ -699,6 +740,16 @@ impl Stream<'_> {
         if let Some(budget) = &self.shared.budget {
             budget.fetch_add(unused, Ordering::Relaxed);
         }
+    }
+
+    /// Somebody ended the load early.
+    pub(crate) fn stopped(&self) -> bool {
+        self.shared.lock().stopped
+    }
+
+    /// Keeps what the storage of a copy did.
+    pub(crate) fn copied(&self, record: CopyRecord) {
+        self.shared.lock().copy = Some(record);
     }
 
     pub(crate) fn tally(&self, add: impl FnOnce(&mut Tally)) {

@@ -289,7 +289,7 @@ fn sender(
     let mut pace = Pace::new(job.rate, size, Instant::now());
     let end = match job.limit {
         Limit::Time(span) => Some(Instant::now() + Duration::from(span)),
-        Limit::Bytes(_) | Limit::Requests(_) => None,
+        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => None,
     };
     let mut sent = 0u64;
     let mut gone_since: Option<Instant> = None;

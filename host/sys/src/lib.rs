@@ -3,6 +3,7 @@
 
 pub mod bpf;
 pub mod ethtool;
+pub mod file;
 pub mod namespace;
 pub mod netlink;
 pub mod packet;

@@ -6,7 +6,7 @@ use crate::moment::Piece;
 use model::finding::{
     Conclusion, Confidence, Evidence, Explanation, Finding, Level, Limit, Phase, Share,
 };
-use model::{Bytes, Direction, Nanos};
+use model::{Bytes, Direction, Nanos, Stage};
 use std::net::SocketAddr;
 
 /// Pieces of the time line.
@@ -116,7 +116,14 @@ pub(crate) fn assemble(
     let mut findings: Vec<Finding> = behind
         .into_iter()
         .map(|(limit, kinds, telling)| {
-            let share = own(limit).unwrap_or_else(|| explained(&kinds));
+            let share = match facts.storage().filter(|_| is_storage(limit)) {
+                Some(slow) => share(
+                    Nanos((slow.busy_share * total.0 as f64) as u64),
+                    facts.bytes,
+                    total,
+                ),
+                None => own(limit).unwrap_or_else(|| explained(&kinds)),
+            };
             finding(limit, share, telling)
         })
         .collect();
@@ -154,6 +161,11 @@ pub(crate) fn assemble(
         phases: phases(pieces),
         doubts,
     }
+}
+
+/// Storage has a share of its own: the time in which it was at work.
+fn is_storage(limit: Limit) -> bool {
+    matches!(limit, Limit::SourceStorage | Limit::SinkStorage)
 }
 
 /// The second level of one kind of time.
@@ -200,6 +212,15 @@ fn conclude(
         behind.extend(fits.into_iter().map(|(l, t)| (l, kinds.to_vec(), t)));
         names
     };
+    // The rings of a copy saw which storage never waited.
+    if let Some(slow) = facts.storage() {
+        let kind = match slow.stage {
+            Stage::Sink => Kind::Receiver,
+            Stage::Source | Stage::Network => Kind::Application,
+        };
+        let by = fitting(limits::BEHIND_A_COPY, &[kind]);
+        return Conclusion::Limited { by };
+    }
     // What a black hole does is seen at once, however short the transfer was.
     let hole = facts.vanished.is_some() && limits::is_black_hole(facts);
     let opening = shares.iter().filter(|(l, _)| *l == Limit::Handshake);

@@ -3,7 +3,7 @@
 use crate::limits::outlasts_delayed_ack;
 use crate::owner::Behind;
 use model::finding::{Limit, Source};
-use model::{BitRate, Bytes, Nanos};
+use model::{BitRate, Bytes, CopySummary, Nanos, Stage, StageUse};
 
 /// Most readings that are kept of one connection; beyond it neighbours are joined.
 const MOST_READINGS: usize = 4096;
@@ -79,6 +79,8 @@ pub(crate) struct Facts {
     pub held: Held,
     /// The full-size segments that vanished, where that was seen.
     pub vanished: Option<Vanished>,
+    /// The stages of a copy, and whether there is a file at its source and its sink.
+    pub copy: Option<(CopySummary, [bool; 2])>,
     /// What the sending process did while it was the limit.
     pub behind: Behind,
     /// What the receiving process did while data waited for it.
@@ -260,9 +262,20 @@ impl Facts {
             rhythm: None,
             held: Held::default(),
             vanished: None,
+            copy: None,
             behind: Behind::default(),
             reader: Behind::default(),
         }
+    }
+
+    /// The stage of a copy that held it up, if that is storage with a file in it.
+    pub fn storage(&self) -> Option<&StageUse> {
+        let (copy, [source, sink]) = self.copy.as_ref()?;
+        copy.bottleneck().filter(|slow| match slow.stage {
+            Stage::Source => *source,
+            Stage::Network => false,
+            Stage::Sink => *sink,
+        })
     }
 
     /// See [`keep`].

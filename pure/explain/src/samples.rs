@@ -132,7 +132,15 @@ pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
     let congestion = socket.map(|s| s.congestion.clone());
     facts.congestion = congestion.filter(|name| !name.is_empty());
     facts.pacing = socket.and_then(|s| s.pacing);
-    facts.always_writes = matches!(run.spec.workload, Workload::Bulk(_));
+    facts.always_writes = match &run.spec.workload {
+        Workload::Bulk(_) => true,
+        Workload::Copy(copy) => copy.from.is_none(),
+        Workload::Request(_) | Workload::Udp(_) => false,
+    };
+    if let Workload::Copy(copy) = &run.spec.workload {
+        facts.copy = model::summarise_copy(ends.sender, ends.receiver)
+            .map(|told| (told, [copy.from.is_some(), copy.to.is_some()]));
+    }
     facts.sender_load = load(ends.sender, run.spec.streams);
     facts.receiver_load = load(ends.receiver, run.spec.streams);
 }

@@ -83,6 +83,10 @@ limits! {
     DuplexLoss: Second, "loss as of a duplex mismatch";
     /// The peer's application, or its disk, reads too slowly.
     ReadingApplication: Second, "the receiving application";
+    /// The storage that a copy comes from reads too slowly.
+    SourceStorage: Second, "the source's storage";
+    /// The storage that a copy goes to writes too slowly.
+    SinkStorage: Second, "the sink's storage";
 }
 
 impl fmt::Display for Limit {

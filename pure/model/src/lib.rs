@@ -5,6 +5,7 @@
 
 pub mod advice;
 mod audit;
+mod copy;
 mod experiment;
 pub mod finding;
 mod fingerprint;
@@ -25,6 +26,7 @@ mod tuning;
 mod units;
 mod verdict;
 
+pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
 pub use audit::{Audit, Completeness, Gap, Tally};
 pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
@@ -32,7 +34,7 @@ pub use latency::Latency;
 pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
 pub use published::{About, Doubt, Published, PublishedComparison};
 pub use run::{
-    Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Traced, Warning,
+    CopyRecord, Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Traced, Warning,
 };
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
@@ -44,7 +46,7 @@ pub use setting::{
     Shape, SysctlKey, Value, apply_to_spec,
 };
 pub use spec::{
-    Bulk, Direction, Directions, IpVersion, Limit, Placement, Request, Side, SocketSettings, Spec,
+    Bulk, Cache, Direction, Directions, FileCopy, IpVersion, Limit, Placement, Request, Side, SocketSettings, Spec,
     Udp, Wait, Workload,
 };
 pub use summary::{

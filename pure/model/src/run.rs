@@ -110,6 +110,9 @@ pub struct EndRecord {
     /// Counts of datagrams (UDP).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
+    /// What this end's storage did (copy workload).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopyRecord>,
     /// The trace of this end's data sockets, where one was taken: it cost time of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Traced>,
@@ -131,6 +134,46 @@ pub struct Traced {
     pub span: Nanos,
     /// It reached its largest size, and tells nothing of what came after.
     pub cut: bool,
+}
+
+/// One end of a copy: its storage, and the ring of blocks between the storage and the network, each with a
+/// thread of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CopyRecord {
+    /// From the start of the load until this end's storage had nothing more to do: at the receiver, until
+    /// the copy was safe.
+    #[serde(rename = "span_ns")]
+    pub span: Nanos,
+    /// Until the network had nothing more to do at this end.
+    #[serde(rename = "transfer_ns")]
+    pub transfer: Nanos,
+    /// The storage's own thread read or wrote, hashing included, `fsync` not.
+    #[serde(rename = "working_ns")]
+    pub working: Nanos,
+    /// Of this: hashing.
+    #[serde(rename = "hashing_ns")]
+    pub hashing: Nanos,
+    /// Whoever fills the ring waited for room: at the sender the storage, at the receiver the network.
+    #[serde(rename = "ring_full_ns")]
+    pub ring_full: Nanos,
+    /// Whoever empties the ring waited for data: at the sender the network, at the receiver the storage.
+    #[serde(rename = "ring_empty_ns")]
+    pub ring_empty: Nanos,
+    /// Making the written file safe (`fsync`); `None`: nothing to make safe.
+    #[serde(rename = "fsync_ns")]
+    pub fsync: Option<Nanos>,
+    /// XXH3 of 128 bits of all bytes, hexadecimal; empty if the end was not reached.
+    pub hash: String,
+    /// At the receiver: length and hash are the sender's.
+    pub verified: Option<bool>,
+    /// At the receiver: the new file is in its place.
+    pub kept: bool,
+    /// Why the storage failed, if it did.
+    pub failed: Option<String>,
+    /// Share of the file that the page cache held before, 0 to 1; `None`: memory, or not told.
+    pub cached_before_share: Option<f64>,
+    /// The same afterwards.
+    pub cached_after_share: Option<f64>,
 }
 
 /// Datagrams as one end counted them.

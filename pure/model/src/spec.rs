@@ -42,6 +42,8 @@ pub enum Workload {
     Request(Request),
     /// Datagrams at a set rate (towards and from iperf3 only).
     Udp(Udp),
+    /// From storage at the sender to storage at the receiver.
+    Copy(FileCopy),
 }
 
 /// Bulk transfer.
@@ -86,6 +88,35 @@ pub enum Wait {
     Hybrid,
     /// Sleep at once, as most servers do.
     Block,
+}
+
+/// A copy: what the sender reads is hashed, moved, hashed again, written and made safe. Memory at an end takes
+/// its storage out of the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileCopy {
+    /// The file at the sender; `None`: memory.
+    pub from: Option<String>,
+    /// The new file at the receiver; `None`: memory.
+    pub to: Option<String>,
+    /// What the sender's page cache is to hold of the file before.
+    pub cache: Cache,
+    /// Past the page cache at both ends (`O_DIRECT`).
+    pub direct: bool,
+    /// The new file stays; otherwise it is removed once it has been verified.
+    pub keep: bool,
+}
+
+/// What the page cache holds of a file before it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// Nothing: it comes from the disk.
+    #[default]
+    Cold,
+    /// All of it, as far as it fits.
+    Hot,
+    /// What it happens to hold.
+    AsIs,
 }
 
 /// Datagrams at a set rate.
@@ -183,6 +214,8 @@ pub enum Limit {
     Bytes(Bytes),
     /// When this many requests are answered (request workload).
     Requests(u64),
+    /// At the end of the file (copy workload).
+    Whole,
 }
 
 /// Options of a data socket; `None` leaves the kernel's own choice.

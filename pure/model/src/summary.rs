@@ -1,8 +1,9 @@
 //! From samples to the figures that are told first.
 
 use crate::{
-    BitRate, Bytes, Datagrams, Direction, Directions, EndRecord, Ended, Latency, Leg, Limit, Nanos,
+    BitRate, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended, Latency, Leg, Limit, Nanos,
     Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
+    summarise_copy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +80,8 @@ pub struct LegSummary {
     pub requests: Option<LatencySummary>,
     /// Datagrams as the receiver counted them (UDP).
     pub datagrams: Option<Datagrams>,
+    /// The stages of a copy (copy workload).
+    pub copy: Option<CopySummary>,
     /// Settings as asked and as the live sockets have them.
     pub settings: Vec<SettingInForce>,
     /// The receiver discarded in the kernel: the path was measured, not the reader.
@@ -261,6 +264,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         receiver_cpu: cpu_use(receiver),
         requests: requests(sender),
         datagrams: receiver.datagrams.or(sender.datagrams),
+        copy: summarise_copy(sender, receiver),
         settings: settings(spec, sender.sockets.first(), receiver.sockets.first()),
         discarded: matches!(&spec.workload, Workload::Bulk(bulk) if bulk.discard)
             && receiver.duration > Nanos(0),
@@ -316,7 +320,7 @@ fn span(limit: Limit, end: &EndRecord) -> Nanos {
     let seen = end.samples.last().map_or(Nanos(0), |s| s.at);
     match limit {
         Limit::Time(limit) => end.duration.max(limit.min(seen)),
-        Limit::Bytes(_) | Limit::Requests(_) => end.duration,
+        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => end.duration,
     }
 }
 

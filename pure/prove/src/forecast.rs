@@ -60,7 +60,7 @@ pub(crate) fn run_time(plan: &Plan, trials: &[Trial]) -> Option<Nanos> {
     seen.sort_unstable();
     let planned = match plan.run.limit {
         Limit::Time(time) => Some(time + plan.gap),
-        Limit::Bytes(_) | Limit::Requests(_) => None,
+        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => None,
     };
     seen.get(seen.len() / 2).copied().or(planned)
 }

@@ -45,7 +45,7 @@ pub fn of_run(
     if let (Some(leg), Some(figures)) = (leg, figures) {
         trial.duration = match plan.run.limit {
             Limit::Time(time) => figures.duration.max(time),
-            Limit::Bytes(_) | Limit::Requests(_) => figures.duration,
+            Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => figures.duration,
         };
         trial.bytes = figures.bytes;
         readings.extend(socket_readings(plan, slot.arm, leg));

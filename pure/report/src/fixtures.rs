@@ -159,6 +159,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
         requests: None,
         retransmits: None,
         datagrams: None,
+        copy: None,
         trace: None,
         warnings: Vec::new(),
     };

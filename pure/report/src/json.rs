@@ -218,6 +218,10 @@ mod tests {
             end.requests = Some(fixtures::latencies(10));
             end.datagrams = Some(Datagrams::default());
             end.trace = Some(model::Traced::default());
+            end.copy = Some(CopyRecord {
+                span: Nanos(1),
+                ..CopyRecord::default()
+            });
             end.retransmits = Some(1);
             end.warnings = vec![fixtures::warning("a", "b", "c")];
             end.samples[1].requests = Some(fixtures::latencies(10));
@@ -259,6 +263,7 @@ mod tests {
                 Some("bulk") => "bulk",
                 Some("request") => "request",
                 Some("udp") => "udp",
+                Some("copy") => "copy",
                 _ => return None,
             },
             ("spec", "limit") => "limit",
@@ -274,6 +279,9 @@ mod tests {
             ("end", "samples") | ("sample_taken", "sample") => "sample",
             ("end" | "sample", "requests") => "latency",
             ("end" | "sample" | "leg_summary", "datagrams") => "datagrams",
+            ("end", "copy") => "copy_record",
+            ("leg_summary", "copy") => "copy_summary",
+            ("copy_summary", "stages") => "stage",
             ("end", "trace") => "traced",
             ("sample", "streams") => "stream",
             ("sample", "cpu") => "cpu_times",
@@ -452,11 +460,13 @@ mod tests {
                 rate: BitRate(1),
                 datagram_size: Bytes(1),
             }),
+            Workload::Copy(FileCopy::default()),
         ];
         let limits = [
             Limit::Time(Nanos(1)),
             Limit::Bytes(Bytes(1)),
             Limit::Requests(1),
+            Limit::Whole,
         ];
         for (workload, limit) in workloads.into_iter().zip(limits) {
             let mut run_ = full.clone();

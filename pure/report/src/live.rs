@@ -78,7 +78,7 @@ impl Live {
     pub fn new(spec: &Spec) -> Live {
         Live {
             kind: match spec.workload {
-                Workload::Bulk(_) => Kind::Bulk,
+                Workload::Bulk(_) | Workload::Copy(_) => Kind::Bulk,
                 Workload::Request(_) => Kind::Request,
                 Workload::Udp(_) => Kind::Udp,
             },
@@ -186,6 +186,8 @@ impl Live {
                     (left.is_finite() && left < u64::MAX as f64).then_some(Nanos(left as u64));
                 (share(now.moved, all), left)
             }
+            // How long the file is, its end knows.
+            Limit::Whole => (0.0, None),
         };
         let left = match left {
             // Rounded up: it is never over before it says so.

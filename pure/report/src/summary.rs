@@ -1,5 +1,6 @@
 //! What a person reads at the end of a run: the answer, what the kernel saw, the hosts, the doubts.
 
+use crate::copy;
 use crate::explain;
 use crate::words::{
     self, Ink, Style, escape, escape_sentence, glue, grouped, per_second, percent, round_span,
@@ -24,7 +25,9 @@ const NOT_TOLD: &str = "not told";
 /// keep to `style.width`.
 pub fn summary(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
     let parts = [
-        how_it_ended(run, style) + &answers(run, summary, style) + &explain::sentences(why, style),
+        how_it_ended(run, style)
+            + &answers(run, summary, style)
+            + &explain::sentences(&copy::beside(why), style),
         details(run, summary, style),
         workload(run, summary, style),
         settings(summary),
@@ -60,6 +63,9 @@ fn answers(run: &Run, summary: &Summary, style: Style) -> String {
     let mut out = String::new();
     for (leg, figures) in run.legs.iter().zip(&summary.legs) {
         out.push_str(&answer(run, leg, figures, style));
+        if let (Workload::Copy(order), Some(figures)) = (&run.spec.workload, &figures.copy) {
+            out.push_str(&wrap(&copy::verdict(order, figures), style.width, "", ""));
+        }
     }
     if let Some(sentence) = asymmetry(&summary.legs) {
         out.push_str(&wrap(&sentence, style.width, "", ""));
@@ -107,6 +113,7 @@ fn answer(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
                 format!("{} {span}", glue(figures.bytes)),
             ],
         ),
+        (Workload::Copy(_), _) => copy::answer(figures),
         (Workload::Bulk(_), _) => {
             let mut told: Vec<String> = steady(figures).into_iter().collect();
             told.push(format!("{} {span}", glue(figures.bytes)));
@@ -289,11 +296,12 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
                 l.datagrams.map(|d| d.jitter.to_string())
             });
         }
+        Workload::Copy(_) => copy::rows(&mut row),
         Workload::Bulk(_) => {}
     }
 
     let tcp = !matches!(run.spec.workload, Workload::Udp(_));
-    let bulk = matches!(run.spec.workload, Workload::Bulk(_));
+    let bulk = matches!(run.spec.workload, Workload::Bulk(_) | Workload::Copy(_));
     if tcp {
         row("retransmitted segments", "retransmissions", &|l| {
             l.retransmits.map(|n| match l.retransmit_share {
@@ -431,6 +439,7 @@ fn workload(run: &Run, summary: &Summary, style: Style) -> String {
             }
         }
         Workload::Request(request) => sentences.extend(request_words(request, &streams)),
+        Workload::Copy(order) => sentences.push(copy::order(order)),
         Workload::Udp(udp) => sentences.push(format!(
             "Datagrams of {} bytes at {} on {}.",
             grouped(udp.datagram_size.0),

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use model::{
-    BitRate, Bulk, Bytes, Directions, IpVersion, Limit, Nanos, Placement, Request, SocketSettings,
+    BitRate, Bulk, Bytes, Cache, Directions, FileCopy, IpVersion, Limit, Nanos, Placement, Request, SocketSettings,
     Spec, Udp, Wait, Workload,
 };
 use std::net::IpAddr;
@@ -18,6 +18,8 @@ pub struct Order {
     load: Load,
     #[command(flatten)]
     datagrams: Datagrams,
+    #[command(flatten)]
+    copy: CopyOptions,
 }
 
 /// The order for a run but for what moves, and which way.
@@ -188,6 +190,43 @@ struct Datagrams {
     datagram_size: Bytes,
 }
 
+/// Of copies.
+#[derive(Args)]
+#[command(next_help_heading = "Copies")]
+struct CopyOptions {
+    /// What the sender copies: memory, or a file
+    #[arg(long, default_value = "memory", value_name = "memory|FILE")]
+    from: String,
+    /// Where the receiver copies it to: memory, or a new file
+    #[arg(long, default_value = "memory", value_name = "memory|FILE")]
+    to: String,
+    /// What the page cache is to hold of the sender's file before
+    #[arg(long, value_enum, default_value_t = CacheArg::Cold)]
+    cache: CacheArg,
+    /// Past the page cache at both ends (O_DIRECT)
+    #[arg(long)]
+    direct: bool,
+    /// Remove the copy once it is safe and verified
+    #[arg(long)]
+    no_keep: bool,
+    /// All four: memory and the file at either end, in a random order; no copy is kept
+    #[arg(long)]
+    corners: bool,
+    /// How often each corner is copied
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CacheArg {
+    /// Nothing: it comes from the disk
+    Cold,
+    /// All of it
+    Hot,
+    /// What it happens to hold
+    AsIs,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// As much as fits
@@ -196,6 +235,8 @@ enum Kind {
     Request,
     /// Datagrams at a set rate
     Udp,
+    /// From a file or memory at one end to a file or memory at the other
+    Copy,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -216,18 +257,60 @@ impl Order {
                 rate: self.datagrams.rate,
                 datagram_size: self.datagrams.datagram_size,
             }),
+            Kind::Copy => Workload::Copy(self.copy()?),
         };
+        let memory = self.copy.from == "memory" && self.copy.to == "memory";
+        if self.way.workload != Kind::Copy && (!memory || self.copy.corners) {
+            bail!("--from, --to and --corners belong to copies: add --workload copy");
+        }
         if self.way.trace && matches!(&workload, Workload::Request(r) if r.reconnect) {
             bail!(
                 "--trace follows connections that last: leave out --reconnect, or watch with 'linerate trace'"
             );
         }
         let ten_seconds = Limit::Time(Nanos::from_secs(10));
-        let spec = self.load.spec(workload, self.directions(), ten_seconds)?;
+        let usual = match &workload {
+            Workload::Copy(copy) if copy.from.is_some() => Limit::Whole,
+            _ => ten_seconds,
+        };
+        let spec = self.load.spec(workload, self.directions(), usual)?;
         Ok(Spec {
             trace: self.way.trace,
             ..spec
         })
+    }
+
+    /// The rounds of `--corners`, if that is what is wanted.
+    pub fn corners(&self) -> Option<u32> {
+        self.copy.corners.then_some(self.copy.rounds)
+    }
+
+    fn copy(&self) -> Result<FileCopy> {
+        let file = |place: &str| (place != "memory").then(|| place.to_owned());
+        let copy = FileCopy {
+            from: file(&self.copy.from),
+            to: file(&self.copy.to),
+            cache: match self.copy.cache {
+                CacheArg::Cold => Cache::Cold,
+                CacheArg::Hot => Cache::Hot,
+                CacheArg::AsIs => Cache::AsIs,
+            },
+            direct: self.copy.direct,
+            keep: !self.copy.no_keep,
+        };
+        if self.way.bidir {
+            bail!("a copy goes one way: leave out --bidir; --down copies from HOST to here");
+        }
+        if self.load.what.streams != 1 {
+            bail!("a copy goes over one connection: leave out --streams");
+        }
+        if [&copy.from, &copy.to].into_iter().flatten().any(String::is_empty) {
+            bail!("--from and --to name a file, or say memory");
+        }
+        if self.copy.corners && (copy.from.is_none() || copy.to.is_none()) {
+            bail!("--corners compares memory with files: name a file with --from and a new one with --to");
+        }
+        Ok(copy)
     }
 
     fn directions(&self) -> Directions {
@@ -236,7 +319,7 @@ impl Order {
             (_, true, _) => Directions::Down,
             (_, _, true) => Directions::Bidirectional,
             // A request and its answer use both directions already.
-            _ if self.way.workload == Kind::Request => Directions::Up,
+            _ if matches!(self.way.workload, Kind::Request | Kind::Copy) => Directions::Up,
             _ => Directions::UpThenDown,
         }
     }
@@ -252,7 +335,7 @@ impl Load {
             (None, None, None) => usual,
         };
         match (&workload, limit) {
-            (Workload::Bulk(_) | Workload::Udp(_), Limit::Requests(_)) => {
+            (Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_), Limit::Requests(_)) => {
                 bail!("--requests counts answers: add --workload request, or end with --bytes")
             }
             (Workload::Request(_), Limit::Bytes(_)) => {

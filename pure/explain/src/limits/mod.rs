@@ -27,7 +27,9 @@ mod reordering;
 mod rto_stall;
 mod send_buffer;
 mod shaper;
+mod sink_storage;
 mod slow_start;
+mod source_storage;
 mod zero_window;
 
 use crate::facts::Facts;
@@ -169,6 +171,13 @@ pub(crate) const BEHIND_A_HELD_FLIGHT: &[(Limit, Fits)] = &[
 /// What can lie behind a full or closed receive window.
 pub(crate) const BEHIND_THE_RECEIVER: &[(Limit, Fits)] =
     &[(Limit::ReadingApplication, reading_application::fits)];
+
+/// What lies behind a copy whose storage never waited. The rings between storage and network saw it: TCP only
+/// sees an application that neither writes nor reads.
+pub(crate) const BEHIND_A_COPY: &[(Limit, Fits)] = &[
+    (Limit::SourceStorage, source_storage::fits),
+    (Limit::SinkStorage, sink_storage::fits),
+];
 
 /// What can lie behind short segments that wait.
 pub(crate) const BEHIND_NAGLE: &[(Limit, Fits)] = &[(Limit::DelayedAck, delayed_ack::fits)];

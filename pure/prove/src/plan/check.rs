@@ -255,6 +255,7 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
         Limit::Time(time) => time.0 == 0,
         Limit::Bytes(bytes) => bytes.0 == 0,
         Limit::Requests(requests) => requests == 0,
+        Limit::Whole => false,
     };
     if empty {
         let what = "a run of nothing measures nothing";
@@ -266,6 +267,11 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
             "run.workload",
             "datagrams have no verdict: nothing in TCP can be changed for them",
             "write workload = \"bulk\" or \"request\"",
+        ),
+        (Workload::Copy(_), _) => wrong(
+            "run.workload",
+            "copies have no verdict: their storage is not the network's",
+            "write workload = \"bulk\" or \"request\"; 'linerate measure --workload copy --corners' compares copies",
         ),
         (Workload::Bulk(_), _) if metric.is_latency() => wrong(
             "metric",

@@ -439,6 +439,8 @@ impl RunFile {
             Limit::Time(time) => file.time = Some(Quantity(time)),
             Limit::Bytes(bytes) => file.bytes = Some(Quantity(bytes)),
             Limit::Requests(requests) => file.requests = Some(requests),
+            // No plan has one: it belongs to copies.
+            Limit::Whole => {}
         }
         match &spec.workload {
             Workload::Bulk(bulk) => {
@@ -454,8 +456,8 @@ impl RunFile {
                 file.reconnect = request.reconnect;
                 file.wait = Some(request.wait);
             }
-            // No plan is judged by datagrams: `validate` refuses them.
-            Workload::Udp(_) => {}
+            // No plan is judged by datagrams or copies: `validate` refuses them.
+            Workload::Udp(_) | Workload::Copy(_) => {}
         }
         file
     }

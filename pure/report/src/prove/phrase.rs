@@ -400,6 +400,7 @@ fn runs(plan: &Plan) -> String {
         Limit::Time(time) => format!("{} runs", crate::words::round_span(time)),
         Limit::Bytes(bytes) => format!("{bytes} transfers"),
         Limit::Requests(n) => format!("runs of {} requests", grouped(n)),
+        Limit::Whole => "copies".to_owned(),
     }
 }
 

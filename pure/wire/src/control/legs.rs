@@ -5,7 +5,7 @@ use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS};
 use super::messages::{
     MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, ToAgent, ToController, TuneRequest,
 };
-use model::{Limit, Nanos};
+use model::{Limit, Nanos, Workload};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Legs that one session may have in all.
@@ -32,7 +32,7 @@ const REQUEST: Nanos = Nanos::from_secs(60);
 /// For a piece of a trace, which may wait behind others on a slow path.
 const PIECE: Nanos = Nanos::from_secs(60);
 
-/// For legs that are limited by an amount: silence ends those whose peer is lost, this the rest.
+/// For legs that are limited by an amount, and for copies: silence ends those whose peer is lost, this the rest.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ enum Stage {
 
 struct Leg {
     stage: Stage,
-    limit: Limit,
+    longest: Nanos,
     until: Nanos,
 }
 
@@ -159,12 +159,8 @@ impl Legs {
         match message {
             ToAgent::Open { order } => self.open(now, order),
             ToAgent::Start { leg } => self.step(*leg, "start", |leg| {
-                let until = match leg.limit {
-                    Limit::Time(span) => span.0.min(LONGEST.0),
-                    Limit::Bytes(_) | Limit::Requests(_) => LONGEST.0,
-                };
                 (leg.stage == Stage::Connected)
-                    .then_some((Stage::Running, now + Nanos(until) + DRAIN))
+                    .then_some((Stage::Running, now + leg.longest + DRAIN))
             }),
             ToAgent::Stop { leg } => self.step(*leg, "stop", |leg| match leg.stage {
                 // A second stop does not lengthen the wait.
@@ -267,9 +263,16 @@ impl Legs {
         if self.live.len() >= MAX_LIVE_LEGS || self.over.len() + self.waiting.len() >= MAX_LEGS {
             return Err(Fault::order("opened more legs than a session may have"));
         }
+        let longest = match (order.limit, &order.workload) {
+            // However long the network took, storage may take longer.
+            (_, Workload::Copy(_)) | (Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole, _) => {
+                LONGEST
+            }
+            (Limit::Time(span), _) => span.min(LONGEST),
+        };
         let leg = Leg {
             stage: Stage::Asked,
-            limit: order.limit,
+            longest,
             until: now + ANSWER,
         };
         self.waiting.remove(&order.leg);

@@ -1,0 +1,376 @@
+//! A copy: storage, a ring of blocks, the network, a ring of blocks, storage; a thread each.
+//!
+//! On the wire: blocks with their lengths before them, a length of zero, and the [`Trailer`].
+
+mod ring;
+mod storage;
+
+pub use storage::{Reach, Sink, Source, sink, source};
+
+use crate::bulk::{Stride, is_pause};
+use crate::load::{Phase, Stream};
+use model::{Bulk, CopyRecord};
+use ring::{BLOCK, HEADER, Ring};
+use std::io::ErrorKind;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use sys::socket::{self, SendMode};
+use twox_hash::xxhash3_128::Hasher;
+
+/// A sink that writes nothing for so long (a disk that catches up) does not count as a lost peer.
+pub(crate) const LOST_AFTER: Duration = Duration::from_secs(60);
+/// What a sender under a time limit has begun to send it may finish.
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
+
+/// What is at this end of a copy.
+#[derive(Clone)]
+pub enum Storage {
+    /// It comes from here.
+    Source(Arc<dyn Source>),
+    /// It goes here.
+    Sink(Arc<dyn Sink>),
+}
+
+/// The end of a copy on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Trailer {
+    /// It ended where it was to end: not by a stop, nor by a time limit in the middle of a file.
+    whole: bool,
+    length: u64,
+    hash: u128,
+}
+
+impl Trailer {
+    const LEN: usize = 1 + 8 + 16;
+
+    fn encode(self) -> [u8; HEADER + Trailer::LEN] {
+        let mut bytes = [0; HEADER + Trailer::LEN];
+        let (head, rest) = bytes[HEADER..].split_at_mut(9);
+        head[0] = self.whole.into();
+        head[1..].copy_from_slice(&self.length.to_be_bytes());
+        rest.copy_from_slice(&self.hash.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; Trailer::LEN]) -> Trailer {
+        let (head, rest) = bytes.split_at(9);
+        let mut length = [0; 8];
+        length.copy_from_slice(&head[1..]);
+        let mut hash = [0; 16];
+        hash.copy_from_slice(rest);
+        Trailer {
+            whole: head[0] == 1,
+            length: u64::from_be_bytes(length),
+            hash: u128::from_be_bytes(hash),
+        }
+    }
+}
+
+/// What the storage's thread did.
+#[derive(Default)]
+struct Worked {
+    working: Duration,
+    hashing: Duration,
+    bytes: u64,
+    hash: u128,
+    /// A source: it came to the end of the file or of the bytes that were asked for.
+    ended: bool,
+    failed: Option<String>,
+}
+
+/// Reads, hashes and sends until the end of the source, of the bytes or of the time.
+pub(crate) fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
+    let cached_before = source.cached();
+    let ring = Ring::new();
+    let begun = Instant::now();
+    let (worked, sent, transfer) = thread::scope(|scope| {
+        let reader = scope.spawn(|| read(stream, source, &ring));
+        let sent = push(stream, &ring);
+        ring.abandon();
+        let transfer = begun.elapsed();
+        let worked = reader.join().unwrap_or_else(|_| panicked());
+        (worked, sent, transfer)
+    });
+    stream.moved(begun, begun + transfer);
+    let mut outcome = sent.as_ref().map(|_| ()).map_err(Clone::clone);
+    let mut hash = String::new();
+    if let (Ok((length, last)), None) = (&sent, &worked.failed) {
+        let trailer = Trailer {
+            // Only memory may end anywhere, but not because somebody stopped it.
+            whole: (worked.ended && *length == worked.bytes)
+                || (source.is_endless() && !stream.stopped()),
+            length: *length,
+            hash: *last,
+        };
+        hash = hex(*last);
+        let bytes = trailer.encode();
+        outcome = write(stream, &mut Stride::new(&Bulk::default()), &bytes, bytes.len());
+    }
+    // With the connection the receiver learns that it was not all.
+    let _ = stream.socket().shutdown(Shutdown::Write);
+    stream.copied(CopyRecord {
+        hash,
+        cached_before_share: cached_before,
+        cached_after_share: source.cached(),
+        ..record(&worked, &ring, begun, transfer)
+    });
+    worked.failed.map_or(outcome, Err)
+}
+
+/// The storage's thread at the sender.
+fn read(stream: &Stream<'_>, source: &dyn Source, ring: &Ring) -> Worked {
+    let mut worked = Worked::default();
+    let mut hasher = Hasher::new();
+    while let Some(mut block) = ring.free() {
+        let wanted = stream.claim(BLOCK as u64) as usize;
+        if wanted == 0 {
+            worked.ended = true;
+            break;
+        }
+        let before = Instant::now();
+        match source.read(worked.bytes, block.room(BLOCK)) {
+            Ok(got) => {
+                let got = got.min(wanted);
+                block.cut(got);
+                let read = Instant::now();
+                hasher.write(block.data());
+                block.hash = hasher.finish_128();
+                worked.hashing += read.elapsed();
+                worked.working += before.elapsed();
+                worked.bytes += got as u64;
+                if got > 0 {
+                    ring.fill(block);
+                }
+                if got < BLOCK {
+                    worked.ended = true;
+                    break;
+                }
+            }
+            Err(why) => {
+                worked.failed = Some(why);
+                break;
+            }
+        }
+    }
+    ring.end();
+    worked
+}
+
+/// The network's thread at the sender: how much it has sent, and the hash of that.
+fn push(stream: &Stream<'_>, ring: &Ring) -> Result<(u64, u128), String> {
+    let mut stride = Stride::new(&Bulk::default());
+    let (mut length, mut hash) = (0, Hasher::new().finish_128());
+    while stream.phase() == Phase::Running {
+        let Some(mut block) = ring.filled() else {
+            break;
+        };
+        let (bytes, own) = (block.data().len() as u64, block.hash);
+        write(stream, &mut stride, block.framed(), HEADER)?;
+        (length, hash) = (length + bytes, own);
+        ring.release(block);
+    }
+    Ok((length, hash))
+}
+
+/// Sends all of this; the first `header` bytes are not counted.
+fn write(
+    stream: &Stream<'_>,
+    stride: &mut Stride,
+    mut data: &[u8],
+    mut header: usize,
+) -> Result<(), String> {
+    let mut before = Instant::now();
+    while !data.is_empty() {
+        let part = &data[..data.len().min(stride.size)];
+        match socket::send(stream.fd(), part, SendMode::Copy) {
+            Ok(written) => {
+                data = &data[written..];
+                let of_header = written.min(header);
+                header -= of_header;
+                stream.count(written - of_header);
+                before = stride.follow(before);
+            }
+            Err(e) if is_pause(&e) && stream.phase() != Phase::Cut => {}
+            Err(e) if is_pause(&e) => {
+                return Err(format!(
+                    "what was begun could not be finished within {} s; the copy was not kept",
+                    DRAIN.as_secs()
+                ));
+            }
+            Err(e) => return Err(stream.broken(&e)),
+        }
+    }
+    Ok(())
+}
+
+/// Receives, hashes and writes until the sender's end, verifies, makes it safe and puts it in its place.
+pub(crate) fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
+    // The time of a copy begins with its first byte: the source may have had to be prepared.
+    let mut header = [0; HEADER];
+    let first = fill(stream, &mut header);
+    let begun = Instant::now();
+    let ring = Ring::new();
+    let (mut worked, pulled, transfer) = thread::scope(|scope| {
+        let writer = scope.spawn(|| write_down(sink, &ring));
+        let pulled = first.and_then(|()| pull(stream, &ring, header));
+        ring.end();
+        let transfer = begun.elapsed();
+        let worked = writer.join().unwrap_or_else(|_| panicked());
+        (worked, pulled, transfer)
+    });
+    stream.moved(begun, begun + transfer);
+    let mut copy = record(&worked, &ring, begun, transfer);
+    let mut outcome = pulled.as_ref().map(|_| ()).map_err(Clone::clone);
+    if let (Ok(Some(trailer)), None) = (pulled, &worked.failed) {
+        let verified = trailer.length == worked.bytes && trailer.hash == worked.hash;
+        copy.hash = hex(worked.hash);
+        copy.verified = Some(verified);
+        if verified {
+            worked.failed = safe(sink, trailer.whole, &mut copy).err();
+        } else {
+            worked.failed = Some(
+                "length or hash differ from the sender's: the copy was removed; look for a faulty host or device on the way"
+                    .to_owned(),
+            );
+        }
+        outcome = Ok(());
+    }
+    copy.span = begun.elapsed().into();
+    copy.cached_after_share = sink.cached(worked.bytes);
+    copy.failed.clone_from(&worked.failed);
+    stream.copied(copy);
+    if worked.failed.is_some() {
+        // The sender need not go on.
+        let _ = stream.socket().shutdown(Shutdown::Both);
+    }
+    worked.failed.map_or(outcome, Err)
+}
+
+/// Makes a verified copy safe; if it is the whole, it may stay.
+fn safe(sink: &dyn Sink, whole: bool, copy: &mut CopyRecord) -> Result<(), String> {
+    let before = Instant::now();
+    let settled = sink.settle()?;
+    copy.kept = whole && sink.keep()?;
+    copy.fsync = settled.then(|| before.elapsed().into());
+    Ok(())
+}
+
+/// The network's thread at the receiver; `None` if nobody wanted more.
+fn pull(
+    stream: &Stream<'_>,
+    ring: &Ring,
+    mut header: [u8; HEADER],
+) -> Result<Option<Trailer>, String> {
+    loop {
+        let len = u32::from_be_bytes(header) as usize;
+        if len == 0 {
+            let mut trailer = [0; Trailer::LEN];
+            fill(stream, &mut trailer)?;
+            return Ok(Some(Trailer::decode(&trailer)));
+        }
+        if len > BLOCK {
+            return Err("the sender's blocks are too large: install the same linerate on both hosts".into());
+        }
+        let Some(mut block) = ring.free() else {
+            return Ok(None);
+        };
+        let mut room = block.room(len);
+        while !room.is_empty() {
+            let got = some(stream, room)?;
+            stream.count(got);
+            room = &mut room[got..];
+        }
+        ring.fill(block);
+        fill(stream, &mut header)?;
+    }
+}
+
+fn fill(stream: &Stream<'_>, mut room: &mut [u8]) -> Result<(), String> {
+    while !room.is_empty() {
+        let got = some(stream, room)?;
+        room = &mut room[got..];
+    }
+    Ok(())
+}
+
+/// At least one byte.
+fn some(stream: &Stream<'_>, room: &mut [u8]) -> Result<usize, String> {
+    loop {
+        match socket::receive(stream.fd(), room) {
+            Ok(0) => {
+                return Err("the sender ended before the end of the copy: it was removed".into());
+            }
+            Ok(got) => return Ok(got),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(stream.broken(&e)),
+        }
+    }
+}
+
+/// The storage's thread at the receiver.
+fn write_down(sink: &dyn Sink, ring: &Ring) -> Worked {
+    let mut worked = Worked::default();
+    let mut hasher = Hasher::new();
+    while let Some(block) = ring.filled() {
+        let before = Instant::now();
+        hasher.write(block.data());
+        let hashed = before.elapsed();
+        let written = sink.write(worked.bytes, block.data());
+        worked.hashing += hashed;
+        worked.working += before.elapsed();
+        worked.bytes += block.data().len() as u64;
+        ring.release(block);
+        if let Err(why) = written {
+            worked.failed = Some(why);
+            ring.abandon();
+            break;
+        }
+    }
+    worked.hash = hasher.finish_128();
+    worked
+}
+
+fn record(worked: &Worked, ring: &Ring, begun: Instant, transfer: Duration) -> CopyRecord {
+    let waits = ring.waits();
+    CopyRecord {
+        span: begun.elapsed().into(),
+        transfer: transfer.into(),
+        working: worked.working.into(),
+        hashing: worked.hashing.into(),
+        ring_full: waits.full.into(),
+        ring_empty: waits.empty.into(),
+        failed: worked.failed.clone(),
+        ..CopyRecord::default()
+    }
+}
+
+fn panicked() -> Worked {
+    Worked {
+        failed: Some("the thread of the storage broke down: a fault of linerate".to_owned()),
+        ..Worked::default()
+    }
+}
+
+fn hex(hash: u128) -> String {
+    format!("{hash:032x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_copy_is_read_as_it_was_written() {
+        let trailer = Trailer {
+            whole: true,
+            length: 1 << 40,
+            hash: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
+        };
+        let bytes = trailer.encode();
+        assert_eq!(bytes[..HEADER], [0; HEADER], "a block of length zero");
+        let body = bytes[HEADER..].try_into().unwrap();
+        assert_eq!(Trailer::decode(body), trailer);
+    }
+}

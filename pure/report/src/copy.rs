@@ -1,0 +1,203 @@
+//! What a person reads of a copy: the stage that held it up, and the next limit behind it.
+
+use crate::words::{escape, glue, percent, three_digits};
+use model::finding::{Explanation, Limit};
+use model::{BitRate, Cache, CopySummary, FileCopy, LegSummary, Stage, StageUse};
+
+/// The figure of a leg, and what stands in brackets behind it.
+pub(crate) fn answer(figures: &LegSummary) -> (String, Vec<String>) {
+    let Some(copy) = &figures.copy else {
+        let moved = format!("{} in {}", glue(figures.bytes), glue(figures.duration));
+        return (figures.goodput.to_string(), vec![moved]);
+    };
+    let mut told = vec![format!(
+        "{} in {}{}",
+        glue(figures.bytes),
+        glue(copy.span),
+        match copy.fsync {
+            Some(fsync) => format!(", of them {} fsync", glue(fsync)),
+            None => String::new(),
+        }
+    )];
+    told.push(
+        match copy.verified {
+            Some(true) => "length and hash verified",
+            Some(false) => "length or hash WRONG",
+            None => "not verified: it did not come to its end",
+        }
+        .to_owned(),
+    );
+    (copy.rate.to_string(), told)
+}
+
+/// Which stage held the copy up, with its share of the time, and the next limit.
+pub(crate) fn verdict(order: &FileCopy, copy: &CopySummary) -> String {
+    let [first, second, ..] = copy.stages.as_slice() else {
+        return String::new();
+    };
+    let name = |stage: &StageUse| stage_name(order, stage.stage);
+    let busy = |stage: &StageUse| glue(percent(stage.busy_share));
+    let alone = |stage: &StageUse| match stage.alone {
+        Some(rate) => format!(" at about {}", glue(rate)),
+        None => String::new(),
+    };
+    if copy.decided {
+        return format!(
+            "Held up by {}: at work {} of the time. The next limit is {}{} (at work {}).",
+            name(first),
+            busy(first),
+            name(second),
+            alone(second),
+            busy(second),
+        );
+    }
+    format!(
+        "Held up by {} and {} alike: at work {} and {} of the time.",
+        name(first),
+        name(second),
+        busy(first),
+        busy(second),
+    )
+}
+
+/// What is to be told beside the verdict, which has named storage already.
+pub(crate) fn beside(why: &[Explanation]) -> Vec<Explanation> {
+    let told = |e: &&Explanation| {
+        !matches!(
+            e.cause(),
+            Some(Limit::SourceStorage | Limit::SinkStorage)
+        )
+    };
+    why.iter().filter(told).cloned().collect()
+}
+
+/// What a stage is called, by what is at its end.
+pub(crate) fn stage_name(order: &FileCopy, stage: Stage) -> &'static str {
+    match (stage, &order.from, &order.to) {
+        (Stage::Network, ..) => "the network",
+        (Stage::Source, Some(_), _) => "the source's storage",
+        (Stage::Source, None, _) => "the sender's memory and processor",
+        (Stage::Sink, _, Some(_)) => "the sink's storage",
+        (Stage::Sink, _, None) => "the receiver's memory and processor",
+    }
+}
+
+/// What was ordered, in a sentence.
+pub(crate) fn order(order: &FileCopy) -> String {
+    let place = |file: &Option<String>| match file {
+        Some(path) => escape(path),
+        None => "memory".to_owned(),
+    };
+    let mut sentence = format!("Copied from {} to {}", place(&order.from), place(&order.to));
+    if order.from.is_some() {
+        sentence.push_str(match order.cache {
+            Cache::Cold => ", the source's page cache emptied before",
+            Cache::Hot => ", the source read into the page cache before",
+            Cache::AsIs => ", the source's page cache as it was",
+        });
+    }
+    if order.direct {
+        sentence.push_str(", past the page cache (O_DIRECT)");
+    }
+    if order.to.is_some() && !order.keep {
+        sentence.push_str("; the copy was removed at the end");
+    }
+    sentence + "."
+}
+
+/// The rows of the table of details.
+pub(crate) fn rows(
+    row: &mut dyn FnMut(&'static str, &'static str, &dyn Fn(&LegSummary) -> Option<String>),
+) {
+    const MISSED: &str = "the stages of the copy";
+    let stages = [
+        ("source at work", Stage::Source),
+        ("network at work", Stage::Network),
+        ("sink at work", Stage::Sink),
+    ];
+    for (label, wanted) in stages {
+        row(label, MISSED, &|leg| {
+            let stages = &leg.copy.as_ref()?.stages;
+            let stage = stages.iter().find(|s| s.stage == wanted)?;
+            let busy = format!("{} of the time", percent(stage.busy_share));
+            Some(match stage.alone {
+                Some(rate) => format!("{busy}, alone about {rate}"),
+                None => busy,
+            })
+        });
+    }
+    type Share = fn(&CopySummary) -> (f64, f64);
+    let rings: [(&str, Share); 2] = [
+        ("sender's ring full, empty", |c| {
+            (c.sender_ring_full_share, c.sender_ring_empty_share)
+        }),
+        ("receiver's ring full, empty", |c| {
+            (c.receiver_ring_full_share, c.receiver_ring_empty_share)
+        }),
+    ];
+    for (label, share) in rings {
+        row(label, MISSED, &|leg| {
+            let (full, empty) = share(leg.copy.as_ref()?);
+            Some(format!("{}, {}", percent(full), percent(empty)))
+        });
+    }
+    row("hashing, both ends", MISSED, &|leg| {
+        let cost = leg.copy.as_ref()?.hashing_s_per_gb;
+        Some(format!("{} s/GB", three_digits(cost)))
+    });
+    row("source in page cache", "the page cache of the source", &|leg| {
+        let copy = leg.copy.as_ref()?;
+        let before = copy.source_cached_before_share?;
+        let after = copy.source_cached_after_share.unwrap_or(before);
+        Some(format!("{} before, {} after", percent(before), percent(after)))
+    });
+    row("copy in page cache", "the page cache of the copy", &|leg| {
+        let after = leg.copy.as_ref()?.sink_cached_after_share?;
+        Some(format!("{} after", percent(after)))
+    });
+}
+
+/// One corner of a comparison: what was at its ends, and the rates that its copies reached.
+pub struct Corner {
+    /// What was ordered.
+    pub order: FileCopy,
+    /// A copy each, in the order in which they were made.
+    pub copies: Vec<CopySummary>,
+}
+
+/// A path with memory or a file at either end, beside each other: which of them is slow is what storage costs.
+pub fn corners(corners: &[Corner]) -> String {
+    let mut lines = vec![
+        ["from", "to", "median", "slowest to fastest", "held up by", "share"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for corner in corners {
+        let mut rates: Vec<BitRate> = corner.copies.iter().map(|c| c.rate).collect();
+        rates.sort_unstable();
+        let place = |file: &Option<String>| if file.is_some() { "file" } else { "memory" };
+        let mut line = vec![
+            place(&corner.order.from).to_owned(),
+            place(&corner.order.to).to_owned(),
+        ];
+        match (rates.first(), rates.last()) {
+            (Some(slowest), Some(fastest)) => {
+                let middle = rates[(rates.len() - 1) / 2];
+                line.push(middle.to_string());
+                line.push(format!("{slowest} to {fastest}"));
+                // The copy of the median speaks for its corner.
+                let typical = corner.copies.iter().find(|c| c.rate == middle);
+                let first = typical.and_then(|c| c.stages.first());
+                line.push(first.map_or_else(String::new, |s| {
+                    stage_name(&corner.order, s.stage)
+                        .trim_start_matches("the ")
+                        .to_owned()
+                }));
+                line.push(first.map_or_else(String::new, |s| percent(s.busy_share)));
+            }
+            _ => line.push("nothing arrived".to_owned()),
+        }
+        lines.push(line);
+    }
+    crate::words::table(&lines)
+}
