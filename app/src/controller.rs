@@ -12,8 +12,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::copy::Reach;
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, FileCopy, Leg, Nanos, Placement, Reading, Run, Sample,
-    Side, SocketSettings, SocketState, Spec, Warning, Workload,
+    Bytes, Direction, Directions, EndRecord, Ended, FileCopy, Leg, Nanos, Placement, Reading, Run,
+    Sample, Side, SocketSettings, SocketState, Spec, Warning, Workload,
 };
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -303,7 +303,7 @@ enum Near {
     /// The trace of this end.
     Trace(Vec<u8>),
     /// The record, and why the load broke if it did.
-    Over(EndRecord, Option<String>),
+    Over(Box<EndRecord>, Option<String>),
     /// It never began.
     Failed(anyhow::Error),
 }
@@ -575,7 +575,7 @@ impl Drive<'_> {
                 bytes: &bytes,
             }),
             Near::Over(record, broke) => {
-                keep(&mut flight.leg.near, record);
+                keep(&mut flight.leg.near, *record);
                 flight.near = Stage::Over;
                 if let Some(why) = broke {
                     flight.fail(anyhow!(why));
@@ -870,7 +870,7 @@ fn near_end(
         // A controller that is over hears no more, and needs nothing more.
         let say = |what| drop(post.send(Told::Near(leg, what)));
         match play(&order, dial, &gone, &stop, &say) {
-            Ok(Some((record, broke))) => say(Near::Over(record, broke)),
+            Ok(Some((record, broke))) => say(Near::Over(Box::new(record), broke)),
             Ok(None) => {}
             Err(error) => say(Near::Failed(error)),
         }
@@ -886,8 +886,8 @@ fn play(
     stop: &AtomicBool,
     say: &dyn Fn(Near),
 ) -> Result<Option<(EndRecord, Option<String>)>> {
-    let storage = storage(order, Side::Near, &Reach::Anywhere)
-        .map_err(|e| Refusal::usage(e.to_string()))?;
+    let storage =
+        storage(order, Side::Near, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
     let (tracing, untraced) = traced(order, dial.port, NEAR);
     let mut sockets = vec![dial.first()?];
     for stream in 1..order.streams {

@@ -183,14 +183,7 @@ impl Session {
         let thread = std::thread::spawn(move || {
             let say = |message| say(&sender, message);
             say(
-                match play(
-                    &admitted,
-                    Arc::new(grant),
-                    storage,
-                    &gone,
-                    &stop_leg,
-                    &say,
-                ) {
+                match play(&admitted, Arc::new(grant), storage, &gone, &stop_leg, &say) {
                     Ok((record, broke, trace)) => {
                         if let Some(trace) = trace {
                             let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);

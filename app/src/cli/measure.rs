@@ -1,5 +1,6 @@
 //! `linerate measure`: how fast is this path, and what did the kernel see meanwhile?
 
+mod corners;
 pub mod options;
 
 use super::Global;
@@ -20,7 +21,7 @@ use anyhow::{Context, Result};
 use archive::Traces;
 use clap::{ArgGroup, Args};
 use model::finding::Explanation;
-use model::{Ended, Run, Spec, Workload};
+use model::{Ended, Fingerprint, Run, Spec, Workload};
 use report::json::Line;
 use report::live::Live;
 use std::net::IpAddr;
@@ -40,11 +41,28 @@ use std::sync::atomic::AtomicBool;
   linerate measure iperf3:speed.example -P 4   any stock iperf3 server
   linerate measure db2 -w 8M -C cubic --json > run.json
   linerate measure db2 --trace && linerate explain last
+  linerate measure db2 --workload copy --from big.iso --to /srv/copies/big.iso
+  linerate measure db2 --workload copy --from big.iso --to /srv/copies/trial --corners
 
 HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port], lab:NAME[/host] or local.
 In a lab both ends are hosts of it: the first and the second, the first and /host, or /near-far.
 Sizes take K, M, G (1024-based); rates take K, M, G bits per second (1000-based);
 times take s, ms, us, m.
+
+--workload copy reads FILE (or memory) at the sender and writes a new FILE (or memory) at the receiver,
+by a thread for the storage and one for the network at each end with a ring of 8 blocks of 1 MiB
+between them. Which of them waited says which stage was the slow one: the source's storage, the network
+or the sink's storage, with its share of the time; the next limit behind it is told with its rate. The
+time goes until the copy is safe (fsync of the file and of its name). The page cache of the source is
+emptied before (--cache cold), or filled; what it held before and after is told (mincore). Length and
+XXH3 hash are compared before the copy gets its name; until then it has a name of its own in the same
+directory, which is removed if anything fails. An existing file is never overwritten. Hashing takes 0.1
+to 0.2 s of a processor for each GB at each end, as part of the storage's time. --down copies from HOST
+to here. --time ends a copy from memory; a file that it cuts short is not kept. A tmpfs is a RAM disk.
+At an agent files need a right of their own (linerate serve --allow-files DIR, linerate trust add ID
+--files); over ssh, in a lab and with local they are those of the user there. --corners copies memory and
+file at either end to memory and file at the other in a random order, --rounds times each, keeps no copy
+and shows what storage costs at either end.
 
 --trace has each end record the segments of this measurement's own data connections (never of
 others) with their sockets' state, as far as it may: it takes the rights of 'linerate trace' at that
@@ -95,6 +113,13 @@ struct Output {
     quiet: bool,
 }
 
+impl Output {
+    /// It is for programs.
+    fn is_machine(&self) -> bool {
+        self.json || self.json_stream || self.iperf3_json || self.iperf3_json_stream
+    }
+}
+
 impl Measure {
     /// Runs the command.
     ///
@@ -122,6 +147,9 @@ impl Measure {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         if let (Host::Lab { name, hosts }, None) = (&host, self.lab_far) {
             return lab::measure(name, hosts.as_deref(), self.output.quiet, stop);
+        }
+        if let Some(rounds) = self.order.corners() {
+            return self.corners(&host, global, &spec, rounds, stop);
         }
         let mut run = Run {
             title: self.output.title.clone(),
@@ -183,27 +211,43 @@ impl Measure {
         if let Host::Iperf3 { name, port } = host {
             return iperf3::client::play(name, *port, run, &self.iperf3, watcher, stop);
         }
-        if let (Host::Lab { name, .. }, Some(far)) = (host, self.lab_far) {
+        let (mut link, near) = self.link(host, global, &run.spec, stop)?;
+        run.near = near;
+        let Host::Lab { name, .. } = host else {
+            return link.measure(run, watcher, stop);
+        };
+        let watch = lab::Watch::begin(name);
+        let outcome = link.measure(run, watcher, stop);
+        for warning in watch.end() {
+            watcher.event(&Event::Warning(&warning));
+            run.warnings.push(warning);
+        }
+        outcome
+    }
+
+    /// A control connection with an agent, and what this host is.
+    fn link(
+        &self,
+        host: &Host,
+        global: &Global,
+        spec: &Spec,
+        stop: &AtomicBool,
+    ) -> Result<(Link, Fingerprint)> {
+        if let Some(far) = self.lab_far {
             let reached = transport::at_standard_input(far, &host.to_string(), stop)?;
-            run.near = observe::fingerprint(transport::VERSION, Some(far));
-            let watch = lab::Watch::begin(name);
-            let outcome = Link::new(reached).measure(run, watcher, stop);
-            for warning in watch.end() {
-                watcher.event(&Event::Warning(&warning));
-                run.warnings.push(warning);
-            }
-            return outcome;
+            let near = observe::fingerprint(transport::VERSION, Some(far));
+            return Ok((Link::new(reached), near));
         }
         let how = How {
             directory: trust::directory(global.config.as_deref())?,
-            ip_version: run.spec.socket.ip_version,
-            placement: &run.spec.near.clone(),
+            ip_version: spec.socket.ip_version,
+            placement: &spec.near,
             remote_command: self.remote_command.as_deref(),
             stop: Some(stop),
         };
         let reached = transport::connect(host, &how)?;
-        run.near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
-        Link::new(reached).measure(run, watcher, stop)
+        let near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
+        Ok((Link::new(reached), near))
     }
 
     fn print(&self, run: &Run, kept: bool, why: &[Explanation]) -> Result<()> {

@@ -99,9 +99,9 @@ impl Serve {
                 directory.display()
             ))
             .into()),
-            Err(e) => Err(
-                Refusal::usage(format!("--allow-files {}: {e}", directory.display())).into(),
-            ),
+            Err(e) => {
+                Err(Refusal::usage(format!("--allow-files {}: {e}", directory.display())).into())
+            }
         }
     }
 }

@@ -228,7 +228,12 @@ impl Allow {
     fn rights(&self) -> BTreeSet<Right> {
         let tune = self.tune.then_some(Right::Tune);
         let files = self.files.then_some(Right::Files);
-        self.rights.iter().copied().chain(tune).chain(files).collect()
+        self.rights
+            .iter()
+            .copied()
+            .chain(tune)
+            .chain(files)
+            .collect()
     }
 
     /// The limits, those that are not given being kept.

@@ -618,7 +618,9 @@ impl Test<'_> {
                 fq_rate_bit_s: server_rate,
                 ..params
             },
-            Workload::Request(_) | Workload::Copy(_) => unreachable!("checked before the first connection"),
+            Workload::Request(_) | Workload::Copy(_) => {
+                unreachable!("checked before the first connection")
+            }
         })
     }
 

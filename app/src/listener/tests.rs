@@ -612,7 +612,7 @@ fn it_shows_itself_beyond_loopback_only_when_somebody_is_expected() {
         data_ports: None,
         clients: 1,
         allow_tune: false,
-            allow_files: None,
+        allow_files: None,
     };
     let mut listener = Listener::open(config, Box::new(refuse)).unwrap();
     let is_loopback = |l: &Listener| l.addresses().iter().all(|a| a.ip().is_loopback());

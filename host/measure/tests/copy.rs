@@ -37,7 +37,8 @@ impl Slowly {
     /// Waits until so many bytes may have passed; a wait that came late is made up for.
     fn pass(&self, bytes: usize) {
         let mut due = self.due.lock().unwrap();
-        let next = due.unwrap_or_else(Instant::now) + Duration::from_secs_f64(bytes as f64 / self.per_s);
+        let next =
+            due.unwrap_or_else(Instant::now) + Duration::from_secs_f64(bytes as f64 / self.per_s);
         // A disk that had nothing to do does not catch up.
         *due = Some(next.max(Instant::now()));
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -115,7 +116,10 @@ fn through(source: f64, network: f64, sink: f64, mb: u64) -> CopySummary {
 }
 
 fn slowest(copied: &CopySummary) -> Stage {
-    copied.bottleneck().unwrap_or_else(|| panic!("undecided: {copied:#?}")).stage
+    copied
+        .bottleneck()
+        .unwrap_or_else(|| panic!("undecided: {copied:#?}"))
+        .stage
 }
 
 #[test]
@@ -146,7 +150,8 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("linerate-copy-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("linerate-copy-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Directory(path)
     }
@@ -189,7 +194,10 @@ fn copy(order: &FileCopy, limit: Limit) -> [Outcome; 2] {
 #[test]
 fn a_file_arrives_as_it_was_whatever_its_length() {
     let dir = Directory::new("whole");
-    for (n, length) in [0usize, 1, 4096, 1 << 20, (9 << 20) + 4097].into_iter().enumerate() {
+    for (n, length) in [0usize, 1, 4096, 1 << 20, (9 << 20) + 4097]
+        .into_iter()
+        .enumerate()
+    {
         let data: Vec<u8> = (0..length).map(|at| (at * 7 + at / 251) as u8).collect();
         fs::write(dir.path("from"), &data).unwrap();
         for cache in [Cache::Cold, Cache::Hot, Cache::AsIs] {
@@ -226,7 +234,10 @@ fn the_first_bytes_of_a_file_and_the_time_of_memory_are_whole_copies() {
     let [sent, received] = copy(&timed, Limit::Time(Nanos::from_millis(200)));
     assert_eq!(sent.bytes, received.bytes);
     assert!(received.copy.unwrap().kept);
-    assert_eq!(fs::metadata(dir.path("timed")).unwrap().len(), sent.bytes[0].0);
+    assert_eq!(
+        fs::metadata(dir.path("timed")).unwrap().len(),
+        sent.bytes[0].0
+    );
 }
 
 #[test]
@@ -265,18 +276,33 @@ fn what_cannot_be_is_said_and_leaves_nothing() {
     assert!(from(&dir.path(""), &anywhere).contains("no regular file"));
     assert!(from("/dev/zero", &anywhere).contains("no regular file"));
     assert_eq!(from("from", &beneath), "");
-    assert_eq!(from(&beneath_path(&beneath, "from"), &beneath), "", "by its whole path");
+    assert_eq!(
+        from(&beneath_path(&beneath, "from"), &beneath),
+        "",
+        "by its whole path"
+    );
     for out in ["link", "../x", "/etc/hostname"] {
-        assert!(from(out, &beneath).contains("it is not below"), "{out}: {}", from(out, &beneath));
+        assert!(
+            from(out, &beneath).contains("it is not below"),
+            "{out}: {}",
+            from(out, &beneath)
+        );
     }
     for taken in ["taken", "link", "dangling"] {
-        assert!(to(&dir.path(taken), &anywhere).contains("the name is taken"), "{taken}");
+        assert!(
+            to(&dir.path(taken), &anywhere).contains("the name is taken"),
+            "{taken}"
+        );
         assert!(to(taken, &beneath).contains("the name is taken"), "{taken}");
     }
     assert!(to(&dir.path("no/file"), &anywhere).contains("No such file"));
     assert!(to(&dir.path("new/"), &anywhere).contains("names a directory"));
     for out in ["../x", "/tmp/x"] {
-        assert!(to(out, &beneath).contains("it is not below"), "{out}: {}", to(out, &beneath));
+        assert!(
+            to(out, &beneath).contains("it is not below"),
+            "{out}: {}",
+            to(out, &beneath)
+        );
     }
     assert_eq!(to("new", &beneath), "");
     assert_eq!(fs::read_to_string(dir.path("taken")).unwrap(), "old");
@@ -307,6 +333,9 @@ fn storage_that_fails_ends_both_ends_and_says_why() {
     let from = Storage::Source(Slowly::new(1000.0, 100));
     let [sent, received] = run(from, Storage::Sink(Arc::new(Full)), Limit::Whole, None);
     assert_eq!(received.errors[0].what, "no space left");
-    assert_eq!(received.copy.unwrap().failed.as_deref(), Some("no space left"));
+    assert_eq!(
+        received.copy.unwrap().failed.as_deref(),
+        Some("no space left")
+    );
     assert_eq!(sent.errors.len(), 1, "the sender does not go on");
 }

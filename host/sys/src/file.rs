@@ -183,7 +183,10 @@ pub fn cached_share(file: BorrowedFd<'_>, length: u64) -> io::Result<f64> {
         // SAFETY: the mapping was made above with this length and is used no more.
         unsafe { libc::munmap(map, span as usize) };
         seen?;
-        held += answers.iter().map(|answer| u64::from(answer & 1)).sum::<u64>();
+        held += answers
+            .iter()
+            .map(|answer| u64::from(answer & 1))
+            .sum::<u64>();
         pages += answers.len() as u64;
         at += span;
     }
@@ -233,7 +236,12 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", path.0.join("outside")).unwrap();
         std::os::unix::fs::symlink("..", path.0.join("up")).unwrap();
         let open = |name: &str| {
-            open_at(directory.as_fd(), Path::new(name), Open::Read, Bound::Beneath)
+            open_at(
+                directory.as_fd(),
+                Path::new(name),
+                Open::Read,
+                Bound::Beneath,
+            )
         };
         assert!(open("a").is_ok() && open("inside").is_ok());
         for bad in ["outside", "up/etc", "../x", "/etc/passwd", "up"] {
@@ -245,11 +253,20 @@ mod tests {
     #[test]
     fn a_new_name_replaces_nothing() {
         let (path, directory) = Directory::new("rename");
-        let mut new = open_at(directory.as_fd(), Path::new("part"), Open::New, Bound::Beneath).unwrap();
+        let mut new = open_at(
+            directory.as_fd(),
+            Path::new("part"),
+            Open::New,
+            Bound::Beneath,
+        )
+        .unwrap();
         new.write_all(b"new").unwrap();
         std::fs::write(path.0.join("taken"), "old").unwrap();
         let rename = |to: &str| rename_new(directory.as_fd(), Path::new("part"), Path::new(to));
-        assert_eq!(rename("taken").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            rename("taken").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         rename("free").unwrap();
         let read = |name: &str| std::fs::read_to_string(path.0.join(name)).unwrap();
         assert_eq!((read("taken"), read("free")), ("old".into(), "new".into()));

@@ -26,15 +26,16 @@ mod tuning;
 mod units;
 mod verdict;
 
-pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
 pub use audit::{Audit, Completeness, Gap, Tally};
+pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
 pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;
 pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
 pub use published::{About, Doubt, Published, PublishedComparison};
 pub use run::{
-    CopyRecord, Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Traced, Warning,
+    CopyRecord, Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Traced,
+    Warning,
 };
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
@@ -46,8 +47,8 @@ pub use setting::{
     Shape, SysctlKey, Value, apply_to_spec,
 };
 pub use spec::{
-    Bulk, Cache, Direction, Directions, FileCopy, IpVersion, Limit, Placement, Request, Side, SocketSettings, Spec,
-    Udp, Wait, Workload,
+    Bulk, Cache, Direction, Directions, FileCopy, IpVersion, Limit, Placement, Request, Side,
+    SocketSettings, Spec, Udp, Wait, Workload,
 };
 pub use summary::{
     CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, summarise, summarise_leg,

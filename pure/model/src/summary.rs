@@ -1,8 +1,8 @@
 //! From samples to the figures that are told first.
 
 use crate::{
-    BitRate, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended, Latency, Leg, Limit, Nanos,
-    Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
+    BitRate, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended, Latency, Leg,
+    Limit, Nanos, Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
     summarise_copy,
 };
 use serde::{Deserialize, Serialize};

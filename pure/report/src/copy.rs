@@ -1,6 +1,6 @@
 //! What a person reads of a copy: the stage that held it up, and the next limit behind it.
 
-use crate::words::{escape, glue, percent, three_digits};
+use crate::words::{Style, escape, glue, percent, three_digits, wrap};
 use model::finding::{Explanation, Limit};
 use model::{BitRate, Cache, CopySummary, FileCopy, LegSummary, Stage, StageUse};
 
@@ -62,12 +62,8 @@ pub(crate) fn verdict(order: &FileCopy, copy: &CopySummary) -> String {
 
 /// What is to be told beside the verdict, which has named storage already.
 pub(crate) fn beside(why: &[Explanation]) -> Vec<Explanation> {
-    let told = |e: &&Explanation| {
-        !matches!(
-            e.cause(),
-            Some(Limit::SourceStorage | Limit::SinkStorage)
-        )
-    };
+    let told =
+        |e: &&Explanation| !matches!(e.cause(), Some(Limit::SourceStorage | Limit::SinkStorage));
     why.iter().filter(told).cloned().collect()
 }
 
@@ -105,10 +101,11 @@ pub(crate) fn order(order: &FileCopy) -> String {
     sentence + "."
 }
 
+/// A row of a table: its cell of a leg.
+type Cell<'a> = &'a dyn Fn(&LegSummary) -> Option<String>;
+
 /// The rows of the table of details.
-pub(crate) fn rows(
-    row: &mut dyn FnMut(&'static str, &'static str, &dyn Fn(&LegSummary) -> Option<String>),
-) {
+pub(crate) fn rows(row: &mut dyn FnMut(&'static str, &'static str, Cell<'_>)) {
     const MISSED: &str = "the stages of the copy";
     let stages = [
         ("source at work", Stage::Source),
@@ -145,12 +142,20 @@ pub(crate) fn rows(
         let cost = leg.copy.as_ref()?.hashing_s_per_gb;
         Some(format!("{} s/GB", three_digits(cost)))
     });
-    row("source in page cache", "the page cache of the source", &|leg| {
-        let copy = leg.copy.as_ref()?;
-        let before = copy.source_cached_before_share?;
-        let after = copy.source_cached_after_share.unwrap_or(before);
-        Some(format!("{} before, {} after", percent(before), percent(after)))
-    });
+    row(
+        "source in page cache",
+        "the page cache of the source",
+        &|leg| {
+            let copy = leg.copy.as_ref()?;
+            let before = copy.source_cached_before_share?;
+            let after = copy.source_cached_after_share.unwrap_or(before);
+            Some(format!(
+                "{} before, {} after",
+                percent(before),
+                percent(after)
+            ))
+        },
+    );
     row("copy in page cache", "the page cache of the copy", &|leg| {
         let after = leg.copy.as_ref()?.sink_cached_after_share?;
         Some(format!("{} after", percent(after)))
@@ -165,21 +170,24 @@ pub struct Corner {
     pub copies: Vec<CopySummary>,
 }
 
-/// A path with memory or a file at either end, beside each other: which of them is slow is what storage costs.
-pub fn corners(corners: &[Corner]) -> String {
+/// What is at the two ends of a copy.
+pub fn name(order: &FileCopy) -> String {
+    let place = |file: &Option<String>| if file.is_some() { "file" } else { "memory" };
+    format!("{} to {}", place(&order.from), place(&order.to))
+}
+
+/// The same path with memory and with a file at either end: what storage costs.
+pub fn corners(corners: &[Corner], style: Style) -> String {
     let mut lines = vec![
-        ["from", "to", "median", "slowest to fastest", "held up by", "share"]
+        ["", "median", "slowest to fastest", "held up by", "at work"]
             .map(str::to_owned)
             .to_vec(),
     ];
+    let mut last = None;
     for corner in corners {
         let mut rates: Vec<BitRate> = corner.copies.iter().map(|c| c.rate).collect();
         rates.sort_unstable();
-        let place = |file: &Option<String>| if file.is_some() { "file" } else { "memory" };
-        let mut line = vec![
-            place(&corner.order.from).to_owned(),
-            place(&corner.order.to).to_owned(),
-        ];
+        let mut line = vec![name(&corner.order)];
         match (rates.first(), rates.last()) {
             (Some(slowest), Some(fastest)) => {
                 let middle = rates[(rates.len() - 1) / 2];
@@ -188,16 +196,24 @@ pub fn corners(corners: &[Corner]) -> String {
                 // The copy of the median speaks for its corner.
                 let typical = corner.copies.iter().find(|c| c.rate == middle);
                 let first = typical.and_then(|c| c.stages.first());
-                line.push(first.map_or_else(String::new, |s| {
-                    stage_name(&corner.order, s.stage)
-                        .trim_start_matches("the ")
-                        .to_owned()
-                }));
-                line.push(first.map_or_else(String::new, |s| percent(s.busy_share)));
+                line.extend(first.map(|s| stage_name(&corner.order, s.stage).to_owned()));
+                line.extend(first.map(|s| percent(s.busy_share)));
+                if corner.order.from.is_some() && corner.order.to.is_some() {
+                    last = typical.map(|c| verdict(&corner.order, c));
+                }
             }
-            _ => line.push("nothing arrived".to_owned()),
+            _ => line.push("not copied".to_owned()),
         }
         lines.push(line);
     }
-    crate::words::table(&lines)
+    let mut out = crate::words::table(&lines);
+    if let Some(verdict) = last {
+        out.push_str(&wrap(
+            &format!("File to file: {verdict}"),
+            style.width,
+            "",
+            "",
+        ));
+    }
+    out
 }

@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use model::{
-    BitRate, Bulk, Bytes, Cache, Directions, FileCopy, IpVersion, Limit, Nanos, Placement, Request, SocketSettings,
-    Spec, Udp, Wait, Workload,
+    BitRate, Bulk, Bytes, Cache, Directions, FileCopy, IpVersion, Limit, Nanos, Placement, Request,
+    SocketSettings, Spec, Udp, Wait, Workload,
 };
 use std::net::IpAddr;
 
@@ -304,11 +304,17 @@ impl Order {
         if self.load.what.streams != 1 {
             bail!("a copy goes over one connection: leave out --streams");
         }
-        if [&copy.from, &copy.to].into_iter().flatten().any(String::is_empty) {
+        if [&copy.from, &copy.to]
+            .into_iter()
+            .flatten()
+            .any(String::is_empty)
+        {
             bail!("--from and --to name a file, or say memory");
         }
         if self.copy.corners && (copy.from.is_none() || copy.to.is_none()) {
-            bail!("--corners compares memory with files: name a file with --from and a new one with --to");
+            bail!(
+                "--corners compares memory with files: name a file with --from and a new one with --to"
+            );
         }
         Ok(copy)
     }

@@ -106,7 +106,12 @@ pub(crate) fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), Strin
         };
         hash = hex(*last);
         let bytes = trailer.encode();
-        outcome = write(stream, &mut Stride::new(&Bulk::default()), &bytes, bytes.len());
+        outcome = write(
+            stream,
+            &mut Stride::new(&Bulk::default()),
+            &bytes,
+            bytes.len(),
+        );
     }
     // With the connection the receiver learns that it was not all.
     let _ = stream.socket().shutdown(Shutdown::Write);
@@ -271,7 +276,9 @@ fn pull(
             return Ok(Some(Trailer::decode(&trailer)));
         }
         if len > BLOCK {
-            return Err("the sender's blocks are too large: install the same linerate on both hosts".into());
+            return Err(
+                "the sender's blocks are too large: install the same linerate on both hosts".into(),
+            );
         }
         let Some(mut block) = ring.free() else {
             return Ok(None);

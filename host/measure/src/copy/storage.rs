@@ -132,7 +132,8 @@ pub fn sink(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Sink>, Error> {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    let directory = file::open_at(directory.as_fd(), parent, Open::Directory, bound).map_err(fail)?;
+    let directory =
+        file::open_at(directory.as_fd(), parent, Open::Directory, bound).map_err(fail)?;
     if file::open_at(directory.as_fd(), &name, Open::Name, bound).is_ok() {
         return Err(taken(path));
     }
@@ -333,7 +334,10 @@ impl Sink for FileSink {
         file::rename_new(self.directory.as_fd(), &self.part, &self.name).map_err(|e| {
             match e.kind() {
                 ErrorKind::AlreadyExists => taken(&self.path).to_string(),
-                _ => format!("cannot give {} its name: {e}; the copy was removed", self.path),
+                _ => format!(
+                    "cannot give {} its name: {e}; the copy was removed",
+                    self.path
+                ),
             }
         })?;
         self.kept.store(true, Ordering::Relaxed);

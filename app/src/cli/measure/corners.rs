@@ -1,0 +1,137 @@
+//! `linerate measure --workload copy --corners`: memory and a file at either end, in a random order.
+
+use super::super::live::{View, stdout_style};
+use super::Measure;
+use crate::chance;
+use crate::cli::Global;
+use crate::controller::Link;
+use crate::exit::{Exit, Refusal};
+use crate::host::Host;
+use crate::leg::how_ended;
+use crate::out;
+use crate::progress::{Tee, Watcher};
+use crate::record::{Record, blank};
+use anyhow::{Result, bail};
+use model::{CopySummary, Ended, FileCopy, Fingerprint, Limit, Run, Spec, Workload};
+use report::copy::Corner;
+use report::live::Live;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+impl Measure {
+    /// Copies between all four corners, `rounds` times each, and shows them beside each other. Each copy is a
+    /// run of the archive; none of the files stays.
+    pub(super) fn corners(
+        &self,
+        host: &Host,
+        global: &Global,
+        spec: &Spec,
+        rounds: u32,
+        stop: &AtomicBool,
+    ) -> Result<ExitCode> {
+        if self.output.is_machine() {
+            return Err(Refusal::usage(
+                "--corners prints a table; the JSON of each of its runs: linerate runs export",
+            )
+            .into());
+        }
+        let Workload::Copy(order) = &spec.workload else {
+            bail!("corners are those of copies");
+        };
+        let mut corners: Vec<Corner> = [(false, false), (true, false), (false, true), (true, true)]
+            .into_iter()
+            .map(|(from, to)| Corner {
+                order: FileCopy {
+                    from: order.from.clone().filter(|_| from),
+                    to: order.to.clone().filter(|_| to),
+                    keep: false,
+                    ..order.clone()
+                },
+                copies: Vec::new(),
+            })
+            .collect();
+        let (mut link, near) = self.link(host, global, spec, stop)?;
+        // Memory has no end of its own: it is copied as long as the file is.
+        let mut limit = Some(spec.limit).filter(|limit| *limit != Limit::Whole);
+        for round in 1..=rounds {
+            let mut turns = shuffled(corners.len())?;
+            if limit.is_none() {
+                turns.sort_by_key(|turn| corners[*turn].order.from.is_none());
+            }
+            for turn in turns {
+                let corner = &mut corners[turn];
+                let mut spec = spec.clone();
+                spec.workload = Workload::Copy(corner.order.clone());
+                if corner.order.from.is_none() {
+                    spec.limit = limit.unwrap_or(spec.limit);
+                }
+                let (run, copy) = self.corner(&mut link, &near, global, spec, stop)?;
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                limit.get_or_insert(Limit::Bytes(run.legs[0].receiver().bytes));
+                if !self.output.quiet {
+                    out::note(&format!(
+                        "round {round} of {rounds}: {}: {}",
+                        report::copy::name(&corner.order),
+                        copy.rate
+                    ));
+                }
+                corner.copies.push(copy);
+            }
+        }
+        out::print(&report::copy::corners(&corners, stdout_style()))?;
+        let exit = match stop.load(Ordering::Relaxed) {
+            true => Exit::Interrupted,
+            false => Exit::Done,
+        };
+        Ok(exit.into())
+    }
+
+    /// One copy.
+    fn corner(
+        &self,
+        link: &mut Link,
+        near: &Fingerprint,
+        global: &Global,
+        spec: Spec,
+        stop: &AtomicBool,
+    ) -> Result<(Run, CopySummary)> {
+        let mut run = Run {
+            title: self.output.title.clone(),
+            near: near.clone(),
+            ..blank(&self.host, spec)
+        };
+        let mut view = View::new(Live::new(&run.spec), self.output.quiet);
+        let mut record = Record::new(global.archive_path(), &run);
+        let watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
+        let outcome = link.measure(&mut run, &mut Tee(watchers), stop);
+        drop(view);
+        run.ended = how_ended(&run.legs);
+        if run.legs.is_empty() {
+            record.discard();
+            outcome?;
+            bail!("a copy of no bytes measures nothing");
+        }
+        if let Some(warning) = record.finish(&run) {
+            out::note(&format!("linerate: {}; {}", warning.what, warning.remedy));
+        }
+        outcome?;
+        if let Ended::Failed { why } = &run.ended {
+            bail!("{why}");
+        }
+        match model::summarise(&run).legs.pop().and_then(|leg| leg.copy) {
+            Some(copy) => Ok((run, copy)),
+            None => bail!("nothing arrived"),
+        }
+    }
+}
+
+/// The numbers below `count` in a random order.
+fn shuffled(count: usize) -> Result<Vec<usize>> {
+    let mut turns = (0..count)
+        .map(|turn| Ok((chance::bytes::<8>()?, turn)))
+        .collect::<Result<Vec<_>>>()?;
+    turns.sort_unstable();
+    Ok(turns.into_iter().map(|(_, turn)| turn).collect())
+}
