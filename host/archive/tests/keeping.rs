@@ -318,6 +318,7 @@ prop_compose! {
             requests,
             retransmits: datagrams.then_some(bytes),
             datagrams: full.datagrams.filter(|_| datagrams),
+            copy: full.copy.filter(|_| datagrams),
             trace: full.trace.filter(|_| sockets),
             warnings: vec![Warning { what: text.clone(), meaning: text, remedy: String::new() }],
         }

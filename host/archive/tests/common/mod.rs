@@ -6,7 +6,7 @@
 )]
 
 use model::{
-    BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended,
+    BitRate, Bulk, Bytes, CopyRecord, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended,
     Fingerprint, Latency, Leg, Limit, Nanos, Placement, Run, SCHEMA_VERSION, Sample, SocketState,
     Spec, StreamSample, TcpInfo, Traced, Unread, Warning, Workload,
 };
@@ -155,6 +155,12 @@ pub fn end(samples: u64) -> EndRecord {
             lost: 1,
             out_of_order: 2,
             jitter: Nanos(3),
+        }),
+        copy: Some(CopyRecord {
+            hash: "0123".to_owned(),
+            verified: Some(true),
+            cached_before_share: Some(0.5),
+            ..CopyRecord::default()
         }),
         trace: Some(Traced {
             events: 7,
