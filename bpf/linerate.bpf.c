@@ -113,11 +113,11 @@ INLINE int begin(struct claim *claim)
 /* After it is in the ring, or was lost. */
 INLINE void end(struct claim *claim, int written)
 {
-	/* The result is used, so that the addition is a full barrier. */
+	/* The result is used, so that the addition is a full barrier: it is seen before the claim is gone. */
 	__u64 before = __sync_fetch_and_add(written ? &claim->producer->committed : &claim->producer->lost, 1);
 	asm volatile("" : : "r"(before));
 	if (claim->cell < 8)
-		__sync_lock_test_and_set(&claim->producer->inflight[claim->cell], 0);
+		*(volatile __u64 *)&claim->producer->inflight[claim->cell] = 0;
 }
 
 /* The sizes are constants for the verifier: with_headers is one, too. */
@@ -326,7 +326,14 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 /* From a packet that is the program's own context, or that lies at `ip`. */
 INLINE long load(const struct __sk_buff *skb, const void *ip, __u32 at, void *to, __u32 length)
 {
-	return skb ? bpf_skb_load_bytes(skb, at, to, length) : bpf_probe_read_kernel(to, length, ip + at);
+	if (!skb)
+		return bpf_probe_read_kernel(to, length, ip + at);
+	/* In the packet's first piece, as headers nearly always are, without a call. */
+	const __u8 *from = (const __u8 *)(long)skb->data + at;
+	if (from + length > (const __u8 *)(long)skb->data_end)
+		return bpf_skb_load_bytes(skb, at, to, length);
+	__builtin_memcpy(to, from, length);
+	return 0;
 }
 
 /*

@@ -4,6 +4,7 @@ use super::record::Event;
 use model::segment::{before, tcp_flag, tcp_state};
 use model::{Connection, What};
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 
 /// Connections whose end was never seen, and handshakes that led to nothing: more are forgotten.
@@ -18,12 +19,33 @@ type Flow = (u32, SocketAddr, SocketAddr);
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     next: u32,
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, Known, BuildHasherDefault<ByCookie>>,
     /// Handshakes that a listener answers: there is no socket of their own yet.
     greeting: HashMap<Flow, u32>,
     /// The latest of each flow: a segment can be dropped before anyone knows whose it is.
     flows: HashMap<Flow, u32>,
     closed: VecDeque<(u64, Flow)>,
+}
+
+/// The kernel counts sockets, and nobody else chooses their numbers: they need no more than to be spread
+/// (multiplicative hashing, Knuth, The Art of Computer Programming, 6.4). Each event is looked up.
+#[derive(Default)]
+struct ByCookie(u64);
+
+impl Hasher for ByCookie {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, cookie: u64) {
+        self.0 = (self.0 ^ cookie).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -59,7 +59,9 @@ pub struct Recording<W: Write> {
     to: W,
     /// Events come as the probes write them; else each record is written in JSON.
     raw: bool,
-    slots: Slots,
+    slots: Vec<[u64; WORDS]>,
+    /// Room for a block.
+    block: Vec<u8>,
 }
 
 impl<W: Write> Recording<W> {
@@ -81,7 +83,8 @@ impl<W: Write> Recording<W> {
         Ok(Recording {
             to,
             raw: tracer.begin.source == TraceSource::Probes,
-            slots: vec![[0; RECORD]; SLOTS],
+            slots: vec![[0; WORDS]; SLOTS],
+            block: Vec::new(),
         })
     }
 
@@ -118,30 +121,30 @@ impl<W: Write> Recording<W> {
 
     /// Adds an event: what differs from the one before in its slot.
     pub(super) fn event(&mut self, event: Event<'_>) -> io::Result<()> {
-        let (now, tail) = (event.record(), event.tail());
+        let (now, tail) = (event.record().as_chunks::<WORD>().0, event.tail());
         // Any slot will do; both directions of a connection have their own.
         let slot = (event.cookie() << 1 | u64::from(event.kind() == What::Received)) as u8;
         let last = &mut self.slots[usize::from(slot)];
-        let mut mask = 0;
-        for word in 0..WORDS {
-            mask |= u64::from(at(now, word) != at(last, word)) << word;
-        }
-        let mut block = [0; 10 + RECORD + DEVICE];
-        block[0] = if tail.is_empty() { b'e' } else { b'd' };
-        block[1] = slot;
-        block[2..10].copy_from_slice(&mask.to_le_bytes());
-        let mut end = 10;
+        let words: [u64; WORDS] = std::array::from_fn(|word| u64::from_ne_bytes(now[word]));
+        // Without a branch: which words differ is hard to guess.
+        let differs = |word: usize| u64::from(words[word] != last[word]) << word;
+        let mask = (0..WORDS).map(differs).fold(0, |mask, bit| mask | bit);
+        *last = words;
+        self.block.clear();
+        let kind = if tail.is_empty() { b'e' } else { b'd' };
+        self.block.extend([kind, slot]);
+        self.block.extend(mask.to_le_bytes());
         let mut left = mask;
         while left != 0 {
-            block[end..end + WORD].copy_from_slice(at(now, left.trailing_zeros() as usize));
-            end += WORD;
+            self.block.extend(now[left.trailing_zeros() as usize]);
             left &= left - 1;
         }
-        *last = *now;
-        block[end..end + tail.len()].copy_from_slice(tail);
-        // The device's room is always filled.
-        let tail = if tail.is_empty() { 0 } else { DEVICE };
-        self.to.write_all(&block[..end + tail])
+        if !tail.is_empty() {
+            self.block.extend(tail);
+            // The device's room is always filled.
+            self.block.resize(self.block.len() + DEVICE - tail.len(), 0);
+        }
+        self.to.write_all(&self.block)
     }
 }
 
@@ -161,10 +164,6 @@ pub fn any_head() -> Vec<u8> {
     bytes.extend(serde_json::to_vec(&head).unwrap_or_default());
     bytes.push(b'\n');
     bytes
-}
-
-fn at(record: &[u8; RECORD], word: usize) -> &[u8] {
-    &record[word * WORD..][..WORD]
 }
 
 /// Whether something begins as a trace does, in either form and of any version.
@@ -385,7 +384,8 @@ mod tests {
         let mut recording = Recording {
             to: bytes,
             raw: true,
-            slots: vec![[0; RECORD]; SLOTS],
+            slots: vec![[0; WORDS]; SLOTS],
+            block: Vec::new(),
         };
         let sent = Raw {
             ts: 107,
