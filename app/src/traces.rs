@@ -62,6 +62,8 @@ impl Tracing {
             &filter,
             &Options {
                 owners: true,
+                // Nobody watches: each look into the ring costs a little.
+                late: LOOK,
                 ..Options::default()
             },
         )?;

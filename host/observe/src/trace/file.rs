@@ -59,7 +59,7 @@ pub struct Recording<W: Write> {
     to: W,
     /// Events come as the probes write them; else each record is written in JSON.
     raw: bool,
-    slots: Vec<[u64; WORDS]>,
+    slots: Vec<[[u8; WORD]; WORDS]>,
     /// Room for a block.
     block: Vec<u8>,
 }
@@ -83,7 +83,7 @@ impl<W: Write> Recording<W> {
         Ok(Recording {
             to,
             raw: tracer.begin.source == TraceSource::Probes,
-            slots: vec![[0; WORDS]; SLOTS],
+            slots: vec![[[0; WORD]; WORDS]; SLOTS],
             block: Vec::new(),
         })
     }
@@ -125,22 +125,22 @@ impl<W: Write> Recording<W> {
         // Any slot will do; both directions of a connection have their own.
         let slot = (event.cookie() << 1 | u64::from(event.kind() == What::Received)) as u8;
         let last = &mut self.slots[usize::from(slot)];
-        let words: [u64; WORDS] = std::array::from_fn(|word| u64::from_ne_bytes(now[word]));
         // Without a branch: which words differ is hard to guess.
-        let differs = |word: usize| u64::from(words[word] != last[word]) << word;
+        let differs = |word: usize| u64::from(now[word] != last[word]) << word;
         let mask = (0..WORDS).map(differs).fold(0, |mask, bit| mask | bit);
-        *last = words;
         self.block.clear();
         let kind = if tail.is_empty() { b'e' } else { b'd' };
-        self.block.extend([kind, slot]);
-        self.block.extend(mask.to_le_bytes());
+        self.block.extend_from_slice(&[kind, slot]);
+        self.block.extend_from_slice(&mask.to_le_bytes());
         let mut left = mask;
         while left != 0 {
-            self.block.extend(now[left.trailing_zeros() as usize]);
+            let word = left.trailing_zeros() as usize;
+            last[word] = now[word];
+            self.block.extend_from_slice(&now[word]);
             left &= left - 1;
         }
         if !tail.is_empty() {
-            self.block.extend(tail);
+            self.block.extend_from_slice(tail);
             // The device's room is always filled.
             self.block.resize(self.block.len() + DEVICE - tail.len(), 0);
         }
@@ -384,7 +384,7 @@ mod tests {
         let mut recording = Recording {
             to: bytes,
             raw: true,
-            slots: vec![[0; WORDS]; SLOTS],
+            slots: vec![[[0; WORD]; WORDS]; SLOTS],
             block: Vec::new(),
         };
         let sent = Raw {
