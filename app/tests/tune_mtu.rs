@@ -40,7 +40,7 @@ def say(what):
     os.write(1, (what + '\n').encode())
 def fetch():
     try:
-        c = http.client.HTTPConnection('10.0.3.2', timeout=10)
+        c = http.client.HTTPConnection('10.0.3.2', timeout=5)
         c.request('POST', '/', b'y' * 30000)
         size = len(c.getresponse().read())
         say('fetched' if size == 30000 else 'FAILED: %d bytes' % size)
@@ -114,14 +114,27 @@ impl Segment {
         )
     }
 
-    /// A switch that drops what is larger than 1500 and comes in from these hosts.
+    /// A switch that drops what is larger than 1500 and comes in from these hosts; it counts what it drops
+    /// of TCP.
     fn drops(&self, from: &[&str]) {
         for port in from {
             self.shell(&format!(
                 "at x nft add table netdev {port}
                  at x nft 'add chain netdev {port} c {{ type filter hook ingress device {port} priority 0; }}'
+                 at x nft 'add rule netdev {port} c meta length > 1500 ip protocol tcp counter drop'
                  at x nft 'add rule netdev {port} c meta length > 1500 drop'"
             ));
+        }
+    }
+
+    /// No packet of TCP was too large for the switch: a connection would have got over a few, in time.
+    fn assert_no_tcp_dropped(&self, from: &[&str], when: &str) {
+        for port in from {
+            let rules = self.shell(&format!("at x nft list table netdev {port}"));
+            assert!(
+                rules.contains("counter packets 0 bytes 0"),
+                "{when}: {rules}"
+            );
         }
     }
 
@@ -341,9 +354,12 @@ fn play(scenario: &Scenario) {
         assert!(out.status.success(), "{name}: {}", plain(&out));
         assert_eq!(segment.snapshot(), before, "{name}");
         segment.undo();
+        let list = stdout(&run(&mut segment.near.linerate(&["mtu", "--list"])));
+        assert_eq!(list.matches("committed.").count(), 2, "{list}");
     }
     segment.assert_put_back(&before, name);
     fetches.assert_none_failed(name);
+    segment.assert_no_tcp_dropped(scenario.drops, name);
 }
 
 /// What was said, in one line.

@@ -2,14 +2,17 @@
 
 use super::Global;
 use super::live::stdout_style;
+use super::runs::said;
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal};
 use crate::host::Host;
-use crate::mtu::{near, web};
+use crate::mtu::{self, near, web};
 use crate::transport::{self, How};
 use crate::{lab, out, trust};
 use anyhow::{Context, Result};
+use archive::Archive;
 use clap::Args;
+use model::mtu::{MtuFound, MtuRecord};
 use model::{IpVersion, Placement};
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -23,6 +26,8 @@ use std::sync::atomic::AtomicBool;
   linerate mtu lab:home-lan-blackhole   on an emulated path
   linerate mtu http://db2/big.iso       any web server, no agent: name a page that is longer than the MTU
   linerate mtu -6 db2                   over IPv6, whose path may be another
+  linerate mtu --list                   what was found before, also by 'linerate tune mtu'
+  linerate mtu --show last              one of it in full
 
 Sizes are in bytes of the whole IP packet. With an agent, both ends send datagrams of all candidate
 sizes with DF set, whatever their kernels believe of the path; the largest that arrives is confirmed
@@ -31,13 +36,21 @@ run out of hops find the place. A transfer of 64 KiB each way shows what becomes
 
 Without an agent, connections to the web server announce every candidate MSS: a page that comes, or
 does not, shows the way back; full segments that are acknowledged, or are not, show the way there. It
-opens some tens of connections at a time.
+opens some tens of connections at a time. On the way back only the size is found: packets that run out
+of hops there, and the MSS that the server announced, are the server's to tell.
 
 Nothing is changed on either host, and no privilege is needed. The kernels learn from what routers
-say meanwhile, as they do from any transfer. The result is printed, not kept in the archive.")]
+say meanwhile, as they do from any transfer. The result is kept in the archive.")]
 pub struct Mtu {
     /// The far end: name[:port], ssh:[user@]name, lab:NAME[/host], local, or http://name[:port]/page
-    host: String,
+    #[arg(required_unless_present_any = ["list", "show"])]
+    host: Option<String>,
+    /// List what was found before
+    #[arg(long, conflicts_with_all = ["host", "show"])]
+    list: bool,
+    /// Show what was found before, by its name in the archive
+    #[arg(long, value_name = "ID", conflicts_with = "host")]
+    show: Option<String>,
     /// Over IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
@@ -65,16 +78,20 @@ impl Mtu {
     /// # Errors
     /// If the other end cannot be reached or refuses.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        let Some(host) = &self.host else {
+            return self.kept(global);
+        };
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let version = match (self.ipv4, self.ipv6) {
             (true, _) => Some(IpVersion::V4),
             (_, true) => Some(IpVersion::V6),
             _ => None,
         };
-        let report = if let Some(page) = web::Page::of(&self.host)? {
-            web::look(&self.host, &page, version)?
+        let report = if let Some(page) = web::Page::of(host)? {
+            web::look(host, &page, version)?
         } else {
-            let host: Host = self.host.parse()?;
+            let name = host;
+            let host: Host = name.parse()?;
             match (&host, self.lab_far) {
                 (Host::Iperf3 { .. }, _) => {
                     return Err(Refusal::usage(format!(
@@ -88,11 +105,48 @@ impl Mtu {
                 _ => {}
             }
             let reached = self.reach(&host, global, version, stop)?;
-            near::look(&self.host, &mut Link::new(reached), stop)?
+            near::look(name, &mut Link::new(reached), stop)?
         };
-        out::print(&match self.json {
-            true => report::mtu::json(&report),
-            false => report::mtu::text(&report, stdout_style()),
+        let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
+        self.print(&found)
+    }
+
+    /// What was found before.
+    fn kept(&self, global: &Global) -> Result<ExitCode> {
+        let records = global
+            .archive_path()
+            .and_then(|path| Archive::open_existing(&path)?.mtus(self.show.as_deref()))
+            .map_err(said)?;
+        if !self.list {
+            return records
+                .first()
+                .map_or(Ok(Exit::Done.into()), |one| self.print(&one.found));
+        }
+        if self.json {
+            let all = serde_json::to_string_pretty(&records)?;
+            out::print(&format!("{all}\n"))?;
+            return Ok(Exit::Done.into());
+        }
+        for MtuRecord { id, ended, found } in &records {
+            let (time, host) = (
+                report::words::utc(*ended),
+                report::words::escape(found.host()),
+            );
+            let said = match found {
+                MtuFound::Look(report) => report::mtu::sentence(report),
+                MtuFound::Change(change) => report::mtu_change::sentence(change),
+            };
+            out::print(&format!("{id}  {time}  {host}  {said}\n"))?;
+        }
+        Ok(Exit::Done.into())
+    }
+
+    fn print(&self, found: &MtuFound) -> Result<ExitCode> {
+        out::print(&match (found, self.json) {
+            (MtuFound::Look(report), true) => report::mtu::json(report),
+            (MtuFound::Look(report), false) => report::mtu::text(report, stdout_style()),
+            (MtuFound::Change(change), true) => report::mtu_change::json(change),
+            (MtuFound::Change(change), false) => report::mtu_change::text(change, stdout_style()),
         })?;
         Ok(Exit::Done.into())
     }

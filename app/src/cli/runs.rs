@@ -182,6 +182,7 @@ pub(super) fn said(error: archive::Error) -> anyhow::Error {
         | E::NotFound { .. }
         | E::NoExperiment { .. }
         | E::NoTuning { .. }
+        | E::NoMtu { .. }
         | E::Empty { .. }
         | E::Ambiguous { .. }
         | E::Taken { .. }

@@ -11,9 +11,27 @@ pub mod near;
 mod truth;
 pub mod web;
 
-use model::mtu::Hop;
+use crate::clock::unix_time;
+use crate::out;
+use archive::Archive;
+use model::mtu::{Hop, MtuFound, MtuRecord};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// Keeps what was found in the archive. What cannot be kept is said: the answer is right all the same.
+pub fn keep(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFound {
+    let record = MtuRecord {
+        id: archive::new_id(),
+        ended: unix_time(),
+        found,
+    };
+    let kept = archive.and_then(|path| Archive::open(&path)?.keep_mtu(&record));
+    if let Err(error) = kept {
+        out::note(&format!("linerate: not kept: {error}"));
+    }
+    record.found
+}
 
 /// Bytes of a TCP segment's headers, without options.
 fn tcp_header(to: SocketAddr) -> u32 {

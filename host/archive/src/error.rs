@@ -169,6 +169,14 @@ pub enum Error {
         /// As asked for.
         name: String,
     },
+    /// Nothing of a path's MTU.
+    #[error("nothing of an MTU is kept as '{name}' in the archive {}: see linerate mtu --list", path.display())]
+    NoMtu {
+        /// The file.
+        path: PathBuf,
+        /// As asked for.
+        name: String,
+    },
     /// The archive is empty.
     #[error(
         "there is no run in the archive {} yet: linerate measure makes one",

@@ -20,6 +20,7 @@
 mod archive;
 mod error;
 mod experiments;
+mod mtus;
 mod place;
 mod recorder;
 mod rows;

@@ -20,6 +20,7 @@ pub(crate) const STEPS: &[Step] = &[
     |tx| tx.execute_batch(V1),
     |tx| tx.execute_batch(V2),
     |tx| tx.execute_batch(V3),
+    |tx| tx.execute_batch(V4),
 ];
 
 /// Documents come last in their rows, so that reading the columns before them never follows the
@@ -88,6 +89,15 @@ CREATE TABLE tunings (
     host            TEXT    NOT NULL,
     ended           TEXT    NOT NULL,
     document        TEXT    NOT NULL -- Tuning as JSON
+) STRICT;
+";
+
+/// What was found of paths' MTUs.
+pub(crate) const V4: &str = "
+CREATE TABLE mtus (
+    id              TEXT    NOT NULL PRIMARY KEY,
+    started_unix_ns INTEGER NOT NULL,
+    document        TEXT    NOT NULL -- MtuRecord as JSON
 ) STRICT;
 ";
 

@@ -1,5 +1,6 @@
 //! What size of packet really gets through, in each direction. Sizes are in bytes of the whole IP packet.
 
+use crate::{Nanos, RunId};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -9,6 +10,38 @@ pub use change::{CHANGE_SCHEMA, ChangeOutcome, Going, MtuChange, Obstacle, Reach
 
 /// Version of the JSON form of [`MtuReport`]; counts by itself.
 pub const MTU_SCHEMA: u32 = 1;
+
+/// What the archive keeps of a path's MTU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MtuRecord {
+    /// Name in the archive.
+    pub id: RunId,
+    /// When it was over, since 1970-01-01 UTC.
+    #[serde(rename = "ended_unix_ns")]
+    pub ended: Nanos,
+    /// What it was.
+    pub found: MtuFound,
+}
+
+/// A look, or a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MtuFound {
+    /// `linerate mtu`.
+    Look(Box<MtuReport>),
+    /// `linerate tune mtu`.
+    Change(Box<MtuChange>),
+}
+
+impl MtuFound {
+    /// The other host, as the user named it.
+    pub fn host(&self) -> &str {
+        match self {
+            MtuFound::Look(report) => &report.host,
+            MtuFound::Change(change) => &change.host,
+        }
+    }
+}
 
 /// What was found between two hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,6 +10,12 @@ pub fn json(report: &MtuReport) -> String {
     text
 }
 
+/// The answer in a sentence.
+pub fn sentence(report: &MtuReport) -> String {
+    let host = escape(&report.host);
+    Words { host, report }.sentence()
+}
+
 /// For people.
 pub fn text(report: &MtuReport, style: Style) -> String {
     let words = Words {

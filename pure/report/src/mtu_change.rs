@@ -47,7 +47,8 @@ pub fn text(change: &MtuChange, style: Style) -> String {
     out
 }
 
-fn sentence(change: &MtuChange) -> String {
+/// The answer in a sentence.
+pub fn sentence(change: &MtuChange) -> String {
     let (host, to) = (escape(&change.host), change.to);
     match &change.outcome {
         ChangeOutcome::Unneeded => {

@@ -6,10 +6,10 @@ use crate::exit::{Exit, Refusal};
 use crate::host::Host;
 use crate::mtu::change::{Wish, change};
 use crate::transport::How;
-use crate::{out, trust, tuning};
+use crate::{mtu, out, trust, tuning};
 use anyhow::{Context, Result};
 use clap::Args;
-use model::mtu::{ChangeOutcome, Reach};
+use model::mtu::{ChangeOutcome, MtuFound, Reach};
 use model::{IpVersion, Placement};
 use std::sync::atomic::Ordering;
 
@@ -122,7 +122,9 @@ impl Mtu {
             true => report::mtu_change::json(&change),
             false => report::mtu_change::text(&change, stdout_style()),
         })?;
-        Ok(match change.outcome {
+        let outcome = change.outcome.clone();
+        mtu::keep(global.archive_path(), MtuFound::Change(Box::new(change)));
+        Ok(match outcome {
             ChangeOutcome::RolledBack { .. } if stop.load(Ordering::Relaxed) => Exit::Interrupted,
             ChangeOutcome::RolledBack { .. } => Exit::Failed,
             ChangeOutcome::Committed | ChangeOutcome::Unneeded => Exit::Done,
