@@ -61,8 +61,8 @@ told step by step, and the calls one by one with what each is for. -s 256 is eno
 --live traces as 'linerate trace' does, and needs the same rights. It shows the busiest
 connections with the limit that owned their last seconds: in place on a terminal, a line now and
 then elsewhere, a line of JSON a second with --json. It ends with Ctrl-C, after --time, or with
-the process of --pid or the socket of --cookie; then each connection that sent data is explained
-in full. What stands behind 'the sending application' is seen 50 times a second: whether its
+the process of --pid or the socket of --cookie; then each connection that data went over is
+explained in full. What stands behind 'the sending application' is seen 50 times a second: whether its
 process computes, waits for a processor or for a disk, or sleeps, and where.")]
 pub struct Explain {
     /// Name of a run, its first digits, 'last', or a file
@@ -132,12 +132,7 @@ pub(super) fn explanations(
             Kind::Capture => return Ok((captured(path, most, |_| ())?, None)),
             Kind::Trace => {
                 let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
-                // What only came here is explained from all of it at once.
-                let told = match watcher.has_receivers() {
-                    true => explain::explain_trace(&whole(path)?),
-                    false => watcher.explain(),
-                };
-                return Ok((told, None));
+                return Ok((watcher.explain(), None));
             }
             Kind::Other => {}
         }

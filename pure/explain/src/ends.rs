@@ -5,16 +5,13 @@
 //! (RFC 5905, section 8): exact where both ways take as long when they are empty, else wrong by half of the
 //! difference. Changes of a way are not touched by that.
 
-use crate::capture::Observer;
 use crate::facts::{Facts, percent, percentile};
 use crate::samples::{self, Ends};
 use model::finding::{Evidence, Explanation, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
-use model::{
-    Bytes, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Trace, TraceSample, What,
-};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use model::{Bytes, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Trace, What};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 /// Packets of one place that are remembered for the comparison: the first ones.
@@ -439,6 +436,14 @@ fn beyond(all: &[i64], least: i64) -> Option<(Nanos, Nanos)> {
     Some((Nanos(middle as u64), Nanos(most as u64)))
 }
 
+/// What a receiver's socket was, of all the time: see [`Reader`].
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub buffer: (Bytes, Bytes),
+    pub closed: Nanos,
+    pub who: Option<String>,
+}
+
 /// What the receiver's socket was, while data came.
 pub(crate) struct Reader {
     /// When, how long it held, what the application had not read by the receive buffer.
@@ -486,27 +491,15 @@ impl Reader {
         Some(reader)
     }
 
-    /// The same where packets were seen and the socket was asked from time to time.
-    fn of_samples(segments: &[&Segment], samples: &[&TraceSample]) -> Option<Reader> {
-        let mut data = segments
-            .iter()
-            .filter(|s| s.what == What::Received && s.payload.0 > 0);
-        let first = data.next()?.at;
-        let last = data.next_back().map_or(first, |s| s.at);
-        let within = |s: &&&TraceSample| !s.gone && s.at >= first && s.at <= last;
-        let known: Vec<_> = samples.iter().filter(within).collect();
-        let share = |s: &TraceSample| s.unread.0 as f64 / s.rcvbuf.0.max(1) as f64;
-        let held = known
-            .windows(2)
-            .map(|pair| (pair[0].at, pair[1].at.since(pair[0].at), share(pair[0])));
-        let named = known.iter().rev().find(|s| s.pid > 0);
-        Some(Reader {
-            unread: held.collect(),
-            buffer: (known.first()?.rcvbuf, known.iter().map(|s| s.rcvbuf).max()?),
-            closed: Nanos(0),
-            span: last.since(first),
-            who: named.map(|s| format!("{} (process {})", s.comm, s.pid)),
-        })
+    /// The same where only the sums were kept: what was unread from `first` on for `span`, on the average.
+    pub(crate) fn summed(first: Nanos, span: Nanos, unread: f64, socket: Kept) -> Reader {
+        Reader {
+            unread: vec![(first, span, unread)],
+            buffer: socket.buffer,
+            closed: socket.closed,
+            span,
+            who: socket.who,
+        }
     }
 
     /// What was unread between two moments, on the average of time.
@@ -688,7 +681,6 @@ fn is_socket(socket: &SocketState, connection: &Connection) -> bool {
 struct Traced<'a> {
     trace: &'a Trace,
     events: Vec<Vec<&'a Segment>>,
-    samples: Vec<Vec<&'a TraceSample>>,
 }
 
 /// A connection and its events.
@@ -702,17 +694,7 @@ impl<'a> Traced<'a> {
                 own.push(segment);
             }
         }
-        let mut samples = vec![Vec::new(); trace.connections.len()];
-        for sample in &trace.samples {
-            if let Some(own) = samples.get_mut(sample.connection as usize) {
-                own.push(sample);
-            }
-        }
-        Traced {
-            trace,
-            events,
-            samples,
-        }
+        Traced { trace, events }
     }
 
     fn connection(&self, n: usize) -> Option<Events<'_>> {
@@ -757,15 +739,14 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explan
             let (n, _) = there.find(tapes.get(n)?, |half| half == 1)?;
             others.connection(n)
         };
-        let both = crate::watched(own.trace, &|_| Nanos(0)).explain_with(
-            &mut |connection, begun, _, facts| {
-                let n = connection.id as usize;
-                own.connection(n)
-                    .zip(other_end(n))
-                    .map_or_else(Vec::new, |(own, other)| inform(facts, begun, own, other))
-            },
-        );
-        let received = as_receiver(own.trace, &both);
+        let watcher = crate::watched(own.trace, &|_| Nanos(0));
+        let both = watcher.explain_with(&mut |connection, begun, _, facts| {
+            let n = connection.id as usize;
+            own.connection(n)
+                .zip(other_end(n))
+                .map_or_else(Vec::new, |(own, other)| inform(facts, begun, own, other))
+        });
+        let received = watcher.received();
         let mut numbers = BTreeMap::new();
         for (n, c) in own.trace.connections.iter().enumerate() {
             numbers.entry(either_way(c.local, c.remote)).or_insert(n);
@@ -785,117 +766,6 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explan
         }));
     }
     told
-}
-
-/// Explains the connections of a trace that are not told yet because their own end only received: as a
-/// capture at the receiver would, with what the socket knew beside.
-pub(crate) fn as_receiver(trace: &Trace, told: &[Explanation]) -> Vec<Explanation> {
-    let traced = Traced::of(trace);
-    let told: BTreeSet<_> = told.iter().map(|e| (e.sender, e.receiver)).collect();
-    let mut explained = Vec::new();
-    let all = traced.events.iter().zip(&traced.samples);
-    for (connection, (events, samples)) in trace.connections.iter().zip(all) {
-        if told.contains(&(Some(connection.local), Some(connection.remote))) {
-            continue;
-        }
-        let read = Reader::of(events);
-        let is_read = read.is_some();
-        let Some(reader) = read.or_else(|| Reader::of_samples(events, samples)) else {
-            continue;
-        };
-        let mut observer = Observer::new();
-        let begun = events.first().map_or(Nanos(0), |s| s.at);
-        let mut after = Nanos(0);
-        for mut packet in opening(connection, events, samples).into_iter().flatten() {
-            after = packet.at;
-            packet.at += begun;
-            observer.see(&packet);
-        }
-        let shifted = events.iter().filter_map(|s| packet(connection, s));
-        for mut packet in shifted.filter(|p| !p.has(SYN)) {
-            packet.at += after;
-            observer.see(&packet);
-        }
-        let own = observer.explain_with(&mut |facts| {
-            if is_read {
-                facts.source = Source::TraceAtReceiver;
-            }
-            reader.inform_as_a_whole(facts);
-        });
-        let of_peer = own
-            .explanations
-            .into_iter()
-            .filter(|e| e.sender == Some(connection.remote));
-        explained.extend(of_peer.map(|one| Explanation {
-            ends: reader.tell(),
-            ..one
-        }));
-    }
-    explained
-}
-
-/// The handshake as it must have been, by what the socket knows: the trace may have begun later. Its times
-/// tell that the place is the receiver's.
-fn opening(
-    connection: &Connection,
-    events: &[&Segment],
-    samples: &[&TraceSample],
-) -> Option<[Packet; 3]> {
-    let is_data = |s: &&&Segment| matches!(s.what, What::Sent | What::Received) && s.payload.0 > 0;
-    let first = events.iter().find(is_data)?;
-    let known = || events.iter().filter_map(|s| s.tcb.as_ref());
-    let (own_scale, peer_scale, advmss, trips) =
-        match known().find(|t| t.rcv_wscale > 0).or(first.tcb.as_ref()) {
-            Some(tcb) => {
-                let all = known().map(|t| (t.min_rtt, t.rcv_rtt));
-                (tcb.rcv_wscale, tcb.snd_wscale, tcb.advmss, all.collect())
-            }
-            None => {
-                let tcp = &samples.iter().rfind(|s| !s.gone)?.tcp;
-                let scale = |scale: Option<u8>| scale.unwrap_or(0);
-                let all = samples.iter().map(|s| &s.tcp);
-                let all = all.map(|t| (t.min_rtt.unwrap_or_default(), t.rcv_rtt));
-                let all: Vec<_> = all.collect();
-                (
-                    scale(tcp.rcv_wscale),
-                    scale(tcp.snd_wscale),
-                    tcp.advmss,
-                    all,
-                )
-            }
-        };
-    let trip = trips.iter().map(|(min, _)| *min).find(|rtt| rtt.0 > 0);
-    let trip = trip.or_else(|| trips.iter().map(|(_, own)| *own).find(|rtt| rtt.0 > 0))?;
-    let scaled = own_scale > 0 || peer_scale > 0;
-    let of = |from: SocketAddr, to: SocketAddr, flags: u8, wscale: u8| Packet {
-        flags,
-        window: u16::MAX,
-        wscale: scaled.then_some(wscale),
-        mss: u16::try_from(advmss).ok().filter(|mss| *mss > 0),
-        ..Packet::new(from, to)
-    };
-    let (own, peer) = (connection.local, connection.remote);
-    let (here, there) = match first.what {
-        What::Received => (first.ack, first.seq),
-        _ => (first.seq, first.ack),
-    };
-    let (here, there) = (here.wrapping_sub(1), there.wrapping_sub(1));
-    let syn = Packet {
-        seq: there,
-        ..of(peer, own, SYN, peer_scale)
-    };
-    let syn_ack = Packet {
-        seq: here,
-        ack: there.wrapping_add(1),
-        ..of(own, peer, SYN | ACK, own_scale)
-    };
-    let ack = Packet {
-        at: trip,
-        seq: there.wrapping_add(1),
-        ack: here.wrapping_add(1),
-        ..of(peer, own, ACK, 0)
-    };
-    Some([syn, syn_ack, ack])
 }
 
 /// Two captures of the same traffic: connections that are in both are told once, with what the two places

@@ -13,6 +13,7 @@ mod limits;
 mod mixed;
 mod moment;
 mod owner;
+mod receiver;
 mod samples;
 mod trace;
 
@@ -50,9 +51,7 @@ pub fn explain_leg(
 /// Explains each connection of a trace from the state of its socket at every segment: as its sender where
 /// its own end sent data, else as its receiver.
 pub fn explain_trace(trace: &Trace) -> Vec<Explanation> {
-    let mut told = watched(trace, &|_| Nanos(0)).explain();
-    told.extend(ends::as_receiver(trace, &told));
-    told
+    watched(trace, &|_| Nanos(0)).explain()
 }
 
 /// Explains the connections of two traces, one from each end. Those that are in both are told once.

@@ -8,6 +8,7 @@ use crate::limits::bucket;
 use crate::mixed::Mixed;
 use crate::moment::{self, Moment, Piece, Release, Stage};
 use crate::owner::{Behind, Stretch};
+use crate::receiver::Receiver;
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
 use model::segment::{before, chrono, tcp_flag, tcp_state, timer};
 use model::{Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, Tcb, TraceRecord, What};
@@ -64,8 +65,8 @@ pub(crate) type More<'a> =
 struct Watched {
     connection: Connection,
     audit: Audit,
-    /// Data came to its own end.
-    has_received: bool,
+    /// Its own end has sent data.
+    has_sent: bool,
     /// Since the first event with the state of the socket.
     sender: Option<Sender>,
     pid: u32,
@@ -73,6 +74,8 @@ struct Watched {
     closed: bool,
     /// Where the socket is not read at its segments.
     mixed: Option<Box<Mixed>>,
+    /// While data came and its own end sent none.
+    receiver: Option<Box<Receiver>>,
 }
 
 impl Watcher {
@@ -85,12 +88,13 @@ impl Watcher {
                     new.insert(Watched {
                         connection,
                         audit: Audit::default(),
-                        has_received: false,
+                        has_sent: false,
                         sender: None,
                         pid: 0,
                         comm: Comm::default(),
                         closed: false,
                         mixed: None,
+                        receiver: None,
                     });
                     self.forget();
                 }
@@ -101,6 +105,9 @@ impl Watcher {
                 if let Some(watched) = self.connections.get_mut(&sample.connection) {
                     watched.audit.sample(&sample);
                     watched.closed |= sample.gone;
+                    if let Some(receiver) = &mut watched.receiver {
+                        receiver.sample(&sample);
+                    }
                     watched.mixed(sample.at).sample(&sample);
                 }
             }
@@ -161,16 +168,19 @@ impl Watcher {
         }
     }
 
-    /// Explains each connection whose own end sent data, as far as it was seen.
-    pub fn explain(&self) -> Vec<Explanation> {
-        self.explain_with(&mut |_, _, _, _| Vec::new())
+    /// Explains each connection, as far as it was seen: as its sender where its own end sent data, else as
+    /// its receiver.
+    pub fn explain(self) -> Vec<Explanation> {
+        let mut told = self.explain_with(&mut |_, _, _, _| Vec::new());
+        told.extend(self.received());
+        told
     }
 
-    /// Whether data came to a connection whose own end sent none: [`crate::explain_trace`] explains it.
-    pub fn has_receivers(&self) -> bool {
-        let only_received =
-            |c: &Watched| c.has_received && !c.sender.as_ref().is_some_and(|s| s.has_sent);
-        self.connections.values().any(only_received)
+    /// Explains the connections to which data came, and whose own end sent none.
+    pub(crate) fn received(self) -> Vec<Explanation> {
+        let all = self.connections.into_values();
+        let receivers = all.filter_map(|c| c.receiver);
+        receivers.flat_map(|receiver| receiver.explain()).collect()
     }
 
     /// The same with what more is known of a connection.
@@ -219,7 +229,7 @@ impl Watcher {
 impl Watched {
     fn see(&mut self, segment: Segment) {
         self.audit.see(&segment);
-        self.has_received |= segment.what == What::Received && segment.payload.0 > 0;
+        self.receive(&segment);
         if segment.pid != 0 {
             (self.pid, self.comm) = (segment.pid, segment.comm);
         }
@@ -233,6 +243,23 @@ impl Watched {
         match &mut self.sender {
             Some(sender) => sender.see(segment),
             None => self.sender = segment.tcb.clone().map(|tcb| Sender::new(segment, tcb)),
+        }
+    }
+
+    /// What is known of it as a receiver, until its own end sends.
+    fn receive(&mut self, segment: &Segment) {
+        let data = segment.payload.0 > 0;
+        self.has_sent |= data && segment.what == What::Sent;
+        if self.has_sent {
+            self.receiver = None;
+            return;
+        }
+        if self.receiver.is_none() && data && segment.what == What::Received {
+            let receiver = Receiver::new(self.connection.clone(), segment.at);
+            self.receiver = Some(Box::new(receiver));
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.see(segment);
         }
     }
 
