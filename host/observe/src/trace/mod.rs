@@ -25,8 +25,8 @@ mod worker;
 use connections::{Connections, Place};
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{
-    Begin, Connection, End, Lost, Nanos, Segment, TRACE_SCHEMA, Tally, TraceRecord, TraceSource,
-    What,
+    Begin, Comm, Connection, End, Lost, Nanos, Segment, TRACE_SCHEMA, Tally, TraceRecord,
+    TraceSource, What,
 };
 use owners::Owners;
 use reader::{Batch, Reader};
@@ -337,7 +337,11 @@ impl Tracer {
                 if let Some(owners) = &mut self.owners
                     && matches!(event.kind(), What::Wrote | What::Read)
                 {
-                    owners.see(&event.segment(&place, &self.terms));
+                    owners.see(
+                        event.pid(),
+                        Comm::new(&event.comm()),
+                        event.at(self.terms.clock),
+                    );
                 }
             }
             if let Some(lost) = self.lost(&batch) {
@@ -409,7 +413,7 @@ impl Tracer {
                         TraceRecord::Segment(segment) => {
                             self.events += 1;
                             if let Some(owners) = &mut self.owners {
-                                owners.see(segment);
+                                owners.see(segment.pid, segment.comm, segment.at);
                             }
                         }
                         TraceRecord::Lost(lost) => self.lost += lost.events,
@@ -430,7 +434,7 @@ impl Tracer {
             self.events += 1;
             for record in records(event, &place, &self.terms) {
                 if let (Some(owners), TraceRecord::Segment(segment)) = (&mut self.owners, &record) {
-                    owners.see(segment);
+                    owners.see(segment.pid, segment.comm, segment.at);
                 }
                 each(record, Written(bytes));
             }

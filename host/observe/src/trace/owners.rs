@@ -1,7 +1,7 @@
 //! What the processes do that use traced sockets, read from `/proc/PID` from time to time: bounded in
 //! processes and threads, so that a trace costs the same however large they are.
 
-use model::{Bytes, Comm, Nanos, Owner, Segment};
+use model::{Bytes, Comm, Nanos, Owner};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -43,18 +43,17 @@ struct Thread {
 }
 
 impl Owners {
-    /// Takes note of the process that uses an event's socket.
-    pub(super) fn see(&mut self, segment: &Segment) {
-        let pid = segment.pid;
+    /// Takes note of the process that used an event's socket, by the thread of this name.
+    pub(super) fn see(&mut self, pid: u32, comm: Comm, at: Nanos) {
         if let Some(known) = self.known.get_mut(&pid) {
-            known.seen = segment.at;
+            known.seen = at;
         } else if pid != 0 {
             if self.known.len() >= MOST {
                 let oldest = self.known.iter().min_by_key(|(_, w)| w.seen);
                 let oldest = oldest.map(|(pid, _)| *pid);
                 oldest.and_then(|pid| self.known.remove(&pid));
             }
-            self.known.insert(pid, Watched::new(segment));
+            self.known.insert(pid, Watched::new(pid, comm, at));
         }
     }
 
@@ -75,18 +74,18 @@ impl Owners {
 }
 
 impl Watched {
-    fn new(segment: &Segment) -> Watched {
+    fn new(pid: u32, comm: Comm, seen: Nanos) -> Watched {
         Watched {
             threads: BTreeMap::new(),
             io: None,
             io_before: None,
             told: Owner {
-                pid: segment.pid,
-                comm: segment.comm,
+                pid,
+                comm,
                 ..Owner::default()
             },
             looks: 0,
-            seen: segment.at,
+            seen,
         }
     }
 
@@ -242,24 +241,19 @@ mod tests {
             .unwrap();
         let mut owners = Owners::default();
         let pid = child.id();
-        let segment = |at| Segment {
-            at,
-            pid,
-            comm: Comm::new(comm.as_bytes()),
-            ..Segment::default()
-        };
+        let comm = Comm::new(comm.as_bytes());
         let start = Instant::now();
         let named = format!("/proc/{}/comm", child.id());
-        while fs::read_to_string(&named).unwrap().trim() != comm {
+        while Comm::new(fs::read_to_string(&named).unwrap().trim().as_bytes()) != comm {
             assert!(start.elapsed().as_secs() < 20);
         }
-        owners.see(&segment(Nanos(0)));
+        owners.see(pid, comm, Nanos(0));
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
         let mut last = None;
         while !last.as_ref().is_some_and(&done) {
             assert!(start.elapsed().as_secs() < 20, "{last:?}");
             let now = Nanos::from(start.elapsed());
-            owners.see(&segment(now));
+            owners.see(pid, comm, now);
             owners.look(now, |owner| last = Some(owner));
             std::thread::sleep(PERIOD);
         }
@@ -282,11 +276,7 @@ mod tests {
     #[test]
     fn a_number_that_means_another_process_is_left_alone() {
         let mut owners = Owners::default();
-        owners.see(&Segment {
-            pid: std::process::id(),
-            comm: Comm::new(b"someone else"),
-            ..Segment::default()
-        });
+        owners.see(std::process::id(), Comm::new(b"someone else"), Nanos(0));
         owners.look(Nanos(0), |owner| panic!("{owner:?}"));
         assert!(owners.known.is_empty());
     }
@@ -295,11 +285,7 @@ mod tests {
     fn no_more_are_watched_than_there_is_room_for() {
         let mut owners = Owners::default();
         for pid in 1..1000 {
-            owners.see(&Segment {
-                at: Nanos(u64::from(pid)),
-                pid,
-                ..Segment::default()
-            });
+            owners.see(pid, Comm::default(), Nanos(u64::from(pid)));
         }
         assert_eq!(owners.known.len(), MOST);
         assert!(owners.known.contains_key(&999));
