@@ -8,7 +8,7 @@ use crate::out;
 use crate::transport::VERSION;
 use crate::trust::Peer;
 use anyhow::Result;
-use model::advice::{Form, Persistent};
+use model::advice::{Configured, Form, Persistent};
 use model::{DeviceKnob, Knob, Nanos, Reading, Setting, Side};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -69,6 +69,16 @@ pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<Hold> {
     })?)
 }
 
+/// Where the files are from which this host takes its settings when it starts.
+fn root() -> PathBuf {
+    std::env::var_os("LINERATE_ROOT").map_or("/".into(), PathBuf::from)
+}
+
+/// What sets this host up when it starts.
+pub fn configured() -> Configured {
+    observe::configured(&root(), &advise::DIRECTORIES, advise::LAST)
+}
+
 /// Writes what was kept under this title where this host reads it when it starts, as far as there is
 /// a file for it: the settings, and in `found` the file, or what is to be done by hand.
 ///
@@ -76,7 +86,8 @@ pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<Hold> {
 /// If nothing is kept under the title, or a file cannot be written.
 pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
     let settings = tune::kept(&state()?, title)?;
-    let root = std::env::var_os("LINERATE_ROOT").map_or("/".into(), PathBuf::from);
+    let root = root();
+    let files = configured().files;
     let host = observe::fingerprint(VERSION, Some(peer));
     let note = format!("Written by linerate: {title}. Remove it to have the former settings.");
     let words = |of: &dyn Fn(&Knob) -> bool| {
@@ -98,12 +109,25 @@ pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
         tune::write(&root, path, &text.text)?;
         Ok(told(setting, path.to_owned(), true))
     };
-    let texts = advise::persist(&settings, &host, &[], &note);
+    let texts = advise::persist(&settings, &host, &files, &note);
     let text = |form| texts.iter().find(|text| text.form == form);
     let mut all = Vec::new();
     if let Some(sysctl) = text(Form::Sysctl) {
         let setting = words(&|knob| matches!(knob, Knob::Sysctl(_)));
         all.push(written(sysctl, &sysctl.path, setting)?);
+        // No name sorts behind every other.
+        for setting in &settings {
+            let Knob::Sysctl(key) = setting.knob else {
+                continue;
+            };
+            if let Some(by) = advise::beaten_by(&files, &sysctl.path, key.name()) {
+                let why = format!(
+                    "{}:{} sets it to {} where that is read later: change it there",
+                    by.path, by.line, by.value
+                );
+                all.push(told(setting.to_string(), why, false));
+            }
+        }
     }
     let others = words(&|knob| matches!(knob, Knob::Device(_) | Knob::Route(_)));
     let pinned = |s: &Setting| s.knob == Knob::Device(DeviceKnob::Pin);

@@ -6,6 +6,7 @@ use super::truth::{self, Opening, Sends};
 use crate::exit::sentence;
 use crate::transport::Sender;
 use crate::trust::{Admitted, Denied, Peer};
+use crate::tuning;
 use anyhow::{Context, Result};
 use model::mtu::{PathEnd, TcpTruth};
 use model::{BitRate, Bulk, Bytes, Limit, Nanos, Placement, SocketSettings, Workload};
@@ -66,6 +67,7 @@ impl Probing {
     pub fn take(&mut self, number: u64, request: ProbeRequest) {
         let outcome = match request {
             ProbeRequest::Begin { controller } => self.begin(controller).map(Some),
+            ProbeRequest::Survey => self.survey().map(Some),
             request => {
                 let open = self.open.as_ref();
                 let told = open.is_some_and(|open| open.post.send((number, request)).is_ok());
@@ -103,6 +105,17 @@ impl Probing {
         let thread = std::thread::spawn(move || port.serve(&inbox, &stopped, &sender, rate));
         self.open = Some(Open { post, stop, thread });
         Ok(answer)
+    }
+
+    /// What sets this host up, as far as it bears on a transfer: for whoever may measure.
+    fn survey(&self) -> Result<ProbeAnswer, String> {
+        match self.peer.admit(&order()) {
+            Ok(_) => {}
+            Err(Denied::Busy { why, .. } | Denied::Refused(why)) => return Err(why),
+        }
+        Ok(ProbeAnswer::Surveyed {
+            configured: Box::new(advise::relevant(tuning::configured())),
+        })
     }
 
     fn close(&mut self) {
@@ -242,10 +255,12 @@ impl Port {
                     say(ToController::Probed { number, answer });
                     return;
                 }
-                Ok((number, ProbeRequest::Begin { .. })) => say(ToController::ProbeRefused {
-                    number,
-                    why: "a port is open already".to_owned(),
-                }),
+                Ok((number, ProbeRequest::Begin { .. } | ProbeRequest::Survey)) => {
+                    say(ToController::ProbeRefused {
+                        number,
+                        why: "a port is open already".to_owned(),
+                    });
+                }
                 Err(mpsc::TryRecvError::Empty) => {}
                 Err(mpsc::TryRecvError::Disconnected) => return,
             }

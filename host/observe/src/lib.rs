@@ -5,8 +5,10 @@
 //!   where they differ from those asked for.
 //! - [`Sampler`] takes the samples of one end of a leg.
 //! - [`path_end`] says what the kernel believes of the MTU of a path.
+//! - [`configured`] says what sets this host up when it starts.
 //! - [`fingerprint`] says what this host is, as far as it bears on a transfer.
 
+mod configured;
 mod device;
 mod error;
 mod fingerprint;
@@ -22,6 +24,7 @@ pub mod trace;
 mod virtualisation;
 mod warnings;
 
+pub use configured::configured;
 pub use error::Error;
 pub use fingerprint::fingerprint;
 pub use path::{path_end, path_end_after};

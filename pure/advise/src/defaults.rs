@@ -35,6 +35,7 @@ pub fn default_of(host: &Fingerprint, key: SysctlKey) -> Option<Value> {
         | "net.ipv4.tcp_moderate_rcvbuf"
         | "net.ipv4.tcp_slow_start_after_idle"
         | "net.ipv4.tcp_autocorking"
+        | "net.ipv4.tcp_adv_win_scale"
         | "net.ipv4.tcp_ecn_fallback"
         | "net.ipv4.tcp_recovery" => Value::Number(1),
         "net.ipv4.tcp_no_metrics_save"

@@ -3,16 +3,20 @@
 //! - [`Way::of`] takes what a run tells of one direction of a path.
 //! - [`needs`] says what it needs of its hosts: the bandwidth-delay product, and buffers for it.
 //! - [`propose`] says which few settings the findings justify, each with its reason in numbers.
+//! - [`audit`] says what the settings of a host are worth on the path, and what those of well-known guides would be.
 //! - [`persist`] writes the texts that make settings last; [`setters`] tells which file wins when a host starts.
 //! - [`arms`] makes an experiment of them, and [`choose`] says what of it stays.
 //!
 //! Nothing here lowers a limit, and nothing is proposed that no finding asks for: "nothing to set" is an
 //! answer. Whether a proposal helps is for an experiment to say.
 
+mod audit;
 mod choose;
 mod defaults;
+mod guides;
 mod host;
 mod needs;
+mod others;
 mod persist;
 mod propose;
 mod way;
@@ -21,9 +25,11 @@ mod wins;
 #[cfg(test)]
 mod tests;
 
+pub use audit::audit;
 pub use choose::{Choice, arms, choose, together};
 pub use defaults::default_of;
 pub use needs::needs;
+pub use others::{others, relevant};
 pub use persist::persist;
 pub use propose::{Hosts, propose};
 pub use way::Way;

@@ -48,9 +48,7 @@ pub fn propose(way: &Way, hosts: Hosts<'_>, told: &[Explanation]) -> Advice {
         .filter(|e| e.direction.is_none_or(|d| d == way.direction))
         .collect();
     let causes = causes(&mine);
-    let held = causes
-        .iter()
-        .any(|c| matches!(c.limit, Limit::SendBuffer | Limit::ReceiveWindow));
+    let held = !way.is_full() && causes.iter().any(|c| is_buffer(c.limit));
     let mut desk = Desk {
         way,
         hosts,
@@ -106,6 +104,12 @@ struct Desk<'a> {
 impl Desk<'_> {
     fn answer(&mut self, cause: &Finding) {
         match cause.limit {
+            limit if is_buffer(limit) && self.way.is_full() => self.otherwise.push(format!(
+                "{limit} was full, and so was the path: the round trip grew from {} to {} under load, and a larger \
+                 buffer would only lengthen its queue",
+                self.way.idle_rtt.unwrap_or_default(),
+                self.way.rtt
+            )),
             Limit::SendBuffer | Limit::ReceiveWindow => self.buffers(cause),
             Limit::RandomLoss => {
                 self.congestion(cause);
@@ -569,6 +573,10 @@ impl Desk<'_> {
             ..Change::new(setting, side, why, source)
         }
     }
+}
+
+fn is_buffer(limit: Limit) -> bool {
+    matches!(limit, Limit::SendBuffer | Limit::ReceiveWindow)
 }
 
 const LARGER_BUFFERS: &str = "larger buffers";

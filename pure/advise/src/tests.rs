@@ -1,7 +1,7 @@
 //! Paths with a known cause, and what is to be done about them.
 
 use super::*;
-use model::advice::{Advice, RateFrom};
+use model::advice::{Advice, Configured, Item, RateFrom, Worth};
 use model::finding::{
     Conclusion, Confidence, Explanation, Finding, Level, Limit, Remedy, Share, Source,
 };
@@ -50,6 +50,7 @@ fn way() -> Way {
         direction: Direction::Up,
         goodput: BitRate(100_000_000),
         rtt: Nanos::from_millis(80),
+        idle_rtt: Some(Nanos::from_millis(78)),
         connections: 1,
         congestion: Some("cubic".to_owned()),
         mss: 1448,
@@ -299,6 +300,27 @@ fn a_full_path_and_an_idle_application_want_no_setting() {
 }
 
 #[test]
+fn a_full_window_before_a_standing_queue_wants_no_larger_one() {
+    let queued = Way {
+        idle_rtt: Some(Nanos::from_millis(50)),
+        ..way()
+    };
+    let small = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
+    let advice = of(
+        &queued,
+        &host(),
+        &small,
+        vec![finding(Limit::ReceiveWindow, &["rcvbuf=4M"], "x")],
+    );
+    assert!(advice.proposals.is_empty(), "{advice:?}");
+    assert_eq!(advice.needs.rate_from, RateFrom::Reached);
+    assert!(
+        advice.otherwise[0].contains("grew from 50.0 ms to 80.0 ms"),
+        "{advice:?}"
+    );
+}
+
+#[test]
 fn random_loss_asks_for_another_congestion_control_and_not_for_buffers() {
     let loss = || {
         vec![finding(
@@ -436,4 +458,171 @@ fn defaults_are_those_of_the_kernel_and_its_memory() {
         default("Linux 6.17.1", 1, most),
         Some(Value::Number(212_992))
     );
+}
+
+/// Of a host that receives, by the rate and round trip that it is for.
+fn audited(host: &Fingerprint, rate: u64, rtt_ms: u64) -> Vec<Item> {
+    let way = Way {
+        told: Some(BitRate(rate)),
+        rtt: Nanos::from_millis(rtt_ms),
+        direction: Direction::Down,
+        ..way()
+    };
+    let hosts = Hosts {
+        near: host,
+        far: None,
+    };
+    let advice = propose(&way, hosts, &[]);
+    audit(host, Side::Near, &[(way, advice)], &Configured::default()).items
+}
+
+fn item<'a>(items: &'a [Item], name: &str) -> &'a Item {
+    items
+        .iter()
+        .find(|i| i.name == name)
+        .unwrap_or_else(|| panic!("{name}: {items:#?}"))
+}
+
+#[test]
+fn tuned_lowers_the_window_of_a_kernel_that_has_more_by_itself() {
+    let guide = |items: &[Item], name: &str| {
+        let of = &item(items, "net.ipv4.tcp_rmem").guides;
+        of.iter().find(|g| g.guide == name).unwrap().clone()
+    };
+    // A path that needs little: 16 MiB are a lowering all the same, and said to be one.
+    let items = audited(&host(), 100_000_000, 20);
+    let tuned = guide(&items, "tuned network-throughput");
+    assert!(tuned.lowers);
+    assert_eq!(tuned.worth, Worth::Pointless);
+    assert!(
+        tuned
+            .why
+            .starts_with("lowers the limit to 16.0 MiB, where this kernel has 32.0 MiB by itself"),
+        "{}",
+        tuned.why
+    );
+    // 1 Gbit/s over 100 ms needs 25 MiB: now it does harm.
+    let items = audited(&host(), 1_000_000_000, 100);
+    let tuned = guide(&items, "tuned network-throughput");
+    assert_eq!((tuned.lowers, tuned.worth), (true, Worth::Harmful));
+    assert_eq!(item(&items, "net.ipv4.tcp_rmem").worth, Worth::Keep);
+    // Where it was followed, the host itself is told so, and what to go back to.
+    let followed = with("net.ipv4.tcp_rmem", "4096 131072 16777216");
+    let items = audited(&followed, 100_000_000, 20);
+    let rmem = item(&items, "net.ipv4.tcp_rmem");
+    assert!(rmem.lowers && rmem.worth == Worth::Pointless, "{rmem:?}");
+    assert_eq!(rmem.wanted.as_deref(), Some("4096 131072 33554432"));
+    let items = audited(&followed, 1_000_000_000, 100);
+    assert_eq!(item(&items, "net.ipv4.tcp_rmem").worth, Worth::Harmful);
+    // An older kernel has 6 MiB: there it raises, and suffices for some.
+    let mut old = host();
+    old.kernel = "Linux 5.14.0-70".to_owned();
+    old.sysctls.insert(
+        "net.ipv4.tcp_rmem".to_owned(),
+        "4096 131072 6291456".to_owned(),
+    );
+    let items = audited(&old, 400_000_000, 80);
+    assert_eq!(item(&items, "net.ipv4.tcp_rmem").worth, Worth::Raise);
+    let tuned = guide(&items, "tuned network-throughput");
+    assert_eq!(
+        (tuned.lowers, tuned.worth),
+        (false, Worth::Raise),
+        "{tuned:?}"
+    );
+}
+
+#[test]
+fn settings_and_guides_are_judged_by_the_path() {
+    let items = audited(&host(), 10_000_000_000, 50);
+    // 62 MB in flight, and a quarter more in 62 % of a buffer: 121 MiB.
+    let rmem = item(&items, "net.ipv4.tcp_rmem");
+    assert_eq!(rmem.worth, Worth::Raise);
+    assert_eq!(rmem.wanted.as_deref(), Some("4096 131072 126877696"));
+    assert!(
+        rmem.why
+            .contains("10.0 Gbit/s x 50.0 ms = 59.6 MiB in flight"),
+        "{}",
+        rmem.why
+    );
+    let says = |guide: &str| {
+        rmem.guides
+            .iter()
+            .find(|g| g.guide.starts_with(guide))
+            .unwrap()
+    };
+    assert_eq!(says("Oracle").worth, Worth::Harmful);
+    assert_eq!(says("NFS").worth, Worth::Harmful);
+    // Just what is there but for the initial size, and not enough.
+    assert_eq!(says("ESnet, 10 ").worth, Worth::Raise);
+    // A gibibyte would do, and holds more than TCP may take here in all: 371,289 pages.
+    assert_eq!(says("ESnet, 100").worth, Worth::Raise);
+    let cc = item(&items, "net.ipv4.tcp_congestion_control");
+    assert_eq!(
+        (cc.worth, cc.guides[0].worth),
+        (Worth::Keep, Worth::Pointless)
+    );
+}
+
+#[test]
+fn cargo_cult_and_harm_are_named() {
+    let mut host = host();
+    for (key, value) in [
+        ("net.ipv4.tcp_low_latency", "1"),
+        ("net.ipv4.tcp_adv_win_scale", "2"),
+        ("net.ipv4.tcp_fack", "0"),
+        ("net.ipv4.tcp_timestamps", "0"),
+        ("net.ipv4.tcp_sack", "1"),
+        ("net.ipv4.tcp_moderate_rcvbuf", "0"),
+        ("net.core.busy_poll", "50"),
+        ("net.core.netdev_max_backlog", "250000"),
+    ] {
+        host.sysctls.insert(key.to_owned(), value.to_owned());
+    }
+    let device = host.device.as_mut().unwrap();
+    device.duplex = Some("half".to_owned());
+    device.offloads.insert("gro".to_owned(), false);
+    let items = audited(&host, 2_000_000_000, 1);
+    let worth = |name: &str| item(&items, name).worth;
+    for name in [
+        "net.ipv4.tcp_low_latency",
+        "net.ipv4.tcp_adv_win_scale",
+        "net.core.busy_poll",
+        "net.core.netdev_max_backlog",
+    ] {
+        assert_eq!(worth(name), Worth::Pointless, "{name}");
+    }
+    for name in [
+        "net.ipv4.tcp_timestamps",
+        "net.ipv4.tcp_moderate_rcvbuf",
+        "device.duplex",
+    ] {
+        assert_eq!(worth(name), Worth::Harmful, "{name}");
+    }
+    assert_eq!(worth("device.gro"), Worth::Raise);
+    assert_eq!(worth("net.ipv4.tcp_sack"), Worth::Keep);
+    assert!(items.iter().all(|i| i.name != "net.ipv4.tcp_fack"));
+    assert!(items.is_sorted_by_key(|i| i.worth), "harm comes first");
+    let nfs = &item(&items, "net.ipv4.tcp_timestamps").guides[0];
+    assert_eq!(nfs.worth, Worth::Harmful);
+}
+
+#[test]
+fn what_a_finding_asks_for_is_raised() {
+    let way = way();
+    let near = host();
+    let far = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
+    let hosts = Hosts {
+        near: &near,
+        far: Some(&far),
+    };
+    let told = told(vec![finding(Limit::RandomLoss, &["congestion=bbr"], "x")]);
+    let path = [(way.clone(), propose(&way, hosts, &[told]))];
+    let near = audit(&near, Side::Near, &path, &Configured::default());
+    let cc = item(&near.items, "net.ipv4.tcp_congestion_control");
+    assert_eq!(cc.worth, Worth::Raise);
+    assert!(cc.why.contains("route.congctl=bbr"), "{}", cc.why);
+    // The receiver's small buffer is short of what was reached already.
+    let far = audit(&far, Side::Far, &path, &Configured::default());
+    let rmem = item(&far.items, "net.ipv4.tcp_rmem");
+    assert_eq!((rmem.worth, rmem.lowers), (Worth::Harmful, true));
 }

@@ -11,6 +11,8 @@ pub struct Way {
     pub goodput: BitRate,
     /// Round trip under load: the 95th percentile of the smoothed ones.
     pub rtt: Nanos,
+    /// Round trip before the load; `None` if it is not known.
+    pub idle_rtt: Option<Nanos>,
     /// Connections that shared it.
     pub connections: u32,
     /// Congestion control of the sender's sockets; `None` if it did not tell.
@@ -63,6 +65,7 @@ impl Way {
             direction: leg.direction,
             goodput,
             rtt,
+            idle_rtt: sums.rtt_idle,
             connections,
             congestion: sockets.first().map(|s| s.congestion.clone()),
             mss: sockets.first().map_or(0, |s| s.mss),
@@ -73,6 +76,21 @@ impl Way {
             mtu: None,
             latency: matches!(run.spec.workload, Workload::Request(_)),
         })
+    }
+}
+
+/// A queue stands where the load makes the round trip longer by this share, and by more than hosts add to it.
+const QUEUE_SHARE: f64 = 0.5;
+const QUEUE: Nanos = Nanos::from_millis(1);
+
+impl Way {
+    /// Under load the round trip grew so much that a queue must have stood: the path carried what it can.
+    pub fn is_full(&self) -> bool {
+        let Some(idle) = self.idle_rtt else {
+            return false;
+        };
+        let grown = self.rtt.since(idle);
+        grown > QUEUE && grown.0 as f64 > idle.0 as f64 * QUEUE_SHARE
     }
 }
 

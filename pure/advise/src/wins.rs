@@ -75,7 +75,7 @@ fn in_order(files: &[ConfigFile]) -> Vec<&ConfigFile> {
 
 /// `key = value` of `sysctl.d(5)`: `#` and `;` begin comments, a `-` before the key says that failing is no
 /// error, and slashes may stand for dots.
-fn assignment(line: &str) -> Option<(String, String)> {
+pub(crate) fn assignment(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     if line.starts_with(['#', ';']) {
         return None;

@@ -202,3 +202,107 @@ pub enum Form {
     /// `sysctl.conf(5)` of macOS.
     MacOs,
 }
+
+/// What the settings of the hosts of a path are worth.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuditReport {
+    /// The other host as the user named it.
+    pub host: String,
+    /// The run that it was judged by, by its name in the archive.
+    pub run: crate::RunId,
+    /// What each direction needs, and what its findings justify.
+    pub advice: Vec<Advice>,
+    /// The hosts, that of the command first.
+    pub hosts: Vec<HostAudit>,
+    /// What the reader must know to take it right, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
+}
+
+/// What the settings of one host are worth on one path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostAudit {
+    /// Which host.
+    pub side: Side,
+    /// Its name.
+    pub hostname: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// The settings, those that do harm first.
+    pub items: Vec<Item>,
+    /// What else sets such settings there, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+}
+
+/// A setting, judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Its name: of a sysctl, or as in 'linerate tune knobs'.
+    pub name: String,
+    /// The value now.
+    pub now: String,
+    /// What this host's kernel has by default; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// What it should be; `None` if it may stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<String>,
+    /// The judgement.
+    pub worth: Worth,
+    /// It is a limit below that of this kernel's default.
+    pub lowers: bool,
+    /// Why.
+    pub why: String,
+    /// What well-known guides say, and what that would be worth here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guides: Vec<Guidance>,
+    /// The lines that set it when the host starts, in their order: the last one wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set_by: Vec<Setter>,
+}
+
+/// What a setting is worth on a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Worth {
+    /// It costs this path something.
+    Harmful,
+    /// More of it would help, or is worth an experiment.
+    Raise,
+    /// It changes nothing here.
+    Pointless,
+    /// It is as it should be.
+    Keep,
+}
+
+/// What a guide says of a setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Guidance {
+    /// The guide.
+    pub guide: String,
+    /// Where it is written.
+    pub source: String,
+    /// The value that it names.
+    pub value: String,
+    /// What following it would be worth here.
+    pub worth: Worth,
+    /// It would be a limit below that of this kernel's default.
+    pub lowers: bool,
+    /// Why.
+    pub why: String,
+}
+
+/// What sets a host up when it starts, as far as it bears on a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Configured {
+    /// The files of `sysctl.d(5)` and `/etc/sysctl.conf`, in no order.
+    pub files: Vec<ConfigFile>,
+    /// The active profile of tuned and those that it includes, itself first.
+    pub tuned: Vec<ConfigFile>,
+    /// NetworkManager runs.
+    pub network_manager: bool,
+    /// cloud-init sets the host up.
+    pub cloud_init: bool,
+}

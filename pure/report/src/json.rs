@@ -305,6 +305,15 @@ mod tests {
             ("climb", "hops") => "hop",
             ("mtu_verdict", "cause") => "cause",
             ("mtu_verdict", "beside") => "beside",
+            ("audit_report", "advice") => "advice",
+            ("audit_report", "hosts") => "host_audit",
+            ("advice", "needs") => "needs",
+            ("advice", "proposals") => "proposal",
+            ("advice", "declined") => "declined",
+            ("proposal", "changes") => "change",
+            ("host_audit", "items") => "item",
+            ("item", "guides") => "guidance",
+            ("item", "set_by") => "setter",
             ("explained", "explanations") => "explanation",
             ("explain_now", "connections") => "glance",
             ("explanation", "conclusion") => "conclusion",
@@ -524,6 +533,10 @@ mod tests {
         );
         see(crate::requests::json(&fixtures::requests()), "requests");
         see(crate::published::json(&fixtures::published()), "published");
+        see(
+            crate::audit::json(&crate::audit::tests::report()),
+            "audit_report",
+        );
         for report in crate::mtu::tests::of_every_cause() {
             see(crate::mtu::json(&report), "mtu_report");
         }

@@ -3,6 +3,7 @@
 //! Whatever came from a peer or a file (host names, kernel strings, sysctls, error sentences) passes
 //! [`words::escape`] before it can reach a terminal.
 
+pub mod audit;
 pub mod copy;
 pub mod csv;
 mod diff;

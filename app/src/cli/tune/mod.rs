@@ -1,5 +1,6 @@
 //! `linerate tune`: what can be set, and what is set now. One file a subcommand.
 
+mod audit;
 mod hold;
 mod knobs;
 mod mtu;
@@ -27,6 +28,7 @@ const ANSWER: Duration = Duration::from_secs(30);
   linerate tune db2                              the way from here to db2: measure, explain, propose, prove, keep
   linerate tune db2 --direction down --rate 10G  the way back, which is to carry 10 Gbit/s
   linerate tune show last                        the story again
+  linerate tune audit db2                        what both hosts' settings are worth on the path
   linerate tune knobs                            every knob, its values and its risk
   linerate tune hold db2 route.initcwnd=32       set there until Ctrl-C, to try by hand
   linerate tune hold local device.txqueuelen=100 and on this host
@@ -53,6 +55,7 @@ pub struct Tune {
 
 #[derive(Subcommand)]
 enum Action {
+    Audit(audit::Audit),
     /// List the knobs, those that change least first
     Knobs,
     Hold(hold::Hold),
@@ -77,6 +80,7 @@ impl Tune {
             return self.path.run(global);
         };
         match action {
+            Action::Audit(audit) => return audit.run(global),
             Action::Knobs => knobs::run()?,
             Action::Hold(hold) => hold.run(global)?,
             Action::Mtu(mtu) => return Ok(mtu.run(global)?.into()),

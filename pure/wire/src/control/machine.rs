@@ -41,6 +41,9 @@ pub const MAX_OPEN_FETCHES: usize = 8;
 /// Longest title and name of a place that are taken from a peer, in characters.
 const MAX_TITLE: usize = 200;
 
+/// Files that a survey of a host may have.
+const MAX_FILES: usize = 4096;
+
 /// Longest sentence that is taken from a peer, in characters.
 const MAX_SENTENCE: usize = 1000;
 
@@ -374,6 +377,11 @@ fn bound(answer: &mut ProbeAnswer) {
         ProbeAnswer::Begun { end, .. } => bound_end(end),
         ProbeAnswer::Climbed { climb } => climb.hops.truncate(usize::from(u8::MAX)),
         ProbeAnswer::Ended { end, .. } => bound_end(end),
+        // Its texts are read, and what is shown of them is made fit then.
+        ProbeAnswer::Surveyed { configured } => {
+            configured.files.truncate(MAX_FILES);
+            configured.tuned.truncate(MAX_FILES);
+        }
     }
 }
 

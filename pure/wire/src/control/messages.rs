@@ -1,5 +1,6 @@
 //! What the two ends of a control connection say to each other.
 
+use model::advice::Configured;
 use model::mtu::{Climb, PathEnd, TcpTruth};
 use model::{BitRate, SocketSettings, SocketState, Warning, Workload};
 use model::{EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Setting};
@@ -99,7 +100,7 @@ pub enum TuneRequest {
     },
 }
 
-/// What the agent is to find out about the size of packets that get through.
+/// What the agent is to find out: about the size of packets that get through, and what sets its host up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum ProbeRequest {
@@ -119,6 +120,8 @@ pub enum ProbeRequest {
     },
     /// Tell what the end knows, and close the port.
     End,
+    /// Tell what sets its host up when it starts. Needs no open port.
+    Survey,
 }
 
 /// The answer to a [`ProbeRequest`].
@@ -148,6 +151,11 @@ pub enum ProbeAnswer {
         end: Box<PathEnd>,
         /// The agent's transfer to the controller over TCP, if it was asked for one.
         back: Option<TcpTruth>,
+    },
+    /// What sets the host up, no more of it than bears on transfers.
+    Surveyed {
+        /// Files and who else does.
+        configured: Box<Configured>,
     },
 }
 

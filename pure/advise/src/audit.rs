@@ -1,0 +1,548 @@
+//! What the settings of a host are worth on a path, and what those of the guides would be.
+
+use crate::defaults::default_of;
+use crate::guides::GUIDES;
+use crate::host::now;
+use crate::needs::fits_memory;
+use crate::others::others;
+use crate::way::Way;
+use crate::wins::setters;
+use model::advice::{
+    Advice, Change, ConfigFile, Configured, Guidance, HostAudit, Item, Needs, Worth,
+};
+use model::{BitRate, Bytes, Fingerprint, Knob, Setting, Side, SysctlKey, Value};
+
+/// Judges the settings of the host at one side of a path. `path` has each direction that was measured, with
+/// what [`propose`](crate::propose) says of it; `configured` is what sets the host up when it starts, as far as it is known.
+///
+/// Settings that are as they should be and of which no guide speaks are left out, but for the few that bear on
+/// every transfer.
+pub fn audit(
+    host: &Fingerprint,
+    side: Side,
+    path: &[(Way, Advice)],
+    configured: &Configured,
+) -> HostAudit {
+    let court = Court::new(host, side, path);
+    let sysctls = SysctlKey::all().filter_map(|key| court.item(key, &configured.files));
+    let mut items: Vec<Item> = sysctls.chain(court.device()).chain(court.route()).collect();
+    items.sort_by_key(|item| item.worth);
+    HostAudit {
+        side,
+        hostname: host.hostname.clone(),
+        kernel: host.kernel.clone(),
+        items,
+        others: others(configured),
+    }
+}
+
+/// Told even where they are as they should be.
+const ALWAYS: [&str; 3] = [
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_congestion_control",
+];
+
+struct Court<'a> {
+    host: &'a Fingerprint,
+    /// Of the direction in which it receives, and of that in which it sends.
+    receives: Option<&'a Needs>,
+    sends: Option<&'a Needs>,
+    /// What findings ask of this host.
+    asked: Vec<&'a Change>,
+    latency: bool,
+    receive_buffer_set: bool,
+    send_buffer_set: bool,
+}
+
+#[derive(Clone)]
+struct Judgement {
+    worth: Worth,
+    lowers: bool,
+    wanted: Option<Value>,
+    why: String,
+}
+
+impl Judgement {
+    fn new(worth: Worth, why: impl Into<String>) -> Judgement {
+        Judgement {
+            worth,
+            lowers: false,
+            wanted: None,
+            why: why.into(),
+        }
+    }
+
+    fn wants(self, value: Value) -> Judgement {
+        Judgement {
+            wanted: Some(value),
+            ..self
+        }
+    }
+}
+
+impl<'a> Court<'a> {
+    fn new(host: &'a Fingerprint, side: Side, path: &'a [(Way, Advice)]) -> Court<'a> {
+        let needs = |sends: bool| {
+            path.iter()
+                .map(|(_, advice)| &advice.needs)
+                .find(|needs| (needs.direction.sender() == side) == sends)
+        };
+        let changes = path.iter().flat_map(|(_, advice)| &advice.proposals);
+        Court {
+            host,
+            receives: needs(false),
+            sends: needs(true),
+            asked: changes
+                .flat_map(|p| &p.changes)
+                .filter(|c| c.side == side)
+                .collect(),
+            latency: path.iter().any(|(way, _)| way.latency),
+            receive_buffer_set: path.iter().any(|(way, _)| way.receive_buffer_set),
+            send_buffer_set: path.iter().any(|(way, _)| way.send_buffer_set),
+        }
+    }
+
+    fn item(&self, key: SysctlKey, files: &[ConfigFile]) -> Option<Item> {
+        let knob = Knob::Sysctl(key);
+        let has = now(self.host, knob)?;
+        let judged = self.asked_for(key, &has, self.judge(key, &has));
+        let guides = self.guides(key, &has, &judged);
+        let told =
+            judged.worth != Worth::Keep || !guides.is_empty() || ALWAYS.contains(&key.name());
+        told.then(|| Item {
+            name: key.name().to_owned(),
+            now: knob.say(&has),
+            default: default_of(self.host, key).map(|value| knob.say(&value)),
+            wanted: judged.wanted.map(|value| knob.say(&value)),
+            worth: judged.worth,
+            lowers: judged.lowers,
+            why: judged.why,
+            guides,
+            set_by: setters(files, key.name()),
+        })
+    }
+
+    fn guides(&self, key: SysctlKey, has: &Value, of_now: &Judgement) -> Vec<Guidance> {
+        let all = GUIDES.iter().filter_map(|guide| {
+            let value = guide.value(key)?;
+            let judged = self.follow(key, &value, has, of_now);
+            Some(Guidance {
+                guide: guide.name.to_owned(),
+                source: guide.source.to_owned(),
+                value: Knob::Sysctl(key).say(&value),
+                worth: judged.worth,
+                lowers: judged.lowers,
+                why: judged.why,
+            })
+        });
+        all.collect()
+    }
+
+    /// What it would be worth to set this value in the place of what is there, in few words: the reasons stand
+    /// beside the setting.
+    fn follow(&self, key: SysctlKey, value: &Value, has: &Value, of_now: &Judgement) -> Judgement {
+        if value == has {
+            return Judgement {
+                wanted: None,
+                why: "so it is here".to_owned(),
+                ..*of_now
+            };
+        }
+        let judged = self.judge(key, value);
+        let asked = |c: &&&Change| c.setting.knob == Knob::Sysctl(key) && c.setting.value == *value;
+        if self.asked.iter().any(|c| asked(&c)) {
+            return Judgement::new(Worth::Raise, "a finding asks for it");
+        }
+        let is_buffer = is_limit(key) && most(value).is_some();
+        let less = is_buffer && most(value) < most(has);
+        let short =
+            judged.worth == Worth::Raise || (judged.lowers && judged.worth == Worth::Harmful);
+        let too_little = if short {
+            ", too little for this path"
+        } else {
+            ""
+        };
+        let worth = match judged.worth {
+            Worth::Raise if less => Worth::Harmful,
+            Worth::Keep if matches!(of_now.worth, Worth::Harmful | Worth::Raise) => Worth::Raise,
+            Worth::Keep => Worth::Pointless,
+            worth => worth,
+        };
+        let default = default_of(self.host, key).map(|default| amount(key, &default));
+        let why = match (judged.lowers, default) {
+            (true, Some(default)) => {
+                let to = amount(key, value);
+                format!(
+                    "lowers the limit to {to}, where this kernel has {default} by itself{too_little}"
+                )
+            }
+            _ if short && less => format!("less than there is{too_little}"),
+            _ if short => format!("more than there is{too_little}"),
+            _ if judged.worth != Worth::Keep => judged.why,
+            _ if worth == Worth::Raise => "enough for this path".to_owned(),
+            _ => "what is there suffices".to_owned(),
+        };
+        Judgement {
+            worth,
+            why,
+            ..judged
+        }
+    }
+
+    fn judge(&self, key: SysctlKey, value: &Value) -> Judgement {
+        let judged = match key.name() {
+            "net.ipv4.tcp_rmem" => self.buffer(key, value, self.receives, |n| n.receive_buffer),
+            "net.ipv4.tcp_wmem" => self.buffer(key, value, self.sends, |n| n.send_buffer),
+            "net.core.rmem_max" => {
+                let needs = self.receives.filter(|_| self.receive_buffer_set);
+                self.askable(value, needs.map(Needs::asked_receive_buffer), "SO_RCVBUF")
+            }
+            "net.core.wmem_max" => {
+                let needs = self.sends.filter(|_| self.send_buffer_set);
+                self.askable(value, needs.map(Needs::asked_send_buffer), "SO_SNDBUF")
+            }
+            "net.ipv4.tcp_mem" => self.memory(value),
+            "net.ipv4.tcp_congestion_control" => self.congestion(value),
+            name => self.plain(name, key, value),
+        };
+        self.lowered(key, value, judged)
+    }
+
+    /// What a finding asks for is worth an experiment, unless something worse is to be said.
+    fn asked_for(&self, key: SysctlKey, value: &Value, judged: Judgement) -> Judgement {
+        let knob = Knob::Sysctl(key);
+        match self.asked.iter().find(|c| c.setting.knob == knob) {
+            Some(change) if judged.worth == Worth::Keep && change.setting.value != *value => {
+                Judgement::new(Worth::Raise, change.why.clone()).wants(change.setting.value.clone())
+            }
+            _ => judged,
+        }
+    }
+
+    /// A limit below that of the kernel's default is told as such.
+    fn lowered(&self, key: SysctlKey, value: &Value, mut judged: Judgement) -> Judgement {
+        let default = default_of(self.host, key);
+        let (Some(default), Some(at)) = (default, most(value)) else {
+            return judged;
+        };
+        if !is_limit(key) || most(&default).is_none_or(|default| at >= default) {
+            return judged;
+        }
+        let says = amount(key, &default);
+        judged.lowers = true;
+        judged.why = match judged.worth {
+            Worth::Keep => format!(
+                "lowers the limit to {}, where this kernel has {says} by itself: no gain here, and a loss on a longer or faster path",
+                amount(key, value)
+            ),
+            _ => format!(
+                "lowers the limit to {}, where this kernel has {says} by itself: {}",
+                amount(key, value),
+                judged.why
+            ),
+        };
+        judged.worth = match judged.worth {
+            Worth::Keep | Worth::Pointless => Worth::Pointless,
+            Worth::Raise | Worth::Harmful => Worth::Harmful,
+        };
+        judged.wanted = match judged.wanted {
+            Some(wanted) if most(&wanted) > most(&default) => Some(wanted),
+            _ => Some(default),
+        };
+        judged
+    }
+
+    fn buffer(
+        &self,
+        key: SysctlKey,
+        value: &Value,
+        needs: Option<&Needs>,
+        buffer: impl Fn(&Needs) -> Bytes,
+    ) -> Judgement {
+        let Value::Numbers(three) = value else {
+            return Judgement::new(Worth::Keep, "");
+        };
+        let [least, initial, greatest] = three[..] else {
+            return Judgement::new(Worth::Keep, "");
+        };
+        let Some(needs) = needs else {
+            return Judgement::new(Worth::Keep, "nothing was measured that would use it");
+        };
+        let wanted = buffer(needs);
+        let path = format!("{} x {} = {} in flight", needs.rate, needs.rtt, needs.bdp);
+        if greatest < wanted.0 {
+            let wanted_values = Value::Numbers(vec![least, initial, wanted.0]);
+            return Judgement::new(
+                Worth::Raise,
+                format!("short of what this path needs: {wanted} ({path})"),
+            )
+            .wants(wanted_values);
+        }
+        if initial > LARGE_INITIAL {
+            let default = default_of(self.host, key);
+            let judged = Judgement::new(
+                Worth::Pointless,
+                format!(
+                    "{} at the start of every connection: buffers grow by themselves as far as they are used",
+                    Bytes(initial)
+                ),
+            );
+            return match default {
+                Some(Value::Numbers(by_default)) => {
+                    judged.wants(Value::Numbers(vec![by_default[0], by_default[1], greatest]))
+                }
+                _ => judged,
+            };
+        }
+        if fits_memory(self.host, Bytes(greatest), needs.connections) == Some(false) {
+            return Judgement::new(
+                Worth::Harmful,
+                format!(
+                    "{} of it may take more than net.ipv4.tcp_mem lets them; this path needs {wanted}",
+                    connections(needs.connections)
+                ),
+            )
+            .wants(Value::Numbers(vec![least, initial, wanted.0]));
+        }
+        Judgement::new(Worth::Keep, format!("this path needs {wanted} ({path})"))
+    }
+
+    fn askable(&self, value: &Value, needs: Option<Bytes>, option: &str) -> Judgement {
+        let Value::Number(has) = value else {
+            return Judgement::new(Worth::Keep, "");
+        };
+        match needs {
+            Some(wanted) if *has < wanted.0 => Judgement::new(
+                Worth::Raise,
+                format!("short of what this path needs where {option} is set by hand: {wanted}"),
+            )
+            .wants(Value::Number(wanted.0)),
+            _ => Judgement::new(
+                Worth::Keep,
+                format!(
+                    "bounds only what a program asks for by {option}; others grow by themselves beyond it"
+                ),
+            ),
+        }
+    }
+
+    fn memory(&self, value: &Value) -> Judgement {
+        let Value::Numbers(pages) = value else {
+            return Judgement::new(Worth::Keep, "");
+        };
+        let most = Bytes(pages.last().copied().unwrap_or(0).saturating_mul(4096));
+        match self.host.memory {
+            Some(memory) if most > memory => Judgement::new(
+                Worth::Harmful,
+                format!("counts pages: TCP may take {most} of {memory}"),
+            ),
+            _ => Judgement::new(
+                Worth::Keep,
+                format!("counts pages: TCP may take up to {most}"),
+            ),
+        }
+    }
+
+    fn congestion(&self, value: &Value) -> Judgement {
+        let Value::Word(name) = value else {
+            return Judgement::new(Worth::Keep, "");
+        };
+        let available = self.host.congestion.as_ref().map(|c| &c.available);
+        if available.is_some_and(|all| !all.contains(name) && name != "bbr") {
+            return Judgement::new(
+                Worth::Pointless,
+                format!("{name} is not loaded here, and no finding asks for it"),
+            );
+        }
+        let asked = self.asked.iter().find(|c| match &c.setting.value {
+            Value::Word(wanted) => {
+                c.setting.knob.to_string().ends_with("congctl") && wanted != name
+            }
+            _ => false,
+        });
+        match asked {
+            Some(change) => Judgement::new(
+                Worth::Raise,
+                format!(
+                    "worth an experiment, for this path alone ({}): {}",
+                    change.setting, change.why
+                ),
+            ),
+            None => Judgement::new(Worth::Keep, "no finding asks for another one"),
+        }
+    }
+
+    fn plain(&self, name: &str, key: SysctlKey, value: &Value) -> Judgement {
+        let setting = Setting {
+            knob: Knob::Sysctl(key),
+            value: value.clone(),
+            on: key.usual_place(),
+        };
+        if let Some(why) = setting.objection(self.host.kernel_version()) {
+            // What is as the kernel has it is nobody's mistake.
+            let neutral = default_of(self.host, key).unwrap_or(Value::Number(0));
+            return match (value == &neutral, most(value)) {
+                (true, _) => Judgement::new(Worth::Keep, ""),
+                (false, Some(0)) => Judgement::new(Worth::Harmful, why).wants(Value::Number(1)),
+                (false, _) => Judgement::new(Worth::Pointless, why),
+            };
+        }
+        let number = match value {
+            Value::Number(n) => *n,
+            _ => return Judgement::new(Worth::Keep, ""),
+        };
+        match (name.trim_start_matches("net.ipv4."), number) {
+            ("tcp_moderate_rcvbuf", 0) => Judgement::new(
+                Worth::Harmful,
+                "receive buffers do not grow: every window stays at its initial size",
+            )
+            .wants(Value::Number(1)),
+            ("tcp_mtu_probing", 2) => Judgement::new(
+                Worth::Harmful,
+                "every connection begins with small segments and probes by losing larger ones",
+            )
+            .wants(Value::Number(0)),
+            ("tcp_mtu_probing", 1) => Judgement::new(
+                Worth::Pointless,
+                "a life-belt: where large packets vanish every connection stands still for seconds before it probes. 'linerate mtu HOST' tells whether they do",
+            ),
+            ("ip_no_pmtu_disc", 1..) => Judgement::new(
+                Worth::Harmful,
+                "packets leave without DF and are fragmented where they do not fit",
+            )
+            .wants(Value::Number(0)),
+            ("tcp_no_metrics_save", 1) => Judgement::new(
+                Worth::Pointless,
+                "every connection learns the path anew; it was for repeated tests, and linerate forgets the path between runs by itself",
+            ),
+            ("tcp_slow_start_after_idle", 0) if !self.latency => {
+                Judgement::new(Worth::Pointless, "a bulk transfer has no pauses")
+            }
+            ("net.core.busy_poll" | "net.core.busy_read", 1..) if !self.latency => Judgement::new(
+                Worth::Pointless,
+                "a processor spins for packets: requests gain some microseconds, a bulk transfer nothing",
+            ),
+            ("net.core.netdev_max_backlog", 1001..) => Judgement::new(
+                Worth::Pointless,
+                "counts only where packets are handed from one processor to another (RPS, veth, loopback), and only once some were dropped there",
+            ),
+            _ => Judgement::new(Worth::Keep, ""),
+        }
+    }
+
+    /// What the device that leads to the other host takes from every transfer.
+    fn device(&self) -> Vec<Item> {
+        let Some(device) = &self.host.device else {
+            return Vec::new();
+        };
+        let mut items = Vec::new();
+        if device.duplex.as_deref() == Some("half") {
+            items.push(item("device.duplex", "half", Some("full"), Worth::Harmful,
+                "only one side of the cable can send at a time; if the other end believes in full duplex, packets are lost whenever both do"));
+        }
+        let fast = |needs: Option<&Needs>| needs.is_some_and(|n| n.rate >= WORTH_OFFLOADING);
+        let offloads = [
+            ("tso", fast(self.sends)),
+            ("gso", fast(self.sends)),
+            ("gro", fast(self.receives)),
+        ];
+        for (name, fast) in offloads {
+            if device.offloads.get(name) == Some(&false) {
+                let (worth, why) = match fast {
+                    true => (
+                        Worth::Raise,
+                        "every segment goes through the processor alone",
+                    ),
+                    false => (
+                        Worth::Pointless,
+                        "every segment goes through the processor alone, which this rate hardly tells",
+                    ),
+                };
+                items.push(item(
+                    &format!("device.{name}"),
+                    "off",
+                    Some("on"),
+                    worth,
+                    why,
+                ));
+            }
+        }
+        items
+    }
+
+    /// What the route to the other host bounds.
+    fn route(&self) -> Vec<Item> {
+        let Some(metrics) = self.host.route.as_ref().map(|r| &r.metrics) else {
+            return Vec::new();
+        };
+        let window = metrics.get("window").and_then(|w| w.parse::<u64>().ok());
+        let bdp = self.receives.map(|n| n.bdp.0).unwrap_or(0);
+        let narrow = window.filter(|window| *window > 0 && *window < bdp);
+        let narrow = narrow.map(|window| {
+            let why = format!(
+                "no window to this host is larger, and {} are in flight",
+                Bytes(bdp)
+            );
+            item(
+                "route.window",
+                &window.to_string(),
+                Some("not set"),
+                Worth::Harmful,
+                &why,
+            )
+        });
+        narrow.into_iter().collect()
+    }
+}
+
+/// Below it one processor takes segments one by one without being the limit.
+const WORTH_OFFLOADING: BitRate = BitRate(1_000_000_000);
+
+/// An initial buffer from which it is no more a beginning.
+const LARGE_INITIAL: u64 = 1 << 20;
+
+fn item(name: &str, now: &str, wanted: Option<&str>, worth: Worth, why: &str) -> Item {
+    Item {
+        name: name.to_owned(),
+        now: now.to_owned(),
+        default: None,
+        wanted: wanted.map(str::to_owned),
+        worth,
+        lowers: false,
+        why: why.to_owned(),
+        guides: Vec::new(),
+        set_by: Vec::new(),
+    }
+}
+
+/// Sizes and queues: more of them is a larger limit. Of flags and names there is no more.
+fn is_limit(key: SysctlKey) -> bool {
+    use model::Shape::{Size, Three};
+    matches!(key.shape(), Size { .. } | Three { .. }) || key.name() == "net.core.netdev_max_backlog"
+}
+
+/// The greatest number of a value.
+fn most(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(n) => Some(*n),
+        Value::Numbers(all) => all.last().copied(),
+        _ => None,
+    }
+}
+
+fn amount(key: SysctlKey, value: &Value) -> String {
+    let most = most(value).unwrap_or(0);
+    match key.name() {
+        "net.core.netdev_max_backlog" => most.to_string(),
+        "net.ipv4.tcp_mem" => format!("{most} pages"),
+        _ => Bytes(most).to_string(),
+    }
+}
+
+fn connections(n: u32) -> String {
+    match n {
+        1 => "a connection".to_owned(),
+        n => format!("{n} connections"),
+    }
+}

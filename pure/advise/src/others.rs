@@ -1,0 +1,164 @@
+//! Who else sets what a host has: others than the files of `sysctl.d(5)`.
+
+use crate::wins::assignment;
+use model::SysctlKey;
+use model::advice::{ConfigFile, Configured};
+
+/// What else may set settings of this host, a sentence each.
+pub fn others(host: &Configured) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some(profile) = host.tuned.first() {
+        let name = profile.path.rsplit('/').nth(1).unwrap_or("?");
+        let mut sets: Vec<(String, String, String)> = Vec::new();
+        for (key, value, file) in host.tuned.iter().flat_map(tuned_sysctls) {
+            // What a profile sets itself goes before what it includes.
+            if sets.iter().all(|(known, ..)| *known != key) {
+                sets.push((key, value, file));
+            }
+        }
+        let sets: Vec<String> = sets
+            .into_iter()
+            .map(|(key, value, file)| format!("{key} = {value} ({file})"))
+            .collect();
+        let what = match sets.is_empty() {
+            true => "none of the settings here".to_owned(),
+            false => sets.join(", "),
+        };
+        all.push(format!(
+            "tuned is active with the profile {name}, which sets {what}; afterwards it applies the sysctl files anew, unless reapply_sysctl is 0 in /etc/tuned/tuned-main.conf"
+        ));
+    }
+    if host.network_manager {
+        all.push(
+            "NetworkManager sets MTU, routes and offloads of its connections whenever a device comes up: what is to last belongs there"
+                .to_owned(),
+        );
+    }
+    if host.cloud_init {
+        all.push(
+            "cloud-init may write the network configuration anew when the host starts".to_owned(),
+        );
+    }
+    all
+}
+
+/// Bytes of text that a host tells of its files: a hundred times what hosts have.
+const MOST_TEXT: usize = 256 << 10;
+
+/// The same without what does not bear on transfers: only lines that set a sysctl of linerate's table are left,
+/// each where it stands. This is what a host tells another one.
+pub fn relevant(host: Configured) -> Configured {
+    let mut room = MOST_TEXT;
+    let mut reduced = |files: Vec<ConfigFile>| {
+        let files = files.into_iter().map(|file| {
+            let lines = file.text.lines().map(|line| {
+                let section = line.trim_start().starts_with('[');
+                let sets = assignment(line).is_some_and(|(key, _)| is_known(&key));
+                if section || sets { line } else { "" }
+            });
+            let text: Vec<&str> = lines.collect();
+            let text = text.join("\n").trim_end().to_owned();
+            let fits = text.len() <= room;
+            room -= if fits { text.len() } else { 0 };
+            ConfigFile {
+                text: if fits { text } else { String::new() },
+                path: file.path,
+            }
+        });
+        files.collect()
+    };
+    Configured {
+        files: reduced(host.files),
+        tuned: reduced(host.tuned),
+        ..host
+    }
+}
+
+/// A key of the table, or a pattern that could mean one.
+fn is_known(key: &str) -> bool {
+    key.contains('*') || key.parse::<SysctlKey>().is_ok()
+}
+
+/// What the `[sysctl]` section of a profile sets (tuned-profiles(7)); values may stand in quotes.
+fn tuned_sysctls(file: &ConfigFile) -> Vec<(String, String, String)> {
+    let mut inside = false;
+    let mut sets = Vec::new();
+    for line in file.text.lines() {
+        let line = line.trim();
+        if line.starts_with('[') {
+            inside = line == "[sysctl]";
+            continue;
+        }
+        let Some((key, value)) = assignment(line).filter(|_| inside) else {
+            continue;
+        };
+        if is_known(&key) {
+            let value = value.trim_matches(['"', '\'']).to_owned();
+            sets.push((key, value, file.path.clone()));
+        }
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> ConfigFile {
+        ConfigFile {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn host() -> Configured {
+        Configured {
+            files: vec![file(
+                "/etc/sysctl.d/9.conf",
+                "# my password is secret\nkernel.panic = 1\n  net.ipv4.tcp_sack = 1\nnet.ipv4.*=1\n\n",
+            )],
+            tuned: vec![
+                file(
+                    "/usr/lib/tuned/profiles/network-throughput/tuned.conf",
+                    "[main]\ninclude=x\n[sysctl]\nnet.ipv4.tcp_rmem=\"4096 131072 16777216\"\n",
+                ),
+                file(
+                    "/usr/lib/tuned/profiles/x/tuned.conf",
+                    "[sysctl]\nnet.ipv4.tcp_rmem=1 1 1\nvm.swappiness=10\n[net]\nnet.ipv4.tcp_sack=0\n",
+                ),
+            ],
+            network_manager: true,
+            cloud_init: false,
+        }
+    }
+
+    #[test]
+    fn what_else_sets_is_told() {
+        let told = others(&host());
+        assert_eq!(told.len(), 2);
+        assert!(
+            told[0].starts_with(
+                "tuned is active with the profile network-throughput, which sets net.ipv4.tcp_rmem = 4096 131072 16777216 (/usr/lib/"
+            ),
+            "{}",
+            told[0]
+        );
+        assert!(!told[0].contains("tcp_sack") && !told[0].contains("1 1 1"));
+        assert_eq!(others(&Configured::default()), [""; 0]);
+    }
+
+    #[test]
+    fn a_host_tells_nothing_else_of_its_files() {
+        let told = relevant(host());
+        assert_eq!(
+            told.files[0].text,
+            "\n\n  net.ipv4.tcp_sack = 1\nnet.ipv4.*=1"
+        );
+        assert_eq!(
+            told.tuned[1].text,
+            "[sysctl]\nnet.ipv4.tcp_rmem=1 1 1\n\n[net]\nnet.ipv4.tcp_sack=0"
+        );
+        assert_eq!(others(&told), others(&host()));
+        assert_eq!(relevant(told.clone()), told);
+    }
+}

@@ -1,0 +1,318 @@
+//! What the settings of the hosts of a path are worth, in words: what does harm first, each with its reason.
+
+use crate::words::{Ink, Style, escape, escape_sentence, wrap};
+use model::advice::{AuditReport, Guidance, HostAudit, Item, Needs, RateFrom, Setter, Worth};
+use model::{Direction, Side};
+use std::fmt::Write;
+
+/// As one JSON document; `docs/json.md` has its keys.
+pub fn json(report: &AuditReport) -> String {
+    let mut text = serde_json::to_string_pretty(report).expect("a report has string keys");
+    text.push('\n');
+    text
+}
+
+/// For people.
+pub fn text(report: &AuditReport, style: Style) -> String {
+    let mut out = String::new();
+    let answer = wrap(&answer(report), style.width, "", "");
+    out.push_str(&style.paint(Ink::Bold, answer.trim_end()));
+    out.push_str("\n\n");
+    for advice in &report.advice {
+        out.push_str(&wrap(&needs(&advice.needs), style.width, "", "  "));
+    }
+    for host in &report.hosts {
+        out.push('\n');
+        out.push_str(&of_host(host, style));
+    }
+    let otherwise = report.advice.iter().flat_map(|a| &a.otherwise);
+    let mut beside: Vec<&String> = Vec::new();
+    for sentence in otherwise.chain(&report.doubts) {
+        if !beside.contains(&sentence) {
+            beside.push(sentence);
+        }
+    }
+    if !beside.is_empty() {
+        out.push_str("\nBeside the settings:\n");
+    }
+    for sentence in beside {
+        out.push_str(&wrap(&escape_sentence(sentence), style.width, "- ", "  "));
+    }
+    out
+}
+
+fn answer(report: &AuditReport) -> String {
+    let items = || report.hosts.iter().flat_map(|host| &host.items);
+    let count = |worth| items().filter(|item| item.worth == worth).count();
+    let parts: Vec<String> = [
+        (
+            Worth::Harmful,
+            "does harm on this path",
+            "do harm on this path",
+        ),
+        (Worth::Raise, "is worth raising", "are worth raising"),
+        (Worth::Pointless, "does nothing for it", "do nothing for it"),
+    ]
+    .into_iter()
+    .filter_map(|(worth, one, many)| match count(worth) {
+        0 => None,
+        1 => Some(format!("1 setting {one}")),
+        n => Some(format!("{n} settings {many}")),
+    })
+    .collect();
+    match parts.is_empty() {
+        true => "Every setting that was looked at is as it should be for this path.".to_owned(),
+        false => format!("{}. Nothing was changed.", parts.join(", ")),
+    }
+}
+
+fn needs(needs: &Needs) -> String {
+    let Needs {
+        direction,
+        rate,
+        rate_from,
+        rtt,
+        connections,
+        bdp,
+        receive_buffer,
+        send_buffer,
+    } = needs;
+    let way = match direction {
+        Direction::Up => "up (from this host)",
+        Direction::Down => "down (to this host)",
+    };
+    let from = match rate_from {
+        RateFrom::Told => " as told",
+        RateFrom::Line => " of the slower device",
+        RateFrom::Reached => " as reached",
+        RateFrom::Step => {
+            " (four times what was reached: buffers held it, and nothing tells the path's rate)"
+        }
+    };
+    let among = match connections {
+        0 | 1 => String::new(),
+        n => format!(" in each of {n} connections"),
+    };
+    format!(
+        "{way}: {rate}{from} x {rtt} under load = {bdp} in flight{among}; this takes {receive_buffer} of buffer at the receiver and {send_buffer} at the sender"
+    )
+}
+
+fn of_host(host: &HostAudit, style: Style) -> String {
+    let which = match host.side {
+        Side::Near => "This host",
+        Side::Far => "The other host",
+    };
+    let title = format!(
+        "{which}: {}, {}",
+        escape(&host.hostname),
+        escape(&host.kernel)
+    );
+    let mut out = style.paint(Ink::Bold, &title);
+    out.push('\n');
+    for item in &host.items {
+        out.push_str(&of_item(item, style));
+    }
+    for other in &host.others {
+        out.push_str(&wrap(
+            &escape_sentence(other),
+            style.width,
+            "  note: ",
+            INDENT,
+        ));
+    }
+    out
+}
+
+const INDENT: &str = "            ";
+
+fn word(worth: Worth) -> &'static str {
+    match worth {
+        Worth::Harmful => "harmful",
+        Worth::Raise => "raise",
+        Worth::Pointless => "pointless",
+        Worth::Keep => "keep",
+    }
+}
+
+fn of_item(item: &Item, style: Style) -> String {
+    let mut head = format!("{} = {}", escape(&item.name), escape(&item.now));
+    if let Some(wanted) = &item.wanted {
+        let _ = write!(head, "  ->  {}", escape(wanted));
+    }
+    let ink = match item.worth {
+        Worth::Harmful => Some(Ink::Red),
+        Worth::Raise => Some(Ink::Yellow),
+        Worth::Pointless => None,
+        Worth::Keep => Some(Ink::Faint),
+    };
+    let worth = format!("{:<10}", word(item.worth));
+    let worth = ink.map_or(worth.clone(), |ink| style.paint(ink, &worth));
+    let mut out = format!("  {worth}{head}\n");
+    let mut line = |text: &str| out.push_str(&wrap(text, style.width, INDENT, INDENT));
+    if !item.why.is_empty() {
+        line(&escape_sentence(&item.why));
+    }
+    if let Some(default) = item
+        .default
+        .as_ref()
+        .filter(|default| **default != item.now)
+    {
+        line(&format!("this kernel's default: {}", escape(default)));
+    }
+    if let Some(won) = item.set_by.last() {
+        line(&set_by(won, &item.set_by, &item.now));
+    }
+    // Of a setting that may stay only advice against it is worth a line; JSON has all.
+    let worth_a_line =
+        |g: &&Guidance| item.worth != Worth::Keep || g.worth == Worth::Harmful || g.lowers;
+    for guide in item.guides.iter().filter(worth_a_line) {
+        line(&format!(
+            "{}: {}: {}; {}",
+            guide.guide,
+            escape(&guide.value),
+            word(guide.worth),
+            escape_sentence(&guide.why)
+        ));
+    }
+    out
+}
+
+fn set_by(won: &Setter, all: &[Setter], now: &str) -> String {
+    let place = |setter: &Setter| format!("{}:{}", escape(&setter.path), setter.line);
+    let mut text = format!("set at the start by {}", place(won));
+    let beaten = &all[..all.len() - 1];
+    if !beaten.is_empty() {
+        let all: Vec<String> = beaten.iter().map(place).collect();
+        let _ = write!(text, ", which wins over {}", all.join(", "));
+    }
+    // Sizes may be written in another way than the kernel's.
+    let same = |a: &str, b: &str| {
+        let number = |text: &str| text.parse::<model::Bytes>().ok();
+        a == b || number(a).is_some_and(|a| Some(a) == number(b))
+    };
+    if !same(&won.value, now) {
+        let _ = write!(
+            text,
+            "; it says {}, so something else has set it since",
+            escape(&won.value)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use model::advice::{Advice, Change, Declined, Proposal};
+    use model::{BitRate, Bytes, Nanos};
+
+    /// One in which nothing is left out.
+    pub(crate) fn report() -> AuditReport {
+        let setting = || "rcvbuf=8M".parse().unwrap();
+        let setter = |path: &str, value: &str| Setter {
+            path: path.to_owned(),
+            line: 3,
+            value: value.to_owned(),
+        };
+        AuditReport {
+            host: "db2".to_owned(),
+            run: "0badcafe".to_owned(),
+            advice: vec![Advice {
+                needs: Needs {
+                    direction: Direction::Down,
+                    rate: BitRate(1_000_000_000),
+                    rate_from: RateFrom::Told,
+                    rtt: Nanos::from_millis(100),
+                    connections: 1,
+                    bdp: Bytes(12_500_000),
+                    receive_buffer: Bytes(25 << 20),
+                    send_buffer: Bytes(25 << 20),
+                },
+                proposals: vec![Proposal {
+                    title: "larger buffers".to_owned(),
+                    direction: Direction::Down,
+                    cause: model::finding::Limit::ReceiveWindow,
+                    changes: vec![Change {
+                        now: Some("1".to_owned()),
+                        default: Some("2".to_owned()),
+                        ..Change::new(setting(), Side::Near, "w".to_owned(), "s")
+                    }],
+                    stand_in: vec![setting()],
+                }],
+                declined: vec![Declined {
+                    setting: setting(),
+                    why: "x".to_owned(),
+                }],
+                otherwise: vec!["find the link that loses".to_owned()],
+            }],
+            hosts: vec![HostAudit {
+                side: Side::Near,
+                hostname: "db\u{1b}1".to_owned(),
+                kernel: "Linux 6.18.44".to_owned(),
+                items: vec![Item {
+                    name: "net.ipv4.tcp_rmem".to_owned(),
+                    now: "4096 131072 16777216".to_owned(),
+                    default: Some("4096 131072 33554432".to_owned()),
+                    wanted: Some("4096 131072 26214400".to_owned()),
+                    worth: Worth::Harmful,
+                    lowers: true,
+                    why: "lowers the limit to 16.0 MiB, where this kernel has 32.0 MiB by itself"
+                        .to_owned(),
+                    guides: vec![Guidance {
+                        guide: "tuned network-throughput".to_owned(),
+                        source: "tuned".to_owned(),
+                        value: "4096 131072 16777216".to_owned(),
+                        worth: Worth::Harmful,
+                        lowers: true,
+                        why: "it is so".to_owned(),
+                    }],
+                    set_by: vec![
+                        setter("/usr/lib/sysctl.d/50-a.conf", "4096 131072 1"),
+                        setter("/etc/sysctl.d/60-b.conf", "4096 131072 8"),
+                    ],
+                }],
+                others: vec!["tuned is active".to_owned()],
+            }],
+            doubts: vec!["the run was short".to_owned()],
+        }
+    }
+
+    #[test]
+    fn harm_is_told_with_its_reason_and_who_set_it() {
+        let text = text(&report(), Style::PLAIN);
+        let expected = "\
+1 setting does harm on this path. Nothing was changed.
+
+down (to this host): 1.00 Gbit/s as told x 100 ms under load = 11.9 MiB in
+  flight; this takes 25.0 MiB of buffer at the receiver and 25.0 MiB at the
+  sender
+
+This host: db\\u{1b}1, Linux 6.18.44
+  harmful   net.ipv4.tcp_rmem = 4096 131072 16777216  ->  4096 131072 26214400
+            lowers the limit to 16.0 MiB, where this kernel has 32.0 MiB by
+            itself
+            this kernel's default: 4096 131072 33554432
+            set at the start by /etc/sysctl.d/60-b.conf:3, which wins over
+            /usr/lib/sysctl.d/50-a.conf:3; it says 4096 131072 8, so something
+            else has set it since
+            tuned network-throughput: 4096 131072 16777216: harmful; it is so
+  note: tuned is active
+
+Beside the settings:
+- find the link that loses
+- the run was short
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_host_without_fault_is_told_so() {
+        let mut report = report();
+        report.hosts[0].items.clear();
+        assert!(
+            text(&report, Style::PLAIN)
+                .starts_with("Every setting that was looked at is as it should be")
+        );
+    }
+}
