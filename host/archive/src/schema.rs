@@ -297,9 +297,11 @@ INSERT INTO samples VALUES ('00c0ffee', 0, 'near', 0, '{}');
         assert_eq!(
             newer.to_string(),
             format!(
-                "the archive of runs {} was written by a newer linerate (form 5, known up to 3): \
+                "the archive of runs {} was written by a newer linerate (form {}, known up to {}): \
                  use that version, or another file with --archive",
-                path.display()
+                path.display(),
+                STEPS.len() + 2,
+                STEPS.len()
             )
         );
         for end in ["", "-wal", "-shm"] {
