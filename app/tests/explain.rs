@@ -452,7 +452,7 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
         outer
     };
     let ip = |frame: &[u8]| frame[14..].to_vec();
-    let kinds: [(&str, Change<'_>); 5] = [
+    let kinds: [(&str, Change<'_>); 6] = [
         ("VLAN", &|f| tagged(&[0x81, 0, 0, 5], f)),
         ("QinQ", &|f| tagged(&[0x88, 0xa8, 0, 6, 0x81, 0, 0, 7], f)),
         ("GRE", &|f| {
@@ -461,6 +461,19 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
         }),
         ("Ethernet in GRE", &|f| {
             [&around(47, &[0, 0, 0x65, 0x58], f), f].concat()
+        }),
+        ("VXLAN", &|f| {
+            let number = |n: usize| u16::from_be_bytes([f[n], f[n + 1]]);
+            let inner = if f[12] == 8 {
+                number(16)
+            } else {
+                40 + number(18)
+            };
+            let length = (8 + 8 + 14 + inner).to_be_bytes();
+            // UDP to port 4789, then number 42.
+            let udp = [0xc0, 0, 0x12, 0xb5, length[0], length[1], 0, 0];
+            let vxlan = [8, 0, 0, 0, 0, 0, 42, 0];
+            [&around(17, &[udp, vxlan].concat(), f), f].concat()
         }),
         ("IP in IP, and 6in4", &|f| {
             let protocol = if f[12] == 8 { 4 } else { 41 };

@@ -8,6 +8,7 @@ mod lab;
 mod live;
 mod man;
 mod measure;
+mod model;
 mod mtu;
 mod prove;
 mod runs;
@@ -78,6 +79,7 @@ enum Command {
     Explain(explain::Explain),
     Diff(diff::Diff),
     Mtu(mtu::Mtu),
+    Model(model::Model),
     Tune(tune::Tune),
     Runs(runs::Runs),
     Lab(lab::Lab),
@@ -107,6 +109,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(explain) => explain.run(&cli.global),
         Command::Diff(diff) => diff.run(&cli.global),
         Command::Runs(runs) => runs.run(&cli.global),
+        Command::Model(model) => model.run(),
         Command::Completions(completions) => completions.run(command()),
         Command::Man(man) => man.run(command()),
         Command::Serve(serve) => serve.run(&cli.global),

@@ -12,6 +12,7 @@ mod fingerprint;
 mod latency;
 pub mod mtu;
 pub mod packet;
+pub mod physics;
 mod plan;
 mod published;
 pub mod request;

@@ -290,6 +290,9 @@ mod tests {
             ("leg_summary", "sender_cpu" | "receiver_cpu") => "cpu_use",
             ("leg_summary", "requests") => "latency_summary",
             ("leg_summary", "settings") => "setting",
+            ("physics", "ideals") => "ideal",
+            ("ideal", "path") => "ideal_path",
+            ("ideal", "new_connection") => "new_connection",
             ("mtu_report", "near" | "far") => "path_end",
             ("mtu_report", "there" | "back") => "way",
             ("path_end", "before" | "after") => "belief",
@@ -537,6 +540,8 @@ mod tests {
             crate::audit::json(&crate::audit::tests::report()),
             "audit_report",
         );
+        let ideals = crate::physics::tests::of_8_kib(2);
+        see(crate::physics::json(&ideals), "physics");
         for report in crate::mtu::tests::of_every_cause() {
             see(crate::mtu::json(&report), "mtu_report");
         }

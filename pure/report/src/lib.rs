@@ -16,6 +16,7 @@ pub mod live;
 pub mod mtu;
 pub mod mtu_change;
 pub mod pcapng;
+pub mod physics;
 pub mod prove;
 pub mod published;
 pub mod requests;

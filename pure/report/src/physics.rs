@@ -1,0 +1,154 @@
+//! What a path needs at the very least for a block, in words: one column for each size of packet.
+
+use crate::json::pretty;
+use crate::words::{Ink, Style, table, wrap};
+use model::physics::Ideal;
+use model::{Bytes, Nanos};
+use serde::Serialize;
+
+/// The document; `docs/json.md` has its keys.
+pub fn json(ideals: &[Ideal]) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        ideals: &'a [Ideal],
+    }
+    pretty(&Document { ideals })
+}
+
+/// For people; of one block over paths that differ in their MTU.
+pub fn text(ideals: &[Ideal], style: Style) -> String {
+    let Some(first) = ideals.first() else {
+        return String::new();
+    };
+    let path = &first.path;
+    let links = match path.hops {
+        1 => "a link".to_owned(),
+        hops => format!("{hops} links that store and forward,"),
+    };
+    let head = format!(
+        "{} over {links} of {}, round trip {}: at best {} with packets of {} bytes.",
+        first.bytes, path.rate, path.rtt, first.time, path.mtu
+    );
+    let head = wrap(&head, style.width, "", "");
+    let mut out = style.paint(Ink::Bold, head.trim_end());
+    out.push_str("\n\n");
+    out.push_str(&table(&rows(ideals)));
+    if let Some(told) = compared(ideals) {
+        out.push('\n');
+        out.push_str(&wrap(&told, style.width, "", ""));
+    }
+    out
+}
+
+fn rows(ideals: &[Ideal]) -> Vec<Vec<String>> {
+    type Cell = fn(&Ideal) -> String;
+    let all: [(&str, Cell); 16] = [
+        ("MTU", |i| i.path.mtu.to_string()),
+        ("frames", |i| {
+            format!("{} of up to {}", i.frames, Bytes(u64::from(i.mss)))
+        }),
+        ("bytes on each link", |i| i.wire_bytes.0.to_string()),
+        ("put on the first link", |i| i.serialisation.to_string()),
+        ("stored before the others", |i| passes(i.store_and_forward)),
+        ("on the way", |i| passes(i.propagation)),
+        ("waiting for the window", |i| passes(i.window_wait)),
+        ("has arrived after", |i| i.time.to_string()),
+        ("acknowledged after", |i| i.acknowledged.to_string()),
+        ("such blocks one by one", |i| i.alone.to_string()),
+        ("an endless transfer", |i| i.bulk.to_string()),
+        ("window that it needs", |i| i.needed_window.to_string()),
+        ("new connection: handshake", |i| {
+            passes(i.new_connection.handshake)
+        }),
+        ("  waiting in slow start", |i| {
+            match i.new_connection.rounds {
+                0 => "-".to_owned(),
+                n => format!("{} in {n} rounds", i.new_connection.slow_start),
+            }
+        }),
+        ("  has arrived after", |i| i.new_connection.time.to_string()),
+        ("Nagle, rest written apart", |i| {
+            i.nagle.map_or("-".to_owned(), |wait| format!("+ {wait}"))
+        }),
+    ];
+    let row = |(name, cell): (&str, Cell)| {
+        let cells = ideals.iter().map(cell);
+        std::iter::once(name.to_owned()).chain(cells).collect()
+    };
+    all.into_iter().map(row).collect()
+}
+
+fn passes(time: Nanos) -> String {
+    match time.0 {
+        0 => "-".to_owned(),
+        _ => time.to_string(),
+    }
+}
+
+/// Which size is better, for one block and for many.
+fn compared(ideals: &[Ideal]) -> Option<String> {
+    let quick = ideals.iter().min_by_key(|ideal| ideal.time)?;
+    let slow = ideals.iter().max_by_key(|ideal| ideal.time)?;
+    let dense = ideals.iter().max_by_key(|ideal| ideal.bulk)?;
+    let thin = ideals.iter().min_by_key(|ideal| ideal.bulk)?;
+    if slow.time == quick.time || dense.bulk == thin.bulk {
+        return None;
+    }
+    let more = |a: f64, b: f64| format!("{:.1} %", 100.0 * (a / b - 1.0));
+    let alone = format!(
+        "A block alone arrives {} earlier with packets of {} bytes than of {}",
+        Nanos(slow.time.0 - quick.time.0),
+        quick.path.mtu,
+        slow.path.mtu
+    );
+    let bulk = more(dense.bulk.0 as f64, thin.bulk.0 as f64);
+    Some(match quick.path.mtu == dense.path.mtu {
+        true => format!("{alone}, and many have {bulk} more of the rate."),
+        false => format!(
+            "{alone}: larger frames are stored longer on their way. Many have {bulk} more of the rate with {}.",
+            dense.path.mtu
+        ),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use model::BitRate;
+    use model::physics::Path;
+
+    pub(crate) fn of_8_kib(hops: u32) -> Vec<Ideal> {
+        let of = |mtu| {
+            let path = Path {
+                mtu,
+                rate: BitRate(1_000_000_000),
+                rtt: Nanos::from_micros(200),
+                hops,
+                initial_window: 2,
+                window: None,
+            };
+            path.ideal(Bytes(8192))
+        };
+        vec![of(1500), of(9000)]
+    }
+
+    #[test]
+    fn one_block_and_many_are_told_both() {
+        let two = text(&of_8_kib(2), Style::PLAIN);
+        for said in [
+            "8.00 KiB over 2 links that store and forward, of 1.00 Gbit/s, round trip 200 us: at best 182 us",
+            "frames                     6 of up to 1.41 KiB  1 of up to 8.74 KiB",
+            "has arrived after          182 us               233 us",
+            "an endless transfer        941 Mbit/s           990 Mbit/s",
+            "larger frames are stored longer on their way. Many have 5.2 % more of the rate with 9000.",
+        ] {
+            let found = two.replace('\n', " ").contains(said);
+            assert!(found, "{said}: {two}");
+        }
+        let one = text(&of_8_kib(1), Style::PLAIN).replace('\n', " ");
+        assert!(
+            one.contains("earlier with packets of 9000 bytes than of 1500, and many"),
+            "{one}"
+        );
+    }
+}
