@@ -9,13 +9,15 @@ use crate::leg::how_ended;
 use crate::progress::{Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::traces;
+use crate::tuning;
 use advise::{Choice, Hosts, Way, arms, choose, together};
 use anyhow::{Context, Result, anyhow};
 use archive::Traces;
 use model::advice::Proposal;
 use model::{
     Attempt, BitRate, Direction, Directions, Ended, Experiment, Fate, Knob, Look, Nanos, On,
-    Outcome, Plan, Reading, Round, Run, Setting, Spec, TUNING_SCHEMA, Tuning, Value, Verdict,
+    Outcome, Plan, Reading, Round, Run, Setting, Side, Spec, TUNING_SCHEMA, Tuning, Value, Verdict,
+    Warning,
 };
 use prove::plan::fewest_blocks;
 use std::path::PathBuf;
@@ -45,6 +47,8 @@ pub struct Question {
     pub rounds: u32,
     /// Show what would be done, and change nothing.
     pub dry_run: bool,
+    /// Have what was kept written down for when the hosts start anew.
+    pub persist: bool,
 }
 
 /// A path that is being tuned.
@@ -89,7 +93,7 @@ impl<'a> ClosedLoop<'a> {
             rounds: Vec::new(),
             kept: Vec::new(),
             after: None,
-            written: Vec::new(),
+            lasting: Vec::new(),
             warnings: Vec::new(),
             ended: Ended::Unfinished,
         };
@@ -122,6 +126,9 @@ impl<'a> ClosedLoop<'a> {
             Err(error) if self.story.rounds.is_empty() => return Err(error),
             outcome => outcome.err(),
         };
+        if self.question.persist {
+            self.persist();
+        }
         Ok(Told {
             story: self.story,
             experiments: self.experiments,
@@ -139,7 +146,13 @@ impl<'a> ClosedLoop<'a> {
         };
         self.ask(&["any".to_owned()], &[vec![any]], Vec::new())?;
         self.audience.tells("measures the path as it is");
-        let mut next = Some(self.look()?);
+        let mut seen = self.look()?;
+        if Way::of(&seen.0, 0).is_none() {
+            self.audience
+                .tells("too little moved to tell what the path needs: measures once more");
+            seen = self.look()?;
+        }
+        let mut next = Some(seen);
         for _ in 0..self.question.rounds {
             let Some((run, look)) = next.take() else {
                 break;
@@ -216,6 +229,9 @@ impl<'a> ClosedLoop<'a> {
         let faster = faster.filter(|c| c.outcome == Outcome::Faster);
         let faster = faster.filter_map(|c| arms.get((c.arm as usize).checked_sub(1)?));
         let alone: Vec<usize> = faster.filter(|a| a.len() == 1).flatten().copied().collect();
+        for n in alone.iter().filter(|n| !proven.contains(n)) {
+            self.attempts()[*n].fate = Fate::Surpassed;
+        }
         self.keep(&tried, &proven, &alone)
     }
 
@@ -445,8 +461,7 @@ impl<'a> ClosedLoop<'a> {
     }
 
     fn set_for_good(&mut self, grip: &mut Grip, settings: &[Setting]) -> Result<(Run, Look)> {
-        let (host, id) = (self.question.host.clone(), &self.story.id);
-        let title = format!("tuning {id} of {host}");
+        let (host, title) = (self.question.host.clone(), self.title());
         let deadline = patience(&self.question.run) + DEADLINE;
         grip.take(self.far, settings, &host, &title, deadline)?;
         let peer = self.far.address();
@@ -473,6 +488,39 @@ impl<'a> ClosedLoop<'a> {
         old.extend(kept);
         self.story.after = Some(seen.1.clone());
         Ok(seen)
+    }
+
+    /// What is kept, it is kept under.
+    fn title(&self) -> String {
+        format!("tuning {} of {}", self.story.id, self.question.host)
+    }
+
+    /// Has both hosts write down what they keep; that it could not be written takes nothing back.
+    fn persist(&mut self) {
+        let (title, peer) = (self.title(), self.far.address());
+        let keeps = |side| self.story.kept.iter().any(|r| r.side == side);
+        let near = keeps(Side::Near).then(|| {
+            let peer = peer.context("the far host's address is not known")?;
+            tuning::lasting(&title, peer, Side::Near)
+        });
+        let there = match &mut *self.far {
+            Far::Agent(link) if keeps(Side::Far) => Some(grip::persist(link, &title)),
+            _ => None,
+        };
+        for (host, lasting) in [("this host", near), ("the far host", there)] {
+            match lasting {
+                Some(Ok(readings)) => self.story.lasting.extend(readings),
+                Some(Err(error)) => self.story.warnings.push(Warning {
+                    what: format!(
+                        "{host} has not written down what it keeps: {}",
+                        sentence(&error)
+                    ),
+                    meaning: "it is gone when that host starts anew".to_owned(),
+                    remedy: "mend that, and tune again with --persist".to_owned(),
+                }),
+                None => {}
+            }
+        }
     }
 }
 

@@ -197,3 +197,12 @@ pub fn forget(far: &mut Far, peer: IpAddr) -> Vec<(&'static str, String)> {
     };
     [near, there].into_iter().filter_map(Result::err).collect()
 }
+
+/// Has the far host write down what it keeps under this title, for when it starts anew.
+///
+/// # Errors
+/// If it keeps nothing under it, or cannot write.
+pub fn persist(link: &mut Link, title: &str) -> Result<Vec<Reading>> {
+    let title = title.to_owned();
+    link.tune(TuneRequest::Persist { title }, TUNE_WITHIN)
+}

@@ -114,7 +114,14 @@ pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
     let mut all = Vec::new();
     if let Some(sysctl) = text(Form::Sysctl) {
         let setting = words(&|knob| matches!(knob, Knob::Sysctl(_)));
-        all.push(written(sysctl, &sysctl.path, setting)?);
+        let old = files.iter().find(|file| file.path == sysctl.path);
+        // What was kept before and is not set anew stays in it.
+        let kept = old.map_or(String::new(), |old| others(&old.text, &sysctl.text));
+        let whole = Persistent {
+            text: sysctl.text.clone() + &kept,
+            ..sysctl.clone()
+        };
+        all.push(written(&whole, &sysctl.path, setting)?);
         // No name sorts behind every other.
         for setting in &settings {
             let Knob::Sysctl(key) = setting.knob else {
@@ -153,6 +160,19 @@ pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
         }
     }
     Ok(all)
+}
+
+/// The lines of the file that was there whose keys the new text does not set.
+fn others(old: &str, new: &str) -> String {
+    let key = |line: &str| -> Option<String> {
+        let (key, _) = line.split_once('=')?;
+        (!line.starts_with(['#', ';'])).then(|| key.trim().to_owned())
+    };
+    let set: Vec<String> = new.lines().filter_map(key).collect();
+    let kept = old
+        .lines()
+        .filter(|line| key(line).is_some_and(|k| !set.contains(&k)));
+    kept.map(|line| format!("{line}\n")).collect()
 }
 
 /// Undoes what was kept on this host, and what processes that were killed have left.
@@ -398,4 +418,16 @@ impl Drop for Tuning {
 
 fn said(error: tune::Error) -> String {
     sentence(&error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_before_stays_unless_it_is_set_anew() {
+        let old = "# a note\nnet.ipv4.tcp_rmem = 1 2 3\nnet.core.rmem_max=4\n; net.x = 1\n";
+        let new = "# another\nnet.ipv4.tcp_rmem = 4 5 6\n";
+        assert_eq!(others(old, new), "net.core.rmem_max=4\n");
+    }
 }

@@ -190,7 +190,7 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
         rounds: Vec::new(),
         kept: trial(1).readings,
         after: None,
-        written: Vec::new(),
+        lasting: Vec::new(),
         warnings: Vec::new(),
         ended: Ended::Unfinished,
     };

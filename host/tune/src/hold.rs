@@ -408,17 +408,22 @@ pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
 pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
     let here = Namespace::current()?;
     let title = plain(title);
-    for path in Place::of(state, &here)?.kept().into_values().rev() {
+    let mut kept: Vec<Setting> = Vec::new();
+    for path in Place::of(state, &here)?.kept().into_values() {
         let journal = Journal::read_at(path)?;
-        if let Some(journal) = journal
-            && journal.header.title == title
-            && journal.header.namespace == here
-        {
-            let settings = journal.entries.iter().map(|e| e.change.setting.parse());
-            return Ok(settings.filter_map(Result::ok).collect());
+        let ours = |j: &Journal| j.header.title == title && j.header.namespace == here;
+        for entry in journal.filter(ours).map_or(Vec::new(), |j| j.entries) {
+            if let Ok(setting) = entry.change.setting.parse::<Setting>() {
+                // Kept again, the latest is in force.
+                kept.retain(|s| s.knob != setting.knob || s.on != setting.on);
+                kept.push(setting);
+            }
         }
     }
-    Err(Error::Expired { title })
+    match kept.is_empty() {
+        true => Err(Error::Expired { title }),
+        false => Ok(kept),
+    }
 }
 
 /// Undoes what an experiment that died left in this network namespace, and clears away what earlier boots

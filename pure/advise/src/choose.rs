@@ -1,6 +1,6 @@
 //! From proposals to the arms of an experiment, and from its verdict to what stays.
 
-use model::{Outcome, Setting, Verdict};
+use model::{Estimate, Outcome, Setting, Verdict};
 
 /// What a verdict on proposals asks for. Proposals are named by their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,11 @@ pub fn choose(arms: &[Vec<usize>], verdict: &Verdict) -> Choice {
         .collect();
     more.sort_unstable();
     more.dedup();
-    match more.is_empty() {
+    let all: Vec<usize> = base.iter().chain(&more).copied().collect();
+    // Where all of them were an arm and fell behind the base, nothing is left to confirm.
+    let worse =
+        joint_arm(arms, verdict, &all).is_some_and(|joint| joint.high_share < best.low_share);
+    match more.is_empty() || worse {
         true => Choice::Keep((*base).clone()),
         false => Choice::Confirm {
             base: (*base).clone(),
@@ -86,10 +90,21 @@ pub fn choose(arms: &[Vec<usize>], verdict: &Verdict) -> Choice {
     }
 }
 
+/// What was seen of exactly these together, whatever the verdict on them.
+fn joint_arm(arms: &[Vec<usize>], verdict: &Verdict, all: &[usize]) -> Option<Estimate> {
+    let same = |arm: &Vec<usize>| arm.len() == all.len() && arm.iter().all(|n| all.contains(n));
+    let place = arms.iter().position(same)? as u32 + 1;
+    verdict
+        .comparisons
+        .iter()
+        .find(|c| c.arm == place)?
+        .estimate
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Comparison, Estimate};
+    use model::Comparison;
 
     fn settings(texts: &[&str]) -> Vec<Setting> {
         texts.iter().map(|t| t.parse().unwrap()).collect()
@@ -173,12 +188,14 @@ mod tests {
                 Choice::Keep(vec![0, 1]),
             ),
             (
-                &[(0.1, 0.3), (0.2, 0.3), (0.1, 0.3)],
+                &[(0.1, 0.3), (0.2, 0.3), (0.2, 0.4)],
                 Choice::Confirm {
                     base: vec![1],
                     more: vec![0],
                 },
             ),
+            // Together they are worse than the best one.
+            (&[(0.3, 0.5), (2.0, 3.0), (0.3, 0.5)], Choice::Keep(vec![1])),
             // The second does nothing alone, and much on top of the first.
             (
                 &[(0.1, 0.3), (-0.1, 0.1), (0.9, 1.1)],

@@ -31,8 +31,9 @@ pub struct Tuning {
     pub kept: Vec<Reading>,
     /// The path with all that was kept, over fresh connections.
     pub after: Option<Look>,
-    /// Files that bring the kept settings back when a host starts.
-    pub written: Vec<String>,
+    /// What brings the kept settings back when a host starts, in `found` the file or what is to be done by
+    /// hand; empty unless it was asked for.
+    pub lasting: Vec<Reading>,
     /// Doubts about the whole.
     pub warnings: Vec<Warning>,
     /// How it ended.
@@ -86,6 +87,8 @@ pub enum Fate {
     Untried,
     /// It was not proven, and is undone.
     Undone,
+    /// It was proven, adds nothing to what was kept, and is undone.
+    Surpassed,
     /// It was proven, alone or with others, and stays.
     Kept,
     /// It was proven on linerate's own connections, and is not this command's to set for all.

@@ -250,12 +250,11 @@ impl Story {
                 String::new()
             };
             let until = glue(format!("'linerate tune undo{host}'"));
-            self.say(&match story.written[..] {
-                [] => format!("Until {until} or until the host starts anew: --persist writes it down for good."),
-                _ => format!(
-                    "Until {until}, and again whenever the host starts: {} says so.",
-                    story.written.join(", ")
+            self.say(&match story.lasting[..] {
+                [] => format!(
+                    "Until {until} or until the host starts anew: --persist writes it down for good."
                 ),
+                _ => format!("Until {until}; what brings it back when the host starts is below."),
             });
         }
         let told = titles(Fate::Told);
@@ -266,16 +265,37 @@ impl Story {
                 told.join("; ")
             ));
         }
-        let undone = titles(Fate::Undone);
-        if !undone.is_empty() {
+        let (undone, surpassed) = (titles(Fate::Undone), titles(Fate::Surpassed));
+        if !undone.is_empty() || !surpassed.is_empty() {
             self.part("Undone");
+        }
+        if !undone.is_empty() {
             self.say(&format!("{}: not proven.", undone.join("; ")));
+        }
+        if !surpassed.is_empty() {
+            let all = surpassed.join("; ");
+            self.say(&format!(
+                "{all}: it helps, and adds nothing to what does more."
+            ));
         }
         // A further round began with it.
         let told = |look: &&Look| story.rounds.iter().all(|r| r.before.run != look.run);
         if let Some(look) = story.after.as_ref().filter(told) {
             self.part("Now");
             self.say(&format!("{} (run {}).", seen(look), escape(&look.run)));
+        }
+        if !story.lasting.is_empty() {
+            self.part("For good");
+        }
+        for reading in &story.lasting {
+            let (setting, found) = (escape(&reading.setting), escape_sentence(&reading.found));
+            let whose = host(reading.side);
+            self.say(&match reading.in_force {
+                true => format!(
+                    "{setting} {whose}: written to {found}; remove the file to take it back."
+                ),
+                false => format!("{setting} {whose}: {found}."),
+            });
         }
         for warning in &story.warnings {
             let (what, remedy) = (

@@ -42,6 +42,7 @@ that the finding asks for, each with its reason, its risk and the value that is 
 than the best one alone in fresh runs. What was proven is set once more, seen to work over fresh connections,
 and stays until 'linerate tune undo [HOST]' or until the host starts anew; all else is undone. A limit is never
 lowered. What may not be changed is tried on linerate's own connections where a socket option can, and told.
+With --persist the hosts write down what they keep: sysctls in a file of /etc/sysctl.d, which names itself.
 
 Every change is journalled before it is made. What is not kept is undone when its experiment or the
 connection to the other host ends, by a process of its own if linerate is killed, and at the latest when

@@ -28,6 +28,9 @@ pub struct Path {
     load: Load,
     #[command(flatten)]
     session: Session,
+    /// Have what was kept written down where the hosts read it when they start
+    #[arg(long, help_heading = "What to tune")]
+    persist: bool,
     /// The story with its verdicts as JSON
     #[arg(short = 'J', long, help_heading = "Output")]
     json: bool,
@@ -94,6 +97,12 @@ impl Path {
         })?;
         let host: Host = name.parse()?;
         let question = self.question(name)?;
+        if self.persist && matches!(host, Host::Lab { .. }) {
+            return Err(Refusal::usage(
+                "the hosts of a lab read no files when they start, and are gone with it: leave out --persist",
+            )
+            .into());
+        }
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         if let (Host::Lab { name, hosts }, None) = (&host, self.session.lab_far) {
             return lab::measure(name, hosts.as_deref(), self.session.quiet, stop);
@@ -153,6 +162,7 @@ impl Path {
             },
             rounds: care.rounds,
             dry_run: care.dry_run,
+            persist: self.persist,
         })
     }
 }
