@@ -25,6 +25,8 @@ struct Case {
     rtt_ms: f64,
     #[serde(default)]
     requests: bool,
+    /// A copy from file to file: shares of the time that its storage worked, and that the network waited for it.
+    copy: Option<Storage>,
     pacing_mbit: Option<u64>,
     link_mbit: Option<u64>,
     duplex: Option<String>,
@@ -39,6 +41,33 @@ struct Case {
     receiver_load: [f64; 2],
     phase: Vec<Phase>,
     expect: Expect,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+struct Storage {
+    source: f64,
+    for_source: f64,
+    sink: f64,
+    for_sink: f64,
+}
+
+impl Storage {
+    fn record(self, sends: bool, span: Nanos) -> CopyRecord {
+        let part = |share: f64| Nanos((span.0 as f64 * share) as u64);
+        let (working, ring_full, ring_empty) = match sends {
+            true => (self.source, 1.0 - self.source, self.for_source),
+            false => (self.sink, self.for_sink, 1.0 - self.sink),
+        };
+        CopyRecord {
+            span,
+            transfer: span,
+            working: part(working),
+            ring_full: part(ring_full),
+            ring_empty: part(ring_empty),
+            ..CopyRecord::default()
+        }
+    }
 }
 
 fn cubic() -> String {
@@ -134,7 +163,13 @@ impl Case {
             title: None,
             experiment: None,
             spec: Spec {
-                workload: if self.requests {
+                workload: if self.copy.is_some() {
+                    Workload::Copy(FileCopy {
+                        from: Some("a".to_owned()),
+                        to: Some("b".to_owned()),
+                        ..FileCopy::default()
+                    })
+                } else if self.requests {
                     Workload::Request(Request {
                         request_size: Bytes(128),
                         reply_size: Bytes(128),
@@ -230,6 +265,7 @@ impl Case {
             bytes: tcp.bytes_acked.unwrap(),
             duration: at,
             samples,
+            copy: self.copy.map(|copy| copy.record(sends, at)),
             ..EndRecord::default()
         }
     }

@@ -1,0 +1,189 @@
+//! `linerate measure --workload copy` as a user meets it: whole files or none, and only where they may be.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+mod common;
+
+use common::{Home, Lines, Running, free_port, json, run, stderr, stdout};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const LENGTH: usize = (5 << 20) + 77;
+
+/// `linerate measure HOST --workload copy` with these options.
+fn copy(home: &Home, host: &str, options: &[&str]) -> Command {
+    let mut command = home.linerate(&["measure", host, "--workload", "copy", "-q"]);
+    command.args(options);
+    command
+}
+
+fn write(path: &Path) -> Vec<u8> {
+    let data: Vec<u8> = (0..LENGTH).map(|at| (at * 31 + at / 257) as u8).collect();
+    fs::write(path, &data).unwrap();
+    data
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let name = |e: std::io::Result<fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<String> = fs::read_dir(directory).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+fn failed(out: &Output, code: i32, why: &str) {
+    let said = stderr(out);
+    assert_eq!(out.status.code(), Some(code), "{said}{}", stdout(out));
+    assert!((said.clone() + &stdout(out)).contains(why), "{said}{}", stdout(out));
+    assert!(said.lines().count() <= 1, "one clear sentence: {said}");
+}
+
+#[test]
+fn files_arrive_both_ways_and_the_corners_are_compared() {
+    let home = Home::new();
+    let files = home.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let path = |name: &str| files.join(name).to_str().unwrap().to_owned();
+    let data = write(&files.join("from"));
+    for way in ["--up", "--down"] {
+        let to = path(way);
+        let options = [way, "--from", &path("from"), "--to", &to, "--json"];
+        let told = json(&mut copy(&home, "local", &options));
+        assert_eq!(told["ended"]["how"], "complete");
+        assert_eq!(told["spec"]["limit"], "whole");
+        let leg = &told["summary"]["legs"][0];
+        assert_eq!(leg["bytes"], LENGTH);
+        let figures = &leg["copy"];
+        assert_eq!((&figures["verified"], &figures["kept"]), (&true.into(), &true.into()));
+        assert!(figures["fsync_ns"].is_u64(), "{figures}");
+        assert_eq!(figures["stages"].as_array().unwrap().len(), 3);
+        assert!(fs::read(&to).unwrap() == data);
+    }
+    let (from, to) = (path("from"), path("corner"));
+    let corners = ["--from", &from, "--to", &to, "--corners", "--rounds", "1"];
+    let out = run(&mut copy(&home, "local", &corners));
+    assert!(out.status.success(), "{}", stderr(&out));
+    let table = stdout(&out);
+    for corner in ["memory to memory", "file to memory", "memory to file", "file to file"] {
+        let line = table.lines().find(|l| l.starts_with(corner));
+        assert!(line.is_some_and(|l| l.contains("bit/s")), "{table}");
+    }
+    assert_eq!(names(&files), ["--down", "--up", "from"], "corners keep nothing");
+
+    let taken = run(&mut copy(&home, "local", &["--from", &from, "--to", &from]));
+    failed(&taken, 3, "the name is taken, and nothing is overwritten");
+    let missing = run(&mut copy(&home, "local", &["--from", &path("no"), "--to", &to]));
+    failed(&missing, 2, "No such file");
+    assert_eq!(names(&files), ["--down", "--up", "from"]);
+    assert!(fs::read(&from).unwrap() == data);
+}
+
+#[test]
+fn a_full_disk_and_an_interrupt_leave_nothing() {
+    let home = Home::new();
+    let files = home.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let to = files.join("to").to_str().unwrap().to_owned();
+    // A disk of 2 MiB, in a mount namespace that ends with the command.
+    let mut small = Command::new("unshare");
+    let script = "mount -t tmpfs -o size=2m small \"$0\" && \"$@\"; code=$?; ls -A \"$0\"; exit $code";
+    small.args(["-m", "sh", "-c", script]).arg(&files);
+    small.arg(env!("CARGO_BIN_EXE_linerate"));
+    small.args(["measure", "local", "--workload", "copy", "-q", "-n", "20M", "--to", &to]);
+    home.furnish(&mut small);
+    let full = run(&mut small);
+    assert_eq!(full.status.code(), Some(1), "{}", stderr(&full));
+    let told = stdout(&full) + &stderr(&full);
+    assert!(told.contains("No space left on device"), "{told}");
+    assert!(!told.contains(".part"), "nothing is left there: {told}");
+
+    let mut command = copy(&home, "local", &["-t", "60", "--pacing", "80M", "--to", &to]);
+    let running = Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let until = Instant::now() + Duration::from_secs(30);
+    while names(&files).is_empty() {
+        assert!(Instant::now() < until, "the copy never began");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    running.interrupt();
+    let out = running.output(Duration::from_secs(60));
+    assert_eq!(out.status.code(), Some(4), "{}{}", stdout(&out), stderr(&out));
+    assert!(names(&files).is_empty(), "{:?}", names(&files));
+}
+
+#[test]
+fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
+    let (server, guest) = (Home::new(), Home::new());
+    let files = server.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let data = write(&files.join("from"));
+    symlink("/etc/hostname", files.join("link")).unwrap();
+    let at = format!("127.0.0.1:{}", free_port());
+    let port = at.rsplit_once(':').unwrap().1.to_owned();
+    let serve = |options: &[&str]| {
+        let mut command = server.linerate(&["serve", "--bind", "127.0.0.1", "--port", &port]);
+        let mut child = command.args(options).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Lines::of(child.stderr.take().unwrap());
+        log.wait_for("listens on");
+        (Running(child), log)
+    };
+    let allow = ["--allow-files", files.to_str().unwrap()];
+    let stop = |server: (Running, Lines)| {
+        server.0.interrupt();
+        server.0.output(Duration::from_secs(10));
+    };
+
+    let plain = serve(&[]);
+    let invite = ["trust", "invite", "--address", &at, "--name", "guest"];
+    let line = stdout(&run(&mut server.linerate(&invite))).trim().to_owned();
+    assert!(run(&mut guest.linerate(&["trust", "accept", &line])).status.success());
+    let memory = json(&mut copy(&guest, &at, &["-n", "1M", "--json"]));
+    assert_eq!(memory["summary"]["legs"][0]["copy"]["verified"], true);
+    let to = |name: &str| run(&mut copy(&guest, &at, &["-n", "1M", "--to", name]));
+    failed(&to("new"), 3, "run 'linerate serve --allow-files DIR' there");
+    stop(plain);
+
+    let open = serve(&allow);
+    failed(&to("new"), 3, "--files' there");
+    let id = stdout(&run(&mut guest.linerate(&["trust", "show"])));
+    let grant = ["trust", "add", id.trim(), "--files"];
+    let granted = run(&mut server.linerate(&grant));
+    assert!(stdout(&granted).contains("measure and use files here"), "{}", stdout(&granted));
+
+    assert!(to("new").status.success());
+    assert_eq!(fs::metadata(files.join("new")).unwrap().len(), 1 << 20);
+    for out in ["../config/new", "/tmp/linerate-new"] {
+        failed(&to(out), 3, "it is not below");
+    }
+    let here = guest.path().join("here");
+    let from = |name: &str| {
+        let here = here.to_str().unwrap();
+        run(&mut copy(&guest, &at, &["--down", "--from", name, "--to", here]))
+    };
+    for out in ["link", "/etc/hostname", "../config/trust.toml"] {
+        failed(&from(out), 3, "it is not below");
+    }
+    assert!(!here.exists());
+    let got = from("from");
+    assert!(got.status.success(), "{}", stderr(&got));
+    assert!(fs::read(&here).unwrap() == data);
+
+    // A controller that is killed takes its copy along.
+    let slow = ["-t", "60", "--pacing", "80M", "--to", "killed"];
+    let mut command = copy(&guest, &at, &slow);
+    let mut killed = command.stdout(Stdio::null()).spawn().unwrap();
+    let part = || names(&files).iter().any(|name| name.ends_with(".part"));
+    let wait = |wanted: bool, what: &str| {
+        let until = Instant::now() + Duration::from_secs(60);
+        while part() != wanted {
+            assert!(Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    wait(true, "the copy never began");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    wait(false, "the copy of a lost controller stays");
+    assert_eq!(names(&files), ["from", "link", "new"]);
+    stop(open);
+}
