@@ -35,7 +35,11 @@ fn names(directory: &Path) -> Vec<String> {
 fn failed(out: &Output, code: i32, why: &str) {
     let said = stderr(out);
     assert_eq!(out.status.code(), Some(code), "{said}{}", stdout(out));
-    assert!((said.clone() + &stdout(out)).contains(why), "{said}{}", stdout(out));
+    assert!(
+        (said.clone() + &stdout(out)).contains(why),
+        "{said}{}",
+        stdout(out)
+    );
     assert!(said.lines().count() <= 1, "one clear sentence: {said}");
 }
 
@@ -55,7 +59,10 @@ fn files_arrive_both_ways_and_the_corners_are_compared() {
         let leg = &told["summary"]["legs"][0];
         assert_eq!(leg["bytes"], LENGTH);
         let figures = &leg["copy"];
-        assert_eq!((&figures["verified"], &figures["kept"]), (&true.into(), &true.into()));
+        assert_eq!(
+            (&figures["verified"], &figures["kept"]),
+            (&true.into(), &true.into())
+        );
         assert!(figures["fsync_ns"].is_u64(), "{figures}");
         assert_eq!(figures["stages"].as_array().unwrap().len(), 3);
         assert!(fs::read(&to).unwrap() == data);
@@ -65,15 +72,28 @@ fn files_arrive_both_ways_and_the_corners_are_compared() {
     let out = run(&mut copy(&home, "local", &corners));
     assert!(out.status.success(), "{}", stderr(&out));
     let table = stdout(&out);
-    for corner in ["memory to memory", "file to memory", "memory to file", "file to file"] {
+    for corner in [
+        "memory to memory",
+        "file to memory",
+        "memory to file",
+        "file to file",
+    ] {
         let line = table.lines().find(|l| l.starts_with(corner));
         assert!(line.is_some_and(|l| l.contains("bit/s")), "{table}");
     }
-    assert_eq!(names(&files), ["--down", "--up", "from"], "corners keep nothing");
+    assert_eq!(
+        names(&files),
+        ["--down", "--up", "from"],
+        "corners keep nothing"
+    );
 
     let taken = run(&mut copy(&home, "local", &["--from", &from, "--to", &from]));
     failed(&taken, 3, "the name is taken, and nothing is overwritten");
-    let missing = run(&mut copy(&home, "local", &["--from", &path("no"), "--to", &to]));
+    let missing = run(&mut copy(
+        &home,
+        "local",
+        &["--from", &path("no"), "--to", &to],
+    ));
     failed(&missing, 2, "No such file");
     assert_eq!(names(&files), ["--down", "--up", "from"]);
     assert!(fs::read(&from).unwrap() == data);
@@ -87,10 +107,21 @@ fn a_full_disk_and_an_interrupt_leave_nothing() {
     let to = files.join("to").to_str().unwrap().to_owned();
     // A disk of 2 MiB, in a mount namespace that ends with the command.
     let mut small = Command::new("unshare");
-    let script = "mount -t tmpfs -o size=2m small \"$0\" && \"$@\"; code=$?; ls -A \"$0\"; exit $code";
+    let script =
+        "mount -t tmpfs -o size=2m small \"$0\" && \"$@\"; code=$?; ls -A \"$0\"; exit $code";
     small.args(["-m", "sh", "-c", script]).arg(&files);
     small.arg(env!("CARGO_BIN_EXE_linerate"));
-    small.args(["measure", "local", "--workload", "copy", "-q", "-n", "20M", "--to", &to]);
+    small.args([
+        "measure",
+        "local",
+        "--workload",
+        "copy",
+        "-q",
+        "-n",
+        "20M",
+        "--to",
+        &to,
+    ]);
     home.furnish(&mut small);
     let full = run(&mut small);
     assert_eq!(full.status.code(), Some(1), "{}", stderr(&full));
@@ -98,8 +129,18 @@ fn a_full_disk_and_an_interrupt_leave_nothing() {
     assert!(told.contains("No space left on device"), "{told}");
     assert!(!told.contains(".part"), "nothing is left there: {told}");
 
-    let mut command = copy(&home, "local", &["-t", "60", "--pacing", "80M", "--to", &to]);
-    let running = Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut command = copy(
+        &home,
+        "local",
+        &["-t", "60", "--pacing", "80M", "--to", &to],
+    );
+    let running = Running(
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
     let until = Instant::now() + Duration::from_secs(30);
     while names(&files).is_empty() {
         assert!(Instant::now() < until, "the copy never began");
@@ -107,7 +148,13 @@ fn a_full_disk_and_an_interrupt_leave_nothing() {
     }
     running.interrupt();
     let out = running.output(Duration::from_secs(60));
-    assert_eq!(out.status.code(), Some(4), "{}{}", stdout(&out), stderr(&out));
+    assert_eq!(
+        out.status.code(),
+        Some(4),
+        "{}{}",
+        stdout(&out),
+        stderr(&out)
+    );
     assert!(names(&files).is_empty(), "{:?}", names(&files));
 }
 
@@ -122,7 +169,11 @@ fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
     let port = at.rsplit_once(':').unwrap().1.to_owned();
     let serve = |options: &[&str]| {
         let mut command = server.linerate(&["serve", "--bind", "127.0.0.1", "--port", &port]);
-        let mut child = command.args(options).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .args(options)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let log = Lines::of(child.stderr.take().unwrap());
         log.wait_for("listens on");
         (Running(child), log)
@@ -135,12 +186,22 @@ fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
 
     let plain = serve(&[]);
     let invite = ["trust", "invite", "--address", &at, "--name", "guest"];
-    let line = stdout(&run(&mut server.linerate(&invite))).trim().to_owned();
-    assert!(run(&mut guest.linerate(&["trust", "accept", &line])).status.success());
+    let line = stdout(&run(&mut server.linerate(&invite)))
+        .trim()
+        .to_owned();
+    assert!(
+        run(&mut guest.linerate(&["trust", "accept", &line]))
+            .status
+            .success()
+    );
     let memory = json(&mut copy(&guest, &at, &["-n", "1M", "--json"]));
     assert_eq!(memory["summary"]["legs"][0]["copy"]["verified"], true);
     let to = |name: &str| run(&mut copy(&guest, &at, &["-n", "1M", "--to", name]));
-    failed(&to("new"), 3, "run 'linerate serve --allow-files DIR' there");
+    failed(
+        &to("new"),
+        3,
+        "run 'linerate serve --allow-files DIR' there",
+    );
     stop(plain);
 
     let open = serve(&allow);
@@ -148,7 +209,11 @@ fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
     let id = stdout(&run(&mut guest.linerate(&["trust", "show"])));
     let grant = ["trust", "add", id.trim(), "--files"];
     let granted = run(&mut server.linerate(&grant));
-    assert!(stdout(&granted).contains("measure and use files here"), "{}", stdout(&granted));
+    assert!(
+        stdout(&granted).contains("measure and use files here"),
+        "{}",
+        stdout(&granted)
+    );
 
     assert!(to("new").status.success());
     assert_eq!(fs::metadata(files.join("new")).unwrap().len(), 1 << 20);
@@ -158,7 +223,11 @@ fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
     let here = guest.path().join("here");
     let from = |name: &str| {
         let here = here.to_str().unwrap();
-        run(&mut copy(&guest, &at, &["--down", "--from", name, "--to", here]))
+        run(&mut copy(
+            &guest,
+            &at,
+            &["--down", "--from", name, "--to", here],
+        ))
     };
     for out in ["link", "/etc/hostname", "../config/trust.toml"] {
         failed(&from(out), 3, "it is not below");

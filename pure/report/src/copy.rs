@@ -60,6 +60,18 @@ pub(crate) fn verdict(order: &FileCopy, copy: &CopySummary) -> String {
     )
 }
 
+/// Every stage needs a processor: what a crowded host does to the verdict.
+pub(crate) fn crowded(figures: &LegSummary) -> &'static str {
+    /// A host so busy has no processor left.
+    const FULL: f64 = 0.95;
+    let ends = [figures.sender_cpu, figures.receiver_cpu];
+    let shares = ends.iter().flatten().filter_map(|cpu| cpu.host_share);
+    match shares.fold(0.0, f64::max) >= FULL {
+        true => " A host had no processor left, which slows every stage at its end.",
+        false => "",
+    }
+}
+
 /// What is to be told beside the verdict, which has named storage already.
 pub(crate) fn beside(why: &[Explanation]) -> Vec<Explanation> {
     let told =
@@ -105,7 +117,7 @@ pub(crate) fn order(order: &FileCopy) -> String {
 type Cell<'a> = &'a dyn Fn(&LegSummary) -> Option<String>;
 
 /// The rows of the table of details.
-pub(crate) fn rows(row: &mut dyn FnMut(&'static str, &'static str, Cell<'_>)) {
+pub(crate) fn rows(order: &FileCopy, row: &mut dyn FnMut(&'static str, &'static str, Cell<'_>)) {
     const MISSED: &str = "the stages of the copy";
     let stages = [
         ("source at work", Stage::Source),
@@ -142,24 +154,21 @@ pub(crate) fn rows(row: &mut dyn FnMut(&'static str, &'static str, Cell<'_>)) {
         let cost = leg.copy.as_ref()?.hashing_s_per_gb;
         Some(format!("{} s/GB", three_digits(cost)))
     });
-    row(
-        "source in page cache",
-        "the page cache of the source",
-        &|leg| {
+    if order.from.is_some() {
+        let missed = "the page cache of the source";
+        row("source in page cache", missed, &|leg| {
             let copy = leg.copy.as_ref()?;
-            let before = copy.source_cached_before_share?;
-            let after = copy.source_cached_after_share.unwrap_or(before);
-            Some(format!(
-                "{} before, {} after",
-                percent(before),
-                percent(after)
-            ))
-        },
-    );
-    row("copy in page cache", "the page cache of the copy", &|leg| {
-        let after = leg.copy.as_ref()?.sink_cached_after_share?;
-        Some(format!("{} after", percent(after)))
-    });
+            let before = percent(copy.source_cached_before_share?);
+            let after = percent(copy.source_cached_after_share?);
+            Some(format!("{before} before, {after} after"))
+        });
+    }
+    if order.to.is_some() {
+        row("copy in page cache", "the page cache of the copy", &|leg| {
+            let after = leg.copy.as_ref()?.sink_cached_after_share?;
+            Some(format!("{} after", percent(after)))
+        });
+    }
 }
 
 /// One corner of a comparison: what was at its ends, and the rates that its copies reached.
@@ -216,4 +225,94 @@ pub fn corners(corners: &[Corner], style: Style) -> String {
         ));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Nanos;
+
+    fn copied(busy: [f64; 3], decided: bool) -> CopySummary {
+        let stages = [Stage::Source, Stage::Network, Stage::Sink];
+        let mut stages: Vec<StageUse> = stages
+            .into_iter()
+            .zip(busy)
+            .map(|(stage, busy_share)| StageUse {
+                stage,
+                busy_share,
+                alone: Some(BitRate(400_000_000)),
+            })
+            .collect();
+        stages.sort_by(|a, b| b.busy_share.total_cmp(&a.busy_share));
+        CopySummary {
+            span: Nanos::from_secs(1),
+            rate: BitRate(360_000_000),
+            stages,
+            decided,
+            sender_ring_full_share: 0.0,
+            sender_ring_empty_share: 0.1,
+            receiver_ring_full_share: 0.0,
+            receiver_ring_empty_share: 0.9,
+            fsync: None,
+            verified: Some(true),
+            kept: false,
+            source_cached_before_share: None,
+            source_cached_after_share: None,
+            sink_cached_after_share: None,
+            hashing_s_per_gb: 0.2,
+        }
+    }
+
+    fn order(from: bool, to: bool) -> FileCopy {
+        FileCopy {
+            from: from.then(|| "a".to_owned()),
+            to: to.then(|| "b".to_owned()),
+            ..FileCopy::default()
+        }
+    }
+
+    #[test]
+    fn the_stage_and_the_next_limit_are_told_in_a_sentence() {
+        let plain = |text: String| text.replace('\u{a0}', " ");
+        let told = verdict(&order(true, false), &copied([0.99, 0.9, 0.1], true));
+        assert_eq!(
+            plain(told),
+            "Held up by the source's storage: at work 99 % of the time. The next limit is the network \
+             at about 400 Mbit/s (at work 90 %)."
+        );
+        let told = verdict(&order(false, false), &copied([0.2, 0.98, 0.97], false));
+        assert_eq!(
+            plain(told),
+            "Held up by the network and the receiver's memory and processor alike: at work 98 % and \
+             97 % of the time."
+        );
+    }
+
+    #[test]
+    fn the_corners_stand_beside_each_other() {
+        let corner = |from, to, busy| Corner {
+            order: order(from, to),
+            copies: vec![copied(busy, true)],
+        };
+        let mut all = vec![
+            corner(false, false, [0.1, 0.99, 0.1]),
+            corner(true, true, [0.99, 0.9, 0.2]),
+        ];
+        all.push(Corner {
+            order: order(true, false),
+            copies: Vec::new(),
+        });
+        let table = corners(&all, Style::PLAIN);
+        let row = |name: &str| table.lines().find(|l| l.starts_with(name)).unwrap();
+        assert!(row("memory to memory").contains("the network"), "{table}");
+        assert!(
+            row("file to file").contains("the source's storage"),
+            "{table}"
+        );
+        assert!(row("file to memory").contains("not copied"), "{table}");
+        assert!(
+            table.contains("File to file: Held up by the source's storage"),
+            "{table}"
+        );
+    }
 }

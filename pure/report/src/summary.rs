@@ -63,8 +63,9 @@ fn answers(run: &Run, summary: &Summary, style: Style) -> String {
     let mut out = String::new();
     for (leg, figures) in run.legs.iter().zip(&summary.legs) {
         out.push_str(&answer(run, leg, figures, style));
-        if let (Workload::Copy(order), Some(figures)) = (&run.spec.workload, &figures.copy) {
-            out.push_str(&wrap(&copy::verdict(order, figures), style.width, "", ""));
+        if let (Workload::Copy(order), Some(copied)) = (&run.spec.workload, &figures.copy) {
+            let verdict = copy::verdict(order, copied) + copy::crowded(figures);
+            out.push_str(&wrap(&verdict, style.width, "", ""));
         }
     }
     if let Some(sentence) = asymmetry(&summary.legs) {
@@ -296,7 +297,7 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
                 l.datagrams.map(|d| d.jitter.to_string())
             });
         }
-        Workload::Copy(_) => copy::rows(&mut row),
+        Workload::Copy(ref order) => copy::rows(order, &mut row),
         Workload::Bulk(_) => {}
     }
 
