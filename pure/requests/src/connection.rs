@@ -92,6 +92,12 @@ impl Connection {
         connection
     }
 
+    /// Whether a packet is of these ends.
+    pub fn has(&self, packet: &Packet) -> bool {
+        let [a, b] = self.ends;
+        (packet.from == a && packet.to == b) || (packet.from == b && packet.to == a)
+    }
+
     pub fn is_over(&self) -> bool {
         self.ended == [true; 2]
     }

@@ -37,7 +37,9 @@ const MOST_KEPT: usize = 1 << 18;
 /// Follows the requests of a capture.
 #[derive(Default)]
 pub struct Observer {
-    connections: BTreeMap<Ends, Connection>,
+    connections: BTreeMap<Ends, Box<Connection>>,
+    /// The one of the last packet, as a rule that of the next as well.
+    last: Option<(Ends, Box<Connection>)>,
     done: Vec<Seen>,
     digest: Digest,
     /// One of two captures: what is joined with the other.
@@ -66,41 +68,50 @@ impl Observer {
 
     /// Takes the next packet, with what was captured of its payload.
     pub fn see(&mut self, packet: &Packet, payload: &[u8]) {
-        let ends = (packet.from.min(packet.to), packet.from.max(packet.to));
+        let is_last = |(_, last): &(Ends, Box<Connection>)| last.has(packet);
+        if !self.last.as_ref().is_some_and(is_last) && !self.turn_to(packet) {
+            return;
+        }
+        let Some((_, connection)) = &mut self.last else {
+            return;
+        };
         let mut out = Out {
             done: &mut self.done,
             room: &mut self.room,
             unanswered: &mut self.unanswered,
         };
-        let full = self.connections.len() >= MOST_CONNECTIONS;
-        let connection = match self.connections.get_mut(&ends) {
-            Some(known) => {
-                if packet.has(SYN) && known.is_before(packet) {
-                    known.close(&mut out);
-                    *known = Connection::new(packet);
-                }
-                known
-            }
-            // Nothing comes of a packet without data in the middle of a stream.
-            None if !packet.has(SYN) && packet.payload == 0 => return,
-            None if full => {
-                self.unfollowed += 1;
-                return;
-            }
-            None => self
-                .connections
-                .entry(ends)
-                .or_insert_with(|| Connection::new(packet)),
-        };
+        if packet.has(SYN) && connection.is_before(packet) {
+            connection.close(&mut out);
+            **connection = Connection::new(packet);
+        }
         connection.see(packet, payload, None, &mut out);
         if connection.is_over() {
             connection.close(&mut out);
-            self.connections.remove(&ends);
+            self.last = None;
         }
         if let Some(kept) = &mut self.kept {
             kept.marks.see(packet);
         }
         self.settle();
+    }
+
+    /// Takes up the connection of a packet; says whether there is one.
+    fn turn_to(&mut self, packet: &Packet) -> bool {
+        let ends = (packet.from.min(packet.to), packet.from.max(packet.to));
+        let connection = match self.connections.remove(&ends) {
+            Some(known) => known,
+            // Nothing comes of a packet without data in the middle of a stream.
+            None if !packet.has(SYN) && packet.payload == 0 => return false,
+            None if self.connections.len() + 1 >= MOST_CONNECTIONS => {
+                self.unfollowed += 1;
+                return false;
+            }
+            None => Box::new(Connection::new(packet)),
+        };
+        if let Some((ends, last)) = self.last.replace((ends, connection)) {
+            self.connections.insert(ends, last);
+        }
+        true
     }
 
     /// Takes what is done.
@@ -121,7 +132,8 @@ impl Observer {
             room: &mut self.room,
             unanswered: &mut self.unanswered,
         };
-        for connection in self.connections.values_mut() {
+        let last = self.last.iter_mut().map(|(_, last)| last);
+        for connection in self.connections.values_mut().chain(last) {
             connection.close(&mut out);
         }
         self.settle();
