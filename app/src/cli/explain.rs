@@ -56,7 +56,9 @@ other ONC RPC, SMB 2 and 3, iSCSI, and of anything else what the client sends un
 does. The time from the first byte of a call to the last of its reply is divided into its parts
 (call send, there, think, reply send, back) and by cause: retransmission, receive window,
 congestion window, Nagle, delayed acknowledgement, pauses of an application. The longest are
-told step by step, and the calls one by one with what each is for. -s 256 is enough.
+told step by step, and the calls one by one with what each is for. -s 256 is enough. Two FILEs,
+captures of both ends, are joined by the packets that are in both: then queues on the way are
+told from think time. The error of the clocks is said; only 'there' and 'back' depend on it.
 
 --live traces as 'linerate trace' does, and needs the same rights. It shows the busiest
 connections with the limit that owned their last seconds: in place on a terminal, a line now and
