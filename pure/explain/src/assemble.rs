@@ -17,7 +17,7 @@ const FEWEST_ROUND_TRIPS: u64 = 10;
 const FEWEST_SEGMENTS: u64 = 20;
 /// The time that one kind of limit must own to be the answer, of what the transfer itself took.
 const MOST_OF_IT: f64 = 0.5;
-/// Of an idle application's time: waits from here on are worth a name.
+/// Of the time of a transfer: from here on a wait is worth a name though something else has more.
 const HELD: f64 = 0.25;
 /// A share of the first level below this is not told.
 const NEGLIGIBLE: f64 = 0.005;
@@ -241,6 +241,10 @@ fn conclude(
         Kind::Application | Kind::Nagle if held => (Kind::Nagle, part.max(MOST_OF_IT)),
         _ => (most, part),
     };
+    let receiver = shares
+        .iter()
+        .filter(|(l, _)| kind(*l, facts) == Some(Kind::Receiver));
+    let receiver: Nanos = receiver.map(|(_, s)| s.time).sum();
     if part < MOST_OF_IT {
         let by: Vec<Limit> = two_largest(shares, facts);
         return match by.is_empty() {
@@ -253,7 +257,11 @@ fn conclude(
             let kinds = [Kind::Network, Kind::SlowStart];
             let mut names = fitting(limits::BEHIND_THE_WINDOW, &kinds);
             if names.is_empty() && facts.is_capture() {
-                names = fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds);
+                // After a window that closed a sender begins anew: what the receiver makes it do is the receiver's.
+                names = match receiver.0 as f64 >= transfer.0 as f64 * HELD {
+                    true => fitting(limits::BEHIND_THE_RECEIVER, &[Kind::Receiver]),
+                    false => fitting(limits::BEHIND_A_HELD_FLIGHT, &kinds),
+                };
             }
             // No loss, no queue, no rate: the window is what it is, and grows by itself.
             let own = Limit::CongestionWindow;

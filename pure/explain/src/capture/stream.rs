@@ -849,8 +849,17 @@ impl Stream {
 
     pub fn explain(mut self, frame: Frame, more: &mut dyn FnMut(&mut Facts)) -> Explanation {
         // What was never acknowledged has its time as well.
+        let end = frame.begun + frame.span;
+        let (acked, last) = (self.acked, self.last_data);
+        if let Some(trouble) = &mut self.trouble
+            && trouble.backed_off.1 > 0
+            && trouble.backed_off.0 == acked
+        {
+            trouble.stalled += end.since(last);
+            self.stalled += end.since(last);
+        }
         if self.stalled.0 > 0 {
-            self.turn(frame.begun + frame.span, frame.segment, frame.total);
+            self.turn(end, frame.segment, frame.total);
         }
         let trouble = self.trouble.take().unwrap_or_default();
         let mut course = self.course.take().unwrap_or_default();

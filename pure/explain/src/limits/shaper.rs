@@ -8,8 +8,10 @@ use model::finding::{Confidence, Evidence};
 
 /// The burst was so much faster than what followed.
 const FASTER: f64 = 1.25;
-/// The burst lasted so many round trips: acknowledgements that come at once, after a gap was filled, are none.
+/// The burst lasted so many round trips, and this: acknowledgements that come at once, after a gap was filled or a host
+/// slept, are none.
 const ROUND_TRIPS: f64 = 3.0;
+const SHORTEST: f64 = 0.01;
 /// The burst held at least so many bytes by the product of the later rate and the round trip: less
 /// is a queue that filled.
 const BURST: f64 = 2.0;
@@ -34,7 +36,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     let (excess, span) = most;
     let trips = span / min.as_secs_f64().max(1e-9);
-    if trips < ROUND_TRIPS || excess < BURST * rate * min.as_secs_f64() {
+    if trips < ROUND_TRIPS || span < SHORTEST || excess < BURST * rate * min.as_secs_f64() {
         return None;
     }
     let burst_rate = excess / span + rate * FASTER;
