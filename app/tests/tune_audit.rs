@@ -101,3 +101,50 @@ fn an_agent_tells_its_settings_to_whoever_may_measure() {
     let doubts = audit["doubts"].to_string();
     assert!(!doubts.contains("which files set"), "{doubts}");
 }
+
+#[test]
+fn the_file_that_wins_is_told_with_those_that_lose() {
+    let home = Home::new();
+    for (path, text) in [
+        (
+            "etc/sysctl.d/60-db.conf",
+            "\nnet.ipv4.tcp_rmem = 4096 131072 8\n",
+        ),
+        (
+            "usr/lib/sysctl.d/50-net.conf",
+            "net.ipv4.tcp_rmem = 1 2 3\n",
+        ),
+        ("etc/tuned/active_profile", "network-throughput\n"),
+        (
+            "usr/lib/tuned/network-throughput/tuned.conf",
+            "[sysctl]\nnet.ipv4.tcp_rmem=\"4096 131072 16777216\"\n",
+        ),
+    ] {
+        let path = home.path().join("root").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let mut audit = home.linerate(&["tune", "audit", "local", "-t", "300ms", "-q", "--json"]);
+    let audit = json(audit.env("LINERATE_ROOT", home.path().join("root")));
+    // One host at both ends is told once.
+    assert_eq!(audit["hosts"].as_array().unwrap().len(), 1);
+    let by = item(&audit, 0, "net.ipv4.tcp_rmem")["set_by"]
+        .as_array()
+        .unwrap();
+    let by: Vec<(&str, u64)> = by
+        .iter()
+        .map(|by| (by["path"].as_str().unwrap(), by["line"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(
+        by,
+        [
+            ("/usr/lib/sysctl.d/50-net.conf", 1),
+            ("/etc/sysctl.d/60-db.conf", 2)
+        ]
+    );
+    let tuned = audit["hosts"][0]["others"][0].as_str().unwrap();
+    assert!(
+        tuned.contains("network-throughput, which sets net.ipv4.tcp_rmem = 4096 131072 16777216"),
+        "{tuned}"
+    );
+}
