@@ -301,7 +301,7 @@ impl<'a> ClosedLoop<'a> {
                 continue;
             }
             let names = [proposal.title.clone()];
-            let plan = self.ask(&names, &[settings.clone()], Vec::new())?;
+            let plan = self.ask(&names, std::slice::from_ref(&settings), Vec::new())?;
             let mut experiment = fresh(plan);
             let tried = self.driver(&mut experiment).try_out();
             self.stopped()?;

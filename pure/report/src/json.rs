@@ -448,11 +448,6 @@ mod tests {
             section("round", fields::<Round>()),
             section("look", fields::<Look>()),
             section("attempt", fields::<Attempt>()),
-            section("advice", fields::<advice::Advice>()),
-            section("needs", fields::<advice::Needs>()),
-            section("proposal", fields::<advice::Proposal>()),
-            section("change", fields::<advice::Change>()),
-            section("declined", fields::<advice::Declined>()),
         ])
     }
 
