@@ -264,6 +264,8 @@ impl Nfs {
 fn by_tshark(file: &Path) -> BTreeMap<String, Vec<f64>> {
     let out = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-Y", "rpc.msgtyp == 1"])
+        // The client's port is one of the privileged by chance, and may be that of another protocol.
+        .args(["-o", "tcp.try_heuristic_first:TRUE"])
         .args([
             "-T",
             "fields",

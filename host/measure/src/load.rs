@@ -328,7 +328,7 @@ impl Task {
             (Role::Send | Role::Receive, Workload::Bulk(bulk), None) => {
                 if matches!(job.limit, Limit::Requests(_) | Limit::Whole) {
                     return Err(Error::Job(
-                        "a bulk load has no end of its own; limit it by time or bytes".into(),
+                        "a bulk load ends neither by requests nor with a file; limit it by time or bytes".into(),
                     ));
                 }
                 bulk::check(bulk)?;

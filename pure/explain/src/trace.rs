@@ -169,10 +169,18 @@ impl Watcher {
     }
 
     /// Explains each connection, as far as it was seen: as its sender where its own end sent data, else as
-    /// its receiver.
+    /// its receiver. Where both sockets were seen, on one machine, the sender's knows best, and what the
+    /// receiver's was stands beside it.
     pub fn explain(self) -> Vec<Explanation> {
         let mut told = self.explain_with(&mut |_, _, _, _| Vec::new());
-        told.extend(self.received());
+        let ends = |e: &Explanation| (e.sender, e.receiver);
+        let exact: BTreeMap<_, _> = told.iter().map(ends).zip(0_usize..).collect();
+        for one in self.received() {
+            match exact.get(&ends(&one)) {
+                Some(place) => told[*place].ends.extend(one.ends),
+                None => told.push(one),
+            }
+        }
         told
     }
 
