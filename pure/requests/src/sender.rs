@@ -158,7 +158,7 @@ impl Sender {
         let gap = at.since(last);
         let end = begin + u64::from(bytes);
         // It is known from the handshake, as a rule, and later round trips can be shorter.
-        let near = Nanos(near.0 - near.0 / 32);
+        let near = Nanos(near.0 - near.0 / 10);
         // The newest acknowledgement that can have released it, and what was known before that.
         let newest = self.heard.iter().rposition(|heard| heard.at + near <= at);
         let heard = newest.and_then(|n| Some((self.heard[n], n.checked_sub(1)?)));
