@@ -16,7 +16,6 @@ use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::traces;
 use crate::transport::{self, How};
-use crate::trust;
 use anyhow::{Context, Result};
 use archive::Traces;
 use clap::{ArgGroup, Args};
@@ -233,17 +232,11 @@ impl Measure {
         spec: &Spec,
         stop: &AtomicBool,
     ) -> Result<(Link, Fingerprint)> {
-        if let Some(far) = self.lab_far {
-            let reached = transport::at_standard_input(far, &host.to_string(), stop)?;
-            let near = observe::fingerprint(transport::VERSION, Some(far));
-            return Ok((Link::new(reached), near));
-        }
         let how = How {
-            directory: trust::directory(global.config.as_deref())?,
             ip_version: spec.socket.ip_version,
-            placement: &spec.near,
+            placement: spec.near.clone(),
             remote_command: self.remote_command.as_deref(),
-            stop: Some(stop),
+            ..global.how(self.lab_far, stop)?
         };
         let reached = transport::connect(host, &how)?;
         let near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());

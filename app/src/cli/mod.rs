@@ -18,9 +18,13 @@ mod trust;
 mod tune;
 mod which;
 
+use crate::transport::How;
+use ::model::IpVersion;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 /// A laboratory for TCP transfer performance.
 ///
@@ -65,6 +69,45 @@ impl Global {
             None => {
                 archive::default_path(value("XDG_DATA_HOME").as_deref(), value("HOME").as_deref())
             }
+        }
+    }
+
+    /// How an agent is reached, but for what a command has options for. One that was handed over was
+    /// trusted by who did that.
+    ///
+    /// # Errors
+    /// If neither an option nor the environment names the directory of this host's key.
+    fn how<'a>(&self, handed: Option<IpAddr>, stop: &'a AtomicBool) -> anyhow::Result<How<'a>> {
+        let directory = match handed {
+            Some(_) => PathBuf::new(),
+            None => crate::trust::directory(self.config.as_deref())?,
+        };
+        Ok(How {
+            directory,
+            handed,
+            stop: Some(stop),
+            ..How::default()
+        })
+    }
+}
+
+/// Which version of IP is insisted on.
+#[derive(Args)]
+struct Version {
+    /// Over IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Over IPv6 only
+    #[arg(short = '6', long)]
+    ipv6: bool,
+}
+
+impl Version {
+    fn chosen(&self) -> Option<IpVersion> {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Some(IpVersion::V4),
+            (_, true) => Some(IpVersion::V6),
+            _ => None,
         }
     }
 }

@@ -1,22 +1,20 @@
 //! `linerate mtu`: what size of packet gets through, in each direction.
 
-use super::Global;
 use super::live::stdout_style;
 use super::runs::said;
+use super::{Global, Version};
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal};
 use crate::host::Host;
 use crate::mtu::{self, near, web};
 use crate::transport::{self, How};
-use crate::{lab, out, trust};
+use crate::{lab, out};
 use anyhow::{Context, Result};
 use archive::Archive;
 use clap::Args;
 use model::mtu::{MtuFound, MtuRecord};
-use model::{IpVersion, Placement};
 use std::net::IpAddr;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 /// Find out what size of packet gets through, in each direction, and what stops larger ones
 #[derive(Args)]
@@ -51,12 +49,8 @@ pub struct Mtu {
     /// Show what was found before, by its name in the archive
     #[arg(long, value_name = "ID", conflicts_with = "host")]
     show: Option<String>,
-    /// Over IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Over IPv6 only
-    #[arg(short = '6', long)]
-    ipv6: bool,
+    #[command(flatten)]
+    version: Version,
     /// What was found as JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -82,13 +76,8 @@ impl Mtu {
             return self.kept(global);
         };
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        let version = match (self.ipv4, self.ipv6) {
-            (true, _) => Some(IpVersion::V4),
-            (_, true) => Some(IpVersion::V6),
-            _ => None,
-        };
         let report = if let Some(page) = web::Page::of(host)? {
-            web::look(host, &page, version)?
+            web::look(host, &page, self.version.chosen())?
         } else {
             let name = host;
             let host: Host = name.parse()?;
@@ -104,8 +93,12 @@ impl Mtu {
                 }
                 _ => {}
             }
-            let reached = self.reach(&host, global, version, stop)?;
-            near::look(name, &mut Link::new(reached), stop)?
+            let how = How {
+                ip_version: self.version.chosen(),
+                remote_command: self.remote_command.as_deref(),
+                ..global.how(self.lab_far, stop)?
+            };
+            near::look(name, &mut Link::new(transport::connect(&host, &how)?), stop)?
         };
         let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
         self.print(&found)
@@ -149,25 +142,5 @@ impl Mtu {
             (MtuFound::Change(change), false) => report::mtu_change::text(change, stdout_style()),
         })?;
         Ok(Exit::Done.into())
-    }
-
-    fn reach(
-        &self,
-        host: &Host,
-        global: &Global,
-        version: Option<IpVersion>,
-        stop: &AtomicBool,
-    ) -> Result<transport::Reached> {
-        if let (Host::Lab { .. }, Some(far)) = (host, self.lab_far) {
-            return transport::at_standard_input(far, &host.to_string(), stop);
-        }
-        let how = How {
-            directory: trust::directory(global.config.as_deref())?,
-            ip_version: version,
-            placement: &Placement::default(),
-            remote_command: self.remote_command.as_deref(),
-            stop: Some(stop),
-        };
-        transport::connect(host, &how)
     }
 }

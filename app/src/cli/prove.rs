@@ -13,7 +13,7 @@ use crate::files::write_whole;
 use crate::host::Host;
 use crate::iperf3::client;
 use crate::transport::{self, How};
-use crate::{chance, lab, out, trust, tuning};
+use crate::{chance, lab, out, tuning};
 use anyhow::{Context, Result};
 use archive::Archive;
 use clap::{ArgGroup, Args, Subcommand};
@@ -430,19 +430,13 @@ impl Session {
                 options: self.iperf3.clone(),
             });
         }
-        let reached = match self.lab_far {
-            Some(far) => transport::at_standard_input(far, &host.to_string(), stop)?,
-            None => transport::connect(
-                host,
-                &How {
-                    directory: trust::directory(global.config.as_deref())?,
-                    ip_version: spec.socket.ip_version,
-                    placement: &spec.near,
-                    remote_command: self.remote_command.as_deref(),
-                    stop: Some(stop),
-                },
-            )?,
+        let how = How {
+            ip_version: spec.socket.ip_version,
+            placement: spec.near.clone(),
+            remote_command: self.remote_command.as_deref(),
+            ..global.how(self.lab_far, stop)?
         };
+        let reached = transport::connect(host, &how)?;
         Ok(Far::Agent(Box::new(Link::new(reached))))
     }
 }

@@ -10,7 +10,7 @@ use crate::trust::{
 };
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use model::{BitRate, Bytes, Nanos, Placement};
+use model::{BitRate, Bytes, Nanos};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use wire::control::{Token, enrol};
@@ -171,13 +171,9 @@ impl Trust {
             }
             Action::Accept(accept) => {
                 let invitation: Invitation = accept.line.parse()?;
-                let placement = Placement::default();
                 let how = How {
                     directory,
-                    ip_version: None,
-                    placement: &placement,
-                    remote_command: None,
-                    stop: None,
+                    ..How::default()
                 };
                 let entry = transport::accept_invitation(&invitation, &how)?;
                 let at = entry.address.as_deref().unwrap_or_default();

@@ -161,10 +161,7 @@ impl Client {
     fn with<T>(&self, act: impl FnOnce(&How<'_>) -> T) -> T {
         act(&How {
             directory: self.dir.path().to_owned(),
-            ip_version: None,
-            placement: &Placement::default(),
-            remote_command: None,
-            stop: None,
+            ..How::default()
         })
     }
 

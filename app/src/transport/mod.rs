@@ -13,7 +13,7 @@ pub use channel::ControllerChannel;
 pub use channel::{AgentChannel, Channel, Ended, Event, Sender};
 #[cfg(test)]
 pub use child::Line;
-pub use reach::{How, Reached, accept_invitation, at_standard_input, at_stdio, connect, resolve};
+pub use reach::{How, Reached, accept_invitation, at_stdio, connect, resolve};
 pub use tls::{ENROL, Handshake, SESSION, Tls, Verdict, discard};
 
 /// Version of linerate, as it introduces itself.

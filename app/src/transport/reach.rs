@@ -31,6 +31,7 @@ const SSH: Duration = Duration::from_secs(120);
 const MSS: u32 = 1220;
 
 /// How to reach a host.
+#[derive(Default)]
 pub struct How<'a> {
     /// Where this host's key and the list of trusted hosts are ([`crate::trust::directory`]).
     pub directory: PathBuf,
@@ -38,9 +39,12 @@ pub struct How<'a> {
     pub ip_version: Option<IpVersion>,
     /// Source address and device: those of the data, since an agent takes data only from where the
     /// control connection comes from.
-    pub placement: &'a Placement,
+    pub placement: Placement,
     /// How ssh is to start linerate at the other end; `linerate` by default.
     pub remote_command: Option<&'a str>,
+    /// The agent was reached by the parent, which left it at this process' standard input: this is where
+    /// its data listeners are.
+    pub handed: Option<IpAddr>,
     /// Ends the attempt.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -58,6 +62,9 @@ pub struct Reached {
 /// # Errors
 /// One sentence: what failed, at which host, what to do.
 pub fn connect(host: &Host, how: &How<'_>) -> Result<Reached> {
+    if let Some(listens) = how.handed {
+        return at_standard_input(listens, &host.to_string(), how.stop);
+    }
     match host {
         Host::Agent { name, port } => over_tls(name, *port, how),
         Host::Ssh { destination, port } => over_ssh(destination, *port, how),
@@ -80,14 +87,9 @@ pub fn at_stdio() -> Result<AgentChannel> {
     )
 }
 
-/// The agent that the parent has started elsewhere and left at this process' standard input, with
-/// data listeners at `listens`.
-///
-/// # Errors
-/// If nobody greets there.
-pub fn at_standard_input(listens: IpAddr, name: &str, stop: &AtomicBool) -> Result<Reached> {
+fn at_standard_input(listens: IpAddr, name: &str, stop: Option<&AtomicBool>) -> Result<Reached> {
     let line = Line::standard_input().context("no agent at standard input")?;
-    let channel = Channel::start(Box::new(line), name, GREETING, Some(stop))?;
+    let channel = Channel::start(Box::new(line), name, GREETING, stop)?;
     Ok(Reached {
         channel,
         addresses: vec![listens],
@@ -279,7 +281,8 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
                 mss: Some(MSS),
                 ..SocketSettings::default()
             };
-            measure::connect(*address, &settings, how.placement, share).map_err(anyhow::Error::from)
+            measure::connect(*address, &settings, &how.placement, share)
+                .map_err(anyhow::Error::from)
         } else {
             plain(address, share).map_err(anyhow::Error::from)
         };

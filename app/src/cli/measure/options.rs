@@ -1,9 +1,10 @@
 //! What to measure and how, as options; together they make the order for a run.
 
+use crate::cli::Version;
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use model::{
-    BitRate, Bulk, Bytes, Cache, Directions, FileCopy, IpVersion, Limit, Nanos, Placement, Request,
+    BitRate, Bulk, Bytes, Cache, Directions, FileCopy, Limit, Nanos, Placement, Request,
     SocketSettings, Spec, Udp, Wait, Workload,
 };
 use std::net::IpAddr;
@@ -116,12 +117,8 @@ struct Sockets {
     /// Differentiated services code point: 0 to 63, or a name like EF, AF21, CS1
     #[arg(long, value_name = "DSCP", value_parser = parse_dscp)]
     dscp: Option<u8>,
-    /// Only IPv4
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Only IPv6
-    #[arg(short = '6', long)]
-    ipv6: bool,
+    #[command(flatten)]
+    version: Version,
 }
 
 /// Where the load runs.
@@ -377,11 +374,7 @@ impl Load {
                 pacing: self.sockets.pacing,
                 dscp: self.sockets.dscp,
                 notsent_lowat: self.sockets.notsent_lowat,
-                ip_version: match (self.sockets.ipv4, self.sockets.ipv6) {
-                    (true, _) => Some(IpVersion::V4),
-                    (_, true) => Some(IpVersion::V6),
-                    _ => None,
-                },
+                ip_version: self.sockets.version.chosen(),
             },
             near: Placement {
                 bind_address: self.place.bind,

@@ -10,7 +10,7 @@ use crate::leg::how_ended;
 use crate::progress::{Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::transport::{self, How};
-use crate::{lab, out, traces, trust, tuning};
+use crate::{lab, out, traces, tuning};
 use advise::{Hosts, Way};
 use anyhow::{Context, Result, bail};
 use archive::Traces;
@@ -136,21 +136,11 @@ impl Audit {
             title: Some("tune audit".to_owned()),
             ..blank(&host.to_string(), self.spec())
         };
-        let reached = match (host, self.lab_far) {
-            (Host::Lab { .. }, Some(far)) => {
-                transport::at_standard_input(far, &host.to_string(), stop)?
-            }
-            _ => {
-                let how = How {
-                    directory: trust::directory(global.config.as_deref())?,
-                    ip_version: None,
-                    placement: &Placement::default(),
-                    remote_command: self.remote_command.as_deref(),
-                    stop: Some(stop),
-                };
-                transport::connect(host, &how)?
-            }
+        let how = How {
+            remote_command: self.remote_command.as_deref(),
+            ..global.how(self.lab_far, stop)?
         };
+        let reached = transport::connect(host, &how)?;
         run.near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
         let mut view = View::new(Live::new(&run.spec), self.quiet);
         let mut record = Record::new(global.archive_path(), &run);

@@ -6,10 +6,10 @@ use crate::controller::Link;
 use crate::exit::Refusal;
 use crate::host::Host;
 use crate::transport::{self, How};
-use crate::{out, trust, tuning};
+use crate::{out, tuning};
 use anyhow::{Context, Result};
 use clap::Args;
-use model::{Nanos, Placement, Reading, Setting, Side};
+use model::{Nanos, Reading, Setting, Side};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use wire::control::TuneRequest;
@@ -52,11 +52,8 @@ impl Hold {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         tuning::recover();
         let how = How {
-            directory: trust::directory(global.config.as_deref())?,
-            ip_version: None,
-            placement: &Placement::default(),
             remote_command: self.remote_command.as_deref(),
-            stop: Some(stop),
+            ..global.how(None, stop)?
         };
         let mut link = Link::new(transport::connect(&host, &how)?);
         let begin = TuneRequest::Begin {

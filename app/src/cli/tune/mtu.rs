@@ -1,16 +1,15 @@
 //! `linerate tune mtu`: another MTU for two hosts, without an outage.
 
-use crate::cli::Global;
 use crate::cli::live::stdout_style;
+use crate::cli::{Global, Version};
 use crate::exit::{Exit, Refusal};
 use crate::host::Host;
 use crate::mtu::change::{Wish, change};
 use crate::transport::How;
-use crate::{mtu, out, trust, tuning};
+use crate::{mtu, out, tuning};
 use anyhow::{Context, Result};
 use clap::Args;
 use model::mtu::{ChangeOutcome, MtuFound, Reach};
-use model::{IpVersion, Placement};
 use std::sync::atomic::Ordering;
 
 /// Give this host and another one a larger or smaller MTU, without an outage
@@ -60,12 +59,8 @@ pub struct Mtu {
     /// Write it down on both hosts once it is committed, so that it outlives a restart
     #[arg(long)]
     persist: bool,
-    /// Over IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Over IPv6 only
-    #[arg(short = '6', long)]
-    ipv6: bool,
+    #[command(flatten)]
+    version: Version,
     /// What came of it as JSON
     #[arg(short = 'J', long)]
     json: bool,
@@ -93,15 +88,9 @@ impl Mtu {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         tuning::recover();
         let how = How {
-            directory: trust::directory(global.config.as_deref())?,
-            ip_version: match (self.ipv4, self.ipv6) {
-                (true, _) => Some(IpVersion::V4),
-                (_, true) => Some(IpVersion::V6),
-                _ => None,
-            },
-            placement: &Placement::default(),
+            ip_version: self.version.chosen(),
             remote_command: self.remote_command.as_deref(),
-            stop: Some(stop),
+            ..global.how(None, stop)?
         };
         let wish = Wish {
             to: self.to,

@@ -6,10 +6,10 @@ use crate::controller::Link;
 use crate::exit::{Exit, Refusal};
 use crate::host::Host;
 use crate::transport::{self, How};
-use crate::{lab, out, trust, tuning};
+use crate::{lab, out, tuning};
 use anyhow::{Context, Result};
 use clap::Args;
-use model::{Placement, Reading};
+use model::Reading;
 use report::words::escape;
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -55,23 +55,15 @@ impl Undo {
         let Some(host) = host else {
             return Ok(Exit::Done.into());
         };
-        let reached = match (&host, self.lab_far) {
-            (Host::Iperf3 { .. }, _) => {
-                let why = format!("{host} is an iperf3 server, which changes nothing for anybody");
-                return Err(Refusal::usage(why).into());
-            }
-            (_, Some(far)) => transport::at_standard_input(far, &host.to_string(), stop)?,
-            _ => {
-                let how = How {
-                    directory: trust::directory(global.config.as_deref())?,
-                    ip_version: None,
-                    placement: &Placement::default(),
-                    remote_command: self.remote_command.as_deref(),
-                    stop: Some(stop),
-                };
-                transport::connect(&host, &how)?
-            }
+        if matches!(host, Host::Iperf3 { .. }) {
+            let why = format!("{host} is an iperf3 server, which changes nothing for anybody");
+            return Err(Refusal::usage(why).into());
+        }
+        let how = How {
+            remote_command: self.remote_command.as_deref(),
+            ..global.how(self.lab_far, stop)?
         };
+        let reached = transport::connect(&host, &how)?;
         let readings = Link::new(reached).tune(TuneRequest::Restore, ANSWER)?;
         if readings.is_empty() {
             out::print(&format!("nothing was changed on {host}\n"))?;
