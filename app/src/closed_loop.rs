@@ -261,12 +261,7 @@ impl<'a> ClosedLoop<'a> {
             let mut tee = Tee(vec![audience, &mut record]);
             self.far.play(&mut run, &mut tee, self.stop)
         };
-        run.ended = match &outcome {
-            Err(error) => Ended::Failed {
-                why: sentence(error),
-            },
-            Ok(()) => how_ended(&run.legs),
-        };
+        run.ended = how_ended(&outcome, &run.legs);
         if run.legs.is_empty() {
             record.discard();
         } else if let Some(warning) = record.finish(&run) {

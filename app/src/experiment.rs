@@ -395,12 +395,7 @@ impl<'a> Driver<'a> {
             Ok(()) if late => Err(anyhow!("it was not done after {}", Nanos::from(patience))),
             outcome => outcome,
         };
-        run.ended = match &outcome {
-            Err(error) => Ended::Failed {
-                why: sentence(error),
-            },
-            Ok(()) => how_ended(&run.legs),
-        };
+        run.ended = how_ended(&outcome, &run.legs);
         *readings = self.grip.verify(self.far)?;
         outcome
     }

@@ -1,5 +1,6 @@
 //! One end of one leg: a load, and a sampler beside it.
 
+use crate::exit::sentence;
 use crate::traces::{self, Tracing};
 use measure::copy::{self, Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
@@ -199,8 +200,14 @@ pub fn end_trace(tracing: Option<Tracing>, record: &mut EndRecord, whose: &str) 
     }
 }
 
-/// How the run ended that these legs make: one that failed outweighs one that was interrupted.
-pub fn how_ended(legs: &[Leg]) -> Ended {
+/// How the run ended that came to this and made these legs: one that failed outweighs one that was
+/// interrupted.
+pub fn how_ended(outcome: &anyhow::Result<()>, legs: &[Leg]) -> Ended {
+    if let Err(error) = outcome {
+        return Ended::Failed {
+            why: sentence(error),
+        };
+    }
     let failed = legs
         .iter()
         .find(|leg| matches!(leg.ended, Ended::Failed { .. }));

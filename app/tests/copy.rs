@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Home, Lines, Running, free_port, json, run, stderr, stdout};
+use common::{Home, Lines, Running, free_port, json, one_line, run, stderr, stdout};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -126,9 +126,10 @@ fn a_full_disk_and_an_interrupt_leave_nothing() {
     let full = run(&mut small);
     assert_eq!(full.status.code(), Some(1), "{}", stderr(&full));
     let told = stdout(&full) + &stderr(&full);
-    // Lines are broken where they fill up.
-    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("No space left on device"), "{told}");
+    assert!(
+        one_line(&told).contains("No space left on device"),
+        "{told}"
+    );
     assert!(!told.contains(".part"), "nothing is left there: {told}");
 
     let mut command = copy(

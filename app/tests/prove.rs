@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Home, Lines, Pair, Running, alone, stderr, stdout};
+use common::{Home, Lines, Pair, Running, alone, one_line, stderr, stdout};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -282,10 +282,7 @@ fn an_initial_window_matters_for_short_transfers_over_a_long_path() {
         stdout(&out),
         stderr(&out)
     );
-    let said = stdout(&out)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
+    let said = one_line(&stdout(&out));
     assert!(
         said.starts_with("FASTER. In a typical run the median request took "),
         "{said}"

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Home, run, stderr, stdout};
+use common::{Home, one_line, run, stderr, stdout};
 use serde_json::Value;
 use std::process::Output;
 
@@ -43,8 +43,7 @@ fn published_tables_are_doubted() {
         let out = from(&home, &[&format!("{TABLES}{table}")]);
         assert_eq!(out.status.code(), Some(13), "{}", stderr(&out));
         let text = stdout(&out);
-        // Lines are broken where the screen ends.
-        let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let joined = one_line(&text);
         assert!(
             joined.contains("NO VERDICT") && joined.contains(words),
             "{text}"

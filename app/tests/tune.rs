@@ -229,6 +229,13 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     assert_eq!(status, "nothing is changed on this host\n");
 }
 
+/// Takes back what was kept at both hosts.
+fn undo(home: &Home, lab: &Lab<'_>) {
+    let host = format!("lab:{}", lab.name);
+    let out = run(&mut home.linerate(&["tune", "undo", &host]));
+    assert!(out.status.success(), "{}", stderr(&out));
+}
+
 /// What was proven has this fate, what was not is undone: on a busy machine either may come of the same path.
 fn agrees(story: &Value, title: &str, proven: &str) {
     let place = fates(story).iter().position(|(t, _)| t == title);
@@ -261,12 +268,7 @@ fn random_loss_gets_another_congestion_control_and_no_buffers() {
         fates.iter().all(|(title, _)| title != "larger buffers"),
         "{fates:?}"
     );
-    let host = format!("lab:{}", lab.name);
-    assert!(
-        run(&mut home.linerate(&["tune", "undo", &host]))
-            .status
-            .success()
-    );
+    undo(&home, &lab);
     assert_eq!(state(&lab), before);
 }
 
@@ -298,12 +300,7 @@ fn a_remedy_that_does_not_help_is_undone() {
     agrees(&told, larger, "kept");
     if told["kept"] != Value::Array(Vec::new()) {
         // Where the machine is slow, the window is too small after all.
-        let host = format!("lab:{}", lab.name);
-        assert!(
-            run(&mut home.linerate(&["tune", "undo", &host]))
-                .status
-                .success()
-        );
+        undo(&home, &lab);
     }
     assert_eq!(state(&lab), before);
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Home, Lines, Running, run, stderr, stdout};
+use common::{Home, Lines, Running, one_line, run, stderr, stdout};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -364,8 +364,7 @@ fn play(scenario: &Scenario) {
 
 /// What was said, in one line.
 fn plain(out: &Output) -> String {
-    let said = format!("{}{}", stderr(out), stdout(out));
-    said.split_whitespace().collect::<Vec<_>>().join(" ")
+    one_line(&(stderr(out) + &stdout(out)))
 }
 
 #[test]

@@ -6,7 +6,7 @@ pub mod options;
 use super::Global;
 use super::live::{View, stdout_style};
 use crate::controller::Link;
-use crate::exit::{Exit, Refusal, exit_of, sentence};
+use crate::exit::{Exit, Refusal, exit_of};
 use crate::host::Host;
 use crate::iperf3;
 use crate::lab;
@@ -167,12 +167,7 @@ impl Measure {
 
         let outcome = self.play(&host, global, &mut run, &mut Tee(watchers), stop);
         drop(view);
-        run.ended = match &outcome {
-            Err(error) => Ended::Failed {
-                why: sentence(error),
-            },
-            Ok(()) => how_ended(&run.legs),
-        };
+        run.ended = how_ended(&outcome, &run.legs);
         let outcome = match outcome {
             // Nothing was measured: the error is the whole story.
             Err(error) if run.legs.is_empty() => {

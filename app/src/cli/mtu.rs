@@ -1,7 +1,7 @@
 //! `linerate mtu`: what size of packet gets through, in each direction.
 
 use super::live::stdout_style;
-use super::runs::said;
+use super::runs::{open_existing, said};
 use super::{Global, Version};
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal};
@@ -10,7 +10,6 @@ use crate::mtu::{self, near, web};
 use crate::transport::{self, How};
 use crate::{lab, out};
 use anyhow::{Context, Result};
-use archive::Archive;
 use clap::Args;
 use model::mtu::{MtuFound, MtuRecord};
 use std::net::IpAddr;
@@ -106,9 +105,8 @@ impl Mtu {
 
     /// What was found before.
     fn kept(&self, global: &Global) -> Result<ExitCode> {
-        let records = global
-            .archive_path()
-            .and_then(|path| Archive::open_existing(&path)?.mtus(self.show.as_deref()))
+        let records = open_existing(global)?
+            .mtus(self.show.as_deref())
             .map_err(said)?;
         if !self.list {
             return records
@@ -116,8 +114,7 @@ impl Mtu {
                 .map_or(Ok(Exit::Done.into()), |one| self.print(&one.found));
         }
         if self.json {
-            let all = serde_json::to_string_pretty(&records)?;
-            out::print(&format!("{all}\n"))?;
+            out::print(&report::json::pretty(&records))?;
             return Ok(Exit::Done.into());
         }
         for MtuRecord { id, ended, found } in &records {

@@ -87,10 +87,7 @@ impl Probing {
 
     fn begin(&mut self, controller: IpAddr) -> Result<ProbeAnswer, String> {
         self.close();
-        let admitted = match self.peer.admit_as("MTU probes".to_owned(), &order()) {
-            Ok(admitted) => admitted,
-            Err(Denied::Busy { why, .. } | Denied::Refused(why)) => return Err(why),
-        };
+        let admitted = self.admitted("MTU probes")?;
         let rate = admitted.order.socket.pacing;
         let port = Port::open(&self.peer, controller, admitted).map_err(|e| sentence(&e))?;
         let answer = ProbeAnswer::Begun {
@@ -109,12 +106,17 @@ impl Probing {
 
     /// What sets this host up, as far as it bears on a transfer: for whoever may measure.
     fn survey(&self) -> Result<ProbeAnswer, String> {
-        match self.peer.admit(&order()) {
-            Ok(_) => {}
-            Err(Denied::Busy { why, .. } | Denied::Refused(why)) => return Err(why),
-        }
+        self.admitted("survey")?;
         Ok(ProbeAnswer::Surveyed {
             configured: Box::new(advise::relevant(tuning::configured())),
+        })
+    }
+
+    /// Room for what is asked, called so in the log.
+    fn admitted(&self, what: &str) -> Result<Admitted, String> {
+        let admitted = self.peer.admit_as(what.to_owned(), &order());
+        admitted.map_err(|denied| match denied {
+            Denied::Busy { why, .. } | Denied::Refused(why) => why,
         })
     }
 

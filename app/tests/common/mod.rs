@@ -84,6 +84,11 @@ pub fn stderr(out: &Output) -> String {
     String::from_utf8(out.stderr.clone()).expect("the output is text")
 }
 
+/// What was said, in one line: lines are broken where they fill up.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// A process that is killed and reaped with the test.
 pub struct Running(pub Child);
 

@@ -2,7 +2,8 @@
 
 use crate::place::is_hex;
 use crate::rows::{
-    Failure, Figures, Head, column, json, name_of, put_leg, put_legs, put_whole_leg, read_run,
+    Failure, Figures, Head, column, document, json, name_of, put_leg, put_legs, put_whole_leg,
+    read_run,
 };
 use crate::schema;
 use crate::{Error, Traces, is_id};
@@ -283,12 +284,7 @@ impl Archive {
         let doing = "keep a leg";
         self.write(|tx| {
             put_whole_leg(tx, id, index, leg)?;
-            let document: Option<String> = tx
-                .prepare_cached("SELECT document FROM runs WHERE id = ?1")?
-                .query_row([id], |row| row.get(0))
-                .optional()?;
-            let document = document.ok_or(Failure::Gone)?;
-            let run: Run = serde_json::from_str(&document).map_err(Failure::Document)?;
+            let run: Run = document(tx, "runs", id)?;
             let mut figures = Figures::default();
             figures.add(&run.spec, leg);
             figures.update(tx, id)

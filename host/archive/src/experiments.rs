@@ -1,7 +1,7 @@
 //! Experiments in, experiments out. Their runs are kept beside all others, and name the experiment.
 
 use crate::archive::{Archive, Filter, Imported};
-use crate::rows::{Failure, column, end_of, json, kind_of};
+use crate::rows::{Failure, column, document, end_of, json, kind_of};
 use crate::{Error, is_id};
 use model::{Experiment, Trial};
 use rusqlite::types::Value;
@@ -235,15 +235,7 @@ fn put_trial(tx: &Transaction<'_>, id: &str, trial: &Trial) -> Result<(), Failur
 }
 
 fn read(tx: &Transaction<'_>, id: &str) -> Result<Experiment, Failure> {
-    let head: Option<String> = tx
-        .query_row(
-            "SELECT document FROM experiments WHERE id = ?1",
-            [id],
-            |row| row.get(0),
-        )
-        .optional()?;
-    let mut experiment: Experiment =
-        serde_json::from_str(&head.ok_or(Failure::Gone)?).map_err(Failure::Document)?;
+    let mut experiment: Experiment = document(tx, "experiments", id)?;
     let mut query =
         tx.prepare_cached("SELECT document FROM trials WHERE experiment = ?1 ORDER BY number")?;
     let mut rows = query.query([id])?;

@@ -5,7 +5,8 @@ use model::{
     Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample, Side, Spec, Workload,
     summarise_leg,
 };
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// Why a transaction did not go through.
@@ -240,14 +241,21 @@ fn put_samples(
     Ok(())
 }
 
-pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
-    let document: Option<String> = tx
-        .query_row("SELECT document FROM runs WHERE id = ?1", [id], |row| {
-            row.get(0)
-        })
+/// The document of a row of this table, by its full name.
+pub(crate) fn document<T: DeserializeOwned>(
+    db: &Connection,
+    table: &str,
+    id: &str,
+) -> Result<T, Failure> {
+    let document: Option<String> = db
+        .prepare_cached(&format!("SELECT document FROM {table} WHERE id = ?1"))?
+        .query_row([id], |row| row.get(0))
         .optional()?;
-    let mut run: Run =
-        serde_json::from_str(&document.ok_or(Failure::Gone)?).map_err(Failure::Document)?;
+    serde_json::from_str(&document.ok_or(Failure::Gone)?).map_err(Failure::Document)
+}
+
+pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
+    let mut run: Run = document(tx, "runs", id)?;
     let mut legs = tx.prepare_cached(
         "SELECT leg, direction, started_ns, document FROM legs WHERE run = ?1 ORDER BY leg",
     )?;

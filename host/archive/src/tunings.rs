@@ -1,10 +1,10 @@
 //! Tunings in, tunings out. Their runs and experiments are kept beside all others.
 
 use crate::archive::Archive;
-use crate::rows::{Failure, column, end_of, json};
+use crate::rows::{column, document, end_of, json};
 use crate::{Error, is_id};
 use model::Tuning;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 impl Archive {
     /// Keeps a tuning as it is now, on the disk: new, or instead of what was kept of it before.
@@ -46,15 +46,7 @@ impl Archive {
                 path: self.path().to_owned(),
                 name: name.to_owned(),
             })?;
-        let read = || -> Result<Tuning, Failure> {
-            let document: Option<String> = self
-                .db()
-                .query_row("SELECT document FROM tunings WHERE id = ?1", [&id], |row| {
-                    row.get(0)
-                })
-                .optional()?;
-            serde_json::from_str(&document.ok_or(Failure::Gone)?).map_err(Failure::Document)
-        };
-        read().map_err(|failure| failure.told(self.path(), "read a tuning", &id))
+        document(self.db(), "tunings", &id)
+            .map_err(|failure| failure.told(self.path(), "read a tuning", &id))
     }
 }

@@ -1,6 +1,7 @@
 //! Files for a copy: opened beneath a directory and nowhere else, put in place under a new name, and what the page
 //! cache holds of them.
 
+use crate::socket::check;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -104,7 +105,7 @@ pub fn rename_new(directory: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Resu
             check(unsafe { libc::linkat(fd, old.as_ptr(), fd, new.as_ptr(), 0) })?;
             remove(directory, from)
         }
-        renamed => renamed,
+        renamed => renamed.map(drop),
     }
 }
 
@@ -115,7 +116,7 @@ pub fn rename_new(directory: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Resu
 pub fn remove(directory: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
     let name = c_string(name)?;
     // SAFETY: the descriptor is open and the name is a terminated string.
-    check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) })
+    check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
 /// Has reads and writes of a file pass the page cache by, or not (`O_DIRECT`).
@@ -124,16 +125,13 @@ pub fn remove(directory: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
 /// What fcntl(2) says: `EINVAL` where the file system has no such way.
 pub fn set_direct(file: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     // SAFETY: the descriptor is open; these operations take and return plain numbers.
-    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let flags = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
     let flags = match on {
         true => flags | libc::O_DIRECT,
         false => flags & !libc::O_DIRECT,
     };
     // SAFETY: as above.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) })
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) }).map(drop)
 }
 
 /// Asks the kernel to drop what the page cache holds of a file. What is not written to the disk yet stays.
@@ -195,13 +193,6 @@ pub fn cached_share(file: BorrowedFd<'_>, length: u64) -> io::Result<f64> {
 
 fn c_string(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-fn check(status: libc::c_int) -> io::Result<()> {
-    match status {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 #[cfg(test)]

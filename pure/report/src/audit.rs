@@ -7,9 +7,7 @@ use std::fmt::Write;
 
 /// As one JSON document; `docs/json.md` has its keys.
 pub fn json(report: &AuditReport) -> String {
-    let mut text = serde_json::to_string_pretty(report).expect("a report has string keys");
-    text.push('\n');
-    text
+    crate::json::pretty(report)
 }
 
 /// For people.

@@ -5,9 +5,7 @@ use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, Verdic
 
 /// As one JSON document.
 pub fn json(report: &MtuReport) -> String {
-    let mut text = serde_json::to_string_pretty(report).expect("a report has string keys");
-    text.push('\n');
-    text
+    crate::json::pretty(report)
 }
 
 /// The answer in a sentence.

@@ -7,9 +7,7 @@ use model::mtu::{ChangeOutcome, Going, MtuChange, Obstacle, PathEnd, Reach, Stag
 
 /// As one JSON document.
 pub fn json(change: &MtuChange) -> String {
-    let mut text = serde_json::to_string_pretty(change).expect("a change has string keys");
-    text.push('\n');
-    text
+    crate::json::pretty(change)
 }
 
 /// What came of it, for people.

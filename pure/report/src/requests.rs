@@ -15,9 +15,7 @@ const SMALL: f64 = 0.02;
 
 /// As one JSON document.
 pub fn json(told: &Requests) -> String {
-    let mut text = serde_json::to_string_pretty(told).expect("requests have string keys");
-    text.push('\n');
-    text
+    crate::json::pretty(told)
 }
 
 /// For people.

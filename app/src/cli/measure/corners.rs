@@ -107,7 +107,7 @@ impl Measure {
         let watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
         let outcome = link.measure(&mut run, &mut Tee(watchers), stop);
         drop(view);
-        run.ended = how_ended(&run.legs);
+        run.ended = how_ended(&outcome, &run.legs);
         if run.legs.is_empty() {
             record.discard();
             outcome?;

@@ -18,8 +18,7 @@ use clap::Args;
 use model::advice::{Advice, AuditReport, Configured};
 use model::finding::Explanation;
 use model::{
-    BitRate, Bulk, Directions, Ended, Limit, Nanos, Placement, Run, Side, SocketSettings, Spec,
-    Workload,
+    BitRate, Bulk, Directions, Limit, Nanos, Placement, Run, Side, SocketSettings, Spec, Workload,
 };
 use report::live::Live;
 use std::net::IpAddr;
@@ -148,12 +147,7 @@ impl Audit {
         let mut link = Link::new(reached);
         let outcome = link.measure(&mut run, &mut Tee(watchers), stop);
         drop(view);
-        run.ended = match &outcome {
-            Err(error) => Ended::Failed {
-                why: sentence(error),
-            },
-            Ok(()) => how_ended(&run.legs),
-        };
+        run.ended = how_ended(&outcome, &run.legs);
         if let Err(error) = outcome
             && run.legs.is_empty()
         {

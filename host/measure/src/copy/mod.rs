@@ -212,11 +212,11 @@ fn write(
 
 /// Receives, hashes and writes until the sender's end, verifies, makes it safe and puts it in its place.
 pub(crate) fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
+    let ring = Ring::new();
     // The time of a copy begins with its first byte: the source may have had to be prepared.
     let mut header = [0; HEADER];
     let first = fill(stream, &mut header);
     let begun = Instant::now();
-    let ring = Ring::new();
     let (mut worked, pulled, transfer) = thread::scope(|scope| {
         let writer = scope.spawn(|| write_down(sink, &ring));
         let pulled = first.and_then(|()| pull(stream, &ring, header));

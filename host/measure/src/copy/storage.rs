@@ -296,8 +296,9 @@ impl Source for FileSource {
     }
 
     fn cached(&self) -> Option<f64> {
+        let told = self.tells && self.length > 0;
         let share = || file::cached_share(self.file.as_fd(), self.length).ok();
-        share().filter(|_| self.tells && self.length > 0)
+        told.then(share).flatten()
     }
 }
 
@@ -349,7 +350,7 @@ impl Sink for FileSink {
 
     fn cached(&self, length: u64) -> Option<f64> {
         let share = || file::cached_share(self.file.as_fd(), length).ok();
-        share().filter(|_| length > 0)
+        (length > 0).then(share).flatten()
     }
 }
 
