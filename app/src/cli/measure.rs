@@ -207,16 +207,7 @@ impl Measure {
         }
         let (mut link, near) = self.link(host, global, &run.spec, stop)?;
         run.near = near;
-        let Host::Lab { name, .. } = host else {
-            return link.measure(run, watcher, stop);
-        };
-        let watch = lab::Watch::begin(name);
-        let outcome = link.measure(run, watcher, stop);
-        for warning in watch.end() {
-            watcher.event(&Event::Warning(&warning));
-            run.warnings.push(warning);
-        }
-        outcome
+        through(&mut link, host, run, watcher, stop)
     }
 
     /// A control connection with an agent, and what this host is.
@@ -300,4 +291,24 @@ impl Watcher for Stream {
 
 fn spec_is_for_iperf3_only(spec: &Spec, host: &Host) -> bool {
     matches!(spec.workload, Workload::Udp(_)) && !matches!(host, Host::Iperf3 { .. })
+}
+
+/// Measures with an agent; in a lab its emulator is watched meanwhile.
+fn through(
+    link: &mut Link,
+    host: &Host,
+    run: &mut Run,
+    watcher: &mut dyn Watcher,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let Host::Lab { name, .. } = host else {
+        return link.measure(run, watcher, stop);
+    };
+    let watch = lab::Watch::begin(name);
+    let outcome = link.measure(run, watcher, stop);
+    for warning in watch.end() {
+        watcher.event(&Event::Warning(&warning));
+        run.warnings.push(warning);
+    }
+    outcome
 }

@@ -1,7 +1,7 @@
 //! `linerate measure --workload copy --corners`: memory and a file at either end, in a random order.
 
 use super::super::live::{View, stdout_style};
-use super::Measure;
+use super::{Measure, through};
 use crate::chance;
 use crate::cli::Global;
 use crate::controller::Link;
@@ -53,7 +53,7 @@ impl Measure {
         let (mut link, near) = self.link(host, global, spec, stop)?;
         // Memory has no end of its own: it is copied as long as the file is.
         let mut limit = Some(spec.limit).filter(|limit| *limit != Limit::Whole);
-        for round in 1..=rounds {
+        'rounds: for round in 1..=rounds {
             let mut turns = shuffled(corners.len())?;
             if limit.is_none() {
                 turns.sort_by_key(|turn| corners[*turn].order.from.is_none());
@@ -65,10 +65,11 @@ impl Measure {
                 if corner.order.from.is_none() {
                     spec.limit = limit.unwrap_or(spec.limit);
                 }
-                let (run, copy) = self.corner(&mut link, &near, global, spec, stop)?;
+                let copied = self.corner(&mut link, host, &near, global, spec, stop);
                 if stop.load(Ordering::Relaxed) {
-                    break;
+                    break 'rounds;
                 }
+                let (run, copy) = copied?;
                 limit.get_or_insert(Limit::Bytes(run.legs[0].receiver().bytes));
                 if !self.output.quiet {
                     out::note(&format!(
@@ -92,6 +93,7 @@ impl Measure {
     fn corner(
         &self,
         link: &mut Link,
+        host: &Host,
         near: &Fingerprint,
         global: &Global,
         spec: Spec,
@@ -105,7 +107,7 @@ impl Measure {
         let mut view = View::new(Live::new(&run.spec), self.output.quiet);
         let mut record = Record::new(global.archive_path(), &run);
         let watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
-        let outcome = link.measure(&mut run, &mut Tee(watchers), stop);
+        let outcome = through(link, host, &mut run, &mut Tee(watchers), stop);
         drop(view);
         run.ended = how_ended(&outcome, &run.legs);
         if run.legs.is_empty() {
