@@ -10,7 +10,9 @@ use crate::samples::{self, Ends};
 use model::finding::{Evidence, Explanation, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
-use model::{Bytes, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Trace, What};
+use model::{
+    Bytes, Comm, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Tcb, Trace, What,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -441,7 +443,18 @@ fn beyond(all: &[i64], least: i64) -> Option<(Nanos, Nanos)> {
 pub(crate) struct Kept {
     pub buffer: (Bytes, Bytes),
     pub closed: Nanos,
-    pub who: Option<String>,
+    pub who: Option<(Comm, u32)>,
+}
+
+fn process((comm, pid): (Comm, u32)) -> String {
+    format!("{comm} (process {pid})")
+}
+
+/// What is unread by the receive buffer, and whether less than a segment is offered.
+pub(crate) fn reading(tcb: &Tcb) -> (f64, bool) {
+    let share = tcb.unread().0 as f64 / tcb.rcvbuf.0.max(1) as f64;
+    let offered = tcb.rcv_wnd.since(tcb.unacked_received());
+    (share, offered.0 < u64::from(tcb.rcv_mss))
 }
 
 /// What the receiver's socket was, while data came.
@@ -474,17 +487,16 @@ impl Reader {
             who: None,
         };
         let named = known.iter().rev().find(|(s, _)| s.pid > 0);
-        reader.who = named.map(|(s, _)| format!("{} (process {})", s.comm, s.pid));
+        reader.who = named.map(|(s, _)| process((s.comm, s.pid)));
         for pair in known.windows(2) {
             let ((was, before), (now, tcb)) = (pair[0], pair[1]);
             // A read tells what was left after it; all else what was there before.
             let state = if now.what == What::Read { before } else { tcb };
             let time = now.at.since(was.at);
-            let share = state.unread().0 as f64 / state.rcvbuf.0.max(1) as f64;
+            let (share, closed) = reading(state);
             reader.unread.push((was.at, time, share));
             reader.buffer.1 = reader.buffer.1.max(tcb.rcvbuf);
-            let offered = state.rcv_wnd.since(state.unacked_received());
-            if offered.0 < u64::from(state.rcv_mss) {
+            if closed {
                 reader.closed += time;
             }
         }
@@ -498,7 +510,7 @@ impl Reader {
             buffer: socket.buffer,
             closed: socket.closed,
             span,
-            who: socket.who,
+            who: socket.who.map(process),
         }
     }
 

@@ -2,11 +2,11 @@
 //! socket knew beside.
 
 use crate::capture::Observer;
-use crate::ends::{Kept, Reader, packet};
+use crate::ends::{Kept, Reader, packet, reading};
 use model::finding::{Explanation, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
-use model::{Bytes, Connection, Nanos, Segment, Tcb, TraceSample, What};
+use model::{Bytes, Comm, Connection, Nanos, Segment, Tcb, TraceSample, What};
 
 /// Packets that wait at most until the socket tells the round trip.
 const MOST_EARLY: usize = 256;
@@ -109,10 +109,7 @@ impl Receiver {
         self.stretch(sample.at, None);
         let share = sample.unread.0 as f64 / sample.rcvbuf.0.max(1) as f64;
         self.was = Some((sample.at, share, false));
-        self.socket(
-            sample.rcvbuf,
-            (sample.pid > 0).then(|| format!("{} (process {})", sample.comm, sample.pid)),
-        );
+        self.socket(sample.rcvbuf, sample.comm, sample.pid);
     }
 
     fn state(&mut self, segment: &Segment, tcb: &Tcb) {
@@ -121,17 +118,12 @@ impl Receiver {
             .filter(|rtt| rtt.0 > 0)
             .or(Some(tcb.rcv_rtt));
         self.shake(tcb.rcv_wscale, tcb.snd_wscale, tcb.advmss, trip);
-        let share = tcb.unread().0 as f64 / tcb.rcvbuf.0.max(1) as f64;
-        let offered = tcb.rcv_wnd.since(tcb.unacked_received());
-        let closed = offered.0 < u64::from(tcb.rcv_mss);
+        let (share, closed) = reading(tcb);
         // A read tells what was left after it; all else what was there before.
         let before = (segment.what != What::Read).then_some((share, closed));
         self.stretch(segment.at, before);
         self.was = Some((segment.at, share, closed));
-        self.socket(
-            tcb.rcvbuf,
-            (segment.pid > 0).then(|| format!("{} (process {})", segment.comm, segment.pid)),
-        );
+        self.socket(tcb.rcvbuf, segment.comm, segment.pid);
     }
 
     /// The time since the last state was spent in it, or in the one that `now` knows.
@@ -157,13 +149,15 @@ impl Receiver {
         shake.trip = shake.trip.or(trip.filter(|rtt| rtt.0 > 0));
     }
 
-    fn socket(&mut self, buffer: Bytes, who: Option<String>) {
+    fn socket(&mut self, buffer: Bytes, comm: Comm, pid: u32) {
         let (first, most) = &mut self.kept.buffer;
         if first.0 == 0 {
             *first = buffer;
         }
         *most = buffer.max(*most);
-        self.kept.who = who.or(self.kept.who.take());
+        if pid > 0 {
+            self.kept.who = Some((comm, pid));
+        }
     }
 
     fn pass(&mut self, packet: Packet) {

@@ -1,6 +1,6 @@
 //! Requests and their replies on TCP connections, and where the time of each went.
 
-use crate::{Bytes, Latency, Nanos};
+use crate::{Bytes, Nanos};
 use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
 
@@ -50,9 +50,6 @@ pub struct Operation {
     pub parts: Parts,
     /// Why: the same time by cause.
     pub causes: Causes,
-    /// How long they took.
-    #[serde(skip)]
-    pub latency: Latency,
     /// The longest ones, the longest first.
     pub worst: Vec<Call>,
 }

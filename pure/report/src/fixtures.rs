@@ -438,7 +438,6 @@ pub fn requests() -> Requests {
             reply_bytes: call.reply_bytes,
             parts,
             causes,
-            latency: Latency::default(),
             worst: vec![call.clone()],
         }],
         calls: vec![call],

@@ -56,20 +56,13 @@ impl Marks {
     }
 
     /// Those that look like no other, by their key.
-    fn unique(mut self) -> Vec<Mark> {
+    fn unique(&mut self) -> impl Iterator<Item = &Mark> {
         self.0.sort_unstable_by_key(|mark| mark.key);
-        let all = self.0;
-        let same = |a: Option<&Mark>, b: &Mark| a.is_some_and(|a| a.key == b.key);
-        let alone: Vec<bool> = (0..all.len())
-            .map(|n| {
-                let before = n.checked_sub(1).and_then(|n| all.get(n));
-                !same(before, &all[n]) && !same(all.get(n + 1), &all[n])
-            })
-            .collect();
-        let marks = all.into_iter().zip(alone);
-        marks
-            .filter_map(|(mark, alone)| alone.then_some(mark))
-            .collect()
+        let alike = self.0.chunk_by(|a, b| a.key == b.key);
+        alike.filter_map(|same| match same {
+            [one] => Some(one),
+            _ => None,
+        })
     }
 }
 
@@ -79,39 +72,31 @@ struct Pair {
     at: f64,
     shift: f64,
     rises: bool,
+    bare: bool,
 }
 
 /// Joins the clocks of two places; `None` if no packet each way is in both.
-pub(crate) fn joined(a: Marks, b: Marks) -> Option<Clocks> {
-    let (a, b) = (a.unique(), b.unique());
-    let mut pairs: Vec<(Pair, bool)> = Vec::new();
-    let mut others = b.iter().peekable();
-    for mark in &a {
+pub(crate) fn joined(mut a: Marks, mut b: Marks) -> Option<Clocks> {
+    let mut pairs: Vec<Pair> = Vec::new();
+    let mut others = b.unique().peekable();
+    for mark in a.unique() {
         while others.next_if(|other| other.key < mark.key).is_some() {}
-        let Some(other) = others.next_if(|other| other.key == mark.key) else {
-            continue;
-        };
-        if other.rises == mark.rises {
-            let (at, there) = (mark.at.0 as f64, other.at.0 as f64);
-            let shift = there - at;
-            let rises = mark.rises;
-            pairs.push((Pair { at, shift, rises }, mark.bare));
+        let same = others.next_if(|other| other.key == mark.key);
+        if let Some(other) = same.filter(|other| other.rises == mark.rises) {
+            let at = mark.at.0 as f64;
+            pairs.push(Pair {
+                at,
+                shift: other.at.0 as f64 - at,
+                rises: mark.rises,
+                bare: mark.bare,
+            });
         }
     }
     let matched = pairs.len() as u64;
-    let bare: Vec<Pair> = pairs
-        .iter()
-        .filter(|(_, bare)| *bare)
-        .map(|(pair, _)| *pair)
-        .collect();
-    let all: Vec<Pair> = pairs.into_iter().map(|(pair, _)| pair).collect();
-    let fewer = |pairs: &[Pair]| {
-        let rise = pairs.iter().filter(|pair| pair.rises).count();
-        rise.min(pairs.len() - rise)
-    };
-    let pairs = if fewer(&bare) < ENOUGH { all } else { bare };
-    let (low, high) = bounds(&pairs)?;
-    let width = high - low;
+    let bare = |rises| pairs.iter().filter(|p| p.bare && p.rises == rises).count();
+    if bare(true).min(bare(false)) >= ENOUGH {
+        pairs.retain(|pair| pair.bare);
+    }
 
     let first = pairs
         .iter()
@@ -143,7 +128,7 @@ pub(crate) fn joined(a: Marks, b: Marks) -> Option<Clocks> {
             ..*pair
         })
         .collect();
-    let (low, high) = bounds(&level).unwrap_or((low, low + width));
+    let (low, high) = bounds(&level)?;
     Some(Clocks {
         offset_ns: ((low + high) / 2.0) as i64,
         drift_ppm: drift * 1e6,

@@ -1,7 +1,7 @@
 //! One connection: which reply belongs to which call.
 
 use crate::digest::is_here;
-use crate::passage::{Passage, Wait};
+use crate::passage::Passage;
 use crate::way::{Came, Found, Piece, Way};
 use crate::wires::{Role, What, Wire};
 use model::Nanos;
@@ -58,11 +58,12 @@ pub(crate) struct Connection {
 }
 
 /// What a connection gives to.
-pub(crate) struct Out<'a> {
-    pub done: &'a mut Vec<Seen>,
+#[derive(Default)]
+pub(crate) struct Out {
+    pub done: Vec<Seen>,
     /// Bytes that are held of all connections.
-    pub room: &'a mut usize,
-    pub unanswered: &'a mut u64,
+    pub room: usize,
+    pub unanswered: u64,
 }
 
 impl Connection {
@@ -111,8 +112,8 @@ impl Connection {
             && way.place(packet.seq.wrapping_add(1)) != Some(way.first())
     }
 
-    /// The next packet; `hint` is what its data had waited for, where the socket itself was seen.
-    pub fn see(&mut self, packet: &Packet, payload: &[u8], hint: Option<Wait>, out: &mut Out<'_>) {
+    /// The next packet.
+    pub fn see(&mut self, packet: &Packet, payload: &[u8], out: &mut Out) {
         let side = usize::from(packet.from != self.ends[0]);
         if packet.has(SYN) {
             self.opens(packet, side);
@@ -121,7 +122,7 @@ impl Connection {
             self.hears(packet, side, out);
         }
         if packet.payload > 0 {
-            self.data(packet, payload, side, hint, out);
+            self.data(packet, payload, side, out);
         }
         self.ended[side] |= packet.has(FIN);
         if packet.has(RST) {
@@ -140,13 +141,13 @@ impl Connection {
             return;
         }
         self.syn[side] = Some(packet.at);
-        self.ways[side].opens(packet.seq);
+        self.ways[side].opens(packet.seq.wrapping_add(1));
         if let (1, Some(syn)) = (side, self.syn[0]) {
             self.ways[0].sender.took(packet.at.since(syn));
         }
     }
 
-    fn hears(&mut self, packet: &Packet, side: usize, out: &mut Out<'_>) {
+    fn hears(&mut self, packet: &Packet, side: usize, out: &mut Out) {
         // The end of the handshake: the client's answer to the SYN-ACK.
         if side == 0
             && let Some(syn_ack) = self.syn[1]
@@ -180,19 +181,12 @@ impl Connection {
         }
     }
 
-    fn data(
-        &mut self,
-        packet: &Packet,
-        payload: &[u8],
-        side: usize,
-        hint: Option<Wait>,
-        out: &mut Out<'_>,
-    ) {
+    fn data(&mut self, packet: &Packet, payload: &[u8], side: usize, out: &mut Out) {
         let [near, far] = [1 - side, side].map(|way| self.ways[way].sender.trip);
         // At the sender there is no way to it, only what its host takes.
         let at_sender = |near: &Nanos| far.is_some_and(|far| is_here(*near, far));
         let near = near.map(|near| if at_sender(&near) { Nanos(0) } else { near });
-        match self.ways[side].data(packet, payload, near, hint, out.room) {
+        match self.ways[side].data(packet, payload, near, &mut out.room) {
             Came::Next(first, rest) => {
                 for piece in std::iter::once(first).chain(rest) {
                     self.take(&piece, side, out);
@@ -222,7 +216,7 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, piece: &Piece<'_>, side: usize, out: &mut Out<'_>) {
+    fn take(&mut self, piece: &Piece<'_>, side: usize, out: &mut Out) {
         let wire = *self.wire.get_or_insert_with(|| Wire::guess(&piece.bytes));
         if wire == Wire::Plain {
             return self.plain(piece, side, out);
@@ -238,7 +232,7 @@ impl Connection {
         }
     }
 
-    fn message(&mut self, found: Found, side: usize, out: &mut Out<'_>) {
+    fn message(&mut self, found: Found, side: usize, out: &mut Out) {
         let Some(wire) = &mut self.wire else {
             return;
         };
@@ -256,7 +250,7 @@ impl Connection {
         match (message.role, known) {
             (Role::Call, known) => {
                 if known.is_some() || self.pending[of].len() == MOST_PENDING {
-                    *out.unanswered += 1;
+                    out.unanswered += 1;
                     self.pending[of].remove(known.unwrap_or(0));
                 }
                 self.pending[of].push_back(Pending {
@@ -289,7 +283,7 @@ impl Connection {
     }
 
     /// The reply to a call of side `of` is whole.
-    fn answered(&mut self, mut pending: Pending, of: usize, out: &mut Out<'_>) {
+    fn answered(&mut self, mut pending: Pending, of: usize, out: &mut Out) {
         let Some(reply) = pending.reply else {
             return;
         };
@@ -314,7 +308,7 @@ impl Connection {
     }
 
     /// Of an unknown protocol: a request lasts until the server answers, its reply until the client asks again.
-    fn plain(&mut self, piece: &Piece<'_>, side: usize, out: &mut Out<'_>) {
+    fn plain(&mut self, piece: &Piece<'_>, side: usize, out: &mut Out) {
         let of = 0;
         if side == of {
             if self.pending[of].front().is_some_and(|p| p.reply.is_some())
@@ -343,18 +337,18 @@ impl Connection {
     }
 
     /// Nothing more comes.
-    pub fn close(&mut self, out: &mut Out<'_>) {
+    pub fn close(&mut self, out: &mut Out) {
         for (of, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
             for one in pending {
                 match one.reply.is_some() && self.wire == Some(Wire::Plain) {
                     true => self.answered(one, of, out),
-                    false => *out.unanswered += 1,
+                    false => out.unanswered += 1,
                 }
             }
         }
         for (tails, way) in self.tails.iter_mut().zip(&mut self.ways) {
             out.done.extend(tails.drain(..));
-            way.close(out.room);
+            way.close(&mut out.room);
         }
     }
 }

@@ -129,9 +129,20 @@ impl Tally {
             operation: name,
             p50: percentile(0.5),
             p99: percentile(0.99),
-            latency,
             ..self.operation
         }
+    }
+}
+
+impl Seen {
+    /// When all of the call had passed.
+    fn asked(&self) -> Nanos {
+        self.call.last.min(self.reply.first)
+    }
+
+    /// How long all of it took.
+    fn whole(&self) -> Nanos {
+        self.reply.last.since(self.call.first)
     }
 }
 
@@ -139,7 +150,7 @@ impl Tally {
 pub(crate) fn from_one(seen: Seen) -> Call {
     let [a, d] = [seen.call.first, seen.reply.last];
     let c = seen.reply.first;
-    let b = seen.call.last.min(c);
+    let b = seen.asked();
     let view = match (seen.near, seen.far) {
         (Some(near), Some(far)) if is_here(near, far) => View::Client,
         (Some(near), Some(far)) if is_here(far, near) => View::Server,
@@ -209,29 +220,26 @@ struct Pair {
 impl Pair {
     fn of(a: Seen, b: Seen, clocks: Option<&Clocks>) -> Pair {
         // All of a request passes the client.
-        let whole = |seen: &Seen| seen.reply.last.since(seen.call.first);
-        let first_is_client = whole(&a) >= whole(&b);
-        let by_first = |at: Nanos| clocks.map_or(0, |clocks| clocks::by_first(clocks, at));
-        // When the call had left and when it had arrived, by one clock.
-        let left = a.call.last.min(a.reply.first).0 as i64;
-        let came = by_first(b.call.last.min(b.reply.first));
-        let forward = match first_is_client {
-            true => came - left,
-            false => left - came,
-        };
+        let first_is_client = a.whole() >= b.whole();
+        // From when the call passed the client to when it passed the server, by one clock.
+        let apart = clocks.map(|clocks| {
+            let (first, second) = (a.asked().0 as i64, clocks::by_first(clocks, b.asked()));
+            match first_is_client {
+                true => second - first,
+                false => first - second,
+            }
+        });
         let (at_client, at_server) = if first_is_client { (a, b) } else { (b, a) };
         // Neither of these needs the clocks joined; what is left is the way, there and back.
-        let total = at_client.reply.last.since(at_client.call.first);
-        let sent = at_client.call.last.min(at_client.reply.first);
-        let call_send = sent.since(at_client.call.first).min(total);
-        let came = at_server.call.last.min(at_server.reply.first);
+        let total = at_client.whole();
+        let call_send = at_client.asked().since(at_client.call.first).min(total);
         let left = total.since(call_send);
         let reply_send = at_server.reply.last.since(at_server.reply.first).min(left);
         let left = left.since(reply_send);
-        let think = at_server.reply.first.since(came).min(left);
+        let think = at_server.reply.first.since(at_server.asked()).min(left);
         let way = left.since(think);
-        let forward = match clocks {
-            Some(_) => Nanos(u64::try_from(forward).unwrap_or(0)).min(way),
+        let forward = match apart {
+            Some(apart) => Nanos(u64::try_from(apart).unwrap_or(0)).min(way),
             None => Nanos(way.0 / 2),
         };
         Pair {

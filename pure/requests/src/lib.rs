@@ -40,12 +40,10 @@ pub struct Observer {
     connections: BTreeMap<Ends, Box<Connection>>,
     /// The one of the last packet, as a rule that of the next as well.
     last: Option<(Ends, Box<Connection>)>,
-    done: Vec<Seen>,
+    out: Out,
     digest: Digest,
     /// One of two captures: what is joined with the other.
     kept: Option<Kept>,
-    room: usize,
-    unanswered: u64,
     unfollowed: u64,
 }
 
@@ -75,18 +73,13 @@ impl Observer {
         let Some((_, connection)) = &mut self.last else {
             return;
         };
-        let mut out = Out {
-            done: &mut self.done,
-            room: &mut self.room,
-            unanswered: &mut self.unanswered,
-        };
         if packet.has(SYN) && connection.is_before(packet) {
-            connection.close(&mut out);
+            connection.close(&mut self.out);
             **connection = Connection::new(packet);
         }
-        connection.see(packet, payload, None, &mut out);
+        connection.see(packet, payload, &mut self.out);
         if connection.is_over() {
-            connection.close(&mut out);
+            connection.close(&mut self.out);
             self.last = None;
         }
         if let Some(kept) = &mut self.kept {
@@ -116,7 +109,7 @@ impl Observer {
 
     /// Takes what is done.
     fn settle(&mut self) {
-        for seen in self.done.drain(..) {
+        for seen in self.out.done.drain(..) {
             match &mut self.kept {
                 None => self.digest.take(digest::from_one(seen)),
                 Some(kept) if kept.seen.len() < MOST_KEPT => kept.seen.push(seen),
@@ -127,14 +120,9 @@ impl Observer {
 
     /// Nothing more comes.
     fn close(&mut self) {
-        let mut out = Out {
-            done: &mut self.done,
-            room: &mut self.room,
-            unanswered: &mut self.unanswered,
-        };
         let last = self.last.iter_mut().map(|(_, last)| last);
         for connection in self.connections.values_mut().chain(last) {
-            connection.close(&mut out);
+            connection.close(&mut self.out);
         }
         self.settle();
     }
@@ -142,7 +130,7 @@ impl Observer {
     /// All requests.
     pub fn told(mut self) -> Requests {
         self.close();
-        let mut told = self.digest.told(self.unanswered);
+        let mut told = self.digest.told(self.out.unanswered);
         if self.unfollowed > 0 {
             told.doubts.push(format!(
                 "{} packets belong to connections beyond the {MOST_CONNECTIONS} that are followed at a time",
@@ -157,7 +145,7 @@ impl Observer {
 pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     a.close();
     b.close();
-    let unanswered = a.unanswered.max(b.unanswered);
+    let unanswered = a.out.unanswered.max(b.out.unanswered);
     let (one, other) = (a.kept.unwrap_or_default(), b.kept.unwrap_or_default());
     let more = one.more.max(other.more);
     let clocks = clocks::joined(one.marks, other.marks);

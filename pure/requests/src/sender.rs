@@ -174,7 +174,6 @@ impl Sender {
             // All that was out was waited for: if that took long, it was held back.
             let trip = self.trip.unwrap_or_default();
             let held = heard.at.since(last).since(trip);
-            let held = held.min(gap);
             let late = heard.ack >= begin && held >= LATE;
             let held = if late { held } else { Nanos(0) };
             let short = self.is_short(bytes) && !self.at_once;

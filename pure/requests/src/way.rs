@@ -7,6 +7,7 @@ use model::Nanos;
 use model::packet::Packet;
 use model::request::Cause;
 use model::segment::tcp_flag::PSH;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Segments behind a hole that are held, and what of them, in one direction.
@@ -45,7 +46,6 @@ pub(crate) struct Way {
     /// Behind the last byte seen.
     top: u64,
     held: BTreeMap<u64, Part>,
-    held_bytes: usize,
     hole_since: Nanos,
 }
 
@@ -63,15 +63,15 @@ pub(crate) struct Piece<'a> {
     pub at: Nanos,
     pub seq: u32,
     pub begin: u64,
-    pub bytes: std::borrow::Cow<'a, [u8]>,
+    pub bytes: Cow<'a, [u8]>,
     pub length: u64,
     pub wait: Wait,
 }
 
 impl Way {
-    /// A connection begins.
-    pub fn opens(&mut self, seq: u32) {
-        self.known = Some((seq.wrapping_add(1), ORIGIN));
+    /// The stream begins with this number.
+    pub fn opens(&mut self, first: u32) {
+        self.known = Some((first, ORIGIN));
         (self.next, self.top) = (ORIGIN, ORIGIN);
     }
 
@@ -97,26 +97,20 @@ impl Way {
         packet: &Packet,
         payload: &'a [u8],
         near: Option<Nanos>,
-        hint: Option<Wait>,
         room: &mut usize,
     ) -> Came<'a> {
         if self.known.is_none() {
-            self.known = Some((packet.seq, ORIGIN));
-            (self.next, self.top) = (ORIGIN, ORIGIN);
+            self.opens(packet.seq);
         }
         let begin = self.place(packet.seq).unwrap_or(ORIGIN);
         let end = begin + u64::from(packet.payload);
         if end <= self.next {
             // A keep-alive repeats one byte, or nothing (RFC 9293, 3.8.4).
-            let probe = packet.payload <= 1 && end == self.top;
-            if !probe {
-                self.sender.sends_again(packet.at);
+            if packet.payload <= 1 && end == self.top {
+                return Came::Nothing;
             }
-            return if probe {
-                Came::Nothing
-            } else {
-                Came::Again(begin, end)
-            };
+            self.sender.sends_again(packet.at);
+            return Came::Again(begin, end);
         }
         let wait = if end > self.top {
             let near = near.unwrap_or_default();
@@ -126,7 +120,7 @@ impl Way {
                     .sends(packet.at, begin.max(self.top), size, packet.has(PSH), near);
             self.top = end;
             self.known = Some((packet.seq.wrapping_add(packet.payload), end));
-            hint.unwrap_or(wait)
+            wait
         } else {
             // It fills a hole: what was lost, or overtaken.
             let late = packet.at.since(self.hole_since);
@@ -154,10 +148,8 @@ impl Way {
                 wait,
             };
             *room += fits;
-            self.held_bytes += fits;
             if let Some(old) = self.held.insert(begin, part) {
                 *room -= old.bytes.len();
-                self.held_bytes -= old.bytes.len();
             }
             // The receiver has it, so the capture lost it; or there is no more room.
             let lost = self.held.len() > MOST_HELD || self.sender.acked() > self.next;
@@ -167,18 +159,23 @@ impl Way {
             };
         }
         let old = (self.next - begin) as usize;
-        let first = Piece {
-            at: packet.at,
-            seq: self.seq(self.next),
-            begin: self.next,
-            bytes: payload.get(old..).unwrap_or_default().into(),
-            length: end - self.next,
+        let bytes = payload.get(old..).unwrap_or_default();
+        let first = self.piece(packet.at, bytes.into(), end - self.next, wait);
+        Came::Next(first, self.drain(room))
+    }
+
+    /// What is next, of this length.
+    fn piece<'a>(&mut self, at: Nanos, bytes: Cow<'a, [u8]>, length: u64, wait: Wait) -> Piece<'a> {
+        let begin = self.next;
+        self.next += length;
+        Piece {
+            at,
+            seq: self.seq(begin),
+            begin,
+            bytes,
+            length,
             wait,
-        };
-        self.next = end;
-        let mut rest = Vec::new();
-        self.drain(room, &mut rest);
-        Came::Next(first, rest)
+        }
     }
 
     /// The capture lost what is missing: as if it had been cut off.
@@ -186,49 +183,34 @@ impl Way {
         let Some((begin, part)) = self.held.first_key_value() else {
             return Came::Nothing;
         };
-        let missing = Piece {
-            at: part.at,
-            seq: self.seq(self.next),
-            begin: self.next,
-            bytes: (&[][..]).into(),
-            length: begin - self.next,
-            wait: part.wait,
-        };
-        self.next = *begin;
-        let mut rest = Vec::new();
-        self.drain(room, &mut rest);
-        Came::Next(missing, rest)
+        let (at, length, wait) = (part.at, begin - self.next, part.wait);
+        let missing = self.piece(at, Cow::Borrowed(&[]), length, wait);
+        Came::Next(missing, self.drain(room))
     }
 
-    fn drain(&mut self, room: &mut usize, all: &mut Vec<Piece<'_>>) {
+    /// What was held and is next now.
+    fn drain<'a>(&mut self, room: &mut usize) -> Vec<Piece<'a>> {
+        let mut all = Vec::new();
         while let Some(entry) = self.held.first_entry()
             && *entry.key() <= self.next
         {
             let (begin, part) = entry.remove_entry();
-            *room -= part.bytes.len();
-            self.held_bytes -= part.bytes.len();
+            let mut bytes = part.bytes;
+            *room -= bytes.len();
             let old = self.next - begin;
-            let Some(length) = part.length.checked_sub(old).filter(|length| *length > 0) else {
-                continue;
-            };
-            let bytes = part.bytes.get(old as usize..).unwrap_or_default().to_vec();
-            all.push(Piece {
-                at: part.at,
-                seq: self.seq(self.next),
-                begin: self.next,
-                bytes: bytes.into(),
-                length,
-                wait: part.wait,
-            });
-            self.next += length;
+            if old < part.length {
+                bytes.drain(..bytes.len().min(old as usize));
+                all.push(self.piece(part.at, bytes.into(), part.length - old, part.wait));
+            }
         }
+        all
     }
 
     /// Nothing more comes: what is held needs no room.
     pub fn close(&mut self, room: &mut usize) {
-        *room -= self.held_bytes;
-        self.held_bytes = 0;
-        self.held.clear();
+        for part in std::mem::take(&mut self.held).into_values() {
+            *room -= part.bytes.len();
+        }
     }
 }
 

@@ -13,22 +13,19 @@ use std::path::Path;
 /// # Errors
 /// If one cannot be read, or is none.
 pub fn run(path: &Path, other: Option<&Path>, json: bool) -> Result<Exit> {
-    let told = match other {
+    let (mut told, left_out) = match other {
         None => {
             let (observer, left_out) = captured(path, Observer::default())?;
-            let mut told = observer.told();
-            told.doubts.extend(left_out);
-            told
+            (observer.told(), left_out)
         }
         Some(other) => {
             let (a, mut left_out) = captured(path, Observer::of_two())?;
             let (b, of_other) = captured(other, Observer::of_two())?;
             left_out.extend(of_other);
-            let mut told = requests::joined(a, b);
-            told.doubts.extend(left_out);
-            told
+            (requests::joined(a, b), left_out)
         }
     };
+    told.doubts.extend(left_out);
     out::print(&match json {
         true => report::requests::json(&told),
         false => report::requests::text(&told, stdout_style()),

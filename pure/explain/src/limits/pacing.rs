@@ -1,7 +1,7 @@
 //! The socket spreads its segments out: by a rate that somebody set, or by one that its congestion
 //! control believes in (then the cause is behind it).
 
-use super::Telling;
+use super::{Telling, send_buffer};
 use crate::facts::{Facts, bit_rate, percent};
 use crate::moment::Moment;
 use model::BitRate;
@@ -25,11 +25,10 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
 /// From packets alone: the same amount in flight all the time, and sends spread out over the round trip by a clock of
 /// their own. An application that writes little at a time, at a rate of its own, looks the same.
 pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
-    let spread = facts.held_flight()?;
+    let steady = send_buffer::steady(facts)?;
     let rhythm = facts.rhythm.filter(|r| r.is_spread())?;
     let evidence = vec![
-        Evidence::new("in flight, half of its middle spread", percent(spread))
-            .against("under 5 %, without loss or queue: held at the sender"),
+        steady,
         Evidence::new(
             "round trips in half of which nothing was sent",
             percent(rhythm.paused),

@@ -44,14 +44,18 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
 /// Losses that a burst into a queue makes, and no more.
 const FEW_LOST: f64 = 0.002;
 
+/// From packets alone: the same amount is in flight all the time.
+pub(super) fn steady(facts: &Facts) -> Option<Evidence> {
+    let spread = facts.held_flight()?;
+    let evidence = Evidence::new("in flight, half of its middle spread", percent(spread));
+    Some(evidence.against("under 5 %, without loss or queue: held at the sender"))
+}
+
 /// From packets alone, what shows that something at the sender holds it: the same amount is in flight all the time, or
 /// the path runs empty again and again, though it had carried more at once.
 pub(super) fn held(facts: &Facts) -> Option<Evidence> {
-    if let Some(spread) = facts.held_flight() {
-        return Some(
-            Evidence::new("in flight, half of its middle spread", percent(spread))
-                .against("under 5 %, without loss or queue: held at the sender"),
-        );
+    if let Some(steady) = steady(facts) {
+        return Some(steady);
     }
     let rhythm = facts.rhythm.filter(|r| r.is_idling())?;
     (facts.loss_share() <= FEW_LOST).then(|| {
