@@ -15,6 +15,7 @@ pub mod json;
 pub mod live;
 pub mod mtu;
 pub mod mtu_change;
+pub mod page;
 pub mod pcapng;
 pub mod physics;
 pub mod prove;

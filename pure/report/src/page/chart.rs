@@ -1,0 +1,75 @@
+//! A chart as data: what is drawn over which axes. How it is drawn is told apart from it.
+
+/// Series over a common horizontal axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axes: one, or two with different units.
+    pub y: Vec<Axis>,
+    /// What is drawn.
+    pub series: Vec<Series>,
+    /// Stretches of the horizontal axis with a name, in a strip above the plot: phases, limits.
+    pub bands: Vec<Band>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What is on it.
+    pub label: String,
+    /// Its unit, in the base unit of the values (`s`, `bit/s`, `B`, ` %`): ticks carry the prefix (k, M, m) that fits.
+    pub unit: &'static str,
+    /// How values are spread over it.
+    pub scale: Scale,
+}
+
+/// How values are spread over an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly, from zero.
+    FromZero,
+    /// Evenly, from the smallest value to the largest.
+    Fitted,
+    /// By decades.
+    Logarithmic,
+}
+
+/// One line or cloud of points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// Which of [`Chart::y`] it belongs to.
+    pub axis: usize,
+    /// How it is drawn.
+    pub stroke: Stroke,
+    /// Horizontal and vertical, ascending in the horizontal; `None` interrupts a line.
+    pub points: Vec<(f64, Option<f64>)>,
+}
+
+/// How a series is drawn. Series differ in dash or mark as well as in colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stroke {
+    /// From point to point.
+    Line,
+    /// Each value holds until the next.
+    Steps,
+    /// The same, thinner and dashed: a ceiling, a reference.
+    Reference,
+    /// A mark at each point.
+    Points,
+    /// A vertical line from the axis to each point.
+    Bars,
+}
+
+/// A stretch of the horizontal axis with a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// Begin.
+    pub from: f64,
+    /// End.
+    pub to: f64,
+    /// Its name; the same name has the same colour everywhere in a page.
+    pub name: String,
+}
