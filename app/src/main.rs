@@ -5,6 +5,7 @@ mod cli;
 mod clock;
 mod closed_loop;
 mod controller;
+mod documents;
 mod exit;
 mod experiment;
 mod files;

@@ -6,6 +6,7 @@ mod watch;
 use super::live::stdout_style;
 use super::which::Which;
 use super::{Global, runs};
+use crate::documents::run_from;
 use crate::exit::{Exit, Refusal};
 use crate::files::read_whole;
 use crate::out;
@@ -138,7 +139,7 @@ pub(super) fn explanations(
             }
             Kind::Other => {}
         }
-        let run = read_whole(path).and_then(|text| runs::run_from(&text));
+        let run = read_whole(path).and_then(|text| run_from(&text));
         run.map_err(|why| bad(path, why))?
     } else {
         let archive = runs::open_existing(global)?;

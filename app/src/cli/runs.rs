@@ -3,6 +3,7 @@
 use super::Global;
 use super::live::stdout_style;
 use crate::clock::unix_time;
+use crate::documents::{self, Document};
 use crate::exit::{Exit, Refusal};
 use crate::files::write_whole;
 use crate::out;
@@ -10,12 +11,8 @@ use crate::traces;
 use anyhow::{Context, Result};
 use archive::{Archive, Filter, Imported, Named, Row};
 use clap::{Args, Subcommand, ValueEnum};
-use model::{
-    EXPERIMENT_SCHEMA, Ended, Experiment, Nanos, Outcome, Run, SCHEMA_VERSION, Workload, summarise,
-};
+use model::{Ended, Experiment, Nanos, Outcome, Run, Workload, summarise};
 use report::words::{escape, table, utc};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::json;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -423,44 +420,18 @@ fn read(file: &Path) -> Result<Imports> {
 }
 
 fn import_from(text: &str) -> Result<Imports, String> {
-    /// The member that only an experiment has.
-    #[derive(Deserialize)]
-    struct Planned {
-        schema: u32,
-        #[serde(rename = "plan")]
-        _plan: IgnoredAny,
+    match documents::from_json(text)? {
+        Document::Run(run) => Ok(Imports::Run(run)),
+        Document::Experiment(experiment) => Ok(Imports::Experiment(experiment)),
+        Document::Tuning(story) => Err(not_kept("a tuning", &story.host)),
+        Document::Mtu(found) => Err(not_kept("what was found of an MTU", found.host())),
+        Document::Published(found) => Err(not_kept("a comparison", &found.name)),
     }
-    let Ok(Planned { schema, .. }) = serde_json::from_str(text) else {
-        return run_from(text).map(|run| Imports::Run(Box::new(run)));
-    };
-    known(schema, EXPERIMENT_SCHEMA)?;
-    serde_json::from_str(text)
-        .map(|experiment| Imports::Experiment(Box::new(experiment)))
-        .map_err(|e| format!("it is not a whole experiment: {e}"))
 }
 
-fn known(schema: u32, known: u32) -> Result<(), String> {
-    if schema <= known {
-        return Ok(());
-    }
-    Err(format!(
-        "it was written by a newer linerate (schema {schema}, known up to {known})"
-    ))
-}
-
-/// The member that only our JSON has.
-#[derive(Deserialize)]
-struct Ours {
-    schema: u32,
-}
-
-pub(super) fn run_from(text: &str) -> Result<Run, String> {
-    let Ok(Ours { schema }) = serde_json::from_str(text) else {
-        return report::iperf3::from_json(text)
-            .map_err(|e| format!("it is not a run of linerate, nor one of iperf3: {e}"));
-    };
-    known(schema, SCHEMA_VERSION)?;
-    serde_json::from_str(text).map_err(|e| format!("it is not a whole run: {e}"))
+fn not_kept(what: &str, of: &str) -> String {
+    let of = escape(of);
+    format!("it is {what} of {of}; runs and experiments can be imported")
 }
 
 /// A line of the list.
@@ -731,23 +702,6 @@ mod tests {
             );
             assert!(text.contains("interrupted"), "{text}");
             assert!(!text.contains('\x1b'));
-        }
-    }
-
-    #[test]
-    fn whose_json_it_is() {
-        for (text, why) in [
-            ("", "it is not a run of linerate, nor one of iperf3: "),
-            ("{}", "it is not a run of linerate, nor one of iperf3: "),
-            ("[1]", "it is not "),
-            (
-                r#"{"schema": 99}"#,
-                "it was written by a newer linerate (schema 99",
-            ),
-            (r#"{"schema": 1}"#, "it is not a whole run: missing field"),
-        ] {
-            let said = run_from(text).unwrap_err();
-            assert!(said.starts_with(why), "{text}: {said}");
         }
     }
 }

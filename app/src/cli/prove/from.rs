@@ -3,7 +3,8 @@
 use super::exit_for;
 use crate::cli::Global;
 use crate::cli::live::stdout_style;
-use crate::cli::runs::{open_existing, run_from, said};
+use crate::cli::runs::{open_existing, said};
+use crate::documents::run_from;
 use crate::exit::{Exit, Refusal};
 use crate::files::read_whole;
 use crate::out;

@@ -1,0 +1,130 @@
+//! What linerate printed as JSON, read again: the documents of `docs/json.md`, told apart by their members.
+
+use model::mtu::{CHANGE_SCHEMA, MTU_SCHEMA, MtuChange, MtuFound, MtuReport};
+use model::{EXPERIMENT_SCHEMA, Experiment, Published, Run, SCHEMA_VERSION, TUNING_SCHEMA, Tuning};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+/// A document of any kind that can be told as a whole.
+pub enum Document {
+    /// Of `measure`, or what iperf3 printed.
+    Run(Box<Run>),
+    /// Of `prove`.
+    Experiment(Box<Experiment>),
+    /// Of `prove --from`.
+    Published(Box<Published>),
+    /// Of `tune`.
+    Tuning(Box<Tuning>),
+    /// Of `mtu` and `tune mtu`.
+    Mtu(Box<MtuFound>),
+}
+
+/// A document from its text.
+///
+/// # Errors
+/// Why it is none, for a sentence that names its file.
+pub fn from_json(text: &str) -> Result<Document, String> {
+    /// Members that one kind alone has.
+    #[derive(Deserialize)]
+    struct Members {
+        plan: Option<IgnoredAny>,
+        rounds: Option<IgnoredAny>,
+        method: Option<IgnoredAny>,
+        reach: Option<IgnoredAny>,
+        comparisons: Option<IgnoredAny>,
+    }
+    let members: Members = match serde_json::from_str(text) {
+        Ok(members) => members,
+        // One line an event, or an array: iperf3's, or nobody's.
+        Err(_) => return run_from(text).map(|run| Document::Run(Box::new(run))),
+    };
+    Ok(if members.plan.is_some() {
+        Document::Experiment(whole(text, EXPERIMENT_SCHEMA, "experiment")?)
+    } else if members.rounds.is_some() {
+        Document::Tuning(whole(text, TUNING_SCHEMA, "tuning")?)
+    } else if members.reach.is_some() {
+        let change: Box<MtuChange> = whole(text, CHANGE_SCHEMA, "change of an MTU")?;
+        Document::Mtu(Box::new(MtuFound::Change(change)))
+    } else if members.method.is_some() {
+        let report: Box<MtuReport> = whole(text, MTU_SCHEMA, "report of an MTU")?;
+        Document::Mtu(Box::new(MtuFound::Look(report)))
+    } else if members.comparisons.is_some() {
+        Document::Published(parsed(text, "comparison of published numbers")?)
+    } else {
+        Document::Run(Box::new(run_from(text)?))
+    })
+}
+
+/// A run of linerate's, or one that iperf3 printed.
+///
+/// # Errors
+/// Why it is none, for a sentence that names its file.
+pub fn run_from(text: &str) -> Result<Run, String> {
+    if serde_json::from_str::<Versioned>(text).is_err() {
+        return report::iperf3::from_json(text)
+            .map_err(|e| format!("it is not a run of linerate, nor one of iperf3: {e}"));
+    }
+    whole(text, SCHEMA_VERSION, "run").map(|run| *run)
+}
+
+/// The member that only our JSON has.
+#[derive(Deserialize)]
+struct Versioned {
+    schema: u32,
+}
+
+/// A document of a form that is known up to this version.
+fn whole<T: DeserializeOwned>(text: &str, known: u32, what: &str) -> Result<Box<T>, String> {
+    if let Ok(Versioned { schema }) = serde_json::from_str(text)
+        && schema > known
+    {
+        return Err(format!(
+            "it was written by a newer linerate (schema {schema}, known up to {known})"
+        ));
+    }
+    parsed(text, what)
+}
+
+fn parsed<T: DeserializeOwned>(text: &str, what: &str) -> Result<Box<T>, String> {
+    serde_json::from_str(text)
+        .map(Box::new)
+        .map_err(|e| format!("it is not a whole {what}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_json_it_is() {
+        for (text, why) in [
+            ("", "it is not a run of linerate, nor one of iperf3: "),
+            ("{}", "it is not a run of linerate, nor one of iperf3: "),
+            ("[1]", "it is not a run of linerate, nor one of iperf3: "),
+            (
+                r#"{"schema": 99}"#,
+                "it was written by a newer linerate (schema 99",
+            ),
+            (r#"{"schema": 1}"#, "it is not a whole run: missing field"),
+            (
+                r#"{"schema": 1, "plan": {}}"#,
+                "it is not a whole experiment: ",
+            ),
+            (
+                r#"{"schema": 9, "rounds": []}"#,
+                "it was written by a newer linerate (schema 9",
+            ),
+            (
+                r#"{"schema": 1, "method": "web"}"#,
+                "it is not a whole report of an MTU: ",
+            ),
+            (
+                r#"{"comparisons": []}"#,
+                "it is not a whole comparison of published numbers: ",
+            ),
+        ] {
+            let said = from_json(text).map(|_| ()).unwrap_err();
+            assert!(said.starts_with(why), "{text}: {said}");
+        }
+    }
+}
