@@ -1,6 +1,6 @@
 //! Requests and their replies on TCP connections, and where the time of each went.
 
-use crate::{Bytes, Nanos};
+use crate::{Bytes, Latency, Nanos};
 use serde::{Serialize, Serializer};
 use std::net::SocketAddr;
 
@@ -22,8 +22,24 @@ pub struct Requests {
     pub operations: Vec<Operation>,
     /// The first requests one by one, by the time of their call.
     pub calls: Vec<Call>,
+    /// How long they took, and why, over the time of the capture: for a picture.
+    #[serde(skip)]
+    pub moments: Vec<Moment>,
     /// What is not certain, and what was not looked at: whole sentences.
     pub doubts: Vec<String>,
+}
+
+/// The requests that began within one of a row of equal stretches of time, of those in which any did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Begin, since the capture began.
+    pub from: Nanos,
+    /// End.
+    pub to: Nanos,
+    /// How long they took, rounded down by less than a fifth.
+    pub times: Latency,
+    /// Why, all together.
+    pub causes: Causes,
 }
 
 /// All requests of one operation.
@@ -42,6 +58,9 @@ pub struct Operation {
     /// The longest.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
+    /// All of them, right within 0.1 %: for a picture.
+    #[serde(skip)]
+    pub times: Latency,
     /// Bytes of all calls.
     pub call_bytes: Bytes,
     /// Bytes of all replies.

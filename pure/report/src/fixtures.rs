@@ -5,7 +5,7 @@ use model::finding::{
     Share, Source,
 };
 use model::request::{
-    Call, Cause, Causes, Clocks, Operation, Parts, REQUESTS_SCHEMA, Requests, Step, View,
+    Call, Cause, Causes, Clocks, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step, View,
 };
 use model::*;
 use std::collections::BTreeMap;
@@ -434,11 +434,18 @@ pub fn requests() -> Requests {
             p50: parts.total(),
             p99: parts.total(),
             max: parts.total(),
+            times: Latency::from_counts([(parts.total().0, 1)]),
             call_bytes: call.call_bytes,
             reply_bytes: call.reply_bytes,
             parts,
             causes,
             worst: vec![call.clone()],
+        }],
+        moments: vec![Moment {
+            from: call.at,
+            to: call.at + Nanos::from_millis(1),
+            times: Latency::from_counts([(parts.total().0, 1)]),
+            causes,
         }],
         calls: vec![call],
         doubts: Vec::new(),

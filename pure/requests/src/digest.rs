@@ -3,7 +3,7 @@
 use crate::clocks;
 use crate::connection::Seen;
 use crate::passage::Passage;
-use model::request::{Call, Cause, Causes, Clocks, Operation, Parts, Requests, Step, View};
+use model::request::{Call, Cause, Causes, Clocks, Moment, Operation, Parts, Requests, Step, View};
 use model::{Bytes, Latency, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,10 @@ const MOST_OPERATIONS: usize = 512;
 const MOST_CALLS: usize = 1000;
 /// The longest of each operation that are.
 const MOST_WORST: usize = 3;
+/// Stretches of time that are told apart.
+const MOST_MOMENTS: u64 = 96;
+/// The shortest of them, in nanoseconds.
+const SHORTEST_MOMENT: u64 = 1000;
 /// Time from a place to one end and back below which it is there: this part of the whole round trip, or what a
 /// host takes for a handshake.
 const HERE: u64 = 10;
@@ -25,6 +29,7 @@ pub(crate) struct Digest {
     answered: u64,
     calls: Vec<Call>,
     views: BTreeSet<View>,
+    moments: Moments,
 }
 
 #[derive(Default)]
@@ -37,6 +42,7 @@ impl Digest {
     pub fn take(&mut self, call: Call) {
         self.answered += 1;
         self.views.insert(call.view);
+        self.moments.take(&call);
         let name = match self.operations.contains_key(&call.operation) {
             false if self.operations.len() >= MOST_OPERATIONS => "others",
             _ => &call.operation,
@@ -75,6 +81,7 @@ impl Digest {
             clocks: None,
             operations,
             calls: self.calls,
+            moments: self.moments.told(),
             doubts,
         }
     }
@@ -109,9 +116,7 @@ impl Tally {
         of.reply_bytes += call.reply_bytes;
         of.parts.add(&call.parts);
         of.causes.add(&call.causes);
-        // Eleven bits of a time are kept: 0.05 %.
-        let shift = (u64::BITS - total.0.leading_zeros()).saturating_sub(11);
-        *self.times.entry(total.0 >> shift << shift).or_default() += 1;
+        *self.times.entry(rounded(total, 11)).or_default() += 1;
         let place = of
             .worst
             .partition_point(|worst| worst.parts.total() >= total);
@@ -129,8 +134,56 @@ impl Tally {
             operation: name,
             p50: percentile(0.5),
             p99: percentile(0.99),
+            times: latency,
             ..self.operation
         }
+    }
+}
+
+/// A time of which only so many binary digits are kept: eleven are 0.05 % of it, three 20 %.
+fn rounded(time: Nanos, digits: u32) -> u64 {
+    let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(digits);
+    time.0 >> shift << shift
+}
+
+/// Requests by when they began. All stretches are equal; they double when there are too many.
+#[derive(Default)]
+struct Moments {
+    /// Doublings of the shortest.
+    doubled: u32,
+    all: BTreeMap<u64, (BTreeMap<u64, u64>, Causes)>,
+}
+
+impl Moments {
+    fn take(&mut self, call: &Call) {
+        let place = (call.at.0 / SHORTEST_MOMENT) >> self.doubled;
+        let (times, causes) = self.all.entry(place).or_default();
+        *times.entry(rounded(call.parts.total(), 3)).or_default() += 1;
+        causes.add(&call.causes);
+        while let (Some((first, _)), Some((last, _))) =
+            (self.all.first_key_value(), self.all.last_key_value())
+            && last - first >= MOST_MOMENTS
+        {
+            self.doubled += 1;
+            for (place, (times, causes)) in std::mem::take(&mut self.all) {
+                let (sum, of) = self.all.entry(place / 2).or_default();
+                for (time, count) in times {
+                    *sum.entry(time).or_default() += count;
+                }
+                of.add(&causes);
+            }
+        }
+    }
+
+    fn told(self) -> Vec<Moment> {
+        let width = SHORTEST_MOMENT << self.doubled;
+        let moment = |(place, (times, causes)): (u64, (BTreeMap<u64, u64>, Causes))| Moment {
+            from: Nanos(place * width),
+            to: Nanos((place + 1).saturating_mul(width)),
+            times: Latency::from_counts(times),
+            causes,
+        };
+        self.all.into_iter().map(moment).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use model::Nanos;
-use model::request::{Call, Cause, View};
+use model::request::{Call, Cause, Causes, View};
 use model::segment::tcp_flag::{ACK, FIN, PSH};
 
 const MSS: u32 = 1000;
@@ -295,4 +295,31 @@ fn two_captures_give_each_part_its_own_clock() {
         }
         assert_eq!(queued, 1);
     }
+}
+
+#[test]
+fn requests_are_told_over_time_in_equal_stretches_that_are_not_too_many() {
+    let mut tape = Tape::new(65000);
+    let all = 500;
+    for n in 0..all {
+        tape.data(ms(20 * n), false, 100);
+        tape.data(ms(20 * n + 10), true, 10);
+        tape.ack(ms(20 * n + 11), false, 0, 65000);
+    }
+    let mut observer = Observer::default();
+    tape.packets
+        .iter()
+        .for_each(|packet| observer.see(packet, &[]));
+    let told = observer.told();
+    let moments = &told.moments;
+    assert!((48..=96).contains(&moments.len()), "{}", moments.len());
+    assert!(moments.is_sorted_by(|a, b| a.to <= b.from));
+    let width = moments[0].to - moments[0].from;
+    assert!(moments.iter().all(|m| m.to - m.from == width));
+    let counted: u64 = moments.iter().map(|m| m.times.count()).sum();
+    assert_eq!((counted, told.answered), (all, all));
+    let mut causes = Causes::default();
+    moments.iter().for_each(|m| causes.add(&m.causes));
+    assert_eq!(causes, told.operations[0].causes);
+    assert_eq!(told.operations[0].times.count(), all);
 }
