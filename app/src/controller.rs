@@ -787,6 +787,7 @@ fn keep(end: &mut EndRecord, record: EndRecord) {
         bytes,
         duration,
         requests,
+        operations,
         datagrams,
         copy,
         trace,
@@ -794,7 +795,7 @@ fn keep(end: &mut EndRecord, record: EndRecord) {
         ..
     } = record;
     (end.bytes, end.duration, end.requests, end.datagrams) = (bytes, duration, requests, datagrams);
-    (end.copy, end.trace) = (copy, trace);
+    (end.operations, end.copy, end.trace) = (operations, copy, trace);
     end.warnings.extend(warnings);
 }
 

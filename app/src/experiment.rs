@@ -511,7 +511,9 @@ fn short(spec: &Spec) -> Spec {
     Spec {
         limit: match spec.workload {
             Workload::Request(_) => Limit::Requests(u64::from(spec.streams)),
-            Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) => Limit::Bytes(REHEARSED),
+            Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) | Workload::Blocks(_) => {
+                Limit::Bytes(REHEARSED)
+            }
         },
         ..spec.clone()
     }

@@ -20,7 +20,7 @@ const STOP_WITHIN: Duration = Duration::from_millis(50);
 pub fn role(workload: &model::Workload, direction: Direction, side: Side) -> Role {
     let starts = direction.sender() == side;
     match (workload, starts) {
-        (model::Workload::Request(_), true) => Role::Ask,
+        (model::Workload::Request(_) | model::Workload::Blocks(_), true) => Role::Ask,
         (model::Workload::Request(_), false) => Role::Answer,
         (_, true) => Role::Send,
         (_, false) => Role::Receive,
@@ -159,6 +159,7 @@ pub fn run_end(
         bytes: outcome.bytes.iter().copied().sum(),
         duration: outcome.duration,
         requests: outcome.requests,
+        operations: outcome.operations,
         copy: outcome.copy,
         warnings,
         ..EndRecord::default()

@@ -287,6 +287,6 @@ fn moved(order: &Order, bytes: Bytes) -> Bytes {
             let requests = bytes.0 / request.request_size.0.max(1);
             bytes + Bytes(requests.saturating_mul(request.reply_size.0))
         }
-        Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) => bytes,
+        Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) | Workload::Blocks(_) => bytes,
     }
 }

@@ -462,6 +462,7 @@ impl Listed {
                 Workload::Request(_) => "request",
                 Workload::Udp(_) => "udp",
                 Workload::Copy(_) => "copy",
+                Workload::Blocks(_) => "blocks",
             }
             .to_owned(),
             ended: match experiment.ended {

@@ -618,7 +618,7 @@ impl Test<'_> {
                 fq_rate_bit_s: server_rate,
                 ..params
             },
-            Workload::Request(_) | Workload::Copy(_) => {
+            Workload::Request(_) | Workload::Copy(_) | Workload::Blocks(_) => {
                 unreachable!("checked before the first connection")
             }
         })

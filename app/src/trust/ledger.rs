@@ -417,6 +417,7 @@ fn in_words(order: &Order) -> String {
         (Workload::Copy(_), true) => "sends a copy",
         (Workload::Copy(_), false) => "receives a copy",
         (Workload::Udp(_), _) => "datagrams",
+        (Workload::Blocks(_), _) => "blocks",
     };
     let limit = match order.limit {
         Limit::Time(span) => format!("for {span}"),
@@ -480,6 +481,10 @@ fn possible(order: &Order) -> Result<(), String> {
             Err("a copy goes over one connection".to_owned())
         }
         Workload::Copy(_) => Ok(()),
+        Workload::Blocks(_) => Err(
+            "blocks are asked of a server that has them: linerate measure nfs://HOST/EXPORT"
+                .to_owned(),
+        ),
         Workload::Udp(_) => Err(
             "datagrams are measured with iperf3 only: linerate measure iperf3:HOST --workload udp"
                 .to_owned(),

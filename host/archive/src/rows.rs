@@ -327,6 +327,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         bytes: end.bytes,
         duration: end.duration,
         requests: end.requests.clone(),
+        operations: end.operations.clone(),
         retransmits: end.retransmits,
         datagrams: end.datagrams,
         copy: end.copy.clone(),
@@ -364,6 +365,7 @@ pub(crate) fn kind_of(workload: &Workload) -> &'static str {
         Workload::Request(_) => "request",
         Workload::Udp(_) => "udp",
         Workload::Copy(_) => "copy",
+        Workload::Blocks(_) => "blocks",
     }
 }
 

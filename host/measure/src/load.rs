@@ -4,7 +4,10 @@ use crate::copy::{self, Sink, Source, Storage};
 use crate::request::{self, Spin};
 use crate::{Error, bulk};
 use hdrhistogram::Histogram;
-use model::{Bulk, Bytes, CopyRecord, FileCopy, Latency, Limit, Nanos, Request, Warning, Workload};
+use model::{
+    Answer, BlockOperation, BlockRecord, Blocks, Bulk, Bytes, CopyRecord, FileCopy, Latency, Limit,
+    Nanos, Request, Warning, Workload,
+};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -55,7 +55,10 @@ impl Ends<'_> {
                 .filter_map(|s| s.tcp.as_ref()?.bytes_acked);
             acked.map(|bytes| bytes.0).sum()
         };
-        let answers = matches!(run.spec.workload, Workload::Request(_));
+        let answers = matches!(
+            run.spec.workload,
+            Workload::Request(_) | Workload::Blocks(_)
+        );
         if answers && sent(own.receiver) > sent(own.sender) {
             return Ends {
                 sender: own.receiver,
@@ -135,7 +138,7 @@ pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
     facts.always_writes = match &run.spec.workload {
         Workload::Bulk(_) => true,
         Workload::Copy(copy) => copy.from.is_none(),
-        Workload::Request(_) | Workload::Udp(_) => false,
+        Workload::Request(_) | Workload::Udp(_) | Workload::Blocks(_) => false,
     };
     if let Workload::Copy(copy) = &run.spec.workload {
         facts.copy = model::summarise_copy(ends.sender, ends.receiver)

@@ -5,6 +5,7 @@
 
 pub mod advice;
 mod audit;
+mod blocks;
 mod copy;
 mod experiment;
 pub mod finding;
@@ -28,6 +29,7 @@ mod units;
 mod verdict;
 
 pub use audit::{Audit, Completeness, Gap, Tally};
+pub use blocks::{Answer, BlockOperation, BlockRecord, BlockSummary, Blocks, summarise_blocks};
 pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
 pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};

@@ -1,7 +1,7 @@
 //! Requests and their replies on TCP connections, and where the time of each went.
 
 use crate::{Bytes, Latency, Nanos};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::net::SocketAddr;
 
 /// Version of the JSON form of [`Requests`]; counts by itself.
@@ -104,7 +104,7 @@ pub struct Call {
 }
 
 /// The time of a request from the first byte of its call to the last of its reply. The parts sum to it exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parts {
     /// From the first byte of the call leaving to its last.
     #[serde(rename = "call_send_ns")]

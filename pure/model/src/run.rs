@@ -1,7 +1,8 @@
 //! What was done and seen: one execution, kept whole.
 
 use crate::{
-    BitRate, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, Spec, TraceSource,
+    BitRate, BlockRecord, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, Spec,
+    TraceSource,
 };
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -104,6 +105,9 @@ pub struct EndRecord {
     /// All request latencies (client of the request workload).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Latency>,
+    /// The same by operation (blocks).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<BlockRecord>,
     /// Segments retransmitted, told as a number by an end that gives no TCP_INFO (stock iperf3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,

@@ -1,6 +1,6 @@
 //! What is to be done: the order for a run, as data.
 
-use crate::{BitRate, Bytes, Nanos};
+use crate::{BitRate, Blocks, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -44,6 +44,8 @@ pub enum Workload {
     Udp(Udp),
     /// From storage at the sender to storage at the receiver.
     Copy(FileCopy),
+    /// Reads and writes of blocks at a server that is there (NFS).
+    Blocks(Blocks),
 }
 
 /// Bulk transfer.

@@ -1,9 +1,9 @@
 //! From samples to the figures that are told first.
 
 use crate::{
-    BitRate, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended, Latency, Leg,
-    Limit, Nanos, Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning, Workload,
-    summarise_copy,
+    BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
+    Latency, Leg, Limit, Nanos, Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning,
+    Workload, summarise_blocks, summarise_copy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,8 +76,11 @@ pub struct LegSummary {
     pub sender_cpu: Option<CpuUse>,
     /// Processor use at the receiver.
     pub receiver_cpu: Option<CpuUse>,
-    /// Requests (request workload).
+    /// Requests (request workload, blocks).
     pub requests: Option<LatencySummary>,
+    /// The same by operation (blocks).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<BlockSummary>,
     /// Datagrams as the receiver counted them (UDP).
     pub datagrams: Option<Datagrams>,
     /// The stages of a copy (copy workload).
@@ -262,7 +265,11 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         }),
         sender_cpu: cpu_use(sender),
         receiver_cpu: cpu_use(receiver),
-        requests: requests(sender),
+        requests: sender
+            .requests
+            .as_ref()
+            .and_then(|all| LatencySummary::of(all, sender.duration)),
+        operations: summarise_blocks(sender),
         datagrams: receiver.datagrams.or(sender.datagrams),
         copy: summarise_copy(sender, receiver),
         settings: settings(spec, sender.sockets.first(), receiver.sockets.first()),
@@ -368,19 +375,21 @@ fn share_cpu(legs: &mut [LegSummary]) {
     }
 }
 
-fn requests(client: &EndRecord) -> Option<LatencySummary> {
-    let latency: &Latency = client.requests.as_ref()?;
-    let at = |share| latency.percentile(share);
-    Some(LatencySummary {
-        count: latency.count(),
-        per_s: latency.count() as f64 / client.duration.as_secs_f64().max(1e-9),
-        mean: latency.mean()?,
-        p50: at(0.5)?,
-        p90: at(0.9)?,
-        p99: at(0.99)?,
-        p999: at(0.999)?,
-        max: latency.max()?,
-    })
+impl LatencySummary {
+    /// Of latencies that were recorded in this time; `None` if there are none.
+    pub(crate) fn of(latency: &Latency, span: Nanos) -> Option<LatencySummary> {
+        let at = |share| latency.percentile(share);
+        Some(LatencySummary {
+            count: latency.count(),
+            per_s: latency.count() as f64 / span.as_secs_f64().max(1e-9),
+            mean: latency.mean()?,
+            p50: at(0.5)?,
+            p90: at(0.9)?,
+            p99: at(0.99)?,
+            p999: at(0.999)?,
+            max: latency.max()?,
+        })
+    }
 }
 
 fn settings(

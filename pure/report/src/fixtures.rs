@@ -157,6 +157,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
         bytes: sent(10),
         duration: Nanos::from_secs(10),
         requests: None,
+        operations: Vec::new(),
         retransmits: None,
         datagrams: None,
         copy: None,
@@ -233,6 +234,39 @@ pub fn request() -> Request {
         reconnect: false,
         wait: Wait::Hybrid,
     }
+}
+
+/// Blocks of an NFS server, two outstanding.
+pub fn blocks() -> Blocks {
+    Blocks {
+        export: "/memory".to_owned(),
+        block: Bytes(8 << 10),
+        depth: 2,
+        mix: vec![BlockOperation::Read, BlockOperation::Commit],
+        random: true,
+        file_size: Bytes(16 << 20),
+        wait: Wait::Block,
+    }
+}
+
+/// What its client was answered.
+pub fn block_records() -> Vec<BlockRecord> {
+    let record = |operation, data, reply_send| BlockRecord {
+        operation,
+        latency: latencies(5),
+        data,
+        call_send: Nanos::from_micros(400),
+        waited: Nanos::from_micros(3_600),
+        reply_send,
+    };
+    vec![
+        record(BlockOperation::Commit, Bytes(0), Nanos(0)),
+        record(
+            BlockOperation::Read,
+            Bytes(500 * 8192),
+            Nanos::from_millis(1),
+        ),
+    ]
 }
 
 pub fn latencies(times: u64) -> Latency {

@@ -217,6 +217,7 @@ mod tests {
         for end in [&mut leg.near, &mut leg.far] {
             end.requests = Some(fixtures::latencies(10));
             end.datagrams = Some(Datagrams::default());
+            end.operations = fixtures::block_records();
             end.trace = Some(model::Traced::default());
             end.copy = Some(CopyRecord {
                 span: Nanos(1),
@@ -264,6 +265,7 @@ mod tests {
                 Some("request") => "request",
                 Some("udp") => "udp",
                 Some("copy") => "copy",
+                Some("blocks") => "blocks",
                 _ => return None,
             },
             ("spec", "limit") => "limit",
@@ -280,6 +282,10 @@ mod tests {
             ("end" | "sample", "requests") => "latency",
             ("end" | "sample" | "leg_summary", "datagrams") => "datagrams",
             ("end", "copy") => "copy_record",
+            ("end", "operations") => "block_record",
+            ("block_record", "latency") => "latency",
+            ("leg_summary", "operations") => "block_summary",
+            ("block_summary", "latency") => "latency_summary",
             ("leg_summary", "copy") => "copy_summary",
             ("copy_summary", "stages") => "stage",
             ("end", "trace") => "traced",
@@ -330,7 +336,7 @@ mod tests {
             ("requests", "clocks") => "clocks",
             ("requests", "operations") => "operation",
             ("requests", "calls") | ("operation", "worst") => "call",
-            ("operation" | "call", "parts") => "parts",
+            ("operation" | "call" | "block_summary", "parts") => "parts",
             ("operation" | "call", "causes") => "causes",
             ("call", "steps") => "step",
             ("published", "comparisons") => "published_comparison",
@@ -468,12 +474,14 @@ mod tests {
                 datagram_size: Bytes(1),
             }),
             Workload::Copy(FileCopy::default()),
+            Workload::Blocks(fixtures::blocks()),
         ];
         let limits = [
             Limit::Time(Nanos(1)),
             Limit::Bytes(Bytes(1)),
             Limit::Requests(1),
             Limit::Whole,
+            Limit::Time(Nanos(1)),
         ];
         for (workload, limit) in workloads.into_iter().zip(limits) {
             let mut run_ = full.clone();

@@ -79,7 +79,7 @@ impl Live {
         Live {
             kind: match spec.workload {
                 Workload::Bulk(_) | Workload::Copy(_) => Kind::Bulk,
-                Workload::Request(_) => Kind::Request,
+                Workload::Request(_) | Workload::Blocks(_) => Kind::Request,
                 Workload::Udp(_) => Kind::Udp,
             },
             limit: spec.limit,

@@ -1,5 +1,6 @@
 //! What a person reads at the end of a run: the answer, what the kernel saw, the hosts, the doubts.
 
+use crate::blocks;
 use crate::copy;
 use crate::explain;
 use crate::words::{
@@ -28,6 +29,7 @@ pub fn summary(run: &Run, summary: &Summary, why: &[Explanation], style: Style) 
         how_it_ended(run, style)
             + &answers(run, summary, style)
             + &explain::sentences(&copy::beside(why), style),
+        operations(summary, style),
         details(run, summary, style),
         workload(run, summary, style),
         settings(summary),
@@ -95,7 +97,7 @@ fn answer(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
     };
     let span = format!("in {}", glue(round_span(figures.duration)));
     let (figure, mut told) = match (&run.spec.workload, &figures.requests) {
-        (Workload::Request(_), Some(requests)) => (
+        (Workload::Request(_) | Workload::Blocks(_), Some(requests)) => (
             format!(
                 "{} requests/s",
                 per_second(requests.per_s).trim_end_matches("/s")
@@ -105,7 +107,9 @@ fn answer(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
                 format!("{} answered {span}", grouped(requests.count)),
             ],
         ),
-        (Workload::Request(_), None) => ("no request was answered".to_owned(), vec![span]),
+        (Workload::Request(_) | Workload::Blocks(_), None) => {
+            ("no request was answered".to_owned(), vec![span])
+        }
         _ if figures.bytes == Bytes(0) => ("nothing arrived".to_owned(), vec![span]),
         (Workload::Udp(_), _) => (
             figures.goodput.to_string(),
@@ -191,6 +195,12 @@ fn asymmetry(legs: &[LegSummary]) -> Option<String> {
         "{} is {ratio} times {}.",
         more.direction, less.direction
     ))
+}
+
+fn operations(summary: &Summary, style: Style) -> String {
+    let legs = summary.legs.iter();
+    legs.map(|leg| blocks::operations(&leg.operations, style))
+        .collect()
 }
 
 // ---- what the kernel saw ----
@@ -298,7 +308,7 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
             });
         }
         Workload::Copy(ref order) => copy::rows(order, &mut row),
-        Workload::Bulk(_) => {}
+        Workload::Bulk(_) | Workload::Blocks(_) => {}
     }
 
     let tcp = !matches!(run.spec.workload, Workload::Udp(_));
@@ -441,6 +451,7 @@ fn workload(run: &Run, summary: &Summary, style: Style) -> String {
         }
         Workload::Request(request) => sentences.extend(request_words(request, &streams)),
         Workload::Copy(order) => sentences.push(copy::order(order)),
+        Workload::Blocks(order) => sentences.extend(blocks::order(order, &streams)),
         Workload::Udp(udp) => sentences.push(format!(
             "Datagrams of {} bytes at {} on {}.",
             grouped(udp.datagram_size.0),

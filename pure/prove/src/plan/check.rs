@@ -273,6 +273,11 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
             "copies have no verdict: their storage is not the network's",
             "write workload = \"bulk\" or \"request\"; 'linerate measure --workload copy --corners' compares copies",
         ),
+        (Workload::Blocks(_), _) => wrong(
+            "run.workload",
+            "blocks of a server have no verdict: it is no agent, and could not be changed",
+            "write workload = \"bulk\" or \"request\"",
+        ),
         (Workload::Bulk(_), _) if metric.is_latency() => wrong(
             "metric",
             format!("{metric} is told by requests, and the runs are bulk transfers"),

@@ -456,8 +456,8 @@ impl RunFile {
                 file.reconnect = request.reconnect;
                 file.wait = Some(request.wait);
             }
-            // No plan is judged by datagrams or copies: `validate` refuses them.
-            Workload::Udp(_) | Workload::Copy(_) => {}
+            // No plan is judged by datagrams, copies or blocks: `validate` refuses them.
+            Workload::Udp(_) | Workload::Copy(_) | Workload::Blocks(_) => {}
         }
         file
     }

@@ -510,6 +510,7 @@ fn block_size(spec: &Spec) -> u64 {
         Workload::Bulk(bulk) => bulk.write_size.map_or(131_072, |size| size.0),
         Workload::Request(request) => request.reply_size.0,
         Workload::Copy(_) => 1 << 20,
+        Workload::Blocks(blocks) => blocks.block.0,
     }
 }
 
