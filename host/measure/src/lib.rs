@@ -1,4 +1,4 @@
-//! Load: bulk, request/response, copies and datagrams. Promise: changes no setting.
+//! Load: bulk, request/response, copies, blocks of other servers and datagrams. Promise: changes no setting.
 //!
 //! Sockets are made by [`connect`] and [`listen`] with every option set before the handshake. A
 //! [`Job`] and its connected sockets become a [`Load`]: one thread a stream, counters that anyone
@@ -6,6 +6,7 @@
 
 mod bulk;
 pub mod copy;
+mod dialogue;
 mod error;
 mod load;
 mod open;
@@ -13,6 +14,7 @@ mod place;
 mod request;
 mod udp;
 
+pub use dialogue::{Dialogue, Dialogues};
 pub use error::Error;
 pub use load::{
     Acceptor, Connector, DRAIN, Job, LOST_AFTER, Load, Outcome, Reconnect, Role, StreamError,

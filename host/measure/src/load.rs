@@ -1,12 +1,13 @@
 //! Running threads, one a stream, and what they counted.
 
 use crate::copy::{self, Sink, Source, Storage};
+use crate::dialogue::{self, Dialogues};
 use crate::request::{self, Spin};
 use crate::{Error, bulk};
 use hdrhistogram::Histogram;
 use model::{
-    Answer, BlockOperation, BlockRecord, Blocks, Bulk, Bytes, CopyRecord, FileCopy, Latency, Limit,
-    Nanos, Request, Warning, Workload,
+    BlockRecord, Blocks, Bulk, Bytes, CopyRecord, FileCopy, Latency, Limit, Nanos, Request,
+    Warning, Workload,
 };
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -64,6 +65,8 @@ pub struct Job {
     pub reconnect: Option<Reconnect>,
     /// What a copy comes from or goes to at this end.
     pub storage: Option<Storage>,
+    /// Who speaks with a server that has the blocks.
+    pub dialogues: Option<Arc<Dialogues>>,
 }
 
 impl Job {
@@ -80,6 +83,15 @@ impl Job {
             nodelay: None,
             reconnect: None,
             storage: None,
+            dialogues: None,
+        }
+    }
+
+    /// The client of a server that has the blocks.
+    pub fn blocks(order: Blocks, limit: Limit, dialogues: Arc<Dialogues>) -> Job {
+        Job {
+            dialogues: Some(dialogues),
+            ..Job::new(Role::Ask, Workload::Blocks(order), limit)
         }
     }
 
@@ -151,6 +163,8 @@ pub struct Outcome {
     pub duration: Nanos,
     /// All latencies ([`Role::Ask`] only).
     pub requests: Option<Latency>,
+    /// The same by operation (blocks only).
+    pub operations: Vec<BlockRecord>,
     /// What the storage did (copies only).
     pub copy: Option<CopyRecord>,
     /// Streams that broke.
@@ -264,6 +278,7 @@ impl Load {
                 _ => Nanos(0),
             },
             requests,
+            operations: std::mem::take(&mut state.operations),
             copy: state.copy.take(),
             errors,
             warnings,
@@ -323,6 +338,7 @@ pub(crate) enum Task {
     Answer(Request, Option<Arc<dyn Acceptor>>),
     CopyFrom(Arc<dyn Source>),
     CopyTo(Arc<dyn Sink>),
+    Converse(Blocks, Arc<Dialogues>),
 }
 
 impl Task {
@@ -345,6 +361,12 @@ impl Task {
                 Some(Storage::Source(source)) => Ok(Task::CopyFrom(Arc::clone(source))),
                 Some(Storage::Sink(sink)) => Ok(Task::CopyTo(Arc::clone(sink))),
                 None => Err(Error::Job("a copy needs its storage".into())),
+            },
+            (Role::Ask, Workload::Blocks(order), None) => match &job.dialogues {
+                Some(dialogues) => Ok(Task::Converse(order.clone(), Arc::clone(dialogues))),
+                None => Err(Error::Job(
+                    "blocks need somebody who speaks with their server".into(),
+                )),
             },
             (Role::Ask | Role::Answer, Workload::Request(order), source) => {
                 request::check(order)?;
@@ -426,6 +448,7 @@ struct State {
     warnings: Vec<Warning>,
     tally: Tally,
     copy: Option<CopyRecord>,
+    operations: Vec<BlockRecord>,
     /// All latencies that were taken out of the streams.
     all: Histogram<u64>,
     /// Empty, to be swapped with a stream's.
@@ -502,6 +525,7 @@ impl Shared {
                 warnings,
                 tally: Tally::default(),
                 copy: None,
+                operations: Vec::new(),
                 all: latencies(),
                 spare: latencies(),
             }),
@@ -634,11 +658,11 @@ impl PerStream {
 }
 
 /// Nanoseconds to three significant digits, growing as needed.
-fn latencies() -> Histogram<u64> {
+pub(crate) fn latencies() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are within what the histogram allows")
 }
 
-fn counts(histogram: &Histogram<u64>) -> Latency {
+pub(crate) fn counts(histogram: &Histogram<u64>) -> Latency {
     let recorded = histogram.iter_recorded();
     Latency::from_counts(recorded.map(|v| (v.value_iterated_to(), v.count_at_value())))
 }
@@ -664,6 +688,10 @@ impl Stream<'_> {
                 }
                 Task::CopyFrom(source) => copy::send(self, source.as_ref()),
                 Task::CopyTo(sink) => copy::receive(self, sink.as_ref()),
+                Task::Converse(order, dialogues) => {
+                    let mut dialogue = dialogues(self.index);
+                    dialogue::converse(self, order, dialogue.as_mut(), spin)
+                }
             },
         };
         let mut state = self.shared.lock();
@@ -751,6 +779,18 @@ impl Stream<'_> {
     /// Keeps what the storage of a copy did.
     pub(crate) fn copied(&self, record: CopyRecord) {
         self.shared.lock().copy = Some(record);
+    }
+
+    /// Adds what the operations of a connection came to.
+    pub(crate) fn operated(&self, records: impl Iterator<Item = BlockRecord>) {
+        let mut state = self.shared.lock();
+        for record in records {
+            let known = |of: &&mut BlockRecord| of.operation == record.operation;
+            match state.operations.iter_mut().find(known) {
+                Some(of) => of.add(&record),
+                None => state.operations.push(record),
+            }
+        }
     }
 
     pub(crate) fn tally(&self, add: impl FnOnce(&mut Tally)) {

@@ -58,13 +58,15 @@ impl Spin {
     /// Spinning threads must not take each other's processors: with more threads than processors
     /// (both ends counted if the peer is on this host) all sleep, and a warning says so.
     pub(crate) fn allowed(task: &Task, sockets: &[TcpStream], warnings: &mut Vec<Warning>) -> Spin {
-        let (Task::Ask(order, _) | Task::Answer(order, _)) = task else {
-            return Spin::NEVER;
+        let wait = match task {
+            Task::Ask(order, _) | Task::Answer(order, _) => order.wait,
+            Task::Converse(order, _) => order.wait,
+            _ => return Spin::NEVER,
         };
         let ends_here = sockets.first().map_or(1, |s| 1 + usize::from(is_local(s)));
         let threads = sockets.len() * ends_here;
         let cpus = thread::available_parallelism().map_or(1, usize::from);
-        Spin::within(order.wait, threads, cpus, warnings)
+        Spin::within(wait, threads, cpus, warnings)
     }
 
     fn within(wait: Wait, threads: usize, cpus: usize, warnings: &mut Vec<Warning>) -> Spin {
@@ -95,7 +97,7 @@ impl Spin {
     };
 
     /// Receives, spinning before it sleeps; `in_vain` is called if spinning brought nothing.
-    fn receive(
+    pub(crate) fn receive(
         &self,
         fd: BorrowedFd<'_>,
         buffer: &mut [u8],
@@ -498,6 +500,6 @@ fn send_all(stream: &Stream<'_>, fd: BorrowedFd<'_>, data: &[u8], size: u64) -> 
 }
 
 /// Not an error: a signal, or a timeout that only serves to look at the phase.
-fn is_pause(e: &io::Error) -> bool {
+pub(crate) fn is_pause(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
 }

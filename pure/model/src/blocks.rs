@@ -103,6 +103,17 @@ pub struct BlockRecord {
     pub reply_send: Nanos,
 }
 
+impl BlockRecord {
+    /// Adds those of another connection.
+    pub fn add(&mut self, other: &BlockRecord) {
+        self.latency = self.latency.merged(&other.latency);
+        self.data += other.data;
+        self.call_send += other.call_send;
+        self.waited += other.waited;
+        self.reply_send += other.reply_send;
+    }
+}
+
 /// The figures of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BlockSummary {

@@ -1,0 +1,197 @@
+//! Blocks of a server that is no linerate: its protocol is somebody else's, the load is this.
+
+use crate::load::{Phase, Stream, Tally, counts, latencies};
+use crate::request::{Spin, is_pause};
+use hdrhistogram::Histogram;
+use model::{Answer, BlockOperation, BlockRecord, Blocks, Bytes, Nanos};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+use sys::sched;
+use sys::socket::{self, SendMode};
+
+/// Bytes that are received at once.
+const CHUNK: usize = 1 << 18;
+/// An end that was asked for while everything waits is noticed after this.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Asks a server on one connection, in a protocol that need not be known here: moments and bytes go in, bytes and
+/// answers come out.
+pub trait Dialogue: Send {
+    /// Puts the next call behind what is to be sent.
+    fn ask(&mut self, now: Nanos, out: &mut Vec<u8>);
+    /// So many further bytes of the calls went to the kernel.
+    fn sent(&mut self, now: Nanos, bytes: usize);
+    /// Takes what arrived, and tells each answer that is whole.
+    ///
+    /// # Errors
+    /// A sentence, if the server refused or what it sent is no answer: the connection is of no use any more.
+    fn hear(
+        &mut self,
+        now: Nanos,
+        bytes: &[u8],
+        answered: &mut dyn FnMut(Answer),
+    ) -> Result<(), String>;
+}
+
+/// Begins the dialogue of a connection, by its number.
+pub type Dialogues = dyn Fn(usize) -> Box<dyn Dialogue> + Send + Sync;
+
+/// Asks until the limit, so that `depth` calls are outstanding all the time.
+pub(crate) fn converse(
+    stream: &Stream<'_>,
+    order: &Blocks,
+    dialogue: &mut dyn Dialogue,
+    spin: Spin,
+) -> Result<(), String> {
+    // Timers may be late otherwise; without it they only are.
+    let _ = sched::wake_on_time();
+    let prepared = stream.socket().set_nonblocking(true);
+    prepared.map_err(|error| stream.broken(&error))?;
+    let started = Instant::now();
+    let mut talk = Talk {
+        stream,
+        dialogue,
+        spin,
+        started,
+        out: Vec::new(),
+        gone: 0,
+        outstanding: 0,
+        buffer: vec![0; CHUNK],
+        records: BTreeMap::new(),
+    };
+    let result = talk.go_on(order.depth);
+    if stream.phase() == Phase::Cut {
+        let lost = talk.outstanding;
+        stream.tally(|tally: &mut Tally| tally.unanswered += lost);
+    }
+    stream.operated(talk.records.into_iter().map(Record::told));
+    stream.moved(started, Instant::now());
+    match stream.phase() {
+        Phase::Cut => Ok(()),
+        _ => result,
+    }
+}
+
+struct Talk<'a> {
+    stream: &'a Stream<'a>,
+    dialogue: &'a mut dyn Dialogue,
+    spin: Spin,
+    started: Instant,
+    out: Vec<u8>,
+    /// Of `out`, what the kernel has.
+    gone: usize,
+    outstanding: u64,
+    buffer: Vec<u8>,
+    records: BTreeMap<BlockOperation, Record>,
+}
+
+impl Talk<'_> {
+    fn now(&self) -> Nanos {
+        self.started.elapsed().into()
+    }
+
+    fn go_on(&mut self, depth: u32) -> Result<(), String> {
+        let stream = self.stream;
+        loop {
+            while self.outstanding < u64::from(depth)
+                && stream.phase() == Phase::Running
+                && stream.claim(1) == 1
+            {
+                self.dialogue.ask(self.now(), &mut self.out);
+                self.outstanding += 1;
+            }
+            if self.outstanding == 0 || stream.phase() == Phase::Cut {
+                return Ok(());
+            }
+            self.send().map_err(|error| stream.broken(&error))?;
+            let spins = self.gone == self.out.len();
+            let received = match spins {
+                true => self.spin.receive(stream.fd(), &mut self.buffer, || {}),
+                false => socket::receive(stream.fd(), &mut self.buffer),
+            };
+            match received {
+                Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
+                Ok(got) => self.hear(got)?,
+                Err(error) if is_pause(&error) => {
+                    let mut both = [PollFd::new(stream.fd(), true, !spins)];
+                    poll(&mut both, Some(LOOK)).map_err(|error| stream.broken(&error))?;
+                }
+                Err(error) => return Err(stream.broken(&error)),
+            }
+        }
+    }
+
+    /// As much as the kernel takes.
+    fn send(&mut self) -> std::io::Result<()> {
+        while self.gone < self.out.len() {
+            match socket::send(self.stream.fd(), &self.out[self.gone..], SendMode::Copy) {
+                Ok(sent) => {
+                    self.gone += sent;
+                    self.dialogue.sent(self.started.elapsed().into(), sent);
+                }
+                Err(error) if is_pause(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.gone = 0;
+        Ok(())
+    }
+
+    fn hear(&mut self, got: usize) -> Result<(), String> {
+        let (stream, records, outstanding) =
+            (self.stream, &mut self.records, &mut self.outstanding);
+        let now = self.started.elapsed().into();
+        self.dialogue.hear(now, &self.buffer[..got], &mut |answer| {
+            *outstanding = outstanding.saturating_sub(1);
+            stream.record(answer.total().into());
+            stream.count(answer.data.0 as usize);
+            records.entry(answer.operation).or_default().take(&answer);
+        })
+    }
+}
+
+/// What one operation came to on this connection.
+struct Record {
+    latency: Histogram<u64>,
+    data: Bytes,
+    call_send: Nanos,
+    waited: Nanos,
+    reply_send: Nanos,
+}
+
+impl Default for Record {
+    fn default() -> Record {
+        Record {
+            latency: latencies(),
+            data: Bytes(0),
+            call_send: Nanos(0),
+            waited: Nanos(0),
+            reply_send: Nanos(0),
+        }
+    }
+}
+
+impl Record {
+    fn take(&mut self, answer: &Answer) {
+        // Only a value beyond what the histogram can ever hold fails: half an eternity.
+        let _ = self.latency.record(answer.total().0);
+        self.data += answer.data;
+        self.call_send += answer.call_send;
+        self.waited += answer.waited;
+        self.reply_send += answer.reply_send;
+    }
+
+    fn told((operation, record): (BlockOperation, Record)) -> BlockRecord {
+        BlockRecord {
+            operation,
+            latency: counts(&record.latency),
+            data: record.data,
+            call_send: record.call_send,
+            waited: record.waited,
+            reply_send: record.reply_send,
+        }
+    }
+}
