@@ -6,9 +6,10 @@
 )]
 
 use model::{
-    BitRate, Bulk, Bytes, CopyRecord, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended,
-    Fingerprint, Latency, Leg, Limit, Nanos, Placement, Run, SCHEMA_VERSION, Sample, SocketState,
-    Spec, StreamSample, TcpInfo, Traced, Unread, Warning, Workload,
+    BitRate, BlockOperation, BlockRecord, Bulk, Bytes, CopyRecord, CpuTimes, Datagrams, Direction,
+    Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, Nanos, Placement, Run,
+    SCHEMA_VERSION, Sample, SocketState, Spec, StreamSample, TcpInfo, Traced, Unread, Warning,
+    Workload,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -149,6 +150,14 @@ pub fn end(samples: u64) -> EndRecord {
         duration: last.at,
         samples,
         requests: None,
+        operations: vec![BlockRecord {
+            operation: BlockOperation::Read,
+            latency: Latency::from_counts([(7, 2)]),
+            data: Bytes(8192),
+            call_send: Nanos(1),
+            waited: Nanos(2),
+            reply_send: Nanos(3),
+        }],
         retransmits: Some(3),
         datagrams: Some(Datagrams {
             packets: 9,
