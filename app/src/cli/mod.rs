@@ -11,6 +11,7 @@ mod measure;
 mod model;
 mod mtu;
 mod prove;
+mod report;
 mod runs;
 mod serve;
 mod trace;
@@ -124,6 +125,7 @@ enum Command {
     Mtu(mtu::Mtu),
     Model(model::Model),
     Tune(tune::Tune),
+    Report(report::Report),
     Runs(runs::Runs),
     Lab(lab::Lab),
     Man(man::Man),
@@ -151,6 +153,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Tune(tune) => return tune.run(&cli.global),
         Command::Explain(explain) => explain.run(&cli.global),
         Command::Diff(diff) => diff.run(&cli.global),
+        Command::Report(report) => report.run(&cli.global),
         Command::Runs(runs) => runs.run(&cli.global),
         Command::Model(model) => model.run(),
         Command::Completions(completions) => completions.run(command()),

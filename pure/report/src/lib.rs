@@ -17,6 +17,7 @@ pub mod live;
 pub mod mtu;
 pub mod mtu_change;
 pub mod page;
+pub mod pages;
 pub mod pcapng;
 pub mod physics;
 pub mod prove;

@@ -41,6 +41,32 @@ pub fn summary(run: &Run, summary: &Summary, why: &[Explanation], style: Style) 
     told.join("\n")
 }
 
+/// The answers and what limited it, a sentence each.
+pub(crate) fn sentences(run: &Run, summary: &Summary, why: &[Explanation]) -> Vec<String> {
+    let wide = Style {
+        width: u16::MAX,
+        ..Style::PLAIN
+    };
+    let text = how_it_ended(run, wide)
+        + &answers(run, summary, wide)
+        + &explain::sentences(&copy::beside(why), wide);
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.lines().map(words).collect()
+}
+
+/// What was done, in words; `None` where the answers say it all.
+pub(crate) fn done(run: &Run, summary: &Summary) -> Option<String> {
+    let words = workload(
+        run,
+        summary,
+        Style {
+            width: u16::MAX,
+            ..Style::PLAIN
+        },
+    );
+    (!words.is_empty()).then(|| words.trim_end().to_owned())
+}
+
 // ---- the answer ----
 
 fn how_it_ended(run: &Run, style: Style) -> String {
@@ -616,7 +642,7 @@ fn hosts(run: &Run, style: Style) -> String {
 }
 
 /// One host in one line.
-fn host(host: &Fingerprint) -> String {
+pub(crate) fn host(host: &Fingerprint) -> String {
     let mut parts = Vec::new();
     let mut part = |text: String| {
         if !text.is_empty() {

@@ -2,8 +2,21 @@
 //! anything, and is whole without scripts; a chart library that travels inside makes its charts zoomable.
 
 mod chart;
+mod data;
+mod draw;
+mod html;
+mod style;
+mod svg;
+mod thin;
+mod ticks;
 
 pub use chart::{Axis, Band, Chart, Scale, Series, Stroke};
+pub use data::csv;
+pub use html::html;
+pub use svg::Svg;
+
+use crate::words::is_unprintable;
+use std::fmt::Write as _;
 
 /// All that a page says. Its strings are plain text; the page escapes them.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,4 +73,71 @@ pub enum Drawing {
         /// The figures in it, as CSV with a header line.
         csv: String,
     },
+}
+
+/// A picture as a file of its own, in the colours of a light page.
+pub fn svg(picture: &Picture) -> String {
+    let drawn = drawing(picture);
+    let (head, body) = drawn.split_once('>').unwrap_or((&drawn, ""));
+    format!(
+        "{head}><style>{}</style><rect width=\"100%\" height=\"100%\" class=\"ground\"/>{body}\n",
+        style::of_files()
+    )
+}
+
+/// The `<svg>` element of a picture.
+fn drawing(picture: &Picture) -> String {
+    match &picture.drawing {
+        Drawing::Chart(chart) => draw::chart(chart, &picture.title, &picture.alternative),
+        Drawing::Still { svg, .. } => svg.clone(),
+    }
+}
+
+/// All stretches of one name: a row above the plot, so that names have room and colour is not needed to tell them apart.
+struct Lane {
+    name: String,
+    /// Which series' colour it has: by the name alone, so that it is the same everywhere.
+    colour: u32,
+    spans: Vec<(f64, f64)>,
+}
+
+/// In the order in which the names appear.
+fn lanes(bands: &[Band]) -> Vec<Lane> {
+    let mut lanes: Vec<Lane> = Vec::new();
+    for band in bands {
+        let span = (band.from, band.to);
+        match lanes.iter_mut().find(|lane| lane.name == band.name) {
+            Some(lane) => lane.spans.push(span),
+            None => lanes.push(Lane {
+                name: band.name.clone(),
+                colour: band
+                    .name
+                    .bytes()
+                    .fold(0, |sum, byte| (sum * 31 + u32::from(byte)) % 8),
+                spans: vec![span],
+            }),
+        }
+    }
+    lanes
+}
+
+/// Text for HTML and XML. Control characters, which neither can hold, and those that make text read as another are
+/// written out.
+fn inert(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' => out.push('\n'),
+            c if is_unprintable(c) => {
+                let _ = write!(out, "{}", c.escape_default());
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }

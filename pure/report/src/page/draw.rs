@@ -1,0 +1,249 @@
+//! A chart as a still picture.
+
+use super::svg::{At, Svg};
+use super::thin::thinned;
+use super::ticks::{Ruler, quantity};
+use super::{Chart, Lane, Series, Stroke, lanes};
+use std::fmt::Write as _;
+
+/// Width of the picture, and of the margin on either side that has an axis.
+const WIDTH: f64 = 760.0;
+const MARGIN: f64 = 76.0;
+const BARE_MARGIN: f64 = 14.0;
+/// Height of the plot, and of one lane of bands.
+const PLOT: f64 = 250.0;
+const LANE: f64 = 16.0;
+/// Height of a line of the legend, and the width that a letter of it takes at the most.
+const LINE: f64 = 18.0;
+const LETTER: f64 = 6.6;
+
+/// The chart with its legend, lanes and axes.
+pub(super) fn chart(chart: &Chart, title: &str, description: &str) -> String {
+    let mut svg = Svg::new(WIDTH, 0.0);
+    let left = MARGIN;
+    let right = WIDTH
+        - if chart.y.len() > 1 {
+            MARGIN
+        } else {
+            BARE_MARGIN
+        };
+    let mut y = legend(&mut svg, chart, left, right);
+    y += LINE;
+    for (n, axis) in chart.y.iter().take(2).enumerate() {
+        let (x, class) = if n == 0 {
+            (4.0, "faint small")
+        } else {
+            (WIDTH - 4.0, "faint small end")
+        };
+        svg.text((x, y - 6.0), class, &axis.label);
+    }
+    let lanes = lanes(&chart.bands);
+    let top = y + LANE * lanes.len() as f64;
+    let bottom = top + PLOT;
+
+    let points = || chart.series.iter().flat_map(|s| &s.points);
+    let edges = chart.bands.iter().flat_map(|band| [band.from, band.to]);
+    let x = Ruler::over(
+        points().map(|(x, _)| *x).chain(edges),
+        chart.x.scale,
+        left,
+        right,
+    );
+    let rulers: Vec<Ruler> = (0..chart.y.len())
+        .map(|axis| {
+            let own = chart.series.iter().filter(|s| s.axis == axis);
+            let values = own.flat_map(|s| s.points.iter().filter_map(|(_, y)| *y));
+            Ruler::over(values, chart.y[axis].scale, bottom, top).with_air()
+        })
+        .collect();
+
+    for (n, lane) in lanes.iter().enumerate() {
+        draw_lane(&mut svg, lane, &x, y + LANE * n as f64, left);
+    }
+    for (n, (axis, ruler)) in chart.y.iter().zip(&rulers).take(2).enumerate() {
+        for tick in ruler.ticks(axis.unit, 5.0) {
+            let Some(at) = ruler.at(tick) else { continue };
+            let (x, class) = if n == 0 {
+                (left - 6.0, "faint small end")
+            } else {
+                (right + 6.0, "faint small")
+            };
+            if n == 0 {
+                svg.line((left, at), (right, at), "grid");
+            }
+            svg.text((x, at + 4.0), class, quantity(tick, axis.unit));
+        }
+    }
+    for tick in x.ticks(chart.x.unit, 7.0) {
+        let Some(at) = x.at(tick) else { continue };
+        svg.line((at, top), (at, bottom), "grid");
+        svg.text(
+            (at, bottom + 16.0),
+            "faint small middle",
+            quantity(tick, chart.x.unit),
+        );
+    }
+    svg.text(
+        ((left + right) / 2.0, bottom + 34.0),
+        "faint small middle",
+        &chart.x.label,
+    );
+
+    for (n, series) in chart.series.iter().enumerate() {
+        if let Some(ruler) = rulers.get(series.axis) {
+            draw_series(&mut svg, series, n, &x, ruler);
+        }
+    }
+    if points().next().is_none() {
+        svg.text(
+            ((left + right) / 2.0, top + PLOT / 2.0),
+            "faint middle",
+            "nothing was seen",
+        );
+    }
+    svg.height = bottom + 42.0;
+    svg.finish(title, description)
+}
+
+/// The series by name, each behind a piece of its line; gives the height that it took.
+fn legend(svg: &mut Svg, chart: &Chart, left: f64, right: f64) -> f64 {
+    let (mut x, mut y) = (left, 4.0 + LINE / 2.0);
+    for (n, series) in chart.series.iter().enumerate() {
+        let width = 34.0 + LETTER * series.name.chars().count().min(60) as f64;
+        if x + width > right && x > left {
+            (x, y) = (left, y + LINE);
+        }
+        let (stroke, mark) = classes(series.stroke, n);
+        match series.stroke {
+            Stroke::Points => svg.path(&marks(n, &[(x + 10.0, y)]), &mark),
+            Stroke::Bars => svg.line((x + 10.0, y - 6.0), (x + 10.0, y + 6.0), &stroke),
+            Stroke::Line | Stroke::Steps | Stroke::Reference => {
+                svg.line((x, y), (x + 22.0, y), &stroke);
+            }
+        }
+        svg.text((x + 28.0, y + 4.0), "ink small", &series.name);
+        x += width;
+    }
+    if chart.series.is_empty() {
+        0.0
+    } else {
+        y + LINE / 2.0
+    }
+}
+
+/// A row of stretches with one name, which stands in it.
+fn draw_lane(svg: &mut Svg, lane: &Lane, x: &Ruler, y: f64, left: f64) {
+    let mut commands = String::new();
+    let mut open: Option<(f64, f64)> = None;
+    let places = lane
+        .spans
+        .iter()
+        .filter_map(|(from, to)| Some((x.at(*from)?, x.at(*to)?)));
+    let mut stretch = |(from, to): (f64, f64)| {
+        // What is short is drawn all the same.
+        let (at, width) = (At(from), At((to - from).max(1.0)));
+        let _ = write!(
+            commands,
+            "M{at} {}h{width}v{}h-{width}z",
+            At(y + 1.0),
+            At(LANE - 2.0)
+        );
+    };
+    for (from, to) in places {
+        open = match open {
+            Some((begun, ended)) if from - ended < 0.5 => Some((begun, ended.max(to))),
+            Some(whole) => {
+                stretch(whole);
+                Some((from, to))
+            }
+            None => Some((from, to)),
+        };
+    }
+    open.into_iter().for_each(&mut stretch);
+    svg.path(&commands, &format!("area soft s{}", lane.colour));
+    svg.text((left + 4.0, y + 12.0), "ink small", &lane.name);
+}
+
+fn draw_series(svg: &mut Svg, series: &Series, n: usize, x: &Ruler, y: &Ruler) {
+    // A mark hides what is less than two units away.
+    let cell = |place: Option<f64>, size: f64| place.map(|p| (p / size).floor() as i64);
+    let size = if series.stroke == Stroke::Points {
+        2.0
+    } else {
+        1.0
+    };
+    let points = thinned(series, |v| cell(x.at(v), size), |v| cell(y.at(v), size));
+    let places = points
+        .iter()
+        .map(|(px, py)| Some((x.at(*px)?, y.at((*py)?)?)));
+    let (stroke, mark) = classes(series.stroke, n);
+    let mut commands = String::new();
+    match series.stroke {
+        Stroke::Points => {
+            let places: Vec<_> = places.flatten().collect();
+            svg.path(&marks(n, &places), &mark);
+            return;
+        }
+        Stroke::Bars => {
+            for (px, py) in places.flatten() {
+                let _ = write!(commands, "M{} {}V{}", At(px), At(y.foot()), At(py));
+            }
+        }
+        Stroke::Line | Stroke::Steps | Stroke::Reference => {
+            let mut pen = false;
+            let mut alone = None;
+            for place in places {
+                let Some((px, py)) = place else {
+                    dot(&mut commands, alone.take());
+                    pen = false;
+                    continue;
+                };
+                let (px, py) = (At(px), At(py));
+                let _ = match (pen, series.stroke) {
+                    (false, _) => write!(commands, "M{px} {py}"),
+                    (true, Stroke::Steps) => write!(commands, "H{px}V{py}"),
+                    (true, _) => write!(commands, "L{px} {py}"),
+                };
+                alone = (!pen).then_some(());
+                pen = true;
+            }
+            dot(&mut commands, alone);
+        }
+    }
+    svg.path(&commands, &stroke);
+}
+
+/// A value between two gaps has no line to be part of.
+fn dot(commands: &mut String, alone: Option<()>) {
+    if alone.is_some() {
+        commands.push_str("h2");
+    }
+}
+
+/// The classes of a series' line and of its marks.
+fn classes(stroke: Stroke, n: usize) -> (String, String) {
+    let colour = n % 8;
+    let line = match stroke {
+        Stroke::Reference => format!("s{colour} thin d{}", 1 + n % 4),
+        Stroke::Bars => format!("s{colour} thin"),
+        _ => format!("s{colour} d{}", n % 5),
+    };
+    (line, format!("s{colour} mark m{}", n % 6))
+}
+
+/// A mark at each place; its shape goes by the number of the series.
+fn marks(n: usize, places: &[(f64, f64)]) -> String {
+    let mut out = String::new();
+    for (x, y) in places {
+        let at = |dx: f64, dy: f64| format!("M{} {}", At(x + dx), At(y + dy));
+        let _ = match n % 6 {
+            0 => write!(out, "{}h0", at(0.0, 0.0)),
+            1 => write!(out, "{}l4 4m0-4l-4 4", at(-2.0, -2.0)),
+            2 => write!(out, "{}h4v4h-4z", at(-2.0, -2.0)),
+            3 => write!(out, "{}l2.5 5h-5z", at(0.0, -3.0)),
+            4 => write!(out, "{}h6m-3-3v6", at(-3.0, 0.0)),
+            _ => write!(out, "{}l3 3-3 3-3-3z", at(0.0, -3.0)),
+        };
+    }
+    out
+}

@@ -1,0 +1,201 @@
+//! Where an axis has its marks, and how a value is written there.
+
+use super::Scale;
+
+/// An axis laid over a length of the picture.
+pub(super) struct Ruler {
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+    is_logarithmic: bool,
+}
+
+impl Ruler {
+    /// Covers all finite `values`, those above zero if it goes by decades, on the way `from` one place `to` another.
+    pub fn over(values: impl Iterator<Item = f64>, scale: Scale, from: f64, to: f64) -> Ruler {
+        let is_logarithmic = scale == Scale::Logarithmic;
+        let (low, high) = values
+            .filter(|v| v.is_finite() && (!is_logarithmic || *v > 0.0))
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+                (low.min(v), high.max(v))
+            });
+        let (low, high) = match scale {
+            _ if low > high => (if is_logarithmic { 0.1 } else { 0.0 }, 1.0),
+            Scale::FromZero => (low.min(0.0), high.max(0.0)),
+            Scale::Fitted | Scale::Logarithmic => (low, high),
+        };
+        // One value alone has no extent of its own.
+        let (low, high) = match (low < high, is_logarithmic) {
+            (true, _) => (low, high),
+            (false, true) => (low / 2.0, high * 2.0),
+            (false, false) => (low, high + high.abs().max(1.0)),
+        };
+        Ruler {
+            low,
+            high,
+            from,
+            to,
+            is_logarithmic,
+        }
+    }
+
+    /// The same with some air at the upper end.
+    pub fn with_air(mut self) -> Ruler {
+        match self.is_logarithmic {
+            true => self.high *= (self.high / self.low).powf(0.04),
+            false => self.high += (self.high - self.low) * 0.05,
+        }
+        self
+    }
+
+    /// The place of a value; `None` of one that the axis cannot hold.
+    pub fn at(&self, value: f64) -> Option<f64> {
+        let share = match self.is_logarithmic {
+            true => (value / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
+        };
+        (share.is_finite() && (!self.is_logarithmic || value > 0.0))
+            .then_some(self.from + share * (self.to - self.from))
+    }
+
+    /// The place where the axis begins: of zero, where it has that.
+    pub fn foot(&self) -> f64 {
+        match self.is_logarithmic {
+            true => self.from,
+            false => self.at(self.low.max(0.0)).unwrap_or(self.from),
+        }
+    }
+
+    /// About `count` round values, ascending.
+    pub fn ticks(&self, unit: &str, count: f64) -> Vec<f64> {
+        if self.is_logarithmic {
+            return self.decades();
+        }
+        let rough = (self.high - self.low) / count;
+        let step = match unit {
+            // Bytes go by powers of two.
+            "B" => 2f64.powf(rough.log2().ceil()),
+            _ => {
+                let power = 10f64.powf(rough.log10().floor());
+                let round = [1.0, 2.0, 5.0].map(|m| m * power);
+                round
+                    .into_iter()
+                    .find(|step| *step >= rough)
+                    .unwrap_or(10.0 * power)
+            }
+        };
+        let first = (self.low / step - 1e-9).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        (first..=last.min(first + 30))
+            .map(|n| n as f64 * step)
+            .collect()
+    }
+
+    /// Powers of ten; over less than two decades 2 and 5 of each as well.
+    fn decades(&self) -> Vec<f64> {
+        let (first, last) = (self.low.log10().floor(), self.high.log10().ceil());
+        let marks: &[f64] = match last - first {
+            few if few <= 2.0 => &[1.0, 2.0, 5.0],
+            _ => &[1.0],
+        };
+        (first as i32..=last as i32)
+            .flat_map(|power| marks.iter().map(move |m| m * 10f64.powi(power)))
+            .filter(|v| (self.low..=self.high).contains(v))
+            .collect()
+    }
+}
+
+/// A value with the prefix that fits its unit: `200 Mbit/s`, `64 KiB`, `1.5 ms`, `30 %`.
+pub(super) fn quantity(value: f64, unit: &str) -> String {
+    let (base, smaller, larger): (f64, &[&str], &[&str]) = match unit {
+        "B" => (1024.0, &[], &["Ki", "Mi", "Gi", "Ti"]),
+        "s" => (1000.0, &["m", "\u{b5}", "n"], &[]),
+        unit if unit.starts_with(' ') => (1000.0, &[], &[]),
+        _ => (1000.0, &[], &["k", "M", "G", "T"]),
+    };
+    let (mut scaled, mut prefix) = (value, "");
+    for larger in larger {
+        if scaled.abs() < base {
+            break;
+        }
+        (scaled, prefix) = (scaled / base, larger);
+    }
+    for smaller in smaller {
+        // 999.9995 of a prefix is written as 1 of the next.
+        if scaled == 0.0 || scaled.abs() >= 0.9995 {
+            break;
+        }
+        (scaled, prefix) = (scaled * base, smaller);
+    }
+    let decimals = match scaled.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 0.1 => 2,
+        _ => 4,
+    };
+    let digits = format!("{scaled:.decimals$}");
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => &digits,
+    };
+    match (unit, scaled == 0.0) {
+        ("", _) | (_, true) => format!("{digits} {prefix}").trim_end().to_owned(),
+        (unit, _) if unit.starts_with(' ') => format!("{digits}{unit}"),
+        _ => format!("{digits} {prefix}{unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_the_prefix_that_fits() {
+        for (value, unit, text) in [
+            (0.0, "bit/s", "0"),
+            (2e8, "bit/s", "200 Mbit/s"),
+            (1.25e9, "bit/s", "1.25 Gbit/s"),
+            (65536.0, "B", "64 KiB"),
+            (1e6, "B", "977 KiB"),
+            (0.0015, "s", "1.5 ms"),
+            (0.001, "s", "1 ms"),
+            (12e-6, "s", "12 \u{b5}s"),
+            (90.0, "s", "90 s"),
+            (30.0, " %", "30 %"),
+            (1234.0, "", "1.23 k"),
+            (-5.0, "", "-5"),
+            (0.25, "/s", "0.25 /s"),
+        ] {
+            assert_eq!(quantity(value, unit), text);
+        }
+    }
+
+    #[test]
+    fn marks_are_round_and_within() {
+        let ticks = |low, high, scale, unit| {
+            Ruler::over([low, high].into_iter(), scale, 0.0, 100.0).ticks(unit, 5.0)
+        };
+        assert_eq!(
+            ticks(3.0, 10.0, Scale::FromZero, "s"),
+            [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+        );
+        assert_eq!(
+            ticks(0.0, 300_000.0, Scale::FromZero, "B"),
+            [0.0, 65536.0, 131_072.0, 196_608.0, 262_144.0]
+        );
+        assert_eq!(ticks(1e-5, 1e-2, Scale::Logarithmic, "s").len(), 4);
+        assert_eq!(ticks(2.0, 2.0, Scale::Logarithmic, ""), [1.0, 2.0]);
+        assert!(ticks(f64::NAN, f64::INFINITY, Scale::Fitted, "").len() > 3);
+        assert!(ticks(7.0, 7.0, Scale::Fitted, "").contains(&8.0));
+    }
+
+    #[test]
+    fn what_an_axis_cannot_hold_has_no_place() {
+        let by_decades = Ruler::over([1.0, 100.0].into_iter(), Scale::Logarithmic, 0.0, 100.0);
+        assert_eq!(by_decades.at(10.0), Some(50.0));
+        assert_eq!((by_decades.at(0.0), by_decades.at(-1.0)), (None, None));
+        let even = Ruler::over([-5.0, 5.0].into_iter(), Scale::FromZero, 100.0, 0.0);
+        assert_eq!((even.foot(), even.at(f64::NAN)), (50.0, None));
+    }
+}

@@ -1,0 +1,5 @@
+//! What the pages say, one kind a file.
+
+mod run;
+
+pub use run::run;
