@@ -20,16 +20,17 @@ pub fn read_whole(file: &Path) -> Result<String, String> {
 }
 
 /// Writes a file that appears whole or not at all, unless it is a device or a pipe.
-pub fn write_whole(file: &Path, text: &str) -> Result<()> {
+pub fn write_whole(file: &Path, text: impl AsRef<[u8]>) -> Result<()> {
+    let bytes = text.as_ref();
     let failed = || format!("cannot write {}", file.display());
     if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-        return std::fs::write(file, text).with_context(failed);
+        return std::fs::write(file, bytes).with_context(failed);
     }
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = file.with_file_name(name);
     let written = std::fs::File::create_new(&part).and_then(|mut out| {
-        out.write_all(text.as_bytes())?;
+        out.write_all(bytes)?;
         out.sync_all()?;
         std::fs::rename(&part, file)
     });

@@ -16,6 +16,7 @@ mod iperf3;
 mod lab;
 mod leg;
 mod listener;
+mod listing;
 mod mtu;
 mod out;
 mod progress;

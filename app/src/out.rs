@@ -8,7 +8,15 @@ use std::io::{ErrorKind, Write};
 /// # Errors
 /// If standard output cannot take it: a full disk behind a redirection.
 pub fn print(text: &str) -> Result<()> {
-    tell(text).map(drop)
+    write(text.as_bytes())
+}
+
+/// The same of what need not be text.
+///
+/// # Errors
+/// As [`print`].
+pub fn write(bytes: &[u8]) -> Result<()> {
+    put(bytes).map(drop)
 }
 
 /// Writes a part of a result; false once nobody reads any more.
@@ -16,11 +24,12 @@ pub fn print(text: &str) -> Result<()> {
 /// # Errors
 /// As [`print`].
 pub fn tell(text: &str) -> Result<bool> {
+    put(text.as_bytes())
+}
+
+fn put(bytes: &[u8]) -> Result<bool> {
     let mut stdout = std::io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         written => written
             .context("cannot write the result to standard output")

@@ -10,6 +10,7 @@ use crate::mtu::{self, near, web};
 use crate::transport::{self, How};
 use crate::{lab, out};
 use anyhow::{Context, Result};
+use archive::Filter;
 use clap::Args;
 use model::mtu::{MtuFound, MtuRecord};
 use std::net::IpAddr;
@@ -105,14 +106,11 @@ impl Mtu {
 
     /// What was found before.
     fn kept(&self, global: &Global) -> Result<ExitCode> {
-        let records = open_existing(global)?
-            .mtus(self.show.as_deref())
-            .map_err(said)?;
-        if !self.list {
-            return records
-                .first()
-                .map_or(Ok(Exit::Done.into()), |one| self.print(&one.found));
+        let archive = open_existing(global)?;
+        if let Some(name) = &self.show {
+            return self.print(&archive.mtu(name).map_err(said)?.found);
         }
+        let records = archive.mtus(&Filter::default()).map_err(said)?;
         if self.json {
             out::print(&report::json::pretty(&records))?;
             return Ok(Exit::Done.into());

@@ -6,18 +6,19 @@ use crate::clock::unix_time;
 use crate::documents::{self, Document};
 use crate::exit::{Exit, Refusal};
 use crate::files::write_whole;
-use crate::out;
-use crate::traces;
+use crate::listing::{self, Listed};
+use crate::{out, traces};
 use anyhow::{Context, Result};
-use archive::{Archive, Filter, Imported, Named, Row};
+use archive::{Archive, Filter, Imported, Named};
 use clap::{Args, Subcommand, ValueEnum};
-use model::{Ended, Experiment, Nanos, Outcome, Run, Workload, summarise};
-use report::words::{escape, table, utc};
-use serde_json::json;
-use std::io::{IsTerminal, Read};
+use model::mtu::MtuFound;
+use model::{Experiment, Nanos, Run, Tuning, summarise};
+use report::tune::Judged;
+use report::words::{escape, utc};
+use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The archive of runs and experiments: list, show, export, import, delete
+/// The archive of runs, experiments and tunings: list, show, export, import, delete
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs list                           the newest runs
@@ -29,8 +30,9 @@ use std::path::{Path, PathBuf};
   linerate runs import run.json                one of ours, or what iperf3 -J printed
   linerate runs delete 3f
 
-Every run of 'linerate measure' is kept, and every experiment of 'linerate prove' with its runs. ID is
-the name of a run or an experiment, its first digits as long as no other begins with them, or 'last'.")]
+Every run of 'linerate measure' is kept, every experiment of 'linerate prove' with its runs, every tuning of
+'linerate tune', and what 'linerate mtu' found. ID is a name in the list, its first digits as long as no other
+begins with them, or 'last'.")]
 pub struct Runs {
     #[command(subcommand)]
     command: Command,
@@ -62,7 +64,7 @@ struct List {
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Since>,
     /// Only runs of this workload
-    #[arg(long, value_name = "KIND", value_parser = ["bulk", "request", "udp"])]
+    #[arg(long, value_name = "KIND", value_parser = ["bulk", "request", "udp", "copy"])]
     workload: Option<String>,
     /// At most this many
     #[arg(short = 'n', long = "number", value_name = "N", default_value_t = 20)]
@@ -76,7 +78,7 @@ struct List {
     json: bool,
 }
 
-/// Print the summary of a run, or the verdict of an experiment
+/// Print the summary of a run, the verdict of an experiment, the story of a tuning
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs show last
@@ -86,18 +88,20 @@ struct Show {
     id: String,
 }
 
-/// Write a run or an experiment out whole
+/// Write what is kept out whole, for linerate or for other tools
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs export last -o run.json        can be imported again, elsewhere too
   linerate runs export 3f --format csv -o run.csv
+  linerate runs export 3f --format flent -o run.flent.gz && flent-gui run.flent.gz
+  linerate runs export last --format openmetrics -o /var/lib/node_exporter/linerate.prom
   linerate runs export last | jq .summary
 
 A file appears whole or not at all; one of the same name is replaced.")]
 struct Export {
     /// Name of the run, its first digits, or 'last'
     id: String,
-    /// json: the run with its summary; csv: its samples
+    /// Form of the output
     #[arg(short = 'f', long, value_enum, default_value_t = Format::Json)]
     format: Format,
     /// File to write [default: standard output]
@@ -107,8 +111,16 @@ struct Export {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// All of it, to be imported again
     Json,
+    /// The samples of a run, the runs of an experiment
     Csv,
+    /// As iperf3 -J prints a test
+    Iperf3,
+    /// The figures with the moments at which they were measured, for Prometheus
+    Openmetrics,
+    /// A data file (.flent.gz) for the plots of flent
+    Flent,
 }
 
 /// Keep runs and experiments from files: linerate's JSON, or what iperf3 -J or --json-stream printed
@@ -126,7 +138,7 @@ struct Import {
     files: Vec<PathBuf>,
 }
 
-/// Delete runs for good, and experiments with all their runs
+/// Delete what is kept for good, and experiments with all their runs
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs delete 3f 41
@@ -206,14 +218,12 @@ impl List {
         } else if rows.is_empty() {
             "no runs are kept yet: linerate measure HOST makes one\n".to_owned()
         } else {
-            let rows: Vec<Row> = rows.into_iter().map(|listed| listed.row).collect();
-            rows_table(&rows, usize::from(stdout_style().width))
+            table(rows)
         };
         out::print(&text)?;
         Ok(Exit::Done)
     }
 
-    /// Runs and experiments, the newest first.
     fn rows(&self, archive: &Archive) -> Result<Vec<Listed>, archive::Error> {
         let of = |id: &String| archive.find_experiment(id);
         let filter = Filter {
@@ -222,15 +232,9 @@ impl List {
             workload: self.workload.clone(),
             experiment: self.experiment.as_ref().map(of).transpose()?,
             limit: Some(self.number),
+            ..Filter::default()
         };
-        let runs = archive.list(&filter)?.into_iter();
-        let mut rows: Vec<Listed> = runs.map(|row| Listed { row, made: None }).collect();
-        if filter.experiment.is_none() {
-            rows.extend(archive.experiments(&filter)?.iter().map(Listed::experiment));
-            rows.sort_by(|a, b| (b.row.started, &a.row.id).cmp(&(a.row.started, &b.row.id)));
-            rows.truncate(self.number as usize);
-        }
-        Ok(rows)
+        listing::list(archive, &filter)
     }
 
     fn filters(&self) -> bool {
@@ -241,62 +245,135 @@ impl List {
     }
 }
 
+/// As a terminal has place for it.
+fn table(rows: Vec<Listed>) -> String {
+    let rows: Vec<_> = rows.into_iter().map(|listed| listed.row).collect();
+    listing::table(&rows, usize::from(stdout_style().width))
+}
+
 impl Show {
     fn run(&self, global: &Global) -> Result<Exit> {
         let archive = open_existing(global)?;
-        let id = match archive.named(&self.id).map_err(said)? {
-            Named::Run(id) => id,
+        let style = stdout_style();
+        let text = match archive.named(&self.id).map_err(said)? {
+            Named::Run(id) => {
+                let run = archive.get(&id).map_err(said)?;
+                let why = traces::explain(&run, &archive.traces());
+                report::summary(&run, &summarise(&run), &why, style)
+            }
             Named::Experiment(id) => {
                 let experiment = archive.experiment(&id).map_err(said)?;
-                let verdict = prove::judge(&experiment);
-                let text = report::prove::verdict(&experiment, &verdict, stdout_style());
-                out::print(&text)?;
-                return Ok(Exit::Done);
+                report::prove::verdict(&experiment, &prove::judge(&experiment), style)
             }
+            Named::Tuning(id) => {
+                let story = archive.tuning(&id).map_err(said)?;
+                report::tune::story(&story, &judged(&archive, &story), style)
+            }
+            Named::Mtu(id) => match archive.mtu(&id).map_err(said)?.found {
+                MtuFound::Look(report) => report::mtu::text(&report, style),
+                MtuFound::Change(change) => report::mtu_change::text(&change, style),
+            },
         };
-        let run = archive.get(&id).map_err(said)?;
-        let why = traces::explain(&run, &archive.traces());
-        out::print(&report::summary(
-            &run,
-            &summarise(&run),
-            &why,
-            stdout_style(),
-        ))?;
+        out::print(&text)?;
         Ok(Exit::Done)
     }
+}
+
+/// What each experiment of a tuning says; one that was deleted meanwhile has no verdict any more.
+pub(super) fn judged(archive: &Archive, story: &Tuning) -> Vec<Judged> {
+    let experiments = story.rounds.iter().flat_map(|round| &round.experiments);
+    let kept = experiments.filter_map(|id| archive.experiment(id).ok());
+    kept.map(judge).collect()
+}
+
+/// An experiment with its verdict.
+pub(super) fn judge(experiment: Experiment) -> Judged {
+    let verdict = prove::judge(&experiment);
+    (experiment, verdict)
 }
 
 impl Export {
     fn run(&self, global: &Global) -> Result<Exit> {
         let archive = open_existing(global)?;
-        let text = match archive.named(&self.id).map_err(said)? {
-            Named::Run(id) => {
-                let run = archive.get(&id).map_err(said)?;
-                for file in archive.traces().of(&id) {
-                    out::note(&format!(
-                        "linerate: a trace of this run is a file of its own: {}",
-                        file.display()
-                    ));
-                }
-                match self.format {
-                    Format::Json => report::json::run(&run, &summarise(&run)),
-                    Format::Csv => report::csv::run(&run),
-                }
+        let named = archive.named(&self.id).map_err(said)?;
+        if let Named::Run(id) = &named {
+            for file in archive.traces().of(id) {
+                out::note(&format!(
+                    "linerate: a trace of this run is a file of its own: {}",
+                    file.display()
+                ));
             }
-            Named::Experiment(id) => {
-                let experiment = archive.experiment(&id).map_err(said)?;
-                match self.format {
-                    Format::Json => report::prove::json(&experiment, &prove::judge(&experiment)),
-                    Format::Csv => report::prove::csv(&experiment),
-                }
-            }
-        };
+        }
+        let bytes = self.format.of(&archive, &named)?;
         match &self.output {
-            Some(file) if file.as_os_str() != "-" => write_whole(file, &text)?,
-            _ => out::print(&text)?,
+            Some(file) if file.as_os_str() != "-" => write_whole(file, &bytes)?,
+            _ if self.format == Format::Flent && std::io::stdout().is_terminal() => {
+                return Err(Refusal::usage(
+                    "a file of flent is compressed, and nothing for a terminal: name one with -o FILE.flent.gz",
+                )
+                .into());
+            }
+            _ => out::write(&bytes)?,
         }
         Ok(Exit::Done)
     }
+}
+
+impl Format {
+    /// What the archive has by this name, in this form.
+    fn of(self, archive: &Archive, named: &Named) -> Result<Vec<u8>> {
+        let other = |what: &str, forms: &str| {
+            let name = self
+                .to_possible_value()
+                .map_or_else(String::new, |v| v.get_name().to_owned());
+            Refusal::usage(format!(
+                "{what} has no form of {name}: export it as {forms}"
+            ))
+        };
+        let text = match named {
+            Named::Run(id) => {
+                let run = archive.get(id).map_err(said)?;
+                match self {
+                    Format::Json => report::json::run(&run, &summarise(&run)),
+                    Format::Csv => report::csv::run(&run),
+                    Format::Iperf3 => report::iperf3::to_json(&run, &summarise(&run)),
+                    Format::Openmetrics => report::openmetrics::text([(&run, &summarise(&run))]),
+                    Format::Flent => {
+                        let text = report::flent::json(&run).map_err(Refusal::usage)?;
+                        return compressed(&text);
+                    }
+                }
+            }
+            Named::Experiment(id) => {
+                let experiment = archive.experiment(id).map_err(said)?;
+                match self {
+                    Format::Json => report::prove::json(&experiment, &prove::judge(&experiment)),
+                    Format::Csv => report::prove::csv(&experiment),
+                    _ => return Err(other("an experiment", "json or csv").into()),
+                }
+            }
+            _ if self != Format::Json => {
+                return Err(other("a tuning or what was found of an MTU", "json").into());
+            }
+            Named::Tuning(id) => {
+                let story = archive.tuning(id).map_err(said)?;
+                report::tune::json(&story, &judged(archive, &story))
+            }
+            Named::Mtu(id) => match archive.mtu(id).map_err(said)?.found {
+                MtuFound::Look(report) => report::mtu::json(&report),
+                MtuFound::Change(change) => report::mtu_change::json(&change),
+            },
+        };
+        Ok(text.into_bytes())
+    }
+}
+
+/// As gzip, the same bytes whenever it is made.
+fn compressed(text: &str) -> Result<Vec<u8>> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.finish())
+        .context("cannot compress the file")
 }
 
 impl Import {
@@ -352,6 +429,14 @@ impl Delete {
                     archive.delete_experiment(id).map_err(said)?;
                     format!("deleted {id} and its runs\n")
                 }
+                Named::Tuning(id) => {
+                    archive.delete_tuning(id).map_err(said)?;
+                    format!("deleted {id}; its runs and experiments stay\n")
+                }
+                Named::Mtu(id) => {
+                    archive.delete_mtu(id).map_err(said)?;
+                    format!("deleted {id}\n")
+                }
             };
             out::print(&text)?;
         }
@@ -363,24 +448,9 @@ impl Delete {
 fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
     let mut chosen = Vec::new();
     for id in ids {
-        chosen.push(match id {
-            Named::Run(id) => {
-                let run = archive.get(id).map_err(said)?;
-                let filter = Filter {
-                    experiment: run.experiment,
-                    ..Filter::default()
-                };
-                let rows = archive.list(&filter).map_err(said)?;
-                rows.into_iter().find(|row| row.id == *id)
-            }
-            Named::Experiment(id) => {
-                let experiment = archive.experiment(id).map_err(said)?;
-                Some(Listed::experiment(&experiment).row)
-            }
-        });
+        chosen.extend(Listed::of(archive, id).map_err(said)?);
     }
-    let chosen: Vec<Row> = chosen.into_iter().flatten().collect();
-    out::print(&rows_table(&chosen, usize::from(stdout_style().width)))?;
+    out::print(&table(chosen))?;
     out::print("delete for good? [y/N] ")?;
     let mut answer = String::new();
     std::io::stdin()
@@ -432,150 +502,6 @@ fn import_from(text: &str) -> Result<Imports, String> {
 fn not_kept(what: &str, of: &str) -> String {
     let of = escape(of);
     format!("it is {what} of {of}; runs and experiments can be imported")
-}
-
-/// A line of the list.
-struct Listed {
-    row: Row,
-    /// Of an experiment: its runs so far, and the verdict.
-    made: Option<(usize, Outcome)>,
-}
-
-impl Listed {
-    fn experiment(experiment: &Experiment) -> Listed {
-        let outcome = prove::judge(experiment).outcome;
-        let plan = &experiment.plan;
-        let title = match &plan.title {
-            Some(title) => title.clone(),
-            None => {
-                let arms: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
-                arms.join(" | ")
-            }
-        };
-        let row = Row {
-            id: experiment.id.clone(),
-            started: experiment.started,
-            host: plan.host.clone(),
-            title: Some(format!("{}: {title}", report::prove::answer(outcome))),
-            workload: match plan.run.workload {
-                Workload::Bulk(_) => "bulk",
-                Workload::Request(_) => "request",
-                Workload::Udp(_) => "udp",
-                Workload::Copy(_) => "copy",
-                Workload::Blocks(_) => "blocks",
-            }
-            .to_owned(),
-            ended: match experiment.ended {
-                Ended::Unfinished => "unfinished",
-                Ended::Complete => "complete",
-                Ended::Interrupted => "interrupted",
-                Ended::Failed { .. } => "failed",
-            }
-            .to_owned(),
-            goodput_up: None,
-            goodput_down: None,
-            p50_up: None,
-            p50_down: None,
-        };
-        Listed {
-            row,
-            made: Some((experiment.trials.len(), outcome)),
-        }
-    }
-
-    fn json(&self) -> serde_json::Value {
-        let row = &self.row;
-        match &self.made {
-            None => json!({
-                "kind": "run",
-                "id": row.id,
-                "started_unix_ns": row.started,
-                "host": row.host,
-                "title": row.title,
-                "workload": row.workload,
-                "ended": row.ended,
-                "goodput_up_bit_s": row.goodput_up,
-                "goodput_down_bit_s": row.goodput_down,
-                "p50_up_ns": row.p50_up,
-                "p50_down_ns": row.p50_down,
-            }),
-            Some((runs, outcome)) => json!({
-                "kind": "experiment",
-                "id": row.id,
-                "started_unix_ns": row.started,
-                "host": row.host,
-                "title": row.title,
-                "workload": row.workload,
-                "ended": row.ended,
-                "runs": runs,
-                "outcome": outcome,
-            }),
-        }
-    }
-}
-
-/// The runs as a table of `width` columns: host and note share what the figures leave.
-fn rows_table(rows: &[Row], width: usize) -> String {
-    let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
-    cells.extend(rows.iter().map(|row| {
-        let figure = |p50: Option<Nanos>, goodput: Option<model::BitRate>| {
-            let latency = p50.map(|p50| p50.to_string());
-            let rate = || goodput.map(|rate| rate.to_string());
-            latency.or_else(rate).unwrap_or_else(|| "-".to_owned())
-        };
-        [
-            row.id.clone(),
-            utc(row.started).chars().take(16).collect(),
-            escape(&row.host),
-            figure(row.p50_up, row.goodput_up),
-            figure(row.p50_down, row.goodput_down),
-            note(row, usize::MAX),
-        ]
-    }));
-    const HOST: usize = 2;
-    const NOTE: usize = 5;
-    let widest = |column: usize| {
-        let lengths = cells.iter().map(|row| row[column].chars().count());
-        lengths.max().unwrap_or(0)
-    };
-    let gaps = 2 * NOTE;
-    let figures: usize = [0, 1, 3, 4].map(widest).iter().sum();
-    let room = width.saturating_sub(figures + gaps);
-    // How runs ended is always told; then come the hosts, then the titles.
-    let state = rows.iter().map(|row| note(row, 0).len()).max().unwrap_or(0);
-    let least = widest(NOTE).min(state.max("NOTE".len()));
-    let host = widest(HOST).min(room.saturating_sub(least)).max(8);
-    let room = room.saturating_sub(host);
-    for (row, cells) in rows.iter().zip(&mut cells[1..]) {
-        cells[HOST] = cut(&cells[HOST], host);
-        cells[NOTE] = note(row, room);
-    }
-    table(&cells.into_iter().map(Vec::from).collect::<Vec<_>>())
-}
-
-/// How a run ended unless as ordered, and as much of its title as `room` has place for.
-fn note(row: &Row, room: usize) -> String {
-    /// Less of a title tells nothing.
-    const LEAST: usize = 6;
-    let ended = match row.ended.as_str() {
-        "complete" => "",
-        ended => ended,
-    };
-    let title = escape(row.title.as_deref().unwrap_or_default());
-    let gap = if ended.is_empty() { "" } else { ": " };
-    let room = room.saturating_sub(ended.len() + gap.len());
-    if title.is_empty() || room < LEAST.min(title.chars().count()) {
-        return ended.to_owned();
-    }
-    format!("{ended}{gap}{}", cut(&title, room))
-}
-
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(2)).collect();
-    format!("{}..", kept.trim_end())
 }
 
 impl Since {
@@ -633,7 +559,6 @@ fn day(text: &str) -> Option<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::BitRate;
 
     #[test]
     fn ages_and_days() {
@@ -670,39 +595,6 @@ mod tests {
     fn a_day_is_the_day_that_is_printed() {
         for text in ["1970-01-01", "1999-12-31", "2024-02-29", "2100-03-01"] {
             assert!(utc(day(text).unwrap()).starts_with(text));
-        }
-    }
-
-    #[test]
-    fn the_table_keeps_to_its_width_and_says_how_runs_ended() {
-        let row = |host: &str, title: Option<&str>, ended: &str| Row {
-            id: "00c0ffee".to_owned(),
-            started: Nanos::from_secs(1_795_132_800),
-            host: host.to_owned(),
-            title: title.map(str::to_owned),
-            workload: "bulk".to_owned(),
-            ended: ended.to_owned(),
-            goodput_up: Some(BitRate(1_234_000_000)),
-            goodput_down: None,
-            p50_up: None,
-            p50_down: Some(Nanos(41_000)),
-        };
-        let rows = [
-            row(
-                &"host".repeat(30),
-                Some(&"title ".repeat(30)),
-                "interrupted",
-            ),
-            row("a\x1b[2Jb", None, "complete"),
-        ];
-        for width in [80, 100] {
-            let text = rows_table(&rows, width);
-            assert!(
-                text.lines().all(|line| line.chars().count() <= width),
-                "{text}"
-            );
-            assert!(text.contains("interrupted"), "{text}");
-            assert!(!text.contains('\x1b'));
         }
     }
 }

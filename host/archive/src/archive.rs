@@ -31,9 +31,13 @@ pub struct Archive {
 pub struct Filter {
     /// Part of the host's name, upper and lower case alike (ASCII).
     pub host: Option<String>,
+    /// Part of the host's name, of the title or of the name in the archive, likewise.
+    pub text: Option<String>,
     /// Started at this time or later, since 1970-01-01 UTC.
     pub since: Option<Nanos>,
-    /// Kind of the workload: `bulk`, `request` or `udp`.
+    /// Started before this time.
+    pub until: Option<Nanos>,
+    /// Kind of the workload, [`Workload::kind`](model::Workload::kind); only runs and experiments have one.
     pub workload: Option<String>,
     /// Of runs: only those of this experiment (full name). Without, runs of an experiment that is in
     /// the archive are left out.
@@ -53,7 +57,7 @@ pub struct Row {
     pub host: String,
     /// The user's note.
     pub title: Option<String>,
-    /// `bulk`, `request` or `udp`.
+    /// Kind of the workload.
     pub workload: String,
     /// `unfinished`, `complete`, `interrupted` or `failed`.
     pub ended: String,
@@ -77,21 +81,35 @@ pub enum Imported {
 }
 
 impl Filter {
-    /// The condition that runs and experiments share, and its values.
-    pub(crate) fn sql(&self) -> (String, Vec<Value>) {
-        let mut wanted = vec!["1"];
+    /// The condition on a table and its values, given what it has of a host, a title and a workload.
+    pub(crate) fn sql(&self, host: &str, title: &str, workload: &str) -> (String, Vec<Value>) {
+        let mut wanted = vec!["1".to_owned()];
         let mut values: Vec<Value> = Vec::new();
-        if let Some(host) = &self.host {
-            wanted.push("instr(lower(host), lower(?)) > 0");
-            values.push(host.clone().into());
+        let mut want = |condition: String, value: Value| {
+            wanted.push(condition);
+            values.push(value);
+        };
+        if let Some(part) = &self.host {
+            want(
+                format!("instr(lower({host}), lower(?)) > 0"),
+                part.clone().into(),
+            );
+        }
+        if let Some(text) = &self.text {
+            let all = format!("{host} || ' ' || coalesce({title}, '') || ' ' || id");
+            want(
+                format!("instr(lower({all}), lower(?)) > 0"),
+                text.clone().into(),
+            );
         }
         if let Some(since) = self.since {
-            wanted.push("started_unix_ns >= ?");
-            values.push(column(since.0).into());
+            want("started_unix_ns >= ?".to_owned(), column(since.0).into());
         }
-        if let Some(workload) = &self.workload {
-            wanted.push("workload = ?");
-            values.push(workload.clone().into());
+        if let Some(until) = self.until {
+            want("started_unix_ns < ?".to_owned(), column(until.0).into());
+        }
+        if let Some(kind) = &self.workload {
+            want(format!("{workload} = ?"), kind.clone().into());
         }
         (wanted.join(" AND "), values)
     }
@@ -346,7 +364,7 @@ impl Archive {
         })
     }
 
-    /// The one row of a table (`runs` or `experiments`) whose name is or begins with `name`; the one
+    /// The one row of a table whose name is or begins with `name`; the one
     /// that started last for `last`.
     ///
     /// # Errors
@@ -405,7 +423,7 @@ impl Archive {
     /// # Errors
     /// Failures to read.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Row>, Error> {
-        let (wanted, mut values) = filter.sql();
+        let (wanted, mut values) = filter.sql("host", "title", "workload");
         let part = match &filter.experiment {
             Some(id) => {
                 values.push(id.clone().into());
@@ -444,6 +462,36 @@ impl Archive {
         rows().map_err(|source| Error::sql(&self.path, "list the runs", source))
     }
 
+    /// The names of the rows of a table that meet a condition of [`Filter::sql`], the newest first.
+    pub(crate) fn names(
+        &self,
+        table: &str,
+        (condition, mut values): (String, Vec<Value>),
+        limit: Option<u32>,
+        doing: &'static str,
+    ) -> Result<Vec<String>, Error> {
+        values.push(limit.map_or(-1, i64::from).into());
+        let sql = format!(
+            "SELECT id FROM {table} WHERE {condition} ORDER BY started_unix_ns DESC, id LIMIT ?"
+        );
+        let names = || -> rusqlite::Result<Vec<String>> {
+            let mut query = self.db.prepare_cached(&sql)?;
+            query
+                .query_map(params_from_iter(values), |row| row.get(0))?
+                .collect()
+        };
+        names().map_err(|source| Error::sql(&self.path, doing, source))
+    }
+
+    /// Deletes the row of a table for good.
+    pub(crate) fn forget(&mut self, table: &str, id: &str) -> Result<(), Failure> {
+        let sql = format!("DELETE FROM {table} WHERE id = ?1");
+        self.write_through(|tx| match tx.execute(&sql, [id])? {
+            0 => Err(Failure::Gone),
+            _ => Ok(()),
+        })
+    }
+
     /// The traces of its runs.
     pub fn traces(&self) -> Traces {
         Traces::beside(&self.path)
@@ -455,13 +503,8 @@ impl Archive {
     /// [`Error::NotFound`], and failures to write.
     pub fn delete(&mut self, id: &str) -> Result<(), Error> {
         let doing = "delete a run";
-        self.write_through(
-            |tx| match tx.execute("DELETE FROM runs WHERE id = ?1", [id])? {
-                0 => Err(Failure::Gone),
-                _ => Ok(()),
-            },
-        )
-        .map_err(|failure| failure.told(&self.path, doing, id))?;
+        self.forget("runs", id)
+            .map_err(|failure| failure.told(&self.path, doing, id))?;
         self.traces().delete(id)
     }
 

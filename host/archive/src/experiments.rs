@@ -1,11 +1,10 @@
 //! Experiments in, experiments out. Their runs are kept beside all others, and name the experiment.
 
 use crate::archive::{Archive, Filter, Imported};
-use crate::rows::{Failure, column, document, end_of, json, kind_of};
+use crate::rows::{Failure, column, document, end_of, json};
 use crate::{Error, is_id};
 use model::{Experiment, Trial};
-use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, Transaction, params, params_from_iter};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 /// What a name in the archive stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +13,10 @@ pub enum Named {
     Run(String),
     /// An experiment, by its full name.
     Experiment(String),
+    /// A tuning, by its full name.
+    Tuning(String),
+    /// What was found of a path's MTU, by its full name.
+    Mtu(String),
 }
 
 impl Archive {
@@ -81,7 +84,7 @@ impl Archive {
                     column(experiment.started.0),
                     plan.host,
                     plan.title,
-                    kind_of(&plan.run.workload),
+                    plan.run.workload.kind(),
                     end_of(&experiment.ended),
                     head
                 ],
@@ -127,12 +130,17 @@ impl Archive {
             })
     }
 
-    /// What a name stands for: `last` is the experiment or run that started last, runs of an
-    /// experiment left aside.
+    /// What a name stands for: `last` is what started last, runs of an experiment left aside.
     ///
     /// # Errors
     /// As [`Archive::find`].
     pub fn named(&self, name: &str) -> Result<Named, Error> {
+        const KINDS: [(&str, fn(String) -> Named); 4] = [
+            ("runs", Named::Run),
+            ("experiments", Named::Experiment),
+            ("tunings", Named::Tuning),
+            ("mtus", Named::Mtu),
+        ];
         if name == "last" {
             let newest = self
                 .db()
@@ -140,14 +148,11 @@ impl Archive {
                     "SELECT id, 0 AS kind, started_unix_ns AS started FROM runs
                      WHERE experiment IS NULL OR experiment NOT IN (SELECT id FROM experiments)
                      UNION ALL SELECT id, 1, started_unix_ns FROM experiments
+                     UNION ALL SELECT id, 2, started_unix_ns FROM tunings
+                     UNION ALL SELECT id, 3, started_unix_ns FROM mtus
                      ORDER BY started DESC, id LIMIT 1",
                     [],
-                    |row| {
-                        Ok(match row.get(1)? {
-                            0 => Named::Run(row.get(0)?),
-                            _ => Named::Experiment(row.get(0)?),
-                        })
-                    },
+                    |row| Ok(KINDS[row.get::<_, usize>(1)?].1(row.get(0)?)),
                 )
                 .optional()
                 .map_err(|source| Error::sql(self.path(), "look for a run", source))?;
@@ -155,17 +160,17 @@ impl Archive {
                 path: self.path().to_owned(),
             });
         }
-        match (
-            self.search("experiments", name)?,
-            self.search("runs", name)?,
-        ) {
-            (Some(id), None) => Ok(Named::Experiment(id)),
-            (None, Some(id)) => Ok(Named::Run(id)),
-            (Some(experiment), Some(run)) => Err(Error::Ambiguous {
+        let mut found = Vec::new();
+        for (table, kind) in KINDS {
+            found.extend(self.search(table, name)?.map(|id| (id, kind)));
+        }
+        match found.len() {
+            0 => self.find(name).map(Named::Run),
+            1 => Ok(found.remove(0)).map(|(id, kind)| kind(id)),
+            _ => Err(Error::Ambiguous {
                 prefix: name.to_owned(),
-                candidates: vec![experiment, run],
+                candidates: found.into_iter().map(|(id, _)| id).collect(),
             }),
-            (None, None) => self.find(name).map(Named::Run),
         }
     }
 
@@ -174,19 +179,8 @@ impl Archive {
     /// # Errors
     /// Failures to read; an experiment that cannot be understood.
     pub fn experiments(&self, filter: &Filter) -> Result<Vec<Experiment>, Error> {
-        let (wanted, mut values) = filter.sql();
-        values.push(filter.limit.map_or(-1, i64::from).into());
-        let sql = format!(
-            "SELECT id FROM experiments WHERE {wanted} ORDER BY started_unix_ns DESC, id LIMIT ?"
-        );
-        let ids = || -> rusqlite::Result<Vec<String>> {
-            let mut query = self.db().prepare_cached(&sql)?;
-            query
-                .query_map(params_from_iter::<Vec<Value>>(values), |row| row.get(0))?
-                .collect()
-        };
-        let ids =
-            ids().map_err(|source| Error::sql(self.path(), "list the experiments", source))?;
+        let wanted = filter.sql("host", "title", "workload");
+        let ids = self.names("experiments", wanted, filter.limit, "list the experiments")?;
         ids.iter().map(|id| self.experiment(id)).collect()
     }
 
@@ -195,14 +189,16 @@ impl Archive {
     /// # Errors
     /// [`Error::NotFound`], and failures to write.
     pub fn delete_experiment(&mut self, id: &str) -> Result<(), Error> {
-        self.write_through(|tx| {
-            tx.execute("DELETE FROM runs WHERE experiment = ?1", [id])?;
-            match tx.execute("DELETE FROM experiments WHERE id = ?1", [id])? {
-                0 => Err(Failure::Gone),
-                _ => Ok(()),
+        let runs = self.write_through(|tx| {
+            if tx.execute("DELETE FROM experiments WHERE id = ?1", [id])? == 0 {
+                return Err(Failure::Gone);
             }
-        })
-        .map_err(|failure| failure.told(self.path(), "delete an experiment", id))
+            let mut delete = tx.prepare("DELETE FROM runs WHERE experiment = ?1 RETURNING id")?;
+            let runs = delete.query_map([id], |row| row.get(0))?;
+            Ok(runs.collect::<rusqlite::Result<Vec<String>>>()?)
+        });
+        let runs = runs.map_err(|failure| failure.told(self.path(), "delete an experiment", id))?;
+        runs.iter().try_for_each(|run| self.traces().delete(run))
     }
 }
 

@@ -2,8 +2,7 @@
 
 use crate::Error;
 use model::{
-    Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample, Side, Spec, Workload,
-    summarise_leg,
+    Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample, Side, Spec, summarise_leg,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::de::DeserializeOwned;
@@ -94,7 +93,7 @@ impl Head<'_> {
                 column(run.started.0),
                 run.host,
                 run.title,
-                kind_of(&run.spec.workload),
+                run.spec.workload.kind(),
                 end_of(&run.ended),
                 self.document,
                 run.experiment
@@ -114,7 +113,7 @@ impl Head<'_> {
                 column(run.started.0),
                 run.host,
                 run.title,
-                kind_of(&run.spec.workload),
+                run.spec.workload.kind(),
                 end_of(&run.ended),
                 self.document
             ],
@@ -359,6 +358,7 @@ pub(crate) fn name_of(side: Side) -> &'static str {
     }
 }
 
+<<<<<<< HEAD
 pub(crate) fn kind_of(workload: &Workload) -> &'static str {
     match workload {
         Workload::Bulk(_) => "bulk",
@@ -369,6 +369,8 @@ pub(crate) fn kind_of(workload: &Workload) -> &'static str {
     }
 }
 
+=======
+>>>>>>> 6d6e65b (List, show, export and delete tunings and MTU results as runs are, and export to Prometheus and flent)
 pub(crate) fn end_of(ended: &Ended) -> &'static str {
     match ended {
         Ended::Unfinished => "unfinished",

@@ -1,6 +1,6 @@
 //! Tunings in, tunings out. Their runs and experiments are kept beside all others.
 
-use crate::archive::Archive;
+use crate::archive::{Archive, Filter};
 use crate::rows::{column, document, end_of, json};
 use crate::{Error, is_id};
 use model::Tuning;
@@ -48,5 +48,24 @@ impl Archive {
             })?;
         document(self.db(), "tunings", &id)
             .map_err(|failure| failure.told(self.path(), "read a tuning", &id))
+    }
+
+    /// The tunings that pass, the newest first.
+    ///
+    /// # Errors
+    /// Failures to read; a tuning that cannot be understood.
+    pub fn tunings(&self, filter: &Filter) -> Result<Vec<Tuning>, Error> {
+        let wanted = filter.sql("host", "''", "''");
+        let ids = self.names("tunings", wanted, filter.limit, "list the tunings")?;
+        ids.iter().map(|id| self.tuning(id)).collect()
+    }
+
+    /// Deletes a tuning for good; its runs and experiments stay. Takes full names only.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], and failures to write.
+    pub fn delete_tuning(&mut self, id: &str) -> Result<(), Error> {
+        self.forget("tunings", id)
+            .map_err(|failure| failure.told(self.path(), "delete a tuning", id))
     }
 }

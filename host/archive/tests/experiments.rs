@@ -5,6 +5,9 @@ mod common;
 
 use common::{Scratch, complete};
 use linerate_archive::{Archive, Error, Filter, Imported, Named};
+use model::mtu::{
+    Cause, Climb, MTU_SCHEMA, Method, MtuFound, MtuRecord, MtuReport, PathEnd, Verdict, Way,
+};
 use model::{
     Arm, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Ended, Estimand, Experiment, Fingerprint,
     Metric, Nanos, Phase, Plan, Reading, Side, TUNING_SCHEMA, Trial, Tuning, Witness,
@@ -211,4 +214,90 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
     assert!(error.contains("'linerate tune HOST' makes one"), "{error}");
     let bad = archive.keep_tuning(&story("no id", 3));
     assert!(matches!(bad, Err(Error::BadId { .. })));
+    assert_eq!(
+        archive.named("3f000002").unwrap(),
+        Named::Tuning("3f000002".into())
+    );
+    assert_eq!(
+        archive.named("last").unwrap(),
+        Named::Tuning("3f000001".into())
+    );
+    assert!(matches!(archive.named("3f"), Err(Error::Ambiguous { .. })));
+    let listed = |filter: &Filter| -> Vec<String> {
+        let tunings = archive.tunings(filter).unwrap();
+        tunings.into_iter().map(|story| story.id).collect()
+    };
+    let only = |filter: Filter| listed(&filter);
+    assert_eq!(only(Filter::default()), ["3f000001", "3f000002"]);
+    let text = |text: &str| Filter {
+        text: Some(text.to_owned()),
+        ..Filter::default()
+    };
+    assert_eq!(only(text("0002")), ["3f000002"]);
+    assert_eq!(only(text("DB2")).len(), 2);
+    let bulk = Filter {
+        workload: Some("bulk".to_owned()),
+        ..Filter::default()
+    };
+    assert_eq!(only(bulk), [""; 0], "a tuning has no workload");
+    let early = Filter {
+        until: Some(Nanos(2)),
+        ..Filter::default()
+    };
+    assert_eq!(only(early), ["3f000002"]);
+    archive.delete_tuning("3f000002").unwrap();
+    let gone = archive.delete_tuning("3f000002");
+    assert!(matches!(gone, Err(Error::NotFound { .. })));
+    assert_eq!(archive.tunings(&Filter::default()).unwrap().len(), 1);
+}
+
+#[test]
+fn what_was_found_of_an_mtu_is_listed_by_its_host_and_deleted() {
+    let scratch = Scratch::new();
+    let mut archive = Archive::open(&scratch.file()).unwrap();
+    let way = |passes| Way {
+        climb: Climb {
+            passes: Some(passes),
+            ..Climb::default()
+        },
+        mss: None,
+        tcp: None,
+        verdict: Verdict {
+            mtu: Some(passes),
+            cause: Cause::Clear,
+            beside: Vec::new(),
+            doubts: Vec::new(),
+        },
+    };
+    let record = |id: &str, host: &str, ended| MtuRecord {
+        id: id.to_owned(),
+        ended: Nanos(ended),
+        found: MtuFound::Look(Box::new(MtuReport {
+            schema: MTU_SCHEMA,
+            host: host.to_owned(),
+            method: Method::Agent,
+            near: PathEnd::default(),
+            far: None,
+            there: way(1500),
+            back: way(9000),
+            notes: Vec::new(),
+        })),
+    };
+    let all = [record("3f000001", "db2", 1), record("3f000002", "web1", 2)];
+    for one in &all {
+        archive.keep_mtu(one).unwrap();
+    }
+    assert_eq!(archive.mtu("last").unwrap(), all[1]);
+    assert_eq!(
+        archive.named("3f000001").unwrap(),
+        Named::Mtu("3f000001".into())
+    );
+    let of = Filter {
+        host: Some("B2".to_owned()),
+        ..Filter::default()
+    };
+    assert_eq!(archive.mtus(&of).unwrap(), all[..1]);
+    archive.delete_mtu("3f000001").unwrap();
+    assert_eq!(archive.mtus(&Filter::default()).unwrap(), all[1..]);
+    assert!(matches!(archive.mtu("3f000001"), Err(Error::NoMtu { .. })));
 }

@@ -48,6 +48,18 @@ pub enum Workload {
     Blocks(Blocks),
 }
 
+impl Workload {
+    /// Its name in lists and files.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Workload::Bulk(_) => "bulk",
+            Workload::Request(_) => "request",
+            Workload::Udp(_) => "udp",
+            Workload::Copy(_) => "copy",
+        }
+    }
+}
+
 /// Bulk transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bulk {

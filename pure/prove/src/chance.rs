@@ -25,4 +25,11 @@ impl Chance {
     pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
+
+    /// Every order as likely (Fisher and Yates 1938).
+    pub(crate) fn shuffle<T>(&mut self, all: &mut [T]) {
+        for at in (1..all.len()).rev() {
+            all.swap(at, (self.unit() * (at + 1) as f64) as usize);
+        }
+    }
 }

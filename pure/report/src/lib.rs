@@ -11,11 +11,13 @@ mod diff;
 pub mod explain;
 #[cfg(test)]
 mod fixtures;
+pub mod flent;
 pub mod iperf3;
 pub mod json;
 pub mod live;
 pub mod mtu;
 pub mod mtu_change;
+pub mod openmetrics;
 pub mod page;
 pub mod pages;
 pub mod pcapng;

@@ -12,7 +12,7 @@ use crate::{chance, lab, out, tuning};
 use anyhow::{Context, Result};
 use archive::Archive;
 use clap::Args;
-use model::{BitRate, Direction, Directions, Experiment, Limit, Nanos, Plan, Tuning};
+use model::{BitRate, Direction, Directions, Limit, Nanos, Plan, Tuning};
 use prove::plan::{USUAL_TIME, parse_share};
 use report::tune::Judged;
 use std::process::ExitCode;
@@ -128,7 +128,8 @@ impl Path {
             .warnings
             .extend(watch.into_iter().flat_map(lab::Watch::end));
         Archive::open(&archive)?.keep_tuning(&story)?;
-        print(&story, experiments, self.json)?;
+        let judged: Vec<Judged> = experiments.into_iter().map(runs::judge).collect();
+        print(&story, &judged, self.json)?;
         if !self.json {
             plans.iter().try_for_each(forecast)?;
         }
@@ -172,24 +173,15 @@ impl Show {
     pub fn run(&self, global: &Global) -> Result<()> {
         let archive = runs::open_existing(global)?;
         let story = archive.tuning(&self.id).map_err(runs::said)?;
-        // One that was deleted meanwhile has no verdict any more.
-        let experiments = story.rounds.iter().flat_map(|r| &r.experiments);
-        let kept = experiments.filter_map(|id| archive.experiment(id).ok());
-        print(&story, kept.collect(), self.json)
+        let judged = runs::judged(&archive, &story);
+        print(&story, &judged, self.json)
     }
 }
 
-fn print(story: &Tuning, experiments: Vec<Experiment>, json: bool) -> Result<()> {
-    let judged: Vec<Judged> = experiments
-        .into_iter()
-        .map(|experiment| {
-            let verdict = prove::judge(&experiment);
-            (experiment, verdict)
-        })
-        .collect();
+fn print(story: &Tuning, judged: &[Judged], json: bool) -> Result<()> {
     out::print(&match json {
-        true => report::tune::json(story, &judged),
-        false => report::tune::story(story, &judged, stdout_style()),
+        true => report::tune::json(story, judged),
+        false => report::tune::story(story, judged, stdout_style()),
     })?;
     Ok(())
 }

@@ -110,11 +110,9 @@ pub fn blocks(noise: Noise, seed: u64, arms: usize, blocks: usize) -> Vec<Vec<f6
     values
 }
 
-/// In random order, each as likely (Fisher and Yates 1938).
+/// In random order, each as likely.
 fn shuffled(mut all: Vec<usize>, coins: &mut Chance) -> Vec<usize> {
-    for at in (1..all.len()).rev() {
-        all.swap(at, (coins.unit() * (at + 1) as f64) as usize);
-    }
+    coins.shuffle(&mut all);
     all
 }
 

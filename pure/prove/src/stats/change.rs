@@ -1,6 +1,15 @@
-//! Did the path itself change during the experiment? For the report: no run is ever left out for it.
+//! Did the path itself change, during an experiment or over a history of runs? For the report: no run is ever left
+//! out for it.
 
 use super::spread::median;
+use crate::chance::Chance;
+
+/// Orders that a part of a series is compared with.
+const SHUFFLES: u32 = 999;
+/// Where their chance comes from: the same history always says the same.
+const SEED: u64 = 0x6368_616e_6765;
+/// Values that [`change_points`] looks at, the last ones: their comparison goes by the square.
+pub const LONGEST: usize = 1000;
 
 /// Where a series most looks like two.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,30 +28,87 @@ pub struct ChangePoint {
 /// The most likely change of level in values in the order of time (Pettitt 1979): of the settings'
 /// effect the values must be free already. `None` below two values.
 pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
-    let n = values.len();
-    if n < 2 || values.iter().any(|v| !v.is_finite()) {
-        return None;
-    }
-    // U grows at each value by how many others lie below it, less those above.
-    let mut u = 0i64;
-    let (mut best, mut after) = (-1, 0);
-    for (at, value) in values[..n - 1].iter().enumerate() {
-        let signs = values
-            .iter()
-            .map(|other| i64::from(value > other) - i64::from(value < other));
-        u += signs.sum::<i64>();
-        if u.abs() > best {
-            (best, after) = (u.abs(), at + 1);
-        }
-    }
-    let n = n as f64;
-    let p = 2.0 * (-6.0 * (best as f64).powi(2) / (n.powi(3) + n.powi(2))).exp();
+    let (after, k) = peak(&scores(values)?)?;
+    let n = values.len() as f64;
+    let p = 2.0 * (-6.0 * (k as f64).powi(2) / (n.powi(3) + n.powi(2))).exp();
     Some(ChangePoint {
         after,
         before_median: median(&values[..after])?,
         after_median: median(&values[after..])?,
         p: p.min(1.0),
     })
+}
+
+/// Where the level of a history changes, in the order of time: places to look at. In a history that is only
+/// noise, in whatever shape, one is found at most with probability `level`, however long it is; noise that drifts is
+/// found, for it is change too.
+///
+/// By binary segmentation (Vostrikova 1981): the whole is asked first, and each part again once it was found
+/// to be two. The question is Pettitt's, answered by permutation: how many of the orders in which these values could
+/// stand give as large a statistic, this one counted (Phipson and Smyth 2010), so that it is exact for few values
+/// and ties as well. Nothing below ten values can be found at a level of 1 %. A value that is no number: nothing
+/// is found.
+pub fn change_points(values: &[f64], level: f64) -> Vec<ChangePoint> {
+    let skipped = values.len().saturating_sub(LONGEST);
+    let values = &values[skipped..];
+    let mut found: Vec<(usize, f64)> = Vec::new();
+    let mut parts = vec![(0, values.len())];
+    let mut chance = Chance::new(SEED, 0);
+    while let Some((from, to)) = parts.pop() {
+        let Some(mut scores) = scores(&values[from..to]) else {
+            continue;
+        };
+        let Some((after, observed)) = peak(&scores) else {
+            continue;
+        };
+        let mut as_large = 1;
+        for _ in 0..SHUFFLES {
+            chance.shuffle(&mut scores);
+            as_large += u32::from(peak(&scores).is_some_and(|(_, k)| k >= observed));
+        }
+        let p = f64::from(as_large) / f64::from(SHUFFLES + 1);
+        if p <= level {
+            found.push((from + after, p));
+            parts.extend([(from, from + after), (from + after, to)]);
+        }
+    }
+    found.sort_by_key(|(at, _)| *at);
+    let end = |n: usize| found.get(n).map_or(values.len(), |(at, _)| *at);
+    let begin = |n: usize| n.checked_sub(1).map_or(0, end);
+    let told = found.iter().enumerate().map(|(n, (at, p))| {
+        Some(ChangePoint {
+            after: skipped + at,
+            before_median: median(&values[begin(n)..*at])?,
+            after_median: median(&values[*at..end(n + 1)])?,
+            p: *p,
+        })
+    });
+    told.flatten().collect()
+}
+
+/// For each value, how many others lie below it, less those above. `None` if one is no number.
+fn scores(values: &[f64]) -> Option<Vec<i64>> {
+    let finite = values.iter().all(|v| v.is_finite());
+    let signs = |value: &f64| -> i64 {
+        let all = values.iter();
+        all.map(|other| i64::from(value > other) - i64::from(value < other))
+            .sum()
+    };
+    finite.then(|| values.iter().map(signs).collect())
+}
+
+/// Where the sum of the scores is farthest from zero, and how far: Pettitt's K. `None` below two values.
+fn peak(scores: &[i64]) -> Option<(usize, i64)> {
+    let (_, but_last) = scores.split_last()?;
+    let mut sum = 0;
+    let mut best = None;
+    for (at, score) in but_last.iter().enumerate() {
+        sum += score;
+        if best.is_none_or(|(_, k)| sum.abs() > k) {
+            best = Some((at + 1, sum.abs()));
+        }
+    }
+    best
 }
 
 #[cfg(test)]
@@ -67,5 +133,63 @@ mod tests {
         assert_eq!(change_point(&[1.0; 9]).unwrap().p, 1.0);
         assert_eq!(change_point(&[1.0]), None);
         assert_eq!(change_point(&[1.0, f64::NAN]), None);
+    }
+
+    /// Days of a path: a level, and noise with a heavy tail (a third power of something even).
+    fn days(count: usize, stream: u64, level: impl Fn(usize) -> f64) -> Vec<f64> {
+        let mut chance = Chance::new(7, stream);
+        let noise = (0..count).map(|_| (2.0 * chance.unit() - 1.0).powi(3));
+        let days = noise.enumerate();
+        days.map(|(day, noise)| level(day) * (1.0 + 0.1 * noise))
+            .collect()
+    }
+
+    #[test]
+    fn noise_has_no_history() {
+        let alarms = |count, level| {
+            (0..400)
+                .filter(|&stream| !change_points(&days(count, stream, |_| 941.0), level).is_empty())
+                .count()
+        };
+        // Of 400 one expects 4, and 20; more than these come once in ten thousand times.
+        for count in [12, 60] {
+            assert!(alarms(count, 0.01) <= 13);
+            assert!(alarms(count, 0.05) <= 38);
+        }
+        assert_eq!(change_points(&[5.0; 40], 0.05), [], "nothing but ties");
+    }
+
+    #[test]
+    fn steps_are_found_where_they_are() {
+        for stream in 0..50 {
+            let one = days(12, stream, |day| if day < 6 { 941.0 } else { 622.0 });
+            let found = change_points(&one, 0.01);
+            assert_eq!(found.len(), 1, "{one:?}: {found:?}");
+            assert_eq!(found[0].after, 6);
+            assert!(found[0].after_median < 700.0 && found[0].before_median > 840.0);
+
+            let there_and_back = |day| {
+                if (20..40).contains(&day) {
+                    622.0
+                } else {
+                    941.0
+                }
+            };
+            let found = change_points(&days(60, stream, there_and_back), 0.01);
+            let at: Vec<usize> = found.iter().map(|found| found.after).collect();
+            assert!(at.contains(&20) && at.contains(&40), "{found:?}");
+            assert!(at.len() <= 3, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn short_long_and_broken_histories() {
+        assert_eq!(change_points(&[], 0.01), []);
+        assert_eq!(change_points(&[1.0, 2.0, 3.0, 4.0], 0.01), []);
+        let mut long = days(LONGEST + 50, 1, |day| if day < LONGEST { 5.0 } else { 9.0 });
+        let found = change_points(&long, 0.01);
+        assert_eq!(found.last().map(|found| found.after), Some(LONGEST));
+        long[LONGEST] = f64::NAN;
+        assert_eq!(change_points(&long, 0.01), []);
     }
 }

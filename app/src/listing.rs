@@ -1,0 +1,314 @@
+//! What the archive holds, a line each: for lists in a terminal and in a browser.
+
+use archive::{Archive, Error, Filter, Named, Row};
+use model::mtu::{MtuFound, MtuRecord};
+use model::{Direction, Ended, Experiment, Nanos, Outcome, Tuning};
+use report::words::{self, escape, utc};
+use serde_json::json;
+
+/// A line of a list.
+pub struct Listed {
+    /// What every kind has.
+    pub row: Row,
+    what: What,
+}
+
+enum What {
+    Run,
+    /// Its runs so far, and the verdict.
+    Experiment(usize, Outcome),
+    Tuning(Box<Tuning>),
+    /// What was found, in a sentence.
+    Mtu(String),
+}
+
+/// All that passes, the newest first. Runs of an experiment stand for themselves only where the filter names
+/// the experiment.
+///
+/// # Errors
+/// Failures to read.
+pub fn list(archive: &Archive, filter: &Filter) -> Result<Vec<Listed>, Error> {
+    let mut all: Vec<Listed> = archive.list(filter)?.into_iter().map(Listed::run).collect();
+    if filter.experiment.is_some() {
+        return Ok(all);
+    }
+    all.extend(archive.experiments(filter)?.iter().map(Listed::experiment));
+    all.extend(archive.tunings(filter)?.into_iter().map(Listed::tuning));
+    all.extend(archive.mtus(filter)?.into_iter().map(Listed::mtu));
+    all.sort_by(|a, b| (b.row.started, &a.row.id).cmp(&(a.row.started, &b.row.id)));
+    if let Some(limit) = filter.limit {
+        all.truncate(limit as usize);
+    }
+    Ok(all)
+}
+
+impl Listed {
+    /// What a name stands for.
+    ///
+    /// # Errors
+    /// Failures to read.
+    pub fn of(archive: &Archive, named: &Named) -> Result<Option<Listed>, Error> {
+        Ok(Some(match named {
+            Named::Run(id) => {
+                let filter = Filter {
+                    text: Some(id.clone()),
+                    experiment: archive.get(id)?.experiment,
+                    ..Filter::default()
+                };
+                let found = archive.list(&filter)?.into_iter().find(|row| row.id == *id);
+                return Ok(found.map(Listed::run));
+            }
+            Named::Experiment(id) => Listed::experiment(&archive.experiment(id)?),
+            Named::Tuning(id) => Listed::tuning(archive.tuning(id)?),
+            Named::Mtu(id) => Listed::mtu(archive.mtu(id)?),
+        }))
+    }
+
+    fn run(row: Row) -> Listed {
+        Listed {
+            row,
+            what: What::Run,
+        }
+    }
+
+    fn experiment(experiment: &Experiment) -> Listed {
+        let outcome = prove::judge(experiment).outcome;
+        let plan = &experiment.plan;
+        let title = match &plan.title {
+            Some(title) => title.clone(),
+            None => {
+                let arms: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
+                arms.join(" | ")
+            }
+        };
+        Listed {
+            row: Row {
+                title: Some(format!("{}: {title}", report::prove::answer(outcome))),
+                workload: plan.run.workload.kind().to_owned(),
+                ended: end(&experiment.ended).to_owned(),
+                ..bare(&experiment.id, experiment.started, &plan.host)
+            },
+            what: What::Experiment(experiment.trials.len(), outcome),
+        }
+    }
+
+    fn tuning(story: Tuning) -> Listed {
+        let last = story
+            .after
+            .as_ref()
+            .or(story.rounds.last().map(|r| &r.before));
+        let goodput = last.map(|look| look.goodput);
+        let (up, down) = match story.direction {
+            Direction::Up => (goodput, None),
+            Direction::Down => (None, goodput),
+        };
+        let title = match story.kept.len() {
+            _ if story.dry_run => "tuning: a dry run".to_owned(),
+            0 => "tuning: nothing changed for good".to_owned(),
+            1 => "tuning: 1 setting kept".to_owned(),
+            n => format!("tuning: {n} settings kept"),
+        };
+        Listed {
+            row: Row {
+                title: Some(title),
+                ended: end(&story.ended).to_owned(),
+                goodput_up: up,
+                goodput_down: down,
+                ..bare(&story.id, story.started, &story.host)
+            },
+            what: What::Tuning(Box::new(story)),
+        }
+    }
+
+    fn mtu(record: MtuRecord) -> Listed {
+        let sentence = match &record.found {
+            MtuFound::Look(report) => report::mtu::sentence(report),
+            MtuFound::Change(change) => report::mtu_change::sentence(change),
+        };
+        Listed {
+            row: Row {
+                title: Some(sentence.clone()),
+                ..bare(&record.id, record.ended, record.found.host())
+            },
+            what: What::Mtu(sentence),
+        }
+    }
+
+    /// For scripts.
+    pub fn json(&self) -> serde_json::Value {
+        let row = &self.row;
+        let (id, started, host) = (&row.id, row.started, &row.host);
+        match &self.what {
+            What::Run => json!({
+                "kind": "run",
+                "id": id,
+                "started_unix_ns": started,
+                "host": host,
+                "title": row.title,
+                "workload": row.workload,
+                "ended": row.ended,
+                "goodput_up_bit_s": row.goodput_up,
+                "goodput_down_bit_s": row.goodput_down,
+                "p50_up_ns": row.p50_up,
+                "p50_down_ns": row.p50_down,
+            }),
+            What::Experiment(runs, outcome) => json!({
+                "kind": "experiment",
+                "id": id,
+                "started_unix_ns": started,
+                "host": host,
+                "title": row.title,
+                "workload": row.workload,
+                "ended": row.ended,
+                "runs": runs,
+                "outcome": outcome,
+            }),
+            What::Tuning(story) => json!({
+                "kind": "tuning",
+                "id": id,
+                "started_unix_ns": started,
+                "host": host,
+                "direction": story.direction,
+                "ended": row.ended,
+                "dry_run": story.dry_run,
+                "kept": story.kept.len(),
+                "goodput_before_bit_s": story.rounds.first().map(|r| r.before.goodput),
+                "goodput_after_bit_s": story.after.as_ref().map(|look| look.goodput),
+            }),
+            What::Mtu(sentence) => json!({
+                "kind": "mtu",
+                "id": id,
+                "started_unix_ns": started,
+                "host": host,
+                "sentence": sentence,
+            }),
+        }
+    }
+}
+
+fn bare(id: &str, started: Nanos, host: &str) -> Row {
+    Row {
+        id: id.to_owned(),
+        started,
+        host: host.to_owned(),
+        title: None,
+        workload: String::new(),
+        ended: end(&Ended::Complete).to_owned(),
+        goodput_up: None,
+        goodput_down: None,
+        p50_up: None,
+        p50_down: None,
+    }
+}
+
+fn end(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Unfinished => "unfinished",
+        Ended::Complete => "complete",
+        Ended::Interrupted => "interrupted",
+        Ended::Failed { .. } => "failed",
+    }
+}
+
+/// The runs as a table of `width` columns: host and note share what the figures leave.
+pub fn table(rows: &[Row], width: usize) -> String {
+    let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
+    cells.extend(rows.iter().map(|row| {
+        let figure = |p50: Option<Nanos>, goodput: Option<model::BitRate>| {
+            let latency = p50.map(|p50| p50.to_string());
+            let rate = || goodput.map(|rate| rate.to_string());
+            latency.or_else(rate).unwrap_or_else(|| "-".to_owned())
+        };
+        [
+            row.id.clone(),
+            utc(row.started).chars().take(16).collect(),
+            escape(&row.host),
+            figure(row.p50_up, row.goodput_up),
+            figure(row.p50_down, row.goodput_down),
+            note(row, usize::MAX),
+        ]
+    }));
+    const HOST: usize = 2;
+    const NOTE: usize = 5;
+    let widest = |column: usize| {
+        let lengths = cells.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let gaps = 2 * NOTE;
+    let figures: usize = [0, 1, 3, 4].map(widest).iter().sum();
+    let room = width.saturating_sub(figures + gaps);
+    // How runs ended is always told; then come the hosts, then the titles.
+    let state = rows.iter().map(|row| note(row, 0).len()).max().unwrap_or(0);
+    let least = widest(NOTE).min(state.max("NOTE".len()));
+    let host = widest(HOST).min(room.saturating_sub(least)).max(8);
+    let room = room.saturating_sub(host);
+    for (row, cells) in rows.iter().zip(&mut cells[1..]) {
+        cells[HOST] = cut(&cells[HOST], host);
+        cells[NOTE] = note(row, room);
+    }
+    words::table(&cells.into_iter().map(Vec::from).collect::<Vec<_>>())
+}
+
+/// How a run ended unless as ordered, and as much of its title as `room` has place for.
+fn note(row: &Row, room: usize) -> String {
+    /// Less of a title tells nothing.
+    const LEAST: usize = 6;
+    let ended = match row.ended.as_str() {
+        "complete" => "",
+        ended => ended,
+    };
+    let title = escape(row.title.as_deref().unwrap_or_default());
+    let gap = if ended.is_empty() { "" } else { ": " };
+    let room = room.saturating_sub(ended.len() + gap.len());
+    if title.is_empty() || room < LEAST.min(title.chars().count()) {
+        return ended.to_owned();
+    }
+    format!("{ended}{gap}{}", cut(&title, room))
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(2)).collect();
+    format!("{}..", kept.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::BitRate;
+
+    #[test]
+    fn the_table_keeps_to_its_width_and_says_how_runs_ended() {
+        let row = |host: &str, title: Option<&str>, ended: &str| Row {
+            id: "00c0ffee".to_owned(),
+            started: Nanos::from_secs(1_795_132_800),
+            host: host.to_owned(),
+            title: title.map(str::to_owned),
+            workload: "bulk".to_owned(),
+            ended: ended.to_owned(),
+            goodput_up: Some(BitRate(1_234_000_000)),
+            goodput_down: None,
+            p50_up: None,
+            p50_down: Some(Nanos(41_000)),
+        };
+        let rows = [
+            row(
+                &"host".repeat(30),
+                Some(&"title ".repeat(30)),
+                "interrupted",
+            ),
+            row("a\x1b[2Jb", None, "complete"),
+        ];
+        for width in [80, 100] {
+            let text = table(&rows, width);
+            assert!(
+                text.lines().all(|line| line.chars().count() <= width),
+                "{text}"
+            );
+            assert!(text.contains("interrupted"), "{text}");
+            assert!(!text.contains('\x1b'));
+        }
+    }
+}
