@@ -14,3 +14,39 @@ pub fn unix_time() -> Nanos {
 pub fn unix_seconds() -> u64 {
     unix_time().0 / 1_000_000_000
 }
+
+/// The beginning of a day in UTC, of a date as `YYYY-MM-DD` (ISO 8601).
+pub fn day(text: &str) -> Option<Nanos> {
+    let parts: Vec<u64> = text
+        .split('-')
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let [year @ 1970..=2500, month @ 1..=12, day] = parts[..] else {
+        return None;
+    };
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let february = 28 + u64::from(is_leap(year));
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let before = usize::try_from(month).ok()? - 1;
+    if day == 0 || day > months[before] {
+        return None;
+    }
+    let years: u64 = (1970..year).map(|y| 365 + u64::from(is_leap(y))).sum();
+    let days = years + months[..before].iter().sum::<u64>() + day - 1;
+    Some(Nanos::from_secs(days * 86_400))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use report::words::utc;
+
+    #[test]
+    fn a_day_is_the_day_that_is_printed() {
+        for text in ["1970-01-01", "1999-12-31", "2024-02-29", "2100-03-01"] {
+            assert!(utc(day(text).unwrap()).starts_with(text));
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use archive::{Archive, Error, Filter, Named, Row};
 use model::mtu::{MtuFound, MtuRecord};
-use model::{Direction, Ended, Experiment, Nanos, Outcome, Tuning};
+use model::{BitRate, Direction, Ended, Experiment, Nanos, Outcome, Tuning};
 use report::words::{self, escape, utc};
 use serde_json::json;
 
@@ -214,11 +214,7 @@ fn end(ended: &Ended) -> &'static str {
 pub fn table(rows: &[Row], width: usize) -> String {
     let mut cells = vec![["ID", "STARTED (UTC)", "HOST", "UP", "DOWN", "NOTE"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
-        let figure = |p50: Option<Nanos>, goodput: Option<model::BitRate>| {
-            let latency = p50.map(|p50| p50.to_string());
-            let rate = || goodput.map(|rate| rate.to_string());
-            latency.or_else(rate).unwrap_or_else(|| "-".to_owned())
-        };
+        let figure = |p50, goodput| figure(p50, goodput).unwrap_or_else(|| "-".to_owned());
         [
             row.id.clone(),
             utc(row.started).chars().take(16).collect(),
@@ -249,6 +245,12 @@ pub fn table(rows: &[Row], width: usize) -> String {
     words::table(&cells.into_iter().map(Vec::from).collect::<Vec<_>>())
 }
 
+/// What a list tells of a direction: the latency of requests, else the goodput.
+fn figure(p50: Option<Nanos>, goodput: Option<BitRate>) -> Option<String> {
+    let rate = || goodput.map(|rate| rate.to_string());
+    p50.map(|p50| p50.to_string()).or_else(rate)
+}
+
 /// How a run ended unless as ordered, and as much of its title as `room` has place for.
 fn note(row: &Row, room: usize) -> String {
     /// Less of a title tells nothing.
@@ -277,7 +279,6 @@ fn cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::BitRate;
 
     #[test]
     fn the_table_keeps_to_its_width_and_says_how_runs_ended() {

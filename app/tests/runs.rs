@@ -2,9 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use archive::Archive;
+use model::mtu::{
+    Cause, Climb, MTU_SCHEMA, Method, MtuFound, MtuRecord, MtuReport, PathEnd, Verdict, Way,
+};
 use model::{
     Bulk, Bytes, Direction, Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, Nanos,
-    Placement, Request, Run, SCHEMA_VERSION, Sample, Spec, StreamSample, Wait, Workload,
+    Placement, Request, Run, SCHEMA_VERSION, Sample, Spec, StreamSample, TUNING_SCHEMA, Tuning,
+    Wait, Workload,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -338,6 +342,166 @@ fn samples_as_a_table() {
     let file = std::fs::read_to_string(home.0.join("run.csv")).unwrap();
     assert_eq!(file, report::csv::run(&bulk()));
     assert_eq!(home.runs(&["export", "3f00", "--format", "csv"]), file);
+}
+
+/// What reads a file of another tool's, and what it says of it.
+fn read_by(command: &str, arguments: &[&str], home: &Home) -> String {
+    let output = Command::new(command)
+        .args(arguments)
+        .env("HOME", &home.0)
+        .env("MPLBACKEND", "Agg")
+        .current_dir(&home.0)
+        .output()
+        .unwrap_or_else(|e| panic!("{command} is installed by 'make setup-test': {e}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn prometheus_takes_the_figures_with_their_own_moments() {
+    let home = Home::with_runs();
+    let mut hostile = requests();
+    hostile.id = "000000ff".to_owned();
+    hostile.host = "a\"b\\c\nd\u{1b}".to_owned();
+    let mut archive = Archive::open(&home.archive()).unwrap();
+    archive.import(&hostile).unwrap();
+    for id in ["3f00", "3fab", "000000ff"] {
+        let file = format!("{id}.txt");
+        home.runs(&["export", id, "-f", "openmetrics", "-o", &file]);
+    }
+    // The reference parser: what breaks a rule of the format is an error.
+    let script = "
+import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+for name in sys.argv[1:]:
+    for family in parse(open(name, newline='').read()):
+        for s in family.samples:
+            print(s.name, s.labels['host'].encode(), s.labels.get('direction'), s.labels.get('quantile'), s.value, s.timestamp)
+";
+    let files = ["-c", script, "3f00.txt", "3fab.txt", "000000ff.txt"];
+    let read = read_by("/usr/bin/python3", &files, &home);
+    for line in [
+        "linerate_goodput_bytes_per_second b'db2.example.net' up None 117625000.0 1795132810.000000000",
+        "linerate_goodput_bytes_per_second b'db2.example.net' down None 1500000000.0 1795132810.000000000",
+        "linerate_request_latency_seconds b'web1' up 0.99 4.1e-05 1795219210.000000000",
+        "linerate_request_latency_seconds_count b'web1' up None 100.0 1795219210.000000000",
+        "linerate_measurement_info b'a\"b\\\\c\\nd\\x1b' up None 1.0 1795219210.000000000",
+    ] {
+        assert!(read.lines().any(|l| l == line), "{line}\n{read}");
+    }
+}
+
+#[test]
+fn flent_reads_and_draws_a_run() {
+    let home = Home::with_runs();
+    home.runs(&["export", "3f00", "-f", "flent", "-o", "run.flent.gz"]);
+    let table = read_by("/usr/bin/flent", &["-f", "summary", "run.flent.gz"], &home);
+    let way = |name: &str| {
+        let line = table.lines().find(|l| l.trim_start().starts_with(name));
+        line.unwrap_or_else(|| panic!("{name}: {table}")).to_owned()
+    };
+    assert!(way("TCP upload").contains("941.00"), "{table}");
+    assert!(way("TCP download").contains("12000.00"), "{table}");
+    let plot = [
+        "-f",
+        "plot",
+        "-p",
+        "totals",
+        "-o",
+        "plot.png",
+        "run.flent.gz",
+    ];
+    read_by("/usr/bin/flent", &plot, &home);
+    let drawn = std::fs::read(home.0.join("plot.png")).unwrap();
+    assert!(drawn.starts_with(b"\x89PNG") && drawn.len() > 5_000);
+    assert_eq!(
+        home.fails(&["export", "3fab", "-f", "flent"], 2),
+        "linerate: flent has no test that is like a run of workload request: export it as JSON or CSV\n"
+    );
+}
+
+#[test]
+fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
+    let home = Home::with_runs();
+    let mut archive = Archive::open(&home.archive()).unwrap();
+    let started = Nanos::from_secs(1_795_132_800 + 3 * 86_400);
+    archive
+        .keep_tuning(&Tuning {
+            schema: TUNING_SCHEMA,
+            id: "70000001".to_owned(),
+            started,
+            host: "db2.example.net".to_owned(),
+            direction: Direction::Up,
+            dry_run: false,
+            rounds: Vec::new(),
+            kept: Vec::new(),
+            after: None,
+            lasting: Vec::new(),
+            warnings: Vec::new(),
+            ended: Ended::Complete,
+        })
+        .unwrap();
+    let way = || Way {
+        climb: Climb::default(),
+        mss: None,
+        tcp: None,
+        verdict: Verdict {
+            mtu: Some(1500),
+            cause: Cause::Clear,
+            beside: Vec::new(),
+            doubts: Vec::new(),
+        },
+    };
+    archive
+        .keep_mtu(&MtuRecord {
+            id: "80000001".to_owned(),
+            ended: started + Nanos::from_secs(60),
+            found: MtuFound::Look(Box::new(MtuReport {
+                schema: MTU_SCHEMA,
+                host: "web1".to_owned(),
+                method: Method::Agent,
+                near: PathEnd::default(),
+                far: None,
+                there: way(),
+                back: way(),
+                notes: Vec::new(),
+            })),
+        })
+        .unwrap();
+    drop(archive);
+    let list = home.runs(&["list", "-n", "3"]);
+    let ids: Vec<&str> = list.lines().skip(1).map(|line| &line[..8]).collect();
+    assert_eq!(ids, ["80000001", "70000001", "00000001"], "{list}");
+    let of = home.runs(&["list", "--host", "WEB1"]);
+    assert!(of.contains("80000001") && of.contains("3fabcdef"), "{of}");
+    assert!(!of.contains("70000001"), "{of}");
+    let none = home.runs(&["list", "--workload", "bulk"]);
+    assert!(!none.contains("70000001") && !none.contains("80000001"));
+    let json: serde_json::Value = serde_json::from_str(&home.runs(&["list", "-J"])).unwrap();
+    assert_eq!(json[0]["kind"], "mtu");
+    assert_eq!(
+        (&json[1]["kind"], &json[1]["kept"]),
+        (&"tuning".into(), &0.into())
+    );
+
+    assert!(home.runs(&["show", "7"]).contains("(tuning 70000001)"));
+    let last = home.runs(&["show", "last"]);
+    assert_eq!(last, home.runs(&["show", "80000001"]));
+    assert!(last.contains("1500"), "{last}");
+    let story: Tuning = serde_json::from_str(&home.runs(&["export", "7"])).unwrap();
+    assert_eq!(story.id, "70000001");
+    let found: MtuReport = serde_json::from_str(&home.runs(&["export", "8"])).unwrap();
+    assert_eq!(found.host, "web1");
+    assert_eq!(
+        home.fails(&["export", "7", "-f", "csv"], 2),
+        "linerate: a tuning or what was found of an MTU has no form of csv: export it as json\n"
+    );
+    assert_eq!(
+        home.runs(&["delete", "7", "8"]),
+        "deleted 70000001; its runs and experiments stay\ndeleted 80000001\n"
+    );
+    assert_eq!(home.runs(&["list"]).lines().count(), 4);
 }
 
 #[test]

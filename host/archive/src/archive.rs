@@ -162,6 +162,19 @@ impl Archive {
         }
     }
 
+    /// The same, and nothing can be written by this opening, whoever asks.
+    ///
+    /// # Errors
+    /// As [`Archive::open_existing`].
+    pub fn open_to_read(path: &Path) -> Result<Archive, Error> {
+        let archive = Archive::open_existing(path)?;
+        archive
+            .db
+            .pragma_update(None, "query_only", true)
+            .map_err(|source| Error::sql(path, "open it to read", source))?;
+        Ok(archive)
+    }
+
     fn open_with(path: &Path, more: OpenFlags) -> Result<Archive, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
         Archive::ready(path, Connection::open_with_flags(path, flags))

@@ -135,7 +135,9 @@ impl Archive {
     /// # Errors
     /// As [`Archive::find`].
     pub fn named(&self, name: &str) -> Result<Named, Error> {
-        const KINDS: [(&str, fn(String) -> Named); 4] = [
+        /// A table, and what its names stand for.
+        type Kind = (&'static str, fn(String) -> Named);
+        const KINDS: [Kind; 4] = [
             ("runs", Named::Run),
             ("experiments", Named::Experiment),
             ("tunings", Named::Tuning),

@@ -20,9 +20,12 @@ struct Family {
 enum Of {
     /// One figure, where it is known.
     Figure(fn(&LegSummary) -> Option<f64>),
-    /// Samples with a suffix of the name and one more label.
-    Samples(fn(&Run, &LegSummary) -> Vec<(&'static str, String, f64)>),
+    /// Several samples.
+    Samples(fn(&Run, &LegSummary) -> Vec<Sample>),
 }
+
+/// A suffix of the name, one more label, and the value.
+type Sample = (&'static str, String, f64);
 
 fn gauge(
     name: &'static str,

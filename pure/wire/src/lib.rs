@@ -2,4 +2,5 @@
 //! bytes come out. The only code that parses what a stranger sent.
 
 pub mod control;
+pub mod http;
 pub mod iperf3;

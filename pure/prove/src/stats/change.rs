@@ -44,10 +44,11 @@ pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
 /// found, for it is change too.
 ///
 /// By binary segmentation (Vostrikova 1981): the whole is asked first, and each part again once it was found
-/// to be two. The question is Pettitt's, answered by permutation: how many of the orders in which these values could
-/// stand give as large a statistic, this one counted (Phipson and Smyth 2010), so that it is exact for few values
-/// and ties as well. Nothing below ten values can be found at a level of 1 %. A value that is no number: nothing
-/// is found.
+/// to be two. The question is how well ranks fall apart at the best place (Mann and Whitney's statistic, standardised:
+/// Hawkins and Deng 2010), answered by permutation: how many of the orders in which these values could stand have
+/// a place as good, this one counted (Phipson and Smyth 2010), so that it is exact for few values and ties as well.
+/// Each place found is then looked for once more between its neighbours. Below ten values nothing can be found at
+/// a level of 1 %. A value that is no number: nothing is found.
 pub fn change_points(values: &[f64], level: f64) -> Vec<ChangePoint> {
     let skipped = values.len().saturating_sub(LONGEST);
     let values = &values[skipped..];
@@ -58,28 +59,40 @@ pub fn change_points(values: &[f64], level: f64) -> Vec<ChangePoint> {
         let Some(mut scores) = scores(&values[from..to]) else {
             continue;
         };
-        let Some((after, observed)) = peak(&scores) else {
+        let Some((after, observed)) = sharpest(&scores) else {
             continue;
         };
-        let mut as_large = 1;
+        let mut as_sharp = 1;
         for _ in 0..SHUFFLES {
             chance.shuffle(&mut scores);
-            as_large += u32::from(peak(&scores).is_some_and(|(_, k)| k >= observed));
+            // The same sum may come rounded in another way from another place.
+            let is_as_sharp = |(_, sharpness)| sharpness >= observed * (1.0 - 1e-12);
+            as_sharp += u32::from(sharpest(&scores).is_some_and(is_as_sharp));
         }
-        let p = f64::from(as_large) / f64::from(SHUFFLES + 1);
+        let p = f64::from(as_sharp) / f64::from(SHUFFLES + 1);
         if p <= level {
             found.push((from + after, p));
             parts.extend([(from, from + after), (from + after, to)]);
         }
     }
     found.sort_by_key(|(at, _)| *at);
-    let end = |n: usize| found.get(n).map_or(values.len(), |(at, _)| *at);
-    let begin = |n: usize| n.checked_sub(1).map_or(0, end);
+    let around = |found: &[(usize, f64)], n: usize| {
+        let begin = n.checked_sub(1).map_or(0, |before| found[before].0);
+        let end = found.get(n + 1).map_or(values.len(), |(at, _)| *at);
+        (begin, end)
+    };
+    for n in 0..found.len() {
+        let (begin, end) = around(&found, n);
+        if let Some((after, _)) = scores(&values[begin..end]).and_then(|s| sharpest(&s)) {
+            found[n].0 = begin + after;
+        }
+    }
     let told = found.iter().enumerate().map(|(n, (at, p))| {
+        let (begin, end) = around(&found, n);
         Some(ChangePoint {
             after: skipped + at,
-            before_median: median(&values[begin(n)..*at])?,
-            after_median: median(&values[*at..end(n + 1)])?,
+            before_median: median(&values[begin..*at])?,
+            after_median: median(&values[*at..end])?,
             p: *p,
         })
     });
@@ -99,13 +112,30 @@ fn scores(values: &[f64]) -> Option<Vec<i64>> {
 
 /// Where the sum of the scores is farthest from zero, and how far: Pettitt's K. `None` below two values.
 fn peak(scores: &[i64]) -> Option<(usize, i64)> {
+    farthest(scores, |sum, _| sum.abs())
+}
+
+/// The same by standard deviations of the sum where nothing changes, but for a factor: it favours no place.
+fn sharpest(scores: &[i64]) -> Option<(usize, f64)> {
+    let n = scores.len();
+    farthest(scores, |sum, after| {
+        sum.abs() as f64 / ((after * (n - after)) as f64).sqrt()
+    })
+}
+
+/// The place with the largest measure of the sum of the scores before it; of several the first.
+fn farthest<T: PartialOrd>(
+    scores: &[i64],
+    measure: impl Fn(i64, usize) -> T,
+) -> Option<(usize, T)> {
     let (_, but_last) = scores.split_last()?;
     let mut sum = 0;
-    let mut best = None;
+    let mut best: Option<(usize, T)> = None;
     for (at, score) in but_last.iter().enumerate() {
         sum += score;
-        if best.is_none_or(|(_, k)| sum.abs() > k) {
-            best = Some((at + 1, sum.abs()));
+        let far = measure(sum, at + 1);
+        if best.as_ref().is_none_or(|(_, farthest)| far > *farthest) {
+            best = Some((at + 1, far));
         }
     }
     best
@@ -178,8 +208,23 @@ mod tests {
             let found = change_points(&days(60, stream, there_and_back), 0.01);
             let at: Vec<usize> = found.iter().map(|found| found.after).collect();
             assert!(at.contains(&20) && at.contains(&40), "{found:?}");
-            assert!(at.len() <= 3, "{found:?}");
         }
+    }
+
+    #[test]
+    fn more_than_there_is_is_seldom_found() {
+        let there_and_back = |day| {
+            if (20..40).contains(&day) {
+                622.0
+            } else {
+                941.0
+            }
+        };
+        let more = (100..200)
+            .map(|stream| change_points(&days(60, stream, there_and_back), 0.01).len() - 2)
+            .sum::<usize>();
+        // Three parts are asked once more in each of a hundred: one expects three.
+        assert!(more <= 12, "{more}");
     }
 
     #[test]
