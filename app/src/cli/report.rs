@@ -6,7 +6,7 @@ use crate::files::write_whole;
 use crate::out;
 use crate::traces;
 use anyhow::Result;
-use archive::Named;
+use archive::{Archive, Named};
 use clap::Args;
 use model::summarise;
 use report::page::Page;
@@ -66,14 +66,27 @@ fn told(subject: &str, global: &Global) -> Result<Told> {
         return of_file(path);
     }
     let archive = runs::open_existing(global)?;
-    match archive.named(subject).map_err(runs::said)? {
+    let named = archive.named(subject).map_err(runs::said)?;
+    Ok(Told {
+        page: page_of(&archive, &named)?,
+        name: named.id().to_owned(),
+    })
+}
+
+/// The page of what the archive has by this name.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn page_of(archive: &Archive, named: &Named) -> Result<Page> {
+    match named {
         Named::Run(id) => {
-            let run = archive.get(&id).map_err(runs::said)?;
+            let run = archive.get(id).map_err(runs::said)?;
             let why = traces::explain(&run, &archive.traces());
-            let page = report::pages::run(&run, &summarise(&run), &why);
-            Ok(Told { name: id, page })
+            Ok(report::pages::run(&run, &summarise(&run), &why))
         }
         Named::Experiment(id) => Err(no_page(&format!("the experiment {id}"))),
+        Named::Tuning(id) => Err(no_page(&format!("the tuning {id}"))),
+        Named::Mtu(id) => Err(no_page(&format!("the MTU {id}"))),
     }
 }
 

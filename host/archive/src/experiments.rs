@@ -19,6 +19,15 @@ pub enum Named {
     Mtu(String),
 }
 
+impl Named {
+    /// The full name.
+    pub fn id(&self) -> &str {
+        match self {
+            Named::Run(id) | Named::Experiment(id) | Named::Tuning(id) | Named::Mtu(id) => id,
+        }
+    }
+}
+
 impl Archive {
     /// Begins an experiment: keeps all of it, on the disk.
     ///

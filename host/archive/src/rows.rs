@@ -358,19 +358,6 @@ pub(crate) fn name_of(side: Side) -> &'static str {
     }
 }
 
-<<<<<<< HEAD
-pub(crate) fn kind_of(workload: &Workload) -> &'static str {
-    match workload {
-        Workload::Bulk(_) => "bulk",
-        Workload::Request(_) => "request",
-        Workload::Udp(_) => "udp",
-        Workload::Copy(_) => "copy",
-        Workload::Blocks(_) => "blocks",
-    }
-}
-
-=======
->>>>>>> 6d6e65b (List, show, export and delete tunings and MTU results as runs are, and export to Prometheus and flent)
 pub(crate) fn end_of(ended: &Ended) -> &'static str {
     match ended {
         Ended::Unfinished => "unfinished",

@@ -56,6 +56,7 @@ impl Workload {
             Workload::Request(_) => "request",
             Workload::Udp(_) => "udp",
             Workload::Copy(_) => "copy",
+            Workload::Blocks(_) => "blocks",
         }
     }
 }
