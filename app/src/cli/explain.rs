@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
   linerate explain last --json | jq '.explanations[].conclusion'
   linerate explain --live --port 2049          connections as they go on, explained at the end
   linerate explain --live --pid 845 --time 10s
+  linerate explain --live --requests --port 5432 --time 10s
 
 The answer comes first: which limit owned the time, with what it rests on, what to try, and
 the experiment that decides where more than one cause fits. A finding is 'seen' (the field
@@ -52,7 +53,7 @@ retransmissions were needed, which way the delay grew, whether the receiver held
 back, and, from traces, whether it read what it had. A run that both ends traced (measure --trace)
 has all that by itself.
 
---requests tells the requests of a capture instead, by operation: NFS (3, 4.0 to 4.2), MOUNT and
+--requests tells the requests of a capture or a trace instead, by operation: NFS (3, 4.0 to 4.2), MOUNT and
 other ONC RPC, SMB 2 and 3, iSCSI, and of anything else what the client sends until the server
 does. The time from the first byte of a call to the last of its reply is divided into its parts
 (call send, there, think, reply send, back) and by cause: retransmission, receive window,
@@ -60,6 +61,10 @@ congestion window, Nagle, delayed acknowledgement, pauses of an application. The
 told step by step, and the calls one by one with what each is for. -s 256 is enough. Two FILEs,
 captures of both ends, are joined by the packets that are in both: then queues on the way are
 told from think time. The error of the clocks is said; only 'there' and 'back' depend on it.
+A trace (a FILE, a RUN measured with --trace, or --live) has no payload, so it names no call, but
+it knows when each byte was written and what the socket waited for: a pause of the application is
+told from Nagle's rule or a window even where an acknowledgement ends it, and a request counts
+from its write.
 
 --live traces as 'linerate trace' does, and needs the same rights. It shows the busiest
 connections with the limit that owned their last seconds: in place on a terminal, a line now and
@@ -82,8 +87,8 @@ pub struct Explain {
     /// End after this time
     #[arg(short, long, value_name = "TIME", requires = "live")]
     time: Option<Nanos>,
-    /// The requests of a capture: what each asked, and where its time went
-    #[arg(long, conflicts_with = "live")]
+    /// The requests of a capture or a trace: what each asked, and where its time went
+    #[arg(long)]
     requests: bool,
     /// A JSON document
     #[arg(short = 'J', long)]
@@ -97,14 +102,17 @@ impl Explain {
     /// If there is no such run or file, or it cannot be read.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let Some(subject) = &self.subject else {
-            return watch::run(&self.which, self.time, self.json);
+            return match self.requests {
+                true => requests::live(&self.which, self.time, self.json),
+                false => watch::run(&self.which, self.time, self.json),
+            };
         };
         if self.which != Which::default() {
             let words = "--port, --host, --pid, --netns and --cookie choose what --live watches";
             return Err(Refusal::usage(words.to_owned()).into());
         }
         if self.requests {
-            return requests::run(Path::new(subject), self.other.as_deref(), self.json);
+            return requests::run(subject, self.other.as_deref(), global, self.json);
         }
         let most = match self.json {
             true => usize::MAX,

@@ -39,7 +39,7 @@ pub fn text(told: &Requests, style: Style) -> String {
                 .take(1)
                 .for_each(|call| out.push_str(&ladder(call, style)));
         }
-        out.push_str(&list(told, style));
+        out.push_str(&list(told));
     }
     if let Some(clocks) = &told.clocks {
         let line = format!(
@@ -188,7 +188,7 @@ fn named(call: &Call) -> String {
 }
 
 /// All the communication, call by call.
-fn list(told: &Requests, style: Style) -> String {
+fn list(told: &Requests) -> String {
     let shown = told.calls.len().min(LISTED);
     let mut out = match told.answered > LISTED as u64 {
         true => format!("\nThe first {shown} of {} calls:\n", told.answered),
@@ -221,7 +221,11 @@ fn list(told: &Requests, style: Style) -> String {
     }
     out.push_str(&table(&rows));
     if told.answered > LISTED as u64 {
-        out.push_str(&wrap("--json has the first 1000.", style.width, "", ""));
+        let has = match told.calls.len() as u64 {
+            all if all == told.answered => "all of them".to_owned(),
+            first => format!("the first {first}"),
+        };
+        out.push_str(&format!("--json has {has}.\n"));
     }
     out
 }

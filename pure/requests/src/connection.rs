@@ -1,13 +1,14 @@
 //! One connection: which reply belongs to which call.
 
 use crate::digest::is_here;
-use crate::passage::Passage;
+use crate::passage::{Passage, Wait};
 use crate::way::{Came, Found, Piece, Way};
 use crate::wires::{Role, What, Wire};
 use model::Nanos;
 use model::packet::Packet;
 use model::request::Cause;
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
+use model::Tcb;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -17,6 +18,9 @@ const MOST_PENDING: usize = 1 << 12;
 const MOST_TAILS: usize = 64;
 /// Segments in which no message of the protocol of the port was found.
 const MOST_TRIES: u32 = 64;
+
+/// The least port that Linux gives to those who connect (`ip_local_port_range`); other systems begin higher.
+const EPHEMERAL: u16 = 32_768;
 
 /// A request that was answered, as one place saw it.
 #[derive(Clone, Debug)]
@@ -41,6 +45,15 @@ struct Pending {
     turn: bool,
 }
 
+/// What a trace tells beside a packet.
+pub(crate) struct Beside<'a> {
+    /// The end that is traced.
+    pub local: SocketAddr,
+    pub tcb: Option<&'a Tcb>,
+    /// What the data had waited for.
+    pub wait: Option<Wait>,
+}
+
 /// One connection. The first of each pair is the client's: who opened it.
 pub(crate) struct Connection {
     pub ends: [SocketAddr; 2],
@@ -55,6 +68,9 @@ pub(crate) struct Connection {
     scales: [Option<Option<u8>>; 2],
     syn: [Option<Nanos>; 2],
     ended: [bool; 2],
+    /// Of a trace: which end it is of, and how often that was told that data came twice.
+    local: Option<usize>,
+    twice: u32,
 }
 
 /// What a connection gives to.
@@ -71,9 +87,12 @@ impl Connection {
         let (from, to) = (packet.from, packet.to);
         let opens = packet.has(SYN);
         let known = |port| Wire::by_port(port).is_some();
-        let from_server = match opens {
-            true => packet.has(ACK),
-            false => known(from.port()) && !known(to.port()),
+        let from_server = match (opens, known(from.port()), known(to.port())) {
+            (true, ..) => packet.has(ACK),
+            (_, true, false) => true,
+            (_, false, true) => false,
+            // Who connects has a port that was given to it.
+            _ => from.port() < EPHEMERAL && to.port() >= EPHEMERAL,
         };
         let ends = if from_server { [to, from] } else { [from, to] };
         let mut connection = Connection {
@@ -86,6 +105,8 @@ impl Connection {
             scales: [None; 2],
             syn: [None; 2],
             ended: [false; 2],
+            local: None,
+            twice: 0,
         };
         if !opens {
             connection.ways.iter_mut().for_each(|way| way.reader.lose());
@@ -112,9 +133,18 @@ impl Connection {
             && way.place(packet.seq.wrapping_add(1)) != Some(way.first())
     }
 
-    /// The next packet.
-    pub fn see(&mut self, packet: &Packet, payload: &[u8], out: &mut Out) {
+    /// The next packet, and what a trace tells beside it.
+    pub fn see(
+        &mut self,
+        packet: &Packet,
+        payload: &[u8],
+        beside: Option<&Beside<'_>>,
+        out: &mut Out,
+    ) {
         let side = usize::from(packet.from != self.ends[0]);
+        if let Some(beside) = beside {
+            self.traced(beside, out);
+        }
         if packet.has(SYN) {
             self.opens(packet, side);
         }
@@ -122,11 +152,45 @@ impl Connection {
             self.hears(packet, side, out);
         }
         if packet.payload > 0 {
-            self.data(packet, payload, side, out);
+            let wait = beside.and_then(|beside| beside.wait);
+            self.data(packet, payload, side, wait, out);
         }
         self.ended[side] |= packet.has(FIN);
         if packet.has(RST) {
             self.ended = [true; 2];
+        }
+    }
+
+    /// A trace is at one end, and knows what the ends agreed.
+    fn traced(&mut self, beside: &Beside<'_>, out: &mut Out) {
+        let local = usize::from(beside.local != self.ends[0]);
+        self.local = Some(local);
+        self.ways[1 - local].sender.took(Nanos(0));
+        let Some(tcb) = beside.tcb.filter(|tcb| tcb.min_rtt.0 > 0) else {
+            return;
+        };
+        self.scales[local] = Some(Some(tcb.rcv_wscale));
+        self.scales[1 - local] = Some(Some(tcb.snd_wscale));
+        let way = &mut self.ways[local];
+        way.sender.announced(u16::try_from(tcb.mss).ok());
+        way.sender.took(tcb.min_rtt);
+        // What an acknowledgement told the socket stands beside the event behind it.
+        let twice = std::mem::replace(&mut self.twice, tcb.dsack_dups) < tcb.dsack_dups;
+        if let Some(ack) = way.place(tcb.snd_una) {
+            self.acknowledged(local, ack, twice, out);
+        }
+    }
+
+    /// What this end answered has arrived up to here; some of it twice (RFC 2883), so that it was not lost.
+    fn acknowledged(&mut self, side: usize, ack: u64, twice: bool, out: &mut Out) {
+        let tails = &mut self.tails[side];
+        while let Some(tail) = tails.front_mut()
+            && tail.reply.end <= ack
+        {
+            if twice {
+                tail.reply.not_again();
+            }
+            out.done.extend(tails.pop_front());
         }
     }
 
@@ -167,26 +231,34 @@ impl Connection {
         };
         let edge = scale.map(|scale| ack + (u64::from(packet.window) << scale));
         way.sender.hears(packet.at, ack, edge);
-        // It had some of it twice (RFC 2883): it was not lost.
         let twice = packet.sack.and_then(|(left, _)| way.place(left));
-        let twice = twice.filter(|left| *left < ack);
-        let tails = &mut self.tails[1 - side];
-        while let Some(tail) = tails.front_mut()
-            && tail.reply.end <= ack
-        {
-            if twice.is_some() {
+        let twice = twice.is_some_and(|left| left < ack);
+        // Sooner than what was sent again can have been there: it was the first one that arrived (RFC 3522).
+        let trip = way.sender.trip.unwrap_or_default();
+        let tails = self.tails[1 - side].iter_mut();
+        for tail in tails.take_while(|tail| tail.reply.end <= ack) {
+            if packet.at.since(tail.reply.last).0 < trip.0 - trip.0 / 10 {
                 tail.reply.not_again();
             }
-            out.done.extend(tails.pop_front());
+        }
+        if self.local != Some(1 - side) {
+            self.acknowledged(1 - side, ack, twice, out);
         }
     }
 
-    fn data(&mut self, packet: &Packet, payload: &[u8], side: usize, out: &mut Out) {
+    fn data(
+        &mut self,
+        packet: &Packet,
+        payload: &[u8],
+        side: usize,
+        wait: Option<Wait>,
+        out: &mut Out,
+    ) {
         let [near, far] = [1 - side, side].map(|way| self.ways[way].sender.trip);
         // At the sender there is no way to it, only what its host takes.
         let at_sender = |near: &Nanos| far.is_some_and(|far| is_here(*near, far));
         let near = near.map(|near| if at_sender(&near) { Nanos(0) } else { near });
-        match self.ways[side].data(packet, payload, near, &mut out.room) {
+        match self.ways[side].data(packet, payload, near, wait, &mut out.room) {
             Came::Next(first, rest) => {
                 for piece in std::iter::once(first).chain(rest) {
                     self.take(&piece, side, out);
@@ -323,7 +395,7 @@ impl Connection {
                 None => self.pending[of].push_back(Pending {
                     key: None,
                     what: What::plain(),
-                    call: Passage::of(piece, true),
+                    call: Passage::of(piece, piece.since(), true),
                     reply: None,
                     turn: false,
                 }),
@@ -331,7 +403,11 @@ impl Connection {
         } else if let Some(pending) = self.pending[of].front_mut() {
             match &mut pending.reply {
                 Some(reply) => reply.take(piece.at, piece.length, piece.wait, true, false),
-                None => pending.reply = Some(Passage::of(piece, false)),
+                // What waited to be sent before the call came is of the reply before.
+                None => {
+                    let begun = piece.since().max(pending.call.last);
+                    pending.reply = Some(Passage::of(piece, begun, false));
+                }
             }
         }
     }
@@ -363,9 +439,9 @@ impl Pending {
 }
 
 impl Passage {
-    /// One that begins with these bytes.
-    fn of(piece: &Piece<'_>, call: bool) -> Passage {
-        let mut passage = Passage::new(piece.seq, piece.begin, piece.at);
+    /// One that begins with these bytes, and to wait for its turn at this moment.
+    fn of(piece: &Piece<'_>, begun: Nanos, call: bool) -> Passage {
+        let mut passage = Passage::new(piece.seq, piece.begin, begun.min(piece.at));
         passage.take(piece.at, piece.length, piece.wait, true, call);
         passage
     }

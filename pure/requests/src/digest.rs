@@ -239,12 +239,11 @@ pub(crate) fn of_both(a: Vec<Seen>, b: Vec<Seen>, clocks: Option<&Clocks>) -> Di
     // Whatever translates addresses leaves the numbers.
     let name = |seen: &Seen| (seen.key, seen.call.seq, seen.reply.seq);
     let mut others: BTreeMap<_, Seen> = b.into_iter().map(|seen| (name(&seen), seen)).collect();
-    let mut pairs = Vec::new();
-    let mut digest = Digest::default();
+    let (mut pairs, mut calls) = (Vec::new(), Vec::new());
     for seen in a {
         match others.remove(&name(&seen)) {
             Some(other) => pairs.push(Pair::of(seen, other, clocks)),
-            None => digest.take(from_one(seen)),
+            None => calls.push(from_one(seen)),
         }
     }
     // The shortest way there and back, of the same sizes.
@@ -253,13 +252,15 @@ pub(crate) fn of_both(a: Vec<Seen>, b: Vec<Seen>, clocks: Option<&Clocks>) -> Di
         let way = shortest.entry(pair.sizes()).or_insert(pair.way());
         *way = pair.way().min(*way);
     }
-    for pair in pairs {
+    let paired = pairs.into_iter().map(|pair| {
         let path = shortest[&pair.sizes()];
-        digest.take(pair.told(path));
-    }
-    others
-        .into_values()
-        .for_each(|seen| digest.take(from_one(seen)));
+        pair.told(path)
+    });
+    calls.extend(paired);
+    calls.extend(others.into_values().map(from_one));
+    calls.sort_by_key(|call| call.at);
+    let mut digest = Digest::default();
+    calls.into_iter().for_each(|call| digest.take(call));
     digest
 }
 
@@ -272,8 +273,11 @@ struct Pair {
 
 impl Pair {
     fn of(a: Seen, b: Seen, clocks: Option<&Clocks>) -> Pair {
-        // All of a request passes the client.
-        let first_is_client = a.whole() >= b.whole();
+        // Nearer to the client; or all of a request passes there.
+        let first_is_client = match (a.near, b.near) {
+            (Some(one), Some(other)) if one != other => one < other,
+            _ => a.whole() >= b.whole(),
+        };
         // From when the call passed the client to when it passed the server, by one clock.
         let apart = clocks.map(|clocks| {
             let (first, second) = (a.asked().0 as i64, clocks::by_first(clocks, b.asked()));
@@ -282,7 +286,11 @@ impl Pair {
                 false => first - second,
             }
         });
-        let (at_client, at_server) = if first_is_client { (a, b) } else { (b, a) };
+        let (at_client, mut at_server) = if first_is_client { (a, b) } else { (b, a) };
+        if at_server.whole() > at_client.whole() {
+            // The client had it all before it was sent again.
+            at_server.reply.not_again();
+        }
         // Neither of these needs the clocks joined; what is left is the way, there and back.
         let total = at_client.whole();
         let call_send = at_client.asked().since(at_client.call.first).min(total);

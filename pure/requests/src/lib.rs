@@ -11,38 +11,50 @@ mod connection;
 mod digest;
 mod passage;
 mod sender;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod way;
 mod wires;
 
 use clocks::Marks;
-use connection::{Connection, Out, Seen};
+use connection::{Beside, Connection, Out, Seen};
 use digest::Digest;
 use model::packet::Packet;
-use model::request::Requests;
+use model::request::{Clocks, Requests};
 use model::segment::tcp_flag::SYN;
+use model::segment::tcp_state;
+use model::{Nanos, Segment, TraceRecord, What};
+use socket::Socket;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Connections that are followed at a time; of others nothing is told.
 const MOST_CONNECTIONS: usize = 1 << 16;
 
-/// Both ends of a connection, the lesser first.
+/// What a trace cannot say.
+const NAMELESS: &str = "a trace has no payload: a request is what the client sends until the server does; a capture of the same tells its name";
+
+/// Both ends of a connection: of a capture the lesser first, of a trace its own.
 type Ends = (SocketAddr, SocketAddr);
 
 /// Requests of one of two captures that are kept to be joined.
 const MOST_KEPT: usize = 1 << 18;
 
-/// Follows the requests of a capture.
+/// Follows the requests of a capture, or of a trace.
 #[derive(Default)]
 pub struct Observer {
     connections: BTreeMap<Ends, Box<Connection>>,
     /// The one of the last packet, as a rule that of the next as well.
     last: Option<(Ends, Box<Connection>)>,
+    /// Of a trace: its connections by their numbers.
+    sockets: BTreeMap<u32, Socket>,
+    /// Of a trace, and which events it lost.
+    is_trace: bool,
+    lost: u64,
     out: Out,
     digest: Digest,
-    /// One of two captures: what is joined with the other.
+    /// One of two captures, or a trace: what is joined with the other, or with the other end on the same host.
     kept: Option<Kept>,
     unfollowed: u64,
 }
@@ -56,7 +68,7 @@ struct Kept {
 }
 
 impl Observer {
-    /// For one of two captures, to be [`joined`].
+    /// For a trace, or for one of two captures, to be [`joined`].
     pub fn of_two() -> Observer {
         Observer {
             kept: Some(Kept::default()),
@@ -64,12 +76,74 @@ impl Observer {
         }
     }
 
-    /// Takes the next packet, with what was captured of its payload.
+    /// Takes the next packet of a capture, with what was captured of its payload.
     pub fn see(&mut self, packet: &Packet, payload: &[u8]) {
         let is_last = |(_, last): &(Ends, Box<Connection>)| last.has(packet);
-        if !self.last.as_ref().is_some_and(is_last) && !self.turn_to(packet) {
-            return;
+        let ends = || (packet.from.min(packet.to), packet.from.max(packet.to));
+        if self.last.as_ref().is_some_and(is_last) || self.turn_to(ends(), packet) {
+            self.pass(packet, payload, None);
         }
+    }
+
+    /// Takes the next record of a trace.
+    pub fn record(&mut self, record: &TraceRecord) {
+        match record {
+            TraceRecord::Connection(told) => {
+                self.is_trace = true;
+                let ends = [told.local, told.remote].map(flat);
+                if self.sockets.len() < MOST_CONNECTIONS || self.sockets.contains_key(&told.id) {
+                    let socket = Socket::new(ends[0], ends[1]);
+                    let known = self.sockets.entry(told.id).or_insert(socket);
+                    [known.local, known.remote] = ends;
+                }
+            }
+            TraceRecord::Segment(segment) => self.segment(segment),
+            TraceRecord::Lost(lost) => self.lost = self.lost.saturating_add(lost.events),
+            _ => {}
+        }
+    }
+
+    /// Of a trace: all connections that it told of are closed.
+    pub fn is_over(&self) -> bool {
+        self.is_trace && self.sockets.is_empty()
+    }
+
+    fn segment(&mut self, segment: &Segment) {
+        let Some(socket) = self.sockets.get_mut(&segment.connection) else {
+            self.unfollowed += u64::from(self.sockets.len() >= MOST_CONNECTIONS);
+            return;
+        };
+        let wait = socket.see(segment);
+        // Both ends can be of this host: each is a connection of its own.
+        let (local, remote) = (socket.local, socket.remote);
+        let (from, to) = match segment.what {
+            What::Sent => (local, remote),
+            What::Received => (remote, local),
+            What::State if segment.tcb.as_ref().is_some_and(|t| t.state == tcp_state::CLOSE) => {
+                self.sockets.remove(&segment.connection);
+                return;
+            }
+            _ => return,
+        };
+        let packet = Packet {
+            at: segment.at,
+            seq: segment.seq,
+            ack: segment.ack,
+            flags: segment.flags,
+            window: u16::try_from(segment.window).unwrap_or(u16::MAX),
+            payload: segment.payload.0.min(u64::from(u32::MAX)) as u32,
+            options_cut: true,
+            ..Packet::new(from, to)
+        };
+        let is_last = |(ends, _): &(Ends, _)| *ends == (local, remote);
+        if self.last.as_ref().is_some_and(is_last) || self.turn_to((local, remote), &packet) {
+            let tcb = segment.tcb.as_ref();
+            self.pass(&packet, &[], Some(&Beside { local, tcb, wait }));
+        }
+    }
+
+    /// Hands a packet to the connection that was turned to.
+    fn pass(&mut self, packet: &Packet, payload: &[u8], beside: Option<&Beside<'_>>) {
         let Some((_, connection)) = &mut self.last else {
             return;
         };
@@ -77,7 +151,7 @@ impl Observer {
             connection.close(&mut self.out);
             **connection = Connection::new(packet);
         }
-        connection.see(packet, payload, &mut self.out);
+        connection.see(packet, payload, beside, &mut self.out);
         if connection.is_over() {
             connection.close(&mut self.out);
             self.last = None;
@@ -89,8 +163,7 @@ impl Observer {
     }
 
     /// Takes up the connection of a packet; says whether there is one.
-    fn turn_to(&mut self, packet: &Packet) -> bool {
-        let ends = (packet.from.min(packet.to), packet.from.max(packet.to));
+    fn turn_to(&mut self, ends: Ends, packet: &Packet) -> bool {
         let connection = match self.connections.remove(&ends) {
             Some(known) => known,
             // Nothing comes of a packet without data in the middle of a stream.
@@ -130,24 +203,50 @@ impl Observer {
     /// All requests.
     pub fn told(mut self) -> Requests {
         self.close();
-        let mut told = self.digest.told(self.out.unanswered);
-        if self.unfollowed > 0 {
-            told.doubts.push(format!(
-                "{} packets belong to connections beyond the {MOST_CONNECTIONS} that are followed at a time",
-                self.unfollowed
-            ));
-        }
+        let doubts = self.doubts();
+        let digest = match self.kept {
+            None => self.digest,
+            Some(kept) => {
+                // The other end of a connection may be of this host, and have its own place in the trace.
+                let is_client = |seen: &Seen| seen.near == Some(Nanos(0));
+                let (clients, servers) = kept.seen.into_iter().partition(is_client);
+                digest::of_both(clients, servers, Some(&Clocks::ONE))
+            }
+        };
+        let mut told = digest.told(self.out.unanswered);
+        told.doubts.extend(doubts);
         told
+    }
+
+    /// What was not looked at.
+    fn doubts(&self) -> Vec<String> {
+        let more = self.kept.as_ref().map_or(0, |kept| kept.more);
+        let doubts = [
+            (self.unfollowed, format!("packets belong to connections beyond the {MOST_CONNECTIONS} that are followed at a time")),
+            (more, format!("requests beyond the first {MOST_KEPT} were left out")),
+            (self.lost, "events were lost by the trace: requests near them can be cut in two or look longer".to_owned()),
+        ];
+        let said = doubts.into_iter().filter(|(count, _)| *count > 0);
+        let said = said.map(|(count, what)| format!("{count} {what}"));
+        let nameless = self.is_trace.then(|| NAMELESS.to_owned());
+        nameless.into_iter().chain(said).collect()
     }
 }
 
-/// The requests of two captures of the same connections, told together.
+/// An IPv4 address as it stands in packets, however the socket names it.
+fn flat(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The requests of two captures or traces of the same connections, told together.
 pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     a.close();
     b.close();
+    let mut doubts = a.doubts();
+    doubts.extend(b.doubts());
+    doubts.dedup();
     let unanswered = a.out.unanswered.max(b.out.unanswered);
     let (one, other) = (a.kept.unwrap_or_default(), b.kept.unwrap_or_default());
-    let more = one.more.max(other.more);
     let clocks = clocks::joined(one.marks, other.marks);
     let mut told = digest::of_both(one.seen, other.seen, clocks.as_ref()).told(unanswered);
     if clocks.is_none() {
@@ -156,11 +255,7 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
                 .to_owned(),
         );
     }
-    if more > 0 {
-        told.doubts.push(format!(
-            "{more} requests beyond the {MOST_KEPT} that are kept of a capture were left out"
-        ));
-    }
+    told.doubts.extend(doubts);
     told.clocks = clocks;
     told
 }

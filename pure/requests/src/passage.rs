@@ -12,6 +12,8 @@ pub(crate) struct Wait {
     pub cause: Cause,
     /// Of that time, what the other end held an acknowledgement back.
     pub held: Nanos,
+    /// When it was written, where that is known: until then it waited for the application.
+    pub written: Option<Nanos>,
 }
 
 impl From<Cause> for Wait {
@@ -19,6 +21,7 @@ impl From<Cause> for Wait {
         Wait {
             cause,
             held: Nanos(0),
+            written: None,
         }
     }
 }
@@ -86,14 +89,20 @@ impl Passage {
         if gap.0 == 0 {
             return None;
         }
-        let held = wait.held.min(gap);
-        self.causes.spend(Cause::DelayedAck, held);
-        self.causes.spend(wait.cause, gap.since(held));
+        let paused = wait.written.map_or(Nanos(0), |at| at.since(self.last));
+        let paused = paused.min(gap);
+        let held = wait.held.min(gap.since(paused));
+        let rest = gap.since(paused + held);
+        let parts = [
+            (wait.cause, rest),
+            (Cause::DelayedAck, held),
+            (Cause::Application, paused),
+        ];
+        for (cause, time) in parts {
+            self.causes.spend(cause, time);
+        }
         self.last = at;
-        Some(match held.0 * 2 > gap.0 {
-            true => Cause::DelayedAck,
-            false => wait.cause,
-        })
+        parts.into_iter().max_by_key(|(_, time)| *time).map(|(cause, _)| cause)
     }
 
     /// Some of it was sent again.

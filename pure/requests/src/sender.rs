@@ -13,7 +13,7 @@ const MOST_KEPT: usize = 64;
 /// So soon behind an acknowledgement a segment was released by it: what a host takes that is busy.
 const SOON: Nanos = Nanos::from_micros(300);
 /// Held back for so long, an acknowledgement was delayed: `TCP_DELACK_MIN` is 40 ms, other systems wait longer.
-const LATE: Nanos = Nanos::from_millis(15);
+pub(crate) const LATE: Nanos = Nanos::from_millis(15);
 /// A pause so short needs no cause of its own.
 const SHORT: Nanos = Nanos::from_micros(100);
 /// After so long without data a sender begins anew (RFC 6298 asks for 1 s at least, Linux takes 200 ms).
@@ -189,7 +189,10 @@ impl Sender {
                 _ => (short && late).then_some(Cause::Nagle),
             };
             if let Some(cause) = cause {
-                return Wait { cause, held };
+                return Wait {
+                    held,
+                    ..cause.into()
+                };
             }
         }
         // Where more was written than sent, or what was sent is even, the sender itself took its time: pacing, the line.

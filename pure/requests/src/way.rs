@@ -68,6 +68,13 @@ pub(crate) struct Piece<'a> {
     pub wait: Wait,
 }
 
+impl Piece<'_> {
+    /// When it began to wait for its turn, where that is known, else when it left.
+    pub fn since(&self) -> Nanos {
+        self.wait.written.unwrap_or(self.at).min(self.at)
+    }
+}
+
 impl Way {
     /// The stream begins with this number.
     pub fn opens(&mut self, first: u32) {
@@ -91,12 +98,14 @@ impl Way {
         ORIGIN
     }
 
-    /// Data. `near` is the round trip between the capture and the sender; `room` what all connections hold.
+    /// Data. `near` is the round trip between the capture and the sender; `known` what a trace says that it had waited
+    /// for; `room` what all connections hold.
     pub fn data<'a>(
         &mut self,
         packet: &Packet,
         payload: &'a [u8],
         near: Option<Nanos>,
+        known: Option<Wait>,
         room: &mut usize,
     ) -> Came<'a> {
         if self.known.is_none() {
@@ -120,7 +129,7 @@ impl Way {
                     .sends(packet.at, begin.max(self.top), size, packet.has(PSH), near);
             self.top = end;
             self.known = Some((packet.seq.wrapping_add(packet.payload), end));
-            wait
+            known.unwrap_or(wait)
         } else {
             // It fills a hole: what was lost, or overtaken.
             let late = packet.at.since(self.hole_since);
@@ -257,7 +266,7 @@ impl Reader {
             let done = piece.length - left;
             let begin = piece.begin + done;
             let passage = self.passage.get_or_insert_with(|| {
-                Passage::new(piece.seq.wrapping_add(done as u32), begin, piece.at)
+                Passage::new(piece.seq.wrapping_add(done as u32), begin, piece.since())
             });
             let taken = match self.piece {
                 None => left.min((wire.head() - self.head.len()) as u64),

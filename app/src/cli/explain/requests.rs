@@ -1,46 +1,117 @@
-//! `linerate explain --requests`: where the time of each request went.
+//! `linerate explain --requests`: where the time of each request went, from captures or traces.
 
+use super::watch::{LOOK, is_over};
 use super::{Kind, bad, kind, open};
 use crate::cli::live::stdout_style;
-use crate::exit::Exit;
+use crate::cli::which::Which;
+use crate::cli::{Global, runs};
+use crate::exit::{Exit, Refusal};
 use crate::out;
-use anyhow::Result;
+use crate::traces;
+use anyhow::{Context, Result};
+use model::request::Requests;
+use model::{Nanos, Side};
+use observe::trace::{Options, Tracer};
 use requests::Observer;
 use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-/// Tells the requests of a capture, or of two of the same connections.
+/// Tells the requests of a capture or a trace, of two of the same connections, or of a run that was traced.
 ///
 /// # Errors
 /// If one cannot be read, or is none.
-pub fn run(path: &Path, other: Option<&Path>, json: bool) -> Result<Exit> {
+pub fn run(subject: &str, other: Option<&Path>, global: &Global, json: bool) -> Result<Exit> {
+    let path = Path::new(subject);
+    if other.is_none() && !path.is_file() {
+        return tell(&of_run(subject, global)?, json);
+    }
     let (mut told, left_out) = match other {
         None => {
-            let (observer, left_out) = captured(path, Observer::default())?;
+            let (observer, left_out) = observed(path, Observer::default())?;
             (observer.told(), left_out)
         }
         Some(other) => {
-            let (a, mut left_out) = captured(path, Observer::of_two())?;
-            let (b, of_other) = captured(other, Observer::of_two())?;
+            let (a, mut left_out) = observed(path, Observer::of_two())?;
+            let (b, of_other) = observed(other, Observer::of_two())?;
             left_out.extend(of_other);
             (requests::joined(a, b), left_out)
         }
     };
     told.doubts.extend(left_out);
+    tell(&told, json)
+}
+
+fn tell(told: &Requests, json: bool) -> Result<Exit> {
     out::print(&match json {
-        true => report::requests::json(&told),
-        false => report::requests::text(&told, stdout_style()),
+        true => report::requests::json(told),
+        false => report::requests::text(told, stdout_style()),
     })?;
     Ok(Exit::Done)
 }
 
-/// What a capture shows, and what was left out of it.
-fn captured(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
-    if !matches!(kind(path)?, Kind::Capture) {
-        return Err(bad(path, "requests are found in captures (pcap, pcapng)"));
+/// Tells the requests that go on until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
+///
+/// # Errors
+/// If this process may not trace, or nobody takes what is told.
+pub fn live(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
+    let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
+    let mut tracer = Tracer::start(&which.filter()?, &Options::default())?;
+    let mut observer = Observer::of_two();
+    out::note("linerate: tracing requests; Ctrl-C ends it and tells them");
+    let ends = time.map(|time| Instant::now() + Duration::from(time));
+    while !stop.load(Ordering::Relaxed)
+        && ends.is_none_or(|ends| Instant::now() < ends)
+        && !is_over(which, observer.is_over())
+    {
+        tracer.read(LOOK, &mut |record, _| observer.record(&record));
     }
-    let account = capture::read_with_payload(open(path)?, |packet, payload| {
-        observer.see(packet, payload);
-    });
-    let left_out = account.map_err(|e| bad(path, e))?.left_out();
+    tracer.stop(&mut |record, _| observer.record(&record));
+    tell(&observer.told(), json)
+}
+
+/// The requests of a run, from the traces of its ends.
+fn of_run(subject: &str, global: &Global) -> Result<Requests> {
+    let archive = runs::open_existing(global)?;
+    let run = archive.get(subject).map_err(runs::said)?;
+    let of_end = |n: usize, side: Side| {
+        let file = archive.traces().file(&run.id, n, side);
+        observed(&file, Observer::of_two()).map(|(observer, _)| observer)
+    };
+    for (n, leg) in run.legs.iter().enumerate() {
+        return Ok(match [Side::Near, Side::Far].map(|side| leg.end(side).trace.is_some()) {
+            [true, true] => requests::joined(of_end(n, Side::Near)?, of_end(n, Side::Far)?),
+            [true, false] => of_end(n, Side::Near)?.told(),
+            [false, true] => of_end(n, Side::Far)?.told(),
+            [false, false] => continue,
+        });
+    }
+    let words = "has no trace, and its samples know no single request: measure it with --trace";
+    Err(Refusal::usage(format!("the run {} {words}", run.id)).into())
+}
+
+/// What a file shows, and what was left out of it. `observer` is for a capture: a trace needs one of two.
+fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
+    let left_out = match kind(path)? {
+        Kind::Capture => {
+            let account = capture::read_with_payload(open(path)?, |packet, payload| {
+                observer.see(packet, payload);
+            });
+            account.map_err(|e| bad(path, e))?.left_out()
+        }
+        Kind::Trace => {
+            observer = Observer::of_two();
+            let read = traces::each_record(open(path)?, |record| {
+                observer.record(&record);
+                Ok(())
+            });
+            read.map_err(|why| bad(path, why))?;
+            Vec::new()
+        }
+        Kind::Other => {
+            let why = "requests are found in captures (pcap, pcapng) and in traces of linerate";
+            return Err(bad(path, why));
+        }
+    };
     Ok((observer, left_out))
 }

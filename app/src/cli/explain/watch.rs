@@ -21,7 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Between two lines in a pipe.
 const LINE: Duration = Duration::from_secs(5);
 /// Between two looks at Ctrl-C and at the time.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// Explains live until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
 ///
@@ -43,7 +43,7 @@ pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
     let mut due = started + every;
     while !stop.load(Ordering::Relaxed)
         && ends.is_none_or(|ends| Instant::now() < ends)
-        && !is_over(which, &watcher)
+        && !is_over(which, watcher.is_over())
     {
         tracer.read(LOOK, &mut |record, _| watcher.see(record));
         if Instant::now() < due {
@@ -78,10 +78,10 @@ pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What was asked for has ended: a number of a socket or of a process is not used again soon.
-fn is_over(which: &Which, watcher: &explain::Watcher) -> bool {
+/// What was asked for has ended (`closed`: its connections are): a number of a socket or of a process is not used again soon.
+pub(super) fn is_over(which: &Which, closed: bool) -> bool {
     let process = |pid| Path::new("/proc").join(format!("{pid}")).exists();
-    (which.cookie.is_some() && watcher.is_over()) || which.pid.is_some_and(|pid: u32| !process(pid))
+    (which.cookie.is_some() && closed) || which.pid.is_some_and(|pid: u32| !process(pid))
 }
 
 /// The picture of now.

@@ -1,0 +1,312 @@
+//! What a trace tells of a sending socket, and packets do not: when data were written, and what they have waited for
+//! since. So a pause of the application is one even if an acknowledgement happens to end it.
+//!
+//! Each event finds the socket as it was since the event before: what that left unsent had waited for what holds now.
+
+use crate::passage::Wait;
+use crate::sender::LATE;
+use model::request::{Cause, Causes};
+use model::segment::{before, ca_state, tcp_state};
+use model::{Nanos, Segment, Tcb, What};
+use std::net::SocketAddr;
+
+/// `TCP_NAGLE_CORK`: the application holds back what is no full segment.
+const CORK: u8 = 2;
+
+/// One socket of a trace.
+pub(crate) struct Socket {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    at: Nanos,
+    /// Bytes that were written and not sent, after the event before; `None` before the first.
+    unsent: Option<u64>,
+    /// Since when there are such, or since data were sent last.
+    written: Nanos,
+    waited: Causes,
+    /// When new data were sent last, and when an acknowledgement came.
+    sent: Nanos,
+    heard: Nanos,
+}
+
+impl Socket {
+    pub fn new(local: SocketAddr, remote: SocketAddr) -> Socket {
+        Socket {
+            local,
+            remote,
+            at: Nanos(0),
+            unsent: None,
+            written: Nanos(0),
+            waited: Causes::default(),
+            sent: Nanos(0),
+            heard: Nanos(0),
+        }
+    }
+
+    /// Takes the next event; of one that sends new data, says what these had waited for, where that is known.
+    pub fn see(&mut self, segment: &Segment) -> Option<Wait> {
+        let tcb = segment.tcb.as_ref().filter(|tcb| is_open(tcb))?;
+        let from = std::mem::replace(&mut self.at, segment.at);
+        let unsent = self.unsent.replace(left_unsent(segment, tcb));
+        match unsent {
+            None | Some(0) => self.written = segment.at,
+            Some(unsent) => {
+                let span = segment.at.since(from);
+                self.waited.spend(waits_for(tcb, unsent), span);
+            }
+        }
+        match segment.what {
+            What::Received if before(tcb.snd_una, segment.ack) => self.heard = segment.at,
+            What::Sent if segment.payload.0 > 0 && !segment.is_retransmission() => {
+                let wait = self.sends(tcb);
+                return unsent.and(Some(wait));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn sends(&mut self, tcb: &Tcb) -> Wait {
+        let waited = std::mem::take(&mut self.waited).ranked();
+        let cause = waited.first().map_or(Cause::Rate, |(cause, _)| *cause);
+        let written = std::mem::replace(&mut self.written, self.at);
+        let sent = std::mem::replace(&mut self.sent, self.at);
+        // All that was out was waited for: if that took long, it was held back.
+        let held = self.heard.since(written.max(sent + tcb.min_rtt));
+        let is_held = matches!(cause, Cause::Nagle | Cause::CongestionWindow)
+            && tcb.snd_una == tcb.snd_nxt
+            && held >= LATE;
+        Wait {
+            cause,
+            held: if is_held { held } else { Nanos(0) },
+            written: Some(written),
+        }
+    }
+}
+
+/// Sequence numbers mean something.
+fn is_open(tcb: &Tcb) -> bool {
+    use tcp_state::{CLOSE_WAIT, CLOSING, ESTABLISHED, FIN_WAIT1, LAST_ACK};
+    matches!(
+        tcb.state,
+        ESTABLISHED | CLOSE_WAIT | FIN_WAIT1 | LAST_ACK | CLOSING
+    )
+}
+
+/// Bytes that are still to be sent after an event.
+fn left_unsent(segment: &Segment, tcb: &Tcb) -> u64 {
+    let end = segment.seq.wrapping_add(segment.sequence_length());
+    let next = match segment.what {
+        What::Sent if before(tcb.snd_nxt, end) => end,
+        _ => tcb.snd_nxt,
+    };
+    u64::try_from(tcb.write_seq.wrapping_sub(next) as i32).unwrap_or(0)
+}
+
+/// What so many bytes wait for that were written and not sent: what `tcp_write_xmit` asks, in its order.
+fn waits_for(tcb: &Tcb, unsent: u64) -> Cause {
+    let mss = u64::from(tcb.mss.max(1));
+    let next = unsent.min(mss);
+    // Minshall's change of Nagle's rule: only while an earlier short segment is out.
+    let short_out = before(tcb.snd_una, tcb.snd_sml) && !before(tcb.snd_nxt, tcb.snd_sml);
+    if matches!(tcb.ca_state, ca_state::RECOVERY | ca_state::LOSS) {
+        Cause::Retransmission
+    } else if tcb.in_flight() >= tcb.cwnd {
+        Cause::CongestionWindow
+    } else if tcb.send_window_left().0 < next {
+        Cause::ReceiveWindow
+    } else if unsent < mss && tcb.nonagle & CORK != 0 {
+        Cause::Application
+    } else if unsent < mss && tcb.nonagle == 0 && short_out {
+        Cause::Nagle
+    } else if tcb.in_flight() + 1 >= tcb.cwnd && unsent > mss {
+        // Room for one, where the kernel waits to send more at once (`tcp_tso_should_defer`).
+        Cause::CongestionWindow
+    } else {
+        Cause::Rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Observer;
+    use model::request::{Call, View};
+    use model::segment::tcp_flag::{ACK, PSH};
+    use model::{Bytes, Connection, TraceRecord};
+
+    const MSS: u32 = 1000;
+    /// From the client to the server and back.
+    const TRIP: Nanos = Nanos::from_millis(10);
+
+    const fn ms(of: u64) -> Nanos {
+        Nanos::from_millis(of)
+    }
+
+    /// A trace of a connection at its client, where a round trip takes 10 ms.
+    struct Traced {
+        observer: Observer,
+        tcb: Tcb,
+    }
+
+    impl Traced {
+        fn new() -> Traced {
+            let mut observer = Observer::of_two();
+            let [local, remote] = [([192, 0, 2, 1], 40000), ([192, 0, 2, 2], 9000)].map(SocketAddr::from);
+            let connection = Connection {
+                id: 7,
+                cookie: 0,
+                netns: 0,
+                local,
+                remote,
+            };
+            observer.record(&TraceRecord::Connection(connection));
+            let tcb = Tcb {
+                state: tcp_state::ESTABLISHED,
+                snd_wnd: Bytes(60_000),
+                cwnd: 10,
+                mss: MSS,
+                min_rtt: TRIP,
+                ..Tcb::default()
+            };
+            Traced { observer, tcb }
+        }
+
+        fn event(&mut self, at: Nanos, what: What, seq: u32, bytes: u32) {
+            let ack = self.tcb.rcv_nxt;
+            let (seq, ack) = match what {
+                What::Received => (ack, seq),
+                _ => (seq, ack),
+            };
+            self.observer.record(&TraceRecord::Segment(Segment {
+                at,
+                connection: 7,
+                what,
+                seq,
+                ack,
+                flags: ACK | PSH,
+                payload: Bytes(bytes.into()),
+                segments: 1,
+                tcb: Some(self.tcb.clone()),
+                ..Segment::default()
+            }));
+        }
+
+        /// The application writes, and the socket sends so much of all that there is at once.
+        fn writes(&mut self, at: Nanos, bytes: u32, sends: u32) {
+            self.tcb.write_seq += bytes;
+            if sends > 0 {
+                self.sends(at, sends);
+            }
+            self.event(at, What::Wrote, 0, bytes);
+        }
+
+        fn sends(&mut self, at: Nanos, bytes: u32) {
+            self.event(at, What::Sent, self.tcb.snd_nxt, bytes);
+            self.tcb.snd_nxt += bytes;
+            if bytes < MSS {
+                self.tcb.snd_sml = self.tcb.snd_nxt;
+            }
+        }
+
+        /// All that was sent is acknowledged, with so much data.
+        fn hears(&mut self, at: Nanos, bytes: u32) {
+            self.event(at, What::Received, self.tcb.snd_nxt, bytes);
+            self.tcb.snd_una = self.tcb.snd_nxt;
+            self.tcb.rcv_nxt += bytes;
+        }
+
+        fn told(self) -> Call {
+            let told = self.observer.told().calls;
+            assert_eq!(told.len(), 1, "{told:#?}");
+            assert_eq!(told[0].parts.total(), told[0].causes.total());
+            assert_eq!(told[0].view, View::Client);
+            told[0].clone()
+        }
+    }
+
+    #[test]
+    fn a_trace_tells_a_pause_from_nagles_rule_though_an_acknowledgement_ends_both() {
+        // Two writes of one call: the second comes as the acknowledgement of the first does.
+        let mut pause = Traced::new();
+        pause.writes(ms(0), 100, 100);
+        pause.hears(ms(50), 0);
+        pause.writes(ms(50), 200, 200);
+        pause.hears(ms(62), 10);
+        let call = pause.told();
+        assert_eq!(call.causes.of(Cause::Application), ms(50));
+        assert_eq!(call.parts.think, ms(2));
+
+        // The same packets; but the second write was there after 3 ms, and waited.
+        let mut held = Traced::new();
+        held.writes(ms(0), 100, 100);
+        held.writes(ms(3), 200, 0);
+        held.hears(ms(50), 0);
+        held.sends(ms(50), 200);
+        held.hears(ms(62), 10);
+        let call = held.told();
+        assert_eq!(call.causes.of(Cause::Application), ms(3));
+        assert_eq!(call.causes.of(Cause::Nagle), ms(7));
+        assert_eq!(call.causes.of(Cause::DelayedAck), ms(40));
+    }
+
+    #[test]
+    fn a_trace_counts_a_call_from_its_write_and_names_the_window_that_it_waits_for() {
+        for (window, cwnd, cause) in [
+            (2000, 10, Cause::ReceiveWindow),
+            (60_000, 2, Cause::CongestionWindow),
+        ] {
+            let mut tape = Traced::new();
+            (tape.tcb.snd_wnd.0, tape.tcb.cwnd) = (window, cwnd);
+            tape.tcb.packets_out = 1;
+            tape.writes(ms(0), 5000, MSS);
+            tape.tcb.packets_out = 2;
+            tape.sends(ms(0), MSS);
+            tape.hears(ms(10), 0);
+            tape.tcb.packets_out = 0;
+            tape.sends(ms(10), MSS);
+            tape.sends(ms(10), MSS);
+            tape.sends(ms(10), MSS);
+            tape.hears(ms(21), 10);
+            assert_eq!(tape.told().causes.of(cause), ms(10), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn both_ends_in_one_trace_are_one_request() {
+        let mut observer = Observer::of_two();
+        let ends = [([192, 0, 2, 1], 40000), ([192, 0, 2, 2], 9000)].map(SocketAddr::from);
+        for (id, [local, remote]) in [(0, ends), (1, [ends[1], ends[0]])] {
+            observer.record(&TraceRecord::Connection(Connection {
+                id,
+                cookie: 0,
+                netns: 0,
+                local,
+                remote,
+            }));
+        }
+        let (sent, received) = (What::Sent, What::Received);
+        for (at, connection, what, seq, ack, bytes) in [
+            (0, 0, sent, 1, 1, 100),
+            (4, 1, received, 1, 1, 100),
+            (9, 1, sent, 1, 101, 300),
+            (15, 0, received, 1, 101, 300),
+            (16, 0, sent, 101, 301, 0),
+            (20, 1, received, 101, 301, 0),
+        ] {
+            observer.record(&TraceRecord::Segment(Segment {
+                at: ms(at),
+                connection,
+                what,
+                seq,
+                ack,
+                flags: ACK | PSH,
+                payload: Bytes(bytes),
+                ..Segment::default()
+            }));
+        }
+        let told = observer.told();
+        assert_eq!((told.answered, told.clocks), (1, None));
+        let parts = told.calls[0].parts;
+        assert_eq!(told.calls[0].view, View::BothEnds);
+        assert_eq!((parts.forward, parts.think, parts.back), (ms(4), ms(5), ms(6)));
+}
