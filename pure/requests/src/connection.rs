@@ -5,10 +5,10 @@ use crate::passage::{Passage, Wait};
 use crate::way::{Came, Found, Piece, Way};
 use crate::wires::{Role, What, Wire};
 use model::Nanos;
+use model::Tcb;
 use model::packet::Packet;
 use model::request::Cause;
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
-use model::Tcb;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 

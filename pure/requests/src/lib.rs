@@ -119,7 +119,12 @@ impl Observer {
         let (from, to) = match segment.what {
             What::Sent => (local, remote),
             What::Received => (remote, local),
-            What::State if segment.tcb.as_ref().is_some_and(|t| t.state == tcp_state::CLOSE) => {
+            What::State
+                if segment
+                    .tcb
+                    .as_ref()
+                    .is_some_and(|t| t.state == tcp_state::CLOSE) =>
+            {
                 self.sockets.remove(&segment.connection);
                 return;
             }

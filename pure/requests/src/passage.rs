@@ -102,7 +102,10 @@ impl Passage {
             self.causes.spend(cause, time);
         }
         self.last = at;
-        parts.into_iter().max_by_key(|(_, time)| *time).map(|(cause, _)| cause)
+        parts
+            .into_iter()
+            .max_by_key(|(_, time)| *time)
+            .map(|(cause, _)| cause)
     }
 
     /// Some of it was sent again.

@@ -151,7 +151,8 @@ mod tests {
     impl Traced {
         fn new() -> Traced {
             let mut observer = Observer::of_two();
-            let [local, remote] = [([192, 0, 2, 1], 40000), ([192, 0, 2, 2], 9000)].map(SocketAddr::from);
+            let [local, remote] =
+                [([192, 0, 2, 1], 40000), ([192, 0, 2, 2], 9000)].map(SocketAddr::from);
             let connection = Connection {
                 id: 7,
                 cookie: 0,
@@ -308,5 +309,9 @@ mod tests {
         assert_eq!((told.answered, told.clocks), (1, None));
         let parts = told.calls[0].parts;
         assert_eq!(told.calls[0].view, View::BothEnds);
-        assert_eq!((parts.forward, parts.think, parts.back), (ms(4), ms(5), ms(6)));
+        assert_eq!(
+            (parts.forward, parts.think, parts.back),
+            (ms(4), ms(5), ms(6))
+        );
+    }
 }

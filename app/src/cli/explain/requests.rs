@@ -79,12 +79,14 @@ fn of_run(subject: &str, global: &Global) -> Result<Requests> {
         observed(&file, Observer::of_two()).map(|(observer, _)| observer)
     };
     for (n, leg) in run.legs.iter().enumerate() {
-        return Ok(match [Side::Near, Side::Far].map(|side| leg.end(side).trace.is_some()) {
-            [true, true] => requests::joined(of_end(n, Side::Near)?, of_end(n, Side::Far)?),
-            [true, false] => of_end(n, Side::Near)?.told(),
-            [false, true] => of_end(n, Side::Far)?.told(),
-            [false, false] => continue,
-        });
+        return Ok(
+            match [Side::Near, Side::Far].map(|side| leg.end(side).trace.is_some()) {
+                [true, true] => requests::joined(of_end(n, Side::Near)?, of_end(n, Side::Far)?),
+                [true, false] => of_end(n, Side::Near)?.told(),
+                [false, true] => of_end(n, Side::Far)?.told(),
+                [false, false] => continue,
+            },
+        );
     }
     let words = "has no trace, and its samples know no single request: measure it with --trace";
     Err(Refusal::usage(format!("the run {} {words}", run.id)).into())
