@@ -13,8 +13,8 @@ pub enum Document {
     Experiment(Box<Experiment>),
     /// Of `prove --from`.
     Published(Box<Published>),
-    /// Of `tune`.
-    Tuning(Box<Tuning>),
+    /// Of `tune`, with its experiments.
+    Tuning(Box<Tuning>, Vec<Experiment>),
     /// Of `mtu` and `tune mtu`.
     Mtu(Box<MtuFound>),
 }
@@ -33,6 +33,12 @@ pub fn from_json(text: &str) -> Result<Document, String> {
         reach: Option<IgnoredAny>,
         comparisons: Option<IgnoredAny>,
     }
+    /// Absent in what was printed before they were.
+    #[derive(Deserialize)]
+    struct Experiments {
+        #[serde(default)]
+        experiments: Vec<Experiment>,
+    }
     let members: Members = match serde_json::from_str(text) {
         Ok(members) => members,
         // One line an event, or an array: iperf3's, or nobody's.
@@ -41,7 +47,9 @@ pub fn from_json(text: &str) -> Result<Document, String> {
     Ok(if members.plan.is_some() {
         Document::Experiment(whole(text, EXPERIMENT_SCHEMA, "experiment")?)
     } else if members.rounds.is_some() {
-        Document::Tuning(whole(text, TUNING_SCHEMA, "tuning")?)
+        let story = whole(text, TUNING_SCHEMA, "tuning")?;
+        let Experiments { experiments } = *parsed(text, "tuning")?;
+        Document::Tuning(story, experiments)
     } else if members.reach.is_some() {
         let change: Box<MtuChange> = whole(text, CHANGE_SCHEMA, "change of an MTU")?;
         Document::Mtu(Box::new(MtuFound::Change(change)))

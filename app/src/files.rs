@@ -1,22 +1,31 @@
 //! Files that the user named.
 
 use anyhow::{Context, Result};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// Longest file that is read whole: an hour of samples each 10 ms over several streams is shorter.
 const LONGEST: u64 = 2 << 30;
 
-/// The text of a file.
+/// The text of a file, or of standard input where its name is `-`.
 ///
 /// # Errors
 /// Why it cannot be had, for a sentence that names the file.
 pub fn read_whole(file: &Path) -> Result<String, String> {
-    let length = std::fs::metadata(file).map_err(|e| e.to_string())?.len();
-    if length > LONGEST {
+    let input: Box<dyn Read> = if file.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(std::fs::File::open(file).map_err(|e| e.to_string())?)
+    };
+    let mut bytes = Vec::new();
+    input
+        .take(LONGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > LONGEST {
         return Err("it is longer than 2 GiB".to_owned());
     }
-    std::fs::read_to_string(file).map_err(|e| e.to_string())
+    String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())
 }
 
 /// Writes a file that appears whole or not at all, unless it is a device or a pipe.

@@ -23,6 +23,7 @@ use model::{
 };
 use picture::Pairs;
 use prove::plan::{USUAL_TIME, parse_share, usual_run};
+use report::pictures::{bars, drift, forest, pairs};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -190,7 +191,7 @@ struct Output {
     /// The runs as CSV
     #[arg(long, group = "form")]
     csv: bool,
-    /// Also write pictures into this directory: bars.svg, forest.svg and, of two arms, pairs.svg
+    /// Also write pictures into this directory: bars.svg, drift.svg, forest.svg and, of two arms, pairs.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     /// Print p-values too
@@ -446,15 +447,16 @@ impl Output {
         if let Some(directory) = &self.svg {
             std::fs::create_dir_all(directory)
                 .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-            for (name, picture) in [
-                ("bars.svg", report::prove::svg_bars(experiment, verdict)),
-                ("forest.svg", report::prove::svg_forest(experiment, verdict)),
-                ("pairs.svg", report::prove::svg_pairs(experiment, verdict)),
-            ] {
-                // Pairs are of two arms: other plans have no picture of them.
-                if !picture.is_empty() {
-                    write_whole(&directory.join(name), &picture)?;
-                }
+            // Pairs are of two arms: other plans have no picture of them.
+            let pictures = [
+                bars::of_experiment(experiment, verdict),
+                forest::of_experiment(experiment, verdict),
+                pairs::picture(experiment, verdict),
+                drift::picture(experiment, verdict),
+            ];
+            for picture in pictures.iter().flatten() {
+                let file = directory.join(format!("{}.svg", picture.id));
+                write_whole(&file, &report::page::svg(picture))?;
             }
         }
         out::print(&if self.json {

@@ -5,7 +5,7 @@ use super::live::stdout_style;
 use crate::clock::{day, unix_time};
 use crate::documents::{self, Document};
 use crate::exit::{Exit, Refusal};
-use crate::files::write_whole;
+use crate::files::{read_whole, write_whole};
 use crate::listing::{self, Listed};
 use crate::{out, traces};
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use model::mtu::MtuFound;
 use model::{Experiment, Nanos, Run, Tuning, summarise};
 use report::tune::Judged;
 use report::words::{escape, utc};
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// The archive of runs, experiments and tunings: list, show, export, import, delete
@@ -160,9 +160,6 @@ enum Since {
     Unix(Nanos),
     Ago(Nanos),
 }
-
-/// Longest file that is imported: an hour of samples each 10 ms over several streams is shorter.
-const LONGEST_IMPORT: u64 = 2 << 30;
 
 impl Runs {
     /// Runs the command.
@@ -472,20 +469,7 @@ fn read(file: &Path) -> Result<Imports> {
         _ => file.display().to_string(),
     };
     let bad = |why: String| Refusal::usage(format!("cannot import {name}: {why}"));
-    let input: Box<dyn Read> = if file.as_os_str() == "-" {
-        Box::new(std::io::stdin().lock())
-    } else {
-        Box::new(std::fs::File::open(file).map_err(|e| bad(e.to_string()))?)
-    };
-    let mut bytes = Vec::new();
-    input
-        .take(LONGEST_IMPORT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| bad(e.to_string()))?;
-    if bytes.len() as u64 > LONGEST_IMPORT {
-        return Err(bad("it is longer than 2 GiB".to_owned()).into());
-    }
-    let text = String::from_utf8(bytes).map_err(|_| bad("it is not text".to_owned()))?;
+    let text = read_whole(file).map_err(bad)?;
     import_from(&text).map_err(|why| bad(why).into())
 }
 
@@ -493,7 +477,7 @@ fn import_from(text: &str) -> Result<Imports, String> {
     match documents::from_json(text)? {
         Document::Run(run) => Ok(Imports::Run(run)),
         Document::Experiment(experiment) => Ok(Imports::Experiment(experiment)),
-        Document::Tuning(story) => Err(not_kept("a tuning", &story.host)),
+        Document::Tuning(story, _) => Err(not_kept("a tuning", &story.host)),
         Document::Mtu(found) => Err(not_kept("what was found of an MTU", found.host())),
         Document::Published(found) => Err(not_kept("a comparison", &found.name)),
     }

@@ -35,7 +35,7 @@ pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;
 pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
-pub use published::{About, Doubt, Published, PublishedComparison};
+pub use published::{About, Doubt, Published, PublishedComparison, Statistics};
 pub use run::{
     CopyRecord, Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Traced,
     Warning,

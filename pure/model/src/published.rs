@@ -12,6 +12,9 @@ pub struct Published {
     pub margin_share: f64,
     /// The differences, derived again.
     pub comparisons: Vec<PublishedComparison>,
+    /// What was published of each arm, in the order of the numbers.
+    #[serde(default)]
+    pub statistics: Vec<Statistics>,
     /// What is wrong with the numbers, or cannot be known from them; the gravest first.
     pub doubts: Vec<Doubt>,
 }
@@ -58,6 +61,23 @@ pub struct PublishedComparison {
     pub paired: bool,
     /// What the figures say. `NoVerdict` where no interval exists.
     pub outcome: Outcome,
+}
+
+/// What was published of an arm, in the unit of the comparisons; one value alone is an average.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Of what, where the numbers are of several things: a column of a table. Empty if not.
+    pub of: String,
+    /// The arm.
+    pub arm: String,
+    /// Arithmetic mean.
+    pub average: Option<f64>,
+    /// Median.
+    pub median: Option<f64>,
+    /// Smallest.
+    pub min: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
 }
 
 /// Something to know before the numbers are believed.

@@ -405,6 +405,16 @@ pub fn published() -> Published {
             paired: false,
             outcome: Outcome::Faster,
         }],
+        statistics: [("cubic", 100.0), ("bbr", 112.0)]
+            .map(|(arm, typical)| Statistics {
+                of: String::new(),
+                arm: arm.to_owned(),
+                average: Some(typical),
+                median: Some(typical),
+                min: Some(typical - 9.0),
+                max: Some(typical + 5.0),
+            })
+            .into(),
         doubts: vec![Doubt {
             about: About::Order,
             words: "The order was not drawn at random, and \x1b[2J is no word.".to_owned(),

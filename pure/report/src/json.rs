@@ -340,6 +340,7 @@ mod tests {
             ("operation" | "call", "causes") => "causes",
             ("call", "steps") => "step",
             ("published", "comparisons") => "published_comparison",
+            ("published", "statistics") => "statistics",
             ("published", "doubts") => "doubt",
             ("published_comparison", "estimate") => "estimate",
             ("experiment", "plan") => "plan",
@@ -447,7 +448,7 @@ mod tests {
     /// The sections of a tuning: what is told by others has theirs.
     fn tuned() -> BTreeMap<String, Keys> {
         let mut tuning = fields::<Tuning>();
-        tuning.insert("verdicts".to_owned());
+        tuning.extend(["experiments", "verdicts"].map(str::to_owned));
         let section = |name: &str, keys| (name.to_owned(), keys);
         BTreeMap::from([
             section("tuning", tuning),

@@ -22,6 +22,7 @@ pub mod page;
 pub mod pages;
 pub mod pcapng;
 pub mod physics;
+pub mod pictures;
 pub mod prove;
 pub mod published;
 pub mod requests;

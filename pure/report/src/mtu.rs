@@ -1,7 +1,7 @@
 //! What size gets through, in words: the answer in a sentence, what it rests on, what to do.
 
 use crate::words::{Ink, Style, escape, escape_sentence, grouped, table, wrap};
-use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, Verdict, Way};
+use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, TcpTruth, Verdict, Way};
 
 /// As one JSON document.
 pub fn json(report: &MtuReport) -> String {
@@ -16,23 +16,18 @@ pub fn sentence(report: &MtuReport) -> String {
 
 /// For people.
 pub fn text(report: &MtuReport, style: Style) -> String {
-    let words = Words {
-        host: escape(&report.host),
-        report,
-    };
     let mut out = String::new();
-    let answer = wrap(&words.sentence(), style.width, "", "");
+    let answer = wrap(&sentence(report), style.width, "", "");
     out.push_str(&style.paint(Ink::Bold, answer.trim_end()));
     out.push_str("\n\n");
-    out.push_str(&words.figures());
-    let evidence = words.evidence();
+    let (figures, evidence, todo) = parts(report);
+    out.push_str(&figures);
     if !evidence.is_empty() {
         out.push('\n');
     }
     for line in evidence {
         out.push_str(&wrap(&line, style.width, "- ", "  "));
     }
-    let todo = words.todo();
     if !todo.is_empty() {
         out.push_str("\nWhat to do:\n");
     }
@@ -40,6 +35,16 @@ pub fn text(report: &MtuReport, style: Style) -> String {
         out.push_str(&wrap(&line, style.width, "- ", "  "));
     }
     out
+}
+
+/// The figures of both ways as a table, what the answer rests on, and what to do: the parts of [`text`]
+/// behind the answer.
+pub(crate) fn parts(report: &MtuReport) -> (String, Vec<String>, Vec<String>) {
+    let words = Words {
+        host: escape(&report.host),
+        report,
+    };
+    (words.figures(), words.evidence(), words.todo())
 }
 
 struct Words<'a> {
@@ -137,16 +142,7 @@ impl Words<'_> {
                 verdict,
             } = self.report.way(going);
             let mtu = verdict.mtu.map_or("-".to_owned(), |mtu| mtu.to_string());
-            let tcp = tcp.map_or("-".to_owned(), |tcp| {
-                let again = match tcp.retransmitted {
-                    0 => String::new(),
-                    n => format!(", {} sent again", grouped(n.into())),
-                };
-                match tcp.hangs {
-                    true => format!("hangs after {} bytes{again}", grouped(tcp.acked)),
-                    false => format!("arrived{again}"),
-                }
-            });
+            let tcp = tcp.map_or("-".to_owned(), |tcp| fate(&tcp));
             let mss = mss.map_or("-".to_owned(), |mss| {
                 let least = if mss.at_least { " or more" } else { "" };
                 format!("{}, {}{least}", mss.announced, mss.seen)
@@ -315,6 +311,18 @@ impl Words<'_> {
     }
 }
 
+/// What became of a transfer over TCP.
+pub(crate) fn fate(tcp: &TcpTruth) -> String {
+    let again = match tcp.retransmitted {
+        0 => String::new(),
+        n => format!(", {} sent again", grouped(n.into())),
+    };
+    match tcp.hangs {
+        true => format!("hangs after {} bytes{again}", grouped(tcp.acked)),
+        false => format!("arrived{again}"),
+    }
+}
+
 /// What stops larger packets; empty where nothing does.
 pub(crate) fn stops(cause: &Cause, going: Going, host: &str) -> String {
     let on_the_way = on_the_way(going);
@@ -353,7 +361,7 @@ pub(crate) fn stops(cause: &Cause, going: Going, host: &str) -> String {
 }
 
 /// Who sends and who receives.
-fn ends(going: Going, host: &str) -> (String, String) {
+pub(crate) fn ends(going: Going, host: &str) -> (String, String) {
     let here = "this host".to_owned();
     match going {
         Going::There => (here, host.to_owned()),

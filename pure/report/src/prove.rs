@@ -1,4 +1,4 @@
-//! Experiments to text, tables, JSON and pictures.
+//! Experiments to text, tables and JSON.
 //!
 //! The words are few and mean the same everywhere: FASTER, SLOWER, NO DIFFERENCE THAT MATTERS, NOT
 //! ENOUGH DATA, NO VERDICT. Nothing here says that there is no difference at all, for no number of
@@ -6,14 +6,13 @@
 
 mod csv;
 mod markdown;
-mod phrase;
-mod svg;
-mod text;
+pub(crate) mod phrase;
+pub(crate) mod plan;
+pub(crate) mod text;
 
 pub use csv::csv;
 pub use markdown::markdown;
 pub use phrase::{answer, signed};
-pub use svg::{bars as svg_bars, forest as svg_forest, pairs as svg_pairs};
 pub use text::{forecast, in_short, monitor, p_values, verdict};
 
 use crate::json::pretty;

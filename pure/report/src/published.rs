@@ -40,23 +40,32 @@ pub fn json(of: &Published) -> String {
     pretty(of)
 }
 
-fn comparison(one: &PublishedComparison, margin_share: f64, style: Style) -> String {
+/// A difference and its verdict in one line.
+pub(crate) fn sentence(one: &PublishedComparison, margin_share: f64) -> String {
     let (word, sentence) = verdict(one, margin_share);
+    format!("{}: {word}. {sentence}", values(one))
+}
+
+fn values(one: &PublishedComparison) -> String {
     let of = match one.of.as_str() {
         "" => String::new(),
         of => format!("{}: ", escape(of)),
     };
-    let values = format!(
+    format!(
         "{of}{} ({}) and {} ({})",
         escape(&one.control),
         value(one.control_value, &one.unit),
         escape(&one.arm),
         value(one.arm_value, &one.unit)
-    );
+    )
+}
+
+fn comparison(one: &PublishedComparison, margin_share: f64, style: Style) -> String {
+    let (word, sentence) = verdict(one, margin_share);
     let answer = wrap(&format!("{word}. {sentence}"), style.width, "  ", "  ");
     // Painted after wrapping, so that escapes count for no width.
     let answer = answer.replacen(word, &style.paint(Ink::Bold, word), 1);
-    wrap(&values, style.width, "", "  ") + &answer
+    wrap(&values(one), style.width, "", "  ") + &answer
 }
 
 /// The verdict in a word and a sentence.

@@ -13,16 +13,18 @@ use serde::Serialize;
 /// An experiment of the story, and what it says.
 pub type Judged = (Experiment, Verdict);
 
-/// The story as one document: the fields of [`Tuning`], and under `verdicts` what each experiment says.
+/// The story as one document: the fields of [`Tuning`], its experiments, and under `verdicts` what each says.
 pub fn json(story: &Tuning, judged: &[Judged]) -> String {
     #[derive(Serialize)]
     struct Document<'a> {
         #[serde(flatten)]
         story: &'a Tuning,
+        experiments: Vec<&'a Experiment>,
         verdicts: Vec<&'a Verdict>,
     }
     pretty(&Document {
         story,
+        experiments: judged.iter().map(|(experiment, _)| experiment).collect(),
         verdicts: judged.iter().map(|(_, verdict)| verdict).collect(),
     })
 }
@@ -70,6 +72,65 @@ pub fn story(story: &Tuning, judged: &[Judged], style: Style) -> String {
     }
     out.end(story);
     out.text
+}
+
+/// The outcome in a sentence or a few: what was kept with its verdict, what the path carries now.
+pub(crate) fn outcome(story: &Tuning, judged: &[Judged]) -> Vec<String> {
+    let (kept, told) = (titles(story, Fate::Kept), titles(story, Fate::Told));
+    let proposed: usize = story.rounds.iter().map(|r| r.advice.proposals.len()).sum();
+    let mut said = Vec::new();
+    let first = story.rounds.first().map(|round| &round.before);
+    let carried = match (first, &story.after) {
+        (Some(first), Some(after)) => {
+            format!(": {} before, {} with it", first.goodput, after.goodput)
+        }
+        _ => String::new(),
+    };
+    said.push(match (&kept[..], &told[..]) {
+        ([], []) if story.dry_run => format!(
+            "A dry run, nothing was changed: {}.",
+            match proposed {
+                0 => "no finding asks for a setting".to_owned(),
+                _ => format!("proposed are {}", titles(story, Fate::Untried).join("; ")),
+            }
+        ),
+        ([], []) if proposed == 0 => {
+            "Nothing to set: no finding asks for a setting, and everything is as it was.".to_owned()
+        }
+        ([], []) => "Nothing of what was proposed was proven to help, and everything is as it was."
+            .to_owned(),
+        ([], told) => format!("Proven, and for you to set: {}.", told.join("; ")),
+        (kept, _) => format!("Kept: {}{carried}.", kept.join("; ")),
+    });
+    for round in &story.rounds {
+        let of_round = |id: &String| judged.iter().find(|(e, _)| e.id == *id);
+        let Some((experiment, verdict)) = round.experiments.first().and_then(of_round) else {
+            continue;
+        };
+        for (proposal, attempt) in round.advice.proposals.iter().zip(&round.attempts) {
+            if let Some(arm) = attempt.arm {
+                let title = escape(&proposal.title);
+                said.push(format!("{title}: {}", in_short(experiment, verdict, arm)));
+            }
+        }
+    }
+    said
+}
+
+/// The path with all that was kept, unless a further round began with it.
+pub(crate) fn last(story: &Tuning) -> Option<&Look> {
+    let fresh = |look: &&Look| story.rounds.iter().all(|r| r.before.run != look.run);
+    story.after.as_ref().filter(fresh)
+}
+
+/// What the proposals of this fate do.
+fn titles(story: &Tuning, fate: Fate) -> Vec<String> {
+    let of = |round: &Round| {
+        let pairs = round.advice.proposals.iter().zip(&round.attempts);
+        let with = pairs.filter(|(_, a)| a.fate == fate);
+        with.map(|(p, _)| escape(&p.title)).collect::<Vec<_>>()
+    };
+    story.rounds.iter().flat_map(of).collect()
 }
 
 struct Story {
@@ -225,14 +286,7 @@ impl Story {
     }
 
     fn end(&mut self, story: &Tuning) {
-        let titles = |fate: Fate| -> Vec<String> {
-            let of = |round: &Round| {
-                let pairs = round.advice.proposals.iter().zip(&round.attempts);
-                let with = pairs.filter(|(_, a)| a.fate == fate);
-                with.map(|(p, _)| escape(&p.title)).collect::<Vec<_>>()
-            };
-            story.rounds.iter().flat_map(of).collect()
-        };
+        let titles = |fate| titles(story, fate);
         if !story.kept.is_empty() {
             self.part("Kept");
             for reading in &story.kept {
@@ -278,9 +332,7 @@ impl Story {
                 "{all}: it helps, and adds nothing to what does more."
             ));
         }
-        // A further round began with it.
-        let told = |look: &&Look| story.rounds.iter().all(|r| r.before.run != look.run);
-        if let Some(look) = story.after.as_ref().filter(told) {
+        if let Some(look) = last(story) {
             self.part("Now");
             self.say(&format!("{} (run {}).", seen(look), escape(&look.run)));
         }

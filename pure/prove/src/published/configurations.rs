@@ -3,8 +3,8 @@
 use super::runs::{Values, compare_all, no_interval};
 use super::table::{Printed, Row, Table};
 use super::units::unit_of;
-use super::{Error, doubt};
-use model::{About, Bytes, Doubt, PublishedComparison};
+use super::{Error, Found, doubt};
+use model::{About, Bytes, Doubt};
 
 /// Names of settings that ask for a buffer or window of that size; limits of such sizes do not.
 const SIZES: [&str; 7] = [
@@ -29,10 +29,7 @@ struct Measurement {
     window: Option<(String, Printed)>,
 }
 
-pub(super) fn of_table(
-    table: &Table,
-    margin: f64,
-) -> Result<(Vec<PublishedComparison>, Vec<Doubt>), Error> {
+pub(super) fn of_table(table: &Table, margin: f64) -> Result<Found, Error> {
     let column = table
         .header()
         .iter()
@@ -66,7 +63,11 @@ pub(super) fn of_table(
     doubts.extend(not_in_force(&all));
     doubts.extend(several_at_once(&all));
     doubts.extend(volumes(table, column)?);
-    Ok((comparisons, doubts))
+    Ok(Found {
+        comparisons,
+        statistics: arms.iter().map(Values::statistics).collect(),
+        doubts,
+    })
 }
 
 fn measurement(

@@ -2,8 +2,8 @@
 
 use super::table::{Printed, Row, Table};
 use super::units::{trap, unit_of};
-use super::{Error, and, doubt, percent};
-use model::{About, Doubt, Outcome, PublishedComparison};
+use super::{Error, Found, and, doubt, percent};
+use model::{About, Doubt, Outcome, PublishedComparison, Statistics};
 
 /// A row, derived again.
 struct Difference {
@@ -15,7 +15,7 @@ struct Difference {
     printed: Option<Printed>,
 }
 
-pub(super) fn of_table(table: &Table) -> Result<(Vec<PublishedComparison>, Vec<Doubt>), Error> {
+pub(super) fn of_table(table: &Table) -> Result<Found, Error> {
     let value = |side: &'static str| {
         table.starting(side).ok_or_else(|| Error::UnknownColumns {
             found: table.header().join(", "),
@@ -62,7 +62,19 @@ pub(super) fn of_table(table: &Table) -> Result<(Vec<PublishedComparison>, Vec<D
         paired: false,
         outcome: Outcome::NoVerdict,
     });
-    Ok((comparisons.collect(), doubts))
+    let statistics = all.iter().flat_map(|d| {
+        [0, 1].map(|side| Statistics {
+            of: d.name(),
+            arm: d.settings[side].clone(),
+            average: Some(d.values[side].value),
+            ..Statistics::default()
+        })
+    });
+    Ok(Found {
+        comparisons: comparisons.collect(),
+        statistics: statistics.collect(),
+        doubts,
+    })
 }
 
 fn difference(table: &Table, row: &Row, columns: [&str; 2]) -> Result<Difference, Error> {

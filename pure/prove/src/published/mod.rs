@@ -17,7 +17,7 @@ mod units;
 
 pub use runs::{RunsOfArm, of_runs};
 
-use model::{About, Doubt, Published};
+use model::{About, Doubt, Published, PublishedComparison, Statistics};
 use table::Table;
 
 /// Why numbers could not be read.
@@ -66,7 +66,11 @@ pub enum Error {
 /// If it is no such table: what is wrong and where.
 pub fn of_table(name: &str, text: &str, margin: f64) -> Result<Published, Error> {
     let table = Table::read(text)?;
-    let (comparisons, mut doubts) = if table.has("arm") && table.starting("value").is_some() {
+    let Found {
+        comparisons,
+        statistics,
+        mut doubts,
+    } = if table.has("arm") && table.starting("value").is_some() {
         runs::of_table(&table, margin)?
     } else if table.has("setting_a") && table.has("setting_b") {
         differences::of_table(&table)?
@@ -84,8 +88,16 @@ pub fn of_table(name: &str, text: &str, margin: f64) -> Result<Published, Error>
         name: name.to_owned(),
         margin_share: margin,
         comparisons,
+        statistics,
         doubts,
     })
+}
+
+/// What a table of one kind says.
+struct Found {
+    comparisons: Vec<PublishedComparison>,
+    statistics: Vec<Statistics>,
+    doubts: Vec<Doubt>,
 }
 
 fn doubt(about: About, words: impl Into<String>) -> Doubt {

@@ -2,13 +2,14 @@
 
 use super::table::Table;
 use super::units::{Unit, trap, unit_of};
-use super::{Error, and, doubt, percent};
+use super::{Error, Found, and, doubt, percent};
 use crate::stats::change::change_point;
 use crate::stats::decision::{Decision, decide};
 use crate::stats::spread::median;
 use crate::stats::{ALPHA, Estimate, rank_sum, signed_rank};
 use model::{
-    About, Bytes, Direction, Doubt, Ended, Outcome, Published, PublishedComparison, Run, summarise,
+    About, Bytes, Direction, Doubt, Ended, Outcome, Published, PublishedComparison, Run,
+    Statistics, summarise,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,24 @@ const FEWEST_FOR_SECONDS: usize = 20;
 pub(super) struct Values {
     pub name: String,
     pub values: Vec<f64>,
+}
+
+impl Values {
+    pub fn statistics(&self) -> Statistics {
+        let values = &self.values;
+        let average = values.iter().sum::<f64>() / values.len() as f64;
+        let average = average.is_finite().then_some(average);
+        // One value has no median of its own, and nothing between which it lies.
+        let several = |of: Option<f64>| of.filter(|_| values.len() > 1);
+        Statistics {
+            of: String::new(),
+            arm: self.name.clone(),
+            average,
+            median: several(median(values)),
+            min: several(values.iter().copied().reduce(f64::min)),
+            max: several(values.iter().copied().reduce(f64::max)),
+        }
+    }
 }
 
 /// An arm and its runs.
@@ -39,10 +58,7 @@ struct Entry {
     value: f64,
 }
 
-pub(super) fn of_table(
-    table: &Table,
-    margin: f64,
-) -> Result<(Vec<PublishedComparison>, Vec<Doubt>), Error> {
+pub(super) fn of_table(table: &Table, margin: f64) -> Result<Found, Error> {
     let column = table.starting("value").unwrap_or("value");
     let mut names: Vec<String> = Vec::new();
     let mut entries = Vec::new();
@@ -162,7 +178,11 @@ pub fn of_runs(
         })
         .collect();
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
-    let (mut comparisons, mut doubts) = compare_entries(names, &entries, unit, margin)?;
+    let Found {
+        mut comparisons,
+        statistics,
+        mut doubts,
+    } = compare_entries(names, &entries, unit, margin)?;
     for one in &mut comparisons {
         one.of = direction.to_string();
     }
@@ -204,6 +224,7 @@ pub fn of_runs(
         name: name.to_owned(),
         margin_share: margin,
         comparisons,
+        statistics,
         doubts,
     })
 }
@@ -268,7 +289,7 @@ fn compare_entries(
     entries: &[Entry],
     unit: Unit,
     margin: f64,
-) -> Result<(Vec<PublishedComparison>, Vec<Doubt>), Error> {
+) -> Result<Found, Error> {
     let values = |arm: usize| {
         entries
             .iter()
@@ -297,7 +318,11 @@ fn compare_entries(
         }
     }
     doubts.extend(no_runs);
-    Ok((comparisons, doubts))
+    Ok(Found {
+        comparisons,
+        statistics: arms.iter().map(Values::statistics).collect(),
+        doubts,
+    })
 }
 
 /// The values of each block, an arm each; `None` unless each block has one of each arm.

@@ -1,11 +1,11 @@
 //! Tables of averages, medians and extremes: settings in the first columns, the name of the statistic,
 //! and a cell for each of some windows.
 
-use super::table::{Row, Table};
-use super::{Error, and, doubt, percent};
+use super::table::{Printed, Row, Table};
+use super::{Error, Found, and, doubt, percent};
 use crate::stats::change::change_point;
 use crate::stats::spread::median;
-use model::{About, Bytes, Doubt, Outcome, PublishedComparison};
+use model::{About, Bytes, Doubt, Outcome, PublishedComparison, Statistics};
 
 /// A setting's column that only bounds what autotuning may choose.
 const AUTOTUNING: [&str; 5] = [
@@ -26,7 +26,7 @@ struct Test<'a> {
     line: u64,
 }
 
-pub(super) fn of_table(table: &Table) -> Result<(Vec<PublishedComparison>, Vec<Doubt>), Error> {
+pub(super) fn of_table(table: &Table) -> Result<Found, Error> {
     let header = table.header();
     let split = header
         .iter()
@@ -66,7 +66,48 @@ pub(super) fn of_table(table: &Table) -> Result<(Vec<PublishedComparison>, Vec<D
             outcome: Outcome::NoVerdict,
         }
     });
-    Ok((comparisons.collect(), doubts))
+    Ok(Found {
+        comparisons: comparisons.collect(),
+        statistics: printed(table, before, windows),
+        doubts,
+    })
+}
+
+/// What the table has of each cell, column by column.
+fn printed(table: &Table, before: &[String], windows: &[String]) -> Vec<Statistics> {
+    let mut all: Vec<Statistics> = Vec::new();
+    for window in windows {
+        for row in table.rows() {
+            let arm = name(table, row, before);
+            let same = |one: &Statistics| one.of == *window && one.arm == arm;
+            let at = all.iter().position(same).unwrap_or_else(|| {
+                all.push(Statistics {
+                    of: window.clone(),
+                    arm,
+                    ..Statistics::default()
+                });
+                all.len() - 1
+            });
+            let one = &mut all[at];
+            let place = match table.text(row, "statistic").to_lowercase().as_str() {
+                "average" | "mean" => &mut one.average,
+                "median" => &mut one.median,
+                "min" | "minimum" => &mut one.min,
+                "max" | "maximum" => &mut one.max,
+                _ => continue,
+            };
+            *place = Printed::read(table.text(row, window)).map(|printed| printed.value);
+        }
+    }
+    all
+}
+
+/// A test by the first of its settings.
+fn name(table: &Table, row: &Row, before: &[String]) -> String {
+    match before.first() {
+        Some(column) => format!("{column} {}", table.text(row, column)),
+        None => format!("line {}", row.line),
+    }
 }
 
 /// The tests in the order of the table, each by its medians; by its averages where it has no medians.
@@ -94,10 +135,7 @@ fn tests<'a>(
                 .iter()
                 .map(|window| Ok(table.amount(row, window)?.value));
             Ok(Test {
-                name: match settings.first() {
-                    Some((column, value)) => format!("{column} {value}"),
-                    None => format!("line {}", row.line),
-                },
+                name: name(table, row, before),
                 cells: cells.collect::<Result<_, _>>()?,
                 settings,
                 line: row.line,

@@ -14,6 +14,7 @@ pub use chart::{Axis, Band, Chart, Scale, Series, Stroke};
 pub use data::csv;
 pub use html::html;
 pub use svg::Svg;
+pub(crate) use ticks::Ruler;
 
 use crate::words::is_unprintable;
 use std::fmt::Write as _;
@@ -32,7 +33,7 @@ pub struct Page {
 }
 
 /// A part of a page under a heading.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     /// Its heading.
     pub heading: String,

@@ -3,7 +3,7 @@
 use super::Scale;
 
 /// An axis laid over a length of the picture.
-pub(super) struct Ruler {
+pub(crate) struct Ruler {
     low: f64,
     high: f64,
     from: f64,
@@ -57,6 +57,11 @@ impl Ruler {
         };
         (share.is_finite() && (!self.is_logarithmic || value > 0.0))
             .then_some(self.from + share * (self.to - self.from))
+    }
+
+    /// The place of a value that the axis can hold, and its beginning for any other.
+    pub fn place(&self, value: f64) -> f64 {
+        self.at(value).unwrap_or(self.from)
     }
 
     /// The place where the axis begins: of zero, where it has that.

@@ -1,5 +1,29 @@
 //! What the pages say, one kind a file.
 
+mod experiment;
+mod mtu;
+mod published;
 mod run;
+mod tuning;
 
+pub use experiment::experiment;
+pub use mtu::mtu;
+pub use published::published;
 pub use run::run;
+pub use tuning::tuning;
+
+use crate::page::Section;
+
+/// Names and values; what has no value is left out.
+fn facts<const N: usize>(all: [(&str, String); N]) -> Vec<(String, String)> {
+    let told = all.into_iter().filter(|(_, value)| !value.is_empty());
+    told.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Those that say or show something.
+fn filled(mut sections: Vec<Section>) -> Vec<Section> {
+    let is_empty =
+        |s: &Section| s.words.is_empty() && s.listing.is_empty() && s.pictures.is_empty();
+    sections.retain(|section| !is_empty(section));
+    sections
+}

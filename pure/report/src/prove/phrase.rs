@@ -5,11 +5,12 @@ use model::{
     BitRate, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState, Limit,
     Metric, Nanos, Outcome, Plan, Verdict,
 };
+use std::fmt;
 
 /// Name of an arm in which nothing is set, as `prove` gives it.
 const AS_IT_IS: &str = "as it is";
 /// The note under every classic table.
-pub(super) const RUNS_ARE_THE_SAMPLE: &str = "Runs are the sample: the seconds within a run depend on each other, and their spread says nothing of the next run.";
+pub(crate) const RUNS_ARE_THE_SAMPLE: &str = "Runs are the sample: the seconds within a run depend on each other, and their spread says nothing of the next run.";
 
 /// The answer in its words.
 pub fn answer(outcome: Outcome) -> &'static str {
@@ -23,13 +24,110 @@ pub fn answer(outcome: Outcome) -> &'static str {
 }
 
 /// A headline and the sentences behind it.
-pub(super) struct Said {
-    pub(super) headline: &'static str,
-    pub(super) sentences: Vec<String>,
+pub(crate) struct Said {
+    pub(crate) headline: &'static str,
+    pub(crate) sentences: Vec<String>,
+}
+
+/// The answer on an arm or a factor.
+pub(crate) struct Answer {
+    /// The arm, where there are several; else empty.
+    pub(crate) of: String,
+    pub(crate) headline: &'static str,
+    pub(crate) sentences: Vec<String>,
+    /// Totals and bad runs, not judged.
+    pub(crate) beside: Vec<String>,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.of.is_empty() {
+            write!(f, "{}: ", self.of)?;
+        }
+        let text = format!("{}. {}", self.headline, self.sentences.join(" "));
+        f.write_str(text.trim_end())
+    }
+}
+
+/// All answers of an experiment; if a gate failed, that is the only one.
+pub(crate) fn answers(experiment: &Experiment, verdict: &Verdict) -> Vec<Answer> {
+    let plan = &experiment.plan;
+    if verdict.outcome == Outcome::NoVerdict
+        || verdict.comparisons.is_empty() && verdict.effects.is_empty()
+    {
+        let failed = verdict
+            .gates
+            .iter()
+            .filter(|g| g.state == GateState::Failed);
+        let why: Vec<String> = failed.map(|g| escape_sentence(&g.evidence)).collect();
+        return vec![Answer {
+            of: String::new(),
+            headline: answer(verdict.outcome),
+            sentences: match why[..] {
+                [] => vec![format!("{} so far.", runs_made(experiment))],
+                _ => why,
+            },
+            beside: Vec::new(),
+        }];
+    }
+    let several = verdict.comparisons.len() > 1;
+    let of_arm = |c: &Comparison| {
+        let Said {
+            headline,
+            mut sentences,
+        } = comparison(experiment, verdict, c);
+        if !several {
+            sentences.push(validity(plan, c.outcome));
+        }
+        Answer {
+            of: match several {
+                true => escape(plan.arm_name(c.arm)),
+                false => String::new(),
+            },
+            headline,
+            sentences,
+            beside: match c.outcome != Outcome::NoVerdict && c.pairs_so_far > 0 {
+                true => beside(plan, verdict, c),
+                false => Vec::new(),
+            },
+        }
+    };
+    let of_factor = |e: &FactorEffect| Answer {
+        of: String::new(),
+        headline: answer(e.outcome),
+        sentences: vec![format!("{}.", effect(plan, e))],
+        beside: Vec::new(),
+    };
+    let arms = verdict.comparisons.iter().map(of_arm);
+    arms.chain(verdict.effects.iter().map(of_factor)).collect()
+}
+
+/// What holds for all answers together, where there are several.
+pub(crate) fn of_all(experiment: &Experiment, verdict: &Verdict) -> Vec<String> {
+    let mut said = Vec::new();
+    if verdict.outcome == Outcome::NoVerdict {
+        return said;
+    }
+    if !verdict.effects.is_empty() {
+        said.push(blocks(experiment, verdict));
+    }
+    if verdict.comparisons.len() > 1 || !verdict.effects.is_empty() {
+        said.push(validity(&experiment.plan, verdict.outcome));
+    }
+    said.retain(|sentence| !sentence.is_empty());
+    said
+}
+
+/// `46 runs`.
+pub(crate) fn runs_made(experiment: &Experiment) -> String {
+    match experiment.trials.len() {
+        1 => "1 run".to_owned(),
+        n => format!("{n} runs"),
+    }
 }
 
 /// What the plan asked, in one line.
-pub(super) fn question(plan: &Plan) -> String {
+pub(crate) fn question(plan: &Plan) -> String {
     let arms: Vec<String> = plan.arms[1..].iter().map(|a| escape(&a.name)).collect();
     let against = escape(plan.arm_name(0));
     let what = match &plan.design {
@@ -46,7 +144,7 @@ pub(super) fn question(plan: &Plan) -> String {
 }
 
 /// The answer on one arm against the control.
-pub(super) fn comparison(experiment: &Experiment, verdict: &Verdict, c: &Comparison) -> Said {
+pub(crate) fn comparison(experiment: &Experiment, verdict: &Verdict, c: &Comparison) -> Said {
     let plan = &experiment.plan;
     let mut sentences = Vec::new();
     match (c.outcome, &c.estimate) {
@@ -176,7 +274,7 @@ fn circumstances(
 }
 
 /// How often chance alone gives a verdict, and for what it holds.
-pub(super) fn validity(plan: &Plan, outcome: Outcome) -> String {
+pub(crate) fn validity(plan: &Plan, outcome: Outcome) -> String {
     let chance = match (&plan.design, outcome) {
         (_, Outcome::NotEnoughData | Outcome::NoVerdict) => return String::new(),
         (Design::Blocks { .. } | Design::Factorial { .. }, _) => {
@@ -190,7 +288,7 @@ pub(super) fn validity(plan: &Plan, outcome: Outcome) -> String {
 }
 
 /// Totals and bad runs, beside the verdict and not judged.
-pub(super) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<String> {
+pub(crate) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(totals) = c.totals_share {
         let told = of_metric(plan.metric, totals);
@@ -213,7 +311,7 @@ pub(super) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<Stri
 }
 
 /// A factor or two in one line.
-pub(super) fn effect(plan: &Plan, e: &FactorEffect) -> String {
+pub(crate) fn effect(plan: &Plan, e: &FactorEffect) -> String {
     let change = of_metric(plan.metric, e.estimate.effect_share);
     let Range { low, high } = range(plan.metric, &e.estimate);
     let beyond = if e.order > 1 {
@@ -234,7 +332,7 @@ pub(super) fn effect(plan: &Plan, e: &FactorEffect) -> String {
 }
 
 /// What effects of factors were told from: `6 blocks of 10 s runs in random order, 6 min, plan 3f2a.`
-pub(super) fn blocks(experiment: &Experiment, verdict: &Verdict) -> String {
+pub(crate) fn blocks(experiment: &Experiment, verdict: &Verdict) -> String {
     let plan = &experiment.plan;
     let blocks = verdict.arms.iter().map(|a| a.runs).min().unwrap_or(0);
     format!(
@@ -247,7 +345,7 @@ pub(super) fn blocks(experiment: &Experiment, verdict: &Verdict) -> String {
 }
 
 /// What the rounds of a search did, and what it is worth.
-pub(super) fn search(plan: &Plan, verdict: &Verdict) -> Option<String> {
+pub(crate) fn search(plan: &Plan, verdict: &Verdict) -> Option<String> {
     let story = verdict.search.as_ref()?;
     let rounds: Vec<String> = story.rounds.iter().map(|r| r.len().to_string()).collect();
     let told = format!("Arms left after each round: {}.", rounds.join(", "));
@@ -288,14 +386,29 @@ fn next_look(c: &Comparison) -> Option<String> {
 
 // ---- figures ----
 
+/// What is measured of each run, and which way is better.
+pub(crate) fn metric_line(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Goodput => "Goodput of each run after its ramp: more is better",
+        Metric::Completion => "Time of each transfer: less is better",
+        Metric::LatencyP50 => "Median latency of each run: less is better",
+        Metric::LatencyP99 => "99th percentile of latency of each run: less is better",
+    }
+}
+
+/// The changes of the metric that do not matter.
+pub(crate) fn margins(margin: f64) -> [f64; 2] {
+    [1.0 / (1.0 + margin) - 1.0, margin]
+}
+
 /// The two ends of an interval as a person reads them: more per second, or less time.
-pub(super) struct Range {
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub(crate) struct Range {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 /// A change of speed as a change of the metric: for times, of the time.
-pub(super) fn of_metric(metric: Metric, share: f64) -> f64 {
+pub(crate) fn of_metric(metric: Metric, share: f64) -> f64 {
     if metric.is_time() {
         1.0 / (1.0 + share) - 1.0
     } else {
@@ -303,7 +416,7 @@ pub(super) fn of_metric(metric: Metric, share: f64) -> f64 {
     }
 }
 
-pub(super) fn range(metric: Metric, estimate: &Estimate) -> Range {
+pub(crate) fn range(metric: Metric, estimate: &Estimate) -> Range {
     let (a, b) = (
         of_metric(metric, estimate.low_share),
         of_metric(metric, estimate.high_share),
@@ -315,7 +428,7 @@ pub(super) fn range(metric: Metric, estimate: &Estimate) -> Range {
 }
 
 /// `95 % interval 6.1 % to 19.0 %`; with `less` if both ends are below zero, with signs if one is.
-pub(super) fn interval(metric: Metric, estimate: &Estimate) -> String {
+pub(crate) fn interval(metric: Metric, estimate: &Estimate) -> String {
     let Range { low, high } = range(metric, estimate);
     let ends = if low > 0.0 {
         format!("{} to {}", size(low), size(high))
@@ -344,7 +457,7 @@ fn more_or_less(metric: Metric, change: f64) -> String {
 }
 
 /// What a change in per cent is a change of.
-pub(super) fn unit(metric: Metric) -> &'static str {
+pub(crate) fn unit(metric: Metric) -> &'static str {
     if metric.is_time() {
         "of time"
     } else {
@@ -362,18 +475,18 @@ pub fn signed(share: f64) -> String {
 }
 
 /// `12.4 %`.
-pub(super) fn size(share: f64) -> String {
+pub(crate) fn size(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
 /// A share that a person chose: `5 %`, `2.5 %`.
-pub(super) fn share(share: f64) -> String {
+pub(crate) fn share(share: f64) -> String {
     let text = format!("{:.2}", share * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Two digits: `18 %`, `2.4 %`.
-pub(super) fn rough(share: f64) -> String {
+pub(crate) fn rough(share: f64) -> String {
     let p = share * 100.0;
     if p < 9.95 {
         format!("{p:.1} %")
@@ -383,19 +496,19 @@ pub(super) fn rough(share: f64) -> String {
 }
 
 /// `with bbr`, or `as it is`.
-pub(super) fn with(name: &str) -> String {
+pub(crate) fn with(name: &str) -> String {
     match name {
         AS_IT_IS => AS_IT_IS.to_owned(),
         name => format!("with {}", escape(name)),
     }
 }
 
-pub(super) fn pairs(n: u32) -> &'static str {
+pub(crate) fn pairs(n: u32) -> &'static str {
     if n == 1 { "pair" } else { "pairs" }
 }
 
 /// `10 s runs`, `100 MiB transfers`.
-fn runs(plan: &Plan) -> String {
+pub(crate) fn runs(plan: &Plan) -> String {
     match plan.run.limit {
         Limit::Time(time) => format!("{} runs", crate::words::round_span(time)),
         Limit::Bytes(bytes) => format!("{bytes} transfers"),
@@ -405,7 +518,7 @@ fn runs(plan: &Plan) -> String {
 }
 
 /// `45 s`, `6 min 5 s`, `2 h 10 min`.
-pub(super) fn span(time: Nanos) -> String {
+pub(crate) fn span(time: Nanos) -> String {
     let seconds = time.0.saturating_add(500_000_000) / 1_000_000_000;
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -417,7 +530,7 @@ pub(super) fn span(time: Nanos) -> String {
 }
 
 /// A span that is only foreseen: `65 min`, `5 h`.
-pub(super) fn minutes(time: Nanos) -> String {
+pub(crate) fn minutes(time: Nanos) -> String {
     let minutes = time.as_secs_f64() / 60.0;
     match minutes {
         m if m < 1.0 => "under a minute".to_owned(),
@@ -427,7 +540,7 @@ pub(super) fn minutes(time: Nanos) -> String {
 }
 
 /// A value of the metric in its own unit.
-pub(super) fn value(metric: Metric, value: Option<f64>) -> String {
+pub(crate) fn value(metric: Metric, value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(v) if metric.is_time() => Nanos((v * 1e9) as u64).to_string(),
@@ -436,7 +549,7 @@ pub(super) fn value(metric: Metric, value: Option<f64>) -> String {
 }
 
 /// A p-value; never zero.
-pub(super) fn p(p: f64) -> String {
+pub(crate) fn p(p: f64) -> String {
     if p < 0.0001 {
         "p < 0.0001".to_owned()
     } else {

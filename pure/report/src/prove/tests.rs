@@ -1,6 +1,7 @@
 //! Golden texts of each answer, and what must never be printed.
 
 use super::*;
+use crate::pictures::{bars, drift, forest, pairs};
 use crate::words::Style;
 use ::prove::{Ask, Next, Slot, forecast as foresee, judge, next, plan_from_changes, trial};
 use model::*;
@@ -219,6 +220,18 @@ pub(crate) fn of_every_design() -> Vec<String> {
     all().map(|(_, e)| full(e)).into()
 }
 
+/// All pictures that there are of it now, as files.
+fn pictures(e: &Experiment) -> Vec<String> {
+    let v = judge(e);
+    let all = [
+        bars::of_experiment(e, &v),
+        forest::of_experiment(e, &v),
+        pairs::picture(e, &v),
+        drift::picture(e, &v),
+    ];
+    all.iter().flatten().map(crate::page::svg).collect()
+}
+
 /// The outputs of an experiment, all of them.
 fn outputs(e: &Experiment) -> Vec<String> {
     let v = judge(e);
@@ -233,11 +246,9 @@ fn outputs(e: &Experiment) -> Vec<String> {
         markdown(e, &v),
         csv(e),
         json(e, &v),
-        svg_bars(e, &v),
-        svg_pairs(e, &v),
-        svg_forest(e, &v),
         p_values(e, &v),
     ];
+    all.extend(pictures(e));
     for made in 0..=e.trials.len() {
         let part = Experiment {
             trials: e.trials[..made].to_vec(),
@@ -248,8 +259,7 @@ fn outputs(e: &Experiment) -> Vec<String> {
         all.push(forecast(&e.plan, &foresee(&e.plan, &part.trials), style));
         if made % 5 == 0 {
             all.push(text(&part));
-            all.push(svg_pairs(&part, &judge(&part)));
-            all.push(svg_forest(&part, &judge(&part)));
+            all.extend(pictures(&part));
         }
     }
     all
@@ -315,11 +325,9 @@ fn names_cannot_be_markup() {
     e.trials[20].value = None;
     e.trials[20].failed = Some(nasty.to_owned());
     let v = judge(&e);
-    for svg in [
-        svg_bars(&e, &v),
-        svg_forest(&e, &v),
-        svg_pairs(&failing(), &judge(&failing())),
-    ] {
+    let mut two = path(ask(), 1.12, 0.04);
+    two.plan.arms[1].name = nasty.to_owned();
+    for svg in pictures(&e).into_iter().chain(pictures(&two)) {
         well_formed(&svg);
         assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
     }
@@ -367,19 +375,15 @@ fn pictures_are_whole_at_every_moment() {
                 trials: e.trials[..made].to_vec(),
                 ..e.clone()
             };
-            let v = judge(&part);
-            for svg in [
-                svg_bars(&part, &v),
-                svg_forest(&part, &v),
-                svg_pairs(&part, &v),
-            ] {
+            for svg in pictures(&part) {
                 well_formed(&svg);
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             }
         }
     }
     let e = several();
-    assert_eq!(svg_pairs(&e, &judge(&e)), "", "pairs are of two arms");
+    let none = pairs::picture(&e, &judge(&e));
+    assert_eq!(none, None, "pairs are of two arms");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The verdict, the forecast and the live line as text.
 
-use super::phrase;
+use super::phrase::{self, Answer};
 use crate::words::{self, Ink, Style, escape, escape_sentence, table};
 use model::{
-    Comparison, Design, Ended, Experiment, Forecast, Gate, GateState, Outcome, Phase, Plan, Verdict,
+    ArmTable, Comparison, Design, Ended, Experiment, Forecast, Gate, GateState, Metric, Outcome,
+    Phase, Plan, Verdict,
 };
 
 /// Most runs that are named one by one.
@@ -12,9 +13,14 @@ const NAMED: usize = 5;
 /// The verdict in words, the doubts, and the classic table. Lines of prose keep to `style.width`.
 pub fn verdict(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
     let parts = [
-        ended(experiment, verdict, style),
+        ended(experiment, verdict).map_or(String::new(), |how| {
+            style.paint(Ink::Yellow, flow(&how, style.width, "", "").trim_end()) + "\n"
+        }),
         answers(experiment, verdict, style),
-        doubts(experiment, verdict, style),
+        doubts(experiment, verdict)
+            .iter()
+            .map(|t| style.paint(Ink::Yellow, flow(t, style.width, "! ", "  ").trim_end()) + "\n")
+            .collect(),
         classic(experiment, verdict, style),
     ];
     let told: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -38,75 +44,35 @@ pub fn in_short(experiment: &Experiment, verdict: &Verdict, arm: u32) -> String 
     format!("{}. {}", words.headline, words.sentences.join(" "))
 }
 
-fn ended(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
-    let how = match &experiment.ended {
-        Ended::Failed { why } => format!("The experiment failed: {}", escape_sentence(why)),
-        _ if verdict.settled => return String::new(),
-        Ended::Complete => return String::new(),
+/// How it ended, unless as planned.
+pub(crate) fn ended(experiment: &Experiment, verdict: &Verdict) -> Option<String> {
+    match &experiment.ended {
+        Ended::Failed { why } => Some(format!("The experiment failed: {}", escape_sentence(why))),
+        _ if verdict.settled => None,
+        Ended::Complete => None,
         Ended::Interrupted => {
-            "Interrupted; it can be resumed, and the runs made so far are kept.".to_owned()
+            Some("Interrupted; it can be resumed, and the runs made so far are kept.".to_owned())
         }
         Ended::Unfinished => {
-            "Unfinished; it can be resumed, and the runs made so far are kept.".to_owned()
+            Some("Unfinished; it can be resumed, and the runs made so far are kept.".to_owned())
         }
-    };
-    style.paint(Ink::Yellow, flow(&how, style.width, "", "").trim_end()) + "\n"
+    }
 }
 
 pub(super) fn answers(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
-    let plan = &experiment.plan;
     let mut out = String::new();
-    if let Some(story) = phrase::search(plan, verdict) {
+    if let Some(story) = phrase::search(&experiment.plan, verdict) {
         out += &flow(&story, style.width, "", "");
         out.push('\n');
     }
-    // A gate that failed is the whole answer.
-    if verdict.outcome == Outcome::NoVerdict
-        || verdict.comparisons.is_empty() && verdict.effects.is_empty()
-    {
-        let failed = verdict
-            .gates
-            .iter()
-            .filter(|g| g.state == GateState::Failed);
-        let why: Vec<String> = failed.map(|g| escape_sentence(&g.evidence)).collect();
-        let why = match why[..] {
-            [] => format!("{} so far.", runs_made(experiment)),
-            _ => why.join(" "),
-        };
-        out += &said(phrase::answer(verdict.outcome), &why, "", style);
-        return out;
-    }
-    let several = verdict.comparisons.len() > 1;
-    for c in &verdict.comparisons {
-        let words = phrase::comparison(experiment, verdict, c);
-        let mut sentences = words.sentences;
-        if !several {
-            sentences.push(phrase::validity(plan, c.outcome));
-        }
-        let name = if several {
-            format!("{}: ", escape(plan.arm_name(c.arm)))
-        } else {
-            String::new()
-        };
-        out += &said(words.headline, &sentences.join(" "), &name, style);
-        if c.outcome != Outcome::NoVerdict && c.pairs_so_far > 0 {
-            let indent = if several { "  " } else { "" };
-            let beside = phrase::beside(plan, verdict, c).join(" ");
-            out += &flow(&beside, style.width, indent, indent);
+    for answer in phrase::answers(experiment, verdict) {
+        out += &said(&answer, style);
+        if !answer.beside.is_empty() {
+            let indent = if answer.of.is_empty() { "" } else { "  " };
+            out += &flow(&answer.beside.join(" "), style.width, indent, indent);
         }
     }
-    for e in &verdict.effects {
-        let line = phrase::effect(plan, e);
-        out += &said(phrase::answer(e.outcome), &format!("{line}."), "", style);
-    }
-    let mut of_all = Vec::new();
-    if !verdict.effects.is_empty() {
-        of_all.push(phrase::blocks(experiment, verdict));
-    }
-    if several || !verdict.effects.is_empty() {
-        of_all.push(phrase::validity(plan, verdict.outcome));
-    }
-    of_all.retain(|sentence| !sentence.is_empty());
+    let of_all = phrase::of_all(experiment, verdict);
     if !of_all.is_empty() {
         out += &flow(&of_all.join(" "), style.width, "", "");
     }
@@ -114,19 +80,14 @@ pub(super) fn answers(experiment: &Experiment, verdict: &Verdict, style: Style) 
 }
 
 /// `FASTER. sentences`, the headline in bold.
-fn said(headline: &str, sentences: &str, before: &str, style: Style) -> String {
-    let text = format!("{before}{headline}. {sentences}");
-    let wrapped = flow(
-        text.trim_end(),
-        style.width,
-        "",
-        if before.is_empty() { "" } else { "  " },
-    );
-    wrapped.replacen(headline, &style.paint(Ink::Bold, headline), 1)
+fn said(answer: &Answer, style: Style) -> String {
+    let rest = if answer.of.is_empty() { "" } else { "  " };
+    let wrapped = flow(&answer.to_string(), style.width, "", rest);
+    wrapped.replacen(answer.headline, &style.paint(Ink::Bold, answer.headline), 1)
 }
 
 /// What the reader must know: warnings of the checks, odd runs, interrupted blocks.
-fn doubts(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
+pub(crate) fn doubts(experiment: &Experiment, verdict: &Verdict) -> Vec<String> {
     let mut told: Vec<String> = verdict
         .gates
         .iter()
@@ -170,22 +131,29 @@ fn doubts(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
         let sentence = format!("{}: {}. Do: {}.", w.what, w.meaning, w.remedy);
         told.push(escape_sentence(&sentence));
     }
-    told.iter()
-        .map(|t| style.paint(Ink::Yellow, flow(t, style.width, "! ", "  ").trim_end()) + "\n")
-        .collect()
+    told
 }
 
 fn classic(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
     if verdict.arms.iter().all(|a| a.runs == 0) {
         return String::new();
     }
-    let metric = experiment.plan.metric;
+    classic_table(experiment.plan.metric, &verdict.arms)
+        + &style.paint(
+            Ink::Faint,
+            flow(phrase::RUNS_ARE_THE_SAMPLE, style.width, "", "").trim_end(),
+        )
+        + "\n"
+}
+
+/// Average, median, minimum and maximum of every arm.
+pub(crate) fn classic_table(metric: Metric, arms: &[ArmTable]) -> String {
     let cell = |v| phrase::value(metric, v);
     let header = [
         "arm", "runs", "average", "median", "minimum", "maximum", "bad",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(verdict.arms.iter().map(|a| {
+    rows.extend(arms.iter().map(|a| {
         vec![
             escape(&a.name),
             a.runs.to_string(),
@@ -197,11 +165,6 @@ fn classic(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
         ]
     }));
     table(&rows)
-        + &style.paint(
-            Ink::Faint,
-            flow(phrase::RUNS_ARE_THE_SAMPLE, style.width, "", "").trim_end(),
-        )
-        + "\n"
 }
 
 /// The p-values, for those who ask; one line a comparison or effect.
@@ -229,7 +192,7 @@ pub fn p_values(experiment: &Experiment, verdict: &Verdict) -> String {
 /// far and where the estimate is, never a claim.
 pub fn monitor(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
     let plan = &experiment.plan;
-    let runs = runs_made(experiment);
+    let runs = phrase::runs_made(experiment);
     let text = match &verdict.comparisons[..] {
         [c] => {
             let pairs = format!("{} {}", c.pairs_so_far, phrase::pairs(c.pairs_so_far));
@@ -263,13 +226,6 @@ pub fn monitor(experiment: &Experiment, verdict: &Verdict, style: Style) -> Stri
         _ => text,
     };
     flow(&text, style.width, "", "")
-}
-
-fn runs_made(experiment: &Experiment) -> String {
-    match experiment.trials.len() {
-        1 => "1 run".to_owned(),
-        n => format!("{n} runs"),
-    }
 }
 
 /// What a plan will cost and what it can and cannot show, before it starts or after its pilot.

@@ -1,0 +1,122 @@
+//! The page of a path's MTU, looked at or changed.
+
+use super::{facts, filled};
+use crate::mtu::{fate, parts, sentence};
+use crate::mtu_change;
+use crate::page::{Page, Section};
+use crate::pictures::hops;
+use crate::words::{Style, escape};
+use model::mtu::{Going, Method, MtuChange, MtuFound, MtuReport, PathEnd};
+
+/// What was found of a path, or what came of a change.
+pub fn mtu(found: &MtuFound) -> Page {
+    match found {
+        MtuFound::Look(report) => looked(report),
+        MtuFound::Change(change) => changed(change),
+    }
+}
+
+fn looked(report: &MtuReport) -> Page {
+    let (figures, evidence, todo) = parts(report);
+    Page {
+        title: format!("What size gets through to {}", escape(&report.host)),
+        verdict: vec![sentence(report)],
+        facts: about(report),
+        sections: filled(vec![
+            Section {
+                heading: "Hop by hop".to_owned(),
+                pictures: vec![hops::picture(report, "hops", "Hop by hop")],
+                ..Section::default()
+            },
+            Section {
+                heading: "What to do".to_owned(),
+                words: sentences(todo),
+                ..Section::default()
+            },
+            Section {
+                heading: "What it rests on".to_owned(),
+                words: sentences(evidence),
+                listing: figures,
+                ..Section::default()
+            },
+        ]),
+    }
+}
+
+fn changed(change: &MtuChange) -> Page {
+    let look = |id: &str, heading: &str, report: &MtuReport| Section {
+        heading: heading.to_owned(),
+        words: vec![sentence(report)],
+        listing: parts(report).0,
+        pictures: vec![hops::picture(report, id, heading)],
+        folded: false,
+    };
+    let told = mtu_change::text(change, Style::PLAIN);
+    let mut sections = vec![look("before", "Before", &change.before)];
+    let looks = [
+        ("pinned", "While only probes were larger", &change.pinned),
+        ("after", "Afterwards", &change.after),
+    ];
+    let looks = looks.into_iter().filter_map(|(id, heading, report)| {
+        let report = report.as_ref()?;
+        Some(look(id, heading, report))
+    });
+    sections.extend(looks);
+    sections.push(Section {
+        heading: "What came of it".to_owned(),
+        listing: told,
+        folded: true,
+        ..Section::default()
+    });
+    let (to, host) = (change.to, escape(&change.host));
+    Page {
+        title: format!("An MTU of {to} between this host and {host}"),
+        verdict: vec![mtu_change::sentence(change)],
+        facts: about(&change.before),
+        sections,
+    }
+}
+
+fn about(report: &MtuReport) -> Vec<(String, String)> {
+    let end = |end: &PathEnd| {
+        let address = end.address.map(|address| format!("{address}, "));
+        let by = end.gateway.map(|gateway| format!(", by {gateway}"));
+        format!(
+            "{}{} with an MTU of {}{}",
+            address.unwrap_or_default(),
+            escape(&end.device),
+            end.device_mtu,
+            by.unwrap_or_default()
+        )
+    };
+    let tcp = |going: Going| report.way(going).tcp.as_ref().map(fate).unwrap_or_default();
+    facts([
+        (
+            "Looked at",
+            match report.method {
+                Method::Agent => "with an agent at the other end, by datagrams of every size",
+                Method::Web => "over connections of every MSS to a web server",
+            }
+            .to_owned(),
+        ),
+        ("Here", end(&report.near)),
+        ("There", report.far.as_ref().map(end).unwrap_or_default()),
+        ("64 KiB there", tcp(Going::There)),
+        ("64 KiB back", tcp(Going::Back)),
+    ])
+}
+
+/// Lines of a list as paragraphs.
+fn sentences(lines: Vec<String>) -> Vec<String> {
+    let sentence = |line: String| match line.chars().next() {
+        Some(first) => {
+            first
+                .to_uppercase()
+                .chain(line.chars().skip(1))
+                .collect::<String>()
+                + "."
+        }
+        None => line,
+    };
+    lines.into_iter().map(sentence).collect()
+}

@@ -1,0 +1,61 @@
+//! The page of numbers that somebody else measured.
+
+use super::{facts, filled};
+use crate::page::{Page, Section};
+use crate::pictures::{bars, forest};
+use crate::published;
+use crate::words::{Style, escape, escape_sentence, percent};
+use model::Published;
+
+/// Differences that are told first.
+const TOLD: usize = 6;
+
+/// Each difference with its verdict, what to know before it is believed, and the figures as they were printed.
+pub fn published(of: &Published) -> Page {
+    let wide = Style {
+        width: u16::MAX,
+        ..Style::PLAIN
+    };
+    let mut told: Vec<String> = of
+        .comparisons
+        .iter()
+        .take(TOLD)
+        .map(|one| published::sentence(one, of.margin_share))
+        .collect();
+    if of.comparisons.len() > TOLD {
+        told.push(format!("And {} more, below.", of.comparisons.len() - TOLD));
+    }
+    let doubts = of.doubts.iter().map(|d| escape_sentence(&d.words));
+    let sections = vec![
+        Section {
+            heading: "As it was printed".to_owned(),
+            pictures: bars::of_published(of).into_iter().collect(),
+            ..Section::default()
+        },
+        Section {
+            heading: "Before this is believed".to_owned(),
+            words: doubts.collect(),
+            ..Section::default()
+        },
+        Section {
+            heading: "Effects".to_owned(),
+            pictures: forest::of_published(of).into_iter().collect(),
+            ..Section::default()
+        },
+        Section {
+            heading: "Every difference".to_owned(),
+            listing: published::text(of, wide),
+            folded: true,
+            ..Section::default()
+        },
+    ];
+    Page {
+        title: format!("What {} shows", escape(&of.name)),
+        verdict: told,
+        facts: facts([
+            ("From", escape(&of.name)),
+            ("Matters", format!("{} and more", percent(of.margin_share))),
+        ]),
+        sections: filled(sections),
+    }
+}

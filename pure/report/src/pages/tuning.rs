@@ -1,0 +1,83 @@
+//! The page of a path that was tuned.
+
+use super::facts;
+use crate::page::{Page, Picture, Section};
+use crate::pictures::{bars, forest, pairs};
+use crate::prove::phrase::{answers, of_all};
+use crate::tune::{self, Judged};
+use crate::words::{Style, escape, utc};
+use model::{Direction, Look, Tuning};
+
+/// What was kept and what it brought; then before and after, each experiment, and the whole story.
+pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
+    let looks = looks(story);
+    let told = looks.iter().enumerate().map(|(n, look)| {
+        let what = if n == 0 {
+            "As it was"
+        } else {
+            "With what was kept"
+        };
+        let run = escape(&look.run);
+        format!("{what}: {} (run {run}).", tune::seen(look))
+    });
+    let mut sections = vec![Section {
+        heading: "Before and after".to_owned(),
+        words: told.collect(),
+        pictures: bars::of_tuning(&looks).into_iter().collect(),
+        ..Section::default()
+    }];
+    sections.extend(judged.iter().enumerate().map(|(n, one)| proof(n, one)));
+    sections.push(Section {
+        heading: "The story".to_owned(),
+        listing: tune::story(story, judged, Style::PLAIN),
+        ..Section::default()
+    });
+    let way = match story.direction {
+        Direction::Up => "up to",
+        Direction::Down => "down from",
+    };
+    let host = escape(&story.host);
+    Page {
+        title: format!("The way {way} {host}, tuned"),
+        verdict: tune::outcome(story, judged),
+        facts: facts([
+            ("Begun", utc(story.started)),
+            ("Tuning", escape(&story.id)),
+            ("Way", format!("{way} {host}")),
+            ("Rounds", story.rounds.len().to_string()),
+        ]),
+        sections,
+    }
+}
+
+/// The path before each round, and at the end.
+fn looks(story: &Tuning) -> Vec<&Look> {
+    let before = story.rounds.iter().map(|round| &round.before);
+    before.chain(tune::last(story)).collect()
+}
+
+/// An experiment of the story.
+fn proof(number: usize, (experiment, verdict): &Judged) -> Section {
+    let picture = match verdict.comparisons.len() {
+        1 => pairs::picture(experiment, verdict),
+        _ => forest::of_experiment(experiment, verdict),
+    };
+    // Each name once a page.
+    let named = picture.map(|picture| Picture {
+        id: format!("{}-{}", picture.id, number + 1),
+        ..picture
+    });
+    let mut words: Vec<String> = answers(experiment, verdict)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    words.extend(of_all(experiment, verdict));
+    let id = escape(&experiment.id);
+    words.push(format!("'linerate report {id}' has the page of it."));
+    Section {
+        heading: format!("Experiment {}", number + 1),
+        words,
+        pictures: named.into_iter().collect(),
+        ..Section::default()
+    }
+}

@@ -1,0 +1,211 @@
+//! Both directions of a path, hop by hop, with the size that passes and the place where larger packets stop.
+
+use super::{RIGHT, WIDTH, cut};
+use crate::csv::Table;
+use crate::mtu::{ends, fate, sentence, stops};
+use crate::page::{Drawing, Picture, Svg};
+use model::mtu::{Cause, Going, Hop, MtuReport, PathEnd};
+
+/// Places of the two hosts: this one is always at the left.
+const NEAR: f64 = 70.0;
+const FAR: f64 = RIGHT - 60.0;
+/// Height of a direction.
+const LANE: f64 = 150.0;
+/// Width of a character of small text, about.
+const LETTER: f64 = 6.4;
+/// Longest name of a host that is drawn, in characters.
+const LONGEST: usize = 20;
+
+/// What was found of a path. `id` names the picture, of which a page may have several.
+pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
+    let mut svg = Svg::new(WIDTH, 2.0 * LANE);
+    let mut csv = Table::default();
+    let header = ["way", "hop", "address", "passes_bytes", "larger_passes"];
+    csv.row(&header.map(str::to_owned));
+    for (going, top) in Going::BOTH.into_iter().zip([0.0, LANE]) {
+        let lane = Lane::of(report, going);
+        lane.draw(&mut svg, top);
+        lane.tell(&mut csv);
+    }
+    let ways = Going::BOTH.map(|going| Lane::of(report, going).alternative());
+    let alternative = format!("{} {}", sentence(report), ways.join(" "));
+    Picture {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        reading: "Thick: packets a byte larger than what passes the whole way come so far. The cross: where they stop."
+            .to_owned(),
+        drawing: Drawing::Still {
+            svg: svg.finish(title, &alternative),
+            csv: csv.text,
+        },
+        alternative,
+    }
+}
+
+/// One direction.
+struct Lane<'a> {
+    report: &'a MtuReport,
+    going: Going,
+    /// Who sends and who receives.
+    names: (String, String),
+    /// Routers on the way, as far as they are known to be there.
+    routers: u8,
+}
+
+impl Lane<'_> {
+    fn of(report: &MtuReport, going: Going) -> Lane<'_> {
+        let climb = &report.way(going).climb;
+        let told = climb.hops.iter().map(|hop| hop.ttl).max().unwrap_or(0);
+        Lane {
+            report,
+            going,
+            names: ends(going, &cut(&report.host, LONGEST)),
+            routers: told.max(climb.distance.unwrap_or(1).saturating_sub(1)),
+        }
+    }
+
+    fn hop(&self, ttl: u8) -> Option<&Hop> {
+        let hops = &self.report.way(self.going).climb.hops;
+        hops.iter().find(|hop| hop.ttl == ttl)
+    }
+
+    fn end(&self, receives: bool) -> Option<&PathEnd> {
+        match receives == (self.going == Going::There) {
+            true => self.report.far.as_ref(),
+            false => Some(&self.report.near),
+        }
+    }
+
+    /// Where something stands that is so many hops from the sender.
+    fn x(&self, hops: f64) -> f64 {
+        let share = hops / (f64::from(self.routers) + 1.0);
+        match self.going {
+            Going::There => NEAR + share * (FAR - NEAR),
+            Going::Back => FAR - share * (FAR - NEAR),
+        }
+    }
+
+    /// How far from the sender larger packets come, in hops; `None` if that is not known.
+    fn reach(&self) -> Option<f64> {
+        let last = f64::from(self.routers) + 1.0;
+        match &self.report.way(self.going).verdict.cause {
+            Cause::Clear | Cause::PeerDevice => Some(last),
+            Cause::OwnDevice | Cause::SenderStops | Cause::Nothing => Some(0.0),
+            Cause::RouterTells { hop, .. } => hop.map(f64::from),
+            Cause::Silent { hop, .. } => Some(f64::from(*hop) + 0.5),
+            Cause::Segment { .. } => Some(0.5),
+            Cause::Somewhere | Cause::NotTried => None,
+        }
+    }
+
+    fn draw(&self, svg: &mut Svg, top: f64) {
+        let verdict = &self.report.way(self.going).verdict;
+        let (from, to) = &self.names;
+        let size = verdict.mtu.map_or("nothing passes".to_owned(), |mtu| {
+            let more = verdict.cause == Cause::NotTried;
+            format!("{}{mtu} bytes", if more { "at least " } else { "" })
+        });
+        let heading = format!("From {from} to {to}: {size}");
+        svg.text((0.0, top + 18.0), "ink strong", heading);
+        let y = top + 66.0;
+        let last = f64::from(self.routers) + 1.0;
+        let (begin, end) = (self.x(0.0), self.x(last));
+        match self.reach() {
+            Some(reach) => {
+                svg.line((begin, y), (self.x(reach), y), "s0 thick");
+                svg.line((self.x(reach), y), (end, y), "s0 thin");
+            }
+            None => svg.line((begin, y), (end, y), "s0 thin dashed"),
+        }
+        // Which way it goes.
+        let tip = (begin + end) / 2.0 + 4.0 * (end - begin).signum();
+        let back = tip - 8.0 * (end - begin).signum();
+        let (above, below) = (y - 5.0, y + 5.0);
+        svg.path(&format!("M{back} {above}L{tip} {y}L{back} {below}"), "ink");
+        for receives in [false, true] {
+            let x = if receives { end } else { begin };
+            let name = if receives { to } else { from };
+            svg.rect((x - 8.0, y - 8.0), (16.0, 16.0), "s0");
+            svg.text((x, y - 18.0), "ink middle", name);
+            if let Some(end) = self.end(receives) {
+                let address = end.address.map(|a| a.to_string()).unwrap_or_default();
+                svg.text((x, y + 26.0), "faint small middle", address);
+                let device = format!("device {}", end.device_mtu);
+                svg.text((x, y + 42.0), "faint small middle", device);
+            }
+        }
+        self.draw_routers(svg, y);
+        let stops = self.stops();
+        if !stops.is_empty() {
+            if let Some(reach) = self.reach() {
+                svg.text((self.x(reach), y + 6.0), "bad strong middle", "\u{d7}");
+            }
+            svg.text((0.0, y + 62.0), "bad", format!("\u{d7} {stops}"));
+        }
+        if let Some(tcp) = self.report.way(self.going).tcp {
+            let fate = format!("64 KiB over TCP: {}", fate(&tcp));
+            svg.text((RIGHT, top + 18.0), "faint small end", fate);
+        }
+    }
+
+    fn draw_routers(&self, svg: &mut Svg, y: f64) {
+        let room = (FAR - NEAR) / (f64::from(self.routers) + 1.0) - 8.0;
+        let address = |ttl| self.hop(ttl).and_then(|hop| hop.address);
+        let width = |text: &str| LETTER * text.chars().count() as f64;
+        let names: Vec<String> = (1..=self.routers)
+            .map(|ttl| address(ttl).map_or("no answer".to_owned(), |ip| ip.to_string()))
+            .collect();
+        let fit = names.iter().all(|name| width(name) < room);
+        for (ttl, name) in (1..=self.routers).zip(&names) {
+            let x = self.x(f64::from(ttl));
+            let answers = self.hop(ttl).is_some_and(|hop| hop.small || hop.large);
+            let class = if answers { "s0" } else { "faint" };
+            svg.dot((x, y), 6.0, class, &format!("hop {ttl}: {name}"));
+            svg.text((x, y - 18.0), "faint small middle", ttl);
+            if fit {
+                svg.text((x, y + 26.0), "faint small middle", name);
+            }
+        }
+    }
+
+    fn stops(&self) -> String {
+        let cause = &self.report.way(self.going).verdict.cause;
+        stops(cause, self.going, &cut(&self.report.host, LONGEST))
+    }
+
+    fn alternative(&self) -> String {
+        let (from, to) = &self.names;
+        let routers: Vec<String> = (1..=self.routers)
+            .map(|ttl| match self.hop(ttl).and_then(|hop| hop.address) {
+                Some(address) => address.to_string(),
+                None => "a router that does not answer".to_owned(),
+            })
+            .collect();
+        let by = match routers[..] {
+            [] => "directly".to_owned(),
+            _ => format!("by {}", routers.join(", ")),
+        };
+        format!("From {from} to {to} {by}.")
+    }
+
+    fn tell(&self, csv: &mut Table) {
+        let verdict = &self.report.way(self.going).verdict;
+        let size = verdict.mtu.map(|mtu| mtu.to_string()).unwrap_or_default();
+        let far = self.end(true).and_then(|end| end.address);
+        let routers = (1..=self.routers).map(|ttl| {
+            let hop = self.hop(ttl);
+            (ttl, hop.and_then(|h| h.address), hop.map(|h| h.large))
+        });
+        let clear = matches!(verdict.cause, Cause::Clear);
+        let last = (self.routers + 1, far, Some(clear));
+        for (ttl, address, large) in routers.chain([last]) {
+            csv.row(&[
+                self.going.word().to_owned(),
+                ttl.to_string(),
+                address.map(|a| a.to_string()).unwrap_or_default(),
+                size.clone(),
+                large.map(|l| l.to_string()).unwrap_or_default(),
+            ]);
+        }
+    }
+}

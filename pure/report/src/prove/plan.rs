@@ -1,0 +1,105 @@
+//! What was planned and what was done, for who wants to check or to repeat it.
+
+use super::phrase;
+use crate::words::{escape, escape_sentence, grouped, round_span, table};
+use model::{Check, Design, Estimand, Experiment, Phase, Plan, Verdict};
+
+/// How runs were grouped and what is judged of them.
+pub(crate) fn design(plan: &Plan) -> String {
+    let after = |looks: &[u32]| {
+        let looks: Vec<String> = looks.iter().map(u32::to_string).collect();
+        looks.join(", ")
+    };
+    let mut words = match &plan.design {
+        Design::Pairs { looks } => format!("pairs, judged after {}", after(looks)),
+        Design::Blocks { blocks } => format!("{blocks} blocks with every arm in each"),
+        Design::Factorial { blocks, .. } => {
+            format!(
+                "{blocks} blocks with {} combinations in each",
+                plan.arms.len()
+            )
+        }
+        Design::Search { blocks, confirm } => format!(
+            "rounds of {blocks} blocks, each of which leaves the better half of the arms, then fresh pairs of the last one, judged after {}",
+            after(confirm)
+        ),
+    };
+    if plan.pilot_pairs > 0 {
+        let pilot = plan.pilot_pairs;
+        words += &format!("; before them {pilot} pairs of the control with itself");
+    }
+    words += match plan.estimand {
+        Estimand::Typical => "; judged is a typical run",
+        Estimand::Total => "; judged are all runs together",
+    };
+    words
+}
+
+/// Where the order of the runs comes from.
+pub(crate) fn order(plan: &Plan) -> String {
+    format!("drawn at random, from the seed {}", plan.seed)
+}
+
+/// What each arm sets, as a table.
+pub(crate) fn arms(plan: &Plan) -> String {
+    let mut rows = vec![["arm", "set for its runs"].map(str::to_owned).to_vec()];
+    rows.extend(plan.arms.iter().map(|arm| {
+        let settings: Vec<String> = arm
+            .settings
+            .iter()
+            .map(|s| escape(&s.to_string()))
+            .collect();
+        let settings = match settings[..] {
+            [] => "nothing".to_owned(),
+            _ => settings.join(", "),
+        };
+        vec![escape(&arm.name), settings]
+    }));
+    table(&rows)
+}
+
+/// Every run in the order in which they were made, as a table; empty before the first.
+pub(crate) fn every_run(experiment: &Experiment) -> String {
+    let Some(first) = experiment.trials.first() else {
+        return String::new();
+    };
+    let plan = &experiment.plan;
+    let head = ["run", "begun after", "for", "block", "arm", "value", ""];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(experiment.trials.iter().map(|t| {
+        let odd = t.readings.iter().find(|r| !r.in_force);
+        let note = match (&t.failed, odd) {
+            (Some(why), _) => escape_sentence(why),
+            (None, Some(r)) => format!(
+                "{}: asked {}, found {}",
+                escape(&r.setting),
+                escape(&r.asked),
+                escape(&r.found)
+            ),
+            (None, None) => String::new(),
+        };
+        vec![
+            grouped(t.number.into()),
+            round_span(t.started.since(first.started)),
+            match t.phase {
+                Phase::Discarded => "warming up",
+                Phase::Pilot => "pilot",
+                Phase::Main => "comparison",
+                Phase::Confirmation => "confirmation",
+            }
+            .to_owned(),
+            (t.block + 1).to_string(),
+            escape(plan.arm_name(t.arm)),
+            phrase::value(plan.metric, t.value),
+            note,
+        ]
+    }));
+    table(&rows)
+}
+
+/// What was found of the path moving by itself, and of the place of a run in its pair.
+pub(crate) fn drift(verdict: &Verdict) -> Vec<String> {
+    let of_time = |check: Check| matches!(check, Check::Stability | Check::Position);
+    let gates = verdict.gates.iter().filter(|gate| of_time(gate.check));
+    gates.map(|gate| escape_sentence(&gate.evidence)).collect()
+}
