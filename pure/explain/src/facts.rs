@@ -199,12 +199,15 @@ pub(crate) struct Bucket {
     pub depth: f64,
     /// How well it parts the lost from the passed: 0 as chance would, 0.9 at the most.
     pub parts: f64,
+    /// Bytes of a full segment.
+    pub segment: u32,
 }
 
 impl Bucket {
-    /// Some queue or bucket lost what was lost.
+    /// Some queue or bucket lost what was lost. One that would hold hardly a segment is none: who sends at a steady
+    /// pace into a bucket that is never full again meets such a one in any.
     pub fn is_seen(&self) -> bool {
-        self.parts >= 0.6
+        self.parts >= 0.6 && self.depth >= 4.0 * f64::from(self.segment)
     }
 
     /// No queue and no bucket lost it: nothing parts it from the rest.
@@ -406,11 +409,17 @@ impl Facts {
     }
 
     /// For two round trips and more a queue stood, and no more was delivered than in all the other time: the
-    /// path was asked for more, and carried the same.
+    /// path was asked for more, and carried the same. Who sends no faster at any time fills no queue: round trips that
+    /// are longer all the same are jitter.
     pub fn asked_for_more(&self) -> bool {
         let Some(min) = self.min_rtt.filter(|m| m.0 > 0) else {
             return false;
         };
+        let faster =
+            |r: &Reading| r.passed as f64 > 1.1 * self.rate() * r.to.since(r.from).as_secs_f64();
+        if !self.readings.iter().any(faster) {
+            return false;
+        }
         let queued = |r: &&Reading| self.is_queue(r.srtt.0 as f64 / min.0 as f64, 1.25);
         let all = self.readings.iter().filter(queued);
         let (time, bytes) = all.fold((Nanos(0), 0), |(time, bytes), r| {

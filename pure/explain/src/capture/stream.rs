@@ -7,8 +7,10 @@
 
 use super::Counted;
 use crate::assemble::{Subject, assemble};
-use crate::facts::{self, Facts, Held, Loss, MOST_LOSSES, Reading, Rhythm, Vanished};
-use crate::limits::RECEIVE_WINDOW_FULL;
+use crate::facts::{
+    self, Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Rhythm, Sent, Vanished,
+};
+use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
 use crate::moment::{self, Piece};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
@@ -37,6 +39,10 @@ const TIMED: usize = 1000;
 const FEWEST_READINGS: u32 = 10;
 /// Of Linux' timestamps (`tcp_clock_ms`).
 const TICK: Nanos = Nanos::from_millis(1);
+/// A stream of fewer packets is not kept packet by packet.
+const FEWEST_SENT: u64 = 32;
+/// What left before the first loss, as far as it may matter: some round trips.
+const BEFORE_LOSS: usize = 1024;
 /// A gap that is filled sooner than this part of a round trip was reordering: no retransmission could
 /// have come by then. And what comes again so soon is the same packet, captured twice.
 const TOO_SOON: u64 = 2;
@@ -275,6 +281,8 @@ pub(super) struct Stream {
     /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
     stamped: Option<u32>,
     trouble: Option<Box<Trouble>>,
+    /// What left, from the first [`FEWEST_SENT`] packets on.
+    departed: Option<Box<Departed>>,
     course: Option<Box<Course>>,
     /// When the reading that runs began, and what is in it so far.
     reading_from: Nanos,
@@ -320,6 +328,52 @@ struct Trouble {
     backoffs: u32,
     stalled: Nanos,
     vanished: Option<Vanished>,
+}
+
+/// What left, in the order of time: all from shortly before the first loss, up to [`MOST_SENT`].
+#[derive(Default)]
+struct Departed {
+    sent: Vec<Sent>,
+    /// Number of the first that is kept.
+    first: u32,
+    lossy: bool,
+}
+
+impl Departed {
+    /// Returns its number; of one that is not kept any more nobody has one.
+    fn keep(&mut self, packet: &Packet, segment: u32) -> u32 {
+        if !self.lossy && self.sent.len() >= 2 * BEFORE_LOSS {
+            self.sent.drain(..BEFORE_LOSS);
+            self.first = self.first.wrapping_add(BEFORE_LOSS as u32);
+        }
+        let number = self.first.wrapping_add(self.sent.len() as u32);
+        if self.sent.len() < MOST_SENT {
+            self.sent.push(Sent {
+                at: packet.at,
+                bytes: packet.payload,
+                lost: 0,
+                lost_from: u32::MAX,
+                size: packet.payload.min(usual(segment)),
+            });
+        }
+        number
+    }
+
+    /// What had left last of these numbers is lost.
+    fn lost(&mut self, out: &Out, seq: u32, end: u32) {
+        self.lossy = true;
+        let at = out.number.wrapping_sub(self.first) as usize;
+        let Some(sent) = self.sent.get_mut(at) else {
+            return;
+        };
+        let begin = out.end.wrapping_sub(sent.bytes);
+        let from = if before(begin, seq) { seq } else { begin };
+        let to = if before(end, out.end) { end } else { out.end };
+        if before(from, to) {
+            sent.lost_from = sent.lost_from.min(from.wrapping_sub(begin));
+            sent.lost = (sent.lost + to.wrapping_sub(from)).min(sent.bytes);
+        }
+    }
 }
 
 /// What only streams that last have.
@@ -369,6 +423,8 @@ struct Out {
     /// Sent once: its acknowledgement tells a round trip (Karn).
     once: bool,
     at: Nanos,
+    /// Its number in [`Departed`].
+    number: u32,
 }
 
 impl Stream {
@@ -400,6 +456,7 @@ impl Stream {
             largest_acked: 0,
             stamped: None,
             trouble: None,
+            departed: None,
             course: None,
             reading_from: last_sent,
             flight: 0,
@@ -481,10 +538,12 @@ impl Stream {
             if self.out.len() >= MOST_OUT {
                 self.out.pop_front();
             }
+            let number = self.departs(packet, segment);
             self.out.push_back(Out {
                 end,
                 once: true,
                 at: packet.at,
+                number,
             });
         }
         let flight = self.next.wrapping_sub(self.known.0);
@@ -537,6 +596,19 @@ impl Stream {
         }
     }
 
+    /// Keeps what leaves; returns its number.
+    fn departs(&mut self, packet: &Packet, segment: u32) -> u32 {
+        match &mut self.departed {
+            Some(departed) => departed.keep(packet, segment),
+            None => {
+                if self.packets >= FEWEST_SENT {
+                    self.departed = Some(Box::default());
+                }
+                u32::MAX
+            }
+        }
+    }
+
     /// The place in `out` of the packet that holds this byte.
     fn place_of(&self, seq: u32) -> usize {
         self.out.partition_point(|out| !before(seq, out.end))
@@ -585,6 +657,8 @@ impl Stream {
         trouble.retransmitted += 1;
         trouble.resent += segments;
         self.again += 1;
+        let number = self.departs(packet, segment);
+        let trouble = self.trouble.get_or_insert_default();
         let waited = packet.at.since(self.last_data.max(self.last_gain));
         if waited >= TIMEOUT + self.srtt {
             trouble.timeouts += 1;
@@ -610,6 +684,12 @@ impl Stream {
                 left = left.min(out.at);
             }
             out.once = false;
+            if let Some(departed) = &mut self.departed {
+                departed.lost(out, seq, end);
+            }
+            if out.end == end {
+                out.number = number;
+            }
             if !before(out.end, end) {
                 break;
             }
@@ -939,6 +1019,11 @@ impl Stream {
         facts.marked = self.marked.max(self.echoed.into());
         facts.readings = course.readings;
         facts.losses = trouble.losses;
+        // Elsewhere than at the sender, what was lost before was never seen to leave.
+        let departed = self
+            .departed
+            .filter(|_| frame.source == Source::CaptureAtSender);
+        facts.bucket = departed.and_then(|departed| bucket::fit(&departed.sent));
         for reading in &mut facts.readings {
             reading.from = reading.from.since(begun);
             reading.to = reading.to.since(begun);

@@ -72,6 +72,7 @@ fn filled(sent: &[Sent], rate: f64) -> Option<Bucket> {
         rate,
         depth: brim,
         parts: AT_THE_BRIM - share,
+        segment: sent.iter().map(|s| s.size).max().unwrap_or(0),
     })
 }
 

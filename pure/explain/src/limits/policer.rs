@@ -34,7 +34,8 @@ const QUEUE: f64 = 1.10;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
-    if facts.bucket.is_some() {
+    let told = |b: &crate::facts::Bucket| b.is_seen() || b.is_excluded();
+    if facts.bucket.as_ref().is_some_and(told) {
         return is_policed(facts)
             .then(|| advised(Telling::new(Confidence::Sure, bucket::evidence(facts))));
     }

@@ -29,7 +29,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             true => (excess, span + time),
             false => (0.0, time),
         };
-        excess += reading.delivered as f64 - time * rate * FASTER;
+        // What an acknowledgement tells late was not fast, nor is what a queue takes up.
+        let moved = reading.delivered.min(reading.passed);
+        excess += moved as f64 - time * rate * FASTER;
         if excess > most.0 {
             most = (excess, span);
         }
