@@ -395,7 +395,7 @@ impl Facts {
 
     /// Most of the time nothing passed, and timers fired.
     pub fn stood_still(&self) -> bool {
-        self.timeouts > 0 && self.stalled.0 >= self.span.0 / 2
+        self.timeouts > 0 && self.stalled.0 as f64 >= self.span.0 as f64 * 0.4
     }
 
     /// Every segment with the state of the sender's socket, whatever the receiver told beside.
