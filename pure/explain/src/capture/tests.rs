@@ -167,6 +167,27 @@ fn losses_are_counted_wherever_they_happened_and_the_captures_own_are_not() {
 }
 
 #[test]
+fn what_exceeds_a_bucket_is_told_from_what_chance_takes() {
+    let cause = |to_client: Nanos, drop: fn(u32) -> u8| {
+        let path = Path {
+            drop,
+            window: 30 * MSS,
+            ..windowed(to_client)
+        };
+        let told = path.observe().explain().explanations.swap_remove(0);
+        (told.cause(), told.is_confident())
+    };
+    // The bucket holds 26 segments, and a round trip fills it; nothing that stands in a queue delays the others.
+    let bucket = |n: u32| u8::from(n % 30 >= 26);
+    assert_eq!(cause(Nanos(0), bucket), (Some(Limit::Policer), true));
+    let chance = |n: u32| u8::from(n.wrapping_mul(2_654_435_761) >> 25 == 0);
+    assert_eq!(cause(Nanos(0), chance), (Some(Limit::RandomLoss), true));
+    // Behind the place of the loss the lost were not seen to leave.
+    let before = |n: u32| 2 * u8::from(n % 30 >= 26);
+    assert!(!cause(TRIP, before).1);
+}
+
+#[test]
 fn a_connection_after_another_on_the_same_addresses_is_its_own() {
     let path = windowed(Nanos(0));
     let mut observer = Observer::new();

@@ -9,7 +9,7 @@
 use super::burst_loss::{self, Pattern};
 use super::clumps::{self, Clumps};
 use super::{Telling, bucket, random_loss};
-use crate::facts::{Facts, bit_rate, middle, percent, percentile};
+use crate::facts::{Bucket, Facts, bit_rate, middle, percent, percentile};
 use model::Nanos;
 use model::finding::{Confidence, Evidence, Limit};
 
@@ -34,7 +34,8 @@ const QUEUE: f64 = 1.10;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let at_loss = facts.inflation_at_loss()?;
-    let told = |b: &crate::facts::Bucket| b.is_seen() || b.is_excluded();
+    // Of a capture a bucket that parts some of them leaves the question open; a trace has their places as well.
+    let told = |b: &Bucket| facts.is_traced() || b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(told) {
         return is_policed(facts)
             .then(|| advised(Telling::new(Confidence::Sure, bucket::evidence(facts))));
@@ -131,7 +132,7 @@ fn advised(telling: Telling) -> Telling {
 }
 
 /// The bucket that the losses would need.
-struct Bucket {
+struct Filling {
     /// Bytes a second.
     rate: f64,
     /// Share of losses with the bucket nearly empty.
@@ -142,7 +143,7 @@ struct Bucket {
     at_pass: f64,
 }
 
-impl Bucket {
+impl Filling {
     fn is_empty_at_losses(&self) -> bool {
         self.near >= AT_LOSSES && self.deviation <= DEVIATION && self.at_loss < self.at_pass
     }
@@ -153,7 +154,7 @@ const MUCH_LOSS: f64 = 0.02;
 
 /// Simulates a bucket that is empty at the first loss; `None` where losses are too few or too near
 /// each other, or the readings too coarse to place them.
-fn bucket_of_readings(facts: &Facts) -> Option<Bucket> {
+fn bucket_of_readings(facts: &Facts) -> Option<Filling> {
     let rtt = facts.min_rtt.filter(|r| r.0 > 0)?;
     let (first, last) = (facts.losses.first()?.at, facts.losses.last()?.at);
     let mut slices: Vec<u64> = facts.losses.iter().map(|l| l.at.0 / rtt.0).collect();
@@ -181,7 +182,7 @@ fn bucket_of_readings(facts: &Facts) -> Option<Bucket> {
         .readings
         .iter()
         .filter(|r| r.retransmitted == 0 && r.from >= first && r.to <= last && r.passed > 0);
-    Some(Bucket {
+    Some(Filling {
         rate,
         near,
         deviation,
