@@ -4,14 +4,11 @@ LINERATE := target/release/linerate
 
 .PHONY: demo test bench mtu-faults lab-fidelity prove-power bpf prove-known tune-known table-of-causes build setup setup-test install
 
-# On an emulated path from Berkeley to Chicago, in namespaces of its own: one way is fast and the other is
-# not (frames of 1500 bytes, so segments of 1448), though both have the same rate. As root, or as a user who may make user namespaces.
+# Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
+# user who may make user namespaces.
 demo: build
 	@scripts/need iproute2 nftables
-	$(LINERATE) lab show berkeley-chicago
-	$(LINERATE) measure lab:berkeley-chicago --congestion reno --time 10s
-	$(LINERATE) measure lab:berkeley-chicago --workload request --time 3s
-	$(LINERATE) runs list -n 2
+	$(LINERATE) demo
 
 test: setup-test
 	cargo fmt --all --check
@@ -70,7 +67,7 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils
+	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils chromium
 
 # The command, its manual pages and completions, below PREFIX.
 PREFIX ?= /usr/local

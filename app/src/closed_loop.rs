@@ -14,13 +14,14 @@ use advise::{Choice, Hosts, Way, arms, choose, together};
 use anyhow::{Context, Result, anyhow};
 use archive::Traces;
 use model::advice::Proposal;
+use model::finding::Explanation;
 use model::{
     Attempt, BitRate, Direction, Directions, Ended, Experiment, Fate, Knob, Look, Nanos, On,
     Outcome, Plan, Reading, Round, Run, Setting, Side, Spec, TUNING_SCHEMA, Tuning, Value, Verdict,
     Warning,
 };
 use prove::plan::fewest_blocks;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is to be tuned, and how carefully.
@@ -60,6 +61,7 @@ pub struct ClosedLoop<'a> {
     stop: &'a AtomicBool,
     story: Tuning,
     experiments: Vec<Experiment>,
+    seen: Option<(Run, Look)>,
 }
 
 /// How it came out.
@@ -105,7 +107,14 @@ impl<'a> ClosedLoop<'a> {
             stop,
             story,
             experiments: Vec::new(),
+            seen: None,
         }
+    }
+
+    /// The path has been measured already: its one leg is the way that is to be tuned.
+    pub fn with(mut self, seen: (Run, Look)) -> ClosedLoop<'a> {
+        self.seen = Some(seen);
+        self
     }
 
     /// Goes through all of it until nothing more helps. However it ends, what was not kept is undone.
@@ -145,8 +154,13 @@ impl<'a> ClosedLoop<'a> {
             on: On::Both,
         };
         self.ask(&["any".to_owned()], &[vec![any]], Vec::new())?;
-        self.audience.tells("measures the path as it is");
-        let mut seen = self.look()?;
+        let mut seen = match self.seen.take() {
+            Some(seen) => seen,
+            None => {
+                self.audience.tells("measures the path as it is");
+                self.look()?
+            }
+        };
         if Way::of(&seen.0, 0).is_none() {
             self.audience
                 .tells("too little moved to tell what the path needs: measures once more");
@@ -252,38 +266,25 @@ impl<'a> ClosedLoop<'a> {
             trace: matches!(self.far, Far::Agent(_)),
             ..self.question.run.clone()
         };
-        let mut run = blank(&self.question.host, spec);
-        run.title = Some(format!("tuning {}", self.story.id));
-        let mut record = Record::new(Ok(self.archive.clone()), &run);
-        self.audience.looks(&run.spec);
-        let outcome = {
-            let audience: &mut dyn Watcher = &mut *self.audience;
-            let mut tee = Tee(vec![audience, &mut record]);
-            self.far.play(&mut run, &mut tee, self.stop)
+        let note = format!("tuning {}", self.story.id);
+        let blank = Run {
+            title: Some(note),
+            ..blank(&self.question.host, spec)
         };
-        run.ended = how_ended(&outcome, &run.legs);
-        if run.legs.is_empty() {
-            record.discard();
-        } else if let Some(warning) = record.finish(&run) {
-            return Err(anyhow!("{}; {}", warning.what, warning.remedy));
-        }
-        outcome?;
-        self.stopped()?;
+        let (run, explanations) =
+            measured(blank, self.far, &self.archive, self.audience, self.stop)?;
         let summary = model::summarise(&run);
         let leg = summary.legs.first().context("nothing was measured")?;
         let look = Look {
             run: run.id.clone(),
             goodput: leg.steady_goodput.unwrap_or(leg.goodput),
-            explanations: traces::explain(&run, &Traces::beside(&self.archive)),
+            explanations,
         };
         Ok((run, look))
     }
 
     fn stopped(&self) -> Result<()> {
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(Refusal::interrupted("interrupted").into()),
-            false => Ok(()),
-        }
+        stopped(self.stop)
     }
 
     // ---- proving ----
@@ -516,6 +517,42 @@ impl<'a> ClosedLoop<'a> {
                 None => {}
             }
         }
+    }
+}
+
+/// Plays a run of no experiment, keeps it in the archive at `archive`, and says what explains it.
+///
+/// # Errors
+/// If it could not be measured to its end, or not be kept.
+pub fn measured(
+    mut run: Run,
+    far: &mut Far,
+    archive: &Path,
+    audience: &mut dyn Audience,
+    stop: &AtomicBool,
+) -> Result<(Run, Vec<Explanation>)> {
+    let mut record = Record::new(Ok(archive.to_owned()), &run);
+    audience.looks(&run.spec);
+    let outcome = {
+        let audience: &mut dyn Watcher = &mut *audience;
+        far.play(&mut run, &mut Tee(vec![audience, &mut record]), stop)
+    };
+    run.ended = how_ended(&outcome, &run.legs);
+    if run.legs.is_empty() {
+        record.discard();
+    } else if let Some(warning) = record.finish(&run) {
+        return Err(anyhow!("{}; {}", warning.what, warning.remedy));
+    }
+    outcome?;
+    stopped(stop)?;
+    let explanations = traces::explain(&run, &Traces::beside(archive));
+    Ok((run, explanations))
+}
+
+fn stopped(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Refusal::interrupted("interrupted").into()),
+        false => Ok(()),
     }
 }
 

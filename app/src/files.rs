@@ -49,3 +49,18 @@ pub fn write_whole(file: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     }
     written.with_context(failed)
 }
+
+/// Whether a file could be written there, before much is done for it.
+///
+/// # Errors
+/// A sentence with the reason.
+pub fn check_writable(file: &Path) -> Result<()> {
+    let name = std::ffi::OsString::from(format!(".linerate.{}.part", std::process::id()));
+    let part = file.with_file_name(name);
+    let made = std::fs::File::create_new(&part).and_then(|_| std::fs::remove_file(&part));
+    let failed = || format!("cannot write {}", file.display());
+    if file.is_dir() {
+        anyhow::bail!("{}: it is a directory; name a file", failed());
+    }
+    made.with_context(failed)
+}

@@ -2,6 +2,7 @@
 
 mod agent;
 mod completions;
+mod demo;
 mod diff;
 mod explain;
 mod lab;
@@ -33,7 +34,7 @@ use std::sync::atomic::AtomicBool;
 #[derive(Parser)]
 #[command(name = "linerate", version, max_term_width = 100)]
 #[command(
-    after_help = "Start with:  linerate measure lab:berkeley-chicago   an emulated path, to see what is shown
+    after_help = "Start with:  linerate demo               what it does, on this machine, in three minutes
              linerate measure local      this machine against itself
              linerate serve              on the far end
              linerate measure HOST       from here"
@@ -115,6 +116,7 @@ impl Version {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Demo),
     Measure(Box<measure::Measure>),
     Prove(Box<prove::Prove>),
     Serve(serve::Serve),
@@ -146,6 +148,7 @@ pub fn command() -> clap::Command {
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let exit = match cli.command {
         // Their exit code may be that of a command that they ran.
+        Command::Demo(demo) => return demo.run(&cli.global),
         Command::Measure(measure) => return measure.run(&cli.global),
         Command::Prove(prove) => return prove.run(&cli.global),
         Command::Mtu(mtu) => return mtu.run(&cli.global),

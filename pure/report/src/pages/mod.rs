@@ -4,12 +4,14 @@ mod experiment;
 mod mtu;
 mod published;
 mod run;
+mod story;
 mod tuning;
 
 pub use experiment::experiment;
 pub use mtu::mtu;
 pub use published::published;
 pub use run::run;
+pub use story::{Story, story};
 pub use tuning::tuning;
 
 use crate::page::Section;
