@@ -36,7 +36,11 @@ pub fn story(story: &Story) -> Page {
     let mut sections = chapter("Measured", "measured", measured);
     sections.extend(chapter("Tuned", "tuned", tuned));
     let name = escape(experiment.plan.arm_name(1));
-    sections.extend(chapter(&format!("A popular remedy, {name}"), "popular", popular));
+    sections.extend(chapter(
+        &format!("A popular remedy, {name}"),
+        "popular",
+        popular,
+    ));
     sections.push(undone(story));
     Page {
         title: format!("{there}: why it is slow, what helps, what does not"),
