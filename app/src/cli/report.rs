@@ -2,40 +2,68 @@
 
 mod document;
 
+use super::live::stdout_style;
 use super::{Global, runs};
-use crate::exit::Exit;
+use crate::exit::{Exit, Refusal};
 use crate::files::write_whole;
 use crate::out;
 use crate::traces;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use archive::{Archive, Named};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use model::summarise;
-use report::page::Page;
+use report::page::{self, Page, Picture};
 use report::pages;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Write a page about a run, an experiment or a document: the answers in words, pictures, everything behind them
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate report last                      the newest run: linerate-ID.html
   linerate report 3f -o page.html           a run by the first digits of its name
-  linerate report last -o -                 to standard output
   linerate report 41                        an experiment of 'linerate prove'
   linerate report table.csv                 numbers that somebody published, as 'prove --from' takes them
   linerate mtu db2 --json | linerate report -
   linerate report story.json                what measure, prove, tune or mtu printed with --json
+  linerate report last -f text              the same for a terminal
+  linerate report last -f markdown          for a ticket or a wiki
+  linerate report last --picture list       what pictures there are
+  linerate report last --picture goodput-1-up -f svg -o goodput.svg
+  linerate report last --picture goodput-1-up -f csv | head
 
 The page is one file that opens from the disk: it asks no network for anything, and forbids itself to. It begins
-with the answer in words; pictures are whole without scripts and can be zoomed with them, and give their figures
-as CSV. It can be printed. FILE appears whole or not at all.")]
+with the answer in words; pictures are whole without scripts and can be zoomed with them: drag, or choose one and
+turn the wheel, or use the keys + - 0 and the arrows. Each gives its figures as CSV, and itself as SVG or PNG. The
+page can be printed. FILE appears whole or not at all.
+
+text, markdown and json say the same; they go to standard output unless -o names a file. PNG of a picture is made
+by 'rsvg-convert' (Debian: librsvg2-bin), which has to be installed; the page's own button needs no program.")]
 pub struct Report {
     /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input
     #[arg(value_name = "ID|FILE")]
     subject: String,
-    /// File to write, - is standard output [default: linerate-ID.html here]
+    /// Form [default: html, and svg of a picture]
+    #[arg(short = 'f', long, value_enum)]
+    format: Option<Format>,
+    /// One picture alone, by its name; 'list' names them
+    #[arg(long, value_name = "NAME")]
+    picture: Option<String>,
+    /// File to write, - is standard output [default: linerate-ID.html here for a page, else standard output]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Html,
+    Text,
+    Markdown,
+    Json,
+    Svg,
+    Png,
+    Csv,
 }
 
 /// A page, and what its file is called.
@@ -48,21 +76,104 @@ impl Report {
     /// Runs the command.
     ///
     /// # Errors
-    /// If there is no such run, or the page cannot be written.
+    /// If there is no such run or picture, or the page cannot be written.
     pub fn run(&self, global: &Global) -> Result<Exit> {
-        let told = told(&self.subject, global)?;
-        let text = report::page::html(&told.page);
+        let Told { name, page } = told(&self.subject, global)?;
+        let bytes = match &self.picture {
+            None => self.whole(&page)?.into_bytes(),
+            Some(list) if list == "list" => names(&page).into_bytes(),
+            Some(picture) => self.picture(&page, picture)?,
+        };
+        let is_page = self.picture.is_none() && self.format.is_none_or(|f| f == Format::Html);
         let file = match &self.output {
-            Some(file) if file.as_os_str() == "-" => {
-                out::print(&text)?;
+            Some(file) if file.as_os_str() != "-" => file.clone(),
+            None if is_page => PathBuf::from(format!("linerate-{}.html", plain(&name))),
+            _ => {
+                out::write(&bytes)?;
                 return Ok(Exit::Done);
             }
-            Some(file) => file.clone(),
-            None => PathBuf::from(format!("linerate-{}.html", plain(&told.name))),
         };
-        write_whole(&file, &text)?;
-        out::print(&format!("the page is in {}\n", file.display()))?;
+        write_whole(&file, &bytes)?;
+        let what = if self.picture.is_none() {
+            "page"
+        } else {
+            "picture"
+        };
+        out::print(&format!("the {what} is in {}\n", file.display()))?;
         Ok(Exit::Done)
+    }
+
+    fn whole(&self, page: &Page) -> Result<String> {
+        Ok(match self.format.unwrap_or(Format::Html) {
+            Format::Html => page::html(page),
+            Format::Text => page::text(page, stdout_style()),
+            Format::Markdown => page::markdown(page),
+            Format::Json => page::json(page),
+            Format::Svg | Format::Png | Format::Csv => {
+                let words = "svg, png and csv are forms of one picture: name it with --picture";
+                return Err(Refusal::usage(words).into());
+            }
+        })
+    }
+
+    fn picture(&self, page: &Page, name: &str) -> Result<Vec<u8>> {
+        let Some(picture) = pictures(page).find(|p| p.id == name) else {
+            let sentence = format!(
+                "this page has no picture '{name}'; it has:\n{}",
+                names(page)
+            );
+            return Err(Refusal::usage(sentence.trim_end()).into());
+        };
+        Ok(match self.format.unwrap_or(Format::Svg) {
+            Format::Svg => page::svg(picture).into_bytes(),
+            Format::Csv => page::csv(picture).into_bytes(),
+            Format::Png => png(&page::svg(picture))?,
+            Format::Html | Format::Text | Format::Markdown | Format::Json => {
+                let words = "a picture alone can be svg, png or csv";
+                return Err(Refusal::usage(words).into());
+            }
+        })
+    }
+}
+
+fn pictures(page: &Page) -> impl Iterator<Item = &Picture> {
+    page.sections.iter().flat_map(|section| &section.pictures)
+}
+
+fn names(page: &Page) -> String {
+    let rows: Vec<Vec<String>> = pictures(page)
+        .map(|p| vec![p.id.clone(), report::words::escape(&p.title)])
+        .collect();
+    report::words::table(&rows)
+}
+
+/// Pixels of a drawing, twice as many as it has units. Fonts and their shaping are half of a renderer, so that this is
+/// left to one that is installed.
+fn png(svg: &str) -> Result<Vec<u8>> {
+    let doing = "cannot draw the picture with rsvg-convert";
+    let started = Command::new("rsvg-convert")
+        .args(["--zoom", "2", "--format", "png"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = match started {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let words = "PNG is made by 'rsvg-convert', which is not installed (Debian: librsvg2-bin); take --format svg, \
+                or the PNG button of the page";
+            return Err(Refusal::usage(words).into());
+        }
+        started => started.context(doing)?,
+    };
+    // It reads to the end before it writes.
+    let written = child
+        .stdin
+        .take()
+        .map(|mut to| to.write_all(svg.as_bytes()));
+    let drawn = child.wait_with_output().context(doing)?;
+    written.transpose().context(doing)?;
+    match drawn.status.success() {
+        true => Ok(drawn.stdout),
+        false => anyhow::bail!("{doing}: it ended with {}", drawn.status),
     }
 }
 

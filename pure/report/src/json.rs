@@ -365,6 +365,9 @@ mod tests {
             ("verdict", "position") | ("comparison" | "factor_effect", "estimate") => "estimate",
             ("verdict", "change_points") => "change_point",
             ("verdict", "outliers") => "outlier",
+            ("page", "facts") => "page_fact",
+            ("page", "sections") => "page_section",
+            ("page_section", "pictures") => "page_picture",
             _ => return None,
         })
     }
@@ -549,6 +552,7 @@ mod tests {
         for report in crate::mtu::tests::of_every_cause() {
             see(crate::mtu::json(&report), "mtu_report");
         }
+        see(crate::page::json(&crate::pages::tests::both_ways()), "page");
         let stopped = crate::mtu_change::tests::rolled_back();
         see(crate::mtu_change::json(&stopped), "mtu_change");
         for experiment in crate::prove::tests::of_every_design() {

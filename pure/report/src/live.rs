@@ -3,7 +3,9 @@
 //! Counters in samples only grow, so every figure here is a difference of two of them, and a lost or
 //! late sample loses nothing but a little smoothness.
 
-use crate::words::{Ink, Style, escape_sentence, grouped, per_second, round_span, three_digits};
+use crate::words::{
+    Ink, Style, escape_sentence, grouped, per_second, round_span, spark, three_digits,
+};
 use model::{
     BitRate, Bytes, Direction, Ended, Latency, Limit, Nanos, Sample, Side, Spec, Workload,
 };
@@ -548,16 +550,6 @@ fn share(part: u64, all: u64) -> f64 {
         return 1.0;
     }
     (part as f64 / all as f64).min(1.0)
-}
-
-fn spark(level: usize, style: Style) -> char {
-    const BLOCKS: [char; 8] = [
-        '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
-        '\u{2588}',
-    ];
-    const ASCII: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
-    let set = if style.unicode { BLOCKS } else { ASCII };
-    set[level.min(7)]
 }
 
 /// At most `width` characters.

@@ -235,6 +235,32 @@ pub fn per_second(rate: f64) -> String {
     }
 }
 
+/// A column of a sparkline: levels from 0 to 7.
+pub(crate) fn spark(level: usize, style: Style) -> char {
+    const BLOCKS: [char; 8] = [
+        '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
+        '\u{2588}',
+    ];
+    const ASCII: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
+    let set = if style.unicode { BLOCKS } else { ASCII };
+    set[level.min(7)]
+}
+
+/// Text that markdown would take for markup, written out.
+pub(crate) fn unmarked(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if matches!(
+            c,
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#'
+        ) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

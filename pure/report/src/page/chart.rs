@@ -1,5 +1,7 @@
 //! A chart as data: what is drawn over which axes. How it is drawn is told apart from it.
 
+use super::ticks::quantity;
+
 /// Series over a common horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
@@ -72,4 +74,32 @@ pub struct Band {
     pub to: f64,
     /// Its name; the same name has the same colour everywhere in a page.
     pub name: String,
+}
+
+/// The values of a series, for words about it.
+pub struct Values(Vec<f64>);
+
+impl Values {
+    /// Those that are there; `None` if none is.
+    pub fn of(series: &Series) -> Option<Values> {
+        let mut values: Vec<f64> = series.points.iter().filter_map(|(_, y)| *y).collect();
+        values.retain(|v| v.is_finite());
+        values.sort_by(f64::total_cmp);
+        (!values.is_empty()).then_some(Values(values))
+    }
+
+    /// The smallest, with its unit.
+    pub fn least(&self, unit: &str) -> String {
+        quantity(self.0[0], unit)
+    }
+
+    /// The one in the middle.
+    pub fn median(&self, unit: &str) -> String {
+        quantity(self.0[self.0.len() / 2], unit)
+    }
+
+    /// The largest.
+    pub fn most(&self, unit: &str) -> String {
+        quantity(self.0[self.0.len() - 1], unit)
+    }
 }

@@ -7,14 +7,17 @@ mod draw;
 mod html;
 mod style;
 mod svg;
+mod text;
 mod thin;
 mod ticks;
 
-pub use chart::{Axis, Band, Chart, Scale, Series, Stroke};
+pub use chart::{Axis, Band, Chart, Scale, Series, Stroke, Values};
 pub use data::csv;
 pub use html::html;
 pub use svg::Svg;
+pub use text::{PAGE_SCHEMA, json, markdown, text};
 pub(crate) use ticks::Ruler;
+pub use ticks::quantity;
 
 use crate::words::is_unprintable;
 use std::fmt::Write as _;

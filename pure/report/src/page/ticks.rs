@@ -112,7 +112,7 @@ impl Ruler {
 }
 
 /// A value with the prefix that fits its unit: `200 Mbit/s`, `64 KiB`, `1.5 ms`, `30 %`.
-pub(super) fn quantity(value: f64, unit: &str) -> String {
+pub fn quantity(value: f64, unit: &str) -> String {
     let (base, smaller, larger): (f64, &[&str], &[&str]) = match unit {
         "B" => (1024.0, &[], &["Ki", "Mi", "Gi", "Ti"]),
         "s" => (1000.0, &["m", "\u{b5}", "n"], &[]),

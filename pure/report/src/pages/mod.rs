@@ -29,3 +29,6 @@ fn filled(mut sections: Vec<Section>) -> Vec<Section> {
     sections.retain(|section| !is_empty(section));
     sections
 }
+
+#[cfg(test)]
+pub(crate) use run::tests;

@@ -2,11 +2,20 @@
 
 pub mod bars;
 pub mod drift;
+pub mod flight;
 pub mod forest;
+pub mod goodput;
 pub mod hops;
+pub mod latencies;
 pub mod pairs;
+pub mod sender;
+pub mod stages;
+pub mod windows;
 
+use crate::page::{Axis, Band, Scale};
 use crate::words::escape;
+use model::Nanos;
+use model::finding::{Explanation, Limit};
 
 /// Width of a still picture, in its own units: a page shows it at this size where there is room.
 const WIDTH: f64 = 760.0;
@@ -35,4 +44,86 @@ fn cut(name: &str, longest: usize) -> String {
     }
     let kept = name.chars().take(longest.saturating_sub(3));
     kept.chain("...".chars()).collect()
+}
+
+/// Time since the begin of what is drawn.
+fn seconds() -> Axis {
+    Axis {
+        label: "time".to_owned(),
+        unit: "s",
+        scale: Scale::FromZero,
+    }
+}
+
+/// The limit that owned each moment; of several connections, the one that held most of them.
+pub fn bands(explanations: &[&Explanation]) -> Vec<Band> {
+    let phases = || explanations.iter().flat_map(|e| &e.phases);
+    let mut cuts: Vec<Nanos> = phases().flat_map(|p| [p.from, p.to]).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut bands: Vec<Band> = Vec::new();
+    for pair in cuts.windows(2) {
+        let here = |limit: &Limit| {
+            let own = phases().filter(|p| p.limit == *limit);
+            own.filter(|p| p.from <= pair[0] && pair[1] <= p.to).count()
+        };
+        // The first of those that hold as many.
+        let Some(most) = Limit::ALL.iter().rev().max_by_key(|l| here(l)) else {
+            continue;
+        };
+        if here(most) == 0 {
+            continue;
+        }
+        let (from, to) = (pair[0].as_secs_f64(), pair[1].as_secs_f64());
+        match bands.last_mut() {
+            Some(last) if last.name == most.words() && last.to == from => last.to = to,
+            _ => bands.push(Band {
+                from,
+                to,
+                name: most.words().to_owned(),
+            }),
+        }
+    }
+    bands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use model::Bytes;
+    use model::finding::Phase;
+
+    #[test]
+    fn the_limit_of_most_connections_has_the_moment() {
+        let phase = |from, to, limit| Phase {
+            from: Nanos::from_secs(from),
+            to: Nanos::from_secs(to),
+            limit,
+            bytes: Bytes(0),
+        };
+        let one = |phases| Explanation {
+            phases,
+            ..fixtures::rivals()
+        };
+        use Limit::{Application, CongestionWindow as Cwnd, SlowStart};
+        let all = [
+            one(vec![phase(0, 2, SlowStart), phase(2, 9, Cwnd)]),
+            one(vec![phase(0, 1, SlowStart), phase(1, 9, Cwnd)]),
+            one(vec![phase(1, 5, Cwnd), phase(5, 6, Application)]),
+        ];
+        let told = bands(&all.iter().collect::<Vec<_>>());
+        let told: Vec<_> = told
+            .iter()
+            .map(|b| (b.from, b.to, b.name.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (0.0, 1.0, "slow start"),
+                (1.0, 9.0, "the congestion window")
+            ]
+        );
+        assert!(bands(&[]).is_empty());
+    }
 }

@@ -1,7 +1,7 @@
 //! The verdict and the classic table for a wiki, a ticket, or a mail.
 
 use super::{phrase, text};
-use crate::words::Style;
+use crate::words::{Style, unmarked};
 use model::{Experiment, GateState, Verdict};
 use std::fmt::Write as _;
 
@@ -15,9 +15,9 @@ const FLOWING: Style = Style {
 /// The whole answer: verdict, doubts, tables, and what was checked.
 pub fn markdown(experiment: &Experiment, verdict: &Verdict) -> String {
     let plan = &experiment.plan;
-    let mut out = format!("## {}\n\n", inert(&phrase::question(plan)));
+    let mut out = format!("## {}\n\n", unmarked(&phrase::question(plan)));
     for line in text::answers(experiment, verdict, FLOWING).lines() {
-        let _ = writeln!(out, "{}\n", inert(line.trim()));
+        let _ = writeln!(out, "{}\n", unmarked(line.trim()));
     }
     if verdict.arms.iter().any(|a| a.runs > 0) {
         let cell = |v| phrase::value(plan.metric, v);
@@ -27,7 +27,7 @@ pub fn markdown(experiment: &Experiment, verdict: &Verdict) -> String {
             let _ = writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} | {} |",
-                inert(&crate::words::escape(&a.name)),
+                unmarked(&crate::words::escape(&a.name)),
                 a.runs,
                 cell(a.average),
                 cell(a.median),
@@ -47,24 +47,9 @@ pub fn markdown(experiment: &Experiment, verdict: &Verdict) -> String {
                 GateState::Warned => "**doubt**",
                 GateState::Failed => "**failed**",
             };
-            let evidence = inert(&crate::words::escape_sentence(&g.evidence));
+            let evidence = unmarked(&crate::words::escape_sentence(&g.evidence));
             let _ = writeln!(out, "- {mark}: {evidence}");
         }
-    }
-    out
-}
-
-/// Text that markdown would take for markup, written out.
-fn inert(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if matches!(
-            c,
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#'
-        ) {
-            out.push('\\');
-        }
-        out.push(c);
     }
     out
 }

@@ -1,0 +1,196 @@
+//! What a page says, for a terminal, a ticket, or a program.
+
+use super::{Chart, Drawing, Page, csv, quantity};
+use crate::json;
+use crate::words::{Ink, Style, escape_sentence, spark, unmarked, wrap};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// Version of the JSON form.
+pub const PAGE_SCHEMA: u32 = 1;
+/// A line of blocks is no longer than this.
+const LONGEST_SPARK: usize = 60;
+
+/// In the lines of a terminal: what is folded is told as well, and of each chart its first series in a row of blocks.
+pub fn text(page: &Page, style: Style) -> String {
+    let bold = |text: &str| style.paint(Ink::Bold, &escape_sentence(text)) + "\n";
+    let prose = |text: &str| wrap(&escape_sentence(text), style.width, "", "");
+    let mut out = bold(&page.title) + "\n";
+    page.verdict
+        .iter()
+        .for_each(|said| out.push_str(&prose(said)));
+    out.push('\n');
+    let widest = page
+        .facts
+        .iter()
+        .map(|(name, _)| name.chars().count())
+        .max();
+    let widest = widest.unwrap_or(0);
+    for (name, value) in &page.facts {
+        let first = format!("{:<widest$}  ", escape_sentence(name));
+        out.push_str(&wrap(
+            &escape_sentence(value),
+            style.width,
+            &first,
+            &" ".repeat(widest + 2),
+        ));
+    }
+    for section in &page.sections {
+        out.push('\n');
+        out.push_str(&bold(&section.heading));
+        section
+            .words
+            .iter()
+            .for_each(|words| out.push_str(&prose(words)));
+        for picture in &section.pictures {
+            out.push_str(&prose(&picture.title));
+            if let Drawing::Chart(chart) = &picture.drawing {
+                out.push_str(&sparkline(chart, style));
+            }
+            out.push_str(&wrap(
+                &escape_sentence(&picture.alternative),
+                style.width,
+                "  ",
+                "  ",
+            ));
+        }
+        for line in section.listing.lines() {
+            let _ = writeln!(out, "{}", escaped_line(line));
+        }
+    }
+    out
+}
+
+/// The first series as a row of blocks, each the average of its time, above zero; empty if it has no values.
+fn sparkline(chart: &Chart, style: Style) -> String {
+    let Some(series) = chart.series.first() else {
+        return String::new();
+    };
+    let values: Vec<(f64, f64)> = series
+        .points
+        .iter()
+        .filter_map(|(x, y)| Some((*x, (*y)?)))
+        .collect();
+    let (Some((begin, _)), Some((end, _))) = (values.first(), values.last()) else {
+        return String::new();
+    };
+    let (begin, end) = (*begin, *end);
+    let most = values.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    let unit = chart.y.get(series.axis).map_or("", |axis| axis.unit);
+    let tail = format!("  up to {}", quantity(most, unit));
+    let room = usize::from(style.width).saturating_sub(tail.chars().count() + 2);
+    let columns = room.min(LONGEST_SPARK).min(values.len());
+    if columns == 0 || end <= begin || most <= 0.0 {
+        return String::new();
+    }
+    let mut sums = vec![(0.0, 0.0); columns];
+    for (x, y) in values {
+        let column = ((x - begin) / (end - begin) * columns as f64) as usize;
+        let sum = &mut sums[column.min(columns - 1)];
+        *sum = (sum.0 + y, sum.1 + 1.0);
+    }
+    let blocks = sums.into_iter().map(|(sum, count)| match count > 0.0 {
+        true => spark((sum / count / most * 7.0).round() as usize, style),
+        false => ' ',
+    });
+    format!("  {}{tail}\n", blocks.collect::<String>())
+}
+
+/// A line of a listing: it keeps its columns.
+fn escaped_line(line: &str) -> String {
+    let spaces = line.len() - line.trim_start().len();
+    line[..spaces].to_owned() + &escape_sentence(line)
+}
+
+/// For a wiki, a ticket, or a mail.
+pub fn markdown(page: &Page) -> String {
+    let words = |text: &str| unmarked(&escape_sentence(text));
+    let mut out = format!("# {}\n\n", words(&page.title));
+    for said in &page.verdict {
+        let _ = writeln!(out, "**{}**\n", words(said));
+    }
+    for (name, value) in &page.facts {
+        let _ = writeln!(out, "- {}: {}", words(name), words(value));
+    }
+    for section in &page.sections {
+        let _ = write!(out, "\n## {}\n\n", words(&section.heading));
+        for said in &section.words {
+            let _ = writeln!(out, "{}\n", words(said));
+        }
+        for picture in &section.pictures {
+            let (title, told) = (words(&picture.title), words(&picture.alternative));
+            let _ = writeln!(out, "### {title}\n\n{told}\n");
+        }
+        // Four spaces make it code, whatever stands in it.
+        for line in section.listing.lines() {
+            let _ = writeln!(out, "    {}", escaped_line(line));
+        }
+    }
+    out
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    title: &'a str,
+    verdict: &'a [String],
+    facts: Vec<Fact<'a>>,
+    sections: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+struct Fact<'a> {
+    name: &'a str,
+    value: &'a str,
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    heading: &'a str,
+    words: &'a [String],
+    listing: &'a str,
+    pictures: Vec<Figures<'a>>,
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    id: &'a str,
+    title: &'a str,
+    reading: &'a str,
+    alternative: &'a str,
+    csv: String,
+}
+
+/// As one JSON document; `docs/json.md` has its keys.
+pub fn json(page: &Page) -> String {
+    json::pretty(&Document {
+        schema: PAGE_SCHEMA,
+        title: &page.title,
+        verdict: &page.verdict,
+        facts: page
+            .facts
+            .iter()
+            .map(|(name, value)| Fact { name, value })
+            .collect(),
+        sections: page
+            .sections
+            .iter()
+            .map(|section| Part {
+                heading: &section.heading,
+                words: &section.words,
+                listing: &section.listing,
+                pictures: section
+                    .pictures
+                    .iter()
+                    .map(|picture| Figures {
+                        id: &picture.id,
+                        title: &picture.title,
+                        reading: &picture.reading,
+                        alternative: &picture.alternative,
+                        csv: csv(picture),
+                    })
+                    .collect(),
+            })
+            .collect(),
+    })
+}

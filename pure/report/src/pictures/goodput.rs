@@ -1,0 +1,127 @@
+//! What arrived over time, and what held it.
+
+use super::seconds;
+use super::sender::moments;
+use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke, Values};
+use crate::words::percent;
+use model::{Leg, LegSummary, Sample};
+use std::collections::BTreeMap;
+
+/// Goodput of a leg, with the limit of each moment above; `None` of a leg too short for two samples.
+pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> Option<Picture> {
+    let told = |samples: &[Sample]| samples.len() > 1;
+    let (samples, what) = match (told(&leg.receiver().samples), told(&leg.sender().samples)) {
+        (true, _) => (&leg.receiver().samples, "received"),
+        (false, true) => (&leg.sender().samples, "written by the sender"),
+        (false, false) => return None,
+    };
+    let bytes = samples
+        .iter()
+        .map(|s| (s.at.as_secs_f64(), s.bytes.0 as f64 * 8.0));
+    let mut series = vec![Series {
+        name: what.to_owned(),
+        axis: 0,
+        stroke: Stroke::Steps,
+        points: rates(&bytes.collect::<Vec<_>>()),
+    }];
+    let values = Values::of(&series[0])?;
+    let mut alternative = format!(
+        "{} on average, between {} and {}.",
+        figures.goodput,
+        values.least("bit/s"),
+        values.most("bit/s")
+    );
+    let end = series[0].points.last()?.0;
+    let average = figures.goodput.0 as f64;
+    series.push(Series {
+        name: "average".to_owned(),
+        axis: 0,
+        stroke: Stroke::Reference,
+        points: vec![(0.0, Some(average)), (end, Some(average))],
+    });
+    let mut y = vec![Axis {
+        label: "goodput".to_owned(),
+        unit: "bit/s",
+        scale: Scale::FromZero,
+    }];
+    let sent_again = sent_again(leg);
+    if !sent_again.is_empty() {
+        y.push(Axis {
+            label: "segments sent again".to_owned(),
+            unit: "",
+            scale: Scale::FromZero,
+        });
+        let all: f64 = sent_again.iter().filter_map(|(_, y)| *y).sum();
+        alternative.push_str(&format!(" {all} segments were sent again."));
+        series.push(Series {
+            name: "segments sent again".to_owned(),
+            axis: 1,
+            stroke: Stroke::Bars,
+            points: sent_again,
+        });
+    }
+    alternative.push_str(&shares(&bands));
+    let limited = match bands.is_empty() {
+        true => "",
+        false => " The rows above name what held it at each moment.",
+    };
+    Some(Picture {
+        id: id.to_owned(),
+        title: format!("Goodput over time, {}", leg.direction),
+        reading: format!("Higher is better; a step is the time between two samples.{limited}"),
+        alternative,
+        drawing: Drawing::Chart(Chart {
+            x: seconds(),
+            y,
+            series,
+            bands,
+        }),
+    })
+}
+
+/// The rise of a counter over time, which holds from one reading to the next.
+fn rates(readings: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
+    let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
+    let mut rates: Vec<(f64, Option<f64>)> = pairs
+        .map(|pair| {
+            let rate = (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0);
+            (pair[0].0, Some(rate.max(0.0)))
+        })
+        .collect();
+    if let (Some((end, _)), Some((_, rate))) = (readings.last(), rates.last().copied()) {
+        rates.push((*end, rate));
+    }
+    rates
+}
+
+/// Segments that were sent again since the sample before, where there were any.
+fn sent_again(leg: &Leg) -> Vec<(f64, Option<f64>)> {
+    let told: Vec<(f64, f64)> = moments(leg)
+        .iter()
+        .filter_map(|m| Some((m.at, m.sent_again?)))
+        .collect();
+    let steps = told
+        .windows(2)
+        .map(|pair| (pair[1].0, pair[1].1 - pair[0].1));
+    let steps = steps.filter(|(_, again)| *again > 0.0);
+    steps.map(|(at, again)| (at, Some(again))).collect()
+}
+
+/// What part of the time each limit had.
+fn shares(bands: &[Band]) -> String {
+    let mut times: BTreeMap<&str, f64> = BTreeMap::new();
+    for band in bands {
+        *times.entry(&band.name).or_default() += band.to - band.from;
+    }
+    let all: f64 = times.values().sum();
+    let mut times: Vec<_> = times.into_iter().filter(|_| all > 0.0).collect();
+    times.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let named: Vec<String> = times
+        .iter()
+        .map(|(name, time)| format!("{name} {}", percent(time / all)))
+        .collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(" Held by: {}.", named.join(", ")),
+    }
+}

@@ -1,0 +1,79 @@
+//! Round-trip time and windows on one axis of time.
+
+use super::seconds;
+use super::sender::Moment;
+use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke, Values};
+
+/// Round-trip time, congestion window, threshold, flight and both windows; `None` if none of it was told.
+pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> Option<Picture> {
+    type Pick = fn(&Moment) -> Option<f64>;
+    let lines: [(&str, usize, Stroke, Pick); 6] = [
+        ("congestion window", 0, Stroke::Steps, |m| m.cwnd),
+        ("slow-start threshold", 0, Stroke::Reference, |m| m.ssthresh),
+        ("in flight", 0, Stroke::Steps, |m| m.in_flight),
+        ("window of the receiver", 0, Stroke::Reference, |m| {
+            m.send_window
+        }),
+        ("own receive window", 0, Stroke::Reference, |m| {
+            m.receive_window
+        }),
+        ("round-trip time", 1, Stroke::Line, |m| m.rtt),
+    ];
+    let series: Vec<Series> = lines
+        .into_iter()
+        .map(|(name, axis, stroke, pick)| Series {
+            name: name.to_owned(),
+            axis,
+            stroke,
+            points: moments.iter().map(|m| (m.at, pick(m))).collect(),
+        })
+        .filter(|s| s.points.iter().any(|(_, y)| y.is_some()))
+        .collect();
+    let values = |name: &str| {
+        let found = series.iter().find(|s| s.name == name);
+        found.and_then(Values::of)
+    };
+    if series.is_empty() {
+        return None;
+    }
+    let mut told = Vec::new();
+    if let Some(rtt) = values("round-trip time") {
+        told.push(format!(
+            "The round-trip time goes from {} to {}.",
+            rtt.least("s"),
+            rtt.most("s")
+        ));
+    }
+    if let Some(cwnd) = values("congestion window") {
+        told.push(format!(
+            "The congestion window goes from {} to {}.",
+            cwnd.least("B"),
+            cwnd.most("B")
+        ));
+    }
+    Some(Picture {
+        id: id.to_owned(),
+        title: format!("Round-trip time and windows, {whose}"),
+        reading: "A round-trip time that grows with the congestion window is a queue that fills; a window that falls by \
+            half or to little is a loss that was noticed."
+            .to_owned(),
+        alternative: told.join(" "),
+        drawing: Drawing::Chart(Chart {
+            x: seconds(),
+            y: vec![
+                Axis {
+                    label: "bytes".to_owned(),
+                    unit: "B",
+                    scale: Scale::FromZero,
+                },
+                Axis {
+                    label: "round-trip time".to_owned(),
+                    unit: "s",
+                    scale: Scale::FromZero,
+                },
+            ],
+            series,
+            bands,
+        }),
+    })
+}
