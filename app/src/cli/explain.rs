@@ -1,6 +1,6 @@
 //! `linerate explain`: what limited it, from a run, a trace or a file, or live.
 
-mod requests;
+pub(super) mod requests;
 mod watch;
 
 use super::live::stdout_style;
@@ -182,11 +182,11 @@ fn both(a: &Path, b: &Path) -> Result<Vec<Explanation>> {
     })
 }
 
-fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {
+pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {
     Refusal::usage(format!("cannot explain {}: {why}", path.display())).into()
 }
 
-fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     traces::unpacked(path).map_err(|error| bad(path, error))
 }
 
@@ -195,14 +195,14 @@ fn whole(path: &Path) -> Result<Trace> {
 }
 
 /// What a file is, by how it begins.
-enum Kind {
+pub(super) enum Kind {
     Trace,
     Capture,
     /// A run, or nothing that is known.
     Other,
 }
 
-fn kind(path: &Path) -> Result<Kind> {
+pub(super) fn kind(path: &Path) -> Result<Kind> {
     let mut file = open(path)?;
     let head = file.fill_buf().map_err(|error| bad(path, error))?;
     Ok(match head.first_chunk() {

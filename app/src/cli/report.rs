@@ -1,7 +1,9 @@
 //! `linerate report`: the page.
 
 mod document;
+mod trace;
 
+use super::explain::{self, Kind};
 use super::live::stdout_style;
 use super::{Global, runs};
 use crate::exit::{Exit, Refusal};
@@ -18,7 +20,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Write a page about a run, an experiment or a document: the answers in words, pictures, everything behind them
+/// Write a page about a run, an experiment, a trace or a document: the answers in words, pictures, everything behind them
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate report last                      the newest run: linerate-ID.html
@@ -32,6 +34,9 @@ use std::process::{Command, Stdio};
   linerate report last --picture list       what pictures there are
   linerate report last --picture goodput-1-up -f svg -o goodput.svg
   linerate report last --picture goodput-1-up -f csv | head
+  linerate report some.pcap                 a capture (pcap, pcapng) or what 'linerate trace -w' wrote
+  linerate report 1500.pcap --beside 9000.pcap
+                                            the same request with either MTU, on one scale of time
 
 The page is one file that opens from the disk: it asks no network for anything, and forbids itself to. It begins
 with the answer in words; pictures are whole without scripts and can be zoomed with them: drag, or choose one and
@@ -39,11 +44,19 @@ turn the wheel, or use the keys + - 0 and the arrows. Each gives its figures as 
 page can be printed. FILE appears whole or not at all.
 
 text, markdown and json say the same; they go to standard output unless -o names a file. PNG of a picture is made
-by 'rsvg-convert' (Debian: librsvg2-bin), which has to be installed; the page's own button needs no program.")]
+by 'rsvg-convert' (Debian: librsvg2-bin), which has to be installed; the page's own button needs no program.
+
+Of a trace or a capture the two directions with the most data are drawn (what was sent, acknowledged, sent again;
+windows, flight and round trip, with the limit of each moment), the others told by their sentence. Where requests
+are found they follow: how long they took and why, a usual one and the longest step by step. However long the file
+is, each picture has at most 1000 columns: what lies within one is drawn as one. Such a file is read twice.")]
 pub struct Report {
     /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input
     #[arg(value_name = "ID|FILE")]
     subject: String,
+    /// A capture of the same on another path: one request of each side by side
+    #[arg(long, value_name = "FILE")]
+    beside: Option<PathBuf>,
     /// Form [default: html, and svg of a picture]
     #[arg(short = 'f', long, value_enum)]
     format: Option<Format>,
@@ -78,7 +91,7 @@ impl Report {
     /// # Errors
     /// If there is no such run or picture, or the page cannot be written.
     pub fn run(&self, global: &Global) -> Result<Exit> {
-        let Told { name, page } = told(&self.subject, global)?;
+        let Told { name, page } = told(&self.subject, self.beside.as_deref(), global)?;
         let bytes = match &self.picture {
             None => self.whole(&page)?.into_bytes(),
             Some(list) if list == "list" => names(&page).into_bytes(),
@@ -178,10 +191,10 @@ fn png(svg: &str) -> Result<Vec<u8>> {
 }
 
 /// The page of what is named: a file if there is one, else what the archive has.
-fn told(subject: &str, global: &Global) -> Result<Told> {
+fn told(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Told> {
     let path = Path::new(subject);
     if path.is_file() || subject == "-" {
-        return of_file(path);
+        return of_file(path, beside);
     }
     let archive = runs::open_existing(global)?;
     let named = archive.named(subject).map_err(runs::said)?;
@@ -215,8 +228,17 @@ pub fn page_of(archive: &Archive, named: &Named) -> Result<Page> {
 }
 
 /// The page of a file: what it is tells how it begins.
-fn of_file(path: &Path) -> Result<Told> {
-    document::told(path)
+fn of_file(path: &Path, beside: Option<&Path>) -> Result<Told> {
+    match path.is_file().then(|| explain::kind(path)).transpose()? {
+        Some(kind @ (Kind::Trace | Kind::Capture)) => {
+            let stem = path.file_stem().unwrap_or_default();
+            Ok(Told {
+                name: stem.to_string_lossy().into_owned(),
+                page: trace::page(path, &kind, beside)?,
+            })
+        }
+        Some(Kind::Other) | None => document::told(path),
+    }
 }
 
 /// What of a name can stand in the name of a file: it may come from a document of a stranger.

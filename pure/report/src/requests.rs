@@ -61,7 +61,8 @@ pub fn text(told: &Requests, style: Style) -> String {
     out
 }
 
-fn sentence(told: &Requests) -> String {
+/// The answer in one sentence.
+pub fn sentence(told: &Requests) -> String {
     let mut causes = Causes::default();
     told.operations.iter().for_each(|o| causes.add(&o.causes));
     match told.answered {

@@ -93,7 +93,10 @@ fn of_run(subject: &str, global: &Global) -> Result<Requests> {
 }
 
 /// What a file shows, and what was left out of it. `observer` is for a capture: a trace needs one of two.
-fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
+///
+/// # Errors
+/// If it cannot be read, or is none.
+pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
     let left_out = match kind(path)? {
         Kind::Capture => {
             let account = capture::read_with_payload(open(path)?, |packet, payload| {

@@ -38,6 +38,13 @@ pub(super) fn of_pictures() -> String {
             "svg .{name}{{fill:var(--{name})}}svg line.{name},svg path.{name}{{fill:none;stroke:var(--{name})}}svg .area.{name}{{fill:var(--{name});stroke:none}}"
         );
     }
+    for shade in 1..=5 {
+        let _ = write!(
+            css,
+            "svg .shade{shade}{{fill:var(--s0);fill-opacity:{:.2}}}",
+            0.2 * f64::from(shade)
+        );
+    }
     css
 }
 

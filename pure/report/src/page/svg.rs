@@ -4,7 +4,7 @@ use super::inert;
 use std::fmt::{Display, Write as _};
 
 /// A drawing in a box of its own. Colours are classes: `s0` to `s7` for series, `ink`, `faint`, `grid`, `good`, `bad`,
-/// `doubt`, `ground`; further `soft` (a third of the ink), `thin`, `thick`, `dashed`, and of text `small`, `strong`,
+/// `doubt`, `ground`; further `soft` (a third of the ink), `shade1` to `shade5` (light to dark), `thin`, `thick`, `dashed`, and of text `small`, `strong`,
 /// `middle`, `end`. Lines and paths are stroked, everything else is filled.
 pub struct Svg {
     body: String,

@@ -5,6 +5,7 @@ mod mtu;
 mod published;
 mod run;
 mod story;
+mod trace;
 mod tuning;
 
 pub use experiment::experiment;
@@ -12,6 +13,7 @@ pub use mtu::mtu;
 pub use published::published;
 pub use run::run;
 pub use story::{Story, story};
+pub use trace::{Followed, trace};
 pub use tuning::tuning;
 
 use crate::page::Section;

@@ -1,15 +1,20 @@
 //! Pictures for pages, one file each: data to a [`crate::page::Picture`].
 
 pub mod bars;
+pub mod course;
 pub mod drift;
 pub mod flight;
 pub mod forest;
 pub mod goodput;
 pub mod hops;
+pub mod ladder;
 pub mod latencies;
+pub mod latency;
 pub mod pairs;
 pub mod sender;
+pub mod socket;
 pub mod stages;
+pub mod time_sequence;
 pub mod windows;
 
 use crate::page::{Axis, Band, Scale};

@@ -1,0 +1,258 @@
+//! The page of a trace or a capture: its connections, the biggest in full, and the requests that they carried.
+
+use crate::page::{Page, Picture, Section};
+use crate::pictures::course::Course;
+use crate::pictures::ladder::{self, Ladder};
+use crate::pictures::{latency, socket, time_sequence};
+use crate::words::{Style, escape, grouped};
+use crate::{explain, requests};
+use model::finding::Explanation;
+use model::request::{Call, Operation, Requests};
+
+/// Connections that are told by their sentence.
+const NAMED: usize = 50;
+/// Operations of which the longest request is drawn.
+const LADDERS: usize = 3;
+
+/// What was read of a file.
+pub struct Followed {
+    /// Name of the file.
+    pub name: String,
+    /// What it is, and what is known of it.
+    pub facts: Vec<(String, String)>,
+    /// Its connections, the largest first.
+    pub explanations: Vec<Explanation>,
+    /// The courses of the first of them, in the same order.
+    pub courses: Vec<Course>,
+    /// The requests that they carried, where the file shows any.
+    pub requests: Option<Requests>,
+    /// Another file, whose requests are drawn beside these: the same on a path that differs.
+    pub beside: Option<(String, Requests)>,
+    /// What is to be said of the file as a whole, a sentence each.
+    pub doubts: Vec<String>,
+}
+
+/// The page.
+pub fn trace(of: &Followed) -> Page {
+    let answered = of.requests.as_ref().filter(|told| told.answered > 0);
+    let mut sections = Vec::new();
+    for (n, (one, course)) in of.explanations.iter().zip(&of.courses).enumerate() {
+        sections.extend(connection(n, one, course));
+    }
+    if let Some(told) = answered {
+        sections.extend(asked(told, of.beside.as_ref()));
+    }
+    let others = &of.explanations[of.courses.len().min(of.explanations.len())..];
+    if !others.is_empty() {
+        sections.push(by_sentence(others));
+    }
+    if !of.doubts.is_empty() {
+        sections.push(Section {
+            heading: "What was left out".to_owned(),
+            words: of.doubts.clone(),
+            listing: String::new(),
+            pictures: Vec::new(),
+            folded: true,
+        });
+    }
+    let mut verdict: Vec<String> = of
+        .explanations
+        .iter()
+        .take(of.courses.len().max(1))
+        .map(answer)
+        .collect();
+    verdict.extend(answered.map(requests::sentence));
+    if verdict.is_empty() {
+        verdict.push(
+            "No connection with data is in this file: there is nothing to explain.".to_owned(),
+        );
+    }
+    Page {
+        title: format!("What limited the connections in {}", escape(&of.name)),
+        verdict,
+        facts: of.facts.clone(),
+        sections,
+    }
+}
+
+/// A connection and its answer, in one sentence.
+fn answer(one: &Explanation) -> String {
+    let rate = one.bytes.per(one.span);
+    let said = explain::sentence(one);
+    format!(
+        "{}: {} in {}, {rate}; {said}",
+        escape(&one.name),
+        one.bytes,
+        one.span
+    )
+}
+
+/// A connection in full: the graph, then what its sender had to go by, then the words.
+fn connection(n: usize, one: &Explanation, course: &Course) -> [Section; 2] {
+    let id = |what: &str| match n {
+        0 => what.to_owned(),
+        n => format!("{what}-{}", n + 1),
+    };
+    let sequence = time_sequence::picture(&id("time-sequence"), course, &one.phases);
+    let mut pictures = Vec::from_iter(time_sequence::first_again(
+        &id("first-again"),
+        course,
+        &one.phases,
+    ));
+    pictures.push(socket::windows(&id("windows"), course, &one.phases));
+    pictures.extend(socket::flight(&id("flight"), course, &one.phases));
+    let name = escape(&one.name);
+    [
+        Section {
+            heading: name.clone(),
+            words: Vec::new(),
+            listing: String::new(),
+            pictures: vec![sequence],
+            folded: n > 0,
+        },
+        Section {
+            heading: match n {
+                0 => "What its sender had to go by, and why".to_owned(),
+                _ => format!("What the sender of {name} had to go by, and why"),
+            },
+            words: Vec::new(),
+            listing: explain::text(std::slice::from_ref(one), None, Style::PLAIN),
+            pictures,
+            folded: true,
+        },
+    ]
+}
+
+fn by_sentence(others: &[Explanation]) -> Section {
+    let mut words: Vec<String> = others.iter().take(NAMED).map(answer).collect();
+    if others.len() > NAMED {
+        let more = grouped((others.len() - NAMED) as u64);
+        words.push(format!(
+            "And {more} more connections ('linerate explain --json' has all)."
+        ));
+    }
+    Section {
+        heading: "Other connections".to_owned(),
+        words,
+        listing: String::new(),
+        pictures: Vec::new(),
+        folded: true,
+    }
+}
+
+/// The requests: how long, why, and single ones step by step.
+fn asked(told: &Requests, beside: Option<&(String, Requests)>) -> [Section; 2] {
+    let named = |of: &Operation| (of.operation.clone(), of.times.clone());
+    let named: Vec<_> = told.operations.iter().map(named).collect();
+    let distributions: Vec<_> = named
+        .iter()
+        .map(|(name, times)| (name.clone(), times))
+        .collect();
+    let mut pictures: Vec<Picture> = Vec::new();
+    pictures.extend(latency::by_cause("request-causes", &told.operations));
+    pictures.push(latency::distribution("request-times", &distributions));
+    pictures.extend(latency::over_time("requests-over-time", &told.moments));
+    [
+        Section {
+            heading: "Requests".to_owned(),
+            words: vec![requests::sentence(told)],
+            listing: String::new(),
+            pictures,
+            folded: false,
+        },
+        Section {
+            heading: "Requests one by one".to_owned(),
+            words: Vec::new(),
+            listing: requests::text(told, Style::PLAIN),
+            pictures: ladders(told, beside),
+            folded: true,
+        },
+    ]
+}
+
+/// A usual request beside the same of another file, or of the operation that took the most time; then the longest.
+fn ladders(told: &Requests, beside: Option<&(String, Requests)>) -> Vec<Picture> {
+    let mut pictures = Vec::new();
+    match beside {
+        Some((name, other)) => pictures.extend(both(told, name, other)),
+        None => {
+            let usual = told
+                .operations
+                .first()
+                .and_then(|of| Some((of, usual(told, &of.operation)?)));
+            if let Some((of, call)) = usual {
+                let ladder = Ladder {
+                    title: format!("a usual one of {}", grouped(of.count)),
+                    call,
+                };
+                pictures.push(ladder::picture(
+                    "ladder-usual",
+                    &titled("A usual request", call),
+                    &[ladder],
+                ));
+            }
+        }
+    }
+    for (n, of) in told.operations.iter().take(LADDERS).enumerate() {
+        if let Some(call) = of.worst.first().filter(|_| of.count > 1) {
+            let ladder = Ladder {
+                title: format!("the longest of {}", grouped(of.count)),
+                call,
+            };
+            let id = format!("ladder-longest-{}", n + 1);
+            pictures.push(ladder::picture(
+                &id,
+                &titled("The longest request", call),
+                &[ladder],
+            ));
+        }
+    }
+    pictures
+}
+
+/// The first operation that both have, a usual request of each on one scale of time.
+fn both(told: &Requests, name: &str, other: &Requests) -> Option<Picture> {
+    let pair = told.operations.iter().find_map(|of| {
+        let here = usual(told, &of.operation)?;
+        Some((here, usual(other, &of.operation)?))
+    });
+    let (here, there) = pair?;
+    let ladder = |call| Ladder {
+        title: largest(call),
+        call,
+    };
+    let ladders = [
+        ladder(here),
+        Ladder {
+            title: format!("{}: {}", escape(name), largest(there)),
+            call: there,
+        },
+    ];
+    Some(ladder::picture(
+        "ladder-both",
+        &titled("The same request twice", here),
+        &ladders,
+    ))
+}
+
+/// What tells two paths apart: the size of their segments.
+fn largest(call: &Call) -> String {
+    let per = |step: &model::request::Step| step.bytes.0.div_ceil(step.segments.max(1).into());
+    let most = call.steps.iter().map(per).max().unwrap_or(0);
+    format!("segments of {most} bytes")
+}
+
+fn titled(what: &str, call: &Call) -> String {
+    format!("{what}: {}", escape(&call.operation))
+}
+
+/// Of the calls that are told, that which took as long as half of them do.
+fn usual<'a>(told: &'a Requests, operation: &str) -> Option<&'a Call> {
+    let p50 = told
+        .operations
+        .iter()
+        .find(|of| of.operation == operation)?
+        .p50;
+    let calls = told.calls.iter().filter(|call| call.operation == operation);
+    calls.min_by_key(|call| call.parts.total().0.abs_diff(p50.0))
+}

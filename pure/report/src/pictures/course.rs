@@ -1,0 +1,734 @@
+//! One direction of a connection over time, reduced to columns while it passes.
+//!
+//! A column is as wide as it must be: a microsecond at first, twice as wide whenever more than [`MOST_COLUMNS`] hold
+//! anything. So a few segments keep their own places, a million are as many points as a screen has pixels, and memory
+//! is the same. Of each quantity a column keeps the least, the greatest and the last. What happened around the first
+//! segment that was sent again is kept in its own columns, which stay narrow.
+
+use crate::page::{Series, Stroke};
+use model::packet::Packet;
+use model::segment::tcp_flag::{ACK, SYN};
+use model::{Bytes, Connection, Nanos, Segment, TraceSample, What};
+use std::net::SocketAddr;
+
+/// Columns that hold anything: about the pixels of a picture.
+const MOST_COLUMNS: usize = 1000;
+/// Narrow columns that are kept from before the first segment that was sent again, at least, and from then on.
+const BEFORE: usize = 150;
+const AFTER: usize = 350;
+/// Width of the first columns in nanoseconds: what captures count in.
+const NARROWEST: u64 = 1000;
+/// From here on a slow-start threshold was never set (`TCP_INFINITE_SSTHRESH`).
+const NO_THRESHOLD: u32 = 0x7fff_ffff;
+
+/// A quantity that is followed. Places count from the first byte of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Track {
+    /// Place behind new data.
+    Sent,
+    /// Place behind data that had been sent before.
+    Again,
+    /// Place up to which all is acknowledged.
+    Acknowledged,
+    /// Places at which a block of selectively acknowledged data begins and ends (RFC 2018).
+    Selective,
+    /// Place behind the last byte that fits into the receiver's window.
+    Edge,
+    /// Bytes sent and not acknowledged.
+    Flight,
+    /// The receiver's window in bytes.
+    Window,
+    /// The congestion window in bytes.
+    Congestion,
+    /// The slow-start threshold in bytes.
+    Threshold,
+    /// The send buffer in bytes, as the kernel reckons it.
+    Buffer,
+    /// Bytes written by the application and not acknowledged.
+    Written,
+    /// Nanoseconds from data to its acknowledgement, where this was seen.
+    RoundTrip,
+    /// The same as the sender's kernel smooths it.
+    Smoothed,
+}
+
+const TRACKS: usize = Track::Smoothed as usize + 1;
+
+impl Track {
+    /// It never falls: the last value of a column is all that there is to draw.
+    fn rises(self) -> bool {
+        matches!(self, Track::Sent | Track::Acknowledged)
+    }
+}
+
+/// Follows the data from one end of a connection to the other. Of connections one after another with the same ends,
+/// the one with the most bytes is kept.
+#[derive(Clone, Debug)]
+pub struct Course {
+    sender: SocketAddr,
+    receiver: SocketAddr,
+    pass: Pass,
+    before: Option<Box<Pass>>,
+}
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Pass {
+    begun: Option<Nanos>,
+    /// Its length so far.
+    pub span: Nanos,
+    /// Data segments, those that were sent again among them; one that stands for several counts as one.
+    pub segments: u64,
+    /// Of them, those that were sent again, or overtaken on their way to the capture.
+    pub again: u64,
+    /// Their payload.
+    pub bytes: Bytes,
+    /// Initial sequence numbers that were seen: the sender's, the receiver's.
+    starts: [Option<u32>; 2],
+    /// Window scales that their SYNs offered.
+    scales: [Option<Option<u8>>; 2],
+    /// The sequence number at [`Pass::high`].
+    anchor: Option<u32>,
+    /// Place behind all that was sent.
+    high: i64,
+    acked: i64,
+    /// The data whose round trip is taken: one at a time, and none that was sent again (Karn).
+    timed: Option<(i64, Nanos)>,
+    /// The socket of the sender was traced, not only the receiver's.
+    own: bool,
+    /// All of it.
+    pub columns: Columns,
+    detail: Detail,
+}
+
+/// What a header says of the other direction's data.
+struct Heard {
+    ack: u32,
+    /// The window in bytes, where its scale is known.
+    window: Option<u64>,
+    sack: Option<(u32, u32)>,
+}
+
+impl Course {
+    /// Of the data from `sender` to `receiver`.
+    pub fn new(sender: SocketAddr, receiver: SocketAddr) -> Course {
+        Course {
+            sender,
+            receiver,
+            pass: Pass::new(),
+            before: None,
+        }
+    }
+
+    /// Takes the next packet of a capture; those of other connections mean nothing.
+    pub fn packet(&mut self, packet: &Packet) {
+        let forward = (packet.from, packet.to) == (self.sender, self.receiver);
+        if !forward && (packet.from, packet.to) != (self.receiver, self.sender) {
+            return;
+        }
+        let side = usize::from(!forward);
+        if packet.has(SYN) && self.pass.starts[side].is_some_and(|start| start != packet.seq) {
+            self.another();
+        }
+        let pass = &mut self.pass;
+        let at = pass.at(packet.at);
+        if packet.has(SYN) {
+            pass.starts[side] = Some(packet.seq);
+            pass.scales[side] = (!packet.options_cut).then_some(packet.wscale);
+        }
+        if forward {
+            pass.sends(at, packet.seq, packet.has(SYN), packet.payload);
+        } else if packet.has(ACK) {
+            let scale = match (packet.has(SYN), pass.scales) {
+                // The scale holds only if both offered one (RFC 7323, 2.2), and not yet in a SYN.
+                (true, _) | (_, [Some(None), _] | [_, Some(None)]) => Some(0),
+                (_, [_, scale]) => scale.flatten(),
+            };
+            let window = scale.map(|scale| u64::from(packet.window) << scale.min(14));
+            let heard = Heard {
+                ack: packet.ack,
+                window,
+                sack: packet.sack,
+            };
+            pass.hears(at, &heard);
+        }
+    }
+
+    /// Takes the next event of a trace; those of other connections mean nothing. If both ends are in it, the sender's
+    /// counts.
+    pub fn segment(&mut self, connection: &Connection, segment: &Segment) {
+        let Some(own) = self.owns(connection) else {
+            return;
+        };
+        if !self.pass.takes(own) {
+            return;
+        }
+        let at = self.pass.at(segment.at);
+        let pass = &mut self.pass;
+        if let Some(tcb) = segment.tcb.as_ref().filter(|_| own) {
+            let segments = |n: u32| u64::from(n) * u64::from(tcb.mss);
+            pass.note(at, Track::Congestion, segments(tcb.cwnd));
+            if tcb.ssthresh < NO_THRESHOLD {
+                pass.note(at, Track::Threshold, segments(tcb.ssthresh));
+            }
+            pass.note(at, Track::Buffer, tcb.sndbuf.0);
+            let written = tcb.unacked_sent() + tcb.unsent();
+            pass.note(at, Track::Written, written.0);
+            if tcb.srtt.0 > 0 {
+                pass.note(at, Track::Smoothed, tcb.srtt.0);
+            }
+        }
+        if !matches!(segment.what, What::Sent | What::Received) {
+            return;
+        }
+        let syn = segment.flags & SYN != 0;
+        if (segment.what == What::Sent) == own {
+            pass.sends(at, segment.seq, syn, segment.payload.0 as u32);
+        } else if segment.flags & ACK != 0 {
+            let scale = segment.tcb.as_ref().map(|tcb| match (syn, own) {
+                (true, _) => 0,
+                (_, true) => tcb.snd_wscale,
+                (_, false) => tcb.rcv_wscale,
+            });
+            let window = match (scale, own) {
+                (Some(scale), _) => Some(u64::from(segment.window) << scale.min(14)),
+                (None, true) => segment.send_window().map(|window| window.0),
+                (None, false) => segment.receive_window().map(|window| window.0),
+            };
+            let heard = Heard {
+                ack: segment.ack,
+                window,
+                sack: None,
+            };
+            pass.hears(at, &heard);
+        }
+    }
+
+    /// Takes what the kernel told of a socket between two segments.
+    pub fn sample(&mut self, connection: &Connection, sample: &TraceSample) {
+        if self.owns(connection) != Some(true) || !self.pass.takes(true) {
+            return;
+        }
+        let at = self.pass.at(sample.at);
+        let pass = &mut self.pass;
+        let tcp = &sample.tcp;
+        let segments = |n: u32| u64::from(n) * u64::from(tcp.snd_mss);
+        pass.note(at, Track::Congestion, segments(tcp.snd_cwnd));
+        if tcp.snd_ssthresh < NO_THRESHOLD {
+            pass.note(at, Track::Threshold, segments(tcp.snd_ssthresh));
+        }
+        pass.note(at, Track::Buffer, sample.sndbuf.0);
+        if tcp.rtt.0 > 0 {
+            pass.note(at, Track::Smoothed, tcp.rtt.0);
+        }
+    }
+
+    /// Whether the events of a connection of a trace belong to it.
+    pub fn is_of(&self, connection: &Connection) -> bool {
+        self.owns(connection).is_some()
+    }
+
+    /// Whether a connection of a trace is the sender's or the receiver's own; `None` if it is another.
+    fn owns(&self, connection: &Connection) -> Option<bool> {
+        let ends = (connection.local, connection.remote);
+        match ends == (self.sender, self.receiver) {
+            true => Some(true),
+            false => (ends == (self.receiver, self.sender)).then_some(false),
+        }
+    }
+
+    /// The same ends again: a connection after another.
+    fn another(&mut self) {
+        let pass = std::mem::replace(&mut self.pass, Pass::new());
+        if self.before.as_ref().is_none_or(|b| b.bytes < pass.bytes) {
+            self.before = Some(Box::new(pass));
+        }
+    }
+
+    /// The connection with the most bytes.
+    pub(crate) fn most(&self) -> &Pass {
+        match &self.before {
+            Some(before) if before.bytes > self.pass.bytes => before,
+            _ => &self.pass,
+        }
+    }
+}
+
+impl Pass {
+    fn new() -> Pass {
+        Pass {
+            begun: None,
+            span: Nanos(0),
+            segments: 0,
+            again: 0,
+            bytes: Bytes(0),
+            starts: [None; 2],
+            scales: [None; 2],
+            anchor: None,
+            high: 0,
+            acked: 0,
+            timed: None,
+            own: false,
+            columns: Columns::new(),
+            detail: Detail {
+                columns: Columns::new(),
+                rest: None,
+            },
+        }
+    }
+
+    /// Whether an event of this end's socket counts. What was seen from the other end makes room for it.
+    fn takes(&mut self, own: bool) -> bool {
+        if own && !self.own {
+            *self = Pass { own, ..Pass::new() };
+        }
+        own == self.own
+    }
+
+    /// A moment, since the beginning. Time that goes back stands still.
+    fn at(&mut self, at: Nanos) -> Nanos {
+        let begun = *self.begun.get_or_insert(at);
+        self.span = self.span.max(at.since(begun));
+        self.span
+    }
+
+    /// The place of a sequence number: the nearest to what was sent last.
+    fn place(&self, seq: u32) -> i64 {
+        let from = self.anchor.unwrap_or(seq);
+        self.high
+            .saturating_add(i64::from(seq.wrapping_sub(from) as i32))
+    }
+
+    fn reach(&mut self, seq: u32, place: i64) {
+        (self.anchor, self.high) = (Some(seq), place);
+    }
+
+    fn sends(&mut self, at: Nanos, seq: u32, syn: bool, payload: u32) {
+        let seq = seq.wrapping_add(u32::from(syn));
+        if self.anchor.is_none() {
+            self.reach(seq, 0);
+        }
+        if payload == 0 {
+            return;
+        }
+        self.segments += 1;
+        self.bytes += Bytes(payload.into());
+        let end = self.place(seq).saturating_add(payload.into());
+        if end <= self.high {
+            self.again += 1;
+            self.timed = None;
+            self.detail.rest.get_or_insert(AFTER);
+            self.note_place(at, Track::Again, end);
+        } else {
+            self.reach(seq.wrapping_add(payload), end);
+            self.timed.get_or_insert((end, at));
+            self.note_place(at, Track::Sent, end);
+        }
+        self.note_flight(at);
+    }
+
+    fn hears(&mut self, at: Nanos, heard: &Heard) {
+        if self.anchor.is_none() {
+            self.reach(heard.ack, 0);
+        }
+        let place = self.place(heard.ack);
+        if place > self.high {
+            // Never seen: a FIN, or what the capture lost.
+            self.reach(heard.ack, place);
+        }
+        self.acked = self.acked.max(place);
+        self.note_place(at, Track::Acknowledged, self.acked);
+        if let Some(window) = heard.window {
+            self.note(at, Track::Window, window);
+            self.note_place(at, Track::Edge, place.saturating_add_unsigned(window));
+        }
+        if let Some((from, to)) = heard.sack {
+            self.note_place(at, Track::Selective, self.place(from));
+            self.note_place(at, Track::Selective, self.place(to));
+        }
+        if let Some((_, sent)) = self.timed.take_if(|(end, _)| *end <= self.acked) {
+            self.note(at, Track::RoundTrip, at.since(sent).0);
+        }
+        self.note_flight(at);
+    }
+
+    fn note_flight(&mut self, at: Nanos) {
+        self.note_place(at, Track::Flight, self.high.saturating_sub(self.acked));
+    }
+
+    /// What lies before the first byte that is known has no place in a picture.
+    fn note_place(&mut self, at: Nanos, track: Track, place: i64) {
+        if let Ok(place) = u64::try_from(place) {
+            self.note(at, track, place);
+        }
+    }
+
+    fn note(&mut self, at: Nanos, track: Track, value: u64) {
+        self.detail.note(at, track, value);
+        self.columns.note(at, track, value);
+        while self.columns.all.len() > MOST_COLUMNS {
+            self.columns.widen();
+        }
+    }
+
+    /// What happened around the first segment that was sent again, where the whole could not keep that apart.
+    pub fn first_again(&self) -> Option<&Columns> {
+        let known = self.detail.rest.is_some() && self.columns.width > NARROWEST;
+        known.then_some(&self.detail.columns)
+    }
+}
+
+/// The columns before something happens, and some after it.
+#[derive(Clone, Debug)]
+struct Detail {
+    columns: Columns,
+    /// It has happened: so many columns are still to come.
+    rest: Option<usize>,
+}
+
+impl Detail {
+    fn note(&mut self, at: Nanos, track: Track, value: u64) {
+        let before = self.columns.all.len();
+        if self.rest == Some(0) {
+            return;
+        }
+        self.columns.note(at, track, value);
+        let all = &mut self.columns.all;
+        match &mut self.rest {
+            Some(rest) if all.len() > before => *rest -= 1,
+            None if all.len() > 2 * BEFORE => drop(all.drain(..BEFORE)),
+            _ => {}
+        }
+    }
+}
+
+/// Stretches of time of equal width, those that hold anything.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    /// Nanoseconds.
+    width: u64,
+    all: Vec<Column>,
+}
+
+#[derive(Clone, Debug)]
+struct Column {
+    /// Its number, from the beginning of time.
+    place: u64,
+    ranges: [Option<Range>; TRACKS],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    low: u64,
+    high: u64,
+    last: u64,
+}
+
+impl Columns {
+    fn new() -> Columns {
+        Columns {
+            width: NARROWEST,
+            all: Vec::new(),
+        }
+    }
+
+    /// Between two points of a picture: what is nearer is joined. `None` if that is nothing to speak of.
+    pub fn joined(&self) -> Option<Nanos> {
+        (self.width > NARROWEST).then_some(Nanos(self.width))
+    }
+
+    /// When the first begins and the last ends.
+    pub fn span(&self) -> (Nanos, Nanos) {
+        let at = |place: u64| Nanos(place.saturating_mul(self.width));
+        let first = self.all.first().map_or(0, |column| column.place);
+        let last = self.all.last().map_or(0, |column| column.place + 1);
+        (at(first), at(last))
+    }
+
+    /// Whether anything is known of a quantity.
+    pub fn has(&self, track: Track) -> bool {
+        self.ranges(track).next().is_some()
+    }
+
+    /// The greatest value of a quantity; 0 if nothing is known of it.
+    pub fn greatest(&self, track: Track) -> u64 {
+        self.ranges(track)
+            .map(|(_, range)| range.high)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// A quantity as a line of a chart, times in seconds, each value by `unit`.
+    pub fn series(
+        &self,
+        track: Track,
+        name: &str,
+        axis: usize,
+        stroke: Stroke,
+        unit: f64,
+    ) -> Series {
+        let mut points = Vec::new();
+        let mut point = |at: u64, value: u64| {
+            points.push((at as f64 / 1e9, Some(value as f64 / unit)));
+        };
+        for (at, range) in self.ranges(track) {
+            if track.rises() || range.low == range.high {
+                point(at, range.last);
+                continue;
+            }
+            // Both, and the one later that is nearer to where it ended.
+            let up = range.last.abs_diff(range.high) <= range.last.abs_diff(range.low);
+            let (first, then) = match up {
+                true => (range.low, range.high),
+                false => (range.high, range.low),
+            };
+            point(at, first);
+            point(at + self.width / 2, then);
+        }
+        Series {
+            name: name.to_owned(),
+            axis,
+            stroke,
+            points,
+        }
+    }
+
+    /// Times never fall.
+    fn note(&mut self, at: Nanos, track: Track, value: u64) {
+        let place = at.0 / self.width;
+        if self.all.last().is_none_or(|last| last.place < place) {
+            let ranges = [None; TRACKS];
+            self.all.push(Column { place, ranges });
+        }
+        if let Some(column) = self.all.last_mut() {
+            let range = &mut column.ranges[track as usize];
+            let one = Range {
+                low: value,
+                high: value,
+                last: value,
+            };
+            *range = Some(range.map_or(one, |before| before.then(one)));
+        }
+    }
+
+    fn widen(&mut self) {
+        self.width *= 2;
+        self.all.iter_mut().for_each(|column| column.place /= 2);
+        self.all.dedup_by(|later, first| {
+            let same = later.place == first.place;
+            if same {
+                for (first, later) in first.ranges.iter_mut().zip(later.ranges) {
+                    *first = match (*first, later) {
+                        (Some(first), Some(later)) => Some(first.then(later)),
+                        (first, later) => later.or(first),
+                    };
+                }
+            }
+            same
+        });
+    }
+
+    /// A quantity in each column that has it, and when that begins in nanoseconds.
+    fn ranges(&self, track: Track) -> impl Iterator<Item = (u64, Range)> {
+        self.all.iter().filter_map(move |column| {
+            let range = column.ranges[track as usize]?;
+            Some((column.place.saturating_mul(self.width), range))
+        })
+    }
+}
+
+impl Range {
+    fn then(self, later: Range) -> Range {
+        Range {
+            low: self.low.min(later.low),
+            high: self.high.max(later.high),
+            last: later.last,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Tcb;
+
+    const ENDS: [([u8; 4], u16); 2] = [([192, 0, 2, 1], 40_000), ([192, 0, 2, 2], 5201)];
+
+    fn end(n: usize) -> SocketAddr {
+        SocketAddr::from(ENDS[n])
+    }
+
+    fn packet(us: u64, from: usize, seq: u32, ack: u32, flags: u8, payload: u32) -> Packet {
+        Packet {
+            at: Nanos::from_micros(us),
+            seq,
+            ack,
+            flags,
+            window: 1000,
+            payload,
+            ..Packet::new(end(from), end(1 - from))
+        }
+    }
+
+    fn course() -> Course {
+        Course::new(end(0), end(1))
+    }
+
+    /// Values of a quantity in the order of time, as a line has them.
+    fn values(course: &Course, track: Track) -> Vec<(u64, u64)> {
+        let series = course
+            .most()
+            .columns
+            .series(track, "", 0, Stroke::Steps, 1.0);
+        let points = series.points.into_iter();
+        points
+            .map(|(x, y)| ((x * 1e9).round() as u64 / 1000, y.unwrap() as u64))
+            .collect()
+    }
+
+    #[test]
+    fn few_packets_keep_their_places_across_the_wrap() {
+        let mut course = course();
+        let start = u32::MAX - 1000;
+        let syn = Packet {
+            wscale: Some(3),
+            ..packet(5, 0, start, 0, SYN, 0)
+        };
+        course.packet(&syn);
+        course.packet(&Packet {
+            wscale: Some(2),
+            ..packet(105, 1, 77, start + 1, SYN | ACK, 0)
+        });
+        let first = start.wrapping_add(1);
+        course.packet(&packet(115, 0, first, 78, ACK, 1000));
+        course.packet(&packet(116, 0, first.wrapping_add(1000), 78, ACK, 500));
+        course.packet(&packet(215, 1, 78, first.wrapping_add(1000), ACK, 0));
+        let mut sacks = packet(217, 1, 78, first.wrapping_add(1000), ACK, 0);
+        sacks.sack = Some((first.wrapping_add(1200), first.wrapping_add(1500)));
+        course.packet(&sacks);
+        course.packet(&packet(300, 0, first.wrapping_add(1000), 78, ACK, 500));
+        // Of other ends.
+        course.packet(&Packet::new(end(0), end(0)));
+
+        assert_eq!(values(&course, Track::Sent), [(110, 1000), (111, 1500)]);
+        assert_eq!(values(&course, Track::Again), [(295, 1500)]);
+        let acknowledged = [(100, 0), (210, 1000), (212, 1000)];
+        assert_eq!(values(&course, Track::Acknowledged), acknowledged);
+        assert_eq!(
+            values(&course, Track::Selective),
+            [(212, 1200), (212, 1500)]
+        );
+        // A SYN's window is never scaled, what comes after it by the receiver's scale.
+        assert_eq!(
+            values(&course, Track::Window),
+            [(100, 1000), (210, 4000), (212, 4000)]
+        );
+        assert_eq!(
+            values(&course, Track::Edge),
+            [(100, 1000), (210, 5000), (212, 5000)]
+        );
+        assert_eq!(values(&course, Track::RoundTrip), [(210, 100_000)]);
+        assert_eq!(course.most().columns.greatest(Track::Flight), 1500);
+        let pass = course.most();
+        assert_eq!((pass.segments, pass.again, pass.bytes), (3, 1, Bytes(2000)));
+    }
+
+    #[test]
+    fn a_million_segments_are_as_many_points_as_a_screen_has_and_no_peak_is_lost() {
+        let mut course = course();
+        let step = 1448;
+        for n in 0..1_000_000_u32 {
+            let at = u64::from(n) * 10;
+            course.packet(&packet(at, 0, n.wrapping_mul(step), 1, ACK, step));
+            if n % 2 == 1 && n != 777_777 {
+                course.packet(&packet(at + 5, 1, 1, (n + 1).wrapping_mul(step), ACK, 0));
+            }
+        }
+        let pass = course.most();
+        assert!((500..=1000).contains(&pass.columns.all.len()));
+        let sent = values(&course, Track::Sent);
+        assert_eq!(sent.last().map(|(_, place)| *place), Some(1448 * 1_000_000));
+        assert!(sent.is_sorted());
+        let flight = values(&course, Track::Flight);
+        assert!(flight.len() <= 2000);
+        assert_eq!(flight.iter().map(|(_, f)| *f).max(), Some(4 * 1448));
+        assert_eq!((pass.again, pass.segments), (0, 1_000_000));
+        assert!(pass.first_again().is_none());
+        course.packet(&packet(10_000_000, 0, 0, 1, ACK, step));
+        for n in 1..1000 {
+            course.packet(&packet(
+                10_000_000 + 10 * n,
+                0,
+                n as u32 * step,
+                1,
+                ACK,
+                step,
+            ));
+        }
+        let detail = course.most().first_again().unwrap();
+        assert_eq!(detail.joined(), None);
+        let kept = detail.all.len() - AFTER;
+        assert!((BEFORE..=2 * BEFORE + 1).contains(&kept), "{kept}");
+        assert_eq!(detail.greatest(Track::Sent), 1448 * 1_000_000);
+    }
+
+    #[test]
+    fn of_connections_one_after_another_the_largest_is_kept() {
+        let mut course = course();
+        for (n, payload) in [100, 900, 200].into_iter().enumerate() {
+            let (at, start) = (1000 * n as u64, 50_000 * n as u32);
+            course.packet(&packet(at, 0, start, 0, SYN, 0));
+            course.packet(&packet(at, 0, start, 0, SYN, 0));
+            course.packet(&packet(at + 10, 0, start + 1, 1, ACK, payload));
+        }
+        assert_eq!(values(&course, Track::Sent), [(10, 900)]);
+    }
+
+    #[test]
+    fn the_socket_of_the_sender_counts_where_both_are_traced() {
+        let connection = |id, local, remote| Connection {
+            id,
+            cookie: 0,
+            netns: 0,
+            local: end(local),
+            remote: end(remote),
+        };
+        let segment = |us: u64, what, seq, ack, payload| Segment {
+            at: Nanos::from_micros(us),
+            what,
+            seq,
+            ack,
+            flags: ACK,
+            window: 100,
+            payload: Bytes(payload),
+            tcb: Some(Tcb {
+                state: 1,
+                cwnd: 10,
+                ssthresh: NO_THRESHOLD,
+                mss: 1000,
+                snd_wscale: 4,
+                rcv_wscale: 7,
+                sndbuf: Bytes(5000),
+                srtt: Nanos(7000),
+                ..Tcb::default()
+            }),
+            ..Segment::default()
+        };
+        let mut course = course();
+        let (own, other) = (connection(0, 0, 1), connection(1, 1, 0));
+        assert!(course.is_of(&own) && !course.is_of(&connection(2, 0, 0)));
+        course.segment(&other, &segment(1, What::Received, 0, 0, 1000));
+        course.segment(&other, &segment(2, What::Sent, 0, 1000, 0));
+        assert_eq!(values(&course, Track::Window), [(1, 100 << 7)]);
+        assert!(!course.most().columns.has(Track::Congestion));
+        course.segment(&own, &segment(3, What::Sent, 1000, 0, 1000));
+        course.segment(&other, &segment(4, What::Received, 1000, 0, 1000));
+        course.segment(&own, &segment(5, What::Received, 0, 2000, 0));
+        assert_eq!(values(&course, Track::Sent), [(0, 1000)]);
+        assert_eq!(values(&course, Track::Acknowledged), [(2, 1000)]);
+        assert_eq!(values(&course, Track::Window), [(2, 100 << 4)]);
+        assert_eq!(course.most().columns.greatest(Track::Congestion), 10_000);
+        assert_eq!(course.most().columns.greatest(Track::Smoothed), 7000);
+        assert!(!course.most().columns.has(Track::Threshold));
+    }
+}

@@ -1,0 +1,455 @@
+//! How long requests took: as a distribution, over time, and split into causes.
+
+use crate::csv::Table;
+use crate::page::{Axis, Chart, Drawing, Picture, Ruler, Scale, Series, Stroke, Svg, quantity};
+use crate::words::{escape, grouped, percent};
+use model::request::{Cause, Causes, Moment, Operation};
+use model::{Latency, Nanos};
+use std::collections::BTreeMap;
+
+/// Distributions that are told apart in one picture.
+const MOST_SERIES: usize = 8;
+/// Operations whose causes are drawn.
+const MOST_OPERATIONS: usize = 12;
+/// A line of a distribution goes on when its share has risen by so much, or time by a fiftieth.
+const STEP: f64 = 0.002;
+/// Width of a still picture, and where its plot begins and ends.
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = 744.0;
+/// Shades of a heat map, and height of its plot.
+const SHADES: f64 = 5.0;
+const HEAT: f64 = 200.0;
+/// Height of the causes below it.
+const STACK: f64 = 110.0;
+
+/// The share of requests that were answered within a time; each distribution with its name.
+pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
+    let shown = &named[..named.len().min(MOST_SERIES)];
+    let series = shown.iter().map(|(name, latency)| Series {
+        name: escape(name),
+        axis: 0,
+        stroke: Stroke::Steps,
+        points: shares(latency),
+    });
+    let said = shown.iter().map(|(name, latency)| {
+        let at = |share| latency.percentile(share).unwrap_or_default();
+        format!(
+            "{}: half of {} within {}, 99 of 100 within {}, all within {}.",
+            escape(name),
+            grouped(latency.count()),
+            at(0.5),
+            at(0.99),
+            at(1.0)
+        )
+    });
+    let alternative: Vec<String> = said.collect();
+    Picture {
+        id: id.to_owned(),
+        title: "How long requests took".to_owned(),
+        reading: "Further left is faster. At half of the height stands what a usual request takes; how far the last of a line lies to the right is its tail.".to_owned(),
+        alternative: alternative.join(" "),
+        drawing: Drawing::Chart(Chart {
+            x: Axis {
+                label: "time from the first byte of the call to the last of the reply".to_owned(),
+                unit: "s",
+                scale: Scale::Logarithmic,
+            },
+            y: vec![Axis {
+                label: "answered within it".to_owned(),
+                unit: " %",
+                scale: Scale::FromZero,
+            }],
+            series: series.collect(),
+            bands: Vec::new(),
+        }),
+    }
+}
+
+/// A distribution as rising shares, in as many points as can be seen.
+fn shares(latency: &Latency) -> Vec<(f64, Option<f64>)> {
+    let all = latency.count().max(1) as f64;
+    let (mut seen, mut points) = (0_u64, Vec::<(f64, Option<f64>)>::new());
+    let (mut drawn, mut until) = (0.0, 0.0);
+    for (value, count) in latency.counts() {
+        seen += count;
+        let (time, share) = (*value as f64 / 1e9, seen as f64 / all);
+        if share - drawn >= STEP || time >= until || share >= 1.0 {
+            points.push((time, Some(100.0 * share)));
+            (drawn, until) = (share, time * 1.02);
+        }
+    }
+    points
+}
+
+/// How many requests took how long, over time, and below what they waited for in the mean.
+pub fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
+    let (first, last) = (moments.first()?, moments.last()?);
+    let cells: Vec<(&Moment, BTreeMap<u64, u64>)> =
+        moments.iter().map(|m| (m, buckets(&m.times))).collect();
+    let most = cells.iter().flat_map(|(_, of)| of.values()).max();
+    let most = *most.filter(|most| **most > 0)?;
+    let x = Ruler::over(
+        [first.from, last.to].map(Nanos::as_secs_f64).into_iter(),
+        Scale::Fitted,
+        LEFT,
+        RIGHT,
+    );
+    let lengths = cells.iter().flat_map(|(_, of)| of.keys());
+    let lengths = lengths.flat_map(|low| [*low as f64 / 1e9, behind(*low) as f64 / 1e9]);
+    let (top, foot) = (30.0, 30.0 + HEAT);
+    let y = Ruler::over(lengths, Scale::Logarithmic, foot, top);
+    let causes: Causes = moments.iter().fold(Causes::default(), |mut sum, moment| {
+        sum.add(&moment.causes);
+        sum
+    });
+    let ranked = causes.ranked();
+    let below = if ranked.is_empty() { 0.0 } else { STACK + 70.0 };
+    let mut svg = Svg::new(WIDTH, foot + 46.0 + below);
+    svg.text(
+        (LEFT, 16.0),
+        "faint small",
+        format!(
+            "requests in a cell: 1 (lightest) to {} (darkest)",
+            grouped(most)
+        ),
+    );
+    for tick in y.ticks("s", 5.0) {
+        if let Some(at) = y.at(tick) {
+            svg.line((LEFT, at), (RIGHT, at), "grid");
+            svg.text(
+                (LEFT - 6.0, at + 4.0),
+                "faint small end",
+                quantity(tick, "s"),
+            );
+        }
+    }
+    let mut table = Table::default();
+    table.row(&HEADER.map(str::to_owned));
+    for (moment, of) in &cells {
+        let span = [moment.from, moment.to].map(|at| x.at(at.as_secs_f64()).unwrap_or(LEFT));
+        for (low, count) in of {
+            let ends = [*low, behind(*low)].map(|ns| y.at(ns as f64 / 1e9).unwrap_or(foot));
+            let shade = 1.0 + (SHADES - 1.0) * (*count as f64).ln() / (most as f64).ln().max(1e-9);
+            let title = format!(
+                "{} from {}: {} took {} to {}",
+                grouped(*count),
+                moment.from,
+                if *count == 1 { "request" } else { "requests" },
+                Nanos(*low),
+                Nanos(behind(*low))
+            );
+            svg.titled_rect(
+                (span[0], ends[1]),
+                (span[1] - span[0], ends[0] - ends[1]),
+                &format!("shade{}", shade.round().clamp(1.0, SHADES)),
+                &title,
+            );
+            table.row(
+                &[moment.from.0, moment.to.0, *low, behind(*low), *count].map(|n| n.to_string()),
+            );
+        }
+    }
+    let bottom = match ranked.is_empty() {
+        true => foot,
+        false => stack(&cells, &ranked, &x, foot + 40.0, &mut svg),
+    };
+    for tick in x.ticks("s", 6.0) {
+        if let Some(at) = x.at(tick) {
+            svg.line((at, bottom), (at, bottom + 4.0), "ink thin");
+            svg.text(
+                (at, bottom + 17.0),
+                "faint small middle",
+                quantity(tick, "s"),
+            );
+        }
+    }
+    svg.text(
+        (RIGHT, bottom + 32.0),
+        "faint small end",
+        "time of the capture at which the call left",
+    );
+    let counted: u64 = moments.iter().map(|m| m.times.count()).sum();
+    let alternative = format!(
+        "Requests that began from {} to {}: {}. Their time: {}.",
+        first.from,
+        last.to,
+        grouped(counted),
+        spent(&causes)
+    );
+    let title = "How long requests took, over time".to_owned();
+    Some(Picture {
+        id: id.to_owned(),
+        reading: "Each cell is as dark as it has requests: a dark line is the usual, what lies above it is slow. Below stands what a request spent its time on in the mean.".to_owned(),
+        drawing: Drawing::Still {
+            svg: svg.finish(&title, &alternative),
+            csv: table.text,
+        },
+        title,
+        alternative,
+    })
+}
+
+const HEADER: [&str; 5] = ["from_ns", "to_ns", "least_ns", "below_ns", "requests"];
+
+/// The causes of the mean request of each moment, on each other; gives back its lower edge.
+fn stack(
+    cells: &[(&Moment, BTreeMap<u64, u64>)],
+    ranked: &[(Cause, Nanos)],
+    x: &Ruler,
+    top: f64,
+    svg: &mut Svg,
+) -> f64 {
+    let foot = top + STACK;
+    let mean =
+        |moment: &Moment, time: Nanos| time.as_secs_f64() / moment.times.count().max(1) as f64;
+    let means = cells.iter().map(|(m, _)| mean(m, m.causes.total()));
+    let y = Ruler::over(means, Scale::FromZero, foot, top).with_air();
+    for tick in y.ticks("s", 3.0) {
+        if let Some(at) = y.at(tick) {
+            svg.line((LEFT, at), (RIGHT, at), "grid");
+            svg.text(
+                (LEFT - 6.0, at + 4.0),
+                "faint small end",
+                quantity(tick, "s"),
+            );
+        }
+    }
+    for (moment, _) in cells {
+        let span = [moment.from, moment.to].map(|at| x.at(at.as_secs_f64()).unwrap_or(LEFT));
+        let mut below = 0.0;
+        for (cause, _) in ranked {
+            let time = mean(moment, moment.causes.of(*cause));
+            let ends = [below, below + time].map(|at| y.at(at).unwrap_or(foot));
+            below += time;
+            if time > 0.0 {
+                let title = format!("{}: {}", cause.words(), quantity(time, "s"));
+                let extent = (span[1] - span[0], ends[0] - ends[1]);
+                svg.titled_rect((span[0], ends[1]), extent, class(*cause), &title);
+            }
+        }
+    }
+    legend(ranked, top - 14.0, svg);
+    foot
+}
+
+/// Names of causes in one line, as far as there is room; the first lies lowest.
+fn legend(ranked: &[(Cause, Nanos)], y: f64, svg: &mut Svg) {
+    let mut x = LEFT;
+    for (cause, _) in ranked {
+        let room = 22.0 + 6.2 * cause.words().len() as f64;
+        if x + room > RIGHT + 8.0 {
+            svg.text((x, y), "faint small", "...");
+            return;
+        }
+        svg.rect((x, y - 9.0), (10.0, 10.0), class(*cause));
+        svg.text((x + 14.0, y), "ink small", cause.words());
+        x += room;
+    }
+}
+
+/// What the requests of each operation spent their time on, in the mean.
+pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
+    const BAR: f64 = 20.0;
+    const ROW: f64 = 46.0;
+    let shown = &operations[..operations.len().min(MOST_OPERATIONS)];
+    let mean = |of: &Operation, time: Nanos| Nanos(time.0 / of.count.max(1));
+    let longest = shown.iter().map(|of| mean(of, of.causes.total())).max();
+    let longest = longest.filter(|longest| longest.0 > 0)?;
+    let mut sum = Causes::default();
+    shown.iter().for_each(|of| sum.add(&of.causes));
+    let ranked = sum.ranked();
+    let top = 30.0;
+    let mut svg = Svg::new(WIDTH, top + ROW * shown.len() as f64 + 12.0);
+    let mut table = Table::default();
+    table.row(&["operation", "requests", "cause", "mean_ns"].map(str::to_owned));
+    const FROM: f64 = 16.0;
+    let scale = (RIGHT - FROM) / longest.0 as f64;
+    let mut x = FROM;
+    for (cause, _) in ranked.iter().take(6) {
+        svg.rect((x, 7.0), (10.0, 10.0), class(*cause));
+        svg.text((x + 14.0, 16.0), "ink small", short(*cause));
+        x += 30.0 + 6.4 * short(*cause).len() as f64;
+    }
+    for (n, of) in shown.iter().enumerate() {
+        let y = top + ROW * n as f64;
+        let head = format!(
+            "{}: {} times, {} in the mean",
+            escape(&of.operation),
+            grouped(of.count),
+            mean(of, of.causes.total())
+        );
+        svg.text((FROM, y + 13.0), "ink small", head);
+        let mut x = FROM;
+        for (cause, _) in &ranked {
+            let time = mean(of, of.causes.of(*cause));
+            if time.0 == 0 {
+                continue;
+            }
+            table.row(&[
+                escape(&of.operation),
+                of.count.to_string(),
+                short(*cause).to_owned(),
+                time.0.to_string(),
+            ]);
+            let length = time.0 as f64 * scale;
+            let title = format!("{}: {time}", cause.words());
+            svg.titled_rect((x, y + 19.0), (length, BAR), class(*cause), &title);
+            let text = format!("{} {time}", short(*cause));
+            if length > 6.6 * text.len() as f64 {
+                svg.text((x + length / 2.0, y + 33.0), "ground small middle", text);
+            }
+            x += length;
+        }
+    }
+    let said = shown
+        .iter()
+        .map(|of| format!("{}: {}.", escape(&of.operation), spent(&of.causes)));
+    let alternative = said.collect::<Vec<_>>().join(" ");
+    let title = "What requests waited for".to_owned();
+    Some(Picture {
+        id: id.to_owned(),
+        reading: "Each bar is the mean request of an operation, as long as it took; its parts are what that time was spent on. The longest part is where to look.".to_owned(),
+        drawing: Drawing::Still {
+            svg: svg.finish(&title, &alternative),
+            csv: table.text,
+        },
+        title,
+        alternative,
+    })
+}
+
+/// Causes with their shares, the largest first.
+fn spent(causes: &Causes) -> String {
+    let total = causes.total().0.max(1) as f64;
+    let ranked = causes.ranked();
+    let said = ranked
+        .iter()
+        .map(|(cause, time)| format!("{} {}", cause.words(), percent(time.0 as f64 / total)));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+/// A cause where there is little room.
+pub(super) fn short(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Think => "think",
+        Cause::Path => "the way",
+        Cause::Queue => "queues",
+        Cause::Retransmission => "sent again",
+        Cause::ReceiveWindow => "receive window",
+        Cause::CongestionWindow => "congestion window",
+        Cause::Nagle => "Nagle",
+        Cause::DelayedAck => "delayed ACK",
+        Cause::Turn => "not asked for yet",
+        Cause::Rate => "rate",
+        Cause::Application => "application",
+    }
+}
+
+/// The colour of a cause, the same in all pictures.
+fn class(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Path => "s0",
+        Cause::Think => "s1",
+        Cause::CongestionWindow => "s2",
+        Cause::Retransmission => "s3",
+        Cause::ReceiveWindow => "s4",
+        Cause::Nagle => "s5",
+        Cause::DelayedAck => "s6",
+        Cause::Application => "s7",
+        Cause::Queue => "s3 soft",
+        Cause::Rate => "s0 soft",
+        Cause::Turn => "s1 soft",
+    }
+}
+
+/// Times in cells of which each is a quarter to a seventh higher than the one below it, by where they begin.
+fn buckets(times: &Latency) -> BTreeMap<u64, u64> {
+    let mut all = BTreeMap::new();
+    for (value, count) in times.counts() {
+        let shift = digits_beyond(*value);
+        *all.entry(value >> shift << shift).or_default() += count;
+    }
+    all
+}
+
+/// Where the cell ends that begins here.
+fn behind(low: u64) -> u64 {
+    low.saturating_add(1 << digits_beyond(low))
+}
+
+/// Binary digits beyond the first three.
+fn digits_beyond(value: u64) -> u32 {
+    (u64::BITS - value.leading_zeros()).saturating_sub(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::page;
+    use insta::assert_snapshot;
+
+    #[test]
+    fn a_distribution_ends_at_all_and_has_no_more_points_than_can_be_seen() {
+        let many = Latency::from_counts((1..100_000).map(|n| (n * 100, 1)));
+        let picture = distribution("d", &[("<NFS>".to_owned(), &many)]);
+        let Drawing::Chart(chart) = &picture.drawing else {
+            panic!("a distribution is a chart");
+        };
+        let points = &chart.series[0].points;
+        assert!(points.len() < 1500, "{}", points.len());
+        assert_eq!(points.last(), Some(&(0.009_999_9, Some(100.0))));
+        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1));
+        let half = points.iter().find(|(_, y)| *y >= Some(50.0)).unwrap();
+        assert!((half.0 - 0.005).abs() < 0.000_05, "{half:?}");
+    }
+
+    #[test]
+    fn what_took_how_long_and_why() {
+        let told = fixtures::requests();
+        let pictures = [
+            distribution(
+                "d",
+                &[("NFSv3 WRITE".to_owned(), &told.operations[0].times)],
+            ),
+            over_time("o", &told.moments).unwrap(),
+            by_cause("c", &told.operations).unwrap(),
+        ];
+        for picture in &pictures {
+            assert_snapshot!(picture.alternative);
+            assert_snapshot!(page::csv(picture));
+        }
+    }
+
+    #[test]
+    fn nothing_and_what_is_absurd_are_drawn_as_well() {
+        assert_eq!(over_time("o", &[]), None);
+        assert_eq!(by_cause("c", &[Operation::default()]), None);
+        assert_eq!(shares(&Latency::default()), []);
+        let absurd = Moment {
+            from: Nanos(u64::MAX - 1),
+            to: Nanos(u64::MAX),
+            times: Latency::from_counts([(0, u64::MAX), (u64::MAX, 1)]),
+            causes: Causes::default(),
+        };
+        let picture = over_time("o", &[Moment::default(), absurd]).unwrap();
+        let Drawing::Still { svg, .. } = picture.drawing else {
+            panic!("a heat map is no chart");
+        };
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+
+    #[test]
+    fn cells_cover_all_times_without_a_gap() {
+        let mut at = 0;
+        for _ in 0..100 {
+            let low = at;
+            at = behind(at);
+            let inside = [low, at - 1].map(|value| (value, 1));
+            let of = buckets(&Latency::from_counts(inside));
+            assert_eq!(of.keys().copied().collect::<Vec<_>>(), [low]);
+        }
+        assert!(at > 1_000_000);
+    }
+}

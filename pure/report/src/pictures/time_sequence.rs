@@ -1,0 +1,187 @@
+//! The time-sequence graph of one direction of a connection: what was sent, what of it arrived, what was sent again.
+
+use super::course::{Columns, Course, Pass, Track};
+use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Stroke};
+use crate::words::{grouped, percent};
+use model::Bytes;
+use model::finding::Phase;
+
+/// Lines of the graph.
+const LINES: [(Track, &str, Stroke); 5] = [
+    (Track::Sent, "sent", Stroke::Steps),
+    (Track::Acknowledged, "acknowledged", Stroke::Steps),
+    (Track::Again, "sent again", Stroke::Points),
+    (Track::Selective, "selectively acknowledged", Stroke::Points),
+    (Track::Edge, "edge of the receive window", Stroke::Reference),
+];
+
+/// Draws a direction; `phases` name the limit of each moment, times since the connection began.
+pub fn picture(id: &str, course: &Course, phases: &[Phase]) -> Picture {
+    let pass = course.most();
+    Picture {
+        id: id.to_owned(),
+        title: "What was sent, and what of it arrived".to_owned(),
+        reading: format!(
+            "The steeper the faster. Between sent and acknowledged lies what is in flight; where sent touches the edge of the receive window, the receiver limits; flat means nothing moves.{}",
+            joined(&pass.columns)
+        ),
+        alternative: alternative(pass),
+        drawing: Drawing::Chart(chart(&pass.columns, &LINES, Scale::FromZero, bands(phases))),
+    }
+}
+
+/// The same of the moments around the first segment that was sent again, each segment by itself; `None` if none was,
+/// or the picture of the whole shows it as well.
+pub fn first_again(id: &str, course: &Course, phases: &[Phase]) -> Option<Picture> {
+    let columns = course.most().first_again()?;
+    let (from, to) = columns.span();
+    let mut bands = bands(phases);
+    let (first, last) = (from.as_secs_f64(), to.as_secs_f64());
+    bands.retain(|band| band.from < last && band.to > first);
+    for band in &mut bands {
+        (band.from, band.to) = (band.from.max(first), band.to.min(last));
+    }
+    Some(Picture {
+        id: id.to_owned(),
+        title: "The first segment that was sent again, and what led to it".to_owned(),
+        reading: "Each step is a segment. Where the acknowledged line stays flat while blocks above it are selectively acknowledged, the segment at that height is missing.".to_owned(),
+        alternative: format!("From {from} to {to} after the connection began."),
+        // The edge of the window lies far above.
+        drawing: Drawing::Chart(chart(columns, &LINES[..4], Scale::Fitted, bands)),
+    })
+}
+
+fn chart(
+    columns: &Columns,
+    lines: &[(Track, &str, Stroke)],
+    scale: Scale,
+    bands: Vec<Band>,
+) -> Chart {
+    let known = lines.iter().filter(|(track, ..)| columns.has(*track));
+    let series = known.map(|(track, name, stroke)| columns.series(*track, name, 0, *stroke, 1.0));
+    let y = Axis {
+        scale,
+        ..bytes("place in the stream")
+    };
+    Chart {
+        x: Axis { scale, ..time() },
+        y: vec![y],
+        series: series.collect(),
+        bands,
+    }
+}
+
+/// What it says in words.
+fn alternative(pass: &Pass) -> String {
+    let again = match (pass.again, pass.segments) {
+        (0, _) => "none of them again".to_owned(),
+        (again, all) => format!(
+            "{} of them ({}) again",
+            grouped(again),
+            percent(again as f64 / all as f64)
+        ),
+    };
+    format!(
+        "{} were sent in {} in {} segments, {again}; {} were acknowledged. At most {} were in flight.",
+        pass.bytes,
+        pass.span,
+        grouped(pass.segments),
+        Bytes(pass.columns.greatest(Track::Acknowledged)),
+        Bytes(pass.columns.greatest(Track::Flight)),
+    )
+}
+
+/// Where neighbours were joined, that is said.
+pub(super) fn joined(columns: &Columns) -> String {
+    columns.joined().map_or_else(String::new, |width| {
+        format!(" What lies within {width} is drawn as one.")
+    })
+}
+
+pub(super) fn time() -> Axis {
+    Axis {
+        label: "time since the connection began".to_owned(),
+        unit: "s",
+        scale: Scale::FromZero,
+    }
+}
+
+pub(super) fn bytes(label: &str) -> Axis {
+    Axis {
+        label: label.to_owned(),
+        unit: "B",
+        scale: Scale::FromZero,
+    }
+}
+
+/// The limit of each moment.
+pub(super) fn bands(phases: &[Phase]) -> Vec<Band> {
+    let of = |phase: &Phase| Band {
+        from: phase.from.as_secs_f64(),
+        to: phase.to.as_secs_f64(),
+        name: phase.limit.words().to_owned(),
+    };
+    phases.iter().map(of).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::page;
+    use insta::assert_snapshot;
+    use model::Nanos;
+    use model::finding::Limit;
+    use model::packet::Packet;
+    use model::segment::tcp_flag::{ACK, SYN};
+    use std::net::SocketAddr;
+
+    /// Three segments, the second of which is lost and sent again.
+    pub fn lossy() -> Course {
+        let ends = [([192, 0, 2, 1], 40_000), ([192, 0, 2, 2], 5201)].map(SocketAddr::from);
+        let mut course = Course::new(ends[0], ends[1]);
+        let mut see = |ms: u64, from: usize, seq, ack, flags, payload, sack| {
+            course.packet(&Packet {
+                at: Nanos::from_millis(ms),
+                seq,
+                ack,
+                flags,
+                window: 8000,
+                payload,
+                wscale: Some(1),
+                sack,
+                ..Packet::new(ends[from], ends[1 - from])
+            });
+        };
+        see(0, 0, 99, 0, SYN, 0, None);
+        see(10, 1, 0, 100, SYN | ACK, 0, None);
+        see(10, 0, 100, 1, ACK, 1448, None);
+        see(11, 0, 1548, 1, ACK, 1448, None);
+        see(12, 0, 2996, 1, ACK, 1448, None);
+        see(20, 1, 1, 1548, ACK, 0, None);
+        see(22, 1, 1, 1548, ACK, 0, Some((2996, 4444)));
+        see(23, 0, 1548, 1, ACK, 1448, None);
+        see(33, 1, 1, 4444, ACK, 0, None);
+        course
+    }
+
+    #[test]
+    fn a_segment_that_was_lost_and_sent_again() {
+        let phase = |from, to, limit| Phase {
+            from: Nanos::from_millis(from),
+            to: Nanos::from_millis(to),
+            limit,
+            bytes: Bytes(0),
+        };
+        let phases = [
+            phase(0, 10, Limit::Handshake),
+            phase(10, 33, Limit::LossRecovery),
+        ];
+        let picture = picture("time-sequence", &lossy(), &phases);
+        assert_snapshot!(picture.alternative);
+        assert_snapshot!(page::csv(&picture));
+        let Drawing::Chart(chart) = &picture.drawing else {
+            panic!("a time-sequence graph is a chart");
+        };
+        assert_eq!(chart.bands[1].name, "loss recovery");
+    }
+}
