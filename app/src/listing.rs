@@ -3,6 +3,7 @@
 use archive::{Archive, Error, Filter, Named, Row};
 use model::mtu::{MtuFound, MtuRecord};
 use model::{BitRate, Direction, Ended, Experiment, Nanos, Outcome, Tuning};
+use report::pages::{Entry, RUN};
 use report::words::{self, escape, utc};
 use serde_json::json;
 
@@ -131,6 +132,25 @@ impl Listed {
                 ..bare(&record.id, record.ended, record.found.host())
             },
             what: What::Mtu(sentence),
+        }
+    }
+
+    /// For a browser.
+    pub fn entry(&self) -> Entry {
+        let row = &self.row;
+        Entry {
+            id: row.id.clone(),
+            kind: match self.what {
+                What::Run => RUN,
+                What::Experiment(..) => "experiment",
+                What::Tuning(_) => "tuning",
+                What::Mtu(_) => "MTU",
+            },
+            started: row.started,
+            host: row.host.clone(),
+            up: figure(row.p50_up, row.goodput_up).unwrap_or_default(),
+            down: figure(row.p50_down, row.goodput_down).unwrap_or_default(),
+            note: note(row, usize::MAX),
         }
     }
 

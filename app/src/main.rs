@@ -28,6 +28,7 @@ mod traces;
 mod transport;
 mod trust;
 mod tuning;
+mod web;
 
 use clap::Parser;
 use std::process::ExitCode;

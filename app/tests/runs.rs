@@ -10,10 +10,12 @@ use model::{
     Placement, Request, Run, SCHEMA_VERSION, Sample, Spec, StreamSample, TUNING_SCHEMA, Tuning,
     Wait, Workload,
 };
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// A user with a home of their own.
 struct Home(PathBuf);
@@ -60,6 +62,17 @@ impl Home {
     /// What the command prints, when it succeeds without a word on standard error.
     fn runs(&self, arguments: &[&str]) -> String {
         text(&self.command(arguments).output().unwrap())
+    }
+
+    /// The same of `linerate report`.
+    fn report(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        command.arg("report").args(arguments);
+        command
+            .env_clear()
+            .env("HOME", &self.0)
+            .current_dir(&self.0);
+        text(&command.output().unwrap())
     }
 
     /// The sentence of a command that fails with this code and prints nothing else.
@@ -504,6 +517,266 @@ fn tunings_and_mtus_are_listed_shown_exported_and_deleted_as_runs_are() {
     assert_eq!(home.runs(&["list"]).lines().count(), 4);
 }
 
+/// The archive's server, which ends with the test.
+struct Served {
+    child: std::process::Child,
+    address: String,
+}
+
+impl Served {
+    fn begin(home: &Home) -> Served {
+        let mut child = home
+            .command(&["serve", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .strip_prefix("the archive is at http://")
+            .and_then(|rest| rest.split('/').next());
+        let address = address.expect(&line).to_owned();
+        Served { child, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        let patience = Some(Duration::from_secs(30));
+        stream.set_read_timeout(patience).unwrap();
+        stream
+    }
+
+    /// The whole answer to these bytes. Who is refused unheard may lose it.
+    fn raw(&self, bytes: &str) -> String {
+        let mut stream = self.connect();
+        let mut answer = Vec::new();
+        let _ = stream.write_all(bytes.as_bytes());
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.raw(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            self.address
+        ))
+    }
+
+    /// The body of a page that is there.
+    fn page(&self, path: &str) -> String {
+        let answer = self.get(path);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {head}");
+        for field in [
+            &format!("Content-Length: {}", body.len()),
+            "X-Content-Type-Options: nosniff",
+            "Content-Security-Policy: default-src 'none'; script-src 'sha256-",
+        ] {
+            assert!(
+                head.lines().any(|line| line.starts_with(field)),
+                "{field}: {head}"
+            );
+        }
+        assert!(head.contains("; frame-ancestors 'none'"), "{head}");
+        body.to_owned()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A path whose level changes once, noted by somebody hostile.
+fn with_history() -> Home {
+    let home = Home::with_runs();
+    let mut archive = Archive::open(&home.archive()).unwrap();
+    for n in 0..16_u64 {
+        let mut run = bulk();
+        run.id = format!("a00000{n:02x}");
+        run.started += Nanos::from_secs(3_600 * (n + 1));
+        run.host = "\"><script>alert(1)</script>".to_owned();
+        run.title = Some("<img src=x onerror=alert(1)>".to_owned());
+        let rate = if n < 9 { 117_000_000 } else { 60_000_000 };
+        run.legs = vec![leg(Direction::Up, rate + 10_000 * (n * 7 % 5))];
+        archive.import(&run).unwrap();
+    }
+    home
+}
+
+#[test]
+fn the_archive_in_a_browser() {
+    let home = with_history();
+    let before = std::fs::read(home.archive()).unwrap();
+    let served = Served::begin(&home);
+    let index = served.page("/");
+    for part in [
+        "<a href=\"3f00c0de.html\">",
+        "941 Mbit/s",
+        "before the change",
+        "look at 1 of them",
+    ] {
+        assert!(index.contains(part), "{part}: {index}");
+    }
+    let searched = |query: &str| -> Vec<bool> {
+        let page = served.page(query);
+        let rows = ["3f00c0de", "3fabcdef", "a0000000"];
+        rows.map(|id| page.contains(&format!("<a href=\"{id}.html\">")))
+            .into()
+    };
+    assert_eq!(searched("/?text=BEFORE+the"), [true, false, false]);
+    assert_eq!(searched("/?host=web"), [false, true, false]);
+    assert_eq!(searched("/?workload=bulk"), [true, false, true]);
+    assert_eq!(searched("/?since=2026-11-21"), [false, true, false]);
+    assert_eq!(searched("/?until=2026-11-20"), [true, false, true]);
+    assert!(
+        served
+            .page("/?since=yesterday")
+            .contains("is no day like 2026-03-01")
+    );
+
+    let host = "%22%3E%3Cscript%3Ealert%281%29%3C%2Fscript%3E";
+    let history = served.page(&format!(
+        "/history.html?host={host}&workload=bulk&direction=up"
+    ));
+    assert!(
+        history.contains("Look here: about 936 Mbit/s until 2026-11-20 09:00 (run a0000008)"),
+        "{history}"
+    );
+    let sides = served.page("/compare.html?a=a0000000&b=a000000f");
+    assert!(sides.contains("Runs a0000000 and a000000f"), "{sides}");
+    let run = served.page("/a0000000.html");
+    assert!(run.contains("936 Mbit/s"), "{run}");
+    for page in [&index, &history, &sides, &run] {
+        assert!(
+            !page.contains("<script>alert") && !page.contains("<img"),
+            "{page}"
+        );
+    }
+    let metrics = served.page("/metrics");
+    assert!(metrics.ends_with("# EOF\n"));
+    // The last run of each path, at its own moment.
+    assert!(
+        metrics.contains("} 60000000 1795190410.000000000"),
+        "{metrics}"
+    );
+    assert!(!metrics.contains("a0000000"));
+
+    let address = &served.address;
+    let head = served.raw(&format!("HEAD / HTTP/1.1\r\nHost: {address}\r\n\r\n"));
+    assert!(
+        head.ends_with("\r\n\r\n") && head.contains("200 OK"),
+        "{head}"
+    );
+    assert_eq!(
+        std::fs::read(home.archive()).unwrap(),
+        before,
+        "nothing is written"
+    );
+    // The same as files, which ask nobody for anything.
+    let told = home.report(&["--all", "pages"]);
+    assert_eq!(told, "21 pages: begin with pages/index.html\n");
+    let index = std::fs::read_to_string(home.0.join("pages/index.html")).unwrap();
+    assert!(!index.contains("<form") && !index.contains("<script>alert"));
+    for link in index.split("href=\"").skip(1) {
+        let file = link.split('"').next().unwrap();
+        assert!(
+            file == "data:," || home.0.join("pages").join(file).is_file(),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn hostile_requests_are_refused_and_the_server_goes_on() {
+    let home = Home::with_runs();
+    let mut served = Served::begin(&home);
+    let own = served.address.clone();
+    let long = format!("GET /{} HTTP/1.1\r\nHost: {own}\r\n\r\n", "x".repeat(9_000));
+    for (bytes, status) in [
+        (
+            format!("POST / HTTP/1.1\r\nHost: {own}\r\nContent-Length: 0\r\n\r\n"),
+            405,
+        ),
+        (
+            format!("DELETE /3f00c0de.html HTTP/1.1\r\nHost: {own}\r\n\r\n"),
+            405,
+        ),
+        (
+            format!("GET / HTTP/1.1\r\nHost: {own}\r\nContent-Length: 9\r\n\r\n"),
+            413,
+        ),
+        (
+            format!("GET /../../etc/passwd HTTP/1.1\r\nHost: {own}\r\n\r\n"),
+            404,
+        ),
+        (
+            format!("GET /%2e%2e%2fetc%2fpasswd.html HTTP/1.1\r\nHost: {own}\r\n\r\n"),
+            404,
+        ),
+        (
+            format!("GET /ffffffff.html HTTP/1.1\r\nHost: {own}\r\n\r\n"),
+            404,
+        ),
+        (
+            format!("GET /compare.html?a=3f00c0de&b=x HTTP/1.1\r\nHost: {own}\r\n\r\n"),
+            404,
+        ),
+        (
+            format!("GET /?text=%00%ff HTTP/1.1\r\nHost: {own}\r\n\r\n"),
+            400,
+        ),
+        // Another site's name that leads here: what is read would be that site's.
+        (
+            "GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n".to_owned(),
+            421,
+        ),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        (
+            "\u{16}\u{3}\u{1}\u{2}\0 this is no HTTP\r\n\r\n".to_owned(),
+            400,
+        ),
+        ("GET / HTTP/3.0\r\n\r\n".to_owned(), 505),
+        (long, 431),
+    ] {
+        let answer = served.raw(&bytes);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{bytes:?}: {answer}"
+        );
+    }
+    // Who only connects keeps the others out for seconds at most, and costs no thread beyond the bound.
+    let idle: Vec<TcpStream> = (0..16).map(|_| served.connect()).collect();
+    let mut crowded = served.connect();
+    let mut answer = String::new();
+    crowded.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    drop(idle);
+    let until = Instant::now() + Duration::from_secs(30);
+    while !served.get("/").starts_with("HTTP/1.1 200 ") {
+        assert!(Instant::now() < until, "the seats are not taken again");
+    }
+
+    let taken = home.fails(&["serve", "--listen", &own], 2);
+    assert!(
+        taken.starts_with(&format!("linerate: cannot listen on {own}: ")),
+        "{taken}"
+    );
+    let pid = served.child.id().to_string();
+    let stopped = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(stopped.success());
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    let none = Home::new();
+    assert!(
+        none.fails(&["serve"], 2)
+            .contains("there is no archive of runs")
+    );
+}
+
 #[test]
 fn what_cannot_be_imported_is_said_and_changes_nothing() {
     let home = Home::new();
@@ -639,7 +912,7 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
 #[test]
 fn help_teaches_by_examples() {
     let home = Home::new();
-    for command in ["list", "show", "export", "import", "delete"] {
+    for command in ["list", "show", "export", "import", "delete", "serve"] {
         let help = home.runs(&[command, "--help"]);
         assert!(help.contains("EXAMPLES\n  linerate "), "{help}");
         assert!(

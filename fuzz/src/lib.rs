@@ -11,6 +11,7 @@ mod iperf3;
 mod kernel;
 pub mod mutate;
 mod nouns;
+mod web;
 
 /// Takes an input; panics if a decoder is wrong about it.
 pub type Target = fn(&[u8]);
@@ -45,6 +46,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("trace", capture_files::trace),
     ("trace_blocks", capture_files::trace_blocks),
     ("quoted_syn", kernel::quoted_syn),
+    ("http_request", web::http_request),
 ];
 
 /// The target of this name.

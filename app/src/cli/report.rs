@@ -8,8 +8,7 @@ use super::live::stdout_style;
 use super::{Global, runs};
 use crate::exit::{Exit, Refusal};
 use crate::files::write_whole;
-use crate::out;
-use crate::traces;
+use crate::{out, traces, web};
 use anyhow::{Context, Result};
 use archive::{Archive, Named};
 use clap::{Args, ValueEnum};
@@ -29,6 +28,7 @@ use std::process::{Command, Stdio};
   linerate report table.csv                 numbers that somebody published, as 'prove --from' takes them
   linerate mtu db2 --json | linerate report -
   linerate report story.json                what measure, prove, tune or mtu printed with --json
+  linerate report --all pages               the whole archive: open pages/index.html
   linerate report last -f text              the same for a terminal
   linerate report last -f markdown          for a ticket or a wiki
   linerate report last --picture list       what pictures there are
@@ -52,11 +52,15 @@ are found they follow: how long they took and why, a usual one and the longest s
 is, each picture has at most 1000 columns: what lies within one is drawn as one. Such a file is read twice.")]
 pub struct Report {
     /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input
-    #[arg(value_name = "ID|FILE")]
-    subject: String,
+    #[arg(value_name = "ID|FILE", required_unless_present = "all")]
+    subject: Option<String>,
     /// A capture of the same on another path: one request of each side by side
     #[arg(long, value_name = "FILE")]
     beside: Option<PathBuf>,
+    /// The whole archive as files in this directory: a list, a page for each line of it, the history of each path
+    #[arg(long, value_name = "DIR")]
+    #[arg(conflicts_with_all = ["subject", "beside", "format", "picture", "output"])]
+    all: Option<PathBuf>,
     /// Form [default: html, and svg of a picture]
     #[arg(short = 'f', long, value_enum)]
     format: Option<Format>,
@@ -91,7 +95,11 @@ impl Report {
     /// # Errors
     /// If there is no such run or picture, or the page cannot be written.
     pub fn run(&self, global: &Global) -> Result<Exit> {
-        let Told { name, page } = told(&self.subject, self.beside.as_deref(), global)?;
+        if let Some(directory) = &self.all {
+            return all(directory, global);
+        }
+        let subject = self.subject.as_deref().unwrap_or("last");
+        let Told { name, page } = told(subject, self.beside.as_deref(), global)?;
         let bytes = match &self.picture {
             None => self.whole(&page)?.into_bytes(),
             Some(list) if list == "list" => names(&page).into_bytes(),
@@ -188,6 +196,14 @@ fn png(svg: &str) -> Result<Vec<u8>> {
         true => Ok(drawn.stdout),
         false => anyhow::bail!("{doing}: it ended with {}", drawn.status),
     }
+}
+
+/// The whole archive.
+fn all(directory: &Path, global: &Global) -> Result<Exit> {
+    let pages = web::write_all(&runs::open_existing(global)?, directory)?;
+    let index = directory.join("index.html");
+    out::print(&format!("{pages} pages: begin with {}\n", index.display()))?;
+    Ok(Exit::Done)
 }
 
 /// The page of what is named: a file if there is one, else what the archive has.

@@ -1,5 +1,7 @@
 //! `linerate runs`: the archive, to look into and to tidy up.
 
+mod serve;
+
 use super::Global;
 use super::live::stdout_style;
 use crate::clock::{day, unix_time};
@@ -18,7 +20,7 @@ use report::words::{escape, utc};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// The archive of runs, experiments and tunings: list, show, export, import, delete
+/// The archive of runs, experiments and tunings: list, show, export, import, delete, browse
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs list                           the newest runs
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
   linerate runs export 3f --format csv         its samples, for a spreadsheet
   linerate runs import run.json                one of ours, or what iperf3 -J printed
   linerate runs delete 3f
+  linerate runs serve                          all of it in a browser on this machine
 
 Every run of 'linerate measure' is kept, every experiment of 'linerate prove' with its runs, every tuning of
 'linerate tune', and what 'linerate mtu' found. ID is a name in the list, its first digits as long as no other
@@ -45,6 +48,7 @@ enum Command {
     Export(Export),
     Import(Import),
     Delete(Delete),
+    Serve(serve::Serve),
 }
 
 /// List the runs that are kept, the newest first
@@ -170,6 +174,7 @@ impl Runs {
             Command::Export(export) => export.run(global),
             Command::Import(import) => import.run(global),
             Command::Delete(delete) => delete.run(global),
+            Command::Serve(serve) => serve.run(global),
         }
     }
 }
@@ -179,7 +184,7 @@ pub(super) fn open_existing(global: &Global) -> Result<Archive> {
 }
 
 /// What the user got wrong ends with the code for that; what the machine refused, with the other.
-pub(super) fn said(error: archive::Error) -> anyhow::Error {
+pub fn said(error: archive::Error) -> anyhow::Error {
     use archive::Error as E;
     match error {
         E::NoHome

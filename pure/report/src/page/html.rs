@@ -13,28 +13,41 @@ const LIBRARY_STYLE: &str = include_str!("../../vendor/uplot/uPlot.min.css");
 const SCRIPT: &str = include_str!("zoom.js");
 const STYLE: &str = include_str!("page.css");
 
-/// The whole file. Nothing in it asks a network for anything, and a policy in its head forbids that it could: the
-/// only scripts and styles that run are those whose hashes it names (Content Security Policy Level 3, 8.2).
-pub fn html(page: &Page) -> String {
-    let of_page = style::variables() + STYLE;
-    let of_pictures = style::of_pictures();
-    let of_library = LIBRARY_STYLE.to_owned();
-    let policy = format!(
-        "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'; form-action 'none'",
+/// What any page may do: nothing in it asks a network for anything, and the only scripts and styles that run are those
+/// whose hashes are named here (Content Security Policy Level 3, 8.2). A page that is served may ask its server by a
+/// form, one that is a file has nobody to ask.
+pub fn policy(served: bool) -> String {
+    let form_action = if served { "'self'" } else { "'none'" };
+    format!(
+        "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'; form-action {form_action}",
         hashes(&[LIBRARY, SCRIPT]),
-        hashes(&[&of_page, &of_pictures, &of_library])
-    );
-    let title = inert(&page.title);
-    let mut out = format!(
+        hashes(&[&of_page(), &style::of_pictures(), LIBRARY_STYLE])
+    )
+}
+
+fn of_page() -> String {
+    style::variables() + STYLE
+}
+
+/// A whole document: the same head for every page, and what is in its body.
+pub(crate) fn document(title: &str, body: &str, served: bool) -> String {
+    let (policy, title) = (policy(served), inert(title));
+    let (of_page, of_pictures) = (of_page(), style::of_pictures());
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
         <meta name=\"color-scheme\" content=\"light dark\">\n\
         <meta name=\"generator\" content=\"linerate\">\n\
         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
-        <style>{of_library}</style>\n<style>{of_page}</style>\n<style id=\"of-pictures\">{of_pictures}</style>\n\
-        </head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-    );
+        <style>{LIBRARY_STYLE}</style>\n<style>{of_page}</style>\n<style id=\"of-pictures\">{of_pictures}</style>\n\
+        </head>\n<body>\n{body}</body>\n</html>\n"
+    )
+}
+
+/// The whole file.
+pub fn html(page: &Page) -> String {
+    let mut out = format!("<main>\n<h1>{}</h1>\n", inert(&page.title));
     if !page.verdict.is_empty() {
         out.push_str("<div class=\"verdict\">\n");
         page.verdict
@@ -63,8 +76,7 @@ pub fn html(page: &Page) -> String {
             <script>{LIBRARY}</script>\n<script>{SCRIPT}</script>\n"
         );
     }
-    out.push_str("</body>\n</html>\n");
-    out
+    document(&page.title, &out, false)
 }
 
 fn data_of(page: &Page) -> Map<String, Value> {

@@ -13,7 +13,8 @@ mod ticks;
 
 pub use chart::{Axis, Band, Chart, Scale, Series, Stroke, Values};
 pub use data::csv;
-pub use html::html;
+pub(crate) use html::document;
+pub use html::{html, policy};
 pub use svg::Svg;
 pub use text::{PAGE_SCHEMA, json, markdown, text};
 pub(crate) use ticks::Ruler;
@@ -127,7 +128,7 @@ fn lanes(bands: &[Band]) -> Vec<Lane> {
 
 /// Text for HTML and XML. Control characters, which neither can hold, and those that make text read as another are
 /// written out.
-fn inert(text: &str) -> String {
+pub(crate) fn inert(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

@@ -1,6 +1,9 @@
 //! What the pages say, one kind a file.
 
+mod compare;
 mod experiment;
+mod history;
+mod index;
 mod mtu;
 mod published;
 mod run;
@@ -8,7 +11,10 @@ mod story;
 mod trace;
 mod tuning;
 
+pub use compare::{Side, compare};
 pub use experiment::experiment;
+pub use history::{Figure, History, Past, Shift, history};
+pub use index::{Entry, Index, RUN, Search, Way, index};
 pub use mtu::mtu;
 pub use published::published;
 pub use run::run;

@@ -1,0 +1,154 @@
+//! The archive in a browser: read-only, one request a connection, bounded in every way that a stranger could make
+//! large. What a request may be is decided in `wire::http`, what is answered in [`site`].
+
+mod folder;
+mod site;
+
+pub use folder::write_all;
+pub use site::Site;
+
+use anyhow::{Context, Result};
+use site::Answer;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+use wire::http::{self, Status};
+
+/// For a whole request to come.
+const REQUEST: Duration = Duration::from_secs(5);
+
+/// For a whole answer to go.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// For the client to close once it has the answer.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Connections at once; a browser opens six.
+const MOST: usize = 16;
+
+/// Between two looks at the wish to stop.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Answers until `stop`.
+///
+/// # Errors
+/// If the socket fails.
+pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()> {
+    let failed = "cannot take connections from browsers";
+    listener.set_nonblocking(true).context(failed)?;
+    let site = Arc::new(site);
+    let open = Arc::new(AtomicUsize::new(0));
+    while !stop.load(Ordering::Relaxed) {
+        poll(
+            &mut [PollFd::new(listener.as_fd(), true, false)],
+            Some(LOOK),
+        )
+        .context(failed)?;
+        // Also what a client that is gone already leaves behind.
+        let Ok((mut stream, _)) = listener.accept() else {
+            continue;
+        };
+        if open.load(Ordering::Relaxed) >= MOST {
+            // It fits into the socket's buffer; who sends faster than it is read loses it.
+            let _ = stream
+                .set_nonblocking(true)
+                .and_then(|()| stream.write_all(&Answer::of(Status::Busy).bytes(false)));
+            continue;
+        }
+        let seat = Seat::take(&open);
+        let site = Arc::clone(&site);
+        let talk = move || {
+            // Whoever goes away in the middle of an answer does not want it.
+            let _ = talk(&mut stream, &site);
+            drop(seat);
+        };
+        // Without a thread the connection is closed, and the next one tries again.
+        let _ = std::thread::Builder::new()
+            .name("web".to_owned())
+            .spawn(talk);
+    }
+    Ok(())
+}
+
+/// Reads the request and answers it.
+fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    let (answer, head_only) = match request(stream)? {
+        Ok(request) => (site.answer(&request), request.head_only),
+        Err(status) => (Answer::of(status), false),
+    };
+    let until = Instant::now() + ANSWER;
+    let bytes = answer.bytes(head_only);
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(until)?))?;
+        let sent = stream.write(rest)?;
+        rest = rest.get(sent..).unwrap_or_default();
+    }
+    // Closed with something unread, the connection would be reset, and the answer lost with it.
+    stream.shutdown(Shutdown::Write)?;
+    let until = Instant::now() + CLOSING;
+    loop {
+        stream.set_read_timeout(Some(left(until)?))?;
+        if stream.read(&mut [0; 1024])? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// The request that comes, or what to answer instead.
+fn request(stream: &mut TcpStream) -> io::Result<Result<http::Request, Status>> {
+    let until = Instant::now() + REQUEST;
+    let mut bytes = Vec::new();
+    loop {
+        let mut more = [0; 2048];
+        let count = match left(until).and_then(|left| {
+            stream.set_read_timeout(Some(left))?;
+            stream.read(&mut more)
+        }) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    return Ok(Err(Status::Timeout));
+                }
+                _ => return Err(error),
+            },
+        };
+        bytes.extend_from_slice(more.get(..count).unwrap_or_default());
+        match http::request(&bytes) {
+            Ok(None) => {}
+            Ok(Some(request)) => return Ok(Ok(request)),
+            Err(status) => return Ok(Err(status)),
+        }
+    }
+}
+
+/// The time until then; an error once there is none.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
+}
+
+/// One of the connections that are open.
+struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    fn take(open: &Arc<AtomicUsize>) -> Seat {
+        open.fetch_add(1, Ordering::Relaxed);
+        Seat(Arc::clone(open))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

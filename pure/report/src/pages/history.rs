@@ -1,0 +1,299 @@
+//! The history of a path: what runs of one kind found on it, the oldest first, and where to look.
+
+use crate::page::{Axis, Band, Chart, Drawing, Page, Picture, Scale, Section, Series, Stroke};
+use crate::words::{escape, table, utc};
+use model::{BitRate, Direction, Nanos, RunId};
+
+/// What runs of one workload found in one direction between here and a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// The other host as the user named it.
+    pub host: String,
+    /// Kind of the workload.
+    pub workload: String,
+    /// Which way.
+    pub direction: Direction,
+    /// What is told of each run.
+    pub figure: Figure,
+    /// The runs, the oldest first.
+    pub runs: Vec<Past>,
+    /// Where the level changes, in order.
+    pub shifts: Vec<Shift>,
+}
+
+/// What is told of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Goodput, in bit/s.
+    Goodput,
+    /// Median latency of requests, in seconds.
+    Latency,
+}
+
+/// A run of a history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Past {
+    /// Name in the archive.
+    pub id: RunId,
+    /// Start, since 1970-01-01 UTC.
+    pub started: Nanos,
+    /// The figure.
+    pub value: f64,
+}
+
+/// A change of level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shift {
+    /// Position of the first run at the new level.
+    pub at: usize,
+    /// Median before, back to the shift before.
+    pub before: f64,
+    /// Median from here to the next shift.
+    pub after: f64,
+}
+
+/// Fewer runs than these show no change at the level that is asked for.
+pub const LEAST: usize = 14;
+
+impl History {
+    /// Of what it is.
+    pub fn name(&self) -> String {
+        let way = match self.direction {
+            Direction::Up => "up to",
+            Direction::Down => "down from",
+        };
+        format!("{} {way} {}", self.workload, escape(&self.host))
+    }
+
+    /// Where to look, a sentence each.
+    fn sentences(&self) -> Vec<String> {
+        if self.shifts.is_empty() {
+            let runs = self.runs.len();
+            return vec![match runs {
+                ..LEAST => format!(
+                    "{runs} runs are too few to show where a level changes: {LEAST} are the least."
+                ),
+                _ => format!("No change of level stands out in {runs} runs."),
+            }];
+        }
+        let told = self.shifts.iter().filter_map(|shift| {
+            let last = self.runs.get(shift.at.checked_sub(1)?)?;
+            let first = self.runs.get(shift.at)?;
+            let change = 100.0 * (shift.after / shift.before - 1.0);
+            Some(format!(
+                "Look here: about {} until {} (run {}), about {} from {} (run {}): {change:+.0} %.",
+                self.say(shift.before),
+                minute(last.started),
+                last.id,
+                self.say(shift.after),
+                minute(first.started),
+                first.id,
+            ))
+        });
+        let said = "That is where to look, and no verdict: runs of different days differ in more than one thing. \
+                    'linerate diff' sets two of them side by side, 'linerate prove' tells whether a change helps.";
+        told.chain([said.to_owned()]).collect()
+    }
+
+    fn say(&self, value: f64) -> String {
+        match self.figure {
+            Figure::Goodput => BitRate(value as u64).to_string(),
+            Figure::Latency => Nanos((value * 1e9) as u64).to_string(),
+        }
+    }
+
+    fn picture(&self) -> Picture {
+        let (label, unit) = match self.figure {
+            Figure::Goodput => ("goodput", "bit/s"),
+            Figure::Latency => ("median latency", "s"),
+        };
+        // Runs count from 1, as people count.
+        let count = |at: usize| at as f64 + 1.0;
+        let marks = self.runs.iter().enumerate();
+        let starts = [0].into_iter().chain(self.shifts.iter().map(|s| s.at));
+        let first = self.shifts.first().map(|s| s.before);
+        let levels = first.into_iter().chain(self.shifts.iter().map(|s| s.after));
+        let mut steps: Vec<(f64, Option<f64>)> = starts
+            .zip(levels)
+            .map(|(at, level)| (count(at) - 0.5, Some(level)))
+            .collect();
+        steps.extend(
+            steps
+                .last()
+                .map(|last| (count(self.runs.len()) - 0.5, last.1)),
+        );
+        let mut series = vec![Series {
+            name: label.to_owned(),
+            axis: 0,
+            stroke: Stroke::Points,
+            points: marks
+                .map(|(at, run)| (count(at), Some(run.value)))
+                .collect(),
+        }];
+        if !steps.is_empty() {
+            series.push(Series {
+                name: "median of a level".to_owned(),
+                axis: 0,
+                stroke: Stroke::Steps,
+                points: steps,
+            });
+        }
+        let bands = self.shifts.iter().map(|shift| Band {
+            from: count(shift.at) - 1.0,
+            to: count(shift.at),
+            name: "look here".to_owned(),
+        });
+        Picture {
+            id: "history".to_owned(),
+            title: format!("{label}, run by run"),
+            reading: "Each mark is a run, the oldest on the left. A strip 'look here' lies between the last run \
+                      of one level and the first of the next."
+                .to_owned(),
+            alternative: self.sentences().join(" "),
+            drawing: Drawing::Chart(Chart {
+                x: Axis {
+                    label: "run, the oldest first".to_owned(),
+                    unit: "",
+                    scale: Scale::Fitted,
+                },
+                y: vec![Axis {
+                    label: label.to_owned(),
+                    unit,
+                    scale: Scale::FromZero,
+                }],
+                series,
+                bands: bands.collect(),
+            }),
+        }
+    }
+
+    fn listing(&self) -> String {
+        let mut rows = vec![["", "RUN", "STARTED (UTC)", ""].map(str::to_owned).to_vec()];
+        rows.extend(self.runs.iter().enumerate().map(|(at, run)| {
+            let mark = match self.shifts.iter().any(|shift| shift.at == at) {
+                true => ">",
+                false => "",
+            };
+            vec![
+                mark.to_owned(),
+                run.id.clone(),
+                minute(run.started),
+                self.say(run.value),
+            ]
+        }));
+        table(&rows)
+    }
+}
+
+/// The page of a history.
+pub fn history(history: &History) -> Page {
+    let days = |run: Option<&Past>| run.map_or_else(String::new, |run| minute(run.started));
+    Page {
+        title: format!("History: {}", history.name()),
+        verdict: history.sentences(),
+        facts: vec![
+            ("Host".to_owned(), escape(&history.host)),
+            ("Runs".to_owned(), history.runs.len().to_string()),
+            ("First".to_owned(), days(history.runs.first())),
+            ("Last".to_owned(), days(history.runs.last())),
+        ],
+        sections: vec![
+            Section {
+                heading: "Run by run".to_owned(),
+                words: Vec::new(),
+                listing: String::new(),
+                pictures: vec![history.picture()],
+                folded: false,
+            },
+            Section {
+                heading: "The runs".to_owned(),
+                words: vec!["A mark > is the first run at a new level.".to_owned()],
+                listing: history.listing(),
+                pictures: Vec::new(),
+                folded: true,
+            },
+            Section {
+                heading: "How it is found".to_owned(),
+                words: vec![
+                    "Circular binary segmentation (Olshen and others 2004) of the ranks, answered by permutation: \
+                     ranks alone count, so single odd runs do not. Where the level never \
+                     changes and runs do not depend on each other, a place is marked in one history of a hundred \
+                     at most; a slow drift is marked too. Runs of experiments are left out, since their settings \
+                     were changed on purpose."
+                        .to_owned(),
+                ],
+                listing: String::new(),
+                pictures: Vec::new(),
+                folded: true,
+            },
+        ],
+    }
+}
+
+fn minute(unix: Nanos) -> String {
+    utc(unix).chars().take(16).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(values: &[f64]) -> History {
+        let run = |(n, value): (usize, &f64)| Past {
+            id: format!("{n:08x}"),
+            started: Nanos::from_secs(1_795_132_800 + 3600 * n as u64),
+            value: *value,
+        };
+        History {
+            host: "db\x1b[2J2".to_owned(),
+            workload: "bulk".to_owned(),
+            direction: Direction::Up,
+            figure: Figure::Goodput,
+            runs: values.iter().enumerate().map(run).collect(),
+            shifts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_shift_is_a_place_to_look_at() {
+        let mut of = past(&[941e6, 940e6, 622e6, 620e6]);
+        of.shifts = vec![Shift {
+            at: 2,
+            before: 940.5e6,
+            after: 621e6,
+        }];
+        let page = history(&of);
+        assert_eq!(
+            page.verdict[0],
+            "Look here: about 940 Mbit/s until 2026-11-20 01:00 (run 00000001), \
+             about 621 Mbit/s from 2026-11-20 02:00 (run 00000002): -34 %."
+        );
+        assert!(page.verdict[1].contains("no verdict"));
+        let Drawing::Chart(chart) = &page.sections[0].pictures[0].drawing else {
+            panic!("a chart");
+        };
+        assert_eq!(chart.series[0].points.len(), 4);
+        assert_eq!(
+            chart.series[1].points,
+            [(0.5, Some(940.5e6)), (2.5, Some(621e6)), (4.5, Some(621e6))]
+        );
+        assert_eq!((chart.bands[0].from, chart.bands[0].to), (2.0, 3.0));
+        assert!(
+            page.sections[1].listing.contains("\n>  00000002"),
+            "{}",
+            page.sections[1].listing
+        );
+        assert!(!page.title.contains('\x1b'));
+    }
+
+    #[test]
+    fn nothing_found_is_told_apart_from_too_few() {
+        assert!(history(&past(&[1e9; 4])).verdict[0].contains("too few"));
+        let many = history(&past(&[1e9; 14]));
+        assert_eq!(many.verdict, ["No change of level stands out in 14 runs."]);
+        let Drawing::Chart(chart) = &many.sections[0].pictures[0].drawing else {
+            panic!("a chart");
+        };
+        assert_eq!((chart.series.len(), chart.bands.len()), (1, 0));
+    }
+}
