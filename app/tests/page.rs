@@ -52,7 +52,12 @@ fn pages(home: &Home) -> Vec<PathBuf> {
         home,
         &[&["measure", "local", "--workload", "copy"], &copy[..]].concat(),
     );
-    vec![bulk, request, page("copy.html")]
+    let copy = page("copy.html");
+    // The same once more: a path with a history.
+    linerate(home, &[&["measure", "local"][..], &SHORT].concat());
+    linerate(home, &["report", "--all", "all"]);
+    let all = ["index.html", "history-1.html"].map(|name| home.path().join("all").join(name));
+    [vec![bulk, request, copy], all.into()].concat()
 }
 
 /// Where a picture of a page goes: below the folder that cargo builds in.

@@ -1,6 +1,8 @@
 //! Two runs side by side: their figures, their goodput on the same time axis, and what explains the difference.
 
-use crate::page::{Axis, Chart, Drawing, Page, Picture, Scale, Section, Series, Stroke};
+use crate::page::{Axis, Chart, Drawing, Page, Picture, Scale, Section, Series};
+use crate::pictures::goodput::arrived;
+use crate::pictures::seconds;
 use crate::words::{Style, escape, percent, table, utc};
 use model::finding::Explanation;
 use model::{Direction, Leg, LegSummary, Run, Summary};
@@ -118,16 +120,16 @@ fn figures(sides: [Side<'_>; 2], legs: [(&Leg, &LegSummary); 2]) -> String {
 
 fn goodput(sides: [Side<'_>; 2], way: Direction, legs: [(&Leg, &LegSummary); 2]) -> Picture {
     let [a, b] = legs.map(|(_, figures)| figures.goodput);
-    let series = sides.iter().zip(legs).map(|(side, (leg, _))| Series {
-        name: side.name().to_owned(),
-        axis: 0,
-        stroke: Stroke::Line,
-        points: rates(leg),
+    let series = sides.iter().zip(legs).filter_map(|(side, (leg, _))| {
+        Some(Series {
+            name: side.name().to_owned(),
+            ..arrived(leg)?
+        })
     });
     Picture {
         id: format!("goodput-{way}"),
         title: format!("Goodput, {way}"),
-        reading: "Both runs from their own start: what the receiver's application took, by the time between samples."
+        reading: "Both runs from their own start: a step is the time between two samples."
             .to_owned(),
         alternative: format!(
             "Run {} reached {a} in the mean, run {} reached {b}.",
@@ -135,11 +137,7 @@ fn goodput(sides: [Side<'_>; 2], way: Direction, legs: [(&Leg, &LegSummary); 2])
             sides[1].name()
         ),
         drawing: Drawing::Chart(Chart {
-            x: Axis {
-                label: "time".to_owned(),
-                unit: "s",
-                scale: Scale::FromZero,
-            },
+            x: seconds(),
             y: vec![Axis {
                 label: "goodput".to_owned(),
                 unit: "bit/s",
@@ -149,19 +147,6 @@ fn goodput(sides: [Side<'_>; 2], way: Direction, legs: [(&Leg, &LegSummary); 2])
             bands: Vec::new(),
         }),
     }
-}
-
-/// Bits a second between samples, at the receiver where it told.
-fn rates(leg: &Leg) -> Vec<(f64, Option<f64>)> {
-    let told = Some(leg.receiver()).filter(|end| end.samples.len() > 2);
-    let samples = &told.unwrap_or(leg.sender()).samples;
-    let pairs = samples.windows(2).filter_map(|pair| {
-        let [before, now] = pair else { return None };
-        let span = now.at.since(before.at);
-        let rate = now.bytes.since(before.bytes).per(span);
-        (span.0 > 0).then(|| (now.at.as_secs_f64(), Some(rate.0 as f64)))
-    });
-    pairs.collect()
 }
 
 #[cfg(test)]
@@ -204,8 +189,8 @@ mod tests {
         let Drawing::Chart(chart) = &page.sections[0].pictures[0].drawing else {
             panic!("a chart");
         };
-        assert_eq!(chart.series[0].points[9], (10.0, Some(62e6)));
-        assert_eq!(chart.series[1].points[9], (10.0, Some(943e6)));
+        assert_eq!(chart.series[0].points[9], (9.0, Some(62e6)));
+        assert_eq!(chart.series[1].points[9], (9.0, Some(943e6)));
         assert!(!page.facts[0].1.contains('\u{1b}'));
     }
 }

@@ -9,21 +9,7 @@ use std::collections::BTreeMap;
 
 /// Goodput of a leg, with the limit of each moment above; `None` of a leg too short for two samples.
 pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> Option<Picture> {
-    let told = |samples: &[Sample]| samples.len() > 1;
-    let (samples, what) = match (told(&leg.receiver().samples), told(&leg.sender().samples)) {
-        (true, _) => (&leg.receiver().samples, "received"),
-        (false, true) => (&leg.sender().samples, "written by the sender"),
-        (false, false) => return None,
-    };
-    let bytes = samples
-        .iter()
-        .map(|s| (s.at.as_secs_f64(), s.bytes.0 as f64 * 8.0));
-    let mut series = vec![Series {
-        name: what.to_owned(),
-        axis: 0,
-        stroke: Stroke::Steps,
-        points: rates(&bytes.collect::<Vec<_>>()),
-    }];
+    let mut series = vec![arrived(leg)?];
     let values = Values::of(&series[0])?;
     let mut alternative = format!(
         "{} on average, between {} and {}.",
@@ -76,6 +62,25 @@ pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> O
             series,
             bands,
         }),
+    })
+}
+
+/// What arrived, in bit/s; `None` of a leg too short for two samples.
+pub fn arrived(leg: &Leg) -> Option<Series> {
+    let told = |samples: &[Sample]| samples.len() > 1;
+    let (samples, what) = match (told(&leg.receiver().samples), told(&leg.sender().samples)) {
+        (true, _) => (&leg.receiver().samples, "received"),
+        (false, true) => (&leg.sender().samples, "written by the sender"),
+        (false, false) => return None,
+    };
+    let bytes = samples
+        .iter()
+        .map(|s| (s.at.as_secs_f64(), s.bytes.0 as f64 * 8.0));
+    Some(Series {
+        name: what.to_owned(),
+        axis: 0,
+        stroke: Stroke::Steps,
+        points: rates(&bytes.collect::<Vec<_>>()),
     })
 }
 

@@ -52,7 +52,7 @@ fn cut(name: &str, longest: usize) -> String {
 }
 
 /// Time since the begin of what is drawn.
-fn seconds() -> Axis {
+pub(crate) fn seconds() -> Axis {
     Axis {
         label: "time".to_owned(),
         unit: "s",
