@@ -8,9 +8,8 @@ use crate::grip::{self, Grip};
 use crate::leg::how_ended;
 use crate::progress::{Tee, Watcher};
 use crate::record::{Record, blank};
-use crate::traces;
-use crate::tuning;
-use advise::{Choice, Hosts, Way, arms, choose, together};
+use crate::{mtu, traces, tuning};
+use advise::{Choice, Hosts, Way, arms, choose, proven_alone, together};
 use anyhow::{Context, Result, anyhow};
 use archive::Traces;
 use model::advice::Proposal;
@@ -21,6 +20,7 @@ use model::{
     Warning,
 };
 use prove::plan::fewest_blocks;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -62,6 +62,8 @@ pub struct ClosedLoop<'a> {
     story: Tuning,
     experiments: Vec<Experiment>,
     seen: Option<(Run, Look)>,
+    /// The far host's address; of an iperf3 server a run tells it.
+    peer: Option<IpAddr>,
 }
 
 /// How it came out.
@@ -101,6 +103,7 @@ impl<'a> ClosedLoop<'a> {
         };
         ClosedLoop {
             question,
+            peer: far.address(),
             far,
             archive,
             audience,
@@ -184,9 +187,13 @@ impl<'a> ClosedLoop<'a> {
         plans: &mut Vec<Plan>,
     ) -> Result<Option<(Run, Look)>> {
         self.audience.tells(&report::tune::seen(&look));
+        let routed = || run.near.route.as_ref()?.destination;
+        self.peer = self.peer.or_else(routed);
         let way = Way::of(run, 0).context("too little moved to tell what the path needs")?;
+        let (host, direction) = (&self.question.host, self.question.direction);
         let way = Way {
             told: self.question.rate,
+            mtu: mtu::known(&self.archive, host, direction),
             ..way
         };
         let hosts = Hosts {
@@ -239,10 +246,7 @@ impl<'a> ClosedLoop<'a> {
                 }
             }
         };
-        let faster = verdict.comparisons.iter();
-        let faster = faster.filter(|c| c.outcome == Outcome::Faster);
-        let faster = faster.filter_map(|c| arms.get((c.arm as usize).checked_sub(1)?));
-        let alone: Vec<usize> = faster.filter(|a| a.len() == 1).flatten().copied().collect();
+        let alone = proven_alone(&arms, &verdict);
         for n in alone.iter().filter(|n| !proven.contains(n)) {
             self.attempts()[*n].fate = Fate::Surpassed;
         }
@@ -460,9 +464,8 @@ impl<'a> ClosedLoop<'a> {
         let (host, title) = (self.question.host.clone(), self.title());
         let deadline = patience(&self.question.run) + DEADLINE;
         grip.take(self.far, settings, &host, &title, deadline)?;
-        let peer = self.far.address();
-        grip.apply(self.far, settings, peer)?;
-        if let Some(peer) = peer {
+        grip.apply(self.far, settings, self.peer)?;
+        if let Some(peer) = self.peer {
             // Where it cannot be flushed the experiment has said so.
             grip::forget(self.far, peer);
         }
@@ -493,7 +496,7 @@ impl<'a> ClosedLoop<'a> {
 
     /// Has both hosts write down what they keep; that it could not be written takes nothing back.
     fn persist(&mut self) {
-        let (title, peer) = (self.title(), self.far.address());
+        let (title, peer) = (self.title(), self.peer);
         let keeps = |side| self.story.kept.iter().any(|r| r.side == side);
         let near = keeps(Side::Near).then(|| {
             let peer = peer.context("the far host's address is not known")?;
@@ -538,11 +541,7 @@ pub fn measured(
         far.play(&mut run, &mut Tee(vec![audience, &mut record]), stop)
     };
     run.ended = how_ended(&outcome, &run.legs);
-    if run.legs.is_empty() {
-        record.discard();
-    } else if let Some(warning) = record.finish(&run) {
-        return Err(anyhow!("{}; {}", warning.what, warning.remedy));
-    }
+    record.settle(&run)?;
     outcome?;
     stopped(stop)?;
     let explanations = traces::explain(&run, &Traces::beside(archive));

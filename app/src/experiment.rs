@@ -10,7 +10,7 @@ use crate::leg::how_ended;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::transport::VERSION;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use archive::Archive;
 use model::{
     Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Plan, Reading,
@@ -71,7 +71,11 @@ impl Far {
                 name,
                 port,
                 options,
-            } => client::play(name, *port, run, options, watcher, stop),
+            } => {
+                let played = client::play(name, *port, run, options, watcher, stop);
+                options.answered |= played.is_ok();
+                played
+            }
         }
     }
 
@@ -240,11 +244,7 @@ impl<'a> Driver<'a> {
         let outcome = self.measure(&mut run, Some(&mut record), &mut readings);
         let lasted = Nanos::from(begun.elapsed()).since(self.experiment.plan.gap);
         let undone = self.undo();
-        if run.legs.is_empty() {
-            record.discard();
-        } else if let Some(warning) = record.finish(&run) {
-            bail!("{}; {}", warning.what, warning.remedy);
-        }
+        record.settle(&run)?;
         undone?;
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);

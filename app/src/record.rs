@@ -2,7 +2,7 @@
 
 use crate::clock::unix_time;
 use crate::progress::{Event, Watcher};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use archive::{Archive, Recorder, Traces};
 use model::{Ended, Fingerprint, Nanos, Run, SCHEMA_VERSION, Spec, Warning};
 use std::path::PathBuf;
@@ -70,6 +70,21 @@ impl Record {
             remedy: "mend that, or keep it by hand: --json > run.json, later runs import run.json"
                 .to_owned(),
         })
+    }
+
+    /// Keeps the run if anything was measured in it, and takes it back otherwise.
+    ///
+    /// # Errors
+    /// If it could not be kept: what rests on it could not be looked at again.
+    pub fn settle(self, run: &Run) -> Result<()> {
+        if run.legs.is_empty() {
+            self.discard();
+            return Ok(());
+        }
+        match self.finish(run) {
+            Some(Warning { what, remedy, .. }) => Err(anyhow!("{what}; {remedy}")),
+            None => Ok(()),
+        }
     }
 
     /// Takes back a run that moved nothing after all.

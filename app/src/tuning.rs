@@ -8,7 +8,7 @@ use crate::out;
 use crate::transport::VERSION;
 use crate::trust::Peer;
 use anyhow::Result;
-use model::advice::{Configured, Form, Persistent};
+use model::advice::{Configured, Persistent};
 use model::{DeviceKnob, Knob, Nanos, Reading, Setting, Side};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -79,100 +79,62 @@ pub fn configured() -> Configured {
     observe::configured(&root(), &advise::DIRECTORIES, advise::LAST)
 }
 
-/// Writes what was kept under this title where this host reads it when it starts, as far as there is
-/// a file for it: the settings, and in `found` the file, or what is to be done by hand.
+/// Writes what was kept under this title where this host reads it when it starts, by whatever sets its device
+/// up: the settings, and in `found` the file, or what is to be done by hand.
 ///
 /// # Errors
 /// If nothing is kept under the title, or a file cannot be written.
 pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
-    let settings = tune::kept(&state()?, title)?;
-    let root = root();
-    let files = configured().files;
+    let (state, root) = (state()?, root());
+    let settings = tune::kept(&state, title)?;
+    let configured = configured();
     let host = observe::fingerprint(VERSION, Some(peer));
-    let note = format!("Written by linerate: {title}. Remove it to have the former settings.");
-    let words = |of: &dyn Fn(&Knob) -> bool| {
-        let words: Vec<String> = settings
-            .iter()
-            .filter(|s| of(&s.knob))
-            .map(ToString::to_string)
-            .collect();
-        words.join(" ")
+    let note = format!("Written by linerate: {title}. 'linerate tune undo' takes it back.");
+    let told = |settings: &[Setting], found: String, in_force| {
+        let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        Reading {
+            setting: words.join(" "),
+            side,
+            asked: "outlives a restart".to_owned(),
+            found,
+            in_force,
+        }
     };
-    let told = |setting: String, found: String, in_force| Reading {
-        setting,
-        side,
-        asked: "outlives a restart".to_owned(),
-        found,
-        in_force,
-    };
-    let written = |text: &Persistent, path: &str, setting: String| -> Result<Reading> {
-        tune::write(&root, path, &text.text)?;
-        Ok(told(setting, path.to_owned(), true))
-    };
-    let texts = advise::persist(&settings, &host, &files, &note);
-    let text = |form| texts.iter().find(|text| text.form == form);
     let mut all = Vec::new();
-    if let Some(sysctl) = text(Form::Sysctl) {
-        let setting = words(&|knob| matches!(knob, Knob::Sysctl(_)));
-        let old = files.iter().find(|file| file.path == sysctl.path);
-        // What was kept before and is not set anew stays in it.
-        let kept = old.map_or(String::new(), |old| others(&old.text, &sysctl.text));
-        let whole = Persistent {
-            text: sysctl.text.clone() + &kept,
-            ..sysctl.clone()
-        };
-        all.push(written(&whole, &sysctl.path, setting)?);
-        // No name sorts behind every other.
-        for setting in &settings {
-            let Knob::Sysctl(key) = setting.knob else {
-                continue;
-            };
-            if let Some(by) = advise::beaten_by(&files, &sysctl.path, key.name()) {
-                let why = format!(
-                    "{}:{} sets it to {} where that is read later: change it there",
-                    by.path, by.line, by.value
-                );
-                all.push(told(setting.to_string(), why, false));
-            }
+    let mut write = |file: &Persistent| -> Result<()> {
+        tune::write(&state, &root, file, title)?;
+        all.push(told(&file.holds, file.path.clone(), true));
+        Ok(())
+    };
+    let sysctls = advise::sysctls(&settings, &configured.files, &note);
+    if let Some(file) = &sysctls {
+        write(file)?;
+    }
+    let of_machine = |s: &Setting| matches!(s.knob, Knob::Device(_) | Knob::Route(_));
+    let mut left: Vec<Setting> = settings.into_iter().filter(of_machine).collect();
+    let pinned = left.iter().any(|s| s.knob == Knob::Device(DeviceKnob::Pin));
+    let device = host.device.as_ref().map(|device| device.name.as_str());
+    for manager in device.map_or(Vec::new(), |device| tune::managers(&root, device)) {
+        if pinned {
+            break;
+        }
+        for file in advise::managed(&manager, &left, &host, &note) {
+            write(&file)?;
+            left.retain(|setting| !file.holds.contains(setting));
         }
     }
-    let others = words(&|knob| matches!(knob, Knob::Device(_) | Knob::Route(_)));
-    let pinned = |s: &Setting| s.knob == Knob::Device(DeviceKnob::Pin);
-    let device = host.device.as_ref().map(|device| device.name.as_str());
-    let file = device.and_then(|device| tune::network_file(&root, device));
-    match (text(Form::Networkd), file) {
-        _ if others.is_empty() => {}
-        _ if settings.iter().any(pinned) => {
-            let why = "set it again after a restart: the pins of a mixed segment go with its addresses, and without them everybody would get larger packets";
-            all.push(told(others, why.to_owned(), false));
-        }
-        (Some(networkd), Some(file)) => {
-            let path = format!("/etc/systemd/network/{file}.d/linerate.conf");
-            all.push(written(networkd, &path, others)?);
-        }
-        _ => {
-            let commands = text(Form::Commands).map_or(String::new(), |text| {
-                let lines = text.text.lines().filter(|line| !line.starts_with('#'));
-                lines.collect::<Vec<_>>().join("; ")
-            });
-            let why = format!("have it set whenever the device comes up: {commands}");
-            all.push(told(others, why, false));
-        }
+    for (setting, why) in sysctls.iter().flat_map(|ours| advise::contested(&configured, ours)) {
+        all.push(told(&[setting], why, false));
+    }
+    if pinned {
+        let why = "set it again after a restart: the pins of a mixed segment go with its addresses, and without them everybody would get larger packets";
+        all.push(told(&left, why.to_owned(), false));
+    } else if !left.is_empty() {
+        let commands = advise::commands(&left, &host).join("; ");
+        let why = format!("have it set whenever the device comes up: {commands}");
+        all.push(told(&left, why, false));
     }
     Ok(all)
-}
-
-/// The lines of the file that was there whose keys the new text does not set.
-fn others(old: &str, new: &str) -> String {
-    let key = |line: &str| -> Option<String> {
-        let (key, _) = line.split_once('=')?;
-        (!line.starts_with(['#', ';'])).then(|| key.trim().to_owned())
-    };
-    let set: Vec<String> = new.lines().filter_map(key).collect();
-    let kept = old
-        .lines()
-        .filter(|line| key(line).is_some_and(|k| !set.contains(&k)));
-    kept.map(|line| format!("{line}\n")).collect()
 }
 
 /// Undoes what was kept on this host, and what processes that were killed have left.
@@ -418,16 +380,4 @@ impl Drop for Tuning {
 
 fn said(error: tune::Error) -> String {
     sentence(&error.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_written_before_stays_unless_it_is_set_anew() {
-        let old = "# a note\nnet.ipv4.tcp_rmem = 1 2 3\nnet.core.rmem_max=4\n; net.x = 1\n";
-        let new = "# another\nnet.ipv4.tcp_rmem = 4 5 6\n";
-        assert_eq!(others(old, new), "net.core.rmem_max=4\n");
-    }
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Home, Lines, Pair, Running, alone, one_line, stderr, stdout};
+use common::{Home, Pair, Running, alone, listening, one_line, stderr, stdout};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -46,10 +46,7 @@ impl Path {
     fn serve(&mut self) {
         let args = ["serve", "--bind", Pair::FAR, "--allow-tune"];
         let mut command = self.far_home.linerate_in(&self.pair.far, &args);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let log = Lines::of(child.stderr.take().unwrap());
-        self.server = Some(Running(child));
-        log.wait_for("listens on");
+        self.server = Some(listening(&mut command).0);
     }
 
     fn command(&self, args: &[&str]) -> Command {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Home, Lines, Pair, Running, run, stderr, stdout};
+use common::{Home, Lines, Pair, Running, listening, run, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -63,10 +63,7 @@ impl Bench {
         let serve = ["serve", "--bind", Pair::FAR];
         let mut command = self.server.linerate_in(&self.pair.far, &serve);
         command.args(options).envs(environment.iter().copied());
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let log = Lines::of(child.stderr.take().unwrap());
-        let running = Running(child);
-        log.wait_for("listens on");
+        let (running, log) = listening(&mut command);
         Server { running, log }
     }
 
@@ -348,6 +345,8 @@ fn what_cannot_be_set_is_one_sentence() {
             2,
             "deadline",
         ),
+        // What the driver of a veth does not do.
+        (&["hold", "local", "device.rxring=512"], 1, "ring"),
     ] {
         let mut command = bench.server.linerate_in(&bench.pair.far, &["tune"]);
         let out = run(command.args(args));

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Home, Lines, Running, free_port, json, run, stderr, stdout};
+use common::{Home, Lines, Running, free_port, json, listening, run, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,14 +22,11 @@ impl Server {
         let home = Home::new();
         let port = free_port().to_string();
         let mut command = home.linerate(&["serve", "--bind", "127.0.0.1", "--port", &port]);
-        command.args(options).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the server can be started");
-        let log = Lines::of(child.stderr.take().expect("it was asked for"));
-        log.wait_for("listens on");
+        let (running, log) = listening(command.args(options));
         Server {
             home,
             at: format!("127.0.0.1:{port}"),
-            running: Running(child),
+            running,
             log,
         }
     }

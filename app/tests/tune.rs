@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Home, Lab, Lines, Running, json, run, stderr, stdout};
+use common::{Home, Lab, Lines, Running, json, listening, run, stderr, stdout};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -126,10 +126,7 @@ impl<'a> Agent<'a> {
             serve.arg("--allow-tune");
         }
         let line = stdout(&run(&mut invite)).trim().to_owned();
-        let mut server = serve.stderr(Stdio::piped()).spawn().unwrap();
-        let log = Lines::of(server.stderr.take().unwrap());
-        let server = Running(server);
-        log.wait_for("listens on");
+        let (server, _) = listening(&mut serve);
         let agent = Agent {
             lab,
             home,
@@ -141,16 +138,33 @@ impl<'a> Agent<'a> {
     }
 
     fn near(&self, args: &[&str]) -> Command {
-        inside(self.lab, self.home, self.home, "a", args)
+        self.near_by(&[], args)
+    }
+
+    /// The same, started by this.
+    fn near_by(&self, by: &[&str], args: &[&str]) -> Command {
+        started(self.lab, self.home, self.home, "a", by, args)
     }
 }
 
 /// `linerate` in a host of a lab, with the key, the trust and the start files of a home.
 fn inside(lab: &Lab<'_>, home: &Home, of: &Home, host: &str, args: &[&str]) -> Command {
+    started(lab, home, of, host, &[], args)
+}
+
+fn started(
+    lab: &Lab<'_>,
+    home: &Home,
+    of: &Home,
+    host: &str,
+    by: &[&str],
+    args: &[&str],
+) -> Command {
     let place = format!("{}/{host}", lab.name);
-    let linerate = env!("CARGO_BIN_EXE_linerate");
-    let mut command = home.linerate(&["lab", "exec", &place, "--", linerate]);
+    let mut command = home.linerate(&["lab", "exec", &place, "--"]);
     command
+        .args(by)
+        .arg(env!("CARGO_BIN_EXE_linerate"))
         .args(args)
         .env("LINERATE_CONFIG", of.path().join("config"))
         .env("LINERATE_ROOT", of.path().join("root"));
@@ -173,6 +187,11 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     assert_eq!(fates(&dry), larger("untried"));
     assert_eq!(state(&lab), before, "a dry run changes nothing");
 
+    // Somebody's own file of our name, which is to come back.
+    let theirs = far_home.path().join("root/etc/sysctl.d/90-linerate.conf");
+    std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    let text = "# mine\nnet.ipv4.tcp_sack = 1\n";
+    std::fs::write(&theirs, text).unwrap();
     let told = patiently(|| tuned(&["--persist"]), |s| fates(s) == larger("kept"));
     assert!(
         ["receive_window", "send_buffer"].contains(&cause(&told)),
@@ -195,6 +214,8 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
             "{text}"
         );
     }
+    let whole = std::fs::read_to_string(&theirs).unwrap();
+    assert!(whole.ends_with("\nnet.ipv4.tcp_sack = 1\n"), "{whole}");
 
     let again = json(&mut home.linerate(&["tune", "show", "last", "--json"]));
     assert_eq!(again, told, "the archive has the whole story");
@@ -210,8 +231,19 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
         let words = words.replace("\n  ", " ");
         assert!(words.contains(part), "no {part:?} in\n{words}");
     }
+    let freebsd = ["tune", "show", "last", "--for", "freebsd"];
+    let words = stdout(&run(&mut home.linerate(&freebsd)));
+    for part in [
+        "\n# freebsd in the place of this host: /etc/sysctl.conf\nkern.ipc.maxsockbuf=",
+        "\nnet.inet.tcp.sendbuf_auto=1\n",
+        "\n# freebsd in the place of the far host: /etc/sysctl.conf\n",
+        "\nnet.inet.tcp.recvbuf_max=",
+    ] {
+        assert!(words.contains(part), "no {part:?} in\n{words}");
+    }
     let status = stdout(&run(&mut home.linerate(&["tune", "status"])));
     assert_eq!(status.matches(": kept since ").count(), 2, "{status}");
+    assert_eq!(status.matches(": written to ").count(), 2, "{status}");
 
     let undone = run(&mut agent.near(&["tune", "undo", FAR]));
     let said = stdout(&undone);
@@ -225,6 +257,9 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
         "{said}"
     );
     assert_eq!(state(&lab), before, "all of it is back");
+    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), text);
+    let ours = home.path().join("root/etc/sysctl.d/90-linerate.conf");
+    assert!(!ours.exists() && said.contains("/90-linerate.conf, to nothing, as before"), "{said}");
     let status = stdout(&run(&mut home.linerate(&["tune", "status"])));
     assert_eq!(status, "nothing is changed on this host\n");
 }
@@ -324,6 +359,52 @@ fn what_the_far_host_refuses_is_tried_with_options_of_the_own_sockets_and_told()
     let mut names = settings.map(|s| s.as_str().unwrap());
     assert!(names.all(|s| s.starts_with("rcvbuf=") || s.starts_with("sndbuf=")));
     assert_eq!(told["kept"], Value::Array(Vec::new()));
+    assert_eq!(state(&lab), before);
+}
+
+#[test]
+fn where_sysctls_can_only_be_read_options_of_the_own_sockets_are_tried() {
+    let home = Home::new();
+    let lab = up(&home, SMALL_BUFFERS, LONG_AND_FAT, "");
+    let far_home = Home::new();
+    let agent = Agent::new(&lab, &home, &far_home, true);
+    let before = state(&lab);
+    let tune = || {
+        // As in most containers. Only the mounts of this process change.
+        let read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$@\"";
+        let mut command = agent.near_by(
+            &["unshare", "--mount", "sh", "-c", read_only, "sh"],
+            &["tune", FAR, "--json", "-t", "800ms"],
+        );
+        story(command.args(SHORT).args(FEWEST))
+    };
+    let told = patiently(tune, |s| proposes(s, "larger buffers"));
+    agrees(&told, "larger buffers", "told");
+    let attempt = &told["rounds"][0]["attempts"][0];
+    let why = attempt["instead"].as_str().unwrap();
+    assert!(why.contains("/proc/sys can only be read here"), "{why}");
+    assert_eq!(told["kept"], Value::Array(Vec::new()));
+    assert_eq!(state(&lab), before);
+}
+
+#[test]
+fn an_iperf3_server_is_only_asked_for_buffers() {
+    let home = Home::new();
+    let lab = up(&home, "receive_buffer = \"48K\"", LONG_AND_FAT, "");
+    let place = format!("{}/b", lab.name);
+    let mut server = home.linerate(&["lab", "exec", &place, "--", "iperf3", "--server", "--forceflush"]);
+    let mut child = server.stdout(Stdio::piped()).spawn().unwrap();
+    let log = Lines::of(child.stdout.take().unwrap());
+    let _server = Running(child);
+    log.wait_for("Server listening");
+    let before = state(&lab);
+    let tune = || {
+        let host = format!("iperf3:{FAR}");
+        let mut command = inside(&lab, &home, &home, "a", &["tune", &host, "--json", "-t", "1s"]);
+        story(command.args(SHORT).args(FEWEST))
+    };
+    let told = patiently(tune, |s| proposes(s, "larger buffers"));
+    agrees(&told, "larger buffers", "told");
     assert_eq!(state(&lab), before);
 }
 

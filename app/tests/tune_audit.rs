@@ -3,9 +3,8 @@
 
 mod common;
 
-use common::{Home, Lab, Lines, Pair, Running, json, run, stderr, stdout};
+use common::{Home, Lab, Pair, json, listening, run, stderr, stdout};
 use serde_json::Value;
-use std::process::Stdio;
 
 const TUNED: &str = "4096 131072 16777216";
 
@@ -86,11 +85,8 @@ fn an_agent_tells_its_settings_to_whoever_may_measure() {
     let line = stdout(&run(&mut server.linerate(&invite)))
         .trim()
         .to_owned();
-    let mut serve = server.linerate_in(&pair.far, &["serve", "--bind", Pair::FAR]);
-    let mut child = serve.stderr(Stdio::piped()).spawn().unwrap();
-    let log = Lines::of(child.stderr.take().unwrap());
-    let _running = Running(child);
-    log.wait_for("listens on");
+    let serve = ["serve", "--bind", Pair::FAR];
+    let _running = listening(&mut server.linerate_in(&pair.far, &serve));
     let out = run(&mut guest.linerate_in(&pair.near, &["trust", "accept", &line]));
     assert!(out.status.success(), "{}", stderr(&out));
     let audit = ["tune", "audit", Pair::FAR, "-t", "500ms", "-q", "--json"];

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Home, Lines, Running, one_line, run, stderr, stdout};
+use common::{Home, Lines, Running, listening, one_line, run, stderr, stdout};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -145,13 +145,11 @@ impl Segment {
         let serve = ["serve", "--bind", FAR, "--allow-tune"];
         let mut command = self.far.linerate_in(&self.inside("b"), &serve);
         command.env("LINERATE_ROOT", self.far.path());
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let log = Lines::of(child.stderr.take().unwrap());
+        let (running, log) = listening(&mut command);
         let agent = Agent {
             log,
-            _running: Running(child),
+            _running: running,
         };
-        agent.log.wait_for("listens on");
         let accept = ["trust", "accept", line.trim()];
         let out = run(&mut self.near.linerate_in(&self.inside("a"), &accept));
         assert!(out.status.success(), "{}", stderr(&out));
@@ -335,7 +333,7 @@ fn play(scenario: &Scenario) {
     let file = segment
         .near
         .path()
-        .join("etc/systemd/network/10-lan.network.d/linerate.conf");
+        .join("etc/systemd/network/10-lan.network.d/linerate-mtu.conf");
     assert_eq!(file.exists(), out.status.success(), "{name}");
     if out.status.success() {
         fetches.go_on();
@@ -354,6 +352,7 @@ fn play(scenario: &Scenario) {
         assert!(out.status.success(), "{name}: {}", plain(&out));
         assert_eq!(segment.snapshot(), before, "{name}");
         segment.undo();
+        assert!(!file.exists(), "{name}: what was written goes as well");
         let list = stdout(&run(&mut segment.near.linerate(&["mtu", "--list"])));
         assert_eq!(list.matches("committed.").count(), 2, "{list}");
     }
@@ -433,4 +432,14 @@ fn what_cannot_be_changed_is_one_sentence_and_changes_nothing() {
         assert!(plain(&out).contains(said), "{host} {to}: {}", plain(&out));
         segment.assert_put_back(&before, to);
     }
+    // The driver of a macvlan takes nothing wider than the device below it.
+    segment.shell(
+        "ip -n ${P}a link add link e0 name v0 type macvlan mode bridge; ip -n ${P}a link set v0 up
+         ip -n ${P}a route add 10.0.3.2/32 dev v0 src 10.0.3.1",
+    );
+    let before = segment.snapshot();
+    let out = run(&mut segment.tune(&["--to", "4000"]));
+    assert_eq!(out.status.code(), Some(1), "{}", plain(&out));
+    assert!(plain(&out).contains("cannot set device.mtu=4000"), "{}", plain(&out));
+    segment.assert_put_back(&before, "the driver refused");
 }

@@ -14,9 +14,10 @@ pub mod web;
 use crate::clock::unix_time;
 use crate::out;
 use archive::Archive;
+use model::Direction;
 use model::mtu::{Hop, MtuFound, MtuRecord};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Keeps what was found in the archive. What cannot be kept is said: the answer is right all the same.
@@ -31,6 +32,19 @@ pub fn keep(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFou
         out::note(&format!("linerate: not kept: {error}"));
     }
     record.found
+}
+
+/// The largest packet that got through to or from this host when somebody looked last, by the archive at this
+/// place; `None` if nobody did.
+pub fn known(archive: &Path, host: &str, direction: Direction) -> Option<u32> {
+    let records = Archive::open(archive).ok()?.mtus(None).ok()?;
+    let last = records.iter().find(|record| record.found.host() == host)?;
+    let look = last.found.look();
+    let way = match direction {
+        Direction::Up => &look.there,
+        Direction::Down => &look.back,
+    };
+    way.climb.passes
 }
 
 /// Bytes of a TCP segment's headers, without options.

@@ -148,6 +148,15 @@ impl Drop for Running {
     }
 }
 
+/// Starts a server, and waits until it says that it listens.
+pub fn listening(serve: &mut Command) -> (Running, Lines) {
+    let mut child = serve.stderr(Stdio::piped()).spawn().expect("it starts");
+    let log = Lines::of(child.stderr.take().expect("it is piped"));
+    let running = Running(child);
+    log.wait_for("listens on");
+    (running, log)
+}
+
 /// Lines of a pipe as they come.
 pub struct Lines(mpsc::Receiver<String>);
 

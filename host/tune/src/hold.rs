@@ -4,6 +4,7 @@ use crate::guard::SIGN;
 use crate::journal::{Change, Header, Journal, Namespace, Place, plain};
 use crate::kernel::Kernel;
 use crate::knobs::{Failure, Image, Target};
+use crate::lasting::undo_written;
 use crate::steps::step;
 use crate::undo::{undo_from, undo_those};
 use crate::{Error, Undone};
@@ -435,12 +436,15 @@ pub fn recover(state: &Path) -> Result<Vec<Undone>, Error> {
     put_back(state, false)
 }
 
-/// The same, and undoes what was kept in this network namespace as well.
+/// The same, and undoes what was kept in this network namespace as well, and what was written down of it for
+/// the next start of this machine.
 ///
 /// # Errors
 /// As [`recover`].
 pub fn undo_kept(state: &Path) -> Result<Vec<Undone>, Error> {
-    put_back(state, true)
+    let mut undone = put_back(state, true)?;
+    undone.extend(undo_written(state)?);
+    Ok(undone)
 }
 
 fn put_back(state: &Path, kept_too: bool) -> Result<Vec<Undone>, Error> {

@@ -156,7 +156,12 @@ pub(crate) struct Place(PathBuf);
 impl Place {
     /// That of a namespace, made if it is not there.
     pub fn of(state: &Path, namespace: &Namespace) -> Result<Place, Error> {
-        let place = Place(state.join(format!("net-{}", namespace.inode)));
+        Place::named(state, &format!("net-{}", namespace.inode))
+    }
+
+    /// One with this name, made if it is not there.
+    pub fn named(state: &Path, name: &str) -> Result<Place, Error> {
+        let place = Place(state.join(name));
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -260,7 +265,7 @@ impl Place {
     }
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Journal { what, path, source }
 }

@@ -20,7 +20,7 @@ mod undo;
 pub use error::Error;
 pub use guard::guard;
 pub use hold::{Begin, Hold, begin, commit, kept, recover, undo_kept};
-pub use lasting::{network_file, write};
+pub use lasting::{Written, managers, write, written};
 pub use metrics::flush_metrics;
 pub use status::{Pending, PendingChange, Where, default_state, status};
 pub use steps::step;

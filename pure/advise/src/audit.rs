@@ -10,7 +10,7 @@ use crate::wins::setters;
 use model::advice::{
     Advice, Change, ConfigFile, Configured, Guidance, HostAudit, Item, Needs, Worth,
 };
-use model::{BitRate, Bytes, Fingerprint, Knob, Setting, Side, SysctlKey, Value};
+use model::{BitRate, Bytes, Fingerprint, Knob, RouteKnob, Setting, Side, SysctlKey, Value};
 
 /// Judges the settings of the host at one side of a path. `path` has each direction that was measured, with
 /// what [`propose`](crate::propose) says of it; `configured` is what sets the host up when it starts, as far as it is known.
@@ -154,8 +154,8 @@ impl<'a> Court<'a> {
         if self.asked.iter().any(|c| asked(&c)) {
             return Judgement::new(Worth::Raise, "a finding asks for it");
         }
-        let is_buffer = is_limit(key) && most(value).is_some();
-        let less = is_buffer && most(value) < most(has);
+        let is_buffer = is_limit(key) && value.greatest().is_some();
+        let less = is_buffer && value.greatest() < has.greatest();
         let short =
             judged.worth == Worth::Raise || (judged.lowers && judged.worth == Worth::Harmful);
         let too_little = if short {
@@ -223,10 +223,10 @@ impl<'a> Court<'a> {
     /// A limit below that of the kernel's default is told as such.
     fn lowered(&self, key: SysctlKey, value: &Value, mut judged: Judgement) -> Judgement {
         let default = default_of(self.host, key);
-        let (Some(default), Some(at)) = (default, most(value)) else {
+        let (Some(default), Some(at)) = (default, value.greatest()) else {
             return judged;
         };
-        if !is_limit(key) || most(&default).is_none_or(|default| at >= default) {
+        if !is_limit(key) || default.greatest().is_none_or(|default| at >= default) {
             return judged;
         }
         let says = amount(key, &default);
@@ -247,7 +247,7 @@ impl<'a> Court<'a> {
             Worth::Raise | Worth::Harmful => Worth::Harmful,
         };
         judged.wanted = match judged.wanted {
-            Some(wanted) if most(&wanted) > most(&default) => Some(wanted),
+            Some(wanted) if wanted.greatest() > default.greatest() => Some(wanted),
             _ => Some(default),
         };
         judged
@@ -355,12 +355,9 @@ impl<'a> Court<'a> {
                 format!("{name} is not loaded here, and no finding asks for it"),
             );
         }
-        let asked = self.asked.iter().find(|c| match &c.setting.value {
-            Value::Word(wanted) => {
-                c.setting.knob.to_string().ends_with("congctl") && wanted != name
-            }
-            _ => false,
-        });
+        let congctl = Knob::Route(RouteKnob::Congctl);
+        let other = |s: &Setting| s.knob == congctl && s.value != *value;
+        let asked = self.asked.iter().find(|c| other(&c.setting));
         match asked {
             Some(change) => Judgement::new(
                 Worth::Raise,
@@ -382,7 +379,7 @@ impl<'a> Court<'a> {
         if let Some(why) = setting.objection(self.host.kernel_version()) {
             // What is as the kernel has it is nobody's mistake.
             let neutral = default_of(self.host, key).unwrap_or(Value::Number(0));
-            return match (value == &neutral, most(value)) {
+            return match (value == &neutral, value.greatest()) {
                 (true, _) => Judgement::new(Worth::Keep, ""),
                 (false, Some(0)) => Judgement::new(Worth::Harmful, why).wants(Value::Number(1)),
                 (false, _) => Judgement::new(Worth::Pointless, why),
@@ -522,17 +519,8 @@ fn is_limit(key: SysctlKey) -> bool {
     matches!(key.shape(), Size { .. } | Three { .. }) || key.name() == "net.core.netdev_max_backlog"
 }
 
-/// The greatest number of a value.
-fn most(value: &Value) -> Option<u64> {
-    match value {
-        Value::Number(n) => Some(*n),
-        Value::Numbers(all) => all.last().copied(),
-        _ => None,
-    }
-}
-
 fn amount(key: SysctlKey, value: &Value) -> String {
-    let most = most(value).unwrap_or(0);
+    let most = value.greatest().unwrap_or(0);
     match key.name() {
         "net.core.netdev_max_backlog" => most.to_string(),
         "net.ipv4.tcp_mem" => format!("{most} pages"),

@@ -46,6 +46,14 @@ pub fn together(tried: &[Vec<Setting>], which: &[usize]) -> Option<Vec<Setting>>
     Some(all)
 }
 
+/// The proposals that were proven without any other.
+pub fn proven_alone(arms: &[Vec<usize>], verdict: &Verdict) -> Vec<usize> {
+    let faster = verdict.comparisons.iter();
+    let faster = faster.filter(|c| c.outcome == Outcome::Faster);
+    let faster = faster.filter_map(|c| arms.get((c.arm as usize).checked_sub(1)?));
+    faster.filter(|arm| arm.len() == 1).flatten().copied().collect()
+}
+
 /// What to do after an experiment with these arms, the first of which is arm 1 of its plan.
 pub fn choose(arms: &[Vec<usize>], verdict: &Verdict) -> Choice {
     if verdict.outcome == Outcome::NoVerdict {
@@ -207,6 +215,8 @@ mod tests {
         ] {
             assert_eq!(choose(&three, &verdict(intervals)), then, "{intervals:?}");
         }
+        let mixed = verdict(&[(0.1, 0.3), (-0.1, 0.1), (0.9, 1.1)]);
+        assert_eq!(proven_alone(&three, &mixed), [0]);
         let failed = Verdict {
             outcome: Outcome::NoVerdict,
             ..verdict(&[(0.1, 0.3)])

@@ -1,6 +1,6 @@
 //! What a fingerprint tells of a host's settings.
 
-use model::{DeviceKnob, Fingerprint, Knob, RouteKnob, Shape, Value};
+use model::{DeviceKnob, Fingerprint, Knob, RouteKnob, Value};
 
 /// A sysctl that is one number.
 pub(crate) fn number(host: &Fingerprint, key: &str) -> Option<u64> {
@@ -17,18 +17,10 @@ pub(crate) fn three(host: &Fingerprint, key: &str) -> Option<[u64; 3]> {
 /// The value that a knob has on a host, where its fingerprint tells it.
 pub(crate) fn now(host: &Fingerprint, knob: Knob) -> Option<Value> {
     match knob {
-        Knob::Sysctl(key) => {
-            let text = host.sysctls.get(key.name())?;
-            let numbers: Option<Vec<u64>> = text.split(' ').map(|n| n.parse().ok()).collect();
-            match (numbers.as_deref(), key.shape()) {
-                (_, Shape::Name) | (None, _) => Some(Value::Word(text.clone())),
-                (Some([one]), _) => Some(Value::Number(*one)),
-                (Some(_), _) => numbers.map(Value::Numbers),
-            }
-        }
+        Knob::Sysctl(key) => Some(key.value_in(host.sysctls.get(key.name())?)),
         Knob::Route(knob) => {
             let metrics = &host.route.as_ref()?.metrics;
-            let text = metrics.get(metric(knob))?;
+            let text = metrics.get(knob.tool_name())?;
             let text = text.strip_prefix("lock ").unwrap_or(text);
             match knob {
                 RouteKnob::Congctl => Some(Value::Word(text.to_owned())),
@@ -39,38 +31,20 @@ pub(crate) fn now(host: &Fingerprint, knob: Knob) -> Option<Value> {
         Knob::Device(knob) => {
             let device = host.device.as_ref()?;
             let number = |n: u32| Some(Value::Number(u64::from(n)));
-            let switch = |name| device.offloads.get(name).copied().map(Value::Switch);
             match knob {
                 DeviceKnob::Mtu => number(device.mtu),
                 DeviceKnob::Txqueuelen => number(device.tx_queue_len?),
                 DeviceKnob::Qdisc => device.qdisc.clone().map(Value::Word),
                 DeviceKnob::Rxring => number(device.rx_ring?.0),
                 DeviceKnob::Txring => number(device.tx_ring?.0),
-                DeviceKnob::Tso => switch("tso"),
-                DeviceKnob::Gso => switch("gso"),
-                DeviceKnob::Gro => switch("gro"),
-                DeviceKnob::Lro => switch("lro"),
-                DeviceKnob::Rx => switch("rx"),
-                DeviceKnob::Tx => switch("tx"),
-                DeviceKnob::Sg => switch("sg"),
                 // Not in a fingerprint.
                 DeviceKnob::Mtu6 | DeviceKnob::Pin => None,
+                offload => {
+                    let on = device.offloads.get(offload.tool_name());
+                    on.copied().map(Value::Switch)
+                }
             }
         }
         _ => None,
-    }
-}
-
-/// The name of ip-route(8).
-fn metric(knob: RouteKnob) -> &'static str {
-    match knob {
-        RouteKnob::Mtu => "mtu",
-        RouteKnob::Advmss => "advmss",
-        RouteKnob::Congctl => "congctl",
-        RouteKnob::Initcwnd => "initcwnd",
-        RouteKnob::Initrwnd => "initrwnd",
-        RouteKnob::Quickack => "quickack",
-        RouteKnob::RtoMin => "rto_min",
-        RouteKnob::Window => "window",
     }
 }

@@ -4,7 +4,8 @@
 //! - [`needs`] says what it needs of its hosts: the bandwidth-delay product, and buffers for it.
 //! - [`propose`] says which few settings the findings justify, each with its reason in numbers.
 //! - [`audit`] says what the settings of a host are worth on the path, and what those of well-known guides would be.
-//! - [`persist`] writes the texts that make settings last; [`setters`] tells which file wins when a host starts.
+//! - [`sysctls`] and [`managed`] write the texts that make settings last, [`elsewhere`] those of other systems;
+//!   [`setters`] tells which file wins when a host starts, and [`contested`] what may win over ours.
 //! - [`arms`] makes an experiment of them, and [`choose`] says what of it stays.
 //!
 //! Nothing here lowers a limit, and nothing is proposed that no finding asks for: "nothing to set" is an
@@ -26,11 +27,11 @@ mod wins;
 mod tests;
 
 pub use audit::audit;
-pub use choose::{Choice, arms, choose, together};
+pub use choose::{Choice, arms, choose, proven_alone, together};
 pub use defaults::default_of;
 pub use needs::needs;
-pub use others::{others, relevant};
-pub use persist::persist;
+pub use others::{contested, others, relevant};
+pub use persist::{commands, elsewhere, managed, sysctls};
 pub use propose::{Hosts, propose};
 pub use way::Way;
-pub use wins::{DIRECTORIES, LAST, beaten_by, fragment_path, setters};
+pub use wins::{DIRECTORIES, LAST, setters};

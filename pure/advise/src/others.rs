@@ -1,22 +1,15 @@
 //! Who else sets what a host has: others than the files of `sysctl.d(5)`.
 
-use crate::wins::assignment;
-use model::SysctlKey;
-use model::advice::{ConfigFile, Configured};
+use crate::wins::{assignment, beaten_by};
+use model::advice::{ConfigFile, Configured, Persistent};
+use model::{Knob, Setting, SysctlKey};
 
 /// What else may set settings of this host, a sentence each.
 pub fn others(host: &Configured) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(profile) = host.tuned.first() {
         let name = profile.path.rsplit('/').nth(1).unwrap_or("?");
-        let mut sets: Vec<(String, String, String)> = Vec::new();
-        for (key, value, file) in host.tuned.iter().flat_map(tuned_sysctls) {
-            // What a profile sets itself goes before what it includes.
-            if sets.iter().all(|(known, ..)| *known != key) {
-                sets.push((key, value, file));
-            }
-        }
-        let sets: Vec<String> = sets
+        let sets: Vec<String> = tuned(host)
             .into_iter()
             .map(|(key, value, file)| format!("{key} = {value} ({file})"))
             .collect();
@@ -40,6 +33,43 @@ pub fn others(host: &Configured) -> Vec<String> {
         );
     }
     all
+}
+
+/// What else sets a sysctl of this file of ours, and may win over it.
+pub fn contested(host: &Configured, ours: &Persistent) -> Vec<(Setting, String)> {
+    let tuned = tuned(host);
+    let one = |setting: &Setting| {
+        let Knob::Sysctl(key) = setting.knob else {
+            return None;
+        };
+        let later = beaten_by(&host.files, &ours.path, key.name()).map(|by| {
+            format!(
+                "{}:{} sets it to {} where that is read later: change it there",
+                by.path, by.line, by.value
+            )
+        });
+        let by_tuned = tuned.iter().find(|(name, ..)| name == key.name());
+        let by_tuned = by_tuned.map(|(_, value, file)| {
+            format!(
+                "tuned sets it to {value} ({file}), and {} only afterwards: see that reapply_sysctl is not 0 in /etc/tuned/tuned-main.conf",
+                ours.path
+            )
+        });
+        Some((setting.clone(), later.or(by_tuned)?))
+    };
+    ours.holds.iter().filter_map(one).collect()
+}
+
+/// The sysctls that the active profile of tuned sets, each with its value and the file that names it.
+fn tuned(host: &Configured) -> Vec<(String, String, String)> {
+    let mut sets: Vec<(String, String, String)> = Vec::new();
+    for (key, value, file) in host.tuned.iter().flat_map(tuned_sysctls) {
+        // What a profile sets itself goes before what it includes.
+        if sets.iter().all(|(known, ..)| *known != key) {
+            sets.push((key, value, file));
+        }
+    }
+    sets
 }
 
 /// Bytes of text that a host tells of its files: a hundred times what hosts have.
@@ -145,6 +175,28 @@ mod tests {
         );
         assert!(!told[0].contains("tcp_sack") && !told[0].contains("1 1 1"));
         assert_eq!(others(&Configured::default()), [""; 0]);
+    }
+
+    #[test]
+    fn who_else_sets_what_we_write_is_told() {
+        let mut host = host();
+        let settings: Vec<Setting> = ["tcp_rmem=4096 131072 67108864", "tcp_wmem=4096 16384 8388608", "tcp_sack=1"]
+            .iter()
+            .map(|s| format!("sysctl:net.ipv4.{s}").parse().unwrap())
+            .collect();
+        let ours = crate::sysctls(&settings, &host.files, "a note").unwrap();
+        assert_eq!(ours.path, "/etc/sysctl.d/90-linerate.conf");
+        let told = contested(&host, &ours);
+        assert!(
+            told.len() == 1 && told[0].0 == settings[0] && told[0].1.starts_with("tuned sets it to 4096 131072 16777216 (/usr/lib/"),
+            "{told:?}"
+        );
+        host.files.push(file("/etc/sysctl.conf", "\nnet.ipv4.tcp_wmem = 1 2 3"));
+        let told = contested(&host, &ours);
+        assert_eq!(
+            told[1].1,
+            "/etc/sysctl.conf:2 sets it to 1 2 3 where that is read later: change it there"
+        );
     }
 
     #[test]

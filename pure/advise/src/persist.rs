@@ -1,106 +1,173 @@
 //! Texts that make settings last over a restart, by who reads them. Nothing is written here.
 //!
+//! Each file holds one matter: the sysctls of a host, the route to one other host, one property of a device. So
+//! what was written of another stays, and a file of ours can go without taking anything else along.
+//!
 //! Names are of a peer's telling: what could not be a device's name is left out of every text.
 
-use crate::wins::fragment_path;
-use model::advice::{ConfigFile, Form, Persistent};
-use model::{DeviceKnob, Fingerprint, Knob, Qdisc, QdiscKind, Route, RouteKnob, Setting, Value};
+use crate::host::now;
+use crate::wins::{assignment, fragment_path};
+use model::advice::{Change, ConfigFile, Foreign, Manager, Persistent};
+use model::{
+    DeviceKnob, Fate, Fingerprint, Knob, QdiscKind, RouteKnob, Setting, Side, SysctlKey, Tuning,
+    Value,
+};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// Every form that can hold some of the settings of one host. `files` are the sysctl files found there, so that
-/// the fragment gets a name behind them; `note` says where the settings come from, in one line.
-///
-/// Options of linerate's own connections are in none: a program sets them for itself.
-pub fn persist(
+/// The file of `sysctl.d(5)` that sets the sysctls among these; `None` without any. `files` are those found on
+/// the host: the name goes behind each that sets the same, and what an earlier one of ours sets beside these
+/// stays in it. `note` says where the settings come from, in one line.
+pub fn sysctls(settings: &[Setting], files: &[ConfigFile], note: &str) -> Option<Persistent> {
+    let of = |setting: &&Setting| matches!(setting.knob, Knob::Sysctl(_));
+    let holds: Vec<Setting> = settings.iter().filter(of).cloned().collect();
+    let set: Vec<(SysctlKey, String)> = holds.iter().filter_map(sysctl).collect();
+    let keys: Vec<&str> = set.iter().map(|(key, _)| key.name()).collect();
+    let path = fragment_path(files, &keys);
+    let mut text = noted(note);
+    for (key, value) in &set {
+        let _ = writeln!(text, "{} = {value}", key.name());
+    }
+    let before = files.iter().find(|file| file.path == path);
+    let others = |line: &&str| assignment(line).is_some_and(|(key, _)| !keys.contains(&&*key));
+    for line in before.iter().flat_map(|file| file.text.lines()).filter(others) {
+        let _ = writeln!(text, "{line}");
+    }
+    (!set.is_empty()).then_some(Persistent {
+        path,
+        text,
+        mode: 0o644,
+        holds,
+    })
+}
+
+fn sysctl(setting: &Setting) -> Option<(SysctlKey, String)> {
+    match setting.knob {
+        Knob::Sysctl(key) => Some((key, setting.value.plain())),
+        _ => None,
+    }
+}
+
+/// The files that have the manager of a device set what it can of the settings of that device and of the route
+/// through it.
+pub fn managed(
+    manager: &Manager,
     settings: &[Setting],
     host: &Fingerprint,
-    files: &[ConfigFile],
     note: &str,
 ) -> Vec<Persistent> {
-    let note: String = note.chars().filter(|c| !c.is_control()).collect();
-    let of = Of::new(settings, host);
-    let texts = [
-        sysctl(&of, files),
-        networkd(&of),
-        network_manager(&of),
-        netplan(&of),
-        commands(&of),
-        free_bsd(&of),
-        mac_os(&of),
-    ];
-    let mut texts: Vec<Persistent> = texts.into_iter().flatten().collect();
-    for text in &mut texts {
-        text.text.insert_str(0, &format!("# {note}\n"));
-    }
-    texts
-}
-
-/// The settings by kind, and the path that they are about.
-struct Of<'a> {
-    sysctls: Vec<(&'static str, &'a Value)>,
-    route: Vec<(RouteKnob, &'a Value)>,
-    device: Vec<(DeviceKnob, &'a Value)>,
-    /// Host route: destination with its prefix, next hop.
-    to: Option<(String, Option<IpAddr>)>,
-    name: Option<&'a str>,
-}
-
-impl<'a> Of<'a> {
-    fn new(settings: &'a [Setting], host: &'a Fingerprint) -> Of<'a> {
-        let mut of = Of {
-            sysctls: Vec::new(),
-            route: Vec::new(),
-            device: Vec::new(),
-            to: host.route.as_ref().and_then(destination),
-            name: host
-                .device
-                .as_ref()
-                .map(|d| d.name.as_str())
-                .filter(|name| is_device(name)),
+    let Some(name) = device(host) else {
+        return Vec::new();
+    };
+    let matters = matters(settings, host);
+    let files = matters.iter().filter_map(|(matter, holds)| {
+        let of = matter.name();
+        let (path, mode, text) = match manager {
+            Manager::Netplan { kind } => (
+                format!("/etc/netplan/90-linerate-{name}-{of}.yaml"),
+                // netplan warns of one that others can read.
+                0o600,
+                noted(note)
+                    + &format!("network:\n  version: 2\n  {kind}:\n    {name}:\n")
+                    + &netplan(matter)?,
+            ),
+            Manager::Networkd { file } => (
+                format!("/etc/systemd/network/{file}.d/linerate-{of}.conf"),
+                0o644,
+                noted(note) + &networkd(matter)?,
+            ),
+            // NetworkManager-dispatcher(8) runs only what is executable, and its owner's alone to write.
+            Manager::NetworkManager => (
+                format!("/etc/NetworkManager/dispatcher.d/90-linerate-{name}-{of}"),
+                0o755,
+                format!(
+                    "#!/bin/sh\n{}case \"$1/$2\" in\n{name}/up | {name}/reapply) {} ;;\nesac\n",
+                    noted(note),
+                    command(matter, name)
+                ),
+            ),
         };
-        for Setting { knob, value, .. } in settings {
-            match knob {
-                Knob::Sysctl(key) => of.sysctls.push((key.name(), value)),
-                Knob::Route(knob) => of.route.push((*knob, value)),
-                Knob::Device(knob) => of.device.push((*knob, value)),
-                _ => {}
-            }
+        Some(Persistent {
+            path,
+            text,
+            mode,
+            holds: holds.clone(),
+        })
+    });
+    files.collect()
+}
+
+/// What sets the same by hand: commands of iproute2 and ethtool, in this order.
+pub fn commands(settings: &[Setting], host: &Fingerprint) -> Vec<String> {
+    let Some(name) = device(host) else {
+        return Vec::new();
+    };
+    let matters = matters(settings, host);
+    matters.iter().map(|(matter, _)| command(matter, name)).collect()
+}
+
+/// What one file is about.
+enum Matter {
+    /// Attributes of the host route: destination, next hop, all that it has.
+    Route(IpAddr, Option<IpAddr>, Vec<(RouteKnob, Value)>),
+    Device(DeviceKnob, Value),
+}
+
+impl Matter {
+    /// For the name of a file.
+    fn name(&self) -> String {
+        match self {
+            Matter::Route(to, ..) => format!("route-{to}"),
+            Matter::Device(knob, _) => knob.tool_name().to_owned(),
         }
-        of
-    }
-
-    fn device(&self, knob: DeviceKnob) -> Option<&'a Value> {
-        self.device
-            .iter()
-            .find(|(k, _)| *k == knob)
-            .map(|(_, v)| *v)
-    }
-
-    fn greatest(&self, key: &str) -> Option<u64> {
-        let (_, value) = self.sysctls.iter().find(|(k, _)| *k == key)?;
-        match value {
-            Value::Numbers(all) => all.last().copied(),
-            Value::Number(n) => Some(*n),
-            _ => None,
-        }
-    }
-
-    fn congestion(&self) -> Option<String> {
-        let of_route = self.route.iter().find(|(k, _)| *k == RouteKnob::Congctl);
-        let of_host = self
-            .sysctls
-            .iter()
-            .find(|(k, _)| *k == "net.ipv4.tcp_congestion_control");
-        let value = of_route.map(|(_, v)| *v).or(of_host.map(|(_, v)| *v))?;
-        Some(plain(value))
     }
 }
 
-fn destination(route: &Route) -> Option<(String, Option<IpAddr>)> {
-    let to = route.destination?;
-    let prefix = if to.is_ipv4() { 32 } else { 128 };
-    Some((format!("{to}/{prefix}"), route.gateway))
+/// The settings of the device and of the route to the other host, each beside what asks for it. Pins are in
+/// none: they go with the addresses of a segment.
+fn matters(settings: &[Setting], host: &Fingerprint) -> Vec<(Matter, Vec<Setting>)> {
+    let mut all = Vec::new();
+    let of_route = |s: &&Setting| matches!(s.knob, Knob::Route(_));
+    let route: Vec<Setting> = settings.iter().filter(of_route).cloned().collect();
+    if let (Some((to, via)), false) = (destination(host), route.is_empty()) {
+        // What the route has beside these is part of it: without that it would be another one.
+        let has = RouteKnob::all().filter_map(|knob| {
+            let set = route.iter().find(|s| s.knob == Knob::Route(knob));
+            let set = set.map(|s| s.value.clone());
+            Some((knob, set.or_else(|| stands(host, knob))?))
+        });
+        all.push((Matter::Route(to, via, has.collect()), route));
+    }
+    for setting in settings {
+        if let Knob::Device(knob) = setting.knob
+            && knob != DeviceKnob::Pin
+        {
+            let matter = Matter::Device(knob, setting.value.clone());
+            all.push((matter, vec![setting.clone()]));
+        }
+    }
+    all
+}
+
+/// What a route has by somebody's setting: an MTU that is not locked may be learned.
+fn stands(host: &Fingerprint, knob: RouteKnob) -> Option<Value> {
+    let text = host.route.as_ref()?.metrics.get(knob.tool_name())?;
+    let learned = knob == RouteKnob::Mtu && !text.starts_with("lock ");
+    now(host, Knob::Route(knob)).filter(|_| !learned)
+}
+
+fn destination(host: &Fingerprint) -> Option<(IpAddr, Option<IpAddr>)> {
+    let route = host.route.as_ref()?;
+    Some((route.destination?, route.gateway))
+}
+
+fn prefixed(to: &IpAddr) -> String {
+    format!("{to}/{}", if to.is_ipv4() { 32 } else { 128 })
+}
+
+fn device(host: &Fingerprint) -> Option<&str> {
+    let name = host.device.as_ref()?.name.as_str();
+    is_device(name).then_some(name)
 }
 
 /// `dev_valid_name` of the kernel, without what a shell or a file would take for more.
@@ -109,341 +176,207 @@ fn is_device(name: &str) -> bool {
     (1..16).contains(&name.len()) && !name.contains(odd) && !name.starts_with(['-', '.'])
 }
 
-/// As the kernel's files and the tools take it.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Number(n) => n.to_string(),
-        Value::Numbers(all) => all.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
-        Value::Switch(on) => u8::from(*on).to_string(),
-        Value::Word(word) => word.clone(),
+fn noted(note: &str) -> String {
+    let note: String = note.chars().filter(|c| !c.is_control()).collect();
+    format!("# {note}\n")
+}
+
+fn word(value: &Value, on: &'static str, off: &'static str) -> &'static str {
+    match *value == Value::Switch(true) {
+        true => on,
+        false => off,
     }
 }
 
-fn yes(value: &Value) -> &'static str {
-    if *value == Value::Switch(true) {
-        "yes"
-    } else {
-        "no"
-    }
-}
-
-fn on(value: &Value) -> &'static str {
-    if *value == Value::Switch(true) {
-        "on"
-    } else {
-        "off"
-    }
-}
-
-fn sysctl(of: &Of<'_>, files: &[ConfigFile]) -> Option<Persistent> {
-    let keys: Vec<&str> = of.sysctls.iter().map(|(key, _)| *key).collect();
-    let lines = of
-        .sysctls
-        .iter()
-        .map(|(key, value)| format!("{key} = {}\n", plain(value)));
-    let text: String = lines.collect();
-    let path = fragment_path(files, &keys);
-    (!text.is_empty()).then(|| Persistent {
-        form: Form::Sysctl,
-        how: format!("at the next start, or now: sysctl -p {path}"),
-        path,
-        text,
-    })
-}
-
-/// Keys of systemd.network(5) and systemd.link(5).
-fn networkd(of: &Of<'_>) -> Option<Persistent> {
-    let name = of.name?;
-    let mut text = String::new();
-    let route: Vec<String> = of
-        .route
-        .iter()
-        .filter_map(|(knob, value)| {
-            let key = match knob {
-                RouteKnob::Mtu => "MTUBytes",
-                RouteKnob::Advmss => "TCPAdvertisedMaximumSegmentSize",
-                RouteKnob::Congctl => "TCPCongestionControlAlgorithm",
-                RouteKnob::Initcwnd => "InitialCongestionWindow",
-                RouteKnob::Initrwnd => "InitialAdvertisedReceiveWindow",
-                RouteKnob::Quickack => return Some(format!("QuickAck={}\n", yes(value))),
-                RouteKnob::RtoMin => {
-                    return Some(format!("TCPRetransmissionTimeoutSec={}ms\n", plain(value)));
-                }
-                // There is no key for it.
-                RouteKnob::Window => return None,
+/// `None` if netplan(5) has no key for some of it.
+fn netplan(matter: &Matter) -> Option<String> {
+    Some(match matter {
+        Matter::Device(DeviceKnob::Mtu, mtu) => format!("      mtu: {}\n", mtu.plain()),
+        Matter::Device(DeviceKnob::Mtu6, mtu) => format!("      ipv6-mtu: {}\n", mtu.plain()),
+        Matter::Device(..) => return None,
+        Matter::Route(to, via, has) => {
+            let via = match via {
+                Some(via) => format!("via: \"{via}\""),
+                None => "scope: link".to_owned(),
             };
-            Some(format!("{key}={}\n", plain(value)))
-        })
-        .collect();
-    if let (Some((to, via)), false) = (&of.to, route.is_empty()) {
-        let _ = write!(text, "[Route]\nDestination={to}\n");
-        if let Some(via) = via {
-            let _ = writeln!(text, "Gateway={via}");
+            let to = prefixed(to);
+            let mut text = format!("      routes:\n        - to: \"{to}\"\n          {via}\n");
+            for (knob, value) in has {
+                let key = match knob {
+                    RouteKnob::Mtu => "mtu",
+                    RouteKnob::Advmss => "advertised-mss",
+                    RouteKnob::Initcwnd => "congestion-window",
+                    RouteKnob::Initrwnd => "advertised-receive-window",
+                    _ => return None,
+                };
+                let _ = writeln!(text, "          {key}: {}", value.plain());
+            }
+            text
         }
-        text.push_str(&route.concat());
-    }
-    if let Some(mtu) = of.device(DeviceKnob::Mtu) {
-        let _ = write!(text, "[Link]\nMTUBytes={}\n", plain(mtu));
-    }
-    if qdisc(of).is_some_and(|q| q.kind == QdiscKind::Fq) {
-        text.push_str("[FairQueueing]\nParent=root\n");
-    }
-    let offloads = [
-        (DeviceKnob::Tso, "TCPSegmentationOffload"),
-        (DeviceKnob::Gso, "GenericSegmentationOffload"),
-        (DeviceKnob::Gro, "GenericReceiveOffload"),
-    ];
-    for (knob, key) in offloads {
-        if let Some(value) = of.device(knob) {
-            let _ = writeln!(
-                text,
-                "# in the .link file of {name}, below [Link]: {key}={}",
-                yes(value)
-            );
-        }
-    }
-    (!text.is_empty()).then(|| Persistent {
-        form: Form::Networkd,
-        path: "/etc/systemd/network/FILE.network.d/linerate.conf".to_owned(),
-        text,
-        how: format!(
-            "FILE.network is what 'networkctl status {name}' names; then: networkctl reload"
-        ),
     })
 }
 
-fn qdisc(of: &Of<'_>) -> Option<Qdisc> {
-    match of.device(DeviceKnob::Qdisc)? {
-        Value::Word(word) => word.parse().ok(),
-        _ => None,
-    }
+/// `None` if systemd.network(5) has no key for some of it.
+fn networkd(matter: &Matter) -> Option<String> {
+    Some(match matter {
+        Matter::Device(DeviceKnob::Mtu, mtu) => format!("[Link]\nMTUBytes={}\n", mtu.plain()),
+        Matter::Device(DeviceKnob::Mtu6, mtu) => {
+            format!("[Network]\nIPv6MTUBytes={}\n", mtu.plain())
+        }
+        Matter::Device(DeviceKnob::Qdisc, Value::Word(qdisc)) if qdisc == QdiscKind::Fq.name() => {
+            "[FairQueueing]\nParent=root\n".to_owned()
+        }
+        Matter::Device(..) => return None,
+        Matter::Route(to, via, has) => {
+            let mut text = format!("[Route]\nDestination={}\n", prefixed(to));
+            if let Some(via) = via {
+                let _ = writeln!(text, "Gateway={via}");
+            }
+            for (knob, value) in has {
+                let (key, value) = match knob {
+                    RouteKnob::Mtu => ("MTUBytes", value.plain()),
+                    RouteKnob::Advmss => ("TCPAdvertisedMaximumSegmentSize", value.plain()),
+                    RouteKnob::Congctl => ("TCPCongestionControlAlgorithm", value.plain()),
+                    RouteKnob::Initcwnd => ("InitialCongestionWindow", value.plain()),
+                    RouteKnob::Initrwnd => ("InitialAdvertisedReceiveWindow", value.plain()),
+                    RouteKnob::Quickack => ("QuickAck", word(value, "yes", "no").to_owned()),
+                    RouteKnob::RtoMin => {
+                        ("TCPRetransmissionTimeoutSec", format!("{}ms", value.plain()))
+                    }
+                    RouteKnob::Window => return None,
+                };
+                let _ = writeln!(text, "{key}={value}");
+            }
+            text
+        }
+    })
 }
 
-/// Properties of nm-settings-nmcli(5) and the route attributes that it lists.
-fn network_manager(of: &Of<'_>) -> Option<Persistent> {
-    let name = of.name?;
-    let mut text = String::new();
-    let mut modify = |what: String| {
-        let _ = writeln!(text, "nmcli connection modify \"$CONNECTION\" {what}");
+/// ip-route(8), ip-link(8), tc(8), ethtool(8), sysctl(8): there is a command for everything.
+fn command(matter: &Matter, name: &str) -> String {
+    let (knob, value) = match matter {
+        Matter::Device(knob, value) => (knob, value),
+        Matter::Route(to, via, has) => {
+            let via = via.map_or(String::new(), |via| format!(" via {via}"));
+            let mut text = format!("ip route replace {}{via} dev {name}", prefixed(to));
+            for (knob, value) in has {
+                let (tool, value) = (knob.tool_name(), value.plain());
+                let _ = match knob {
+                    RouteKnob::Mtu => write!(text, " mtu lock {value}"),
+                    RouteKnob::RtoMin => write!(text, " rto_min {value}ms"),
+                    _ => write!(text, " {tool} {value}"),
+                };
+            }
+            return text;
+        }
     };
-    let attributes: Vec<String> = of
-        .route
-        .iter()
-        .filter_map(|(knob, value)| {
-            Some(match knob {
-                RouteKnob::Mtu => format!("mtu={} lock-mtu=true", plain(value)),
-                RouteKnob::Advmss => format!("advmss={}", plain(value)),
-                RouteKnob::Initcwnd => format!("initcwnd={}", plain(value)),
-                RouteKnob::Initrwnd => format!("initrwnd={}", plain(value)),
-                RouteKnob::Quickack => format!("quickack={}", *value == &Value::Switch(true)),
-                RouteKnob::RtoMin => format!("rto_min={}", plain(value)),
-                RouteKnob::Window => format!("window={}", plain(value)),
-                // It has no attribute for it.
-                RouteKnob::Congctl => return None,
-            })
-        })
-        .collect();
-    if let (Some((to, via)), false) = (&of.to, attributes.is_empty()) {
-        let family = if to.contains(':') { "ipv6" } else { "ipv4" };
-        let via = via.map_or(String::new(), |via| format!(" {via}"));
-        modify(format!(
-            "+{family}.routes \"{to}{via} {}\"",
-            attributes.join(" ")
-        ));
-    }
-    for (knob, value) in &of.device {
-        match knob {
-            DeviceKnob::Mtu => modify(format!("802-3-ethernet.mtu {}", plain(value))),
-            DeviceKnob::Tso => modify(format!("ethtool.feature-tso {}", on(value))),
-            DeviceKnob::Gso => modify(format!("ethtool.feature-gso {}", on(value))),
-            DeviceKnob::Gro => modify(format!("ethtool.feature-gro {}", on(value))),
-            DeviceKnob::Rxring => modify(format!("ethtool.ring-rx {}", plain(value))),
-            DeviceKnob::Txring => modify(format!("ethtool.ring-tx {}", plain(value))),
-            DeviceKnob::Qdisc => {
-                if let Some(qdisc) = qdisc(of) {
-                    modify(format!("+tc.qdiscs \"root {}\"", qdisc.kind.name()));
-                }
-            }
-            _ => {}
+    let plain = value.plain();
+    match knob {
+        DeviceKnob::Mtu | DeviceKnob::Txqueuelen => {
+            format!("ip link set dev {name} {} {plain}", knob.tool_name())
+        }
+        DeviceKnob::Mtu6 => format!("sysctl -w net/ipv6/conf/{name}/mtu={plain}"),
+        DeviceKnob::Qdisc => format!("tc qdisc replace dev {name} root {plain}"),
+        DeviceKnob::Rxring => format!("ethtool -G {name} rx {plain}"),
+        DeviceKnob::Txring => format!("ethtool -G {name} tx {plain}"),
+        offload => {
+            let on = word(value, "on", "off");
+            format!("ethtool -K {name} {} {on}", offload.tool_name())
         }
     }
-    (!text.is_empty()).then(|| Persistent {
-        form: Form::NetworkManager,
-        path: "commands".to_owned(),
-        text,
-        how: format!(
-            "CONNECTION is what 'nmcli -g GENERAL.CONNECTION device show {name}' names; then: nmcli device reapply {name}"
-        ),
-    })
 }
 
-/// Keys of netplan(5).
-fn netplan(of: &Of<'_>) -> Option<Persistent> {
-    let name = of.name?;
-    let mut inside = String::new();
-    if let Some(mtu) = of.device(DeviceKnob::Mtu) {
-        let _ = writeln!(inside, "      mtu: {}", plain(mtu));
-    }
-    let attributes: Vec<String> = of
-        .route
-        .iter()
-        .filter_map(|(knob, value)| {
-            let key = match knob {
-                RouteKnob::Mtu => "mtu",
-                RouteKnob::Advmss => "advertised-mss",
-                RouteKnob::Initcwnd => "congestion-window",
-                RouteKnob::Initrwnd => "advertised-receive-window",
-                // It has no keys for them.
-                RouteKnob::Congctl
-                | RouteKnob::Quickack
-                | RouteKnob::RtoMin
-                | RouteKnob::Window => return None,
-            };
-            Some(format!("          {key}: {}\n", plain(value)))
-        })
-        .collect();
-    if let (Some((to, via)), false) = (&of.to, attributes.is_empty()) {
-        let _ = write!(inside, "      routes:\n        - to: \"{to}\"\n");
-        let next = via.map_or("          scope: link".to_owned(), |via| {
-            format!("          via: \"{via}\"")
-        });
-        let _ = writeln!(inside, "{next}");
-        inside.push_str(&attributes.concat());
-    }
-    (!inside.is_empty()).then(|| Persistent {
-        form: Form::Netplan,
-        path: "/etc/netplan/90-linerate.yaml".to_owned(),
-        text: format!("network:\n  version: 2\n  ethernets:\n    {name}:\n{inside}"),
-        how: "netplan try".to_owned(),
-    })
-}
-
-/// ip-route(8), ip-link(8), tc(8), ethtool(8).
-fn commands(of: &Of<'_>) -> Option<Persistent> {
-    let name = of.name?;
-    let mut text = String::new();
-    if let (Some((to, via)), false) = (&of.to, of.route.is_empty()) {
-        let via = via.map_or(String::new(), |via| format!(" via {via}"));
-        let _ = write!(text, "ip route replace {to}{via} dev {name}");
-        for (knob, value) in &of.route {
-            let word = match knob {
-                RouteKnob::Mtu => "mtu lock".to_owned(),
-                RouteKnob::RtoMin => {
-                    let _ = write!(text, " rto_min {}ms", plain(value));
-                    continue;
-                }
-                knob => Knob::Route(*knob)
-                    .to_string()
-                    .trim_start_matches("route.")
-                    .to_owned(),
-            };
-            let _ = write!(text, " {word} {}", plain(value));
+/// What was proven on a path as lines of `sysctl.conf(5)` for hosts with another system in the place of its two;
+/// of a dry run what is proposed. A host for which nothing of it can be had there is left out.
+pub fn elsewhere(system: Foreign, story: &Tuning) -> Vec<(Side, String)> {
+    let told = [Side::Near, Side::Far].into_iter().filter_map(|side| {
+        let mut settings: Vec<Setting> = Vec::new();
+        for change in proven(story).filter(|change| change.side == side) {
+            // A later round has the better value.
+            settings.retain(|s| s.knob != change.setting.knob);
+            settings.push(change.setting.clone());
         }
-        text.push('\n');
-    }
-    for (knob, value) in &of.device {
-        let value_text = plain(value);
-        let _ = match knob {
-            DeviceKnob::Mtu => writeln!(text, "ip link set dev {name} mtu {value_text}"),
-            DeviceKnob::Txqueuelen => {
-                writeln!(text, "ip link set dev {name} txqueuelen {value_text}")
-            }
-            DeviceKnob::Qdisc => writeln!(text, "tc qdisc replace dev {name} root {value_text}"),
-            DeviceKnob::Rxring => writeln!(text, "ethtool -G {name} rx {value_text}"),
-            DeviceKnob::Txring => writeln!(text, "ethtool -G {name} tx {value_text}"),
-            DeviceKnob::Mtu6 | DeviceKnob::Pin => Ok(()),
-            offload => {
-                let word = Knob::Device(*offload).to_string();
-                writeln!(
-                    text,
-                    "ethtool -K {name} {} {}",
-                    word.trim_start_matches("device."),
-                    on(value)
-                )
-            }
-        };
-    }
-    (!text.is_empty()).then(|| Persistent {
-        form: Form::Commands,
-        path: "commands".to_owned(),
-        text,
-        how: format!("whatever runs when {name} comes up: if-up.d, a unit, rc.local"),
-    })
+        Some((side, lines(system, &settings)?))
+    });
+    told.collect()
 }
 
-/// tcp(4) of FreeBSD: `sendspace` and `recvspace` are only where autotuning begins.
-fn free_bsd(of: &Of<'_>) -> Option<Persistent> {
-    let receive = of.greatest("net.ipv4.tcp_rmem");
-    let send = of.greatest("net.ipv4.tcp_wmem");
+fn proven(story: &Tuning) -> impl Iterator<Item = &Change> {
+    let of = |fate| story.dry_run || matches!(fate, Fate::Kept | Fate::Told);
+    let all = story.rounds.iter().flat_map(|round| {
+        let proposals = round.advice.proposals.iter();
+        proposals.zip(&round.attempts)
+    });
+    let proven = all.filter(move |(_, attempt)| of(attempt.fate));
+    proven.flat_map(|(proposal, _)| &proposal.changes)
+}
+
+fn lines(system: Foreign, settings: &[Setting]) -> Option<String> {
+    let value = |knob: Knob| settings.iter().find(|s| s.knob == knob).map(|s| &s.value);
+    let sysctl = |key: &str| value(Knob::Sysctl(key.parse().ok()?));
+    let receive = sysctl("net.ipv4.tcp_rmem").and_then(Value::greatest);
+    let send = sysctl("net.ipv4.tcp_wmem").and_then(Value::greatest);
+    let congestion = value(Knob::Route(RouteKnob::Congctl));
+    let congestion = congestion.or(sysctl("net.ipv4.tcp_congestion_control"));
     let mut text = String::new();
     if let Some(most) = receive.max(send) {
         let _ = writeln!(text, "kern.ipc.maxsockbuf={}", most.saturating_mul(2));
     }
-    if let Some(receive) = receive {
-        let _ = write!(
-            text,
-            "net.inet.tcp.recvbuf_auto=1\nnet.inet.tcp.recvbuf_max={receive}\n"
-        );
-    }
-    if let Some(send) = send {
-        let _ = write!(
-            text,
-            "net.inet.tcp.sendbuf_auto=1\nnet.inet.tcp.sendbuf_max={send}\n"
-        );
-    }
-    match of.congestion().as_deref() {
-        Some("bbr") => text.push_str("net.inet.tcp.functions_default=bbr\n# and in /boot/loader.conf: tcp_bbr_load=\"YES\"\n"),
-        Some(name) => {
-            let _ = writeln!(text, "net.inet.tcp.cc.algorithm={name}");
+    match system {
+        // tcp(4): sendspace and recvspace are only where autotuning begins.
+        Foreign::FreeBsd => {
+            for (name, most) in [("recvbuf", receive), ("sendbuf", send)] {
+                if let Some(most) = most {
+                    let _ = writeln!(
+                        text,
+                        "net.inet.tcp.{name}_auto=1\nnet.inet.tcp.{name}_max={most}"
+                    );
+                }
+            }
+            match congestion.map(Value::plain).as_deref() {
+                Some("bbr") => text.push_str(
+                    "net.inet.tcp.functions_default=bbr\n# and in /boot/loader.conf: tcp_bbr_load=\"YES\"\n",
+                ),
+                Some(name) => {
+                    let _ = writeln!(text, "net.inet.tcp.cc.algorithm={name}");
+                }
+                None => {}
+            }
+            if let Some(mtu) = value(Knob::Device(DeviceKnob::Mtu)) {
+                let _ = writeln!(
+                    text,
+                    "# and in /etc/rc.conf, with what is there: ifconfig_X=\"... mtu {}\"",
+                    mtu.plain()
+                );
+            }
         }
-        None => {}
+        Foreign::MacOs => {
+            if let Some(receive) = receive {
+                // The scale bounds every window at 65535 << it.
+                let enough = |s: &u32| (65_535u64 << s) >= receive;
+                let scale = (3..14).find(enough).unwrap_or(14);
+                let _ = writeln!(
+                    text,
+                    "net.inet.tcp.win_scale_factor={scale}\nnet.inet.tcp.autorcvbufmax={receive}"
+                );
+            }
+            if let Some(send) = send {
+                let _ = writeln!(text, "net.inet.tcp.autosndbufmax={send}");
+            }
+            if !text.is_empty() {
+                text.push_str("# where this file is not read, a LaunchDaemon that runs 'sysctl KEY=VALUE' for each line\n");
+            }
+        }
     }
-    if let Some(mtu) = of.device(DeviceKnob::Mtu) {
-        let _ = writeln!(
-            text,
-            "# and in /etc/rc.conf, with what is there: ifconfig_X=\"... mtu {}\"",
-            plain(mtu)
-        );
-    }
-    (!text.is_empty()).then(|| Persistent {
-        form: Form::FreeBsd,
-        path: "/etc/sysctl.conf".to_owned(),
-        text,
-        how: "service sysctl restart".to_owned(),
-    })
-}
-
-/// The window scale bounds every window at 65535 << it.
-fn mac_os(of: &Of<'_>) -> Option<Persistent> {
-    let receive = of.greatest("net.ipv4.tcp_rmem");
-    let send = of.greatest("net.ipv4.tcp_wmem");
-    let most = receive.max(send)?;
-    let mut text = format!("kern.ipc.maxsockbuf={}\n", most.saturating_mul(2));
-    if let Some(receive) = receive {
-        let scale = (0..14u32)
-            .find(|s| (65_535u64 << s) >= receive)
-            .unwrap_or(14)
-            .max(3);
-        let _ = write!(
-            text,
-            "net.inet.tcp.win_scale_factor={scale}\nnet.inet.tcp.autorcvbufmax={receive}\n"
-        );
-    }
-    if let Some(send) = send {
-        let _ = writeln!(text, "net.inet.tcp.autosndbufmax={send}");
-    }
-    Some(Persistent {
-        form: Form::MacOs,
-        path: "/etc/sysctl.conf".to_owned(),
-        text,
-        how: "where it is not read at the start, a LaunchDaemon that runs 'sysctl KEY=VALUE' for each line".to_owned(),
-    })
+    (!text.is_empty()).then_some(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Device;
+    use model::{Device, Route};
+
+    const NOTE: &str = "proven by the experiment 12345678";
 
     fn host(name: &str) -> Fingerprint {
         Fingerprint {
@@ -460,111 +393,141 @@ mod tests {
         }
     }
 
-    fn texts(settings: &[&str], host: &Fingerprint) -> Vec<Persistent> {
-        let settings: Vec<Setting> = settings.iter().map(|s| s.parse().unwrap()).collect();
-        persist(&settings, host, &[], "proven by the experiment 12345678")
+    fn settings(texts: &[&str]) -> Vec<Setting> {
+        texts.iter().map(|s| s.parse().unwrap()).collect()
     }
 
-    fn text(settings: &[&str], form: Form) -> Option<String> {
-        let all = texts(settings, &host("eth0"));
-        all.into_iter().find(|t| t.form == form).map(|t| {
-            t.text
-                .strip_prefix("# proven by the experiment 12345678\n")
-                .unwrap()
-                .to_owned()
-        })
+    /// Each file as its path, its mode and its text behind the note.
+    fn files(manager: &Manager, texts: &[&str]) -> Vec<String> {
+        let all = managed(manager, &settings(texts), &host("eth0"), NOTE);
+        let told = all.iter().map(|p| {
+            let text = p.text.replacen(&format!("# {NOTE}\n"), "", 1);
+            format!("{} {:o}\n{text}", p.path, p.mode)
+        });
+        told.collect()
     }
 
+    fn netplan() -> Manager {
+        Manager::Netplan {
+            kind: "ethernets".to_owned(),
+        }
+    }
+
+    fn networkd() -> Manager {
+        Manager::Networkd {
+            file: "10-lan.network".to_owned(),
+        }
+    }
+
+    const ROUTE: [&str; 3] = ["route.initcwnd=32", "route.mtu=1400", "route.congctl=bbr"];
+    const DEVICE: [&str; 3] = ["device.mtu=9000", "device.qdisc=fq", "device.gro=on"];
     const BUFFERS: [&str; 2] = [
         "sysctl:net.ipv4.tcp_rmem=4096 131072 67108864",
         "sysctl:net.ipv4.tcp_wmem=4096 16384 8388608",
     ];
 
     #[test]
-    fn sysctls_go_into_a_fragment_and_the_files_of_other_systems() {
+    fn a_route_goes_where_its_manager_keeps_it() {
         assert_eq!(
-            text(&BUFFERS, Form::Sysctl).unwrap(),
-            "net.ipv4.tcp_rmem = 4096 131072 67108864\nnet.ipv4.tcp_wmem = 4096 16384 8388608\n"
+            files(&networkd(), &ROUTE),
+            ["/etc/systemd/network/10-lan.network.d/linerate-route-192.0.2.9.conf 644\n\
+              [Route]\nDestination=192.0.2.9/32\nGateway=198.51.100.1\nMTUBytes=1400\n\
+              TCPCongestionControlAlgorithm=bbr\nInitialCongestionWindow=32\n"]
+        );
+        // netplan has no key for the congestion control of a route.
+        assert_eq!(files(&netplan(), &ROUTE), [""; 0]);
+        assert_eq!(
+            files(&netplan(), &ROUTE[..2]),
+            ["/etc/netplan/90-linerate-eth0-route-192.0.2.9.yaml 600\n\
+              network:\n  version: 2\n  ethernets:\n    eth0:\n      routes:\n        - to: \"192.0.2.9/32\"\n          \
+              via: \"198.51.100.1\"\n          mtu: 1400\n          congestion-window: 32\n"]
         );
         assert_eq!(
-            text(&BUFFERS, Form::FreeBsd).unwrap(),
-            "kern.ipc.maxsockbuf=134217728\nnet.inet.tcp.recvbuf_auto=1\nnet.inet.tcp.recvbuf_max=67108864\n\
-             net.inet.tcp.sendbuf_auto=1\nnet.inet.tcp.sendbuf_max=8388608\n"
+            files(&Manager::NetworkManager, &ROUTE),
+            ["/etc/NetworkManager/dispatcher.d/90-linerate-eth0-route-192.0.2.9 755\n\
+              #!/bin/sh\ncase \"$1/$2\" in\neth0/up | eth0/reapply) ip route replace 192.0.2.9/32 via 198.51.100.1 dev eth0 \
+              mtu lock 1400 congctl bbr initcwnd 32 ;;\nesac\n"]
         );
-        assert_eq!(
-            text(&BUFFERS, Form::MacOs).unwrap(),
-            "kern.ipc.maxsockbuf=134217728\nnet.inet.tcp.win_scale_factor=11\nnet.inet.tcp.autorcvbufmax=67108864\n\
-             net.inet.tcp.autosndbufmax=8388608\n"
-        );
-        for form in [
-            Form::Networkd,
-            Form::NetworkManager,
-            Form::Netplan,
-            Form::Commands,
-        ] {
-            assert_eq!(text(&BUFFERS, form), None);
+    }
+
+    #[test]
+    fn a_route_keeps_what_it_has_beside() {
+        let mut host = host("eth0");
+        let metrics = &mut host.route.as_mut().unwrap().metrics;
+        for (name, value) in [("initcwnd", "20"), ("rto_min", "40ms"), ("mtu", "1400"), ("expires", "9s")] {
+            metrics.insert(name.to_owned(), value.to_owned());
         }
+        let congctl = settings(&["route.congctl=cubic"]);
+        let command = "ip route replace 192.0.2.9/32 via 198.51.100.1 dev eth0 congctl cubic initcwnd 20 rto_min 40ms";
+        assert_eq!(commands(&congctl, &host), [command]);
     }
 
     #[test]
-    fn a_route_goes_into_what_keeps_routes() {
-        let route = [
-            "route.congctl=bbr",
-            "route.initcwnd=32",
-            "route.mtu=1400",
-            "route.rto_min=40ms",
-        ];
+    fn each_property_of_a_device_has_a_file_of_its_own() {
         assert_eq!(
-            text(&route, Form::Commands).unwrap(),
-            "ip route replace 192.0.2.9/32 via 198.51.100.1 dev eth0 congctl bbr initcwnd 32 mtu lock 1400 rto_min 40ms\n"
+            files(&networkd(), &DEVICE),
+            [
+                "/etc/systemd/network/10-lan.network.d/linerate-mtu.conf 644\n[Link]\nMTUBytes=9000\n",
+                "/etc/systemd/network/10-lan.network.d/linerate-qdisc.conf 644\n[FairQueueing]\nParent=root\n"
+            ]
         );
         assert_eq!(
-            text(&route, Form::Networkd).unwrap(),
-            "[Route]\nDestination=192.0.2.9/32\nGateway=198.51.100.1\nTCPCongestionControlAlgorithm=bbr\n\
-             InitialCongestionWindow=32\nMTUBytes=1400\nTCPRetransmissionTimeoutSec=40ms\n"
+            files(&netplan(), &DEVICE),
+            ["/etc/netplan/90-linerate-eth0-mtu.yaml 600\nnetwork:\n  version: 2\n  ethernets:\n    eth0:\n      mtu: 9000\n"]
         );
+        let scripts = files(&Manager::NetworkManager, &DEVICE);
+        assert_eq!(scripts.len(), 3);
+        assert!(scripts[2].ends_with("eth0/up | eth0/reapply) ethtool -K eth0 gro on ;;\nesac\n"), "{scripts:?}");
         assert_eq!(
-            text(&route, Form::NetworkManager).unwrap(),
-            "nmcli connection modify \"$CONNECTION\" +ipv4.routes \"192.0.2.9/32 198.51.100.1 initcwnd=32 mtu=1400 \
-             lock-mtu=true rto_min=40\"\n"
+            commands(&settings(&DEVICE), &host("eth0")),
+            [
+                "ip link set dev eth0 mtu 9000",
+                "tc qdisc replace dev eth0 root fq",
+                "ethtool -K eth0 gro on"
+            ]
         );
+        assert_eq!(commands(&settings(&["pacing=60M", "device.pin=1500"]), &host("eth0")), [""; 0]);
+    }
+
+    #[test]
+    fn what_our_own_file_set_before_stays_in_it() {
+        let path = "/etc/sysctl.d/90-linerate.conf".to_owned();
+        let text = "# old\nnet.ipv4.tcp_rmem = 1 2 3\nnet/core/rmem_max=4\n; net.x = 1\n".to_owned();
+        let whole = sysctls(&settings(&BUFFERS), &[ConfigFile { path: path.clone(), text }], "a note\nkernel.panic = 1").unwrap();
+        assert_eq!((&whole.path, whole.mode, whole.holds.len()), (&path, 0o644, 2));
         assert_eq!(
-            text(&route, Form::Netplan).unwrap(),
-            "network:\n  version: 2\n  ethernets:\n    eth0:\n      routes:\n        - to: \"192.0.2.9/32\"\n          \
-             via: \"198.51.100.1\"\n          congestion-window: 32\n          mtu: 1400\n"
+            whole.text,
+            "# a notekernel.panic = 1\nnet.ipv4.tcp_rmem = 4096 131072 67108864\nnet.ipv4.tcp_wmem = 4096 16384 8388608\n\
+             net/core/rmem_max=4\n"
         );
-        assert_eq!(text(&["route.congctl=bbr"], Form::Netplan), None);
+        assert_eq!(sysctls(&settings(&DEVICE), &[], NOTE), None);
+    }
+
+    #[test]
+    fn other_systems_get_their_own_names() {
+        let all: Vec<&str> = BUFFERS.into_iter().chain(ROUTE).chain(DEVICE).collect();
+        assert_eq!(
+            lines(Foreign::FreeBsd, &settings(&all)).unwrap(),
+            "kern.ipc.maxsockbuf=134217728\nnet.inet.tcp.recvbuf_auto=1\nnet.inet.tcp.recvbuf_max=67108864\n\
+             net.inet.tcp.sendbuf_auto=1\nnet.inet.tcp.sendbuf_max=8388608\nnet.inet.tcp.functions_default=bbr\n\
+             # and in /boot/loader.conf: tcp_bbr_load=\"YES\"\n\
+             # and in /etc/rc.conf, with what is there: ifconfig_X=\"... mtu 9000\"\n"
+        );
+        let mac = lines(Foreign::MacOs, &settings(&all)).unwrap();
         assert!(
-            text(&route, Form::FreeBsd)
-                .unwrap()
-                .starts_with("net.inet.tcp.functions_default=bbr\n")
+            mac.starts_with("kern.ipc.maxsockbuf=134217728\nnet.inet.tcp.win_scale_factor=11\nnet.inet.tcp.autorcvbufmax=67108864\n"),
+            "{mac}"
         );
-    }
-
-    #[test]
-    fn a_device_goes_into_what_keeps_devices() {
-        let device = ["device.mtu=9000", "device.qdisc=fq", "device.gro=on"];
-        assert_eq!(
-            text(&device, Form::Commands).unwrap(),
-            "ip link set dev eth0 mtu 9000\ntc qdisc replace dev eth0 root fq\nethtool -K eth0 gro on\n"
-        );
-        assert_eq!(
-            text(&device, Form::Networkd).unwrap(),
-            "[Link]\nMTUBytes=9000\n[FairQueueing]\nParent=root\n\
-             # in the .link file of eth0, below [Link]: GenericReceiveOffload=yes\n"
-        );
-        assert_eq!(text(&["pacing=60M"], Form::Commands), None);
+        assert_eq!(lines(Foreign::MacOs, &settings(&DEVICE)), None);
     }
 
     #[test]
     fn a_name_that_is_none_gets_into_no_text() {
+        let all = settings(&["route.initcwnd=32", "device.mtu=9000"]);
         for name in ["eth0; reboot", "$(x)", "", "a\nb", "-x", "sixteen-letters-"] {
-            let all = texts(&["route.initcwnd=32", "device.mtu=9000"], &host(name));
-            let forms: Vec<Form> = all.iter().map(|t| t.form).collect();
-            assert_eq!(forms, [Form::FreeBsd], "{name}");
+            let host = host(name);
+            assert_eq!(managed(&Manager::NetworkManager, &all, &host, NOTE), []);
+            assert_eq!(commands(&all, &host), [""; 0], "{name}");
         }
-        let settings: Vec<Setting> = BUFFERS.iter().map(|s| s.parse().unwrap()).collect();
-        let texts = persist(&settings, &host("eth0"), &[], "a note\nkernel.panic = 1");
-        assert!(texts[0].text.starts_with("# a notekernel.panic = 1\nnet."));
     }
 }

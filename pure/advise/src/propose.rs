@@ -148,16 +148,37 @@ impl Desk<'_> {
             return;
         }
         let needs = self.needs.clone();
+        let (set_by_hand, knob, asked) = match cause.limit {
+            Limit::SendBuffer => {
+                let asked = needs.asked_send_buffer();
+                (self.way.send_buffer_set, Knob::SendBuffer, asked)
+            }
+            _ => {
+                let asked = needs.asked_receive_buffer();
+                (self.way.receive_buffer_set, Knob::ReceiveBuffer, asked)
+            }
+        };
+        if set_by_hand {
+            // It does not grow then, whatever the sysctls say.
+            let why = format!(
+                "it was set by hand, which ends its growing; {}",
+                self.bdp_in_words()
+            );
+            let own = self.own(knob, Value::Number(asked.0), why, BUFFERS);
+            return self.propose(LARGER_BUFFERS, cause, vec![own], Vec::new());
+        }
         let receiver = (self.receiver(), "net.ipv4.tcp_rmem", needs.receive_buffer);
         let sender = (self.sender(), "net.ipv4.tcp_wmem", needs.send_buffer);
         let mut changes = Vec::new();
         let mut stand_in = Vec::new();
-        let set_by_hand = match cause.limit {
-            Limit::SendBuffer => self.way.send_buffer_set,
-            _ => self.way.receive_buffer_set,
-        };
         for (side, key, wanted) in [receiver, sender] {
             let Some(host) = self.hosts.at(side) else {
+                // An iperf3 server: what its own sockets are asked to have is all that reaches it.
+                if (side == self.sender()) == (cause.limit == Limit::SendBuffer) {
+                    let why = format!("{}; that host can only be asked", self.bdp_in_words());
+                    changes.push(self.own(knob, Value::Number(asked.0), why, BUFFERS));
+                    stand_in.extend(self.asked(side, wanted, 0));
+                }
                 continue;
             };
             let (Ok(sysctl), Some([least, initial, greatest])) = (key.parse(), three(host, key))
@@ -183,19 +204,6 @@ impl Desk<'_> {
             stand_in.extend(self.asked(side, wanted, greatest));
         }
         changes.extend(self.autotuning());
-        // Set by hand, a buffer does not grow, whatever the sysctls say.
-        if set_by_hand {
-            let (knob, wanted) = match cause.limit {
-                Limit::SendBuffer => (Knob::SendBuffer, needs.asked_send_buffer()),
-                _ => (Knob::ReceiveBuffer, needs.asked_receive_buffer()),
-            };
-            let why = format!(
-                "it was set by hand, which ends its growing; {}",
-                self.bdp_in_words()
-            );
-            changes = vec![self.own(knob, Value::Number(wanted.0), why, BUFFERS)];
-            stand_in.clear();
-        }
         self.propose(LARGER_BUFFERS, cause, changes, stand_in);
     }
 

@@ -209,6 +209,31 @@ fn buffers_that_suffice_stay_and_larger_ones_too() {
 }
 
 #[test]
+fn a_host_that_can_only_be_asked_is_asked_for_what_holds_the_transfer() {
+    let near = host();
+    let of = |limit| {
+        let hosts = Hosts {
+            near: &near,
+            far: None,
+        };
+        let advice = propose(&way(), hosts, &[told(vec![finding(limit, &[], "x")])]);
+        let stand_in = advice.proposals.iter().flat_map(|p| &p.stand_in);
+        let stand_in: Vec<String> = stand_in.map(ToString::to_string).collect();
+        (settings(&advice), stand_in)
+    };
+    let wmem = "sysctl:net.ipv4.tcp_wmem=4096 16384 8388608".to_owned();
+    // What it lets be asked for is not known: the least that hosts do stands in.
+    assert_eq!(
+        of(Limit::ReceiveWindow),
+        (
+            vec![vec!["rcvbuf=4M".to_owned(), wmem.clone()]],
+            vec!["rcvbuf=208K".to_owned(), "sndbuf=4M".to_owned()]
+        )
+    );
+    assert_eq!(of(Limit::SendBuffer).0, [[wmem]]);
+}
+
+#[test]
 fn the_rate_is_told_or_of_the_line_or_reached_or_a_step() {
     let needs = |way: &Way, near: &Fingerprint, held| {
         let far = near.clone();

@@ -170,37 +170,49 @@ pub struct Setter {
     pub value: String,
 }
 
-/// A text that makes settings last over a restart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A file that makes settings last over a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persistent {
-    /// Who reads it.
-    pub form: Form,
-    /// Where it belongs.
+    /// Its path.
     pub path: String,
-    /// The text.
+    /// Its text, whole.
     pub text: String,
-    /// How it takes effect.
-    pub how: String,
+    /// Its mode, as of chmod(1).
+    pub mode: u32,
+    /// What it sets.
+    pub holds: Vec<Setting>,
 }
 
-/// Who makes settings last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Form {
-    /// `sysctl.d(5)`, on any Linux.
-    Sysctl,
-    /// `systemd.network(5)` and `systemd.link(5)`.
-    Networkd,
-    /// `nmcli(1)`.
+/// What sets a network device up, and so keeps what is to last there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Manager {
+    /// `netplan(5)`, which defines the device among those of this kind (`ethernets`, `bonds`, ...).
+    Netplan {
+        /// The kind.
+        kind: String,
+    },
+    /// `systemd.network(5)`, by this file.
+    Networkd {
+        /// Its name, which ends with `.network`.
+        file: String,
+    },
+    /// `NetworkManager(8)`.
     NetworkManager,
-    /// `netplan(5)`.
-    Netplan,
-    /// Commands of iproute2 and ethtool, for whatever runs when the device comes up.
-    Commands,
+}
+
+/// A system that linerate does not set, but writes the text for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
     /// `sysctl.conf(5)` and `rc.conf(5)` of FreeBSD.
     FreeBsd,
     /// `sysctl.conf(5)` of macOS.
     MacOs,
+}
+
+impl Foreign {
+    /// All of them by their names.
+    pub const ALL: [(&'static str, Foreign); 2] =
+        [("freebsd", Foreign::FreeBsd), ("macos", Foreign::MacOs)];
 }
 
 /// What the settings of the hosts of a path are worth.

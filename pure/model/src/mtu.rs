@@ -34,6 +34,17 @@ pub enum MtuFound {
 }
 
 impl MtuFound {
+    /// What got through when it was over.
+    pub fn look(&self) -> &MtuReport {
+        match self {
+            MtuFound::Look(report) => report,
+            MtuFound::Change(change) => match (&change.outcome, &change.after) {
+                (ChangeOutcome::Committed, Some(after)) => after,
+                _ => &change.before,
+            },
+        }
+    }
+
     /// The other host, as the user named it.
     pub fn host(&self) -> &str {
         match self {

@@ -136,6 +136,27 @@ pub enum Value {
     Word(String),
 }
 
+impl Value {
+    /// As the kernel's files and the tools take it.
+    pub fn plain(&self) -> String {
+        match self {
+            Value::Number(n) => n.to_string(),
+            Value::Numbers(all) => all.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+            Value::Switch(on) => u8::from(*on).to_string(),
+            Value::Word(word) => word.clone(),
+        }
+    }
+
+    /// Its greatest number, which is the last of several; `None` if it has none.
+    pub fn greatest(&self) -> Option<u64> {
+        match self {
+            Value::Number(n) => Some(*n),
+            Value::Numbers(all) => all.last().copied(),
+            _ => None,
+        }
+    }
+}
+
 /// How much of a host a knob changes, the smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -418,15 +439,38 @@ impl Knob {
             (Value::Number(n), Shape::Size { .. }) => short(*n, 1024),
             (Value::Number(n), Shape::Rate) => short(*n, 1000),
             (Value::Number(n), Shape::Millis { .. }) => format!("{n}ms"),
-            (Value::Number(n), _) => n.to_string(),
-            (Value::Numbers(all), _) => {
-                let all: Vec<_> = all.iter().map(u64::to_string).collect();
-                all.join(" ")
-            }
             (Value::Switch(on), _) => if *on { "on" } else { "off" }.to_owned(),
-            (Value::Word(word), _) => word.clone(),
+            _ => value.plain(),
         }
     }
+}
+
+impl RouteKnob {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = RouteKnob> {
+        ROWS.iter().filter_map(|row| match row.knob {
+            Knob::Route(knob) => Some(knob),
+            _ => None,
+        })
+    }
+
+    /// Its name in ip-route(8).
+    pub fn tool_name(self) -> &'static str {
+        tool_name(Knob::Route(self))
+    }
+}
+
+impl DeviceKnob {
+    /// Its name in ip-link(8) or ethtool(8).
+    pub fn tool_name(self) -> &'static str {
+        tool_name(Knob::Device(self))
+    }
+}
+
+/// A knob is named behind its kind as the tools name it.
+fn tool_name(knob: Knob) -> &'static str {
+    let name = knob.row().map_or("", |row| row.name);
+    name.split_once('.').map_or(name, |(_, name)| name)
 }
 
 impl fmt::Display for Knob {

@@ -33,9 +33,7 @@ pub fn text(change: &MtuChange, style: Style) -> String {
             true => {
                 "both hosts keep it until they are started anew (--persist writes it down), or until 'linerate tune undo' on each"
             }
-            false => {
-                "'linerate tune undo' on each host puts it back until that is started anew; remove what was written as well"
-            }
+            false => "'linerate tune undo' on each host puts it back, and what was written with it",
         };
         lines.push(until.to_owned());
     }

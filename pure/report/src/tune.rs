@@ -4,7 +4,7 @@ use crate::explain::sentences;
 use crate::json::pretty;
 use crate::prove::in_short;
 use crate::words::{Ink, Style, escape, escape_sentence, glue, utc, wrap};
-use model::advice::{Change, RateFrom};
+use model::advice::{Change, Foreign, RateFrom};
 use model::{
     Attempt, Direction, Ended, Experiment, Fate, Look, Round, Scope, Setting, Side, Tuning, Verdict,
 };
@@ -27,6 +27,22 @@ pub fn json(story: &Tuning, judged: &[Judged]) -> String {
         experiments: judged.iter().map(|(experiment, _)| experiment).collect(),
         verdicts: judged.iter().map(|(_, verdict)| verdict).collect(),
     })
+}
+
+/// The lines for hosts with another system, a text a host, as a part of the story.
+pub fn elsewhere(system: Foreign, texts: &[(Side, String)]) -> String {
+    let (name, _) = Foreign::ALL[system as usize];
+    if texts.is_empty() {
+        return format!("\nNothing of it can be set on {name}.\n");
+    }
+    let of = |(side, text): &(Side, String)| {
+        let host = match side {
+            Side::Near => "this host",
+            Side::Far => "the far host",
+        };
+        format!("\n# {name} in the place of {host}: /etc/sysctl.conf\n{text}")
+    };
+    texts.iter().map(of).collect()
 }
 
 /// What a measurement showed, in one line.
@@ -343,9 +359,7 @@ impl Story {
             let (setting, found) = (escape(&reading.setting), escape_sentence(&reading.found));
             let whose = host(reading.side);
             self.say(&match reading.in_force {
-                true => format!(
-                    "{setting} {whose}: written to {found}; remove the file to take it back."
-                ),
+                true => format!("{setting} {whose}: written to {found}."),
                 false => format!("{setting} {whose}: {found}."),
             });
         }

@@ -10,7 +10,7 @@ use crate::leg::how_ended;
 use crate::progress::{Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::transport::{self, How};
-use crate::{lab, out, traces, tuning};
+use crate::{lab, mtu, out, traces, tuning};
 use advise::{Hosts, Way};
 use anyhow::{Context, Result, bail};
 use archive::Traces;
@@ -22,6 +22,7 @@ use model::{
 };
 use report::live::Live;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use wire::control::{ProbeAnswer, ProbeRequest};
@@ -122,7 +123,7 @@ impl Audit {
             }
             (None, None) => return Err(Refusal::usage("name a HOST, or a run: --run last").into()),
         };
-        let report = self.judge(found)?;
+        let report = self.judge(found, global.archive_path().ok().as_deref())?;
         out::print(&match self.json {
             true => report::audit::json(&report),
             false => report::audit::text(&report, stdout_style()),
@@ -202,7 +203,7 @@ impl Audit {
         }
     }
 
-    fn judge(&self, found: Found) -> Result<AuditReport> {
+    fn judge(&self, found: Found, archive: Option<&Path>) -> Result<AuditReport> {
         let Found {
             run,
             told,
@@ -220,6 +221,7 @@ impl Audit {
                 let way = Way {
                     told: self.rate,
                     rtt: self.rtt.unwrap_or(way.rtt),
+                    mtu: archive.and_then(|at| mtu::known(at, &run.host, way.direction)),
                     ..way
                 };
                 let advice = advise::propose(&way, hosts, &told);

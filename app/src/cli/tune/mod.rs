@@ -26,6 +26,7 @@ const ANSWER: Duration = Duration::from_secs(30);
   linerate tune lab:berkeley-chicago             an emulated path, to try it: nothing outlives the lab
   linerate tune db2 --dry-run                    measures and says what it would try; changes nothing
   linerate tune db2                              the way from here to db2: measure, explain, propose, prove, keep
+  linerate tune db2 --persist                    and written down for the next start of both hosts
   linerate tune db2 --direction down --rate 10G  the way back, which is to carry 10 Gbit/s
   linerate tune show last                        the story again
   linerate tune audit db2                        what both hosts' settings are worth on the path
@@ -42,7 +43,11 @@ that the finding asks for, each with its reason, its risk and the value that is 
 than the best one alone in fresh runs. What was proven is set once more, seen to work over fresh connections,
 and stays until 'linerate tune undo [HOST]' or until the host starts anew; all else is undone. A limit is never
 lowered. What may not be changed is tried on linerate's own connections where a socket option can, and told.
-With --persist the hosts write down what they keep: sysctls in a file of /etc/sysctl.d, which names itself.
+
+With --persist the hosts write down what they keep: sysctls in a file of /etc/sysctl.d, behind those that set
+the same, the rest for whatever sets the device up (netplan, systemd-networkd, or a script for NetworkManager's
+dispatcher), in files of their own. What none of them can hold, and who else sets the same, is told. 'linerate
+tune undo' takes the files back. --for freebsd and --for macos print the lines for such hosts.
 
 Every change is journalled before it is made. What is not kept is undone when its experiment or the
 connection to the other host ends, by a process of its own if linerate is killed, and at the latest when

@@ -39,8 +39,9 @@ it. How long nothing was answered is measured.
 The other host must allow it (linerate serve --allow-tune, linerate trust add --tune); both need root
 or CAP_NET_ADMIN. It lasts until a host is started anew, or until 'linerate tune undo' on it (which is
 no gentle way back: 'linerate tune mtu HOST --to OLD' is). With --persist it is written down once it is
-committed: for systemd-networkd where that sets the device up, as a file of its own beside the
-device's; for others the lines are told that are to be run when the device comes up.")]
+committed, in a file of its own for what sets the device up: netplan, systemd-networkd or NetworkManager;
+for others the lines are told that are to be run when the device comes up. 'linerate tune undo' takes
+that file back as well.")]
 pub struct Mtu {
     /// The other host: name[:port] (an agent with --allow-tune) or ssh:[user@]name
     host: String,

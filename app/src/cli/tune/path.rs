@@ -12,6 +12,7 @@ use crate::{chance, lab, out, tuning};
 use anyhow::{Context, Result};
 use archive::Archive;
 use clap::Args;
+use model::advice::Foreign;
 use model::{BitRate, Direction, Directions, Limit, Nanos, Plan, Tuning};
 use prove::plan::{USUAL_TIME, parse_share};
 use report::tune::Judged;
@@ -31,9 +32,27 @@ pub struct Path {
     /// Have what was kept written down where the hosts read it when they start
     #[arg(long, help_heading = "What to tune")]
     persist: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// How the story is told.
+#[derive(Args)]
+#[command(next_help_heading = "Output")]
+struct Form {
     /// The story with its verdicts as JSON
-    #[arg(short = 'J', long, help_heading = "Output")]
+    #[arg(short = 'J', long)]
     json: bool,
+    /// What was proven (of a dry run: what is proposed) as lines for hosts with this system as well: freebsd, macos
+    #[arg(long = "for", value_name = "SYSTEM", value_parser = parse_system, conflicts_with = "json")]
+    system: Option<Foreign>,
+}
+
+fn parse_system(text: &str) -> Result<Foreign, String> {
+    let found = Foreign::ALL.iter().find(|(name, _)| *name == text);
+    found.map(|(_, system)| *system).ok_or_else(|| {
+        "freebsd and macos are known; on Linux --persist writes the files themselves".to_owned()
+    })
 }
 
 /// What is tuned, and how carefully.
@@ -74,13 +93,13 @@ struct Care {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate tune show last
+  linerate tune show last --for freebsd    with the lines that FreeBSD hosts need
   linerate tune show 3f --json")]
 pub struct Show {
     /// Name of the tuning, its first digits, or 'last'
     id: String,
-    /// The story with its verdicts as JSON
-    #[arg(short = 'J', long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 impl Path {
@@ -129,8 +148,8 @@ impl Path {
             .extend(watch.into_iter().flat_map(lab::Watch::end));
         Archive::open(&archive)?.keep_tuning(&story)?;
         let judged: Vec<Judged> = experiments.into_iter().map(runs::judge).collect();
-        print(&story, &judged, self.json)?;
-        if !self.json {
+        print(&story, &judged, &self.form)?;
+        if !self.form.json {
             plans.iter().try_for_each(forecast)?;
         }
         Ok(match broke {
@@ -174,15 +193,19 @@ impl Show {
         let archive = runs::open_existing(global)?;
         let story = archive.tuning(&self.id).map_err(runs::said)?;
         let judged = runs::judged(&archive, &story);
-        print(&story, &judged, self.json)
+        print(&story, &judged, &self.form)
     }
 }
 
-fn print(story: &Tuning, judged: &[Judged], json: bool) -> Result<()> {
-    out::print(&match json {
-        true => report::tune::json(story, judged),
-        false => report::tune::story(story, judged, stdout_style()),
-    })?;
+fn print(story: &Tuning, judged: &[Judged], form: &Form) -> Result<()> {
+    if form.json {
+        return Ok(out::print(&report::tune::json(story, judged))?);
+    }
+    out::print(&report::tune::story(story, judged, stdout_style()))?;
+    if let Some(system) = form.system {
+        let texts = advise::elsewhere(system, story);
+        out::print(&report::tune::elsewhere(system, &texts))?;
+    }
     Ok(())
 }
 

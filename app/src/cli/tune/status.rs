@@ -4,18 +4,18 @@ use crate::{out, tuning};
 use anyhow::Result;
 use model::Nanos;
 use std::fmt::Write;
-use tune::{Pending, Where};
+use tune::{Pending, Where, Written};
 
 /// Tells what is changed on this host now.
 pub fn status() -> Result<()> {
-    let pending = tune::status(&tuning::state()?)?;
-    out::print(&words(&pending))?;
+    let state = tuning::state()?;
+    out::print(&words(&tune::status(&state)?, &tune::written(&state)?))?;
     Ok(())
 }
 
 /// What is changed, for people.
-fn words(pending: &[Pending]) -> String {
-    if pending.is_empty() {
+fn words(pending: &[Pending], written: &[Written]) -> String {
+    if pending.is_empty() && written.is_empty() {
         return "nothing is changed on this host\n".to_owned();
     }
     let mut text = String::new();
@@ -50,6 +50,13 @@ fn words(pending: &[Pending]) -> String {
             };
             let _ = writeln!(text, "  {} (was {}{made})", change.setting, change.was);
         }
+    }
+    for Written { path, title } in written {
+        let path = path.display();
+        let _ = writeln!(
+            text,
+            "{title}: written to {path}, for every start until 'linerate tune undo'"
+        );
     }
     text
 }

@@ -23,8 +23,9 @@ use wire::control::TuneRequest;
   linerate tune undo lab:berkeley-chicago   on the first two hosts of a lab that is up
 
 Settings go back to what was there before they were kept, the latest first; if somebody else changed one
-meanwhile, that goes as well, and is told. On another host it takes the right to tune there. A file that
-'linerate tune HOST --persist' wrote is for you to remove: it names itself.")]
+meanwhile, that goes as well, and is told. On another host it takes the right to tune there. Files that
+--persist wrote go too, and what stood in them before comes back; one that somebody else has changed since
+is theirs, and stays. What a file has set at the last start stays until the next.")]
 pub struct Undo {
     /// The other host: name[:port] (an agent with --allow-tune), ssh:[user@]name, lab:NAME[/host]
     host: Option<String>,

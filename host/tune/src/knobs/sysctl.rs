@@ -85,15 +85,6 @@ fn write(key: &str, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Number(n) => n.to_string(),
-        Value::Numbers(all) => all.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
-        Value::Switch(on) => u8::from(*on).to_string(),
-        Value::Word(word) => word.clone(),
-    }
-}
-
 impl Part for Sysctl {
     fn read(&self, _: &mut Kernel) -> Result<Image, Failure> {
         let mut texts = serde_json::Map::new();
@@ -111,19 +102,12 @@ impl Part for Sysctl {
     }
 
     fn apply(&self, _: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
-        write(&self.key, &plain(&setting.value)).map_err(|e| self.cannot(&e))
+        write(&self.key, &setting.value.plain()).map_err(|e| self.cannot(&e))
     }
 
-    fn found(&self, _: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure> {
+    fn found(&self, _: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
         let text = fs::read_to_string(path(&self.key)).map_err(|e| self.cannot(&e))?;
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let numbers: Option<Vec<u64>> = words.iter().map(|word| word.parse().ok()).collect();
-        let named = matches!(knob.shape(), model::Shape::Name);
-        Ok(match numbers.as_deref() {
-            Some([one]) if !named => Some(Value::Number(*one)),
-            Some([_, _, ..]) if !named => numbers.map(Value::Numbers),
-            _ => Some(Value::Word(words.join(" "))),
-        })
+        Ok(Some(self.row()?.value_in(&text)))
     }
 
     fn restore(&self, _: &mut Kernel, before: &Image) -> Result<(), Failure> {

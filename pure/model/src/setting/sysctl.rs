@@ -1,7 +1,7 @@
 //! The sysctls that may be set: `Documentation/networking/ip-sysctl.rst` and
 //! `Documentation/admin-guide/sysctl/net.rst`. No other can be named.
 
-use super::{On, Scope, SettingError, Shape, count, size};
+use super::{On, Scope, SettingError, Shape, Value, count, size};
 use std::fmt;
 use std::str::FromStr;
 
@@ -142,6 +142,19 @@ impl SysctlKey {
     /// Which values it takes.
     pub fn shape(self) -> Shape {
         self.row().shape
+    }
+
+    /// The value that the text of its file means.
+    pub fn value_in(self, text: &str) -> Value {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let numbers: Option<Vec<u64>> = words.iter().map(|word| word.parse().ok()).collect();
+        match (numbers.as_deref(), self.shape()) {
+            (Some([one]), shape) if shape != Shape::Name => Value::Number(*one),
+            (Some([_, _, ..]), shape) if shape != Shape::Name => {
+                Value::Numbers(numbers.unwrap_or_default())
+            }
+            _ => Value::Word(words.join(" ")),
+        }
     }
 
     /// [`Scope::Namespace`] or [`Scope::Host`].
