@@ -123,7 +123,10 @@ pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
             left.retain(|setting| !file.holds.contains(setting));
         }
     }
-    for (setting, why) in sysctls.iter().flat_map(|ours| advise::contested(&configured, ours)) {
+    for (setting, why) in sysctls
+        .iter()
+        .flat_map(|ours| advise::contested(&configured, ours))
+    {
         all.push(told(&[setting], why, false));
     }
     if pinned {

@@ -259,7 +259,10 @@ fn small_buffers_on_a_long_fat_path_are_proven_and_kept_until_they_are_taken_bac
     assert_eq!(state(&lab), before, "all of it is back");
     assert_eq!(std::fs::read_to_string(&theirs).unwrap(), text);
     let ours = home.path().join("root/etc/sysctl.d/90-linerate.conf");
-    assert!(!ours.exists() && said.contains("/90-linerate.conf, to nothing, as before"), "{said}");
+    assert!(
+        !ours.exists() && said.contains("/90-linerate.conf, to nothing, as before"),
+        "{said}"
+    );
     let status = stdout(&run(&mut home.linerate(&["tune", "status"])));
     assert_eq!(status, "nothing is changed on this host\n");
 }
@@ -371,7 +374,8 @@ fn where_sysctls_can_only_be_read_options_of_the_own_sockets_are_tried() {
     let before = state(&lab);
     let tune = || {
         // As in most containers. Only the mounts of this process change.
-        let read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$@\"";
+        let read_only =
+            "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$@\"";
         let mut command = agent.near_by(
             &["unshare", "--mount", "sh", "-c", read_only, "sh"],
             &["tune", FAR, "--json", "-t", "800ms"],
@@ -392,7 +396,15 @@ fn an_iperf3_server_is_only_asked_for_buffers() {
     let home = Home::new();
     let lab = up(&home, "receive_buffer = \"48K\"", LONG_AND_FAT, "");
     let place = format!("{}/b", lab.name);
-    let mut server = home.linerate(&["lab", "exec", &place, "--", "iperf3", "--server", "--forceflush"]);
+    let mut server = home.linerate(&[
+        "lab",
+        "exec",
+        &place,
+        "--",
+        "iperf3",
+        "--server",
+        "--forceflush",
+    ]);
     let mut child = server.stdout(Stdio::piped()).spawn().unwrap();
     let log = Lines::of(child.stdout.take().unwrap());
     let _server = Running(child);
@@ -400,7 +412,13 @@ fn an_iperf3_server_is_only_asked_for_buffers() {
     let before = state(&lab);
     let tune = || {
         let host = format!("iperf3:{FAR}");
-        let mut command = inside(&lab, &home, &home, "a", &["tune", &host, "--json", "-t", "1s"]);
+        let mut command = inside(
+            &lab,
+            &home,
+            &home,
+            "a",
+            &["tune", &host, "--json", "-t", "1s"],
+        );
         story(command.args(SHORT).args(FEWEST))
     };
     let told = patiently(tune, |s| proposes(s, "larger buffers"));

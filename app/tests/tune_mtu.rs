@@ -440,6 +440,10 @@ fn what_cannot_be_changed_is_one_sentence_and_changes_nothing() {
     let before = segment.snapshot();
     let out = run(&mut segment.tune(&["--to", "4000"]));
     assert_eq!(out.status.code(), Some(1), "{}", plain(&out));
-    assert!(plain(&out).contains("cannot set device.mtu=4000"), "{}", plain(&out));
+    assert!(
+        plain(&out).contains("cannot set device.mtu=4000"),
+        "{}",
+        plain(&out)
+    );
     segment.assert_put_back(&before, "the driver refused");
 }

@@ -13,7 +13,7 @@ pub mod web;
 
 use crate::clock::unix_time;
 use crate::out;
-use archive::Archive;
+use archive::{Archive, Filter};
 use model::Direction;
 use model::mtu::{Hop, MtuFound, MtuRecord};
 use std::net::SocketAddr;
@@ -37,7 +37,12 @@ pub fn keep(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFou
 /// The largest packet that got through to or from this host when somebody looked last, by the archive at this
 /// place; `None` if nobody did.
 pub fn known(archive: &Path, host: &str, direction: Direction) -> Option<u32> {
-    let records = Archive::open(archive).ok()?.mtus(None).ok()?;
+    let of_host = Filter {
+        host: Some(host.to_owned()),
+        ..Filter::default()
+    };
+    // The latest first; of hosts whose names contain this one as well.
+    let records = Archive::open(archive).ok()?.mtus(&of_host).ok()?;
     let last = records.iter().find(|record| record.found.host() == host)?;
     let look = last.found.look();
     let way = match direction {

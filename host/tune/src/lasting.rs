@@ -58,7 +58,9 @@ fn netplan(root: &Path, device: &str) -> Option<Manager> {
 
 fn kind_of(text: &str, device: &str) -> Option<Manager> {
     const KINDS: [&str; 5] = ["ethernets", "bonds", "bridges", "vlans", "wifis"];
-    let keys = text.lines().filter_map(|line| line.trim().strip_suffix(':'));
+    let keys = text
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(':'));
     let mut kind = None;
     for key in keys {
         if let Some(found) = KINDS.iter().find(|kind| **kind == key) {
@@ -148,7 +150,9 @@ pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Resul
 /// [`Error::Journal`] and [`Error::Damaged`].
 pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
     let all = load(&Place::at(&state.join("files")))?;
-    let told = all.into_iter().map(|Entry { path, title, .. }| Written { path, title });
+    let told = all
+        .into_iter()
+        .map(|Entry { path, title, .. }| Written { path, title });
     Ok(told.collect())
 }
 
@@ -235,7 +239,11 @@ fn replace(path: &Path, image: &Image) -> io::Result<()> {
     // No directory of settings reads what begins with a dot.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let part = directory.join(format!(".{name}.{}.part", std::process::id()));
-    let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
+    let new = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&part);
     let written = new.and_then(|mut out| {
         out.write_all(image.text.as_bytes())?;
         // The mask of the process does not hold here.
@@ -345,14 +353,20 @@ mod tests {
         assert_eq!(image(&of_old).unwrap().unwrap().mode, 0o640);
         assert_eq!(fs::read_dir(root.0.join("etc/b")).unwrap().count(), 1);
         let titles = written(&root.0.join("state")).unwrap();
-        assert!(titles.len() == 2 && titles.iter().all(|w| w.title == "two"), "{titles:?}");
+        assert!(
+            titles.len() == 2 && titles.iter().all(|w| w.title == "two"),
+            "{titles:?}"
+        );
 
         let undone = root.undo();
         assert_eq!(undone.len(), 2);
         assert_eq!(undone[0].back_to, "nothing, as before");
         assert_eq!(image(&of_old).unwrap(), before);
         assert_eq!(root.text(new), None);
-        assert_eq!((root.undo(), written(&root.0.join("state")).unwrap()), (vec![], vec![]));
+        assert_eq!(
+            (root.undo(), written(&root.0.join("state")).unwrap()),
+            (vec![], vec![])
+        );
     }
 
     #[test]
@@ -400,13 +414,20 @@ mod tests {
         assert_eq!(managers(&root.0, "lo"), []);
         root.put(&nm, "[device]\nmanaged=managed\nconnection-uuid=1b0c\n");
         let link = format!("/run/systemd/netif/links/{index}");
-        root.put(&link, "ADMIN_STATE=configured\nNETWORK_FILE=/run/systemd/network/10-lan.network\n");
+        root.put(
+            &link,
+            "ADMIN_STATE=configured\nNETWORK_FILE=/run/systemd/network/10-lan.network\n",
+        );
         root.put("/etc/netplan/01.yaml", "network:\n  version: 2\n  ethernets:\n    eth0: {}\n  bridges:\n    \"lo\":\n      mtu: 1\n");
         let kind = "bridges".to_owned();
         let file = "10-lan.network".to_owned();
         assert_eq!(
             managers(&root.0, "lo"),
-            [Manager::Netplan { kind }, Manager::Networkd { file }, Manager::NetworkManager]
+            [
+                Manager::Netplan { kind },
+                Manager::Networkd { file },
+                Manager::NetworkManager
+            ]
         );
         assert!(managers(&root.0, "lo/../eth0").len() < 3);
     }

@@ -51,7 +51,11 @@ pub fn proven_alone(arms: &[Vec<usize>], verdict: &Verdict) -> Vec<usize> {
     let faster = verdict.comparisons.iter();
     let faster = faster.filter(|c| c.outcome == Outcome::Faster);
     let faster = faster.filter_map(|c| arms.get((c.arm as usize).checked_sub(1)?));
-    faster.filter(|arm| arm.len() == 1).flatten().copied().collect()
+    faster
+        .filter(|arm| arm.len() == 1)
+        .flatten()
+        .copied()
+        .collect()
 }
 
 /// What to do after an experiment with these arms, the first of which is arm 1 of its plan.

@@ -180,18 +180,27 @@ mod tests {
     #[test]
     fn who_else_sets_what_we_write_is_told() {
         let mut host = host();
-        let settings: Vec<Setting> = ["tcp_rmem=4096 131072 67108864", "tcp_wmem=4096 16384 8388608", "tcp_sack=1"]
-            .iter()
-            .map(|s| format!("sysctl:net.ipv4.{s}").parse().unwrap())
-            .collect();
+        let settings: Vec<Setting> = [
+            "tcp_rmem=4096 131072 67108864",
+            "tcp_wmem=4096 16384 8388608",
+            "tcp_sack=1",
+        ]
+        .iter()
+        .map(|s| format!("sysctl:net.ipv4.{s}").parse().unwrap())
+        .collect();
         let ours = crate::sysctls(&settings, &host.files, "a note").unwrap();
         assert_eq!(ours.path, "/etc/sysctl.d/90-linerate.conf");
         let told = contested(&host, &ours);
         assert!(
-            told.len() == 1 && told[0].0 == settings[0] && told[0].1.starts_with("tuned sets it to 4096 131072 16777216 (/usr/lib/"),
+            told.len() == 1
+                && told[0].0 == settings[0]
+                && told[0]
+                    .1
+                    .starts_with("tuned sets it to 4096 131072 16777216 (/usr/lib/"),
             "{told:?}"
         );
-        host.files.push(file("/etc/sysctl.conf", "\nnet.ipv4.tcp_wmem = 1 2 3"));
+        host.files
+            .push(file("/etc/sysctl.conf", "\nnet.ipv4.tcp_wmem = 1 2 3"));
         let told = contested(&host, &ours);
         assert_eq!(
             told[1].1,

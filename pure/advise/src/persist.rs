@@ -30,7 +30,11 @@ pub fn sysctls(settings: &[Setting], files: &[ConfigFile], note: &str) -> Option
     }
     let before = files.iter().find(|file| file.path == path);
     let others = |line: &&str| assignment(line).is_some_and(|(key, _)| !keys.contains(&&*key));
-    for line in before.iter().flat_map(|file| file.text.lines()).filter(others) {
+    for line in before
+        .iter()
+        .flat_map(|file| file.text.lines())
+        .filter(others)
+    {
         let _ = writeln!(text, "{line}");
     }
     (!set.is_empty()).then_some(Persistent {
@@ -103,7 +107,10 @@ pub fn commands(settings: &[Setting], host: &Fingerprint) -> Vec<String> {
         return Vec::new();
     };
     let matters = matters(settings, host);
-    matters.iter().map(|(matter, _)| command(matter, name)).collect()
+    matters
+        .iter()
+        .map(|(matter, _)| command(matter, name))
+        .collect()
 }
 
 /// What one file is about.
@@ -240,9 +247,10 @@ fn networkd(matter: &Matter) -> Option<String> {
                     RouteKnob::Initcwnd => ("InitialCongestionWindow", value.plain()),
                     RouteKnob::Initrwnd => ("InitialAdvertisedReceiveWindow", value.plain()),
                     RouteKnob::Quickack => ("QuickAck", word(value, "yes", "no").to_owned()),
-                    RouteKnob::RtoMin => {
-                        ("TCPRetransmissionTimeoutSec", format!("{}ms", value.plain()))
-                    }
+                    RouteKnob::RtoMin => (
+                        "TCPRetransmissionTimeoutSec",
+                        format!("{}ms", value.plain()),
+                    ),
                     RouteKnob::Window => return None,
                 };
                 let _ = writeln!(text, "{key}={value}");
@@ -430,9 +438,11 @@ mod tests {
     fn a_route_goes_where_its_manager_keeps_it() {
         assert_eq!(
             files(&networkd(), &ROUTE),
-            ["/etc/systemd/network/10-lan.network.d/linerate-route-192.0.2.9.conf 644\n\
+            [
+                "/etc/systemd/network/10-lan.network.d/linerate-route-192.0.2.9.conf 644\n\
               [Route]\nDestination=192.0.2.9/32\nGateway=198.51.100.1\nMTUBytes=1400\n\
-              TCPCongestionControlAlgorithm=bbr\nInitialCongestionWindow=32\n"]
+              TCPCongestionControlAlgorithm=bbr\nInitialCongestionWindow=32\n"
+            ]
         );
         // netplan has no key for the congestion control of a route.
         assert_eq!(files(&netplan(), &ROUTE), [""; 0]);
@@ -444,9 +454,11 @@ mod tests {
         );
         assert_eq!(
             files(&Manager::NetworkManager, &ROUTE),
-            ["/etc/NetworkManager/dispatcher.d/90-linerate-eth0-route-192.0.2.9 755\n\
+            [
+                "/etc/NetworkManager/dispatcher.d/90-linerate-eth0-route-192.0.2.9 755\n\
               #!/bin/sh\ncase \"$1/$2\" in\neth0/up | eth0/reapply) ip route replace 192.0.2.9/32 via 198.51.100.1 dev eth0 \
-              mtu lock 1400 congctl bbr initcwnd 32 ;;\nesac\n"]
+              mtu lock 1400 congctl bbr initcwnd 32 ;;\nesac\n"
+            ]
         );
     }
 
@@ -454,7 +466,12 @@ mod tests {
     fn a_route_keeps_what_it_has_beside() {
         let mut host = host("eth0");
         let metrics = &mut host.route.as_mut().unwrap().metrics;
-        for (name, value) in [("initcwnd", "20"), ("rto_min", "40ms"), ("mtu", "1400"), ("expires", "9s")] {
+        for (name, value) in [
+            ("initcwnd", "20"),
+            ("rto_min", "40ms"),
+            ("mtu", "1400"),
+            ("expires", "9s"),
+        ] {
             metrics.insert(name.to_owned(), value.to_owned());
         }
         let congctl = settings(&["route.congctl=cubic"]);
@@ -473,11 +490,16 @@ mod tests {
         );
         assert_eq!(
             files(&netplan(), &DEVICE),
-            ["/etc/netplan/90-linerate-eth0-mtu.yaml 600\nnetwork:\n  version: 2\n  ethernets:\n    eth0:\n      mtu: 9000\n"]
+            [
+                "/etc/netplan/90-linerate-eth0-mtu.yaml 600\nnetwork:\n  version: 2\n  ethernets:\n    eth0:\n      mtu: 9000\n"
+            ]
         );
         let scripts = files(&Manager::NetworkManager, &DEVICE);
         assert_eq!(scripts.len(), 3);
-        assert!(scripts[2].ends_with("eth0/up | eth0/reapply) ethtool -K eth0 gro on ;;\nesac\n"), "{scripts:?}");
+        assert!(
+            scripts[2].ends_with("eth0/up | eth0/reapply) ethtool -K eth0 gro on ;;\nesac\n"),
+            "{scripts:?}"
+        );
         assert_eq!(
             commands(&settings(&DEVICE), &host("eth0")),
             [
@@ -486,15 +508,30 @@ mod tests {
                 "ethtool -K eth0 gro on"
             ]
         );
-        assert_eq!(commands(&settings(&["pacing=60M", "device.pin=1500"]), &host("eth0")), [""; 0]);
+        assert_eq!(
+            commands(&settings(&["pacing=60M", "device.pin=1500"]), &host("eth0")),
+            [""; 0]
+        );
     }
 
     #[test]
     fn what_our_own_file_set_before_stays_in_it() {
         let path = "/etc/sysctl.d/90-linerate.conf".to_owned();
-        let text = "# old\nnet.ipv4.tcp_rmem = 1 2 3\nnet/core/rmem_max=4\n; net.x = 1\n".to_owned();
-        let whole = sysctls(&settings(&BUFFERS), &[ConfigFile { path: path.clone(), text }], "a note\nkernel.panic = 1").unwrap();
-        assert_eq!((&whole.path, whole.mode, whole.holds.len()), (&path, 0o644, 2));
+        let text =
+            "# old\nnet.ipv4.tcp_rmem = 1 2 3\nnet/core/rmem_max=4\n; net.x = 1\n".to_owned();
+        let whole = sysctls(
+            &settings(&BUFFERS),
+            &[ConfigFile {
+                path: path.clone(),
+                text,
+            }],
+            "a note\nkernel.panic = 1",
+        )
+        .unwrap();
+        assert_eq!(
+            (&whole.path, whole.mode, whole.holds.len()),
+            (&path, 0o644, 2)
+        );
         assert_eq!(
             whole.text,
             "# a notekernel.panic = 1\nnet.ipv4.tcp_rmem = 4096 131072 67108864\nnet.ipv4.tcp_wmem = 4096 16384 8388608\n\
