@@ -15,8 +15,10 @@ use anyhow::Result;
 use clap::Args;
 use explain::Tapes;
 use model::finding::Explanation;
+use model::listing::Listing;
 use model::packet::Packet;
-use model::{Nanos, Trace};
+use model::request::Links;
+use model::{BitRate, Nanos, Trace};
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +32,7 @@ use std::path::{Path, PathBuf};
   tcpdump -i eth0 -s 96 -w some.pcap tcp; linerate explain some.pcap
   linerate explain here.pcap there.pcap        captures (or traces) of both ends together
   linerate explain --requests nfs.pcap         where the time of each request went
+  linerate explain --requests nfs.pcap --rate 1g    and what a gigabit would need at the least
   linerate explain last --json | jq '.explanations[].conclusion'
   linerate explain --live --port 2049          connections as they go on, explained at the end
   linerate explain --live --pid 845 --time 10s
@@ -40,7 +43,9 @@ the experiment that decides where more than one cause fits. A finding is 'seen' 
 that decides it was read), 'likely' (it fits, nothing else does) or 'possible' (another fits
 as well). 'Nothing explains it' and 'too short to tell' are answers.
 
-FILE is what 'measure --json' or 'trace' wrote, or a capture (pcap, pcapng). Where a capture
+FILE is what 'measure --json' or 'trace' wrote, a capture (pcap, pcapng), or the lines that the
+script tcp.d of DTrace printed, as they were printed: put in true order where they have timestamps,
+with what its windows say. Where a capture
 was taken (at the sender, at the receiver, between) is found from its handshakes, or from
 timestamps where it began later. Packets that the capture itself lost are told from those that
 the network lost. VLAN tags, MPLS, PPPoE, GRE, VXLAN, Geneve and IP in IP are opened; what
@@ -64,7 +69,9 @@ told from think time. The error of the clocks is said; only 'there' and 'back' d
 A trace (a FILE, a RUN measured with --trace, or --live) has no payload, so it names no call, but
 it knows when each byte was written and what the socket waited for: a pause of the application is
 told from Nagle's rule or a window even where an acknowledgement ends it, and a request counts
-from its write.
+from its write. Beside each operation stands the ideal, the least that its path needs: the shortest
+round trip, and with --rate (and --hops) the time of its frames on the links, as 'linerate model'
+reckons it.
 
 --live traces as 'linerate trace' does, and needs the same rights. It shows the busiest
 connections with the limit that owned their last seconds: in place on a terminal, a line now and
@@ -90,6 +97,13 @@ pub struct Explain {
     /// The requests of a capture or a trace: what each asked, and where its time went
     #[arg(long)]
     requests: bool,
+    /// Rate of the links, for the ideal time of each request
+    #[arg(long, requires = "requests")]
+    rate: Option<BitRate>,
+    /// Links between client and server
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "requests")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
+    hops: u32,
     /// A JSON document
     #[arg(short = 'J', long)]
     json: bool,
@@ -101,9 +115,13 @@ impl Explain {
     /// # Errors
     /// If there is no such run or file, or it cannot be read.
     pub fn run(&self, global: &Global) -> Result<Exit> {
+        let links = Links {
+            rate: self.rate.filter(|rate| rate.0 > 0),
+            hops: self.hops,
+        };
         let Some(subject) = &self.subject else {
             return match self.requests {
-                true => requests::live(&self.which, self.time, self.json),
+                true => requests::live(&self.which, self.time, links, self.json),
                 false => watch::run(&self.which, self.time, self.json),
             };
         };
@@ -112,7 +130,7 @@ impl Explain {
             return Err(Refusal::usage(words.to_owned()).into());
         }
         if self.requests {
-            return requests::run(subject, self.other.as_deref(), global, self.json);
+            return requests::run(subject, self.other.as_deref(), links, global, self.json);
         }
         let most = match self.json {
             true => usize::MAX,
@@ -144,6 +162,10 @@ pub(super) fn explanations(
             Kind::Trace => {
                 let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
                 return Ok((watcher.explain(), None));
+            }
+            Kind::Listing => {
+                let told = explain::explain_listing(subject, &listing(path)?);
+                return Ok((vec![told], None));
             }
             Kind::Other => {}
         }
@@ -198,6 +220,8 @@ fn whole(path: &Path) -> Result<Trace> {
 pub(super) enum Kind {
     Trace,
     Capture,
+    /// What `tcp.d` printed.
+    Listing,
     /// A run, or nothing that is known.
     Other,
 }
@@ -208,8 +232,14 @@ pub(super) fn kind(path: &Path) -> Result<Kind> {
     Ok(match head.first_chunk() {
         Some(first) if capture::is_capture(*first) => Kind::Capture,
         _ if observe::trace::is_trace(head) => Kind::Trace,
+        _ if capture::listing::is_listing(head) => Kind::Listing,
         _ => Kind::Other,
     })
+}
+
+fn listing(path: &Path) -> Result<Listing> {
+    let text = read_whole(path).map_err(|why| bad(path, why))?;
+    Ok(capture::listing::read(&text))
 }
 
 /// The connections of a capture, at most so many. What was skipped is said with the first; a damaged file

@@ -5,6 +5,7 @@
 
 mod file;
 mod frame;
+pub mod listing;
 
 pub use file::{Error, is_capture, read, read_with_payload};
 pub use frame::{Skip, packet};

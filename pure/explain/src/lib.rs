@@ -10,6 +10,7 @@ mod ends;
 mod facts;
 mod lately;
 mod limits;
+mod listing;
 mod mixed;
 mod moment;
 mod owner;
@@ -21,6 +22,7 @@ use model::finding::Explanation;
 
 pub use capture::{Counted, Observer, Told};
 pub use ends::{Tapes, joined};
+pub use listing::explain_listing;
 use model::{Nanos, Run, Side, Trace, TraceRecord};
 pub use trace::Watcher;
 

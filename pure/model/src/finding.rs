@@ -250,6 +250,8 @@ pub enum Source {
     CaptureBetween,
     /// Packets as they passed two places.
     CapturesAtTwoPlaces,
+    /// Lines that `tcp.d` of DTrace printed at the sender.
+    Listing,
 }
 
 /// The answer in one value.

@@ -11,6 +11,7 @@ mod experiment;
 pub mod finding;
 mod fingerprint;
 mod latency;
+pub mod listing;
 pub mod mtu;
 pub mod packet;
 pub mod physics;

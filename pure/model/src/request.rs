@@ -1,6 +1,7 @@
 //! Requests and their replies on TCP connections, and where the time of each went.
 
-use crate::{Bytes, Latency, Nanos};
+use crate::physics::Path;
+use crate::{BitRate, Bytes, Latency, Nanos};
 use serde::{Deserialize, Serialize, Serializer};
 use std::net::SocketAddr;
 
@@ -18,6 +19,8 @@ pub struct Requests {
     pub unanswered: u64,
     /// How the clocks of two captures were joined; `None` of one.
     pub clocks: Option<Clocks>,
+    /// What the ideal of each was reckoned for.
+    pub links: Links,
     /// By operation, those first that took the most time all together.
     pub operations: Vec<Operation>,
     /// The first requests one by one, by the time of their call.
@@ -27,6 +30,47 @@ pub struct Requests {
     pub moments: Vec<Moment>,
     /// What is not certain, and what was not looked at: whole sentences.
     pub doubts: Vec<String>,
+}
+
+/// The links of a path, which its packets do not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Links {
+    /// Of each; `None` while not known.
+    #[serde(rename = "rate_bit_s")]
+    pub rate: Option<BitRate>,
+    /// How many, each of which takes a whole frame before the next one begins with it.
+    pub hops: u32,
+}
+
+impl Default for Links {
+    fn default() -> Links {
+        Links {
+            rate: None,
+            hops: 1,
+        }
+    }
+}
+
+impl Links {
+    /// What a call and its reply need at the very least, of so many bytes and with an MTU each, where a round trip of
+    /// a small packet takes this long: the frames on the links (see [`Path::ideal`]), and the way. Hosts take no time.
+    pub fn ideal(&self, messages: [(Bytes, u32); 2], rtt: Nanos) -> Nanos {
+        let Some(rate) = self.rate else {
+            return rtt;
+        };
+        let frames = messages.map(|(bytes, mtu)| {
+            let path = Path {
+                mtu,
+                rate,
+                rtt: Nanos(0),
+                hops: self.hops,
+                initial_window: u32::MAX,
+                window: None,
+            };
+            path.ideal(bytes).time
+        });
+        rtt + frames[0] + frames[1]
+    }
 }
 
 /// The requests that began within one of a row of equal stretches of time, of those in which any did.
@@ -65,6 +109,9 @@ pub struct Operation {
     pub call_bytes: Bytes,
     /// Bytes of all replies.
     pub reply_bytes: Bytes,
+    /// What the path needs at the least for all together: see [`Links::ideal`].
+    #[serde(rename = "ideal_ns")]
+    pub ideal: Nanos,
     /// The parts of all together.
     pub parts: Parts,
     /// Why: the same time by cause.
@@ -95,6 +142,9 @@ pub struct Call {
     pub reply_bytes: Bytes,
     /// Where it was seen.
     pub view: View,
+    /// What the path needs at the least for it: see [`Links::ideal`].
+    #[serde(rename = "ideal_ns")]
+    pub ideal: Nanos,
     /// Its time, part by part.
     pub parts: Parts,
     /// The same time by cause.
@@ -106,7 +156,7 @@ pub struct Call {
 /// The time of a request from the first byte of its call to the last of its reply. The parts sum to it exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parts {
-    /// From the first byte of the call leaving to its last.
+    /// From the first byte of the call leaving (of a trace: being written) to its last leaving.
     #[serde(rename = "call_send_ns")]
     pub call_send: Nanos,
     /// The last byte of the call on its way to the server.

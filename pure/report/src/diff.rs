@@ -2,16 +2,18 @@
 //! that owned the time: the difference between two rates falls apart by limit, without a rest.
 
 use crate::explain::sentence;
-use crate::words::{self, Ink, Style, escape, glue, wrap};
+use crate::words::{self, Ink, Style, escape, escape_sentence, glue, wrap};
 use model::finding::{Explanation, Level, Limit};
 use model::{Direction, Nanos};
 
 /// Unlike costs below this share of the difference are not told.
-const NEGLIGIBLE: f64 = 0.01;
+pub(crate) const NEGLIGIBLE: f64 = 0.01;
 /// Columns of a heading at most: with the longest limit a row still fits 80.
 const WIDEST_HEADING: usize = 12;
+/// Limits whose evidence stands side by side.
+const RESTED: usize = 2;
 /// Rates nearer than this are the same.
-const SAME: f64 = 0.05;
+pub(crate) const SAME: f64 = 0.05;
 
 /// Why one is faster than the other: pairs by direction where both know it, else the largest of each.
 pub fn diff(
@@ -78,7 +80,7 @@ fn which_of(one: &Explanation, all: &[Explanation]) -> String {
 }
 
 /// A heading: the last part of a path, its end if that is long.
-fn heading(name: &str) -> String {
+pub(crate) fn heading(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or(name);
     let skip = name.chars().count().saturating_sub(WIDEST_HEADING);
     match skip {
@@ -163,7 +165,30 @@ fn pair(a: (&Named, &Explanation), b: (&Named, &Explanation), style: Style) -> S
         out.push('\n');
         out.push_str(&words::table(&rows));
     }
+    let limits = costs.iter().map(|(limit, ..)| *limit).take(RESTED);
+    for limit in limits {
+        for (named, one) in [fast, slow] {
+            out.push_str(&rests_on(&named.name, one, limit, style));
+        }
+    }
     out
+}
+
+/// What a limit of one of them rests on.
+fn rests_on(name: &str, one: &Explanation, limit: Limit, style: Style) -> String {
+    let evidence = one
+        .finding(limit)
+        .map_or(&[][..], |finding| &finding.evidence);
+    if evidence.is_empty() {
+        return String::new();
+    }
+    let said = evidence.iter().map(|fact| {
+        let rule = fact.rule.as_ref().map(|rule| format!(" ({rule})"));
+        format!("{}: {}{}", fact.what, fact.found, rule.unwrap_or_default())
+    });
+    let said = said.collect::<Vec<_>>().join("; ");
+    let line = format!("{name}, {}: {}", limit.words(), escape_sentence(&said));
+    format!("\n{}", wrap(&line, style.width, "", "  "))
 }
 
 /// What each limit costs a megabyte in either, in milliseconds; the largest difference first.

@@ -300,6 +300,9 @@ fn source(source: Source) -> Option<&'static str> {
         Source::CapturesAtTwoPlaces => {
             Some("From captures at two places: what the sockets waited for is inferred.")
         }
+        Source::Listing => {
+            Some("From printed lines: what the socket waited for is inferred from its windows.")
+        }
         Source::PacketsAndSamples => Some(
             "From packets and samples of the sender's socket: its state between them is inferred.",
         ),

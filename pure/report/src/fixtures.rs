@@ -5,7 +5,8 @@ use model::finding::{
     Share, Source,
 };
 use model::request::{
-    Call, Cause, Causes, Clocks, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step, View,
+    Call, Cause, Causes, Clocks, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step,
+    View,
 };
 use model::*;
 use std::collections::BTreeMap;
@@ -454,6 +455,7 @@ pub fn requests() -> Requests {
         call_bytes: Bytes(4248),
         reply_bytes: Bytes(140),
         view: View::BothEnds,
+        ideal: Nanos(58_000),
         parts,
         causes,
         steps: vec![
@@ -472,6 +474,10 @@ pub fn requests() -> Requests {
             matched: 12,
             error: Nanos(20_000),
         }),
+        links: Links {
+            rate: Some(BitRate(1_000_000_000)),
+            hops: 1,
+        },
         operations: vec![Operation {
             operation: call.operation.clone(),
             count: 1,
@@ -481,6 +487,7 @@ pub fn requests() -> Requests {
             times: Latency::from_counts([(parts.total().0, 1)]),
             call_bytes: call.call_bytes,
             reply_bytes: call.reply_bytes,
+            ideal: call.ideal,
             parts,
             causes,
             worst: vec![call.clone()],

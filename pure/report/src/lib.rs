@@ -26,6 +26,7 @@ pub mod pictures;
 pub mod prove;
 pub mod published;
 pub mod requests;
+mod requests_diff;
 mod summary;
 pub mod trace;
 pub mod tune;
@@ -33,5 +34,6 @@ pub mod watch;
 pub mod words;
 
 pub use diff::diff;
+pub use requests_diff::requests_diff;
 pub use summary::summary;
 pub use words::{Ink, Style};

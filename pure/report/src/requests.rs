@@ -2,7 +2,7 @@
 
 use crate::words::{Ink, Style, escape, escape_sentence, glue, percent, table, wrap};
 use model::Nanos;
-use model::request::{Call, Causes, Operation, Requests};
+use model::request::{Call, Causes, Links, Operation, Requests};
 
 /// Operations that are told.
 const OPERATIONS: usize = 30;
@@ -29,9 +29,10 @@ pub fn text(told: &Requests, style: Style) -> String {
         out.push_str(&operations(&told.operations));
         out.push_str("\nWhere the time went:\n");
         for one in told.operations.iter().take(OPERATIONS) {
-            let line = format!("{}: {}", escape(&one.operation), spent(&one.causes));
+            let line = format!("{}: {}", escape(&one.operation), each(one));
             out.push_str(&wrap(&line, style.width, "  ", "    "));
         }
+        out.push_str(&wrap(&ideal(&told.links), style.width, "", ""));
         out.push_str("\nThe longest ones:\n");
         for one in told.operations.iter().take(LADDERS) {
             one.worst
@@ -88,6 +89,34 @@ fn spent(causes: &Causes) -> String {
     said.join(", ")
 }
 
+/// One request of an operation, as the mean of all: its time by cause beside the ideal.
+fn each(one: &Operation) -> String {
+    let mean = |all: Nanos| Nanos(all.0 / one.count.max(1));
+    let total = one.parts.total();
+    let ranked = one.causes.ranked().into_iter();
+    let named = ranked.filter(|(_, time)| time.0 as f64 >= SMALL * total.0 as f64);
+    let said: Vec<String> = named
+        .map(|(cause, time)| format!("{} {}", glue(mean(time)), cause.words()))
+        .collect();
+    let ideal = match one.ideal.0 {
+        0 => String::new(),
+        _ => format!("ideal {}, ", glue(mean(one.ideal))),
+    };
+    format!("{ideal}measured {}: {}", glue(mean(total)), said.join(", "))
+}
+
+/// What the ideal is.
+fn ideal(links: &Links) -> String {
+    let frames = match (links.rate, links.hops) {
+        (None, _) => {
+            "alone (with --rate the time of its frames on the links comes to it)".to_owned()
+        }
+        (Some(rate), 1) => format!("and its frames on a link of {}", glue(rate)),
+        (Some(rate), n) => format!("and its frames on {n} links of {}", glue(rate)),
+    };
+    format!("Each is the mean of one request; ideal is the shortest round trip {frames}.")
+}
+
 fn operations(operations: &[Operation]) -> String {
     let mut rows = vec![
         [
@@ -130,7 +159,7 @@ fn operations(operations: &[Operation]) -> String {
 }
 
 /// One request, step by step between its ends.
-fn ladder(call: &Call, style: Style) -> String {
+pub(crate) fn ladder(call: &Call, style: Style) -> String {
     let title = format!(
         "{}: {} at {} ({} to {})",
         named(call),

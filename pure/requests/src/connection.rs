@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     /// From the place to the client and back, and to the server and back.
     pub near: Option<Nanos>,
     pub far: Option<Nanos>,
+    /// The largest packet of the call's way, and of the reply's.
+    pub mtu: [u32; 2],
     pub key: Option<u64>,
 }
 
@@ -172,7 +174,9 @@ impl Connection {
         self.scales[local] = Some(Some(tcb.rcv_wscale));
         self.scales[1 - local] = Some(Some(tcb.snd_wscale));
         let way = &mut self.ways[local];
-        way.sender.announced(u16::try_from(tcb.mss).ok());
+        // The socket's own leaves out timestamps.
+        way.sender
+            .announced(u16::try_from(tcb.mss.saturating_add(12)).ok());
         way.sender.took(tcb.min_rtt);
         // What an acknowledgement told the socket stands beside the event behind it.
         let twice = std::mem::replace(&mut self.twice, tcb.dsack_dups) < tcb.dsack_dups;
@@ -370,6 +374,7 @@ impl Connection {
             reply,
             near: self.ways[1 - of].sender.trip,
             far: self.ways[of].sender.trip,
+            mtu: [of, 1 - of].map(|way| self.ways[way].sender.mtu()),
             key: pending.key,
         };
         let tails = &mut self.tails[1 - of];

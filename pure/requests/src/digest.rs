@@ -3,7 +3,9 @@
 use crate::clocks;
 use crate::connection::Seen;
 use crate::passage::Passage;
-use model::request::{Call, Cause, Causes, Clocks, Moment, Operation, Parts, Requests, Step, View};
+use model::request::{
+    Call, Cause, Causes, Clocks, Links, Moment, Operation, Parts, Requests, Step, View,
+};
 use model::{Bytes, Latency, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,6 +81,7 @@ impl Digest {
             answered: self.answered,
             unanswered,
             clocks: None,
+            links: Links::default(),
             operations,
             calls: self.calls,
             moments: self.moments.told(),
@@ -114,6 +117,7 @@ impl Tally {
         of.max = of.max.max(total);
         of.call_bytes += call.call_bytes;
         of.reply_bytes += call.reply_bytes;
+        of.ideal += call.ideal;
         of.parts.add(&call.parts);
         of.causes.add(&call.causes);
         *self.times.entry(rounded(total, 11)).or_default() += 1;
@@ -200,7 +204,7 @@ impl Seen {
 }
 
 /// A request as one place saw it.
-pub(crate) fn from_one(seen: Seen) -> Call {
+pub(crate) fn from_one(seen: Seen, links: &Links) -> Call {
     let [a, d] = [seen.call.first, seen.reply.last];
     let c = seen.reply.first;
     let b = seen.asked();
@@ -231,11 +235,16 @@ pub(crate) fn from_one(seen: Seen) -> Call {
     let mut causes = sending(&seen.call, &seen.reply, &parts);
     causes.spend(Cause::Path, way);
     causes.spend(Cause::Think, parts.think);
-    call(seen, view, parts, causes)
+    call(seen, view, links, parts, causes)
 }
 
 /// Requests that two places saw, and those that one of them did.
-pub(crate) fn of_both(a: Vec<Seen>, b: Vec<Seen>, clocks: Option<&Clocks>) -> Digest {
+pub(crate) fn of_both(
+    a: Vec<Seen>,
+    b: Vec<Seen>,
+    clocks: Option<&Clocks>,
+    links: &Links,
+) -> Digest {
     // Whatever translates addresses leaves the numbers.
     let name = |seen: &Seen| (seen.key, seen.call.seq, seen.reply.seq);
     let mut others: BTreeMap<_, Seen> = b.into_iter().map(|seen| (name(&seen), seen)).collect();
@@ -243,7 +252,7 @@ pub(crate) fn of_both(a: Vec<Seen>, b: Vec<Seen>, clocks: Option<&Clocks>) -> Di
     for seen in a {
         match others.remove(&name(&seen)) {
             Some(other) => pairs.push(Pair::of(seen, other, clocks)),
-            None => calls.push(from_one(seen)),
+            None => calls.push(from_one(seen, links)),
         }
     }
     // The shortest way there and back, of the same sizes.
@@ -254,10 +263,11 @@ pub(crate) fn of_both(a: Vec<Seen>, b: Vec<Seen>, clocks: Option<&Clocks>) -> Di
     }
     let paired = pairs.into_iter().map(|pair| {
         let path = shortest[&pair.sizes()];
-        pair.told(path)
+        pair.told(path, links)
     });
     calls.extend(paired);
-    calls.extend(others.into_values().map(from_one));
+    let others = others.into_values();
+    calls.extend(others.map(|seen| from_one(seen, links)));
     calls.sort_by_key(|call| call.at);
     let mut digest = Digest::default();
     calls.into_iter().for_each(|call| digest.take(call));
@@ -326,14 +336,14 @@ impl Pair {
         (about(&self.at_client.call), about(&self.at_client.reply))
     }
 
-    fn told(self, shortest: Nanos) -> Call {
+    fn told(self, shortest: Nanos, links: &Links) -> Call {
         let mut causes = sending(&self.at_client.call, &self.at_server.reply, &self.parts);
         let way = self.way();
         causes.spend(Cause::Think, self.parts.think);
         causes.spend(Cause::Path, shortest);
         causes.spend(Cause::Queue, way.since(shortest));
         // Steps of the reply as they arrived, so that the ladder has one clock.
-        call(self.at_client, View::BothEnds, self.parts, causes)
+        call(self.at_client, View::BothEnds, links, self.parts, causes)
     }
 }
 
@@ -358,7 +368,10 @@ fn sending(call: &Passage, reply: &Passage, parts: &Parts) -> Causes {
     causes
 }
 
-fn call(seen: Seen, view: View, parts: Parts, causes: Causes) -> Call {
+fn call(seen: Seen, view: View, links: &Links, parts: Parts, causes: Causes) -> Call {
+    let sizes = [seen.call.bytes, seen.reply.bytes].map(Bytes);
+    let messages = [(sizes[0], seen.mtu[0]), (sizes[1], seen.mtu[1])];
+    let rtt = seen.near.unwrap_or_default() + seen.far.unwrap_or_default();
     let begun = seen.call.first;
     let steps = seen.call.steps.into_iter().chain(seen.reply.steps);
     Call {
@@ -368,9 +381,10 @@ fn call(seen: Seen, view: View, parts: Parts, causes: Causes) -> Call {
         operation: seen.what.operation,
         purpose: seen.what.purpose,
         detail: seen.what.detail,
-        call_bytes: Bytes(seen.call.bytes),
-        reply_bytes: Bytes(seen.reply.bytes),
+        call_bytes: sizes[0],
+        reply_bytes: sizes[1],
         view,
+        ideal: links.ideal(messages, rtt),
         parts,
         causes,
         steps: steps

@@ -9,6 +9,7 @@
 mod clocks;
 mod connection;
 mod digest;
+mod listing;
 mod passage;
 mod sender;
 mod socket;
@@ -18,10 +19,12 @@ mod way;
 mod wires;
 
 use clocks::Marks;
+pub use listing::listed;
+
 use connection::{Beside, Connection, Out, Seen};
 use digest::Digest;
 use model::packet::Packet;
-use model::request::{Clocks, Requests};
+use model::request::{Clocks, Links, Requests};
 use model::segment::tcp_flag::SYN;
 use model::segment::tcp_state;
 use model::{Nanos, Segment, TraceRecord, What};
@@ -56,6 +59,7 @@ pub struct Observer {
     digest: Digest,
     /// One of two captures, or a trace: what is joined with the other, or with the other end on the same host.
     kept: Option<Kept>,
+    links: Links,
     unfollowed: u64,
 }
 
@@ -68,12 +72,17 @@ struct Kept {
 }
 
 impl Observer {
-    /// For a trace, or for one of two captures, to be [`joined`].
+    /// For one of two captures or traces, to be [`joined`].
     pub fn of_two() -> Observer {
         Observer {
             kept: Some(Kept::default()),
             ..Observer::default()
         }
+    }
+
+    /// With what is known of the links between the ends.
+    pub fn on(self, links: Links) -> Observer {
+        Observer { links, ..self }
     }
 
     /// Takes the next packet of a capture, with what was captured of its payload.
@@ -90,6 +99,8 @@ impl Observer {
         match record {
             TraceRecord::Connection(told) => {
                 self.is_trace = true;
+                // Its other end can be of this host.
+                self.kept.get_or_insert_default();
                 let ends = [told.local, told.remote].map(flat);
                 if self.sockets.len() < MOST_CONNECTIONS || self.sockets.contains_key(&told.id) {
                     let socket = Socket::new(ends[0], ends[1]);
@@ -189,7 +200,7 @@ impl Observer {
     fn settle(&mut self) {
         for seen in self.out.done.drain(..) {
             match &mut self.kept {
-                None => self.digest.take(digest::from_one(seen)),
+                None => self.digest.take(digest::from_one(seen, &self.links)),
                 Some(kept) if kept.seen.len() < MOST_KEPT => kept.seen.push(seen),
                 Some(kept) => kept.more += 1,
             }
@@ -215,11 +226,12 @@ impl Observer {
                 // The other end of a connection may be of this host, and have its own place in the trace.
                 let is_client = |seen: &Seen| seen.near == Some(Nanos(0));
                 let (clients, servers) = kept.seen.into_iter().partition(is_client);
-                digest::of_both(clients, servers, Some(&Clocks::ONE))
+                digest::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
             }
         };
         let mut told = digest.told(self.out.unanswered);
         told.doubts.extend(doubts);
+        told.links = self.links;
         told
     }
 
@@ -253,7 +265,8 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     let unanswered = a.out.unanswered.max(b.out.unanswered);
     let (one, other) = (a.kept.unwrap_or_default(), b.kept.unwrap_or_default());
     let clocks = clocks::joined(one.marks, other.marks);
-    let mut told = digest::of_both(one.seen, other.seen, clocks.as_ref()).told(unanswered);
+    let digest = digest::of_both(one.seen, other.seen, clocks.as_ref(), &a.links);
+    let mut told = digest.told(unanswered);
     if clocks.is_none() {
         told.doubts.push(
             "no packet each way is in both captures: the way there and back is told as two halves"
@@ -262,5 +275,6 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     }
     told.doubts.extend(doubts);
     told.clocks = clocks;
+    told.links = a.links;
     told
 }

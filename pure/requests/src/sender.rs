@@ -73,6 +73,14 @@ impl Sender {
         full.saturating_sub(12)
     }
 
+    /// The largest packet of IPv4 on this way, as far as is known: an MSS leaves out 40 bytes of headers (RFC 9293,
+    /// 3.7.1), and what data show leaves out timestamps as well.
+    pub fn mtu(&self) -> u32 {
+        let seen = Some(self.largest).filter(|largest| *largest <= 8948);
+        let seen = seen.map_or(0, |largest| largest + 52);
+        self.mss.map_or(seen.max(1500), |mss| mss + 40)
+    }
+
     fn is_short(&self, bytes: u32) -> bool {
         bytes < self.full()
     }

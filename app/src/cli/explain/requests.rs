@@ -1,7 +1,7 @@
 //! `linerate explain --requests`: where the time of each request went, from captures or traces.
 
 use super::watch::{LOOK, is_over};
-use super::{Kind, bad, kind, open};
+use super::{Kind, bad, kind, listing, open};
 use crate::cli::live::stdout_style;
 use crate::cli::which::Which;
 use crate::cli::{Global, runs};
@@ -9,7 +9,7 @@ use crate::exit::{Exit, Refusal};
 use crate::out;
 use crate::traces;
 use anyhow::{Context, Result};
-use model::request::Requests;
+use model::request::{Links, Requests};
 use model::{Nanos, Side};
 use observe::trace::{Options, Tracer};
 use requests::Observer;
@@ -17,29 +17,45 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Tells the requests of a capture or a trace, of two of the same connections, or of a run that was traced.
+/// Tells the requests of a capture, a trace, a listing or a run that was traced; or of two captures or traces of the same
+/// connections.
 ///
 /// # Errors
 /// If one cannot be read, or is none.
-pub fn run(subject: &str, other: Option<&Path>, global: &Global, json: bool) -> Result<Exit> {
-    let path = Path::new(subject);
-    if other.is_none() && !path.is_file() {
-        return tell(&of_run(subject, global)?, json);
-    }
-    let (mut told, left_out) = match other {
-        None => {
-            let (observer, left_out) = observed(path, Observer::default())?;
-            (observer.told(), left_out)
-        }
-        Some(other) => {
-            let (a, mut left_out) = observed(path, Observer::of_two())?;
-            let (b, of_other) = observed(other, Observer::of_two())?;
-            left_out.extend(of_other);
-            (requests::joined(a, b), left_out)
-        }
+pub fn run(
+    subject: &str,
+    other: Option<&Path>,
+    links: Links,
+    global: &Global,
+    json: bool,
+) -> Result<Exit> {
+    let Some(other) = other else {
+        return tell(&told(subject, links, global)?, json);
     };
+    let (a, mut left_out) = observed(Path::new(subject), Observer::of_two().on(links))?;
+    let (b, of_other) = observed(other, Observer::of_two().on(links))?;
+    left_out.extend(of_other);
+    let mut told = requests::joined(a, b);
     told.doubts.extend(left_out);
     tell(&told, json)
+}
+
+/// The requests of a file, or of a run that was traced.
+///
+/// # Errors
+/// If it cannot be read, or is none.
+pub fn told(subject: &str, links: Links, global: &Global) -> Result<Requests> {
+    let path = Path::new(subject);
+    if !path.is_file() {
+        return of_run(subject, links, global);
+    }
+    if matches!(kind(path)?, Kind::Listing) {
+        return Ok(requests::listed(&listing(path)?, links));
+    }
+    let (observer, left_out) = observed(path, Observer::default().on(links))?;
+    let mut told = observer.told();
+    told.doubts.extend(left_out);
+    Ok(told)
 }
 
 fn tell(told: &Requests, json: bool) -> Result<Exit> {
@@ -54,10 +70,10 @@ fn tell(told: &Requests, json: bool) -> Result<Exit> {
 ///
 /// # Errors
 /// If this process may not trace, or nobody takes what is told.
-pub fn live(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
+pub fn live(which: &Which, time: Option<Nanos>, links: Links, json: bool) -> Result<Exit> {
     let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
     let mut tracer = Tracer::start(&which.filter()?, &Options::default())?;
-    let mut observer = Observer::of_two();
+    let mut observer = Observer::of_two().on(links);
     out::note("linerate: tracing requests; Ctrl-C ends it and tells them");
     let ends = time.map(|time| Instant::now() + Duration::from(time));
     while !stop.load(Ordering::Relaxed)
@@ -71,12 +87,12 @@ pub fn live(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
 }
 
 /// The requests of a run, from the traces of its ends.
-fn of_run(subject: &str, global: &Global) -> Result<Requests> {
+fn of_run(subject: &str, links: Links, global: &Global) -> Result<Requests> {
     let archive = runs::open_existing(global)?;
     let run = archive.get(subject).map_err(runs::said)?;
     let of_end = |n: usize, side: Side| {
         let file = archive.traces().file(&run.id, n, side);
-        observed(&file, Observer::of_two()).map(|(observer, _)| observer)
+        observed(&file, Observer::of_two().on(links)).map(|(observer, _)| observer)
     };
     for (n, leg) in run.legs.iter().enumerate() {
         return Ok(
@@ -92,7 +108,7 @@ fn of_run(subject: &str, global: &Global) -> Result<Requests> {
     Err(Refusal::usage(format!("the run {} {words}", run.id)).into())
 }
 
-/// What a file shows, and what was left out of it. `observer` is for a capture: a trace needs one of two.
+/// What a file shows, and what was left out of it.
 ///
 /// # Errors
 /// If it cannot be read, or is none.
@@ -105,7 +121,6 @@ pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<St
             account.map_err(|e| bad(path, e))?.left_out()
         }
         Kind::Trace => {
-            observer = Observer::of_two();
             let read = traces::each_record(open(path)?, |record| {
                 observer.record(&record);
                 Ok(())
@@ -113,7 +128,7 @@ pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<St
             read.map_err(|why| bad(path, why))?;
             Vec::new()
         }
-        Kind::Other => {
+        Kind::Listing | Kind::Other => {
             let why = "requests are found in captures (pcap, pcapng) and in traces of linerate";
             return Err(bad(path, why));
         }

@@ -1,0 +1,517 @@
+//! From what `tcp.d` printed at a sender: the windows beside each segment, and how long each waited.
+//!
+//! A window that was cut to the new threshold and three segments is a fast retransmit (RFC 5681, section 3.2). How often the
+//! receiver acknowledges is told with it, and what that follows from: it is a consequence.
+
+use model::finding::{
+    Conclusion, Confidence, Evidence, Explanation, Finding, Limit, Phase, Remedy, Share, Source,
+};
+use model::listing::{Listing, Order, Row, Windows};
+use model::{Bytes, Nanos};
+use std::collections::BTreeMap;
+
+/// Behind data that answer nothing more, an acknowledgement that comes so late was delayed (`TCP_DELACK_MIN` of Linux; others
+/// wait longer).
+const DELAYED: Nanos = Nanos::from_millis(30);
+/// A wait is longer than so many usual gaps between two segments.
+const LONG: u64 = 2;
+/// Acknowledgements that are told one by one.
+const MOST_RUNS: usize = 12;
+
+/// Explains a listing. Its connection has no name there: `name` is the file's.
+pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
+    let rows = &listing.rows;
+    let scene = Scene::of(rows);
+    let begin = rows.first().map_or(Nanos(0), |row| row.at);
+    let span = rows.last().map_or(Nanos(0), |row| row.at.since(begin));
+    let mut phases: Vec<Phase> = Vec::new();
+    let mut shares: BTreeMap<Limit, Share> = BTreeMap::new();
+    for n in 1..rows.len() {
+        let limit = scene.owner(rows, n);
+        let row = rows[n];
+        let bytes = if row.sent { row.bytes } else { Bytes(0) };
+        let share = shares.entry(limit).or_default();
+        share.time += row.at.since(rows[n - 1].at);
+        share.bytes += bytes;
+        match phases.last_mut().filter(|last| last.limit == limit) {
+            Some(last) => {
+                last.to = row.at;
+                last.bytes += bytes;
+            }
+            None => phases.push(Phase {
+                from: rows[n - 1].at,
+                to: row.at,
+                limit,
+                bytes,
+            }),
+        }
+    }
+    let mut findings: Vec<Finding> = shares
+        .into_iter()
+        .map(|(limit, mut share)| {
+            share.time_share = share.time.0 as f64 / span.0.max(1) as f64;
+            scene.finding(rows, limit, share)
+        })
+        .collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.share.time));
+    Explanation {
+        name: name.to_owned(),
+        sender: None,
+        receiver: None,
+        direction: None,
+        source: Source::Listing,
+        span,
+        bytes: rows
+            .iter()
+            .filter(|row| row.sent)
+            .map(|row| row.bytes)
+            .sum(),
+        conclusion: scene.conclusion(&findings),
+        findings,
+        ends: Vec::new(),
+        phases: if listing.order == Order::Unknown {
+            Vec::new()
+        } else {
+            phases
+        },
+        doubts: doubts(listing),
+    }
+}
+
+/// What must be known to take it right.
+fn doubts(listing: &Listing) -> Vec<String> {
+    let all = listing.rows.len();
+    let order = match listing.order {
+        Order::Printed => None,
+        Order::Sorted { moved } => Some(format!(
+            "each processor's lines had been printed by themselves: {moved} of {all} stood behind later ones, and were put in order by their timestamps"
+        )),
+        Order::Unknown => Some(
+            "the lines are of several processors and have no timestamps: each stands for the time before it, but what followed what cannot be known"
+                .to_owned(),
+        ),
+    };
+    let skipped = (listing.skipped > 0).then(|| {
+        format!(
+            "{} lines are no segments and were left out",
+            listing.skipped
+        )
+    });
+    order.into_iter().chain(skipped).collect()
+}
+
+/// What holds for all lines.
+struct Scene {
+    /// The largest segment.
+    mss: u64,
+    /// The usual gap between two segments that were sent one behind the other.
+    gap: Nanos,
+    /// Where the window was cut, and by what.
+    cut: Option<(usize, Limit)>,
+    /// The window was still growing to its first threshold.
+    starting: bool,
+}
+
+impl Scene {
+    fn of(rows: &[Row]) -> Scene {
+        let sent = rows.iter().filter(|row| row.sent);
+        let mss = sent.map(|row| row.bytes.0).max().unwrap_or(0);
+        let pairs = rows
+            .windows(2)
+            .filter(|pair| is_data(&pair[0]) && is_data(&pair[1]));
+        let mut gaps: Vec<Nanos> = pairs.map(|pair| pair[1].at.since(pair[0].at)).collect();
+        gaps.sort();
+        let windows: Vec<Windows> = rows.iter().filter_map(|row| row.windows).collect();
+        let grew = windows
+            .windows(2)
+            .any(|pair| pair[0].congestion < pair[1].congestion);
+        Scene {
+            mss,
+            gap: gaps.get(gaps.len() / 2).copied().unwrap_or_default(),
+            cut: (1..rows.len()).find_map(|n| Some((n, cut(&rows[n - 1], &rows[n], mss)?))),
+            starting: grew && windows.iter().all(|windows| windows.threshold.is_none()),
+        }
+    }
+
+    /// What owns the time before a line.
+    fn owner(&self, rows: &[Row], n: usize) -> Limit {
+        let (before, row) = (&rows[n - 1], &rows[n]);
+        if let Some((_, limit)) = self.cut.filter(|(cut, _)| n >= *cut) {
+            return limit;
+        }
+        if let (Some(out), Some(windows)) = (before.unacked, before.windows)
+            && out.0 + self.mss > windows.congestion.min(windows.send).0
+        {
+            return match windows.send < windows.congestion {
+                true => Limit::ReceiveWindow,
+                false => self.congestion(),
+            };
+        }
+        let next = rows[n..].iter().find(|row| row.bytes.0 > 0);
+        match (row.sent, next.is_some_and(|next| next.sent)) {
+            // It answers what came.
+            (true, _) if before.bytes.0 > 0 && !before.sent => Limit::Application,
+            (true, _) => Limit::Cpu,
+            // There was nothing more to send.
+            (false, false) => Limit::Application,
+            // An acknowledgement that let go what follows.
+            (false, true) => match row.windows.is_some() && is_long(self, before, row) {
+                true => self.congestion(),
+                false => Limit::Cpu,
+            },
+        }
+    }
+
+    fn congestion(&self) -> Limit {
+        match self.starting {
+            true => Limit::SlowStart,
+            false => Limit::CongestionWindow,
+        }
+    }
+
+    /// The answer, of findings of which the first owns most.
+    fn conclusion(&self, findings: &[Finding]) -> Conclusion {
+        let most = findings.first().map(|finding| finding.limit);
+        match (self.cut, most) {
+            (Some((_, limit)), _) => Conclusion::Limited { by: vec![limit] },
+            (None, Some(Limit::Application)) => Conclusion::Innocent,
+            (None, None | Some(Limit::Cpu)) => Conclusion::TooShort,
+            (None, Some(limit)) => Conclusion::Limited { by: vec![limit] },
+        }
+    }
+
+    fn finding(&self, rows: &[Row], limit: Limit, share: Share) -> Finding {
+        use Confidence::{Likely, Open, Sure};
+        let is_seen = rows.iter().any(|row| row.unacked.is_some());
+        let (confidence, evidence, remedy) = match limit {
+            Limit::LossRecovery | Limit::RtoStall => (
+                Sure,
+                self.loss(rows),
+                "capture at both ends: it shows whether a segment was lost or overtaken, and where",
+            ),
+            Limit::SlowStart | Limit::CongestionWindow => (
+                if is_seen { Sure } else { Likely },
+                self.window(rows),
+                "trace the connection from its beginning: it shows what keeps the window small",
+            ),
+            Limit::ReceiveWindow => (
+                Sure,
+                self.window(rows),
+                "a larger receive buffer at the other end",
+            ),
+            Limit::Application => (
+                Likely,
+                self.idle(rows),
+                "nothing in TCP: 'linerate explain --requests' divides this time among the calls",
+            ),
+            _ => (
+                Open,
+                self.pace(rows),
+                "nothing in TCP held these segments: they left at the pace of the sender and its line",
+            ),
+        };
+        Finding {
+            limit,
+            level: limit.level(),
+            share,
+            confidence,
+            evidence,
+            remedies: vec![Remedy {
+                words: remedy.to_owned(),
+                change: None,
+            }],
+            decider: None,
+        }
+    }
+
+    /// How the window was cut, and what was sent meanwhile.
+    fn loss(&self, rows: &[Row]) -> Vec<Evidence> {
+        let Some((cut, _)) = self.cut else {
+            return Vec::new();
+        };
+        let (Some(was), Some(is)) = (rows[cut - 1].windows, rows[cut].windows) else {
+            return Vec::new();
+        };
+        let threshold = is.threshold.unwrap_or_default();
+        let fell = format!("{} to {} B", was.congestion.0, is.congestion.0);
+        let sum = threshold.0 + 3 * self.mss;
+        let rule = match is.congestion.0.abs_diff(sum) < self.mss {
+            true => format!(
+                "the new threshold and 3 segments, {} + 3 x {} = {sum}: a fast retransmit (RFC 5681, 3.2), so a segment was lost or overtaken",
+                threshold.0, self.mss
+            ),
+            false => "the threshold of slow start was set with it: a loss was noticed".to_owned(),
+        };
+        let mut evidence = vec![
+            Evidence::new("congestion window", fell).against(rule),
+            Evidence::new("threshold of slow start", format!("{} B", threshold.0))
+                .against(format!("half of a window of {} B", 2 * threshold.0)),
+        ];
+        let stands =
+            |pair: &&[Row]| pair[0].unacked.is_some() && pair[0].unacked == pair[1].unacked;
+        let stood: Vec<&[Row]> = rows[cut - 1..].windows(2).filter(stands).collect();
+        let again = stood.iter().filter(|pair| is_data(&pair[1])).count();
+        if again > 0 {
+            evidence.push(
+                Evidence::new(
+                    "sent while no byte more was out",
+                    format!("{again} segments"),
+                )
+                .against("a new one adds to what is out: these were sent again"),
+            );
+            let nothing = stood.iter().filter(|pair| !pair[1].sent).count();
+            evidence.push(
+                Evidence::new("acknowledgements of nothing new", nothing).against(
+                    "each says that another segment arrived behind the one that is missing",
+                ),
+            );
+        }
+        if let Some(out) = rows[cut - 1].unacked {
+            evidence.push(
+                Evidence::new("unacknowledged before", format!("{} B", out.0)).against(
+                    "a full congestion window on its way: the receiver is not slow, it misses a segment",
+                ),
+            );
+        }
+        evidence.extend(self.acknowledgements(rows));
+        evidence
+    }
+
+    /// The windows, and what waited for them.
+    fn window(&self, rows: &[Row]) -> Vec<Evidence> {
+        let windows: Vec<Windows> = rows.iter().filter_map(|row| row.windows).collect();
+        let (Some(first), Some(last)) = (windows.first(), windows.last()) else {
+            return Vec::new();
+        };
+        let grew = format!("{} to {} B", first.congestion.0, last.congestion.0);
+        let mut window = Evidence::new("congestion window", grew);
+        if self.starting {
+            window = window.against(
+                "no threshold is set and it grows: slow start (RFC 5681, 3.1), which lets it grow only while it is full",
+            );
+        }
+        let peer = Evidence::new("the peer's receive window", format!("{} B", last.send.0));
+        let waits =
+            (1..rows.len()).filter(|n| !rows[*n].sent && is_long(self, &rows[n - 1], &rows[*n]));
+        let waits = Evidence::new("waits for an acknowledgement", waits.count());
+        [window, peer, waits]
+            .into_iter()
+            .chain(self.acknowledgements(rows))
+            .collect()
+    }
+
+    /// The pace where nothing held.
+    fn pace(&self, rows: &[Row]) -> Vec<Evidence> {
+        let sent = rows.iter().filter(|row| is_data(row)).count();
+        let gap = Evidence::new("usual gap between two segments", self.gap);
+        let sent = Evidence::new("segments that left behind each other", sent);
+        [sent, gap]
+            .into_iter()
+            .chain(self.acknowledgements(rows))
+            .collect()
+    }
+
+    /// How often the receiver acknowledged.
+    fn acknowledgements(&self, rows: &[Row]) -> Option<Evidence> {
+        let full = |row: &Row| row.bytes.0 == self.mss;
+        let mut runs = vec![0_u64];
+        for row in rows.iter().filter(|row| row.windows.is_some()) {
+            match (row.sent, runs.last_mut()) {
+                (true, Some(run)) => *run += u64::from(full(row)),
+                _ => runs.push(0),
+            }
+        }
+        runs.retain(|run| *run > 0);
+        let said: Vec<String> = runs.iter().take(MOST_RUNS).map(u64::to_string).collect();
+        (!said.is_empty()).then(|| {
+            Evidence::new("full segments from one acknowledgement to the next", said.join(", ")).against(
+                "a consequence: a receiver acknowledges what arrives, every second segment (RFC 5681, 4.2) or a whole burst at once",
+            )
+        })
+    }
+
+    /// What the time without anything to send was.
+    fn idle(&self, rows: &[Row]) -> Vec<Evidence> {
+        let gap = |n: usize| rows[n].at.since(rows[n - 1].at);
+        let answers = (1..rows.len())
+            .filter(|n| is_data(&rows[*n]) && !rows[n - 1].sent && rows[n - 1].bytes.0 > 0);
+        let mut answers: Vec<Nanos> = answers.map(gap).collect();
+        answers.sort();
+        let mut evidence = Vec::new();
+        if let Some(middle) = answers.get(answers.len() / 2) {
+            let found = format!("{}, half of them within {middle}", answers.len());
+            evidence.push(Evidence::new("answers to what came", found));
+        }
+        let last = rows.len().saturating_sub(1);
+        if last > 0 && !rows[last].sent && rows[last].bytes.0 == 0 && gap(last) >= DELAYED {
+            evidence.push(
+                Evidence::new("before the last acknowledgement", gap(last)).against(
+                    "the other end delayed it, as nothing more came (RFC 1122, 4.2.3.2): idle, and part of no request",
+                ),
+            );
+        }
+        evidence
+    }
+}
+
+fn is_data(row: &Row) -> bool {
+    row.sent && row.bytes.0 > 0
+}
+
+/// A wait is long beside the gaps between segments.
+fn is_long(scene: &Scene, before: &Row, row: &Row) -> bool {
+    row.at.since(before.at).0 > LONG * scene.gap.0
+}
+
+/// Whether the window was cut between two lines, and by what.
+fn cut(before: &Row, row: &Row, mss: u64) -> Option<Limit> {
+    let (was, is) = (before.windows?, row.windows?);
+    let threshold = is.threshold.filter(|_| is.threshold != was.threshold)?;
+    let cut = is.congestion < was.congestion;
+    // A timeout begins again with one segment (RFC 5681, 3.1).
+    cut.then(
+        || match is.congestion.0 <= mss && is.congestion < threshold {
+            true => Limit::RtoStall,
+            false => Limit::LossRecovery,
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Unacknowledged, time since the line before in us, sent or not, congestion window, threshold: of a slow sender.
+    const SLOW: [(u64, u64, bool, u64, Option<u64>); 15] = [
+        (139_760, 31, true, 144_800, None),
+        (139_760, 33, true, 144_800, None),
+        (144_104, 29, true, 146_248, None),
+        (145_552, 31, false, 144_800, None),
+        (145_552, 41, true, 147_696, None),
+        (147_000, 30, false, 144_800, None),
+        (147_000, 22, true, 76_744, Some(72_400)),
+        (147_000, 28, false, 76_744, Some(72_400)),
+        (147_000, 18, true, 76_744, Some(72_400)),
+        (147_000, 26, false, 76_744, Some(72_400)),
+        (147_000, 17, true, 76_744, Some(72_400)),
+        (147_000, 27, false, 76_744, Some(72_400)),
+        (147_000, 18, true, 76_744, Some(72_400)),
+        (147_000, 56, false, 76_744, Some(72_400)),
+        (147_000, 22, true, 76_744, Some(72_400)),
+    ];
+
+    fn listing(of: &[(u64, u64, bool, u64, Option<u64>)], seen: bool) -> Listing {
+        let mut at = Nanos(0);
+        let row =
+            |(unacked, us, sent, congestion, threshold): &(u64, u64, bool, u64, Option<u64>)| {
+                at += Nanos::from_micros(*us);
+                Row {
+                    at,
+                    sent: *sent,
+                    bytes: Bytes(if *sent { 1448 } else { 0 }),
+                    cpu: None,
+                    unacked: seen.then_some(Bytes(*unacked)),
+                    windows: Some(Windows {
+                        send: Bytes(195_200),
+                        receive: Bytes(131_768),
+                        congestion: Bytes(*congestion),
+                        threshold: threshold.map(Bytes),
+                    }),
+                }
+            };
+        Listing {
+            rows: of.iter().map(row).collect(),
+            ..Listing::default()
+        }
+    }
+
+    #[test]
+    fn a_window_of_the_threshold_and_three_segments_is_a_fast_retransmit() {
+        let told = explain_listing("slow", &listing(&SLOW, true));
+        assert_eq!(told.cause(), Some(Limit::LossRecovery));
+        assert!(told.is_confident());
+        let evidence = &told.findings[0].evidence;
+        let rule = evidence[0].rule.as_deref().unwrap();
+        assert!(
+            rule.contains("72400 + 3 x 1448 = 76744: a fast retransmit"),
+            "{rule}"
+        );
+        let of = |what: &str| evidence.iter().find(|e| e.what.contains(what)).unwrap();
+        assert_eq!(of("no byte more").found, "5 segments");
+        assert_eq!(of("nothing new").found, "4");
+        assert!(
+            of("from one acknowledgement")
+                .rule
+                .as_deref()
+                .unwrap()
+                .starts_with("a consequence")
+        );
+        // Before it, the window was full.
+        let full = told
+            .finding(Limit::CongestionWindow)
+            .or(told.finding(Limit::SlowStart));
+        assert!(full.is_some_and(|full| full.confidence == Confidence::Sure));
+        let all: Nanos = told.findings.iter().map(|finding| finding.share.time).sum();
+        assert_eq!(all, told.span);
+    }
+
+    #[test]
+    fn waiting_for_acknowledgements_while_the_window_grows_is_slow_start() {
+        let lines = [
+            (0, 161, false, 127_424, None),
+            (0, 52, true, 128_872, None),
+            (0, 33, true, 128_872, None),
+            (0, 11, true, 128_872, None),
+            (0, 143, false, 128_872, None),
+            (0, 46, true, 130_320, None),
+            (0, 31, true, 130_320, None),
+            (0, 11, true, 130_320, None),
+            (0, 157, false, 130_320, None),
+            (0, 46, true, 131_768, None),
+            (0, 18, true, 131_768, None),
+        ];
+        let told = explain_listing("slow", &listing(&lines, false));
+        assert_eq!(told.cause(), Some(Limit::SlowStart));
+        assert_eq!(told.findings[0].share.time, Nanos::from_micros(300));
+        // One that never waits is told nothing of.
+        let lines: Vec<_> = lines.into_iter().filter(|line| line.2).collect();
+        let told = explain_listing("fast", &listing(&lines[..3], false));
+        assert_eq!(told.conclusion, Conclusion::TooShort);
+    }
+
+    #[test]
+    fn the_acknowledgement_that_came_late_at_the_end_is_idle_time() {
+        let mut at = Nanos(0);
+        let rows = [
+            (0, false, 140),
+            (116, true, 132),
+            (33, true, 1448),
+            (100, false, 0),
+            (39_933, false, 0),
+        ];
+        let rows = rows.map(|(us, sent, bytes)| {
+            at += Nanos::from_micros(us);
+            Row {
+                at,
+                sent,
+                bytes: Bytes(bytes),
+                ..Row::default()
+            }
+        });
+        let told = explain_listing(
+            "read",
+            &Listing {
+                rows: rows.to_vec(),
+                ..Listing::default()
+            },
+        );
+        assert_eq!(told.conclusion, Conclusion::Innocent);
+        let evidence = &told.findings[0].evidence;
+        assert!(
+            evidence
+                .iter()
+                .any(|e| e.found == "39.9 ms" && e.rule.as_deref().unwrap().contains("idle")),
+            "{evidence:?}"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! Requests of a listing: there are sizes and directions alone, and the times of one end.
+
+use crate::Observer;
+use crate::connection::{Beside, Seen};
+use crate::wires::What;
+use model::listing::{Listing, Order};
+use model::packet::Packet;
+use model::request::{Links, Requests};
+use model::segment::tcp_flag::{ACK, PSH};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Replies of NFSv3 by their size with that of the record mark, attributes included (RFC 1813): name, what for.
+/// A WRITE or COMMIT has no attributes from before it, as Solaris and nfs-ganesha answer them.
+const BY_REPLY: [(u64, &str, &str); 8] = [
+    (28, "NULL", "asks whether the server is there"),
+    (116, "GETATTR", "reads attributes"),
+    (124, "ACCESS", "asks what is allowed"),
+    (132, "COMMIT", "asks for data to be on stable storage"),
+    (140, "WRITE", "writes data"),
+    (148, "SETATTR", "sets attributes"),
+    (168, "FSINFO", "asks for the server's limits"),
+    (244, "LOOKUP", "finds a name in a directory"),
+];
+/// What stands before the data in the reply to a READ.
+const READ_HEAD: u64 = 132;
+/// Data come in blocks of so many bytes.
+const BLOCK: u64 = 512;
+
+const SIZES: &str = "a listing tells sizes and directions alone: the round trip is the shortest time from a segment that was sent to one that came";
+const NAMED: &str = "the calls are named by the sizes of their replies, which are those of NFSv3";
+const DISORDER: &str = "the lines are of several processors and have no timestamps: what was asked and what answered cannot be paired; print them with timestamps";
+
+/// The requests of a listing.
+pub fn listed(listing: &Listing, links: Links) -> Requests {
+    // The two ends have no names there.
+    let end = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+    let (local, remote) = (end(0), end(1));
+    let mut observer = Observer::of_two().on(links);
+    if listing.order == Order::Unknown {
+        let mut told = observer.told();
+        told.doubts.push(DISORDER.to_owned());
+        return told;
+    }
+    let mut sent = [0_u32; 2];
+    for row in &listing.rows {
+        let (from, to, side) = match row.sent {
+            true => (local, remote, 0),
+            false => (remote, local, 1),
+        };
+        let payload = row.bytes.0.min(u64::from(u16::MAX)) as u32;
+        let packet = Packet {
+            at: row.at,
+            seq: sent[side],
+            // Nothing tells what it acknowledges: all that was sent is the least that fits.
+            ack: sent[1 - side],
+            flags: ACK | PSH,
+            payload,
+            options_cut: true,
+            ..Packet::new(from, to)
+        };
+        sent[side] = sent[side].wrapping_add(payload);
+        let beside = Beside {
+            local,
+            tcb: None,
+            wait: None,
+        };
+        if observer.turn_to((local, remote), &packet) {
+            observer.pass(&packet, &[], Some(&beside));
+        }
+    }
+    observer.close();
+    let mut seen: Vec<&mut Seen> = observer
+        .kept
+        .iter_mut()
+        .flat_map(|kept| &mut kept.seen)
+        .collect();
+    let names: Option<Vec<What>> = seen.iter().map(|seen| by_size(seen.reply.bytes)).collect();
+    let names = names.unwrap_or_default();
+    let named = !names.is_empty();
+    seen.iter_mut()
+        .zip(names)
+        .for_each(|(seen, what)| seen.what = what);
+    let mut told = observer.told();
+    told.doubts.push(SIZES.to_owned());
+    told.doubts.extend(named.then(|| NAMED.to_owned()));
+    told
+}
+
+/// What a reply of this size is, if all are of NFSv3.
+fn by_size(reply: u64) -> Option<What> {
+    let known = BY_REPLY.iter().find(|(size, ..)| *size == reply);
+    let read = reply
+        .checked_sub(READ_HEAD)
+        .filter(|data| *data > 0 && data % BLOCK == 0);
+    let (name, purpose, detail) = match (known, read) {
+        (Some((_, name, purpose)), _) => (*name, *purpose, String::new()),
+        (None, Some(data)) => ("READ", "reads data", format!("{data} bytes")),
+        (None, None) => return None,
+    };
+    let mut what = What::plain();
+    (what.operation, what.purpose, what.detail) = (format!("NFSv3 {name}"), purpose, detail);
+    Some(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::listing::Row;
+    use model::{Bytes, Nanos};
+
+    /// The read of 8 KiB that was printed: microseconds to the line before, and bytes, those received below zero.
+    const READ: [(u64, i64); 21] = [
+        (0, -132),
+        (281, 124),
+        (248, 0),
+        (37, -140),
+        (56, 244),
+        (185, -140),
+        (84, 244),
+        (165, -132),
+        (48, 124),
+        (204, -140),
+        (116, 132),
+        (33, 1448),
+        (21, 1448),
+        (17, 1448),
+        (17, 1448),
+        (34, 1448),
+        (19, 952),
+        (100, 0),
+        (13, 0),
+        (119, 0),
+        (39_933, 0),
+    ];
+
+    fn listing(order: Order) -> Listing {
+        let mut at = Nanos(0);
+        let row = |(us, bytes): (u64, i64)| {
+            at += Nanos::from_micros(us);
+            Row {
+                at,
+                sent: bytes > 0,
+                bytes: Bytes(bytes.unsigned_abs()),
+                ..Row::default()
+            }
+        };
+        Listing {
+            rows: READ.into_iter().map(row).collect(),
+            order,
+            skipped: 0,
+        }
+    }
+
+    #[test]
+    fn each_call_of_a_read_is_named_and_timed_and_what_is_idle_is_in_none() {
+        let told = listed(&listing(Order::Printed), Links::default());
+        let calls: Vec<_> = told
+            .calls
+            .iter()
+            .map(|call| {
+                (
+                    &call.operation[..],
+                    call.parts.think.0 / 1000,
+                    call.parts.reply_send.0 / 1000,
+                )
+            })
+            .collect();
+        assert_eq!(
+            calls,
+            [
+                ("NFSv3 ACCESS", 281, 0),
+                ("NFSv3 LOOKUP", 56, 0),
+                ("NFSv3 LOOKUP", 84, 0),
+                ("NFSv3 ACCESS", 48, 0),
+                ("NFSv3 READ", 116, 141),
+            ]
+        );
+        assert_eq!(told.calls[4].detail, "8192 bytes");
+    }
+
+    #[test]
+    fn lines_in_no_order_tell_no_requests() {
+        let told = listed(&listing(Order::Unknown), Links::default());
+        assert_eq!(
+            (told.answered, &told.doubts[..]),
+            (0, &[DISORDER.to_owned()][..])
+        );
+    }
+}
