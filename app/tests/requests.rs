@@ -16,6 +16,8 @@ struct Capture {
     running: Running,
     lines: Lines,
     file: PathBuf,
+    /// What it says when all is in the file.
+    last: &'static str,
 }
 
 impl Capture {
@@ -33,12 +35,29 @@ impl Capture {
             running: Running(child),
             lines,
             file,
+            last: "dropped by kernel",
+        }
+    }
+
+    /// A trace by linerate itself.
+    fn trace(mut linerate: Command, file: PathBuf) -> Capture {
+        let written = file.to_str().unwrap();
+        linerate.args([env!("CARGO_BIN_EXE_linerate"), "trace", "-w", written]);
+        let child = linerate.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let lines = Lines::of(child.stderr.take().unwrap());
+        lines.wait_for("tracing");
+        Capture {
+            running: Running(child),
+            lines,
+            file,
+            last: " events in ",
         }
     }
 
     fn end(self) -> PathBuf {
         self.running.interrupt();
-        self.lines.wait_for("dropped by kernel");
+        self.lines.wait_for(self.last);
         self.running.output(Duration::from_secs(20));
         self.file
     }
@@ -134,9 +153,11 @@ fn known_causes() {
         let tcpdump = home.linerate(&["lab", "exec", &place(host), "--", "tcpdump"]);
         Capture::start(tcpdump, "128", home.path().join(format!("{host}.pcap")))
     });
+    let exec = home.linerate(&["lab", "exec", &place("a"), "--"]);
+    let trace = Capture::trace(exec, home.path().join("a.trace"));
     let out = common::run(&mut python("a", "10.77.0.2"));
     assert!(out.status.success(), "{}", common::stderr(&out));
-    let [a, b] = [a, b].map(Capture::end);
+    let [a, b, trace] = [a, b, trace].map(Capture::end);
 
     let both = requests(&home, &[&a, &b]);
     // Both captures are by one clock, which they count from their first packets.
@@ -156,7 +177,13 @@ fn known_causes() {
         "{clocks}"
     );
 
-    for (who, told) in [("client", requests(&home, &[&a])), ("both", both)] {
+    let of_trace = requests(&home, &[&trace]);
+    let all = [
+        ("client", requests(&home, &[&a])),
+        ("trace", of_trace),
+        ("both", both),
+    ];
+    for (who, told) in all {
         let all = connections(&told);
         let counts: Vec<usize> = all.iter().map(Vec::len).collect();
         assert_eq!(counts, [5, 6, 1, 3, 5, 5, 9], "{who}");
@@ -176,7 +203,15 @@ fn known_causes() {
 
         // At first acknowledgements are not delayed.
         let nagle = &all[1][2..];
-        assert!(share(nagle, "nagle_ns") > 0.08, "{who} {nagle:#?}");
+        match who {
+            // Both writes are known: what came before the second was the application's, and no more than a round trip.
+            "trace" => {
+                let both = |call: &Value| cause("nagle_ns")(call) + cause("application_ns")(call);
+                assert!((9.0..15.0).contains(&middle(nagle, &both)), "{nagle:#?}");
+                assert!(middle(nagle, &cause("nagle_ns")) > 0.0, "{nagle:#?}");
+            }
+            _ => assert!(share(nagle, "nagle_ns") > 0.08, "{who} {nagle:#?}"),
+        }
         let held = middle(nagle, &cause("delayed_ack_ns"));
         assert!((35.0..60.0).contains(&held), "{who}: held {held} ms");
 
@@ -197,12 +232,16 @@ fn known_causes() {
                 paused >= 9.9 + 2.0 * n as f64,
                 "{who}: {paused} ms of {call:#}"
             );
+            // The trace has the write itself, so nothing else can pass for the pause.
+            let other = ["nagle_ns", "congestion_window_ns", "delayed_ack_ns"]
+                .map(|name| cause(name)(call));
+            assert!(who != "trace" || other == [0.0; 3], "{call:#}");
         }
         let paused = middle(&all[5], &cause("application_ns"));
         assert!((14.0..20.0).contains(&paused), "{who}: {paused} ms");
 
         // What the filter dropped it dropped behind the capture there: to the client it was lost.
-        if who == "client" {
+        if who != "both" {
             let late = all[6]
                 .iter()
                 .filter(|call| cause("retransmission_ns")(call) > 5.0);
@@ -210,6 +249,67 @@ fn known_causes() {
         }
     }
     lab.down();
+}
+
+#[test]
+fn what_tcp_d_printed_is_put_in_order_named_and_compared() {
+    let home = Home::new();
+    let listing = |name: &str| format!("{}/tests/listings/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    // One read of 8 KiB at its server, printed processor by processor.
+    let told =
+        json(&mut home.linerate(&["explain", "--requests", "-J", &listing("nfs_8k_unsorted")]));
+    let calls = told["calls"].as_array().unwrap().iter();
+    let calls: Vec<_> = calls
+        .map(|call| {
+            let think = call["parts"]["think_ns"].as_u64().unwrap() / 1000;
+            (call["operation"].as_str().unwrap(), think)
+        })
+        .collect();
+    let read = [
+        ("NFSv3 ACCESS", 281),
+        ("NFSv3 LOOKUP", 56),
+        ("NFSv3 LOOKUP", 84),
+        ("NFSv3 ACCESS", 48),
+        ("NFSv3 READ", 116),
+    ];
+    assert_eq!(calls, read);
+    let explained = |name: &str| {
+        let out = common::run(&mut home.linerate(&["explain", &listing(name)]));
+        assert!(out.status.success(), "{}", common::stderr(&out));
+        stdout(&out)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    // The rest of it waits for an acknowledgement that was delayed.
+    let idle = explained("nfs_8k_unsorted");
+    assert!(
+        idle.contains("39.9 ms") && idle.contains("part of no request"),
+        "{idle}"
+    );
+    assert!(idle.contains("put in order by their timestamps"), "{idle}");
+    for name in ["nfs_8k_cpu_order", "nfs_8k_write"] {
+        let told = explained(name);
+        assert!(
+            told.contains("what followed what cannot be known"),
+            "{told}"
+        );
+    }
+    let loss = explained("nfs_slow_machine_unacked");
+    assert!(
+        loss.contains("72400 + 3 x 1448 = 76744: a fast retransmit"),
+        "{loss}"
+    );
+    let files = ["nfs_fast_machine", "nfs_slow_machine_unacked"].map(listing);
+    let out = common::run(&mut home.linerate(&["diff", &files[0], &files[1]]));
+    let diff = stdout(&out)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        diff.contains("loss recovery") && diff.contains("a consequence"),
+        "{diff}"
+    );
 }
 
 /// nfs-ganesha in a namespace, with an export in memory and one on disk; ended with the test.

@@ -26,7 +26,13 @@ pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
     let span = rows.last().map_or(Nanos(0), |row| row.at.since(begin));
     let mut phases: Vec<Phase> = Vec::new();
     let mut shares: BTreeMap<Limit, Share> = BTreeMap::new();
-    for n in 1..rows.len() {
+    // Without an order nothing is known of what came before a line.
+    let known = if listing.order == Order::Unknown {
+        0
+    } else {
+        rows.len()
+    };
+    for n in 1..known {
         let limit = scene.owner(rows, n);
         let row = rows[n];
         let bytes = if row.sent { row.bytes } else { Bytes(0) };
@@ -69,11 +75,7 @@ pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
         conclusion: scene.conclusion(&findings),
         findings,
         ends: Vec::new(),
-        phases: if listing.order == Order::Unknown {
-            Vec::new()
-        } else {
-            phases
-        },
+        phases,
         doubts: doubts(listing),
     }
 }
@@ -87,7 +89,7 @@ fn doubts(listing: &Listing) -> Vec<String> {
             "each processor's lines had been printed by themselves: {moved} of {all} stood behind later ones, and were put in order by their timestamps"
         )),
         Order::Unknown => Some(
-            "the lines are of several processors and have no timestamps: each stands for the time before it, but what followed what cannot be known"
+            "the lines are of several processors and have no timestamps: what followed what cannot be known, so nothing is told of their times"
                 .to_owned(),
         ),
     };
@@ -305,10 +307,10 @@ impl Scene {
         let sent = rows.iter().filter(|row| is_data(row)).count();
         let gap = Evidence::new("usual gap between two segments", self.gap);
         let sent = Evidence::new("segments that left behind each other", sent);
-        [sent, gap]
-            .into_iter()
-            .chain(self.acknowledgements(rows))
-            .collect()
+        // Told with the window where that is the matter.
+        let alone = self.cut.is_none() && !self.starting;
+        let acknowledged = self.acknowledgements(rows).filter(|_| alone);
+        [sent, gap].into_iter().chain(acknowledged).collect()
     }
 
     /// How often the receiver acknowledged.

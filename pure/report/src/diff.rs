@@ -182,13 +182,13 @@ fn rests_on(name: &str, one: &Explanation, limit: Limit, style: Style) -> String
     if evidence.is_empty() {
         return String::new();
     }
-    let said = evidence.iter().map(|fact| {
+    let mut out = format!("\n{name}, {}:\n", limit.words());
+    for fact in evidence {
         let rule = fact.rule.as_ref().map(|rule| format!(" ({rule})"));
-        format!("{}: {}{}", fact.what, fact.found, rule.unwrap_or_default())
-    });
-    let said = said.collect::<Vec<_>>().join("; ");
-    let line = format!("{name}, {}: {}", limit.words(), escape_sentence(&said));
-    format!("\n{}", wrap(&line, style.width, "", "  "))
+        let line = format!("{}: {}{}", fact.what, fact.found, rule.unwrap_or_default());
+        out.push_str(&wrap(&escape_sentence(&line), style.width, "  ", "    "));
+    }
+    out
 }
 
 /// What each limit costs a megabyte in either, in milliseconds; the largest difference first.

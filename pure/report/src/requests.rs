@@ -160,13 +160,16 @@ fn operations(operations: &[Operation]) -> String {
 
 /// One request, step by step between its ends.
 pub(crate) fn ladder(call: &Call, style: Style) -> String {
+    // A listing has no addresses.
+    let ends = match call.client.ip().is_unspecified() {
+        true => String::new(),
+        false => format!(" ({} to {})", call.client, call.server),
+    };
     let title = format!(
-        "{}: {} at {} ({} to {})",
+        "{}: {} at {}{ends}",
         named(call),
         glue(call.parts.total()),
-        glue(call.at),
-        call.client,
-        call.server
+        glue(span(call.at))
     );
     let mut out = wrap(&title, style.width, "  ", "    ");
     let mut rows = Vec::new();

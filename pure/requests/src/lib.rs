@@ -151,10 +151,16 @@ impl Observer {
             options_cut: true,
             ..Packet::new(from, to)
         };
-        let is_last = |(ends, _): &(Ends, _)| *ends == (local, remote);
-        if self.last.as_ref().is_some_and(is_last) || self.turn_to((local, remote), &packet) {
-            let tcb = segment.tcb.as_ref();
-            self.pass(&packet, &[], Some(&Beside { local, tcb, wait }));
+        let tcb = segment.tcb.as_ref();
+        self.at_end(remote, &packet, &Beside { local, tcb, wait });
+    }
+
+    /// Takes a packet that was seen at one end.
+    fn at_end(&mut self, remote: SocketAddr, packet: &Packet, beside: &Beside<'_>) {
+        let own = (beside.local, remote);
+        let is_last = self.last.as_ref().is_some_and(|(ends, _)| *ends == own);
+        if is_last || self.turn_to(own, packet) {
+            self.pass(packet, &[], Some(beside));
         }
     }
 

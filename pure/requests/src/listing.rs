@@ -64,9 +64,7 @@ pub fn listed(listing: &Listing, links: Links) -> Requests {
             tcb: None,
             wait: None,
         };
-        if observer.turn_to((local, remote), &packet) {
-            observer.pass(&packet, &[], Some(&beside));
-        }
+        observer.at_end(remote, &packet, &beside);
     }
     observer.close();
     let mut seen: Vec<&mut Seen> = observer
