@@ -3,6 +3,7 @@
 use model::Nanos;
 use model::finding::{Explanation, Level};
 use model::packet::Packet;
+use model::request::{Links, Requests};
 
 /// Any bytes are a capture or not; what was a packet is followed, explained and printed.
 pub fn capture(bytes: &[u8]) {
@@ -39,14 +40,25 @@ pub fn requests(bytes: &[u8]) {
     };
     // As far as it goes.
     let _ = capture::read_with_payload(bytes, see);
-    let told = observer.told();
+    check_requests(&observer.told());
+}
+
+/// Any text is a listing or not; its lines are put in order, explained, and their requests told.
+pub fn listing(bytes: &[u8]) {
+    let listing = capture::listing::read(&String::from_utf8_lossy(bytes));
+    assert!(listing.rows.is_sorted_by_key(|row| row.at));
+    check(&[explain::explain_listing("listing", &listing)]);
+    check_requests(&::requests::listed(&listing, Links::default()));
+}
+
+fn check_requests(told: &Requests) {
     for call in &told.calls {
         assert_eq!(call.parts.total(), call.causes.total());
     }
     let counted: u64 = told.operations.iter().map(|o| o.count).sum();
     assert_eq!(counted, told.answered);
-    check_text(&report::requests::text(&told, report::Style::PLAIN));
-    serde_json::from_str::<serde_json::Value>(&report::requests::json(&told))
+    check_text(&report::requests::text(told, report::Style::PLAIN));
+    serde_json::from_str::<serde_json::Value>(&report::requests::json(told))
         .expect("what is written is JSON");
 }
 

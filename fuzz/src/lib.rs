@@ -43,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("capture", capture_files::capture),
     ("capture_frame", capture_files::frame),
     ("requests", capture_files::requests),
+    ("listing", capture_files::listing),
     ("trace", capture_files::trace),
     ("trace_blocks", capture_files::trace_blocks),
     ("quoted_syn", kernel::quoted_syn),

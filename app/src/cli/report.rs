@@ -253,7 +253,7 @@ fn of_file(path: &Path, beside: Option<&Path>) -> Result<Told> {
                 page: trace::page(path, &kind, beside)?,
             })
         }
-        Some(Kind::Other) | None => document::told(path),
+        Some(Kind::Listing | Kind::Other) | None => document::told(path),
     }
 }
 

@@ -6,6 +6,9 @@ use model::{Bytes, Nanos};
 
 /// Lines that are read at most.
 const MOST_ROWS: usize = 1 << 20;
+/// No delta in microseconds, size or window is larger, and no timestamp in nanoseconds: so their sums stay in range.
+const MOST: u64 = 1 << 32;
+const MOST_TIME: u64 = 1 << 62;
 /// A threshold that is not set: the largest window of all (65535 with a scale of 14, RFC 7323).
 const UNSET: u64 = 65_535 << 14;
 /// Bytes from the beginning of a file in which it shows whether it is a listing.
@@ -106,7 +109,8 @@ impl Columns {
             match word {
                 "-->" | "<--" | "/" | "\\" if mark.is_none() => mark = Some(word),
                 _ => {
-                    let Ok(number) = word.parse::<u64>() else {
+                    let number = word.parse::<u64>().ok();
+                    let Some(number) = number.filter(|number| *number <= MOST_TIME) else {
                         self.heading(line);
                         return None;
                     };
@@ -150,6 +154,9 @@ impl Columns {
             [time, delta, _, _] => (Some(Nanos(*time)), *delta),
             _ => return None,
         };
+        if delta.max(*bytes) > MOST {
+            return None;
+        }
         Some(Line {
             time,
             delta: micros(delta),
@@ -166,6 +173,9 @@ impl Columns {
     /// rwnd cwnd ssthresh`.
     fn with_windows(&self, numbers: &[u64], sent: bool) -> Option<Line> {
         let numbers: [u64; 8] = numbers.try_into().ok().filter(|_| self.windows)?;
+        if numbers.iter().any(|number| *number > MOST) {
+            return None;
+        }
         let (unacked, delta, bytes, [send, receive, congestion, threshold]) = match numbers {
             [out, _, delta, bytes, rest @ ..] if self.unacked => {
                 (Some(Bytes(out)), delta, bytes, rest)

@@ -23,6 +23,8 @@ const BY_REPLY: [(u64, &str, &str); 8] = [
 ];
 /// What stands before the data in the reply to a READ.
 const READ_HEAD: u64 = 132;
+/// No segment carries more.
+const MOST_CARRIED: u64 = 1 << 20;
 /// Data come in blocks of so many bytes.
 const BLOCK: u64 = 512;
 
@@ -47,7 +49,7 @@ pub fn listed(listing: &Listing, links: Links) -> Requests {
             true => (local, remote, 0),
             false => (remote, local, 1),
         };
-        let payload = row.bytes.0.min(u64::from(u16::MAX)) as u32;
+        let payload = row.bytes.0.min(MOST_CARRIED) as u32;
         let packet = Packet {
             at: row.at,
             seq: sent[side],
