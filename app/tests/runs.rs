@@ -778,6 +778,49 @@ fn hostile_requests_are_refused_and_the_server_goes_on() {
 }
 
 #[test]
+fn a_page_in_every_form_and_its_pictures() {
+    let home = Home::with_runs();
+    let report = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        command.arg("report").args(arguments).env_clear();
+        command.env("HOME", &home.0).current_dir(&home.0);
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let id = bulk().id;
+    let said = report(&[&id]);
+    let name = format!("linerate-{id}.html");
+    assert_eq!(text(&said), format!("the page is in {name}\n"));
+    let page = std::fs::read_to_string(home.0.join(&name)).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(text(&report(&[&id, "-f", "text"])).contains("All figures"));
+    assert!(text(&report(&[&id, "-f", "markdown"])).starts_with("# Transfers between "));
+    let told: serde_json::Value =
+        serde_json::from_slice(&report(&[&id, "-f", "json"]).stdout).unwrap();
+    let picture = told["sections"][0]["pictures"][0]["id"].as_str().unwrap();
+    let list = text(&report(&[&id, "--picture", "list"]));
+    assert!(list.starts_with(picture), "{list}");
+    let csv = text(&report(&[&id, "--picture", picture, "-f", "csv"]));
+    assert!(csv.starts_with("time (s),"), "{csv}");
+    let png = report(&[&id, "--picture", picture, "-f", "png"]);
+    assert!(png.stdout.starts_with(b"\x89PNG\r\n"), "{png:?}");
+
+    // What is not there is said, and no file is made.
+    let before = std::fs::read_dir(&home.0).unwrap().count();
+    for (arguments, sentence) in [
+        (&[&id, "--picture", "nine"][..], "has no picture 'nine'"),
+        (&[&id, "-f", "svg", "-o", "x"], "name it with --picture"),
+        (&["beef", "-o", "x"], "beef"),
+        (&[&id, "-o", "nowhere/x"], "cannot write nowhere/x"),
+    ] {
+        let out = report(arguments);
+        assert!(!out.status.success() && out.stdout.is_empty());
+        let why = String::from_utf8(out.stderr).unwrap();
+        assert!(why.contains(sentence), "{why}");
+    }
+    assert_eq!(std::fs::read_dir(&home.0).unwrap().count(), before);
+}
+
+#[test]
 fn what_cannot_be_imported_is_said_and_changes_nothing() {
     let home = Home::new();
     std::fs::write(home.0.join("empty"), "").unwrap();

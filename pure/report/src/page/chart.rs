@@ -88,6 +88,14 @@ impl Values {
         (!values.is_empty()).then_some(Values(values))
     }
 
+    /// The scale on which these can be read beside `others`: by decades where those are far above.
+    pub fn beside(&self, others: f64) -> Scale {
+        match others > 16.0 * self.largest() {
+            true => Scale::Logarithmic,
+            false => Scale::FromZero,
+        }
+    }
+
     /// The smallest, with its unit.
     pub fn least(&self, unit: &str) -> String {
         quantity(self.0[0], unit)

@@ -101,7 +101,8 @@ fn drawing(picture: &Picture) -> String {
 /// All stretches of one name: a row above the plot, so that names have room and colour is not needed to tell them apart.
 struct Lane {
     name: String,
-    /// Which series' colour it has: by the name alone, so that it is the same everywhere.
+    /// Which series' colour it has: by the name alone, so that it is the same everywhere. The limits that are met most
+    /// differ from each other.
     colour: u32,
     spans: Vec<(f64, f64)>,
 }
@@ -118,7 +119,8 @@ fn lanes(bands: &[Band]) -> Vec<Lane> {
                 colour: band
                     .name
                     .bytes()
-                    .fold(0, |sum, byte| (sum * 31 + u32::from(byte)) % 8),
+                    .fold(0, |sum, byte| (sum * 47 + u32::from(byte)) % 1009)
+                    % 8,
                 spans: vec![span],
             }),
         }

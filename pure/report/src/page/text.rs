@@ -194,3 +194,47 @@ pub fn json(page: &Page) -> String {
             .collect(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::tests::both_ways;
+    use crate::words::is_unprintable;
+
+    fn short() -> Page {
+        let mut page = both_ways();
+        page.sections.truncate(2);
+        page.sections[1].listing = "  a table\n  of two lines".to_owned();
+        page
+    }
+
+    #[test]
+    fn the_same_in_lines_and_in_markdown() {
+        let said = text(&short(), Style::PLAIN);
+        assert!(
+            said.lines().all(|line| line.chars().count() <= 80),
+            "{said}"
+        );
+        insta::assert_snapshot!(said);
+        insta::assert_snapshot!(markdown(&short()));
+    }
+
+    #[test]
+    fn nothing_that_a_stranger_wrote_is_obeyed() {
+        let evil = "\u{1b}[2J# *x* <b>\u{202e}";
+        let mut page = short();
+        page.title = evil.to_owned();
+        page.verdict = vec![evil.to_owned()];
+        page.facts = vec![(evil.to_owned(), evil.to_owned())];
+        page.sections[0].heading = evil.to_owned();
+        page.sections[0].listing = evil.to_owned();
+        page.sections[0].pictures[0].alternative = evil.to_owned();
+        for said in [text(&page, Style::PLAIN), markdown(&page), json(&page)] {
+            assert!(
+                said.chars().all(|c| c == '\n' || !is_unprintable(c)),
+                "{said}"
+            );
+        }
+        assert!(!markdown(&page).contains("*x*\n\n"));
+    }
+}

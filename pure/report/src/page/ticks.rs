@@ -75,7 +75,7 @@ impl Ruler {
     /// About `count` round values, ascending.
     pub fn ticks(&self, unit: &str, count: f64) -> Vec<f64> {
         if self.is_logarithmic {
-            return self.decades();
+            return self.decades(unit);
         }
         let rough = (self.high - self.low) / count;
         let step = match unit {
@@ -97,15 +97,23 @@ impl Ruler {
             .collect()
     }
 
-    /// Powers of ten; over less than two decades 2 and 5 of each as well.
-    fn decades(&self) -> Vec<f64> {
-        let (first, last) = (self.low.log10().floor(), self.high.log10().ceil());
-        let marks: &[f64] = match last - first {
-            few if few <= 2.0 => &[1.0, 2.0, 5.0],
-            _ => &[1.0],
+    /// Powers of ten, over less than two decades 2 and 5 of each as well; of bytes, about six powers of two.
+    fn decades(&self, unit: &str) -> Vec<f64> {
+        let base: f64 = if unit == "B" { 2.0 } else { 10.0 };
+        let (first, last) = (self.low.log(base).floor(), self.high.log(base).ceil());
+        let powers = last - first;
+        let (by, parts): (f64, &[f64]) = match powers {
+            powers if unit == "B" => ((powers / 6.0).ceil().max(1.0), &[1.0]),
+            few if few <= 2.0 => (1.0, &[1.0, 2.0, 5.0]),
+            _ => (1.0, &[1.0]),
         };
-        (first as i32..=last as i32)
-            .flat_map(|power| marks.iter().map(move |m| m * 10f64.powi(power)))
+        let steps = ((first / by).floor() as i32)..=((last / by).ceil() as i32);
+        steps
+            .flat_map(|step| {
+                parts
+                    .iter()
+                    .map(move |part| part * base.powf(f64::from(step) * by))
+            })
             .filter(|v| (self.low..=self.high).contains(v))
             .collect()
     }
@@ -191,6 +199,10 @@ mod tests {
         );
         assert_eq!(ticks(1e-5, 1e-2, Scale::Logarithmic, "s").len(), 4);
         assert_eq!(ticks(2.0, 2.0, Scale::Logarithmic, ""), [1.0, 2.0]);
+        assert_eq!(
+            ticks(60e3, 17e6, Scale::Logarithmic, "B"),
+            [65_536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0]
+        );
         assert!(ticks(f64::NAN, f64::INFINITY, Scale::Fitted, "").len() > 3);
         assert!(ticks(7.0, 7.0, Scale::Fitted, "").contains(&8.0));
     }

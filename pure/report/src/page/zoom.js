@@ -29,6 +29,17 @@
     return step && quantity(value + step, unit) === text ? String(+value.toPrecision(10)) + unit : text;
   };
 
+  // Round values on an axis that goes by decades, as in the still pictures.
+  const decades = (low, high, unit) => {
+    const base = unit === "B" ? 2 : 10, of = v => Math.log(v) / Math.log(base);
+    const first = Math.floor(of(low)), last = Math.ceil(of(high)), powers = last - first;
+    const by = unit === "B" ? Math.max(1, Math.ceil(powers / 6)) : 1;
+    const parts = unit !== "B" && powers <= 2 ? [1, 2, 5] : [1];
+    const all = [];
+    for (let power = Math.floor(first / by) * by; power <= last; power += by) parts.forEach(part => all.push(part * base ** power));
+    return all.filter(v => low <= v && v <= high);
+  };
+
   // Marks, by the number of the series, as in the still pictures.
   const mark = (path, n, x, y, r) => {
     const shapes = [
@@ -80,6 +91,7 @@
     const whole = [joined[0], edges].reduce(
       ([low, high], list) => list.reduce(([l, h], v) => [Math.min(l, v), Math.max(h, v)], [low, high]), [Infinity, -Infinity]);
     if (data.x.scale === "zero") whole[0] = Math.min(0, whole[0]);
+    const first = joined[0][0], last = joined[0][joined[0].length - 1];
     const positive = data.y.map(axis => axis.scale === "log");
     data.series.forEach((s, n) => {
       if (positive[s.axis]) joined[n + 1] = joined[n + 1].map(v => (v != null && v <= 0 ? null : v));
@@ -118,6 +130,7 @@
       ctx.clip();
       ctx.font = 11.5 * ratio + "px system-ui, sans-serif";
       ctx.textBaseline = "middle";
+      ctx.textAlign = "left";
       data.lanes.forEach((lane, n) => {
         const y = top - (data.lanes.length - n) * height;
         ctx.globalAlpha = 0.34;
@@ -137,14 +150,15 @@
     const axis = (of, scale, side) => ({
       scale, side,
       label: of.label, labelSize: 20, labelFont: "11.5px system-ui, sans-serif", font: "11.5px system-ui, sans-serif",
-      size: side % 2 ? 70 : 30,
+      size: side % 2 ? 80 : 30,
       stroke: () => colour("faint"),
       grid: { show: side !== 1, stroke: () => colour("grid"), width: 1 },
       ticks: { stroke: () => colour("grid"), width: 1 },
-      ...(of.unit === "B" && of.scale !== "log" ? { incrs: Array.from({ length: 50 }, (_, n) => 2 ** n) } : {}),
+      ...(of.scale === "log" ? { splits: (u, n, low, high) => decades(low, high, of.unit), filter: (u, splits) => splits }
+        : of.unit === "B" ? { incrs: Array.from({ length: 50 }, (_, n) => 2 ** n) } : {}),
       values: (u, splits, index, space, step) => splits.map(v => (v == null ? "" : tick(v, of.unit, step))),
     });
-    const scales = { x: { time: false, distr: data.x.scale === "log" ? 3 : 1, range: (u, min, max) => (min == null ? whole : [min, max]) } };
+    const scales = { x: { time: false, distr: data.x.scale === "log" ? 3 : 1, range: (u, min, max) => (min == null || (min <= first && max >= last) ? whole : [min, max]) } };
     data.y.forEach((of, n) => {
       scales["y" + n] = of.scale === "log" ? { distr: 3 } : of.scale === "zero"
         ? { range: (u, min, max) => (max == null ? [0, 1] : [Math.min(0, min), max > 0 ? max * 1.05 : 1]) } : {};
@@ -162,7 +176,7 @@
       series: [{}, ...data.series.map((s, n) => {
         const ink = () => colour("s" + (n % 8)), points = s.stroke === "points";
         return {
-          label: s.name, scale: "y" + s.axis, stroke: ink, fill: undefined,
+          label: s.name, scale: "y" + s.axis, stroke: ink, fill: s.stroke === "bars" ? ink : undefined,
           width: s.stroke === "reference" || s.stroke === "bars" ? 1.1 : 1.6,
           dash: s.stroke === "reference" ? dashes[1 + (n % 4)] : s.stroke === "bars" ? [] : dashes[n % 5],
           paths: points ? () => null : s.stroke === "steps" || s.stroke === "reference" ? uPlot.paths.stepped({ align: 1 })

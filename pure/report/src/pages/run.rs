@@ -26,12 +26,23 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
     Page {
         title: match &run.title {
             Some(title) => format!("{}: {title}", run.host),
-            None => format!("Transfers to and from {}", run.host),
+            None => format!("{} and {}", between(run), run.host),
         },
         verdict: summary::sentences(run, summary, why),
         facts: facts(run, summary),
         sections,
     }
+}
+
+/// What went on, from here.
+fn between(run: &Run) -> String {
+    let what = match run.spec.workload {
+        Workload::Bulk(_) => "Transfers",
+        Workload::Request(_) | Workload::Blocks(_) => "Requests",
+        Workload::Udp(_) => "Datagrams",
+        Workload::Copy(_) => "Copies",
+    };
+    format!("{what} between {}", run.near.hostname)
 }
 
 /// The pictures of one leg: what moved is shown at once, what the kernel did is folded.

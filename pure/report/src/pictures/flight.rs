@@ -2,7 +2,7 @@
 
 use super::seconds;
 use super::sender::Moment;
-use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke, Values};
+use crate::page::{Axis, Band, Chart, Drawing, Picture, Series, Stroke, Values};
 
 /// Bytes in flight against the receive window, the congestion window and the send buffer; `None` if the flight was not told.
 pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> Option<Picture> {
@@ -38,6 +38,8 @@ pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> O
             ));
         }
     }
+    let ceilings = series[1..].iter().filter_map(Values::of);
+    let scale = in_flight.beside(ceilings.map(|c| c.largest()).fold(0.0, f64::max));
     Some(Picture {
         id: id.to_owned(),
         title: format!("Bytes in flight and their three ceilings, {whose}"),
@@ -50,7 +52,7 @@ pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> O
             y: vec![Axis {
                 label: "bytes".to_owned(),
                 unit: "B",
-                scale: Scale::FromZero,
+                scale,
             }],
             series,
             bands,

@@ -51,6 +51,12 @@ pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> O
             cwnd.most("B")
         ));
     }
+    let others = series.iter().filter(|s| s.axis == 0).filter_map(Values::of);
+    let most = others.map(|v| v.largest()).fold(0.0, f64::max);
+    let scale = match values("congestion window") {
+        Some(cwnd) => cwnd.beside(most),
+        None => Scale::FromZero,
+    };
     Some(Picture {
         id: id.to_owned(),
         title: format!("Round-trip time and windows, {whose}"),
@@ -64,7 +70,7 @@ pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> O
                 Axis {
                     label: "bytes".to_owned(),
                     unit: "B",
-                    scale: Scale::FromZero,
+                    scale,
                 },
                 Axis {
                     label: "round-trip time".to_owned(),
