@@ -54,17 +54,13 @@ pub(crate) fn sentences(run: &Run, summary: &Summary, why: &[Explanation]) -> Ve
     text.lines().map(words).collect()
 }
 
-/// What was done, in words; `None` where the answers say it all.
-pub(crate) fn done(run: &Run, summary: &Summary) -> Option<String> {
-    let words = workload(
-        run,
-        summary,
-        Style {
-            width: u16::MAX,
-            ..Style::PLAIN
-        },
-    );
-    (!words.is_empty()).then(|| words.trim_end().to_owned())
+/// What was done, in words; empty where the answers say it all.
+pub(crate) fn done(run: &Run, summary: &Summary) -> String {
+    let wide = Style {
+        width: u16::MAX,
+        ..Style::PLAIN
+    };
+    workload(run, summary, wide).trim_end().to_owned()
 }
 
 // ---- the answer ----

@@ -90,7 +90,7 @@ impl Values {
 
     /// The scale on which these can be read beside `others`: by decades where those are far above.
     pub fn beside(&self, others: f64) -> Scale {
-        match others > 16.0 * self.largest() {
+        match self.largest() > 0.0 && others > 16.0 * self.largest() {
             true => Scale::Logarithmic,
             false => Scale::FromZero,
         }
@@ -107,7 +107,12 @@ impl Values {
     }
 
     /// The largest.
+    pub fn largest(&self) -> f64 {
+        self.0[self.0.len() - 1]
+    }
+
+    /// The same, with its unit.
     pub fn most(&self, unit: &str) -> String {
-        quantity(self.0[self.0.len() - 1], unit)
+        quantity(self.largest(), unit)
     }
 }

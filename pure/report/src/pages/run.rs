@@ -1,12 +1,14 @@
 //! The page of a run.
 
 use crate::page::{Page, Picture, Section};
-use crate::pictures::sender::moments;
-use crate::pictures::{bands, flight, goodput, latencies, stages, windows};
+use crate::pages::{facts, filled};
+use crate::pictures::sender::states;
+use crate::pictures::{bands, flight, goodput, latencies, latency, stages, windows};
 use crate::summary;
-use crate::words::{Style, escape, utc};
+use crate::words::{Style, utc};
 use model::finding::Explanation;
-use model::{Leg, LegSummary, Run, Summary, Workload};
+use model::request::{Causes, Moment};
+use model::{Direction, Leg, LegSummary, Run, Summary, Workload};
 
 /// A run: its answers, what limited it, its pictures, and everything that was measured.
 pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
@@ -29,7 +31,7 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
             None => format!("{} and {}", between(run), run.host),
         },
         verdict: summary::sentences(run, summary, why),
-        facts: facts(run, summary),
+        facts: what_was_done(run, summary),
         sections,
     }
 }
@@ -45,7 +47,7 @@ fn between(run: &Run) -> String {
     format!("{what} between {}", run.near.hostname)
 }
 
-/// The pictures of one leg: what moved is shown at once, what the kernel did is folded.
+/// The pictures of one leg: what moved is shown at once, the rest is folded.
 fn of_leg(
     n: usize,
     run: &Run,
@@ -65,50 +67,60 @@ fn of_leg(
     if let (Workload::Copy(order), Some(copy)) = (&run.spec.workload, &figures.copy) {
         first.push(stages::picture(&id("stages"), order, copy));
     }
-    if let Some(requests) = &figures.requests {
-        first.extend(latencies::picture(&id("latency"), leg, requests));
-    } else {
-        first.extend(goodput::picture(
+    let mut spread: Vec<Picture> = Vec::new();
+    match (&figures.requests, &leg.sender().requests) {
+        (Some(requests), all) => {
+            first.extend(latencies::picture(&id("latency"), leg, requests));
+            let all = all.as_ref().map(|all| [(way.clone(), all)]);
+            spread.extend(all.map(|all| latency::distribution(&id("distribution"), &all)));
+            spread.extend(latency::over_time(&id("spread"), &by_time(leg)));
+        }
+        (None, _) => first.extend(goodput::picture(
             &id("goodput"),
             leg,
             figures,
             bands.clone(),
-        ));
+        )),
     }
-    let moments = moments(leg);
-    let kernel: Vec<Picture> = [
-        windows::picture(&id("windows"), &way, &moments, bands.clone()),
-        flight::picture(&id("flight"), &way, &moments, bands),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let silent = match kernel.is_empty() {
-        true => vec!["The sender's kernel told nothing of its windows.".to_owned()],
-        false => Vec::new(),
+    let states = states(leg);
+    let kernel = [
+        windows::picture(&id("windows"), &way, &states, bands.clone()),
+        flight::picture(&id("flight"), &way, &states, bands),
+    ];
+    let part = |heading: String, pictures: Vec<Picture>, folded: bool| Section {
+        heading,
+        words: Vec::new(),
+        listing: String::new(),
+        pictures,
+        folded,
     };
-    vec![
-        Section {
-            heading: match leg.direction {
-                model::Direction::Up => format!("Up, to {}", run.host),
-                model::Direction::Down => format!("Down, from {}", run.host),
-            },
-            words: silent,
-            listing: String::new(),
-            pictures: first,
-            folded: false,
-        },
-        Section {
-            heading: format!("Windows and round trips, {way}"),
-            words: Vec::new(),
-            listing: String::new(),
-            pictures: kernel,
-            folded: true,
-        },
-    ]
-    .into_iter()
-    .filter(|section| !section.pictures.is_empty())
-    .collect()
+    let heading = match leg.direction {
+        Direction::Up => format!("Up, to {}", run.host),
+        Direction::Down => format!("Down, from {}", run.host),
+    };
+    filled(vec![
+        part(heading, first, false),
+        part(format!("Requests, {way}"), spread, true),
+        part(
+            format!("Windows and round trips, {way}"),
+            kernel.into_iter().flatten().collect(),
+            true,
+        ),
+    ])
+}
+
+/// The requests between two samples.
+fn by_time(leg: &Leg) -> Vec<Moment> {
+    let samples = &leg.sender().samples;
+    let pairs = samples.windows(2).filter_map(|pair| {
+        Some(Moment {
+            from: pair[0].at,
+            to: pair[1].at,
+            times: pair[1].requests.clone()?,
+            causes: Causes::default(),
+        })
+    });
+    pairs.collect()
 }
 
 fn listing(heading: &str, text: String) -> Section {
@@ -122,27 +134,24 @@ fn listing(heading: &str, text: String) -> Section {
 }
 
 /// What was done, on what, when.
-fn facts(run: &Run, summary: &Summary) -> Vec<(String, String)> {
-    let mut facts = vec![("Measured", utc(run.started)), ("Run", escape(&run.id))];
-    facts.extend(summary::done(run, summary).map(|done| ("What", done)));
-    facts.push(("Here", summary::host(&run.near)));
-    facts.push(match &run.far {
-        Some(far) => ("There", summary::host(far)),
-        None => (
-            "There",
-            format!("{} did not tell what it is", escape(&run.host)),
-        ),
+fn what_was_done(run: &Run, summary: &Summary) -> Vec<(String, String)> {
+    let there = match &run.far {
+        Some(far) => summary::host(far),
+        None => format!("{} did not tell what it is", run.host),
+    };
+    let mut told = facts([
+        ("Measured", utc(run.started)),
+        ("Run", run.id.clone()),
+        ("What", summary::done(run, summary)),
+        ("Here", summary::host(&run.near)),
+        ("There", there),
+    ]);
+    let doubts = summary.warnings.iter().map(|doubt| {
+        let words = format!("{}. {}", doubt.what, doubt.meaning);
+        ("Doubt".to_owned(), words)
     });
-    facts.extend(
-        summary
-            .warnings
-            .iter()
-            .map(|doubt| ("Doubt", format!("{}. {}", doubt.what, doubt.meaning))),
-    );
-    let named = facts
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value));
-    named.filter(|(_, value)| !value.is_empty()).collect()
+    told.extend(doubts);
+    told
 }
 
 #[cfg(test)]
@@ -150,7 +159,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::fixtures::{self, LOSSY, WINDOWED};
     use crate::page;
-    use model::{Direction, summarise};
+    use model::summarise;
 
     pub(crate) fn both_ways() -> Page {
         let legs = vec![

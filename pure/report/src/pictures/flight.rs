@@ -1,12 +1,12 @@
 //! What was on its way, against what it may not exceed.
 
 use super::seconds;
-use super::sender::Moment;
+use super::sender::State;
 use crate::page::{Axis, Band, Chart, Drawing, Picture, Series, Stroke, Values};
 
 /// Bytes in flight against the receive window, the congestion window and the send buffer; `None` if the flight was not told.
-pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> Option<Picture> {
-    type Pick = fn(&Moment) -> Option<f64>;
+pub fn picture(id: &str, whose: &str, states: &[State], bands: Vec<Band>) -> Option<Picture> {
+    type Pick = fn(&State) -> Option<f64>;
     let lines: [(&str, Stroke, Pick); 4] = [
         ("in flight", Stroke::Steps, |m| m.in_flight),
         ("receive window", Stroke::Reference, |m| m.send_window),
@@ -19,7 +19,7 @@ pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> O
             name: name.to_owned(),
             axis: 0,
             stroke,
-            points: moments.iter().map(|m| (m.at, pick(m))).collect(),
+            points: states.iter().map(|m| (m.at, pick(m))).collect(),
         })
         .filter(|s| s.points.iter().any(|(_, y)| y.is_some()))
         .collect();

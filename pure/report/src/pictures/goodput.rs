@@ -1,7 +1,7 @@
 //! What arrived over time, and what held it.
 
 use super::seconds;
-use super::sender::moments;
+use super::sender::states;
 use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke, Values};
 use crate::words::percent;
 use model::{Leg, LegSummary, Sample};
@@ -101,7 +101,7 @@ fn rates(readings: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
 
 /// Segments that were sent again since the sample before, where there were any.
 fn sent_again(leg: &Leg) -> Vec<(f64, Option<f64>)> {
-    let told: Vec<(f64, f64)> = moments(leg)
+    let told: Vec<(f64, f64)> = states(leg)
         .iter()
         .filter_map(|m| Some((m.at, m.sent_again?)))
         .collect();

@@ -4,7 +4,7 @@ use model::{Leg, Sample, TcpInfo};
 
 /// The state of a sender, all its connections together; `None` where its kernel did not tell. Bytes and seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moment {
+pub struct State {
     /// Since the begin.
     pub at: f64,
     /// Smoothed round-trip time; the longest of several connections.
@@ -26,11 +26,11 @@ pub struct Moment {
 }
 
 /// What the sender of a leg told.
-pub fn moments(leg: &Leg) -> Vec<Moment> {
-    leg.sender().samples.iter().map(moment).collect()
+pub fn states(leg: &Leg) -> Vec<State> {
+    leg.sender().samples.iter().map(state).collect()
 }
 
-fn moment(sample: &Sample) -> Moment {
+fn state(sample: &Sample) -> State {
     let sum = |of: &dyn Fn(&TcpInfo) -> Option<f64>| {
         let told = sample.streams.iter().filter_map(|s| of(s.tcp.as_ref()?));
         told.reduce(|a, b| a + b)
@@ -41,7 +41,7 @@ fn moment(sample: &Sample) -> Moment {
         .iter()
         .filter_map(|s| Some(s.tcp.as_ref()?.rtt));
     let buffers = sample.streams.iter().filter_map(|s| s.send_buffer);
-    Moment {
+    State {
         at: sample.at.as_secs_f64(),
         rtt: rtts
             .filter(|rtt| rtt.0 > 0)
@@ -96,8 +96,8 @@ mod tests {
             ..Sample::default()
         };
         assert_eq!(
-            moment(&both),
-            Moment {
+            state(&both),
+            State {
                 at: 0.0,
                 rtt: Some(0.0015),
                 cwnd: Some(20_000.0),
@@ -109,6 +109,6 @@ mod tests {
                 sent_again: Some(0.0),
             }
         );
-        assert_eq!(moment(&Sample::default()), Moment::default());
+        assert_eq!(state(&Sample::default()), State::default());
     }
 }

@@ -1,12 +1,12 @@
 //! Round-trip time and windows on one axis of time.
 
 use super::seconds;
-use super::sender::Moment;
+use super::sender::State;
 use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke, Values};
 
 /// Round-trip time, congestion window, threshold, flight and both windows; `None` if none of it was told.
-pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> Option<Picture> {
-    type Pick = fn(&Moment) -> Option<f64>;
+pub fn picture(id: &str, whose: &str, states: &[State], bands: Vec<Band>) -> Option<Picture> {
+    type Pick = fn(&State) -> Option<f64>;
     let lines: [(&str, usize, Stroke, Pick); 6] = [
         ("congestion window", 0, Stroke::Steps, |m| m.cwnd),
         ("slow-start threshold", 0, Stroke::Reference, |m| m.ssthresh),
@@ -25,7 +25,7 @@ pub fn picture(id: &str, whose: &str, moments: &[Moment], bands: Vec<Band>) -> O
             name: name.to_owned(),
             axis,
             stroke,
-            points: moments.iter().map(|m| (m.at, pick(m))).collect(),
+            points: states.iter().map(|m| (m.at, pick(m))).collect(),
         })
         .filter(|s| s.points.iter().any(|(_, y)| y.is_some()))
         .collect();
