@@ -20,6 +20,7 @@ bench: build setup-test
 	bench/run
 	bench/trace
 	bench/capture
+	bench/requests
 
 # How true the labs are: some ten minutes, best on an idle machine; writes docs/lab-fidelity.md.
 lab-fidelity: build setup-test

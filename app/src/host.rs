@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// Port of the control connection of `linerate serve`.
 pub const DEFAULT_PORT: u16 = 5210;
 
-/// `name[:port]`, `ssh:[user@]name[:port]`, `iperf3:name[:port]`, `lab:name[/host]` or `local`.
+/// `name[:port]`, `ssh:[user@]name[:port]`, `iperf3:name[:port]`, `nfs://name[:port]/export`, `lab:name[/host]` or `local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     /// An agent that listens (`linerate serve`).
@@ -31,6 +31,15 @@ pub enum Host {
         /// TCP port.
         port: u16,
     },
+    /// A folder that an NFS server exports.
+    Nfs {
+        /// Name or address, brackets taken off.
+        name: String,
+        /// TCP port of NFS, if its port mapper is not to be asked.
+        port: Option<u16>,
+        /// The folder, with its slash.
+        export: String,
+    },
     /// A host of a lab on this machine; the near end is a host of the same lab.
     Lab {
         /// Name of the lab, or of the scenario that comes up for the measurement.
@@ -49,7 +58,7 @@ impl FromStr for Host {
     fn from_str(text: &str) -> Result<Host, Refusal> {
         let bad = |why: &str| {
             Refusal::usage(format!(
-                "HOST '{text}' {why}: write name[:port], [IPv6 address]:port, ssh:[user@]name, iperf3:name[:port], lab:NAME[/host] or local"
+                "HOST '{text}' {why}: write name[:port], [IPv6 address]:port, ssh:[user@]name, iperf3:name[:port], nfs://name/export, lab:NAME[/host] or local"
             ))
         };
         if text == "local" {
@@ -79,6 +88,17 @@ impl FromStr for Host {
             let (name, port) = of(rest)?;
             let port = port.unwrap_or(wire::iperf3::DEFAULT_PORT);
             return Ok(Host::Iperf3 { name, port });
+        }
+        if let Some(rest) = text.strip_prefix("nfs://") {
+            let slash = rest
+                .find('/')
+                .ok_or_else(|| bad("names no exported folder behind the host"))?;
+            let (name, port) = of(&rest[..slash])?;
+            return Ok(Host::Nfs {
+                name,
+                port,
+                export: rest[slash..].to_owned(),
+            });
         }
         if let Some(rest) = text.strip_prefix("ssh:") {
             let (user, name) = match rest.rsplit_once('@') {
@@ -111,6 +131,11 @@ impl fmt::Display for Host {
                     authority(name, *port, wire::iperf3::DEFAULT_PORT)
                 )
             }
+            Host::Nfs { name, port, export } => match port {
+                // Every port is told: without one the port mapper is asked.
+                Some(port) => write!(f, "nfs://{}{export}", authority(name, *port, 0)),
+                None => write!(f, "nfs://{}{export}", authority(name, 0, 0)),
+            },
             Host::Ssh { destination, port } => match port {
                 Some(port) => write!(f, "ssh:{destination}:{port}"),
                 None => write!(f, "ssh:{destination}"),
@@ -224,6 +249,22 @@ mod tests {
                     port: 99,
                 },
             ),
+            (
+                "nfs://[2001:db8::1]:99/x/y",
+                Host::Nfs {
+                    name: "2001:db8::1".into(),
+                    port: Some(99),
+                    export: "/x/y".into(),
+                },
+            ),
+            (
+                "nfs://nas/x",
+                Host::Nfs {
+                    name: "nas".into(),
+                    port: None,
+                    export: "/x".into(),
+                },
+            ),
             ("lab:wan", lab("wan", None)),
             ("lab:wan/db-2", lab("wan", Some("db-2"))),
             ("local", Host::Local),
@@ -250,6 +291,8 @@ mod tests {
             ("ssh:", "no name"),
             ("ssh:@db2", "user"),
             ("ssh:-oProxyCommand=x", "dash"),
+            ("nfs://nas", "no exported folder"),
+            ("nfs:///x", "no name"),
             ("lab:", "no lab"),
             ("lab:/x", "no lab"),
             ("lab:wan/", "no host"),
@@ -282,7 +325,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(text in "(ssh:|iperf3:|lab:|)[a-z/\\[\\]:@0-9.-]{0,20}") {
+        fn what_is_printed_is_read_back(text in "(ssh:|iperf3:|nfs://|lab:|)[a-z/\\[\\]:@0-9.-]{0,20}") {
             if let Ok(host) = text.parse::<Host>() {
                 prop_assert_eq!(host.to_string().parse::<Host>().unwrap(), host);
             }

@@ -18,6 +18,7 @@ mod leg;
 mod listener;
 mod listing;
 mod mtu;
+mod nfs;
 mod out;
 mod progress;
 mod record;

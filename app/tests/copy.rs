@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Home, Lines, Running, free_port, json, one_line, run, stderr, stdout};
+use common::{Home, Lab, Lines, Running, alone, free_port, json, one_line, run, stderr, stdout};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -97,6 +97,36 @@ fn files_arrive_both_ways_and_the_corners_are_compared() {
     failed(&missing, 2, "No such file");
     assert_eq!(names(&files), ["--down", "--up", "from"]);
     assert!(fs::read(&from).unwrap() == data);
+}
+
+#[test]
+fn over_a_slow_path_every_corner_is_held_up_by_the_network() {
+    let _alone = alone();
+    let home = Home::new();
+    let rate = "rate = \"100Mbit\"\ndelay = \"1ms\"";
+    let lab = Lab::of(&home, 1500, rate, rate);
+    let files = home.path().join("files");
+    fs::create_dir(&files).unwrap();
+    write(&files.join("from"));
+    let path = |name: &str| files.join(name).to_str().unwrap().to_owned();
+    let (from, to) = (path("from"), path("to"));
+    let host = format!("lab:{}", lab.name);
+    let options = ["--from", &from, "--to", &to, "--corners", "--rounds", "1", "--json"];
+    let told = json(&mut copy(&home, &host, &options));
+    let corners = told["corners"].as_array().unwrap();
+    assert_eq!(corners.len(), 4);
+    for corner in corners {
+        let copied = &corner["copies"][0];
+        assert_eq!(copied["verified"], true, "{corner:#}");
+        assert_eq!(copied["stages"][0]["stage"], "network", "{corner:#}");
+        let rate = copied["rate_bit_s"].as_u64().unwrap();
+        assert!((20_000_000..=100_000_000).contains(&rate), "{corner:#}");
+        let run = corner["runs"][0].as_str().unwrap();
+        let shown = json(&mut home.linerate(&["runs", "export", run, "--format", "json"]));
+        assert_eq!(shown["spec"]["workload"]["from"], corner["order"]["from"]);
+    }
+    assert_eq!(names(&files), ["from"], "corners keep nothing");
+    lab.down();
 }
 
 #[test]

@@ -504,3 +504,161 @@ fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
         assert!(ms(&largest["parts"]["call_send_ns"]) > 0.1, "{largest:#}");
     }
 }
+
+#[test]
+fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
+    let _alone = alone();
+    let home = Home::new();
+    let pair = Pair::new("blocks");
+    let server = Nfs::serve(&home, &pair.far);
+    let disk = server.folder.join("export");
+    let measure = |export: &str, more: &[&str]| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &pair.near]);
+        let linerate = home.linerate(&["measure", &format!("nfs://{}{export}", Pair::FAR)]);
+        command
+            .arg(linerate.get_program())
+            .args(linerate.get_args());
+        command.envs(
+            linerate
+                .get_envs()
+                .filter_map(|(key, value)| Some((key, value?))),
+        );
+        command.args(more);
+        command
+    };
+
+    for mtu in ["1500", "9000"] {
+        for netns in [&pair.near, &pair.far] {
+            let args = ["-n", netns, "link", "set", "eth0", "mtu", mtu];
+            assert!(Command::new("ip").args(args).status().unwrap().success());
+        }
+        let mut tcpdump = Command::new("ip");
+        tcpdump.args(["netns", "exec", &pair.near, "tcpdump", "-i", "eth0"]);
+        let capture = Capture::start(tcpdump, "256", home.path().join(format!("{mtu}.pcap")));
+        let order = [
+            "--block",
+            "64K",
+            "--requests",
+            "200",
+            "--file-size",
+            "1M",
+            "--wait",
+            "block",
+        ];
+        let run = json(measure("/memory", &order).arg("--json"));
+        let seen = requests(&home, &[&capture.end()]);
+
+        let summary = &run["summary"]["legs"][0];
+        assert_eq!(summary["requests"]["count"], 200);
+        for (operation, name, data) in [
+            ("read", "NFSv3 READ", 50 << 16),
+            ("write", "NFSv3 WRITE", 50 << 16),
+            ("getattr", "NFSv3 GETATTR", 0),
+            ("commit", "NFSv3 COMMIT", 0),
+        ] {
+            let of = |all: &Value, key: &str, name: &str| -> Value {
+                let mut all = all.as_array().unwrap().iter();
+                all.find(|one| one[key] == name).unwrap().clone()
+            };
+            let told = of(&summary["operations"], "operation", operation);
+            let record = of(
+                &run["legs"][0]["near"]["operations"],
+                "operation",
+                operation,
+            );
+            assert_eq!(told["latency"]["count"], 50, "{told:#}");
+            assert_eq!(record["data"], data, "{record:#}");
+            // The wire says the same, but for what the process takes to hand over and to wake up; and there is what
+            // filled the file.
+            let wire = of(&seen["operations"], "operation", name);
+            let all = wire["count"].as_u64().unwrap();
+            assert_eq!(
+                all,
+                if operation == "write" {
+                    54
+                } else if operation == "commit" {
+                    51
+                } else {
+                    50
+                }
+            );
+            let sum = |of: &Value| -> u64 {
+                of.as_object()
+                    .unwrap()
+                    .values()
+                    .map(|part| part.as_u64().unwrap())
+                    .sum()
+            };
+            let (ours, theirs) = (
+                told["latency"]["p50_ns"].as_u64().unwrap(),
+                wire["p50_ns"].as_u64().unwrap(),
+            );
+            assert!(ours + 1_000 > theirs, "{operation}: {ours} and {theirs} ns");
+            assert!(
+                sum(&told["parts"]) > 0 && ours < theirs + 3_000_000,
+                "{operation}: {ours} and {theirs} ns"
+            );
+        }
+    }
+
+    // On disk, by chance, with several outstanding on two connections; a person reads the same again later.
+    let order = [
+        "--mix",
+        "read,write-stable",
+        "--random",
+        "--depth",
+        "4",
+        "-P",
+        "2",
+        "-t",
+        "500ms",
+    ];
+    let told = stdout(&common::run(&mut measure(
+        &disk.display().to_string(),
+        &order,
+    )));
+    assert!(
+        told.contains("WRITE, stable") && told.contains("4 outstanding on each"),
+        "{told}"
+    );
+    let shown = stdout(&common::run(&mut home.linerate(&["runs", "show", "last"])));
+    assert!(
+        shown.contains("WRITE, stable") && shown.contains("READ: call send"),
+        "{shown}"
+    );
+    let left: Vec<_> = std::fs::read_dir(&disk).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    // Ctrl-C while it reads: what was measured is told, and the files are gone.
+    let mut long = measure(&disk.display().to_string(), &["-t", "60s", "--json-stream"]);
+    let mut child = long.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let child = Running(child);
+    lines.wait_for("\"event\":\"sample\"");
+    assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 1);
+    child.interrupt();
+    let line = lines.wait_for("\"event\":\"end\"");
+    assert!(line.contains("\"operations\""), "{line}");
+    assert_eq!(child.output(Duration::from_secs(20)).status.code(), Some(4));
+    assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 0);
+
+    for (export, more, said) in [
+        ("/nowhere", vec![], "it exports "),
+        (
+            "/memory",
+            vec!["--block", "32M", "--file-size", "32M"],
+            "the server takes reads and writes of up to",
+        ),
+        ("/memory", vec!["--down"], "leave out --down"),
+        ("/memory", vec!["--trace"], "linerate trace --host"),
+    ] {
+        let out = measure(export, &more).output().unwrap();
+        let why = common::stderr(&out);
+        assert!(
+            !out.status.success() && why.contains(said),
+            "{export} {more:?}: {why}"
+        );
+        assert_eq!(why.trim_end().lines().count(), 1, "{why}");
+    }
+}

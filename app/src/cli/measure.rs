@@ -11,6 +11,7 @@ use crate::host::Host;
 use crate::iperf3;
 use crate::lab;
 use crate::leg::how_ended;
+use crate::nfs;
 use crate::out;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
@@ -38,12 +39,14 @@ use std::sync::atomic::AtomicBool;
   linerate measure db2 --workload request      8 KiB replies, one after the other
   linerate measure db2 --workload request --pace 2000 -P 4 --down
   linerate measure iperf3:speed.example -P 4   any stock iperf3 server
+  linerate measure nfs://nas/export --block 8K --mix read,write,commit --depth 4
   linerate measure db2 -w 8M -C cubic --json > run.json
   linerate measure db2 --trace && linerate explain last
   linerate measure db2 --workload copy --from big.iso --to /srv/copies/big.iso
   linerate measure db2 --workload copy --from big.iso --to /srv/copies/trial --corners
 
-HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port], lab:NAME[/host] or local.
+HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port], nfs://name[:port]/EXPORT,
+lab:NAME[/host] or local.
 In a lab both ends are hosts of it: the first and the second, the first and /host, or /near-far.
 Sizes take K, M, G (1024-based); rates take K, M, G bits per second (1000-based);
 times take s, ms, us, m.
@@ -62,6 +65,16 @@ At an agent files need a right of their own (linerate serve --allow-files DIR, l
 --files); over ssh, in a lab and with local they are those of the user there. --corners copies memory and
 file at either end to memory and file at the other in a random order, --rounds times each, keeps no copy
 and shows what storage costs at either end.
+
+An NFS server of version 3 is asked over TCP without a mount, by the user who runs the command. Every
+connection (-P) has a file of its own in EXPORT, .linerate-RUN-N, with --file-size bytes if it is to be
+read; it is removed at the end, after Ctrl-C too. --mix says what each connection asks in turn (write may
+stay in the server's memory, write-stable not), --depth how many calls it has outstanding. Told of each
+operation: how many, how much, p50 and p99, and the split: sending the call, the way there, think time,
+sending the reply, the way back. It is by this host's clock, so think time has the queues of the path in
+it, and the way is the shortest round trip. Servers that trust only ports below 1024 need root here. What
+was just written is read from the server's memory as a rule, not from its disk. Where the time inside a
+call went is told by 'linerate explain --requests' of a capture taken meanwhile.
 
 --trace has each end record the segments of this measurement's own data connections (never of
 others) with their sockets' state, as far as it may: it takes the rights of 'linerate trace' at that
@@ -126,20 +139,20 @@ impl Measure {
     /// If nothing was measured. If something was, it is printed and kept, and the exit code tells
     /// that it is not all.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        let host: Host = self.host.parse()?;
         let spec = self
             .order
-            .spec()
+            .spec(&host)
             .map_err(|e| Refusal::usage(e.to_string()))?;
-        let host: Host = self.host.parse()?;
         if spec_is_for_iperf3_only(&spec, &host) {
             return Err(Refusal::usage(
                 "datagrams are measured with iperf3 peers only: linerate measure iperf3:HOST --workload udp",
             )
             .into());
         }
-        if spec.trace && matches!(host, Host::Iperf3 { .. }) {
+        if spec.trace && matches!(host, Host::Iperf3 { .. } | Host::Nfs { .. }) {
             return Err(Refusal::usage(
-                "--trace takes an agent at the other end; beside a measurement with an iperf3 server run: linerate trace --host HOST",
+                "--trace takes an agent at the other end; beside a measurement of another server run: linerate trace --host HOST",
             )
             .into());
         }
@@ -204,6 +217,11 @@ impl Measure {
     ) -> Result<()> {
         if let Host::Iperf3 { name, port } = host {
             return iperf3::client::play(name, *port, run, &self.iperf3, watcher, stop);
+        }
+        if let Host::Nfs { name, port, export } = host {
+            let (name, port) = (name.as_str(), *port);
+            let server = nfs::Server { name, port, export };
+            return nfs::play(&server, run, watcher, stop);
         }
         let (mut link, near) = self.link(host, global, &run.spec, stop)?;
         run.near = near;

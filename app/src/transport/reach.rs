@@ -70,6 +70,9 @@ pub fn connect(host: &Host, how: &How<'_>) -> Result<Reached> {
         Host::Ssh { destination, port } => over_ssh(destination, *port, how),
         Host::Local => on_this_machine(how),
         Host::Iperf3 { .. } => bail!("{host} is an iperf3 server: it has no agent"),
+        Host::Nfs { .. } => bail!(Refusal::usage(format!(
+            "{host} is an NFS server: it has no agent; 'linerate measure {host}' measures it"
+        ))),
         Host::Lab { .. } => bail!("{host} is reached from inside its lab only"),
     }
 }

@@ -19,5 +19,5 @@ pub use error::Error;
 pub use load::{
     Acceptor, Connector, DRAIN, Job, LOST_AFTER, Load, Outcome, Reconnect, Role, StreamError,
 };
-pub use open::{accept_options, connect, listen};
+pub use open::{accept_options, connect, connect_privileged, listen};
 pub use udp::{Count, Stamp, UdpJob, UdpLoad, UdpOutcome};

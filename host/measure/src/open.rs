@@ -4,7 +4,7 @@ use crate::Error;
 use model::{Placement, SocketSettings};
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use sys::socket;
@@ -25,9 +25,51 @@ pub fn connect(
     placement: &Placement,
     timeout: Duration,
 ) -> Result<TcpStream, Error> {
+    connect_from(0, remote, settings, placement, timeout)
+}
+
+/// The same from a port below 1024, which servers ask for that take a client's word for who its user is
+/// (RFC 2623); from any where this process may have none, or all are in use.
+pub fn connect_privileged(
+    remote: SocketAddr,
+    settings: &SocketSettings,
+    placement: &Placement,
+    timeout: Duration,
+) -> Result<TcpStream, Error> {
+    // Below are those of known services.
+    for port in (600..1024).rev() {
+        let connected = connect_from(port, remote, settings, placement, timeout);
+        match &connected {
+            Err(Error::Option { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {}
+            Err(Error::System { source, .. })
+                if source.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Err(Error::Option { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                break;
+            }
+            _ => return connected,
+        }
+    }
+    connect(remote, settings, placement, timeout)
+}
+
+/// From this port; 0: the kernel's choice.
+fn connect_from(
+    port: u16,
+    remote: SocketAddr,
+    settings: &SocketSettings,
+    placement: &Placement,
+    timeout: Duration,
+) -> Result<TcpStream, Error> {
     let socket = prepared(&remote, settings, placement)?;
     let fd = socket.as_fd();
-    if let Some(address) = placement.bind_address {
+    let any = || match remote {
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let address = placement.bind_address.or_else(|| (port != 0).then(any));
+    if let Some(address) = address {
         if address.is_ipv4() != remote.is_ipv4() {
             return Err(Error::Job(format!(
                 "source address {address} and destination {} are of different IP versions; \
@@ -35,7 +77,7 @@ pub fn connect(
                 remote.ip()
             )));
         }
-        bind(fd, SocketAddr::new(address, 0))?;
+        bind(fd, SocketAddr::new(address, port))?;
     }
     socket::connect(fd, &remote, timeout).map_err(|e| refused(remote, timeout, e))?;
     if let Some(name) = &settings.congestion {
@@ -239,7 +281,6 @@ fn refused(remote: SocketAddr, after: Duration, e: io::Error) -> Error {
 mod tests {
     use super::*;
     use model::{BitRate, Bytes};
-    use std::net::Ipv4Addr;
 
     const SHORTLY: Duration = Duration::from_secs(5);
 

@@ -44,6 +44,12 @@ pub fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// The group whose rights this process has.
+pub fn effective_group() -> u32 {
+    // SAFETY: the call only returns a number.
+    unsafe { libc::getegid() }
+}
+
 /// Clock ticks per second in `/proc` (`_SC_CLK_TCK`; 100 on every Linux that is known).
 pub fn clock_ticks_per_second() -> u64 {
     // SAFETY: sysconf takes a plain number and touches no memory of ours.

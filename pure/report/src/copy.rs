@@ -2,7 +2,8 @@
 
 use crate::words::{Style, escape, glue, percent, three_digits, wrap};
 use model::finding::{Explanation, Limit};
-use model::{BitRate, Cache, CopySummary, FileCopy, LegSummary, Stage, StageUse};
+use model::{BitRate, Cache, CopySummary, FileCopy, LegSummary, RunId, Stage, StageUse};
+use serde::Serialize;
 
 /// The figure of a leg, and what stands in brackets behind it.
 pub(crate) fn answer(figures: &LegSummary) -> (String, Vec<String>) {
@@ -171,12 +172,29 @@ pub(crate) fn rows(order: &FileCopy, row: &mut dyn FnMut(&'static str, &'static 
     }
 }
 
+/// Version of the JSON form of corners; counts by itself.
+const CORNERS_SCHEMA: u32 = 1;
+
 /// One corner of a comparison: what was at its ends, and the rates that its copies reached.
+#[derive(Serialize)]
 pub struct Corner {
     /// What was ordered.
     pub order: FileCopy,
     /// A copy each, in the order in which they were made.
     pub copies: Vec<CopySummary>,
+    /// Their runs in the archive.
+    pub runs: Vec<RunId>,
+}
+
+/// All corners as one JSON document.
+pub fn corners_json(corners: &[Corner]) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: u32,
+        corners: &'a [Corner],
+    }
+    let schema = CORNERS_SCHEMA;
+    crate::json::pretty(&Document { schema, corners })
 }
 
 /// What is at the two ends of a copy.
@@ -228,7 +246,7 @@ pub fn corners(corners: &[Corner], style: Style) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use model::Nanos;
 
@@ -288,21 +306,30 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_corners_stand_beside_each_other() {
+    fn all_corners() -> Vec<Corner> {
         let corner = |from, to, busy| Corner {
             order: order(from, to),
             copies: vec![copied(busy, true)],
+            runs: vec!["1a2b3c4d".to_owned()],
         };
-        let mut all = vec![
+        vec![
             corner(false, false, [0.1, 0.99, 0.1]),
             corner(true, true, [0.99, 0.9, 0.2]),
-        ];
-        all.push(Corner {
-            order: order(true, false),
-            copies: Vec::new(),
-        });
-        let table = corners(&all, Style::PLAIN);
+            Corner {
+                order: order(true, false),
+                copies: Vec::new(),
+                runs: Vec::new(),
+            },
+        ]
+    }
+
+    pub(crate) fn corners_json_of_all() -> String {
+        corners_json(&all_corners())
+    }
+
+    #[test]
+    fn the_corners_stand_beside_each_other() {
+        let table = corners(&all_corners(), Style::PLAIN);
         let row = |name: &str| table.lines().find(|l| l.starts_with(name)).unwrap();
         assert!(row("memory to memory").contains("the network"), "{table}");
         assert!(

@@ -282,6 +282,9 @@ mod tests {
             ("end" | "sample", "requests") => "latency",
             ("end" | "sample" | "leg_summary", "datagrams") => "datagrams",
             ("end", "copy") => "copy_record",
+            ("corners", "corners") => "corner",
+            ("corner", "order") => "copy",
+            ("corner", "copies") => "copy_summary",
             ("end", "operations") => "block_record",
             ("block_record", "latency") => "latency",
             ("leg_summary", "operations") => "block_summary",
@@ -555,6 +558,7 @@ mod tests {
         see(crate::page::json(&crate::pages::tests::both_ways()), "page");
         let stopped = crate::mtu_change::tests::rolled_back();
         see(crate::mtu_change::json(&stopped), "mtu_change");
+        see(crate::copy::tests::corners_json_of_all(), "corners");
         for experiment in crate::prove::tests::of_every_design() {
             see(experiment, "experiment");
         }

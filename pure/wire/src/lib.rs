@@ -4,3 +4,4 @@
 pub mod control;
 pub mod http;
 pub mod iperf3;
+pub mod nfs;

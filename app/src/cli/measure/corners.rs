@@ -29,9 +29,9 @@ impl Measure {
         rounds: u32,
         stop: &AtomicBool,
     ) -> Result<ExitCode> {
-        if self.output.is_machine() {
+        if self.output.is_machine() && !self.output.json {
             return Err(Refusal::usage(
-                "--corners prints a table; the JSON of each of its runs: linerate runs export",
+                "--corners prints a table, or with --json one document; each of its runs: linerate runs export",
             )
             .into());
         }
@@ -48,6 +48,7 @@ impl Measure {
                     ..order.clone()
                 },
                 copies: Vec::new(),
+                runs: Vec::new(),
             })
             .collect();
         let (mut link, near) = self.link(host, global, spec, stop)?;
@@ -79,9 +80,13 @@ impl Measure {
                     ));
                 }
                 corner.copies.push(copy);
+                corner.runs.push(run.id);
             }
         }
-        out::print(&report::copy::corners(&corners, stdout_style()))?;
+        out::print(&match self.output.json {
+            true => report::copy::corners_json(&corners),
+            false => report::copy::corners(&corners, stdout_style()),
+        })?;
         let exit = match stop.load(Ordering::Relaxed) {
             true => Exit::Interrupted,
             false => Exit::Done,

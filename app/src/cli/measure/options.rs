@@ -1,11 +1,12 @@
 //! What to measure and how, as options; together they make the order for a run.
 
 use crate::cli::Version;
+use crate::host::Host;
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use model::{
-    BitRate, Bulk, Bytes, Cache, Directions, FileCopy, Limit, Nanos, Placement, Request,
-    SocketSettings, Spec, Udp, Wait, Workload,
+    BitRate, BlockOperation, Blocks, Bulk, Bytes, Cache, Directions, FileCopy, Limit, Nanos,
+    Placement, Request, SocketSettings, Spec, Udp, Wait, Workload,
 };
 use std::net::IpAddr;
 
@@ -21,6 +22,8 @@ pub struct Order {
     datagrams: Datagrams,
     #[command(flatten)]
     copy: CopyOptions,
+    #[command(flatten)]
+    blocks: BlockOptions,
 }
 
 /// The order for a run but for what moves, and which way.
@@ -52,9 +55,9 @@ struct Way {
     /// Both ways at once
     #[arg(long, group = "direction")]
     bidir: bool,
-    /// What moves
-    #[arg(long, value_enum, default_value_t = Kind::Bulk)]
-    workload: Kind,
+    /// What moves [default: bulk; at an NFS server: request]
+    #[arg(long, value_enum)]
+    workload: Option<Kind>,
     /// Record every segment of the data connections with its socket's state, at both ends
     #[arg(long)]
     trace: bool,
@@ -214,6 +217,41 @@ struct CopyOptions {
     rounds: u32,
 }
 
+/// Of the blocks of an NFS server.
+#[derive(Args)]
+#[command(next_help_heading = "NFS servers")]
+struct BlockOptions {
+    /// Bytes of a read or write [default: 8K]
+    #[arg(long, value_name = "SIZE")]
+    block: Option<Bytes>,
+    /// Requests that each connection has outstanding [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    depth: Option<u32>,
+    /// What each connection asks in turn [default: read,write,getattr,commit]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    mix: Vec<MixArg>,
+    /// Blocks by chance, not one after the other
+    #[arg(long)]
+    random: bool,
+    /// Bytes of the file that each connection has [default: 16M]
+    #[arg(long, value_name = "SIZE")]
+    file_size: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum MixArg {
+    /// Reads a block
+    Read,
+    /// Writes a block, which the server may keep in memory
+    Write,
+    /// Writes a block that is on stable storage before the reply
+    WriteStable,
+    /// The attributes of the file
+    Getattr,
+    /// Has what was written put on stable storage
+    Commit,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum CacheArg {
     /// Nothing: it comes from the disk
@@ -245,19 +283,29 @@ enum WaitArg {
 }
 
 impl Order {
-    /// The order that the options describe.
-    pub fn spec(&self) -> Result<Spec> {
-        let workload = match self.way.workload {
-            Kind::Bulk => self.load.bulk(),
-            Kind::Request => self.load.request()?,
-            Kind::Udp => Workload::Udp(Udp {
-                rate: self.datagrams.rate,
-                datagram_size: self.datagrams.datagram_size,
-            }),
-            Kind::Copy => Workload::Copy(self.copy()?),
+    /// The order that the options describe for this host.
+    pub fn spec(&self, host: &Host) -> Result<Spec> {
+        let blocks = &self.blocks;
+        let of_blocks = blocks.block.is_some() || blocks.depth.is_some() || !blocks.mix.is_empty();
+        let workload = match (host, self.kind()) {
+            (Host::Nfs { export, .. }, _) => Workload::Blocks(self.blocks(export)?),
+            _ if of_blocks || blocks.random || blocks.file_size.is_some() => {
+                bail!(
+                    "--block, --depth, --mix, --random and --file-size belong to NFS servers: nfs://HOST/EXPORT"
+                )
+            }
+            (_, kind) => match kind {
+                Kind::Bulk => self.load.bulk(),
+                Kind::Request => self.load.request()?,
+                Kind::Udp => Workload::Udp(Udp {
+                    rate: self.datagrams.rate,
+                    datagram_size: self.datagrams.datagram_size,
+                }),
+                Kind::Copy => Workload::Copy(self.copy()?),
+            },
         };
         let memory = self.copy.from == "memory" && self.copy.to == "memory";
-        if self.way.workload != Kind::Copy && (!memory || self.copy.corners) {
+        if self.kind() != Kind::Copy && (!memory || self.copy.corners) {
             bail!("--from, --to and --corners belong to copies: add --workload copy");
         }
         if self.way.trace && matches!(&workload, Workload::Request(r) if r.reconnect) {
@@ -280,6 +328,49 @@ impl Order {
     /// The rounds of `--corners`, if that is what is wanted.
     pub fn corners(&self) -> Option<u32> {
         self.copy.corners.then_some(self.copy.rounds)
+    }
+
+    fn kind(&self) -> Kind {
+        self.way.workload.unwrap_or(Kind::Bulk)
+    }
+
+    fn blocks(&self, export: &str) -> Result<Blocks> {
+        if !matches!(self.way.workload, None | Some(Kind::Request)) {
+            bail!("an NFS server is asked to read and write: leave out --workload, or say request");
+        }
+        if self.way.down || self.way.bidir {
+            bail!("an NFS server asks nothing of its clients: leave out --down and --bidir");
+        }
+        if self.load.requests.pace.is_some() || self.load.requests.reconnect {
+            bail!(
+                "--pace and --reconnect belong to requests to an agent; --depth says how many are outstanding"
+            );
+        }
+        let mix = match self.blocks.mix.as_slice() {
+            [] => vec![
+                BlockOperation::Read,
+                BlockOperation::Write,
+                BlockOperation::Getattr,
+                BlockOperation::Commit,
+            ],
+            some => some.iter().map(|one| one.operation()).collect(),
+        };
+        let block = self.blocks.block.unwrap_or(Bytes(8 << 10));
+        let file_size = self.blocks.file_size.unwrap_or(Bytes(16 << 20).max(block));
+        if block == Bytes(0) || block > Bytes(64 << 20) || file_size < block {
+            bail!(
+                "--block {block}: from 1 byte to 64M, and no more than the file has (--file-size {file_size})"
+            );
+        }
+        Ok(Blocks {
+            export: export.to_owned(),
+            block,
+            depth: self.blocks.depth.unwrap_or(1),
+            mix,
+            random: self.blocks.random,
+            file_size,
+            wait: self.load.requests.wait(),
+        })
     }
 
     fn copy(&self) -> Result<FileCopy> {
@@ -322,7 +413,7 @@ impl Order {
             (_, true, _) => Directions::Down,
             (_, _, true) => Directions::Bidirectional,
             // A request and its answer use both directions already.
-            _ if matches!(self.way.workload, Kind::Request | Kind::Copy) => Directions::Up,
+            _ if matches!(self.kind(), Kind::Request | Kind::Copy) => Directions::Up,
             _ => Directions::UpThenDown,
         }
     }
@@ -341,7 +432,7 @@ impl Load {
             (Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_), Limit::Requests(_)) => {
                 bail!("--requests counts answers: add --workload request, or end with --bytes")
             }
-            (Workload::Request(_), Limit::Bytes(_)) => {
+            (Workload::Request(_) | Workload::Blocks(_), Limit::Bytes(_)) => {
                 bail!(
                     "--bytes ends a bulk transfer: end the request workload with --requests or --time"
                 )
@@ -425,11 +516,29 @@ impl Load {
             reply_size: self.requests.reply_size,
             pace_per_s: self.requests.pace,
             reconnect: self.requests.reconnect,
-            wait: match self.requests.wait {
-                WaitArg::Hybrid => Wait::Hybrid,
-                WaitArg::Block => Wait::Block,
-            },
+            wait: self.requests.wait(),
         }))
+    }
+}
+
+impl Requests {
+    fn wait(&self) -> Wait {
+        match self.wait {
+            WaitArg::Hybrid => Wait::Hybrid,
+            WaitArg::Block => Wait::Block,
+        }
+    }
+}
+
+impl MixArg {
+    fn operation(self) -> BlockOperation {
+        match self {
+            MixArg::Read => BlockOperation::Read,
+            MixArg::Write => BlockOperation::Write,
+            MixArg::WriteStable => BlockOperation::WriteStable,
+            MixArg::Getattr => BlockOperation::Getattr,
+            MixArg::Commit => BlockOperation::Commit,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Digests {
 }
 
 /// SCSI commands by their operation code (https://www.t10.org/lists/op-num.htm), with what they are for.
-const COMMANDS: [(u8, &str, &str); 22] = [
+const COMMANDS: [(u8, &str, &str); 24] = [
     (0x00, "TEST UNIT READY", "is the disk there?"),
     (0x03, "REQUEST SENSE", "what went wrong"),
     (0x08, "READ(6)", "reads blocks"),
@@ -33,6 +33,7 @@ const COMMANDS: [(u8, &str, &str); 22] = [
     (0x41, "WRITE SAME(10)", "writes a pattern"),
     (0x42, "UNMAP", "these blocks are not needed"),
     (0x5a, "MODE SENSE(10)", "how the disk is set up"),
+    (0x5e, "PERSISTENT RESERVE IN", "who reserved the disk?"),
     (0x5f, "PERSISTENT RESERVE OUT", "reserves the disk"),
     (0x88, "READ(16)", "reads blocks"),
     (
@@ -49,6 +50,7 @@ const COMMANDS: [(u8, &str, &str); 22] = [
     (0x9e, "READ CAPACITY(16)", "how large is the disk?"),
     (0xa0, "REPORT LUNS", "which disks are there?"),
     (0xa8, "READ(12)", "reads blocks"),
+    (0xa3, "MAINTENANCE IN", "what the disk can do"),
 ];
 
 fn opcode(first: u8) -> u8 {

@@ -1,0 +1,457 @@
+//! Reads and writes of blocks with several calls outstanding, each timed by the moments that it is told.
+
+use super::procedures::{ATTRIBUTES, Handle, NFS, skip_change};
+use super::rpc::{self, Credentials, Failure, LAST};
+use super::xdr::{Reader, Writer};
+use model::{Answer, BlockOperation, Blocks, Bytes, Nanos};
+use std::collections::VecDeque;
+
+/// Of a reply so many bytes are looked at: more than stands in front of the data of a READ.
+const KEPT: usize = 768;
+/// A longer reply is none: READs are far below.
+const LONGEST: u64 = 1 << 30;
+
+/// A client on one connection, with a file of its own.
+pub struct Client {
+    order: Blocks,
+    file: Handle,
+    who: Credentials,
+    /// What WRITE writes.
+    block: Vec<u8>,
+    /// Calls so far, and blocks of them.
+    asked: u32,
+    blocks: u64,
+    chance: u64,
+    /// Bytes of all calls, and how many of them the kernel has.
+    queued: u64,
+    gone: u64,
+    pending: VecDeque<Pending>,
+    reply: Incoming,
+}
+
+/// A call without its reply.
+struct Pending {
+    number: u32,
+    operation: BlockOperation,
+    asked: Nanos,
+    /// Place behind its last byte among those of all calls.
+    end: u64,
+    /// When the kernel had all of it.
+    sent: Option<Nanos>,
+}
+
+/// The reply that is coming in.
+#[derive(Default)]
+struct Incoming {
+    /// Of the mark, what is there.
+    mark: Vec<u8>,
+    /// Bytes of this fragment that are still to come.
+    left: u64,
+    last: bool,
+    begun: Option<Nanos>,
+    kept: Vec<u8>,
+    length: u64,
+}
+
+impl Client {
+    /// For a file that has all its blocks if they are to be read. The seed decides the order of blocks by chance and
+    /// what is written.
+    pub fn new(order: Blocks, file: Handle, who: Credentials, seed: u64) -> Client {
+        let mut client = Client {
+            block: Vec::new(),
+            order,
+            file,
+            who,
+            asked: 0,
+            blocks: 0,
+            chance: seed,
+            queued: 0,
+            gone: 0,
+            pending: VecDeque::new(),
+            reply: Incoming::default(),
+        };
+        // Nothing on the way or at the server makes it smaller.
+        let words = client.order.block.0.div_ceil(8);
+        client.block = (0..words)
+            .flat_map(|_| client.next_chance().to_be_bytes())
+            .collect();
+        client.block.truncate(client.order.block.0 as usize);
+        client
+    }
+
+    /// splitmix64 (Steele, Lea, Flood 2014).
+    fn next_chance(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.chance;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Where the next block lies.
+    fn next_offset(&mut self) -> u64 {
+        let all = (self.order.file_size.0 / self.order.block.0).max(1);
+        let next = match self.order.random {
+            true => self.next_chance() % all,
+            false => self.blocks % all,
+        };
+        self.blocks += 1;
+        next * self.order.block.0
+    }
+
+    /// Appends the next call of the mix.
+    pub fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        let operation = self.order.mix[self.asked as usize % self.order.mix.len()];
+        let number = self.asked;
+        self.asked = self.asked.wrapping_add(1);
+        let begin = out.len();
+        rpc::begin(out, [NFS, 3, procedure(operation)], number, &self.who);
+        let size = self.block.len() as u32;
+        let offset = match operation {
+            BlockOperation::Read | BlockOperation::Write | BlockOperation::WriteStable => {
+                self.next_offset()
+            }
+            BlockOperation::Getattr | BlockOperation::Commit => 0,
+        };
+        let mut to = Writer(out);
+        to.opaque(&self.file.0);
+        match operation {
+            BlockOperation::Getattr => {}
+            BlockOperation::Read => {
+                to.u64(offset);
+                to.u32(size);
+            }
+            BlockOperation::Write | BlockOperation::WriteStable => {
+                const FILE_SYNC: u32 = 2;
+                to.u64(offset);
+                to.u32(size);
+                to.u32(match operation {
+                    BlockOperation::WriteStable => FILE_SYNC,
+                    _ => 0,
+                });
+                to.opaque(&self.block);
+            }
+            // All of the file.
+            BlockOperation::Commit => {
+                to.u64(0);
+                to.u32(0);
+            }
+        }
+        rpc::end(out, begin);
+        self.queued += (out.len() - begin) as u64;
+        self.pending.push_back(Pending {
+            number,
+            operation,
+            asked: now,
+            end: self.queued,
+            sent: None,
+        });
+    }
+
+    /// The kernel has so many more bytes of the calls.
+    pub fn sent(&mut self, now: Nanos, bytes: usize) {
+        self.gone += bytes as u64;
+        let gone = self.gone;
+        let whole = self.pending.iter_mut().filter(|call| call.end <= gone);
+        whole.for_each(|call| {
+            call.sent.get_or_insert(now);
+        });
+    }
+
+    /// Takes what arrived, and tells each answer that is whole.
+    ///
+    /// # Errors
+    /// If the server refused a call, or what came is no reply to one: nothing more can be asked.
+    pub fn hear(
+        &mut self,
+        now: Nanos,
+        mut bytes: &[u8],
+        answered: &mut dyn FnMut(Answer),
+    ) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let taken = self.reply.take(now, bytes)?;
+            bytes = &bytes[taken..];
+            if self.reply.is_whole() {
+                let reply = std::mem::take(&mut self.reply);
+                answered(self.answer(now, &reply)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, now: Nanos, reply: &Incoming) -> Result<Answer, Failure> {
+        let mut from = Reader(&reply.kept);
+        let number = from.u32();
+        let at = self
+            .pending
+            .iter()
+            .position(|call| Some(call.number) == number);
+        let call = at.and_then(|at| self.pending.remove(at));
+        let call = call.ok_or(Failure::Malformed("a call"))?;
+        let name = call.operation.name();
+        rpc::accepted(&mut from, name)?;
+        let moved = moved(call.operation, &mut from).ok_or(Failure::Malformed(name))?;
+        let data = moved.map_err(|status| Failure::Refused { call: name, status })?;
+        let reads = call.operation == BlockOperation::Read;
+        if data.0 > self.order.block.0 || (reads && reply.length < data.0) {
+            return Err(Failure::Malformed(name));
+        }
+        let begun = reply.begun.unwrap_or(now);
+        let sent = call.sent.unwrap_or(begun).min(begun);
+        Ok(Answer {
+            operation: call.operation,
+            data,
+            call_send: sent.since(call.asked),
+            waited: begun.since(sent.max(call.asked)),
+            reply_send: now.since(begun),
+        })
+    }
+}
+
+impl Incoming {
+    /// Takes some of the bytes; says how many.
+    fn take(&mut self, now: Nanos, bytes: &[u8]) -> Result<usize, Failure> {
+        self.begun.get_or_insert(now);
+        if self.left == 0 {
+            let missing = (4 - self.mark.len()).min(bytes.len());
+            self.mark.extend_from_slice(&bytes[..missing]);
+            if let Ok(mark) = <[u8; 4]>::try_from(self.mark.as_slice()) {
+                let mark = u32::from_be_bytes(mark);
+                self.mark.clear();
+                (self.left, self.last) = (u64::from(mark & !LAST), mark & LAST != 0);
+                self.length += self.left;
+                // An empty fragment that is not the last would be for ever.
+                if self.left == 0 || self.length > LONGEST {
+                    return Err(Failure::Malformed("a call"));
+                }
+            }
+            return Ok(missing);
+        }
+        let here = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let room = KEPT.saturating_sub(self.kept.len()).min(here);
+        self.kept.extend_from_slice(&bytes[..room]);
+        self.left -= here as u64;
+        Ok(here)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.last && self.left == 0 && self.mark.is_empty()
+    }
+}
+
+/// Its number in NFSv3.
+fn procedure(operation: BlockOperation) -> u32 {
+    match operation {
+        BlockOperation::Getattr => 1,
+        BlockOperation::Read => 6,
+        BlockOperation::Write | BlockOperation::WriteStable => 7,
+        BlockOperation::Commit => 21,
+    }
+}
+
+/// How much a reply says that it moved, or its status; `None`: it is cut off.
+fn moved(operation: BlockOperation, from: &mut Reader<'_>) -> Option<Result<Bytes, u32>> {
+    let status = from.u32()?;
+    if status != 0 {
+        return Some(Err(status));
+    }
+    let count = match operation {
+        BlockOperation::Getattr => {
+            from.skip(ATTRIBUTES)?;
+            0
+        }
+        BlockOperation::Commit => {
+            skip_change(from)?;
+            0
+        }
+        BlockOperation::Read => {
+            from.skip_optional(ATTRIBUTES)?;
+            from.u32()?
+        }
+        BlockOperation::Write | BlockOperation::WriteStable => {
+            skip_change(from)?;
+            from.u32()?
+        }
+    };
+    Some(Ok(Bytes(count.into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Wait;
+    use proptest::prelude::*;
+
+    fn client(mix: &[BlockOperation], random: bool) -> Client {
+        let order = Blocks {
+            export: String::new(),
+            block: Bytes(4096),
+            depth: 4,
+            mix: mix.to_vec(),
+            random,
+            file_size: Bytes(3 * 4096),
+            wait: Wait::Block,
+        };
+        let who = Credentials {
+            machine: "here".to_owned(),
+            uid: 7,
+            gid: 8,
+        };
+        Client::new(order, Handle(vec![1, 2, 3]), who, 42)
+    }
+
+    /// What a call asks: its number, procedure, and the words behind the handle.
+    fn asked(call: &[u8]) -> (u32, u32, Vec<u32>) {
+        let mut from = Reader(call);
+        assert_eq!(from.u32().unwrap() & !LAST, call.len() as u32 - 4);
+        let number = from.u32().unwrap();
+        let head: Vec<u32> = (0..4).map(|_| from.u32().unwrap()).collect();
+        assert_eq!(head, [0, 2, NFS, 3]);
+        let procedure = from.u32().unwrap();
+        assert_eq!(from.u32(), Some(1), "AUTH_SYS");
+        from.opaque(400).unwrap();
+        assert_eq!((from.u32(), from.u32()), (Some(0), Some(0)));
+        assert_eq!(from.opaque(64).unwrap(), [1, 2, 3]);
+        let words = std::iter::from_fn(|| from.u32()).take(5).collect();
+        (number, procedure, words)
+    }
+
+    /// A reply in fragments of at most `piece` bytes.
+    fn reply(number: u32, results: &[u32], data: usize, piece: usize) -> Vec<u8> {
+        let mut body = Vec::new();
+        let mut to = Writer(&mut body);
+        for word in [number, 1, 0, 0, 0, 0] {
+            to.u32(word);
+        }
+        results.iter().for_each(|word| to.u32(*word));
+        body.resize(body.len() + data, 5);
+        let mut bytes = Vec::new();
+        let count = body.chunks(piece).count();
+        for (n, fragment) in body.chunks(piece).enumerate() {
+            let last = if n + 1 == count { LAST } else { 0 };
+            Writer(&mut bytes).u32(fragment.len() as u32 | last);
+            bytes.extend_from_slice(fragment);
+        }
+        bytes
+    }
+
+    #[test]
+    fn calls_are_asked_in_turn_and_their_parts_are_those_of_the_moments() {
+        use BlockOperation::{Commit, Getattr, Read, WriteStable};
+        let mut client = client(&[Read, WriteStable, Getattr, Commit], false);
+        let mut calls = Vec::new();
+        for at in 0..4 {
+            let mut out = Vec::new();
+            client.ask(Nanos(at), &mut out);
+            calls.push(out);
+        }
+        let told: Vec<_> = calls.iter().map(|call| asked(call)).collect();
+        assert_eq!(told[0], (0, 6, vec![0, 0, 4096]));
+        assert_eq!(told[1].1, 7);
+        assert_eq!(
+            told[1].2,
+            [0, 4096, 4096, 2, 4096],
+            "the second block, stable"
+        );
+        assert_eq!((told[2].1, told[3].1), (1, 21));
+
+        for piece in [1 << 20, 100] {
+            let mut answers = Vec::new();
+            let mut client = again(&calls);
+            // Out of order, as a server may.
+            let written = reply(1, &[0, 0, 0, 4096, 2, 0, 0], 0, piece);
+            let read = reply(0, &[0, 0, 4096, 0, 4096], 4096, piece);
+            client
+                .hear(Nanos(30), &written, &mut |answer| answers.push(answer))
+                .unwrap();
+            let (first, rest) = read.split_at(2);
+            client
+                .hear(Nanos(40), first, &mut |answer| answers.push(answer))
+                .unwrap();
+            client
+                .hear(Nanos(60), rest, &mut |answer| answers.push(answer))
+                .unwrap();
+            let answer = |operation, [call_send, waited, reply_send]: [u64; 3]| Answer {
+                operation,
+                data: Bytes(4096),
+                call_send: Nanos(call_send),
+                waited: Nanos(waited),
+                reply_send: Nanos(reply_send),
+            };
+            assert_eq!(
+                answers,
+                [answer(WriteStable, [19, 10, 0]), answer(Read, [10, 30, 20])]
+            );
+            assert_eq!(answers[1].total(), Nanos(60));
+        }
+    }
+
+    /// A client that has asked the same; the second call did not fit at once.
+    fn again(calls: &[Vec<u8>]) -> Client {
+        use BlockOperation::{Commit, Getattr, Read, WriteStable};
+        let mut client = client(&[Read, WriteStable, Getattr, Commit], false);
+        let mut out = Vec::new();
+        (0..calls.len()).for_each(|at| client.ask(Nanos(at as u64), &mut out));
+        client.sent(Nanos(10), calls[0].len() + 100);
+        client.sent(Nanos(20), out.len() - calls[0].len() - 100);
+        client
+    }
+
+    #[test]
+    fn blocks_by_chance_are_whole_and_all_come() {
+        let mut client = client(&[BlockOperation::Read], true);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..50 {
+            let mut out = Vec::new();
+            client.ask(Nanos(0), &mut out);
+            seen.insert(asked(&out).2[1]);
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 4096, 8192]);
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_words_and_nonsense_is_no_reply() {
+        let hear = |bytes: &[u8]| {
+            let mut client = client(&[BlockOperation::Write], false);
+            client.ask(Nanos(0), &mut Vec::new());
+            client
+                .hear(Nanos(1), bytes, &mut |_| ())
+                .map_err(|failure| failure.to_string())
+        };
+        assert_eq!(
+            hear(&reply(0, &[28], 0, 100)).unwrap_err(),
+            "the server answers WRITE with \"no space left\" (28)"
+        );
+        assert!(
+            hear(&reply(9, &[0], 0, 100))
+                .unwrap_err()
+                .contains("no reply")
+        );
+        let too_much = reply(0, &[0, 0, 0, 9999], 0, 100);
+        assert!(hear(&too_much).unwrap_err().contains("no reply to WRITE"));
+        assert!(
+            hear(b"HTTP/1.1 400 Bad Request\r\n")
+                .unwrap_err()
+                .contains("NFS server")
+        );
+        assert_eq!(hear(&[0x80, 0]), Ok(()), "more may come");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_server_sends_is_heard_the_same_in_pieces(
+            bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(0x80), any::<u8>()], 0..300),
+        ) {
+            let hear = |piece: usize| {
+                let mut client = client(&[BlockOperation::Read], false);
+                client.ask(Nanos(0), &mut Vec::new());
+                let mut answers = 0;
+                let result = bytes
+                    .chunks(piece)
+                    .try_for_each(|piece| client.hear(Nanos(1), piece, &mut |_| answers += 1));
+                (answers, result)
+            };
+            prop_assert_eq!(hear(1), hear(1000));
+        }
+    }
+}

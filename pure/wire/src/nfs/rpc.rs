@@ -1,0 +1,343 @@
+//! ONC RPC over TCP (RFC 5531): calls with the user's numbers (`AUTH_SYS`), and the replies to them.
+
+use super::xdr::{Reader, Writer};
+
+/// A reply that is taken whole is smaller: a list of exports, not a block.
+const LARGEST: usize = 1 << 20;
+/// The last fragment of a record has this bit in its mark.
+pub(super) const LAST: u32 = 1 << 31;
+/// A verifier is at most so long.
+const VERIFIER: usize = 400;
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Name of the host; servers take it for their logs alone.
+    pub machine: String,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// A procedure with its arguments.
+pub trait Procedure {
+    /// What comes back if the server did it.
+    type Answer;
+    /// Program, its version, the number of the procedure.
+    const NUMBERS: [u32; 3];
+    /// As in its specification.
+    const NAME: &'static str;
+    /// Appends the arguments.
+    #[doc(hidden)]
+    fn arguments(&self, to: &mut Writer<'_>);
+    /// Reads what stands behind the head of the reply; `None`: it is cut off, or something else.
+    #[doc(hidden)]
+    fn results(&self, from: &mut Reader<'_>) -> Option<Result<Self::Answer, u32>>;
+}
+
+/// Why a call brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The server looked at it and says no.
+    #[error("the server answers {call} with {}", in_words(*.status))]
+    Refused {
+        /// Name of the procedure.
+        call: &'static str,
+        /// `nfsstat3` or `mountstat3`.
+        status: u32,
+    },
+    /// The server does not have the program, the version or the procedure, or wants to know better who asks.
+    #[error("the server does not take {call}: {why}")]
+    Rejected {
+        /// Name of the procedure.
+        call: &'static str,
+        /// In words.
+        why: &'static str,
+    },
+    /// Not what a server sends.
+    #[error("what came back is no reply to {0}; is it an NFS server?")]
+    Malformed(&'static str),
+}
+
+/// A status of NFSv3 or MOUNT in words (RFC 1813, 2.6 and 5.1.5: where both have a number it means the same).
+fn in_words(number: u32) -> String {
+    let words = match number {
+        1 => "\"not owner\" (1): only the owner may",
+        2 => "\"no such file or folder\" (2)",
+        5 => "\"input or output error\" (5)",
+        13 => {
+            "\"permission denied\" (13): see which hosts and users the export takes, and whether it takes ports of 1024 and above (option insecure)"
+        }
+        17 => "\"exists already\" (17)",
+        20 => "\"not a folder\" (20)",
+        27 => "\"file too large\" (27)",
+        28 => "\"no space left\" (28)",
+        30 => "\"read-only file system\" (30): the export gives no right to write",
+        69 => "\"quota exceeded\" (69)",
+        70 => "\"stale handle\" (70): somebody removed the file meanwhile",
+        10_004 => "\"not supported\" (10004)",
+        10_006 => "\"server fault\" (10006)",
+        10_008 => "\"try again later\" (10008)",
+        number => return format!("status {number}"),
+    };
+    words.to_owned()
+}
+
+/// The bytes of a call.
+pub fn call<P: Procedure>(procedure: &P, number: u32, who: &Credentials) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    begin(&mut bytes, P::NUMBERS, number, who);
+    procedure.arguments(&mut Writer(&mut bytes));
+    end(&mut bytes, 0);
+    bytes
+}
+
+/// Appends everything in front of the arguments.
+pub(super) fn begin(to: &mut Vec<u8>, numbers: [u32; 3], number: u32, who: &Credentials) {
+    const AUTH_SYS: u32 = 1;
+    let mut out = Writer(to);
+    // The mark, which `end` writes.
+    out.u32(0);
+    let [program, version, procedure] = numbers;
+    for word in [number, 0, 2, program, version, procedure, AUTH_SYS] {
+        out.u32(word);
+    }
+    let mut credentials = Vec::new();
+    let mut inner = Writer(&mut credentials);
+    inner.u32(0);
+    inner.opaque(who.machine.as_bytes());
+    for word in [who.uid, who.gid, 0] {
+        inner.u32(word);
+    }
+    out.opaque(&credentials);
+    // No verifier.
+    out.u64(0);
+}
+
+/// Writes the mark of the record that began at `at`.
+pub(super) fn end(bytes: &mut [u8], at: usize) {
+    let length = u32::try_from(bytes.len() - at - 4).expect("a call is far below 2 GiB");
+    bytes[at..at + 4].copy_from_slice(&(length | LAST).to_be_bytes());
+}
+
+/// What the reply with this number answers; `None` if it is the reply to another call.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn answer<P: Procedure>(
+    procedure: &P,
+    number: u32,
+    reply: &[u8],
+) -> Result<Option<P::Answer>, Failure> {
+    let mut from = Reader(reply);
+    if from.u32() != Some(number) {
+        return Ok(None);
+    }
+    accepted(&mut from, P::NAME)?;
+    match procedure.results(&mut from) {
+        Some(Ok(answer)) => Ok(Some(answer)),
+        Some(Err(status)) => Err(Failure::Refused {
+            call: P::NAME,
+            status,
+        }),
+        None => Err(Failure::Malformed(P::NAME)),
+    }
+}
+
+/// Reads the head of a reply, behind its number.
+pub(super) fn accepted(from: &mut Reader<'_>, call: &'static str) -> Result<(), Failure> {
+    let mut read = || {
+        if from.u32()? != 1 {
+            return None;
+        }
+        if from.u32()? != 0 {
+            return Some(Err(
+                "it wants to know better who asks, or knows another version of RPC",
+            ));
+        }
+        let _flavor = from.u32()?;
+        from.opaque(VERIFIER)?;
+        Some(match from.u32()? {
+            0 => Ok(()),
+            1 => Err("it does not have this program"),
+            2 => Err("it has no version 3 of this program"),
+            3 => Err("it does not have this procedure"),
+            4 => Err("it could not read the arguments"),
+            _ => Err("its system failed"),
+        })
+    };
+    match read() {
+        Some(Ok(())) => Ok(()),
+        Some(Err(why)) => Err(Failure::Rejected { call, why }),
+        None => Err(Failure::Malformed(call)),
+    }
+}
+
+/// Puts replies together that are taken whole.
+#[derive(Debug, Default)]
+pub struct Records {
+    bytes: Vec<u8>,
+}
+
+impl Records {
+    /// Takes what arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next reply, if all of it is there. Sun's own servers wrote each in one fragment, and so do all since;
+    /// more are put together all the same.
+    ///
+    /// # Errors
+    /// If it is larger than any reply to a single call.
+    pub fn take(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let mut record = Vec::new();
+        let mut rest = Reader(&self.bytes);
+        loop {
+            let Some(mark) = rest.u32() else {
+                return Ok(None);
+            };
+            let length = (mark & !LAST) as usize;
+            if record.len() + length > LARGEST {
+                return Err(Failure::Malformed("a call"));
+            }
+            let Some(fragment) = rest.skip(length) else {
+                return Ok(None);
+            };
+            record.extend_from_slice(fragment);
+            if mark & LAST != 0 {
+                let left = rest.0.len();
+                self.bytes.drain(..self.bytes.len() - left);
+                return Ok(Some(record));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nfs::{Create, Exports, FsInfo, Handle, Mount, Port, Sizes};
+    use model::Bytes;
+
+    fn who() -> Credentials {
+        Credentials {
+            machine: "abc".to_owned(),
+            uid: 1,
+            gid: 2,
+        }
+    }
+
+    /// Words as bytes; a text is padded.
+    fn bytes(parts: &[&dyn Part]) -> Vec<u8> {
+        let mut all = Vec::new();
+        parts.iter().for_each(|part| part.append(&mut all));
+        all
+    }
+
+    trait Part {
+        fn append(&self, to: &mut Vec<u8>);
+    }
+
+    impl Part for u32 {
+        fn append(&self, to: &mut Vec<u8>) {
+            Writer(to).u32(*self);
+        }
+    }
+
+    impl Part for &str {
+        fn append(&self, to: &mut Vec<u8>) {
+            Writer(to).opaque(self.as_bytes());
+        }
+    }
+
+    const DONE: [&dyn Part; 5] = [&1u32, &0u32, &0u32, &0u32, &0u32];
+
+    fn reply(number: u32, results: &[&dyn Part]) -> Vec<u8> {
+        let mut all = bytes(&[&number]);
+        all.extend(bytes(&DONE));
+        all.extend(bytes(results));
+        all
+    }
+
+    #[test]
+    fn a_call_is_as_the_specification_has_it() {
+        let expected = bytes(&[
+            &(LAST | 76),
+            &5u32,
+            &0u32,
+            &2u32,
+            &100_005u32,
+            &3u32,
+            &1u32,
+            &1u32,
+            &24u32,
+            &0u32,
+            &"abc",
+            &1u32,
+            &2u32,
+            &0u32,
+            &0u32,
+            &0u32,
+            &"/exp1",
+        ]);
+        assert_eq!(call(&Mount("/exp1"), 5, &who()), expected);
+    }
+
+    #[test]
+    fn results_are_read_and_refusals_told() {
+        let of = |results: &[&dyn Part]| reply(1, results);
+        assert_eq!(answer(&Port::NFS, 1, &of(&[&2049u32])), Ok(Some(2049)));
+        assert_eq!(
+            answer(&Port::NFS, 2, &of(&[&2049u32])),
+            Ok(None),
+            "another call's"
+        );
+        let mounted = of(&[&0u32, &"handle", &1u32, &1u32]);
+        assert_eq!(
+            answer(&Mount("/x"), 1, &mounted),
+            Ok(Some(Handle(b"handle".to_vec())))
+        );
+        let exports = of(&[&1u32, &"/a", &1u32, &"*", &0u32, &1u32, &"/b", &0u32, &0u32]);
+        let all = vec!["/a".to_owned(), "/b".to_owned()];
+        assert_eq!(answer(&Exports, 1, &exports), Ok(Some(all)));
+        let handle = Handle(vec![1; 4]);
+        let sizes = of(&[&0u32, &0u32, &65_536u32, &9u32, &9u32, &32_768u32]);
+        let expected = Sizes {
+            read: Bytes(65_536),
+            write: Bytes(32_768),
+        };
+        assert_eq!(answer(&FsInfo(&handle), 1, &sizes), Ok(Some(expected)));
+        let create = Create {
+            folder: &handle,
+            name: "f",
+        };
+        assert_eq!(answer(&create, 1, &of(&[&0u32, &0u32])), Ok(Some(None)));
+        let refused = answer(&create, 1, &of(&[&30u32])).unwrap_err().to_string();
+        assert!(
+            refused.contains("NFSv3 CREATE with \"read-only file system\" (30)"),
+            "{refused}"
+        );
+        let denied = bytes(&[&1u32, &1u32, &1u32, &1u32, &1u32]);
+        let why = answer(&create, 1, &denied).unwrap_err().to_string();
+        assert!(why.contains("who asks"), "{why}");
+        for cut in 4..mounted.len() - 8 {
+            assert!(answer(&Mount("/x"), 1, &mounted[..cut]).is_err(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn records_are_put_together_and_bounded() {
+        let mut records = Records::default();
+        let whole = bytes(&[&3u32, &0x0102_0304u32]);
+        for byte in [&whole[..7], &bytes(&[&(LAST | 1)]), b"x", &bytes(&[&LAST])].concat() {
+            records.push(&[byte]);
+        }
+        assert_eq!(records.take(), Ok(Some(vec![1, 2, 3, b'x'])));
+        assert_eq!(records.take(), Ok(Some(Vec::new())));
+        assert_eq!(records.take(), Ok(None));
+        records.push(b"HTTP");
+        assert!(records.take().is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! The external data representation (RFC 4506): words of four bytes, big-endian, whatever is shorter padded.
+
+/// Writes values one behind the other.
+pub struct Writer<'a>(pub &'a mut Vec<u8>);
+
+impl Writer<'_> {
+    pub fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_be_bytes());
+    }
+
+    pub fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// Opaque data of variable length.
+    pub fn opaque(&mut self, bytes: &[u8]) {
+        let length = u32::try_from(bytes.len()).expect("names, handles and blocks are below 4 GiB");
+        self.u32(length);
+        self.0.extend_from_slice(bytes);
+        self.0
+            .resize(self.0.len() + bytes.len().wrapping_neg() % 4, 0);
+    }
+}
+
+/// Reads values one behind the other; `None` is: not there.
+#[derive(Clone, Copy)]
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn skip(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        let (word, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_be_bytes(*word))
+    }
+
+    pub fn bool(&mut self) -> Option<bool> {
+        match self.u32()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Opaque data of variable length, of at most so many bytes.
+    pub fn opaque(&mut self, most: usize) -> Option<&'a [u8]> {
+        let length = self.u32()? as usize;
+        if length > most {
+            return None;
+        }
+        let bytes = self.skip(length)?;
+        self.skip(length.wrapping_neg() % 4)?;
+        Some(bytes)
+    }
+
+    /// What may be there or not, and is of no interest.
+    pub fn skip_optional(&mut self, bytes: usize) -> Option<()> {
+        if self.bool()? {
+            self.skip(bytes)?;
+        }
+        Some(())
+    }
+}
