@@ -136,16 +136,14 @@ impl Desk<'_> {
     /// Finds the programs and mounts the folder.
     fn mount(&self, server: &Server<'_>) -> Result<Mounted> {
         let addresses = transport::resolve(server.name, PORT_MAPPER, self.spec.socket.ip_version)?;
-        // The first that answers.
-        let mut mapper = Err(Refusal::unreachable("no address").into());
-        for address in addresses.iter().rev() {
-            mapper = self
-                .open(*address, MAPPER_WITHIN)
-                .map(|open| (*address, open));
-        }
+        let answers = |address: &SocketAddr| {
+            let open = self.open(*address, MAPPER_WITHIN).ok()?;
+            Some((*address, open))
+        };
+        let mapper = addresses.iter().find_map(answers);
         let at = |address: SocketAddr, port| SocketAddr::new(address.ip(), port);
         let (mount, nfs) = match mapper {
-            Ok((address, mut mapper)) => {
+            Some((address, mut mapper)) => {
                 let mut port = |program: &Port, name: &str| match mapper.ask(program)? {
                     0 => bail!(Refusal::unreachable(format!(
                         "{} has no {name} of version 3 over TCP, as its port mapper says; version 4 alone is not measured",
@@ -160,7 +158,7 @@ impl Desk<'_> {
                 (port(&Port::MOUNT, "MOUNT")?, nfs)
             }
             // No port mapper, or none that may be asked.
-            Err(_) => {
+            None => {
                 let nfs = server.port.unwrap_or(DEFAULT_PORT);
                 (at(addresses[0], MOUNT_PORT), at(addresses[0], nfs))
             }

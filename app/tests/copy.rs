@@ -111,7 +111,16 @@ fn over_a_slow_path_every_corner_is_held_up_by_the_network() {
     let path = |name: &str| files.join(name).to_str().unwrap().to_owned();
     let (from, to) = (path("from"), path("to"));
     let host = format!("lab:{}", lab.name);
-    let options = ["--from", &from, "--to", &to, "--corners", "--rounds", "1", "--json"];
+    let options = [
+        "--from",
+        &from,
+        "--to",
+        &to,
+        "--corners",
+        "--rounds",
+        "1",
+        "--json",
+    ];
     let told = json(&mut copy(&home, &host, &options));
     let corners = told["corners"].as_array().unwrap();
     assert_eq!(corners.len(), 4);

@@ -594,7 +594,7 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
                 told["latency"]["p50_ns"].as_u64().unwrap(),
                 wire["p50_ns"].as_u64().unwrap(),
             );
-            assert!(ours + 1_000 > theirs, "{operation}: {ours} and {theirs} ns");
+            assert!(ours * 5 / 4 > theirs, "{operation}: {ours} and {theirs} ns");
             assert!(
                 sum(&told["parts"]) > 0 && ours < theirs + 3_000_000,
                 "{operation}: {ours} and {theirs} ns"
@@ -645,11 +645,7 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
 
     for (export, more, said) in [
         ("/nowhere", vec![], "it exports "),
-        (
-            "/memory",
-            vec!["--block", "32M", "--file-size", "32M"],
-            "the server takes reads and writes of up to",
-        ),
+        ("/memory", vec!["--block", "65M"], "from 1 byte to 64M"),
         ("/memory", vec!["--down"], "leave out --down"),
         ("/memory", vec!["--trace"], "linerate trace --host"),
     ] {
