@@ -337,6 +337,7 @@ mod tests {
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
             ("requests", "clocks") => "clocks",
+            ("requests", "links") => "links",
             ("requests", "operations") => "operation",
             ("requests", "calls") | ("operation", "worst") => "call",
             ("operation" | "call" | "block_summary", "parts") => "parts",
