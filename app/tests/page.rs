@@ -7,8 +7,10 @@
 mod browser;
 mod common;
 
+use archive::Archive;
 use browser::{Browser, Tab};
 use common::{Home, Lines, Running, run, stderr, stdout};
+use report::pages::Story;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -22,42 +24,88 @@ const PHONE: u32 = 390;
 const EVIL: &str =
     "</script><script>document.title='mine'</script><img src=x onerror=alert(1)>&quot;\u{202e}";
 
-fn linerate(home: &Home, args: &[&str]) -> String {
-    let out = run(home.linerate(args).current_dir(home.path()));
+/// What a command prints, which is written as a user types it.
+fn linerate(home: &Home, line: &str) -> String {
+    let args: Vec<&str> = line.split_whitespace().collect();
+    let out = run(home.linerate(&args).current_dir(home.path()));
     // Some verdicts of an experiment have a status of their own.
     let fine = matches!(out.status.code(), Some(0 | 10..=13));
-    assert!(fine, "{args:?}: {}\n{}", out.status, stderr(&out));
+    assert!(fine, "{line}: {}\n{}", out.status, stderr(&out));
     stdout(&out)
 }
 
 /// A page of each kind.
 fn pages(home: &Home) -> Vec<PathBuf> {
-    const SHORT: [&str; 7] = ["-t", "400ms", "-O", "100ms", "-i", "50ms", "-q"];
-    let page = |name: &str| {
-        linerate(home, &["report", "last", "-o", name]);
-        home.path().join(name)
-    };
+    let short = "-t 400ms -O 100ms -i 50ms -q";
+    for (name, line) in [
+        ("bulk", format!("measure local {short}")),
+        (
+            "request",
+            format!("measure local --workload request {short}"),
+        ),
+        (
+            "copy",
+            "measure local --workload copy --from memory --to memory -n 32M -q".to_owned(),
+        ),
+        ("tuning", format!("tune local --dry-run {short}")),
+        (
+            "experiment",
+            "prove local --change sockbuf=64K --pairs 6 --gap 0s --pilot 0 -t 100ms -O 20ms -q"
+                .to_owned(),
+        ),
+    ] {
+        linerate(home, &line);
+        linerate(home, &format!("report last -o {name}.html"));
+    }
+    let calls = "../pure/requests/tests/captures/nfs3.pcap";
     linerate(
         home,
-        &[&["measure", "local", "--trace"][..], &SHORT].concat(),
+        &format!(
+            "report {} -o calls.html",
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(calls).display()
+        ),
     );
-    let bulk = page("bulk.html");
-    linerate(
-        home,
-        &[&["measure", "local", "--workload", "request"][..], &SHORT].concat(),
-    );
-    let request = page("request.html");
-    let copy = ["--from", "memory", "--to", "memory", "-n", "32M", "-q"];
-    linerate(
-        home,
-        &[&["measure", "local", "--workload", "copy"], &copy[..]].concat(),
-    );
-    let copy = page("copy.html");
+    let mtu = linerate(home, "mtu local --json");
+    std::fs::write(home.path().join("mtu.json"), mtu).unwrap();
+    linerate(home, "report mtu.json -o mtu.html");
+    std::fs::write(home.path().join("demo.html"), demo(home)).unwrap();
     // The same once more: a path with a history.
-    linerate(home, &[&["measure", "local"][..], &SHORT].concat());
-    linerate(home, &["report", "--all", "all"]);
-    let all = ["index.html", "history-1.html"].map(|name| home.path().join("all").join(name));
-    [vec![bulk, request, copy], all.into()].concat()
+    linerate(home, &format!("measure local {short}"));
+    linerate(home, "report --all all");
+    let names = [
+        "bulk",
+        "request",
+        "copy",
+        "tuning",
+        "experiment",
+        "calls",
+        "mtu",
+        "demo",
+        "all/index",
+        "all/history-1",
+    ];
+    names
+        .map(|name| home.path().join(format!("{name}.html")))
+        .into()
+}
+
+/// The page of the demonstration, of what the archive has.
+fn demo(home: &Home) -> String {
+    let archive = Archive::open(&home.path().join("runs.db")).unwrap();
+    let tuning = archive.tuning("last").unwrap();
+    let run = archive.get(&tuning.rounds[0].before.run).unwrap();
+    let experiment = archive.experiment("last").unwrap();
+    let verdict = prove::judge(&experiment);
+    let story = Story {
+        why: explain::explain(&run),
+        run,
+        tuning,
+        judged: Vec::new(),
+        popular: (experiment, verdict),
+        put_back: vec!["route.congctl=bbr, to cubic".to_owned()],
+        warnings: Vec::new(),
+    };
+    report::page::html(&report::pages::story(&story))
 }
 
 /// Where a picture of a page goes: below the folder that cargo builds in.
@@ -100,12 +148,12 @@ fn every_page_opens_from_a_disk_and_is_whole_for_everybody() {
         let name = file.file_stem().unwrap().to_str().unwrap();
         let size = file.metadata().unwrap().len();
         assert!(size < 1 << 20, "{name} has {size} bytes");
+        let mut tab = browser.open(file);
         for (width, window) in [(DESK, "desk"), (PHONE, "phone")] {
-            let mut tab = browser.open(file, width);
+            tab.resize(width);
             is_sound(&mut tab, name);
             tab.shoot(&shot(&format!("{name}-{window}")));
         }
-        let mut tab = browser.open(file, DESK);
         tab.reload_without_scripts();
         is_sound(&mut tab, name);
         let unseen = "[...document.querySelectorAll('section figure')]\
@@ -119,16 +167,64 @@ fn every_page_opens_from_a_disk_and_is_whole_for_everybody() {
 }
 
 #[test]
+fn a_picture_tells_its_values_and_can_be_zoomed_by_mouse_and_keys() {
+    let home = Home::new();
+    linerate(&home, "measure local -t 1s -O 100ms -i 50ms --up -q");
+    linerate(&home, "report last -o run.html");
+    let mut browser = Browser::start(home.path());
+    let mut tab = browser.open(&home.path().join("run.html"));
+    tab.resize(DESK);
+    let place = "const at = document.querySelector('.zoom .u-over'); at.scrollIntoView({block: 'center'}); \
+                 const box = at.getBoundingClientRect(); JSON.stringify([box.left, box.top, box.width, box.height])";
+    let corners = tab.eval(place);
+    let corners: Vec<f64> = serde_json::from_str(corners.as_str().unwrap()).unwrap();
+    let [left, top, width, height] = corners[..] else {
+        panic!("{corners:?}")
+    };
+    let at = |share: f64| (left + share * width, top + height / 2.0);
+
+    let tip =
+        "[...document.querySelectorAll('.tip')].filter(t => !t.hidden)[0]?.firstChild.textContent";
+    let told = |tab: &mut Tab<'_>| {
+        tab.mouse("mouseMoved", at(0.11), &json!({}));
+        tab.mouse("mouseMoved", at(0.1), &json!({}));
+        assert!(
+            tab.comes(&format!("!!({tip})")),
+            "no values where the mouse is"
+        );
+        tab.eval(tip)
+    };
+    let before = told(&mut tab);
+    assert!(
+        before.as_str().unwrap().ends_with('s'),
+        "{before}: a time with its unit"
+    );
+    let held = json!({"button": "left", "buttons": 1, "clickCount": 1});
+    tab.mouse("mousePressed", at(0.5), &held);
+    tab.mouse("mouseMoved", at(0.7), &held);
+    tab.mouse("mouseMoved", at(0.9), &held);
+    tab.mouse("mouseReleased", at(0.9), &held);
+    let zoomed = told(&mut tab);
+    assert_ne!(zoomed, before, "the same place shows another time");
+
+    // The keys of whoever has no mouse; what they point at is told to a screen reader.
+    tab.eval("document.querySelector('.zoom').focus()");
+    tab.press("0");
+    assert_eq!(told(&mut tab), before, "all of it again");
+    tab.press("ArrowRight");
+    let said = "document.querySelector('.said').textContent";
+    assert!(
+        tab.comes(&format!("{said} !== ''")),
+        "nothing is said of the place"
+    );
+    assert_eq!(tab.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn what_strangers_called_things_stays_text() {
     let home = Home::new();
-    linerate(
-        &home,
-        &[
-            "measure", "local", "-t", "200ms", "-O", "50ms", "-i", "50ms", "--up", "-q",
-        ],
-    );
-    let mut run: Value =
-        serde_json::from_str(&linerate(&home, &["runs", "export", "last"])).unwrap();
+    linerate(&home, "measure local -t 200ms -O 50ms -i 50ms --up -q");
+    let mut run: Value = serde_json::from_str(&linerate(&home, "runs export last")).unwrap();
     for key in ["host", "title"] {
         run[key] = json!(EVIL);
     }
@@ -138,11 +234,10 @@ fn what_strangers_called_things_stays_text() {
         }
     }
     std::fs::write(home.path().join("evil.json"), run.to_string()).unwrap();
-    linerate(&home, &["runs", "delete", "last"]);
-    linerate(&home, &["runs", "import", "evil.json"]);
-    linerate(&home, &["report", "last", "-o", "evil.html"]);
+    linerate(&home, "report evil.json -o evil.html");
     let mut browser = Browser::start(home.path());
-    let mut tab = browser.open(&home.path().join("evil.html"), DESK);
+    let mut tab = browser.open(&home.path().join("evil.html"));
+    tab.resize(DESK);
     is_sound(&mut tab, "evil");
     assert_ne!(tab.eval("document.title"), "mine");
     assert_eq!(tab.eval("document.querySelectorAll('img').length"), 0);
@@ -167,5 +262,5 @@ fn a_demo_that_is_interrupted_leaves_nothing() {
     let out = demo.output(Duration::from_secs(60));
     assert_eq!(out.status.code(), Some(4), "{:?}", lines.rest());
     assert!(!home.path().join("linerate-demo.html").exists());
-    assert!(linerate(&home, &["lab", "list"]).starts_with("no lab is up"));
+    assert!(linerate(&home, "lab list").starts_with("no lab is up"));
 }

@@ -60,8 +60,8 @@ impl Browser {
         }
     }
 
-    /// Opens a file as a page of this width, in pixels.
-    pub fn open(&mut self, file: &Path, width: u32) -> Tab<'_> {
+    /// Opens a file.
+    pub fn open(&mut self, file: &Path) -> Tab<'_> {
         let blank = json!({"url": "about:blank"});
         let target = self.call("Target.createTarget", None, &blank);
         let attach = json!({"targetId": target["targetId"], "flatten": true});
@@ -75,9 +75,6 @@ impl Browser {
         for domain in ["Page", "Runtime", "Network", "Log"] {
             tab.call(&format!("{domain}.enable"), &json!({}));
         }
-        let screen =
-            json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600});
-        tab.call("Emulation.setDeviceMetricsOverride", &screen);
         tab.load(file);
         tab
     }
@@ -126,17 +123,28 @@ impl Tab<'_> {
         answer
     }
 
+    /// Gives the window another width, in pixels: below 600 it is that of a phone.
+    pub fn resize(&mut self, width: u32) {
+        let is_phone = width < 600;
+        let screen =
+            json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": is_phone});
+        self.call("Emulation.setDeviceMetricsOverride", &screen);
+        // Pictures are drawn anew in the frame that follows.
+        self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    }
+
     fn load(&mut self, file: &Path) {
         let url = format!("file://{}", file.display());
         let went = self.call("Page.navigate", &json!({"url": url}));
         assert!(went["errorText"].is_null(), "{url}: {went:#}");
+        self.wait_for_load(&url);
+    }
+
+    fn wait_for_load(&mut self, what: &str) {
         let until = Instant::now() + PATIENCE;
-        while !self
-            .seen
-            .iter()
-            .any(|e| e["method"] == "Page.loadEventFired")
-        {
-            let event = self.browser.next(until, &url);
+        let is_load = |event: &Value| event["method"] == "Page.loadEventFired";
+        while !self.seen.iter().any(is_load) {
+            let event = self.browser.next(until, what);
             self.seen.push(event);
         }
     }
@@ -149,15 +157,7 @@ impl Tab<'_> {
         );
         self.seen.retain(|e| e["method"] != "Page.loadEventFired");
         self.call("Page.reload", &json!({}));
-        let until = Instant::now() + PATIENCE;
-        while !self
-            .seen
-            .iter()
-            .any(|e| e["method"] == "Page.loadEventFired")
-        {
-            let event = self.browser.next(until, "a reload");
-            self.seen.push(event);
-        }
+        self.wait_for_load("a reload");
     }
 
     /// The value of an expression in the page.

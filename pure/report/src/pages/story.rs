@@ -33,12 +33,14 @@ pub fn story(story: &Story) -> Page {
     let measured = super::run(&story.run, &summarise(&story.run), &story.why);
     let tuned = super::tuning(&story.tuning, &story.judged);
     let popular = super::experiment(experiment, verdict);
-    let mut sections = chapter("Measured", "measured", measured);
-    sections.extend(chapter("Tuned", "tuned", tuned));
+    let mut sections = chapter("Measured", "measured", 1, measured);
+    // Before and after, and what proves it.
+    sections.extend(chapter("Tuned", "tuned", 2, tuned));
     let name = escape(experiment.plan.arm_name(1));
     sections.extend(chapter(
         &format!("A popular remedy, {name}"),
         "popular",
+        1,
         popular,
     ));
     sections.push(undone(story));
@@ -50,9 +52,9 @@ pub fn story(story: &Story) -> Page {
     }
 }
 
-/// A page as a part of another: its sections under its name, its pictures under names of their own, and what is not
-/// its first word folded.
-fn chapter(name: &str, id: &str, page: Page) -> Vec<Section> {
+/// A page as a part of another: its sections under its name, its pictures under names of their own, and all but the
+/// first `open` folded.
+fn chapter(name: &str, id: &str, open: usize, page: Page) -> Vec<Section> {
     let sections = page.sections.into_iter().enumerate();
     sections
         .map(|(n, section)| Section {
@@ -65,7 +67,7 @@ fn chapter(name: &str, id: &str, page: Page) -> Vec<Section> {
                     ..picture
                 })
                 .collect(),
-            folded: section.folded || n > 0,
+            folded: section.folded || n >= open,
             ..section
         })
         .collect()
