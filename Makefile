@@ -2,7 +2,7 @@
 
 LINERATE := target/release/linerate
 
-.PHONY: demo test bench mtu-faults lab-fidelity prove-power bpf prove-known tune-known table-of-causes build setup setup-test install
+.PHONY: demo test bench mtu-faults lab-fidelity prove-power bpf prove-known tune-known table-of-causes situations build setup setup-test install
 
 # Three minutes on this machine: a path that is slow one way, why, what helps, what does not, and a page of it. As root, or as a
 # user who may make user namespaces.
@@ -54,6 +54,10 @@ tune-known: build setup-test
 table-of-causes: build setup-test
 	bench/table-of-causes > docs/table-of-causes.md.new
 	mv docs/table-of-causes.md.new docs/table-of-causes.md
+
+# The five situations that linerate comes from, recreated in labs: some minutes, best on an idle machine; writes docs/situations.
+situations: build setup-test
+	bench/situations docs/situations
 
 # Every fault of a path's MTU, ours beside common tools: a minute; writes docs/mtu-faults.md.
 mtu-faults: setup-test
