@@ -18,8 +18,11 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
     told.extend(phrase::search(order, verdict));
     told.extend(answers.iter().map(ToString::to_string));
     told.extend(phrase::of_all(experiment, verdict));
-    let beside = answers.iter().map(|answer| answer.beside.join(" "));
-    let beside = beside.filter(|words| !words.is_empty());
+    let beside = answers.iter().filter(|answer| !answer.beside.is_empty());
+    let beside = beside.map(|answer| match answer.of.as_str() {
+        "" => answer.beside.join(" "),
+        of => format!("{of}: {}", answer.beside.join(" ")),
+    });
 
     let several = verdict.comparisons.len() > 1 || !verdict.effects.is_empty();
     let sections = vec![
@@ -96,7 +99,15 @@ fn about(experiment: &Experiment, verdict: &Verdict) -> Vec<(String, String)> {
     facts([
         ("Measured", utc(experiment.started)),
         ("Experiment", escape(&experiment.id)),
-        ("Asked", phrase::question(order)),
+        (
+            "Asked",
+            // It is the headline of a page without a title.
+            order
+                .title
+                .as_ref()
+                .map(|_| phrase::question(order))
+                .unwrap_or_default(),
+        ),
         (
             "Runs",
             format!(

@@ -2,6 +2,8 @@
 
 mod compare;
 mod experiment;
+#[cfg(test)]
+mod golden;
 mod history;
 mod index;
 mod mtu;

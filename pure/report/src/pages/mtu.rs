@@ -24,18 +24,18 @@ fn looked(report: &MtuReport) -> Page {
         facts: about(report),
         sections: filled(vec![
             Section {
-                heading: "Hop by hop".to_owned(),
+                heading: "The path".to_owned(),
                 pictures: vec![hops::picture(report, "hops", "Hop by hop")],
                 ..Section::default()
             },
             Section {
                 heading: "What to do".to_owned(),
-                words: sentences(todo),
+                words: todo,
                 ..Section::default()
             },
             Section {
                 heading: "What it rests on".to_owned(),
-                words: sentences(evidence),
+                words: evidence,
                 listing: figures,
                 ..Section::default()
             },
@@ -104,19 +104,4 @@ fn about(report: &MtuReport) -> Vec<(String, String)> {
         ("64 KiB there", tcp(Going::There)),
         ("64 KiB back", tcp(Going::Back)),
     ])
-}
-
-/// Lines of a list as paragraphs.
-fn sentences(lines: Vec<String>) -> Vec<String> {
-    let sentence = |line: String| match line.chars().next() {
-        Some(first) => {
-            first
-                .to_uppercase()
-                .chain(line.chars().skip(1))
-                .collect::<String>()
-                + "."
-        }
-        None => line,
-    };
-    lines.into_iter().map(sentence).collect()
 }

@@ -5,7 +5,7 @@ use crate::page::{Page, Section};
 use crate::pictures::{bars, forest};
 use crate::published;
 use crate::words::{Style, escape, escape_sentence, percent};
-use model::Published;
+use model::{Outcome, Published};
 
 /// Differences that are told first.
 const TOLD: usize = 6;
@@ -22,6 +22,12 @@ pub fn published(of: &Published) -> Page {
         .take(TOLD)
         .map(|one| published::sentence(one, of.margin_share))
         .collect();
+    // Without a verdict the gravest doubt is the answer.
+    let gravest = of
+        .doubts
+        .first()
+        .filter(|_| of.outcome() == Outcome::NoVerdict);
+    told.extend(gravest.map(|doubt| escape_sentence(&doubt.words)));
     if of.comparisons.len() > TOLD {
         told.push(format!("And {} more, below.", of.comparisons.len() - TOLD));
     }

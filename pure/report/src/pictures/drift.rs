@@ -1,7 +1,7 @@
 //! Every run of an experiment in the order of time: does the path move by itself?
 
 use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke};
-use crate::prove::phrase::{metric_line, signed};
+use crate::prove::phrase::{metric_words, signed};
 use model::{Experiment, Nanos, Phase, Trial, Verdict};
 
 /// All runs over time; `None` before the first.
@@ -63,7 +63,7 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
                 scale: Scale::FromZero,
             },
             y: vec![Axis {
-                label: metric_line(plan.metric).to_owned(),
+                label: metric_words(plan.metric).to_owned(),
                 unit,
                 scale: Scale::FromZero,
             }],

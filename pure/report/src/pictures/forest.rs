@@ -98,15 +98,10 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
     let bottom = ROW * shown.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + 26.0);
     let [low, high] = band.map(|end| x.place(end));
-    svg.rect((low, 0.0), (high - low, bottom), "good soft");
-    for place in [low, high] {
-        svg.line((place, 0.0), (place, bottom), "good dashed");
-    }
-    for tick in x.ticks(" %", 6.0) {
-        let place = x.place(tick);
-        let class = if tick == 0.0 { "ink" } else { "grid" };
-        svg.line((place, 0.0), (place, bottom), class);
-        svg.text((place, bottom + 18.0), "faint small middle", signed(tick));
+    let ticks = x.ticks(" %", 6.0);
+    for tick in &ticks {
+        let place = (x.place(*tick), bottom + 16.0);
+        svg.text(place, "faint small middle", signed(*tick));
     }
     let mut csv = Table::default();
     csv.row(&["of", "answer", "effect_share", "low_share", "high_share"].map(str::to_owned));
@@ -133,8 +128,18 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
         svg.text((0.0, y), "ink", &name);
         svg.text((RIGHT, y), "faint small end", &said);
         told.push(format!("{}: {said}", escape(&row.name)));
+        // Below the words, so that no line crosses them.
+        let (top, foot) = (y + 6.0, y + 28.0);
+        svg.rect((low, top), (high - low, foot - top), "good soft");
+        for place in [low, high] {
+            svg.line((place, top), (place, foot), "good dashed");
+        }
+        for tick in &ticks {
+            let class = if *tick == 0.0 { "ink" } else { "grid" };
+            svg.line((x.place(*tick), top), (x.place(*tick), foot), class);
+        }
         if let Some(effect) = &row.effect {
-            let y = y + 16.0;
+            let y = y + 17.0;
             let ends = [effect.range.low, effect.range.high];
             interval(&mut svg, ends.map(|end| (x.place(end), y)));
             let corner = (x.place(effect.middle) - 5.0, y - 5.0);

@@ -10,7 +10,7 @@ use model::mtu::{Cause, Going, Hop, MtuReport, PathEnd};
 const NEAR: f64 = 70.0;
 const FAR: f64 = RIGHT - 60.0;
 /// Height of a direction.
-const LANE: f64 = 150.0;
+const LANE: f64 = 154.0;
 /// Width of a character of small text, about.
 const LETTER: f64 = 6.4;
 /// Longest name of a host that is drawn, in characters.
@@ -32,7 +32,7 @@ pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
     Picture {
         id: id.to_owned(),
         title: title.to_owned(),
-        reading: "Thick: packets a byte larger than what passes the whole way come so far. The cross: where they stop."
+        reading: "Over each link the size that passes, in bytes. Thick: packets a byte larger come so far. The cross: where they stop."
             .to_owned(),
         drawing: Drawing::Still {
             svg: svg.finish(title, &alternative),
@@ -118,10 +118,12 @@ impl Lane<'_> {
             None => svg.line((begin, y), (end, y), "s0 thin dashed"),
         }
         // Which way it goes.
-        let tip = (begin + end) / 2.0 + 4.0 * (end - begin).signum();
-        let back = tip - 8.0 * (end - begin).signum();
+        let ahead = (end - begin).signum();
+        let tip = end - 14.0 * ahead;
+        let back = tip - 7.0 * ahead;
         let (above, below) = (y - 5.0, y + 5.0);
         svg.path(&format!("M{back} {above}L{tip} {y}L{back} {below}"), "ink");
+        self.draw_sizes(svg, y);
         for receives in [false, true] {
             let x = if receives { end } else { begin };
             let name = if receives { to } else { from };
@@ -140,12 +142,25 @@ impl Lane<'_> {
             if let Some(reach) = self.reach() {
                 svg.text((self.x(reach), y + 6.0), "bad strong middle", "\u{d7}");
             }
-            svg.text((0.0, y + 62.0), "bad", format!("\u{d7} {stops}"));
+            svg.text((0.0, y + 64.0), "bad", format!("\u{d7} {stops}"));
         }
         if let Some(tcp) = self.report.way(self.going).tcp {
             let fate = format!("64 KiB over TCP: {}", fate(&tcp));
             svg.text((RIGHT, top + 18.0), "faint small end", fate);
         }
+    }
+
+    /// The sizes that come so far, over the links where they differ.
+    fn draw_sizes(&self, svg: &mut Svg, y: f64) {
+        let Some(mtu) = self.report.way(self.going).verdict.mtu else {
+            return;
+        };
+        let over = |hops: f64| (self.x(hops), y - 7.0);
+        if self.reach().is_some_and(|reach| reach >= 1.0) && !self.stops().is_empty() {
+            svg.text(over(0.5), "faint small middle", format!("over {mtu}"));
+        }
+        let last = f64::from(self.routers) + 0.5;
+        svg.text(over(last), "faint small middle", mtu);
     }
 
     fn draw_routers(&self, svg: &mut Svg, y: f64) {

@@ -396,6 +396,16 @@ pub(crate) fn metric_line(metric: Metric) -> &'static str {
     }
 }
 
+/// The same in a word or two, for an axis.
+pub(crate) fn metric_words(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Goodput => "goodput",
+        Metric::Completion => "time of a transfer",
+        Metric::LatencyP50 => "median latency",
+        Metric::LatencyP99 => "99th percentile of latency",
+    }
+}
+
 /// The changes of the metric that do not matter.
 pub(crate) fn margins(margin: f64) -> [f64; 2] {
     [1.0 / (1.0 + margin) - 1.0, margin]

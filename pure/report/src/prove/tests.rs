@@ -80,6 +80,11 @@ fn path(ask: Ask, factor: f64, spread: f64) -> Experiment {
     })
 }
 
+/// An experiment that finds this factor.
+pub(crate) fn path_of(factor: f64, spread: f64) -> Experiment {
+    path(ask(), factor, spread)
+}
+
 fn text(experiment: &Experiment) -> String {
     verdict(
         experiment,
@@ -158,7 +163,7 @@ fn factors() -> Experiment {
     })
 }
 
-fn several() -> Experiment {
+pub(crate) fn several() -> Experiment {
     let plan = plan_from_changes(arms(&[
         "bbr=congestion=bbr",
         "reno=congestion=reno",
@@ -345,7 +350,7 @@ fn names_cannot_be_markup() {
 }
 
 /// Every tag is closed in order, and every `&` begins one of the entities of XML.
-fn well_formed(svg: &str) {
+pub(crate) fn well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = svg;
     while let Some(at) = rest.find('<') {
