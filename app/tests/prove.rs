@@ -592,7 +592,7 @@ fn a_plan_is_printed_before_it_is_run_and_runs_from_its_file() {
     let pictures = path.home.path().join("pictures");
     let svg = pictures.to_str().unwrap();
     let first = verdict(&mut path.command(&[file, "-q", "--svg", svg]), &[0]);
-    for name in ["bars.svg", "forest.svg", "pairs.svg"] {
+    for name in ["bars.svg", "drift.svg", "forest.svg", "pairs.svg"] {
         let picture = std::fs::read_to_string(pictures.join(name)).unwrap();
         assert!(picture.starts_with("<svg"), "{name}");
     }

@@ -55,6 +55,58 @@ fn published_tables_are_doubted() {
     }
 }
 
+/// The page of a document, from the document itself, from its JSON, and from the archive.
+#[test]
+fn documents_have_pages() {
+    let home = Home::new();
+    let page = |args: &[&str]| {
+        let out = run(home
+            .linerate(&[&["report"], args].concat())
+            .current_dir(home.path()));
+        assert!(out.status.success(), "{}", stderr(&out));
+        stdout(&out)
+    };
+    let table = format!("{TABLES}virtio_cloud.csv");
+    let whole = page(&[&table, "-o", "-"]);
+    for words in ["average 209.98, median 180, 145 to 304", "A/A/A", "<svg"] {
+        assert!(whole.contains(words), "{words}: {whole}");
+    }
+    let json = home.path().join("found.json");
+    std::fs::write(&json, from(&home, &[&table, "--json"]).stdout).unwrap();
+    let again = page(&[json.to_str().unwrap()]);
+    assert_eq!(again, "the page is in linerate-found.html\n");
+    let file = home.path().join("linerate-found.html");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), whole);
+
+    let found = stdout(&run(&mut home.linerate(&["mtu", "local", "--json"])));
+    std::fs::write(&json, &found).unwrap();
+    assert_eq!(
+        page(&[json.to_str().unwrap()]),
+        "the page is in linerate-mtu-local.html\n"
+    );
+    let of_file = std::fs::read_to_string(home.path().join("linerate-mtu-local.html")).unwrap();
+    assert!(
+        of_file.contains("bytes each way") && of_file.contains("id=\"hops\""),
+        "{of_file}"
+    );
+    assert_eq!(page(&["last", "-o", "-"]), of_file);
+
+    for (text, why) in [
+        ("{}", "it is not a run of linerate"),
+        ("a,b\n1,2\n", "of no kind that can be read"),
+        (
+            "{\"schema\": 9, \"plan\": {}}",
+            "written by a newer linerate",
+        ),
+    ] {
+        std::fs::write(&json, text).unwrap();
+        let out = run(&mut home.linerate(&["report", json.to_str().unwrap()]));
+        let said = stderr(&out);
+        assert!(!out.status.success() && said.contains(why), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
 #[test]
 fn iperf3s_runs_are_compared_by_arm() {
     let home = Home::new();

@@ -26,6 +26,7 @@ use std::process::ExitCode;
   linerate mtu -6 db2                   over IPv6, whose path may be another
   linerate mtu --list                   what was found before, also by 'linerate tune mtu'
   linerate mtu --show last              one of it in full
+  linerate mtu db2 && linerate report last    a page, with both directions hop by hop
 
 Sizes are in bytes of the whole IP packet. With an agent, both ends send datagrams of all candidate
 sizes with DF set, whatever their kernels believe of the path; the largest that arrives is confirmed

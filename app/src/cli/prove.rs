@@ -43,6 +43,7 @@ use std::sync::atomic::AtomicBool;
   linerate prove plan.toml --svg pictures
   linerate prove resume 3f2a                                         goes on after Ctrl-C or a crash
   linerate prove show last --markdown
+  linerate report last                                               its page: the pairs, the order of time, what was checked
   linerate prove --from table.csv                                    judges numbers of somebody else
   linerate prove --from old=a.json,b.json,c.json,d.json new=3f,41,5c,77
 

@@ -114,6 +114,12 @@ fn the_drop_in_the_cloud_is_not_where_the_settings_change() {
             .iter()
             .all(|c| c.outcome == Outcome::NoVerdict && c.estimate.is_none())
     );
+    // All that was printed is kept: three tests in each of five windows.
+    assert_eq!(found.statistics.len(), 15);
+    let one = &found.statistics[4];
+    assert_eq!((one.of.as_str(), one.arm.as_str()), ("128k", "test 2"));
+    let printed = [one.average, one.median, one.min, one.max];
+    assert_eq!(printed, [164.54, 158.0, 106.0, 298.0].map(Some));
     says(&words(&found, About::NotRuns), &["not runs", "seconds"]);
     says(
         &words(&found, About::Drift),

@@ -29,6 +29,7 @@ const ANSWER: Duration = Duration::from_secs(30);
   linerate tune db2 --persist                    and written down for the next start of both hosts
   linerate tune db2 --direction down --rate 10G  the way back, which is to carry 10 Gbit/s
   linerate tune show last                        the story again
+  linerate report last                           its page: before, after, and what proved it
   linerate tune audit db2                        what both hosts' settings are worth on the path
   linerate tune knobs                            every knob, its values and its risk
   linerate tune hold db2 route.initcwnd=32       set there until Ctrl-C, to try by hand

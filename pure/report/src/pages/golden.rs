@@ -1,6 +1,6 @@
 //! The pages of experiments, tunings, MTUs and published numbers, as a whole.
 
-use super::*;
+use super::{experiment, mtu, tuning};
 use crate::Style;
 use crate::fixtures::{published, rivals};
 use crate::page::{Drawing, Page, html, text};
@@ -189,7 +189,11 @@ fn a_tuning() {
 
 #[test]
 fn published_numbers() {
-    insta::assert_snapshot!(words(&super::published(&published())));
+    let table = include_str!("../../../prove/tests/published/virtio_cloud.csv");
+    let found = ::prove::published::of_table("virtio_cloud.csv", table, 0.05).unwrap();
+    let page = super::published(&found);
+    insta::assert_snapshot!(words(&page));
+    insta::assert_snapshot!("classic", elements(&page, "bars"));
 }
 
 /// What a stranger wrote stays text in every kind of page, and every picture is whole.
@@ -202,14 +206,10 @@ fn names_cannot_be_markup() {
     let mut change = crate::mtu_change::tests::rolled_back();
     change.host = nasty.clone();
     let mut numbers = published();
-    for name in [
-        &mut numbers.name,
-        &mut numbers.comparisons[0].of,
-        &mut numbers.statistics[0].of,
-        &mut numbers.statistics[0].arm,
-    ] {
-        *name = nasty.clone();
-    }
+    numbers.name = nasty.clone();
+    numbers.comparisons[0].of = nasty.clone();
+    numbers.statistics[0].of = nasty.clone();
+    numbers.statistics[0].arm = nasty.clone();
     let (mut story, mut judged) = tuned();
     story.host = nasty.clone();
     story.rounds[0].advice.proposals[0].title = nasty.clone();

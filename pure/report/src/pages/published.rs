@@ -3,8 +3,9 @@
 use super::{facts, filled};
 use crate::page::{Page, Section};
 use crate::pictures::{bars, forest};
+use crate::prove::phrase::share;
 use crate::published;
-use crate::words::{Style, escape, escape_sentence, percent};
+use crate::words::{Style, escape, escape_sentence};
 use model::{Outcome, Published};
 
 /// Differences that are told first.
@@ -50,17 +51,25 @@ pub fn published(of: &Published) -> Page {
         },
         Section {
             heading: "Every difference".to_owned(),
-            listing: published::text(of, wide),
+            // A few were told first.
+            listing: match of.comparisons.len() > TOLD {
+                true => published::text(of, wide),
+                false => String::new(),
+            },
             folded: true,
             ..Section::default()
         },
     ];
     Page {
-        title: format!("What {} shows", escape(&of.name)),
+        // Of a path, what the file is called.
+        title: format!(
+            "What {} shows",
+            escape(of.name.rsplit('/').next().unwrap_or_default())
+        ),
         verdict: told,
         facts: facts([
             ("From", escape(&of.name)),
-            ("Matters", format!("{} and more", percent(of.margin_share))),
+            ("Matters", format!("{} and more", share(of.margin_share))),
         ]),
         sections: filled(sections),
     }

@@ -30,6 +30,7 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
     sections.push(Section {
         heading: "The story".to_owned(),
         listing: tune::story(story, judged, Style::PLAIN),
+        folded: true,
         ..Section::default()
     });
     let way = match story.direction {

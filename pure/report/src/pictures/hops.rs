@@ -2,7 +2,7 @@
 
 use super::{RIGHT, WIDTH, cut};
 use crate::csv::Table;
-use crate::mtu::{ends, fate, sentence, stops};
+use crate::mtu::{ends, fate, stops};
 use crate::page::{Drawing, Picture, Svg};
 use model::mtu::{Cause, Going, Hop, MtuReport, PathEnd};
 
@@ -28,7 +28,7 @@ pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
         lane.tell(&mut csv);
     }
     let ways = Going::BOTH.map(|going| Lane::of(report, going).alternative());
-    let alternative = format!("{} {}", sentence(report), ways.join(" "));
+    let alternative = ways.join(" ");
     Picture {
         id: id.to_owned(),
         title: title.to_owned(),
@@ -99,13 +99,8 @@ impl Lane<'_> {
     }
 
     fn draw(&self, svg: &mut Svg, top: f64) {
-        let verdict = &self.report.way(self.going).verdict;
         let (from, to) = &self.names;
-        let size = verdict.mtu.map_or("nothing passes".to_owned(), |mtu| {
-            let more = verdict.cause == Cause::NotTried;
-            format!("{}{mtu} bytes", if more { "at least " } else { "" })
-        });
-        let heading = format!("From {from} to {to}: {size}");
+        let heading = format!("From {from} to {to}: {}", self.size());
         svg.text((0.0, top + 18.0), "ink strong", heading);
         let y = top + 66.0;
         let last = f64::from(self.routers) + 1.0;
@@ -183,6 +178,16 @@ impl Lane<'_> {
         }
     }
 
+    /// How much passes.
+    fn size(&self) -> String {
+        let verdict = &self.report.way(self.going).verdict;
+        match verdict.mtu {
+            Some(mtu) if verdict.cause == Cause::NotTried => format!("at least {mtu} bytes"),
+            Some(mtu) => format!("{mtu} bytes"),
+            None => "nothing passes".to_owned(),
+        }
+    }
+
     fn stops(&self) -> String {
         let cause = &self.report.way(self.going).verdict.cause;
         stops(cause, self.going, &cut(&self.report.host, LONGEST))
@@ -200,7 +205,11 @@ impl Lane<'_> {
             [] => "directly".to_owned(),
             _ => format!("by {}", routers.join(", ")),
         };
-        format!("From {from} to {to} {by}.")
+        let stops = match self.stops() {
+            none if none.is_empty() => none,
+            some => format!("; {some}"),
+        };
+        format!("From {from} to {to} {by}: {}{stops}.", self.size())
     }
 
     fn tell(&self, csv: &mut Table) {

@@ -4,9 +4,9 @@
 use super::{RIGHT, WIDTH, airy, cut};
 use crate::csv::Table;
 use crate::page::{Drawing, Picture, Ruler, Scale, Svg};
-use crate::prove::in_short;
 use crate::prove::phrase::{
-    Range, margins, metric_line, of_metric, range, share, signed, unit, value,
+    Range, interval as interval_words, margins, metric_line, of_metric, range, share, signed, unit,
+    value,
 };
 use crate::words::escape;
 use model::{Comparison, Experiment, Phase, Trial, Verdict};
@@ -45,9 +45,12 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
             None => format!("pair {} with a failed run", n + 1),
         })
         .collect();
+    let effect = comparison.estimate.as_ref().map_or(String::new(), |e| {
+        let middle = signed(of_metric(metric, e.effect_share));
+        format!(" The effect: {middle}, {}.", interval_words(metric, e))
+    });
     let alternative = format!(
-        "{} The differences, {}: {}.",
-        in_short(experiment, verdict, comparison.arm),
+        "The differences, {}: {}.{effect}",
         unit(metric),
         told.join(", ")
     );

@@ -1,7 +1,7 @@
 //! What was planned and what was done, for who wants to check or to repeat it.
 
 use super::phrase;
-use crate::words::{escape, escape_sentence, grouped, round_span, table};
+use crate::words::{escape, escape_sentence, grouped, table};
 use model::{Check, Design, Estimand, Experiment, Phase, Plan, Verdict};
 
 /// How runs were grouped and what is judged of them.
@@ -80,7 +80,7 @@ pub(crate) fn every_run(experiment: &Experiment) -> String {
         };
         vec![
             grouped(t.number.into()),
-            round_span(t.started.since(first.started)),
+            phrase::span(t.started.since(first.started)),
             match t.phase {
                 Phase::Discarded => "warming up",
                 Phase::Pilot => "pilot",
