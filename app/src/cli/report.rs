@@ -49,7 +49,7 @@ by 'rsvg-convert' (Debian: librsvg2-bin), which has to be installed; the page's 
 Of a trace or a capture the two directions with the most data are drawn (what was sent, acknowledged, sent again;
 windows, flight and round trip, with the limit of each moment), the others told by their sentence. Where requests
 are found they follow: how long they took and why, a usual one and the longest step by step. However long the file
-is, each picture has at most 1000 columns: what lies within one is drawn as one. Such a file is read twice.")]
+is, each picture has at most 800 columns: what lies within one is drawn as one. Such a file is read twice.")]
 pub struct Report {
     /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input
     #[arg(value_name = "ID|FILE", required_unless_present = "all")]
@@ -212,6 +212,7 @@ fn told(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Told> {
     if path.is_file() || subject == "-" {
         return of_file(path, beside);
     }
+    without(beside)?;
     let archive = runs::open_existing(global)?;
     let named = archive.named(subject).map_err(runs::said)?;
     Ok(Told {
@@ -228,8 +229,11 @@ pub fn page_of(archive: &Archive, named: &Named) -> Result<Page> {
     match named {
         Named::Run(id) => {
             let run = archive.get(id).map_err(runs::said)?;
-            let why = traces::explain(&run, &archive.traces());
-            Ok(pages::run(&run, &summarise(&run), &why))
+            let traces = archive.traces();
+            let why = traces::explain(&run, &traces);
+            let mut page = pages::run(&run, &summarise(&run), &why);
+            page.sections.extend(trace::of_run(&run, &why, &traces));
+            Ok(page)
         }
         Named::Experiment(id) => {
             let experiment = archive.experiment(id).map_err(runs::said)?;
@@ -253,7 +257,19 @@ fn of_file(path: &Path, beside: Option<&Path>) -> Result<Told> {
                 page: trace::page(path, &kind, beside)?,
             })
         }
-        Some(Kind::Listing | Kind::Other) | None => document::told(path),
+        Some(Kind::Listing | Kind::Other) | None => {
+            without(beside)?;
+            document::told(path)
+        }
+    }
+}
+
+/// Only traces and captures have requests to draw beside others.
+fn without(beside: Option<&Path>) -> Result<()> {
+    let words = "--beside draws the requests of another capture or trace beside those of one: give FILE, not a run or a document";
+    match beside {
+        None => Ok(()),
+        Some(_) => Err(Refusal::usage(words.to_owned()).into()),
     }
 }
 

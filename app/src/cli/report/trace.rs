@@ -4,9 +4,10 @@ use crate::cli::explain::requests::observed;
 use crate::cli::explain::{Kind, bad, open};
 use crate::traces;
 use anyhow::Result;
+use archive::Traces;
 use model::finding::Explanation;
-use model::{Bytes, Connection, TraceRecord};
-use report::page::Page;
+use model::{Bytes, Connection, Leg, Run, TraceRecord};
+use report::page::{Page, Section};
 use report::pages::{self, Followed};
 use report::pictures::course::Course;
 use report::words::{grouped, utc};
@@ -97,31 +98,7 @@ fn traced(path: &Path) -> Result<Followed> {
     })?;
     let explanations = largest_first(watcher.explain());
     let mut courses = courses(&explanations);
-    let mut connections: BTreeMap<u32, Connection> = BTreeMap::new();
-    if !courses.is_empty() {
-        each(path, |record| match record {
-            TraceRecord::Connection(connection) => {
-                if courses.iter().any(|course| course.is_of(&connection)) {
-                    connections.insert(connection.id, connection);
-                }
-            }
-            TraceRecord::Segment(segment) => {
-                if let Some(connection) = connections.get(&segment.connection) {
-                    courses
-                        .iter_mut()
-                        .for_each(|course| course.segment(connection, &segment));
-                }
-            }
-            TraceRecord::Sample(sample) => {
-                if let Some(connection) = connections.get(&sample.connection) {
-                    courses
-                        .iter_mut()
-                        .for_each(|course| course.sample(connection, &sample));
-                }
-            }
-            _ => {}
-        })?;
-    }
+    follow(path, &mut courses)?;
     let mut facts = facts(
         path,
         "a trace: every segment with what its socket knew",
@@ -145,6 +122,54 @@ fn traced(path: &Path) -> Result<Followed> {
         beside: None,
         doubts: doubts.into_iter().collect(),
     })
+}
+
+/// Takes what belongs to the courses.
+fn follow(path: &Path, courses: &mut [Course]) -> Result<()> {
+    if courses.is_empty() {
+        return Ok(());
+    }
+    let mut connections: BTreeMap<u32, Connection> = BTreeMap::new();
+    each(path, |record| match record {
+        TraceRecord::Connection(connection) => {
+            if courses.iter().any(|course| course.is_of(&connection)) {
+                connections.insert(connection.id, connection);
+            }
+        }
+        TraceRecord::Segment(segment) => {
+            if let Some(connection) = connections.get(&segment.connection) {
+                let all = courses.iter_mut();
+                all.for_each(|course| course.segment(connection, &segment));
+            }
+        }
+        TraceRecord::Sample(sample) => {
+            if let Some(connection) = connections.get(&sample.connection) {
+                let all = courses.iter_mut();
+                all.for_each(|course| course.sample(connection, &sample));
+            }
+        }
+        _ => {}
+    })
+}
+
+/// The largest connection of each leg of a run, segment by segment, where its sender was traced.
+pub fn of_run(run: &Run, why: &[Explanation], traces: &Traces) -> Vec<Section> {
+    let of_leg = |(n, leg): (usize, &Leg)| {
+        let side = leg.direction.sender();
+        leg.end(side).trace?;
+        let own = why
+            .iter()
+            .filter(|one| one.direction == Some(leg.direction));
+        let largest = own.max_by_key(|one| one.bytes)?;
+        let mut courses = courses(std::slice::from_ref(largest));
+        // Who explained the run has said why, if it cannot be read.
+        follow(&traces.file(&run.id, n, side), &mut courses).ok()?;
+        let heading = format!("Segment by segment, {}", leg.direction);
+        let course = courses.first()?;
+        let id = format!("{}-{}", n + 1, leg.direction);
+        Some(pages::segments(&heading, &id, largest, course))
+    };
+    run.legs.iter().enumerate().filter_map(of_leg).collect()
 }
 
 fn each(path: &Path, mut see: impl FnMut(TraceRecord)) -> Result<()> {

@@ -21,7 +21,7 @@ pub use mtu::mtu;
 pub use published::published;
 pub use run::run;
 pub use story::{Story, story};
-pub use trace::{Followed, trace};
+pub use trace::{Followed, segments, trace};
 pub use tuning::tuning;
 
 use crate::page::Section;

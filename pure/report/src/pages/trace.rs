@@ -40,7 +40,7 @@ pub fn trace(of: &Followed) -> Page {
         sections.extend(connection(n, one, course));
     }
     if let Some(told) = answered {
-        sections.extend(asked(told, of.beside.as_ref()));
+        sections.extend(asked(&of.name, told, of.beside.as_ref()));
     }
     let others = &of.explanations[of.courses.len().min(of.explanations.len())..];
     if !others.is_empty() {
@@ -87,20 +87,26 @@ fn answer(one: &Explanation) -> String {
     )
 }
 
+/// A connection of a run in full, under a heading; `id` makes the names of its pictures differ from others.
+pub fn segments(heading: &str, id: &str, one: &Explanation, course: &Course) -> Section {
+    let (sequence, mut pictures) = drawn(&format!("-{id}"), one, course);
+    pictures.insert(0, sequence);
+    Section {
+        heading: heading.to_owned(),
+        words: vec![answer(one)],
+        listing: String::new(),
+        pictures,
+        folded: true,
+    }
+}
+
 /// A connection in full: the graph, then what its sender had to go by, then the words.
 fn connection(n: usize, one: &Explanation, course: &Course) -> [Section; 2] {
-    let id = |what: &str| match n {
-        0 => what.to_owned(),
-        n => format!("{what}-{}", n + 1),
+    let id = match n {
+        0 => String::new(),
+        n => format!("-{}", n + 1),
     };
-    let sequence = time_sequence::picture(&id("time-sequence"), course, &one.phases);
-    let mut pictures = Vec::from_iter(time_sequence::first_again(
-        &id("first-again"),
-        course,
-        &one.phases,
-    ));
-    pictures.push(socket::windows(&id("windows"), course, &one.phases));
-    pictures.extend(socket::flight(&id("flight"), course, &one.phases));
+    let (sequence, pictures) = drawn(&id, one, course);
     let name = escape(&one.name);
     [
         Section {
@@ -123,6 +129,23 @@ fn connection(n: usize, one: &Explanation, course: &Course) -> [Section; 2] {
     ]
 }
 
+/// The graph of a connection, and its other pictures.
+fn drawn(id: &str, one: &Explanation, course: &Course) -> (Picture, Vec<Picture>) {
+    let phases = &course.aligned(one);
+    let id = |what: &str| format!("{what}{id}");
+    let mut others = Vec::from_iter(time_sequence::first_again(
+        &id("first-again"),
+        course,
+        phases,
+    ));
+    others.push(socket::windows(&id("sender-windows"), course, phases));
+    others.extend(socket::flight(&id("sender-flight"), course, phases));
+    (
+        time_sequence::picture(&id("time-sequence"), course, phases),
+        others,
+    )
+}
+
 fn by_sentence(others: &[Explanation]) -> Section {
     let mut words: Vec<String> = others.iter().take(NAMED).map(answer).collect();
     if others.len() > NAMED {
@@ -141,7 +164,7 @@ fn by_sentence(others: &[Explanation]) -> Section {
 }
 
 /// The requests: how long, why, and single ones step by step.
-fn asked(told: &Requests, beside: Option<&(String, Requests)>) -> [Section; 2] {
+fn asked(name: &str, told: &Requests, beside: Option<&(String, Requests)>) -> [Section; 2] {
     let named = |of: &Operation| (of.operation.clone(), of.times.clone());
     let named: Vec<_> = told.operations.iter().map(named).collect();
     let distributions: Vec<_> = named
@@ -164,17 +187,17 @@ fn asked(told: &Requests, beside: Option<&(String, Requests)>) -> [Section; 2] {
             heading: "Requests one by one".to_owned(),
             words: Vec::new(),
             listing: requests::text(told, Style::PLAIN),
-            pictures: ladders(told, beside),
+            pictures: ladders(name, told, beside),
             folded: true,
         },
     ]
 }
 
 /// A usual request beside the same of another file, or of the operation that took the most time; then the longest.
-fn ladders(told: &Requests, beside: Option<&(String, Requests)>) -> Vec<Picture> {
+fn ladders(name: &str, told: &Requests, beside: Option<&(String, Requests)>) -> Vec<Picture> {
     let mut pictures = Vec::new();
     match beside {
-        Some((name, other)) => pictures.extend(both(told, name, other)),
+        Some((other, of_other)) => pictures.extend(both(told, [name, other], of_other)),
         None => {
             let usual = told
                 .operations
@@ -211,23 +234,17 @@ fn ladders(told: &Requests, beside: Option<&(String, Requests)>) -> Vec<Picture>
 }
 
 /// The first operation that both have, a usual request of each on one scale of time.
-fn both(told: &Requests, name: &str, other: &Requests) -> Option<Picture> {
+fn both(told: &Requests, names: [&str; 2], other: &Requests) -> Option<Picture> {
     let pair = told.operations.iter().find_map(|of| {
         let here = usual(told, &of.operation)?;
         Some((here, usual(other, &of.operation)?))
     });
     let (here, there) = pair?;
-    let ladder = |call| Ladder {
-        title: largest(call),
+    let ladder = |name, call| Ladder {
+        title: format!("{}: {}", escape(name), largest(call)),
         call,
     };
-    let ladders = [
-        ladder(here),
-        Ladder {
-            title: format!("{}: {}", escape(name), largest(there)),
-            call: there,
-        },
-    ];
+    let ladders = [ladder(names[0], here), ladder(names[1], there)];
     Some(ladder::picture(
         "ladder-both",
         &titled("The same request twice", here),
@@ -239,7 +256,7 @@ fn both(told: &Requests, name: &str, other: &Requests) -> Option<Picture> {
 fn largest(call: &Call) -> String {
     let per = |step: &model::request::Step| step.bytes.0.div_ceil(step.segments.max(1).into());
     let most = call.steps.iter().map(per).max().unwrap_or(0);
-    format!("segments of {most} bytes")
+    format!("up to {most} bytes a segment")
 }
 
 fn titled(what: &str, call: &Call) -> String {
@@ -255,4 +272,76 @@ fn usual<'a>(told: &'a Requests, operation: &str) -> Option<&'a Call> {
         .p50;
     let calls = told.calls.iter().filter(|call| call.operation == operation);
     calls.min_by_key(|call| call.parts.total().0.abs_diff(p50.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::page;
+    use crate::pictures::time_sequence::tests::lossy;
+    use insta::assert_snapshot;
+
+    fn followed() -> Followed {
+        let fact = ("file".to_owned(), "some.pcap".to_owned());
+        Followed {
+            name: "some.pcap".to_owned(),
+            facts: vec![fact],
+            explanations: vec![fixtures::rivals(), fixtures::rivals()],
+            courses: vec![lossy()],
+            requests: Some(fixtures::requests()),
+            beside: Some(("other.pcap".to_owned(), fixtures::requests())),
+            doubts: vec!["the file ends in the middle of a packet".to_owned()],
+        }
+    }
+
+    #[test]
+    fn connections_first_then_requests_then_the_rest() {
+        assert_snapshot!(page::markdown(&trace(&followed())));
+    }
+
+    #[test]
+    fn every_picture_has_a_name_of_its_own_and_strangers_stay_text() {
+        let mut of = followed();
+        let evil = "</script><img src=x onerror=alert(1)>\u{202e}";
+        of.name = evil.to_owned();
+        of.facts[0].1 = evil.to_owned();
+        of.courses.push(lossy());
+        of.explanations[1].name = evil.to_owned();
+        for told in [
+            of.requests.as_mut().unwrap(),
+            &mut of.beside.as_mut().unwrap().1,
+        ] {
+            told.calls[0].operation = evil.to_owned();
+            told.operations[0].operation = evil.to_owned();
+            told.operations[0].worst[0].detail = evil.to_owned();
+        }
+        let page = trace(&of);
+        let mut names: Vec<&str> = page
+            .sections
+            .iter()
+            .flat_map(|section| &section.pictures)
+            .map(|picture| picture.id.as_str())
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        let html = page::html(&page);
+        assert!(!html.contains("<img") && !html.contains('\u{202e}'));
+    }
+
+    #[test]
+    fn nothing_at_all_is_said() {
+        let of = Followed {
+            explanations: Vec::new(),
+            courses: Vec::new(),
+            requests: None,
+            beside: None,
+            ..followed()
+        };
+        let page = trace(&of);
+        assert!(page.verdict[0].contains("nothing to explain"));
+        assert_eq!(page.sections.len(), 1);
+    }
 }

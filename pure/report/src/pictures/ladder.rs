@@ -105,7 +105,7 @@ impl Place {
 
     /// The rails: of the client and of the server.
     fn rail(&self, server: bool) -> f64 {
-        let margin = self.width * 0.29;
+        let margin = self.width * 0.31;
         match server {
             false => self.left + margin,
             true => self.left + self.width - margin,
@@ -137,11 +137,7 @@ impl Place {
             let stroke = stroke(call, step);
             let side = usize::from(!step.call);
             let text = self.stroke(step, &stroke, svg);
-            let (from, to) = (
-                self.y(stroke.leaves),
-                self.y(stroke.leaves + stroke.way + stroke.took),
-            );
-            if let Some(y) = between.place((from + to) / 2.0 - 3.0) {
+            if let Some(y) = between.place(self.label(&stroke)) {
                 svg.text((middle, y), "ink small middle", text);
             }
             if step.call {
@@ -196,6 +192,16 @@ impl Place {
         ];
         svg.path(&outline(&head), &format!("area {class}"));
         carried(step)
+    }
+
+    /// Where a stroke's text has its baseline: in it, where it is thick enough, else above it.
+    fn label(&self, stroke: &Stroke) -> f64 {
+        let first = (self.y(stroke.leaves) + self.y(stroke.leaves + stroke.way)) / 2.0;
+        let thick = self.y(stroke.leaves + stroke.took) - self.y(stroke.leaves);
+        match thick >= ROW {
+            true => first + thick / 2.0 + 4.0,
+            false => first - 4.0,
+        }
     }
 
     /// What was waited for, beside the rail of who waited.

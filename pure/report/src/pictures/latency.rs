@@ -109,10 +109,13 @@ pub fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
     svg.text(
         (LEFT, 16.0),
         "faint small",
-        format!(
-            "requests in a cell: 1 (lightest) to {} (darkest)",
-            grouped(most)
-        ),
+        match most {
+            1 => "each cell is one request".to_owned(),
+            most => format!(
+                "requests in a cell: 1 (lightest) to {} (darkest)",
+                grouped(most)
+            ),
+        },
     );
     for tick in y.ticks("s", 5.0) {
         if let Some(at) = y.at(tick) {
@@ -130,7 +133,10 @@ pub fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
         let span = [moment.from, moment.to].map(|at| x.at(at.as_secs_f64()).unwrap_or(LEFT));
         for (low, count) in of {
             let ends = [*low, behind(*low)].map(|ns| y.at(ns as f64 / 1e9).unwrap_or(foot));
-            let shade = 1.0 + (SHADES - 1.0) * (*count as f64).ln() / (most as f64).ln().max(1e-9);
+            let shade = match most {
+                1 => SHADES,
+                most => 1.0 + (SHADES - 1.0) * (*count as f64).ln() / (most as f64).ln(),
+            };
             let title = format!(
                 "{} from {}: {} took {} to {}",
                 grouped(*count),
@@ -274,9 +280,9 @@ pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
     for (n, of) in shown.iter().enumerate() {
         let y = top + ROW * n as f64;
         let head = format!(
-            "{}: {} times, {} in the mean",
+            "{}: {}, {} in the mean",
             escape(&of.operation),
-            grouped(of.count),
+            times(of.count),
             mean(of, of.causes.total())
         );
         svg.text((FROM, y + 13.0), "ink small", head);
@@ -317,6 +323,14 @@ pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
         title,
         alternative,
     })
+}
+
+/// So often.
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        n => format!("{} times", grouped(n)),
+    }
 }
 
 /// Causes with their shares, the largest first.

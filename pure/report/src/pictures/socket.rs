@@ -1,13 +1,10 @@
 //! What the sender of a connection had to go by: its windows, what was in flight, and the round trip.
 
 use super::course::{Course, Track};
-use super::time_sequence::{bands, bytes, joined, time};
+use super::time_sequence::{Line, bands, bytes, joined, time};
 use crate::page::{Axis, Chart, Drawing, Picture, Scale, Stroke};
 use model::finding::Phase;
 use model::{Bytes, Nanos};
-
-/// A line of a chart: what, its name, and whether it is a ceiling.
-type Line = (Track, &'static str, Stroke);
 
 /// The windows, the flight and the round trip on one time axis.
 pub fn windows(id: &str, course: &Course, phases: &[Phase]) -> Picture {
@@ -52,13 +49,8 @@ pub fn windows(id: &str, course: &Course, phases: &[Phase]) -> Picture {
 
 /// What was in flight below its three ceilings; `None` where no socket was seen, for then there is only one.
 pub fn flight(id: &str, course: &Course, phases: &[Phase]) -> Option<Picture> {
-    let lines: [Line; 5] = [
+    let lines: [Line; 4] = [
         (Track::Flight, "in flight", Stroke::Steps),
-        (
-            Track::Written,
-            "written and not acknowledged",
-            Stroke::Steps,
-        ),
         (Track::Window, "receive window", Stroke::Reference),
         (Track::Congestion, "congestion window", Stroke::Reference),
         (Track::Buffer, "send buffer", Stroke::Reference),
@@ -68,7 +60,7 @@ pub fn flight(id: &str, course: &Course, phases: &[Phase]) -> Option<Picture> {
         id: id.to_owned(),
         title: "Bytes in flight and their three ceilings".to_owned(),
         reading: format!(
-            "The ceiling that the flight touches is the one to raise; below all of them it was the application or the rate of the path. The send buffer counts the kernel's overhead as well, so that what is written stays below it.{}",
+            "The ceiling that the flight touches is the one to raise; below all of them it was the application or the rate of the path. The send buffer counts the kernel's overhead as well: data alone do not fill it.{}",
             joined(columns)
         ),
         alternative: ceilings(course),

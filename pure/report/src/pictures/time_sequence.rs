@@ -6,8 +6,11 @@ use crate::words::{grouped, percent};
 use model::Bytes;
 use model::finding::Phase;
 
+/// A quantity, what it is called, and how it is drawn.
+pub(super) type Line = (Track, &'static str, Stroke);
+
 /// Lines of the graph.
-const LINES: [(Track, &str, Stroke); 5] = [
+const LINES: [Line; 5] = [
     (Track::Sent, "sent", Stroke::Steps),
     (Track::Acknowledged, "acknowledged", Stroke::Steps),
     (Track::Again, "sent again", Stroke::Points),
@@ -18,6 +21,11 @@ const LINES: [(Track, &str, Stroke); 5] = [
 /// Draws a direction; `phases` name the limit of each moment, times since the connection began.
 pub fn picture(id: &str, course: &Course, phases: &[Phase]) -> Picture {
     let pass = course.most();
+    // Where neighbours are joined, what lies between sent and acknowledged has no place of its own.
+    let lines: Vec<Line> = LINES
+        .into_iter()
+        .filter(|(track, ..)| *track != Track::Selective || pass.columns.joined().is_none())
+        .collect();
     Picture {
         id: id.to_owned(),
         title: "What was sent, and what of it arrived".to_owned(),
@@ -26,7 +34,7 @@ pub fn picture(id: &str, course: &Course, phases: &[Phase]) -> Picture {
             joined(&pass.columns)
         ),
         alternative: alternative(pass),
-        drawing: Drawing::Chart(chart(&pass.columns, &LINES, Scale::FromZero, bands(phases))),
+        drawing: Drawing::Chart(chart(&pass.columns, &lines, Scale::FromZero, bands(phases))),
     }
 }
 
@@ -41,22 +49,20 @@ pub fn first_again(id: &str, course: &Course, phases: &[Phase]) -> Option<Pictur
     for band in &mut bands {
         (band.from, band.to) = (band.from.max(first), band.to.min(last));
     }
+    // The edge of the window lies far above.
+    let mut chart = chart(columns, &LINES[..4], Scale::Fitted, bands);
+    // Pictures whose axes have the same name are zoomed together.
+    chart.x.label.push_str(", in part");
     Some(Picture {
         id: id.to_owned(),
         title: "The first segment that was sent again, and what led to it".to_owned(),
         reading: "Each step is a segment. Where the acknowledged line stays flat while blocks above it are selectively acknowledged, the segment at that height is missing.".to_owned(),
         alternative: format!("From {from} to {to} after the connection began."),
-        // The edge of the window lies far above.
-        drawing: Drawing::Chart(chart(columns, &LINES[..4], Scale::Fitted, bands)),
+        drawing: Drawing::Chart(chart),
     })
 }
 
-fn chart(
-    columns: &Columns,
-    lines: &[(Track, &str, Stroke)],
-    scale: Scale,
-    bands: Vec<Band>,
-) -> Chart {
+fn chart(columns: &Columns, lines: &[Line], scale: Scale, bands: Vec<Band>) -> Chart {
     let known = lines.iter().filter(|(track, ..)| columns.has(*track));
     let series = known.map(|(track, name, stroke)| columns.series(*track, name, 0, *stroke, 1.0));
     let y = Axis {
@@ -125,7 +131,7 @@ pub(super) fn bands(phases: &[Phase]) -> Vec<Band> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::page;
     use insta::assert_snapshot;
