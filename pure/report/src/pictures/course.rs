@@ -494,6 +494,13 @@ impl Columns {
             point(at, first);
             point(at + self.width / 2, then);
         }
+        if stroke != Stroke::Points {
+            // A value holds until the next: what repeats it is left out, but for the end.
+            let end = points.last().copied();
+            points.dedup_by_key(|(_, value)| *value);
+            let ends = points.last() == end.as_ref();
+            points.extend(end.filter(|_| !ends));
+        }
         Series {
             name: name.to_owned(),
             axis,
