@@ -39,7 +39,8 @@ opens some tens of connections at a time. On the way back only the size is found
 of hops there, and the MSS that the server announced, are the server's to tell.
 
 Nothing is changed on either host, and no privilege is needed. The kernels learn from what routers
-say meanwhile, as they do from any transfer. The result is kept in the archive.")]
+say meanwhile, as they do from any transfer. The result is kept in the archive: 'linerate runs' lists,
+shows, exports and deletes it.")]
 pub struct Mtu {
     /// The far end: name[:port], ssh:[user@]name, lab:NAME[/host], local, or http://name[:port]/page
     #[arg(required_unless_present_any = ["list", "show"])]

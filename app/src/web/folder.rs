@@ -24,15 +24,10 @@ pub fn write_all(archive: &Archive, directory: &Path) -> Result<usize> {
         write(&format!("{}.html", entry.id), &page::html(&page))?;
     }
     let histories = histories(archive)?;
-    let name = |history: &History| {
-        let at = histories.iter().position(|other| other == history);
-        format!("history-{}.html", at.unwrap_or_default() + 1)
-    };
-    for history in &histories {
-        write(
-            &name(history),
-            &page::html(&report::pages::history(history)),
-        )?;
+    let name = |at: usize, _: &History| format!("history-{}.html", at + 1);
+    for (at, history) in histories.iter().enumerate() {
+        let page = page::html(&report::pages::history(history));
+        write(&name(at, history), &page)?;
     }
     let pages = entries.len() + histories.len() + 1;
     let index = Index {

@@ -158,7 +158,7 @@ fn index(archive: &Archive, request: &Request) -> Result<String> {
         entries.truncate(LINES as usize);
         search.said += &format!("These are the newest {LINES}: narrow the search to see others.");
     }
-    let address = |history: &History| {
+    let address = |_, history: &History| {
         let [host, workload, direction] = key(history).map(http::encoded);
         format!("history.html?host={host}&workload={workload}&direction={direction}")
     };
@@ -179,12 +179,12 @@ pub fn entries(archive: &Archive, filter: &Filter) -> Result<Vec<Entry>, archive
 }
 
 /// Paths with a history, and where it is told.
-pub fn ways(histories: &[History], address: impl Fn(&History) -> String) -> Vec<Way> {
-    let ways = histories.iter().map(|history| Way {
+pub fn ways(histories: &[History], address: impl Fn(usize, &History) -> String) -> Vec<Way> {
+    let ways = histories.iter().enumerate().map(|(at, history)| Way {
         name: history.name(),
         runs: history.runs.len(),
         shifts: history.shifts.len(),
-        href: address(history),
+        href: address(at, history),
     });
     ways.collect()
 }
