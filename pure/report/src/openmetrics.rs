@@ -4,6 +4,7 @@
 //! The rules are those of the OpenMetrics specification 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>):
 //! base units in the names, the points of a series together and in the order of time, `# EOF` at the end.
 
+use crate::words::escape;
 use model::{LegSummary, Nanos, Run, Summary};
 use std::fmt::Write as _;
 
@@ -231,12 +232,9 @@ fn labels(run: &Run, leg: &LegSummary) -> String {
     .join(",")
 }
 
-/// The value as it is, escaped as the format says.
+/// A label, its value fit for a terminal and escaped as the format says.
 fn label(name: &str, value: &str) -> String {
-    let value = value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n");
+    let value = escape(value).replace('\\', "\\\\").replace('"', "\\\"");
     format!("{name}=\"{value}\"")
 }
 
@@ -267,7 +265,7 @@ mod tests {
         };
         let series = |way: &str| {
             format!(
-                r#"linerate_received_bytes{{near="web1",host="db\"1\\\n",workload="bulk",direction="{way}"}}"#
+                r#"linerate_received_bytes{{near="web1",host="db\"1\\",workload="bulk",direction="{way}"}}"#
             )
         };
         assert_eq!(

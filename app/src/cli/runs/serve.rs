@@ -51,7 +51,7 @@ impl Serve {
             ));
         }
         out::print(&format!(
-            "the archive is at http://{address}/ until Ctrl-C\\n"
+            "the archive is at http://{address}/ until Ctrl-C\n"
         ))?;
         web::serve(&listener, Site { archive, any_name }, stop)?;
         Ok(Exit::Done)

@@ -145,7 +145,7 @@ impl History {
         });
         Picture {
             id: "history".to_owned(),
-            title: format!("{label}, run by run"),
+            title: "Run by run".to_owned(),
             reading: "Each mark is a run, the oldest on the left. A strip 'look here' lies between the last run \
                       of one level and the first of the next."
                 .to_owned(),
@@ -199,7 +199,7 @@ pub fn history(history: &History) -> Page {
         ],
         sections: vec![
             Section {
-                heading: "Run by run".to_owned(),
+                heading: "Over time".to_owned(),
                 words: Vec::new(),
                 listing: String::new(),
                 pictures: vec![history.picture()],
