@@ -297,12 +297,18 @@ impl Connection {
         if wire == Wire::Plain {
             return self.plain(piece, side, out);
         }
-        let found = self.ways[side].reader.read(wire, piece, side == 0);
-        self.tries += u32::from(found.is_empty() && self.ways[side].reader.is_lost());
-        for one in found {
-            self.tries = 0;
-            self.message(one, side, out);
+        let (mut done, mut any) = (0, false);
+        while let Some(found) = self.ways[side]
+            .reader
+            .read(wire, piece, &mut done, side == 0)
+        {
+            any = true;
+            self.message(found, side, out);
         }
+        self.tries = match any {
+            true => 0,
+            false => self.tries + u32::from(self.ways[side].reader.is_lost()),
+        };
         if self.tries > MOST_TRIES {
             self.wire = Some(Wire::Plain);
         }
@@ -356,6 +362,7 @@ impl Connection {
             }
             _ => {}
         }
+        self.ways[side].reader.takes_back(body);
     }
 
     /// The reply to a call of side `of` is whole.

@@ -41,13 +41,14 @@ struct Tally {
 }
 
 impl Digest {
-    pub fn take(&mut self, call: Call) {
+    pub fn take(&mut self, call: Judged) {
         self.answered += 1;
         self.views.insert(call.view);
         self.moments.take(&call);
-        let name = match self.operations.contains_key(&call.operation) {
+        let name = &*call.seen.what.operation;
+        let name = match self.operations.contains_key(name) {
             false if self.operations.len() >= MOST_OPERATIONS => "others",
-            _ => &call.operation,
+            _ => name,
         };
         let tally = match self.operations.get_mut(name) {
             Some(tally) => tally,
@@ -55,7 +56,7 @@ impl Digest {
         };
         tally.take(&call);
         if self.calls.len() < MOST_CALLS {
-            self.calls.push(call);
+            self.calls.push(call.told());
         }
     }
 
@@ -110,13 +111,13 @@ fn doubt(view: View) -> Option<&'static str> {
 }
 
 impl Tally {
-    fn take(&mut self, call: &Call) {
+    fn take(&mut self, call: &Judged) {
         let total = call.parts.total();
         let of = &mut self.operation;
         of.count += 1;
         of.max = of.max.max(total);
-        of.call_bytes += call.call_bytes;
-        of.reply_bytes += call.reply_bytes;
+        of.call_bytes += Bytes(call.seen.call.bytes);
+        of.reply_bytes += Bytes(call.seen.reply.bytes);
         of.ideal += call.ideal;
         of.parts.add(&call.parts);
         of.causes.add(&call.causes);
@@ -126,7 +127,7 @@ impl Tally {
             .partition_point(|worst| worst.parts.total() >= total);
         if place < MOST_WORST {
             of.worst.truncate(MOST_WORST - 1);
-            of.worst.insert(place, call.clone());
+            of.worst.insert(place, call.told());
         }
     }
 
@@ -159,8 +160,8 @@ struct Moments {
 }
 
 impl Moments {
-    fn take(&mut self, call: &Call) {
-        let place = (call.at.0 / SHORTEST_MOMENT) >> self.doubled;
+    fn take(&mut self, call: &Judged) {
+        let place = (call.seen.call.first.0 / SHORTEST_MOMENT) >> self.doubled;
         let (times, causes) = self.all.entry(place).or_default();
         *times.entry(rounded(call.parts.total(), 3)).or_default() += 1;
         causes.add(&call.causes);
@@ -201,10 +202,27 @@ impl Seen {
     fn whole(&self) -> Nanos {
         self.reply.last.since(self.call.first)
     }
+
+    /// How long it takes these links at the least.
+    fn ideal(&self, links: &Links) -> Nanos {
+        let sizes = [self.call.bytes, self.reply.bytes].map(Bytes);
+        let messages = [(sizes[0], self.mtu[0]), (sizes[1], self.mtu[1])];
+        let rtt = self.near.unwrap_or_default() + self.far.unwrap_or_default();
+        links.ideal(messages, rtt)
+    }
+}
+
+/// A request, and where its time went.
+pub(crate) struct Judged {
+    seen: Seen,
+    view: View,
+    ideal: Nanos,
+    parts: Parts,
+    causes: Causes,
 }
 
 /// A request as one place saw it.
-pub(crate) fn from_one(seen: Seen, links: &Links) -> Call {
+pub(crate) fn from_one(seen: Seen, links: &Links) -> Judged {
     let [a, d] = [seen.call.first, seen.reply.last];
     let c = seen.reply.first;
     let b = seen.asked();
@@ -235,7 +253,13 @@ pub(crate) fn from_one(seen: Seen, links: &Links) -> Call {
     let mut causes = sending(&seen.call, &seen.reply, &parts);
     causes.spend(Cause::Path, way);
     causes.spend(Cause::Think, parts.think);
-    call(seen, view, links, parts, causes)
+    Judged {
+        ideal: seen.ideal(links),
+        seen,
+        view,
+        parts,
+        causes,
+    }
 }
 
 /// Requests that two places saw, and those that one of them did.
@@ -263,12 +287,12 @@ pub(crate) fn of_both(
     }
     let paired = pairs.into_iter().map(|pair| {
         let path = shortest[&pair.sizes()];
-        pair.told(path, links)
+        pair.judged(path, links)
     });
     calls.extend(paired);
     let others = others.into_values();
     calls.extend(others.map(|seen| from_one(seen, links)));
-    calls.sort_by_key(|call| call.at);
+    calls.sort_by_key(|call: &Judged| call.seen.call.first);
     let mut digest = Digest::default();
     calls.into_iter().for_each(|call| digest.take(call));
     digest
@@ -336,14 +360,20 @@ impl Pair {
         (about(&self.at_client.call), about(&self.at_client.reply))
     }
 
-    fn told(self, shortest: Nanos, links: &Links) -> Call {
+    fn judged(self, shortest: Nanos, links: &Links) -> Judged {
         let mut causes = sending(&self.at_client.call, &self.at_server.reply, &self.parts);
         let way = self.way();
         causes.spend(Cause::Think, self.parts.think);
         causes.spend(Cause::Path, shortest);
         causes.spend(Cause::Queue, way.since(shortest));
         // Steps of the reply as they arrived, so that the ladder has one clock.
-        call(self.at_client, View::BothEnds, links, self.parts, causes)
+        Judged {
+            ideal: self.at_client.ideal(links),
+            seen: self.at_client,
+            view: View::BothEnds,
+            parts: self.parts,
+            causes,
+        }
     }
 }
 
@@ -357,10 +387,16 @@ fn sending(call: &Passage, reply: &Passage, parts: &Parts) -> Causes {
     let mut causes = Causes::default();
     for (passage, part) in [(call, parts.call_send), (reply, parts.reply_send)] {
         let mut left = part;
-        for (cause, time) in passage.causes.ranked() {
-            let time = time.min(left);
-            causes.spend(cause, time);
-            left = left.since(time);
+        let all = passage.causes.total();
+        if all <= part {
+            causes.add(&passage.causes);
+            left = part.since(all);
+        } else {
+            for (cause, time) in passage.causes.ranked() {
+                let time = time.min(left);
+                causes.spend(cause, time);
+                left = left.since(time);
+            }
         }
         // A reply that came before all of its call had left.
         causes.spend(Cause::Application, left);
@@ -368,30 +404,31 @@ fn sending(call: &Passage, reply: &Passage, parts: &Parts) -> Causes {
     causes
 }
 
-fn call(seen: Seen, view: View, links: &Links, parts: Parts, causes: Causes) -> Call {
-    let sizes = [seen.call.bytes, seen.reply.bytes].map(Bytes);
-    let messages = [(sizes[0], seen.mtu[0]), (sizes[1], seen.mtu[1])];
-    let rtt = seen.near.unwrap_or_default() + seen.far.unwrap_or_default();
-    let begun = seen.call.first;
-    let steps = seen.call.steps.into_iter().chain(seen.reply.steps);
-    Call {
-        at: begun,
-        client: seen.client,
-        server: seen.server,
-        operation: seen.what.operation,
-        purpose: seen.what.purpose,
-        detail: seen.what.detail,
-        call_bytes: sizes[0],
-        reply_bytes: sizes[1],
-        view,
-        ideal: links.ideal(messages, rtt),
-        parts,
-        causes,
-        steps: steps
-            .map(|step| Step {
-                at: step.at.since(begun),
-                ..step
-            })
-            .collect(),
+impl Judged {
+    /// In words and steps, which only few need.
+    fn told(&self) -> Call {
+        let seen = &self.seen;
+        let begun = seen.call.first;
+        let steps = seen.call.steps.iter().chain(&seen.reply.steps);
+        Call {
+            at: begun,
+            client: seen.client,
+            server: seen.server,
+            operation: seen.what.operation.clone().into_owned(),
+            purpose: seen.what.purpose,
+            detail: seen.what.detail.to_string(),
+            call_bytes: Bytes(seen.call.bytes),
+            reply_bytes: Bytes(seen.reply.bytes),
+            view: self.view,
+            ideal: self.ideal,
+            parts: self.parts,
+            causes: self.causes,
+            steps: steps
+                .map(|step| Step {
+                    at: step.at.since(begun),
+                    ..step.clone()
+                })
+                .collect(),
+        }
     }
 }

@@ -204,6 +204,9 @@ impl Observer {
 
     /// Takes what is done.
     fn settle(&mut self) {
+        if self.out.done.is_empty() {
+            return;
+        }
         for seen in self.out.done.drain(..) {
             match &mut self.kept {
                 None => self.digest.take(digest::from_one(seen, &self.links)),

@@ -98,7 +98,8 @@ fn by_size(reply: u64) -> Option<What> {
         (None, None) => return None,
     };
     let mut what = What::plain();
-    (what.operation, what.purpose, what.detail) = (format!("NFSv3 {name}"), purpose, detail);
+    what.operation = format!("NFSv3 {name}").into();
+    (what.purpose, what.detail) = (purpose, detail.into());
     Some(what)
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Passage {
     /// Times count as in the capture.
     pub steps: Vec<Step>,
     /// The end before it was prolonged by what was sent again.
-    before_again: Option<(Nanos, Causes)>,
+    before_again: Option<Box<(Nanos, Causes)>>,
 }
 
 impl Passage {
@@ -110,14 +110,16 @@ impl Passage {
 
     /// Some of it was sent again.
     pub fn again(&mut self, at: Nanos) {
-        self.before_again.get_or_insert((self.last, self.causes));
+        self.before_again
+            .get_or_insert_with(|| Box::new((self.last, self.causes)));
         let call = self.steps.last().is_some_and(|step| step.call);
         self.take(at, 0, Cause::Retransmission.into(), false, call);
     }
 
     /// What was sent again was not needed, or came too late to be.
     pub fn not_again(&mut self) {
-        if let Some((last, causes)) = self.before_again.take() {
+        if let Some(before) = self.before_again.take() {
+            let (last, causes) = *before;
             (self.last, self.causes) = (last, causes);
             self.steps.retain(|step| step.at <= last);
         }

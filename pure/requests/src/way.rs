@@ -251,46 +251,58 @@ impl Reader {
         self.lost
     }
 
-    /// Takes bytes in order; returns the messages that end in them.
-    pub fn read(&mut self, wire: Wire, piece: &Piece<'_>, call: bool) -> Vec<Found> {
-        let mut found = Vec::new();
-        let mut bytes = &piece.bytes[..];
-        let mut left = piece.length;
+    /// The room of a message is that of the next one.
+    pub fn takes_back(&mut self, mut body: Vec<u8>) {
+        body.clear();
+        self.body = body;
+    }
+
+    /// Takes bytes in order, from `done` on, up to the end of a message; `None`: none ends in them any more.
+    pub fn read(
+        &mut self,
+        wire: Wire,
+        piece: &Piece<'_>,
+        done: &mut u64,
+        call: bool,
+    ) -> Option<Found> {
+        let from = usize::try_from(*done).unwrap_or(usize::MAX);
+        let mut bytes = piece.bytes.get(from..).unwrap_or_default();
         if self.lost {
-            if !wire.begins(bytes) {
-                return found;
+            if *done == piece.length || !wire.begins(bytes) {
+                return None;
             }
             *self = Reader::default();
         }
-        while left > 0 {
-            let done = piece.length - left;
-            let begin = piece.begin + done;
+        while *done < piece.length {
+            let left = piece.length - *done;
             let passage = self.passage.get_or_insert_with(|| {
-                Passage::new(piece.seq.wrapping_add(done as u32), begin, piece.since())
+                let seq = piece.seq.wrapping_add(*done as u32);
+                Passage::new(seq, piece.begin + *done, piece.since())
             });
             let taken = match self.piece {
                 None => left.min((wire.head() - self.head.len()) as u64),
                 Some((rest, _)) => left.min(rest),
             };
-            passage.take(piece.at, taken, piece.wait, done == 0, call);
+            passage.take(piece.at, taken, piece.wait, *done == 0, call);
             let (there, rest) = bytes.split_at(bytes.len().min(taken as usize));
             bytes = rest;
-            left -= taken;
+            *done += taken;
             match &mut self.piece {
                 None => {
                     self.head.extend(there);
                     if (there.len() as u64) < taken {
                         self.lose();
-                        return found;
+                        return None;
                     }
                     if self.head.len() < wire.head() {
-                        return found;
+                        return None;
                     }
                     let Some(begins) = wire.piece(&self.head) else {
                         self.lose();
-                        return found;
+                        return None;
                     };
                     let kept = &self.head[begins.head..];
+                    self.body.reserve(KEPT.min(begins.body as usize));
                     self.body.extend(kept);
                     let rest = begins.body.saturating_sub(kept.len() as u64);
                     self.piece = Some((rest, begins.last));
@@ -310,10 +322,10 @@ impl Reader {
                 if last && let Some(passage) = self.passage.take() {
                     let body = std::mem::take(&mut self.body);
                     self.cut = false;
-                    found.push(Found { passage, body });
+                    return Some(Found { passage, body });
                 }
             }
         }
-        found
+        None
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn message(body: &[u8], digests: &mut Digests) -> Option<Message> {
             role: Role::Call,
             key: Some(tag),
             what: What {
-                operation: format!("iSCSI {operation}"),
+                operation: format!("iSCSI {operation}").into(),
                 purpose,
                 ..What::default()
             },
@@ -152,9 +152,9 @@ fn command(head: &[u8; HEAD], tag: u64) -> Option<Message> {
         role: Role::Call,
         key: Some(tag),
         what: What {
-            operation,
+            operation: operation.into(),
             purpose,
-            detail,
+            detail: detail.into(),
             compound: None,
         },
     })

@@ -6,6 +6,9 @@ mod rpc;
 mod smb;
 mod xdr;
 
+use std::borrow::Cow;
+use std::fmt;
+
 /// Bytes of a message that are kept to be decoded.
 pub(crate) const KEPT: usize = 768;
 /// A longer message is none (the largest READ of NFS and SMB is below).
@@ -76,12 +79,44 @@ impl Message {
     }
 }
 
+/// Of what a call asks it; only of few calls it is ever put into words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    Text(String),
+    Range {
+        offset: u64,
+        bytes: u32,
+        how: &'static str,
+    },
+}
+
+impl Default for Detail {
+    fn default() -> Detail {
+        Detail::Text(String::new())
+    }
+}
+
+impl From<String> for Detail {
+    fn from(text: String) -> Detail {
+        Detail::Text(text)
+    }
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Detail::Text(text) => f.write_str(text),
+            Detail::Range { offset, bytes, how } => write!(f, "{bytes} bytes at {offset}{how}"),
+        }
+    }
+}
+
 /// What a call asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct What {
-    pub operation: String,
+    pub operation: Cow<'static, str>,
     pub purpose: &'static str,
-    pub detail: String,
+    pub detail: Detail,
     /// Operations of NFSv4, of which the reply may show more than the call.
     compound: Option<nfs::Compound>,
 }
@@ -89,7 +124,7 @@ pub(crate) struct What {
 impl What {
     pub fn plain() -> What {
         What {
-            operation: "request".to_owned(),
+            operation: "request".into(),
             ..What::default()
         }
     }
@@ -100,7 +135,8 @@ impl What {
             && let Some(results) = rpc::results(body)
             && compound.answered(results)
         {
-            (self.operation, self.purpose) = compound.named();
+            let (operation, purpose) = compound.named();
+            (self.operation, self.purpose) = (operation.into(), purpose);
         }
     }
 }
@@ -169,6 +205,10 @@ impl Wire {
 }
 
 /// How much, of where: as the details of reads and writes say it.
-fn range(offset: u64, bytes: u32) -> String {
-    format!("{bytes} bytes at {offset}")
+fn range(offset: u64, bytes: u32) -> Detail {
+    Detail::Range {
+        offset,
+        bytes,
+        how: "",
+    }
 }

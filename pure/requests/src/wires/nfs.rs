@@ -4,93 +4,109 @@
 //! extended attributes (RFC 8276), the port mapper (RFC 1833).
 
 use super::xdr::Xdr;
-use super::{What, range};
+use super::{Detail, What, range};
+use std::borrow::Cow;
 
-/// A procedure: its name, and what it is for.
+/// A procedure: its name behind that of its program, and what it is for.
 type Procedure = (&'static str, &'static str);
 
 const PORTMAP: &[Procedure] = &[
-    ("NULL", "is the server there?"),
-    ("SET", "registers a service"),
-    ("UNSET", "takes a service off the list"),
-    ("GETPORT", "which port has this service?"),
-    ("DUMP", "all services and their ports"),
+    ("PORTMAP NULL", "is the server there?"),
+    ("PORTMAP SET", "registers a service"),
+    ("PORTMAP UNSET", "takes a service off the list"),
+    ("PORTMAP GETPORT", "which port has this service?"),
+    ("PORTMAP DUMP", "all services and their ports"),
 ];
 
 const MOUNT: &[Procedure] = &[
-    ("NULL", "is the server there?"),
-    ("MNT", "the handle of an exported folder"),
-    ("DUMP", "who has mounted what"),
-    ("UMNT", "the folder is not used any more"),
-    ("UMNTALL", "no folder is used any more"),
-    ("EXPORT", "which folders are exported"),
+    ("MOUNT NULL", "is the server there?"),
+    ("MOUNT MNT", "the handle of an exported folder"),
+    ("MOUNT DUMP", "who has mounted what"),
+    ("MOUNT UMNT", "the folder is not used any more"),
+    ("MOUNT UMNTALL", "no folder is used any more"),
+    ("MOUNT EXPORT", "which folders are exported"),
 ];
 
 const V2: &[Procedure] = &[
-    ("NULL", "is the server there?"),
+    ("NFSv2 NULL", "is the server there?"),
     (
-        "GETATTR",
+        "NFSv2 GETATTR",
         "attributes of a file: does the cache still hold?",
     ),
-    ("SETATTR", "changes attributes: mode, owner, size or times"),
-    ("ROOT", ""),
-    ("LOOKUP", "a name to the handle of its file"),
-    ("READLINK", "where a symbolic link points"),
-    ("READ", "reads data"),
-    ("WRITECACHE", ""),
-    ("WRITE", "writes data"),
-    ("CREATE", "makes a file"),
-    ("REMOVE", "removes a file"),
-    ("RENAME", "renames a file"),
-    ("LINK", "makes a hard link"),
-    ("SYMLINK", "makes a symbolic link"),
-    ("MKDIR", "makes a folder"),
-    ("RMDIR", "removes a folder"),
-    ("READDIR", "names in a folder"),
-    ("STATFS", "space of the file system"),
+    (
+        "NFSv2 SETATTR",
+        "changes attributes: mode, owner, size or times",
+    ),
+    ("NFSv2 ROOT", ""),
+    ("NFSv2 LOOKUP", "a name to the handle of its file"),
+    ("NFSv2 READLINK", "where a symbolic link points"),
+    ("NFSv2 READ", "reads data"),
+    ("NFSv2 WRITECACHE", ""),
+    ("NFSv2 WRITE", "writes data"),
+    ("NFSv2 CREATE", "makes a file"),
+    ("NFSv2 REMOVE", "removes a file"),
+    ("NFSv2 RENAME", "renames a file"),
+    ("NFSv2 LINK", "makes a hard link"),
+    ("NFSv2 SYMLINK", "makes a symbolic link"),
+    ("NFSv2 MKDIR", "makes a folder"),
+    ("NFSv2 RMDIR", "removes a folder"),
+    ("NFSv2 READDIR", "names in a folder"),
+    ("NFSv2 STATFS", "space of the file system"),
 ];
 
 const V3: &[Procedure] = &[
-    ("NULL", "is the server there?"),
+    ("NFSv3 NULL", "is the server there?"),
     (
-        "GETATTR",
+        "NFSv3 GETATTR",
         "attributes of a file: does the cache still hold?",
     ),
-    ("SETATTR", "changes attributes: mode, owner, size or times"),
-    ("LOOKUP", "a name to the handle of its file"),
-    ("ACCESS", "what may this user do with it?"),
-    ("READLINK", "where a symbolic link points"),
-    ("READ", "reads data"),
-    ("WRITE", "writes data"),
-    ("CREATE", "makes a file"),
-    ("MKDIR", "makes a folder"),
-    ("SYMLINK", "makes a symbolic link"),
-    ("MKNOD", "makes a special file"),
-    ("REMOVE", "removes a file"),
-    ("RMDIR", "removes a folder"),
-    ("RENAME", "renames a file"),
-    ("LINK", "makes a hard link"),
-    ("READDIR", "names in a folder"),
-    ("READDIRPLUS", "names in a folder, with their attributes"),
-    ("FSSTAT", "space of the file system"),
-    ("FSINFO", "the largest read and write that the server takes"),
-    ("PATHCONF", "limits of names and links"),
-    ("COMMIT", "has what was written put on stable storage"),
+    (
+        "NFSv3 SETATTR",
+        "changes attributes: mode, owner, size or times",
+    ),
+    ("NFSv3 LOOKUP", "a name to the handle of its file"),
+    ("NFSv3 ACCESS", "what may this user do with it?"),
+    ("NFSv3 READLINK", "where a symbolic link points"),
+    ("NFSv3 READ", "reads data"),
+    ("NFSv3 WRITE", "writes data"),
+    ("NFSv3 CREATE", "makes a file"),
+    ("NFSv3 MKDIR", "makes a folder"),
+    ("NFSv3 SYMLINK", "makes a symbolic link"),
+    ("NFSv3 MKNOD", "makes a special file"),
+    ("NFSv3 REMOVE", "removes a file"),
+    ("NFSv3 RMDIR", "removes a folder"),
+    ("NFSv3 RENAME", "renames a file"),
+    ("NFSv3 LINK", "makes a hard link"),
+    ("NFSv3 READDIR", "names in a folder"),
+    (
+        "NFSv3 READDIRPLUS",
+        "names in a folder, with their attributes",
+    ),
+    ("NFSv3 FSSTAT", "space of the file system"),
+    (
+        "NFSv3 FSINFO",
+        "the largest read and write that the server takes",
+    ),
+    ("NFSv3 PATHCONF", "limits of names and links"),
+    ("NFSv3 COMMIT", "has what was written put on stable storage"),
 ];
 
+/// All else is a compound.
+const V4_NULL: &[Procedure] = &[("NFSv4 NULL", "is the server there?")];
+
 const NLM: &[Procedure] = &[
-    ("NULL", "is the server there?"),
-    ("TEST", "could this be locked?"),
-    ("LOCK", "locks a part of a file"),
-    ("CANCEL", "gives up waiting for a lock"),
-    ("UNLOCK", "releases a lock"),
-    ("GRANTED", "a lock that was waited for is held now"),
+    ("NLM NULL", "is the server there?"),
+    ("NLM TEST", "could this be locked?"),
+    ("NLM LOCK", "locks a part of a file"),
+    ("NLM CANCEL", "gives up waiting for a lock"),
+    ("NLM UNLOCK", "releases a lock"),
+    ("NLM GRANTED", "a lock that was waited for is held now"),
 ];
 
 const ACL: &[Procedure] = &[
-    ("NULL", "is the server there?"),
-    ("GETACL", "the access list of a file"),
-    ("SETACL", "changes the access list of a file"),
+    ("NFSACL NULL", "is the server there?"),
+    ("NFSACL GETACL", "the access list of a file"),
+    ("NFSACL SETACL", "changes the access list of a file"),
 ];
 
 /// What a call of a program asks.
@@ -103,13 +119,13 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
             let (compound, detail) = Compound::of(arguments);
             let (operation, purpose) = compound.named();
             return What {
-                operation,
+                operation: operation.into(),
                 purpose,
                 detail,
                 compound: Some(compound),
             };
         }
-        (100_003, 4) => ("NFSv4", &V3[..1]),
+        (100_003, 4) => ("NFSv4", V4_NULL),
         (100_005, _) => ("MOUNT", MOUNT),
         (100_011, _) => ("RQUOTA", &[]),
         (100_021, _) => ("NLM", NLM),
@@ -120,20 +136,20 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
         _ => ("", &[]),
     };
     let known = procedures.get(procedure as usize);
-    let (operation, purpose) = match (name, known) {
-        ("", _) => (format!("RPC {program}v{version} {procedure}"), ""),
+    let (operation, purpose): (Cow<'static, str>, _) = match (name, known) {
+        (_, Some((name, purpose))) => ((*name).into(), *purpose),
+        ("", None) => (format!("RPC {program}v{version} {procedure}").into(), ""),
         ("NFSv4", None) => (
-            "NFSv4 callback".to_owned(),
+            "NFSv4 callback".into(),
             "the server takes something back, or tells",
         ),
-        (name, None) => (format!("{name} {procedure}"), ""),
-        (name, Some((procedure, purpose))) => (format!("{name} {procedure}"), *purpose),
+        (name, None) => (format!("{name} {procedure}").into(), ""),
     };
     What {
         detail: match (program, version) {
             (100_003, 3) => detail(procedure, arguments).unwrap_or_default(),
-            (100_005, _) if procedure == 1 => { arguments }.name().unwrap_or_default(),
-            _ => String::new(),
+            (100_005, _) if procedure == 1 => { arguments }.name().unwrap_or_default().into(),
+            _ => Detail::default(),
         },
         operation,
         purpose,
@@ -142,23 +158,24 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
 }
 
 /// What a call of NFSv3 asks for.
-fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<String> {
+fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<Detail> {
     // Each of them begins with the handle of a file or folder.
     xdr.opaque()?;
-    match V3.get(procedure as usize)?.0 {
-        "READ" | "COMMIT" => Some(range(xdr.u64()?, xdr.u32()?)),
-        "WRITE" => {
-            let range = range(xdr.u64()?, xdr.u32()?);
-            let stable = match xdr.u32()? {
-                0 => "may stay in memory",
-                1 => "data to stable storage",
-                _ => "all to stable storage",
-            };
-            Some(format!("{range}, {stable}"))
-        }
-        "LOOKUP" | "CREATE" | "MKDIR" | "SYMLINK" | "MKNOD" | "REMOVE" | "RMDIR" | "RENAME" => {
-            xdr.name()
-        }
+    match procedure {
+        // LOOKUP, CREATE to RENAME.
+        3 | 8..=14 => Some(xdr.name()?.into()),
+        // READ, COMMIT.
+        6 | 21 => Some(range(xdr.u64()?, xdr.u32()?)),
+        // WRITE.
+        7 => Some(Detail::Range {
+            offset: xdr.u64()?,
+            bytes: xdr.u32()?,
+            how: match xdr.u32()? {
+                0 => ", may stay in memory",
+                1 => ", data to stable storage",
+                _ => ", all to stable storage",
+            },
+        }),
         _ => None,
     }
 }
@@ -321,18 +338,18 @@ pub(super) struct Compound {
 
 impl Compound {
     /// The one that was asked for, and what of.
-    fn of(mut xdr: Xdr<'_>) -> (Compound, String) {
+    fn of(mut xdr: Xdr<'_>) -> (Compound, Detail) {
         let mut compound = Compound {
             minor: 0,
             operations: Vec::new(),
             whole: false,
         };
-        let mut detail = String::new();
+        let mut detail = Detail::default();
         compound.whole = compound.walk(&mut xdr, &mut detail).is_some();
         (compound, detail)
     }
 
-    fn walk(&mut self, xdr: &mut Xdr<'_>, detail: &mut String) -> Option<()> {
+    fn walk(&mut self, xdr: &mut Xdr<'_>, detail: &mut Detail) -> Option<()> {
         xdr.opaque()?;
         self.minor = xdr.u32()?;
         let count = xdr.u32()? as usize;
@@ -350,11 +367,11 @@ impl Compound {
                     }
                     *detail = range(offset, inside.u32()?);
                 }
-                "LOOKUP" | "REMOVE" => *detail = inside.name()?,
+                "LOOKUP" | "REMOVE" => *detail = inside.name()?.into(),
                 _ => {}
             }
             match *name {
-                "OPEN" => *detail = open(xdr)?,
+                "OPEN" => *detail = open(xdr)?.into(),
                 _ => xdr.step(arguments)?,
             }
         }

@@ -49,7 +49,7 @@ pub(super) fn message(body: &[u8]) -> Option<Message> {
             role: Role::Call,
             key: Some(key),
             what: call(xdr).unwrap_or_else(|| What {
-                operation: "RPC, cut off".to_owned(),
+                operation: "RPC, cut off".into(),
                 ..What::default()
             }),
         }),

@@ -1,6 +1,6 @@
 //! SMB 2 and 3 over TCP ([MS-SMB2]; framing in [MS-SMB2] 2.1).
 
-use super::{Message, Piece, Role, What, range};
+use super::{Detail, Message, Piece, Role, What, range};
 
 /// Commands by their number (2.2.1), with what they are for.
 const COMMANDS: [(&str, &str); 19] = [
@@ -47,14 +47,14 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn message(body: &[u8], from_client: bool) -> Option<Message> {
-    let by_order = |operation: &str, purpose: &'static str| Message {
+    let by_order = |operation: &'static str, purpose: &'static str| Message {
         role: match from_client {
             true => Role::Call,
             false => Role::Reply,
         },
         key: None,
         what: What {
-            operation: operation.to_owned(),
+            operation: operation.into(),
             purpose,
             ..What::default()
         },
@@ -71,7 +71,7 @@ pub(super) fn message(body: &[u8], from_client: bool) -> Option<Message> {
 fn commands(body: &[u8]) -> Option<Message> {
     let mut names = Vec::new();
     let mut purpose = "";
-    let mut detail = String::new();
+    let mut detail = Detail::default();
     let mut at = 0;
     let key = le64(body, 24)?;
     let response = le32(body, 16)? & 1 != 0;
@@ -99,8 +99,8 @@ fn commands(body: &[u8]) -> Option<Message> {
             "READ" | "WRITE" => le32(one, HEADER + 4)
                 .zip(le64(one, HEADER + 8))
                 .map(|(bytes, offset)| range(offset, bytes)),
-            "CREATE" => text(one, HEADER + 44),
-            "TREE_CONNECT" => text(one, HEADER + 4),
+            "CREATE" => text(one, HEADER + 44).map(Detail::Text),
+            "TREE_CONNECT" => text(one, HEADER + 4).map(Detail::Text),
             _ => None,
         };
         detail = told.unwrap_or(detail);
@@ -113,7 +113,7 @@ fn commands(body: &[u8]) -> Option<Message> {
         role: Role::Call,
         key: Some(key),
         what: What {
-            operation: format!("SMB2 {}", names.join("+")),
+            operation: format!("SMB2 {}", names.join("+")).into(),
             purpose,
             detail,
             compound: None,
