@@ -58,13 +58,9 @@ impl Index {
     /// Forgets that these ends are those of this connection, if they are.
     pub fn remove(&mut self, ends: &Ends, n: u32) {
         let row = self.row(hash(ends));
-        let row = &mut self.rows[row];
-        if let Some(at) = row.iter().position(|place| *place as u32 == n + 1) {
-            // The last takes its place, so that a search ends early.
-            let last = row.iter().rposition(|place| !matches!(*place, FREE | GONE));
-            let last = last.unwrap_or(at);
-            row[at] = row[last];
-            row[last] = if self.rest.is_empty() { FREE } else { GONE };
+        let mut places = self.rows[row].iter_mut();
+        if let Some(place) = places.find(|place| **place as u32 == n + 1) {
+            *place = GONE;
             self.taken -= 1;
         } else if self.rest.get(ends) == Some(&n) {
             self.rest.remove(ends);
