@@ -795,7 +795,7 @@ fn a_page_in_every_form_and_its_pictures() {
     let page = std::fs::read_to_string(home.0.join(&name)).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(text(&report(&[&id, "-f", "text"])).contains("All figures"));
-    assert!(text(&report(&[&id, "-f", "markdown"])).starts_with("# Transfers between "));
+    assert!(text(&report(&[&id, "-f", "markdown"])).starts_with("# db2.example.net: before"));
     let told: serde_json::Value =
         serde_json::from_slice(&report(&[&id, "-f", "json"]).stdout).unwrap();
     let picture = told["sections"][0]["pictures"][0]["id"].as_str().unwrap();

@@ -139,11 +139,13 @@ impl Report {
 
     fn picture(&self, page: &Page, name: &str) -> Result<Vec<u8>> {
         let Some(picture) = pictures(page).find(|p| p.id == name) else {
-            let sentence = format!(
-                "this page has no picture '{name}'; it has:\n{}",
-                names(page)
-            );
-            return Err(Refusal::usage(sentence.trim_end()).into());
+            let has: Vec<&str> = pictures(page).map(|p| p.id.as_str()).collect();
+            let has = match has.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("it has {}", has.join(", ")),
+            };
+            let sentence = format!("this page has no picture '{name}': {has}");
+            return Err(Refusal::usage(sentence).into());
         };
         Ok(match self.format.unwrap_or(Format::Svg) {
             Format::Svg => page::svg(picture).into_bytes(),

@@ -201,7 +201,7 @@ fn draw_series(svg: &mut Svg, series: &Series, n: usize, x: &Ruler, y: &Ruler) {
                 let (px, py) = (At(px), At(py));
                 let _ = match (pen, series.stroke) {
                     (false, _) => write!(commands, "M{px} {py}"),
-                    (true, Stroke::Steps) => write!(commands, "H{px}V{py}"),
+                    (true, Stroke::Steps | Stroke::Reference) => write!(commands, "H{px}V{py}"),
                     (true, _) => write!(commands, "L{px} {py}"),
                 };
                 alone = (!pen).then_some(());

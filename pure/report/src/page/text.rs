@@ -89,9 +89,13 @@ fn sparkline(chart: &Chart, style: Style) -> String {
         let sum = &mut sums[column.min(columns - 1)];
         *sum = (sum.0 + y, sum.1 + 1.0);
     }
-    let blocks = sums.into_iter().map(|(sum, count)| match count > 0.0 {
-        true => spark((sum / count / most * 7.0).round() as usize, style),
-        false => ' ',
+    // A column in which nothing was read goes on as the one before.
+    let mut level = 0;
+    let blocks = sums.into_iter().map(|(sum, count)| {
+        if count > 0.0 {
+            level = (sum / count / most * 7.0).round() as usize;
+        }
+        spark(level, style)
     });
     format!("  {}{tail}\n", blocks.collect::<String>())
 }

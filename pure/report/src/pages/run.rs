@@ -28,7 +28,7 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
     Page {
         title: match &run.title {
             Some(title) => format!("{}: {title}", run.host),
-            None => format!("{} and {}", between(run), run.host),
+            None => subject(run),
         },
         verdict: summary::sentences(run, summary, why),
         facts: what_was_done(run, summary),
@@ -36,15 +36,18 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
     }
 }
 
-/// What went on, from here.
-fn between(run: &Run) -> String {
+/// What went on, and between whom.
+fn subject(run: &Run) -> String {
     let what = match run.spec.workload {
         Workload::Bulk(_) => "Transfers",
         Workload::Request(_) | Workload::Blocks(_) => "Requests",
         Workload::Udp(_) => "Datagrams",
         Workload::Copy(_) => "Copies",
     };
-    format!("{what} between {}", run.near.hostname)
+    match run.near.hostname.as_str() {
+        "" => format!("{what} with {}", run.host),
+        here => format!("{what} between {here} and {}", run.host),
+    }
 }
 
 /// The pictures of one leg: what moved is shown at once, the rest is folded.
@@ -147,7 +150,7 @@ fn what_was_done(run: &Run, summary: &Summary) -> Vec<(String, String)> {
         ("There", there),
     ]);
     let doubts = summary.warnings.iter().map(|doubt| {
-        let words = format!("{}. {}", doubt.what, doubt.meaning);
+        let words = format!("{}: {}", doubt.what, doubt.meaning);
         ("Doubt".to_owned(), words)
     });
     told.extend(doubts);

@@ -7,8 +7,8 @@ use model::{CopySummary, FileCopy};
 
 /// A bar a stage, the busiest first.
 pub fn picture(id: &str, order: &FileCopy, copy: &CopySummary) -> Picture {
-    const LEFT: f64 = 190.0;
-    const FULL: f64 = 380.0;
+    const LEFT: f64 = 260.0;
+    const FULL: f64 = 320.0;
     let mut svg = Svg::new(760.0, 0.0);
     let mut csv = "stage,busy (%),alone (bit/s)\n".to_owned();
     let mut told = Vec::new();
