@@ -96,8 +96,10 @@ fn demo(home: &Home) -> String {
     let run = archive.get(&tuning.rounds[0].before.run).unwrap();
     let experiment = archive.experiment("last").unwrap();
     let verdict = prove::judge(&experiment);
+    let why = explain::explain(&run);
     let story = Story {
-        why: explain::explain(&run),
+        measured: report::pages::run(&run, &model::summarise(&run), &why),
+        why,
         run,
         tuning,
         judged: Vec::new(),

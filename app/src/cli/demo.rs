@@ -3,7 +3,8 @@
 use super::Global;
 use super::live::{View, stdout_style};
 use super::prove::picture::Pairs;
-use crate::closed_loop::{ClosedLoop, Question, Told, measured};
+use super::report::page_of;
+use crate::closed_loop::{ClosedLoop, Question, measured};
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal};
 use crate::experiment::{Driver, Far, Over, fresh};
@@ -12,7 +13,7 @@ use crate::host::Host;
 use crate::record::blank;
 use crate::{chance, lab, out, transport, tuning};
 use anyhow::{Context, Result};
-use archive::Archive;
+use archive::{Archive, Named};
 use clap::Args;
 use model::finding::Explanation;
 use model::{Direction, Directions, Experiment, LegSummary, Limit, Look, Nanos, Run, Spec, Tuning};
@@ -159,7 +160,9 @@ impl Play<'_> {
         self.view
             .say("4 of 4: tries a popular remedy on the path as it was");
         let popular = self.popular(direction)?;
+        let archive = Archive::open(&self.archive)?;
         Ok(Story {
+            measured: page_of(&archive, &Named::Run(run.id.clone()))?,
             run,
             why,
             tuning,
@@ -201,20 +204,13 @@ impl Play<'_> {
         let (view, archive) = (&mut self.view, self.archive.clone());
         let tuned = ClosedLoop::new(question, &mut self.far, archive, view, self.stop);
         let told = tuned.with(seen).run()?;
-        let Told {
-            story,
-            experiments,
-            broke,
-            ..
-        } = told;
-        Archive::open(&self.archive)?.keep_tuning(&story)?;
-        match broke {
-            Some(error) => {
-                // The hosts are gone in a moment, but they are not to be changed by then.
-                self.put_back()?;
-                Err(error)
-            }
-            None => Ok((story, experiments.into_iter().map(judged).collect())),
+        Archive::open(&self.archive)?.keep_tuning(&told.story)?;
+        match told.broke {
+            Some(error) => Err(error),
+            None => Ok((
+                told.story,
+                told.experiments.into_iter().map(judged).collect(),
+            )),
         }
     }
 
@@ -223,12 +219,8 @@ impl Play<'_> {
         let near = tuning::restore()?;
         let mut all: Vec<String> = near.iter().map(tuning::put_back).collect();
         if let Far::Agent(link) = &mut self.far {
-            let there = link.tune(TuneRequest::Restore, ANSWER)?;
-            all.extend(
-                there
-                    .iter()
-                    .map(|r| format!("{}, to {}", r.setting, r.found)),
-            );
+            let there = link.tune(TuneRequest::Restore, ANSWER)?.into_iter();
+            all.extend(there.map(|r| format!("{}, to {}", r.setting, r.found)));
         }
         for line in &all {
             self.view.say(&format!("put back: {line}"));

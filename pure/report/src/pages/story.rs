@@ -14,6 +14,8 @@ pub struct Story {
     pub run: Run,
     /// What limited them.
     pub why: Vec<Explanation>,
+    /// The page of that.
+    pub measured: Page,
     /// The way that was tuned.
     pub tuning: Tuning,
     /// Its experiments.
@@ -30,10 +32,9 @@ pub struct Story {
 pub fn story(story: &Story) -> Page {
     let there = there(story);
     let (experiment, verdict) = &story.popular;
-    let measured = super::run(&story.run, &summarise(&story.run), &story.why);
     let tuned = super::tuning(&story.tuning, &story.judged);
     let popular = super::experiment(experiment, verdict);
-    let mut sections = chapter("Measured", "measured", 1, measured);
+    let mut sections = chapter("Measured", "measured", 1, story.measured.clone());
     // Before and after, and what proves it.
     sections.extend(chapter("Tuned", "tuned", 2, tuned));
     let name = escape(experiment.plan.arm_name(1));

@@ -89,9 +89,7 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
         .iter()
         .filter_map(|row| row.effect.as_ref())
         .flat_map(|effect| [effect.range.low, effect.range.high]);
-    if ends.clone().next().is_none() {
-        return None;
-    }
+    ends.clone().next()?;
     let band = margins(margin);
     let x = Ruler::over(airy(ends.chain(band)), Scale::Fitted, 20.0, RIGHT - 20.0);
     let shown = &rows[..rows.len().min(MOST)];
