@@ -13,8 +13,9 @@ const FAR: f64 = RIGHT - 60.0;
 const LANE: f64 = 154.0;
 /// Width of a character of small text, about.
 const LETTER: f64 = 6.4;
-/// Longest name of a host that is drawn, in characters.
-const LONGEST: usize = 20;
+/// Longest name of a host that is drawn over its place and in a sentence, in characters.
+const OVER_PLACE: usize = 18;
+const IN_SENTENCE: usize = 40;
 
 /// What was found of a path. `id` names the picture, of which a page may have several.
 pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
@@ -32,7 +33,7 @@ pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
     Picture {
         id: id.to_owned(),
         title: title.to_owned(),
-        reading: "Over each link the size that passes, in bytes. Thick: packets a byte larger come so far. The cross: where they stop."
+        reading: "Over the links the size that passes, in bytes. Thick: larger packets come so far, or all that the devices take. The cross: where they stop."
             .to_owned(),
         drawing: Drawing::Still {
             svg: svg.finish(title, &alternative),
@@ -59,7 +60,7 @@ impl Lane<'_> {
         Lane {
             report,
             going,
-            names: ends(going, &cut(&report.host, LONGEST)),
+            names: ends(going, &cut(&report.host, IN_SENTENCE)),
             routers: told.max(climb.distance.unwrap_or(1).saturating_sub(1)),
         }
     }
@@ -85,16 +86,37 @@ impl Lane<'_> {
         }
     }
 
-    /// How far from the sender larger packets come, in hops; `None` if that is not known.
+    /// How far from the sender packets come that are larger than what passes, or as large as the devices
+    /// take, in hops; `None` if that is not known.
     fn reach(&self) -> Option<f64> {
         let last = f64::from(self.routers) + 1.0;
         match &self.report.way(self.going).verdict.cause {
-            Cause::Clear | Cause::PeerDevice => Some(last),
-            Cause::OwnDevice | Cause::SenderStops | Cause::Nothing => Some(0.0),
+            Cause::Clear | Cause::OwnDevice | Cause::PeerDevice => Some(last),
+            Cause::SenderStops | Cause::Nothing => Some(0.0),
             Cause::RouterTells { hop, .. } => hop.map(f64::from),
             Cause::Silent { hop, .. } => Some(f64::from(*hop) + 0.5),
             Cause::Segment { .. } => Some(0.5),
             Cause::Somewhere | Cause::NotTried => None,
+        }
+    }
+
+    /// Where the cross stands: beside a place that is drawn, or on the link.
+    fn cross(&self) -> Option<f64> {
+        let beside = 16.0 * self.ahead();
+        let reach = self.reach()?;
+        Some(match &self.report.way(self.going).verdict.cause {
+            Cause::OwnDevice => self.x(0.0) + beside,
+            Cause::PeerDevice => self.x(reach) - beside,
+            _ if reach.fract() == 0.0 => self.x(reach) + beside,
+            _ => self.x(reach),
+        })
+    }
+
+    /// To the right or to the left.
+    fn ahead(&self) -> f64 {
+        match self.going {
+            Going::There => 1.0,
+            Going::Back => -1.0,
         }
     }
 
@@ -113,8 +135,8 @@ impl Lane<'_> {
             None => svg.line((begin, y), (end, y), "s0 thin dashed"),
         }
         // Which way it goes.
-        let ahead = (end - begin).signum();
-        let tip = end - 14.0 * ahead;
+        let ahead = self.ahead();
+        let tip = self.x(last - 0.25);
         let back = tip - 7.0 * ahead;
         let (above, below) = (y - 5.0, y + 5.0);
         svg.path(&format!("M{back} {above}L{tip} {y}L{back} {below}"), "ink");
@@ -123,7 +145,7 @@ impl Lane<'_> {
             let x = if receives { end } else { begin };
             let name = if receives { to } else { from };
             svg.rect((x - 8.0, y - 8.0), (16.0, 16.0), "s0");
-            svg.text((x, y - 18.0), "ink middle", name);
+            svg.text((x, y - 18.0), "ink middle", cut(name, OVER_PLACE));
             if let Some(end) = self.end(receives) {
                 let address = end.address.map(|a| a.to_string()).unwrap_or_default();
                 svg.text((x, y + 26.0), "faint small middle", address);
@@ -134,8 +156,8 @@ impl Lane<'_> {
         self.draw_routers(svg, y);
         let stops = self.stops();
         if !stops.is_empty() {
-            if let Some(reach) = self.reach() {
-                svg.text((self.x(reach), y + 6.0), "bad strong middle", "\u{d7}");
+            if let Some(x) = self.cross() {
+                svg.text((x, y + 6.0), "bad strong middle", "\u{d7}");
             }
             svg.text((0.0, y + 64.0), "bad", format!("\u{d7} {stops}"));
         }
@@ -151,10 +173,14 @@ impl Lane<'_> {
             return;
         };
         let over = |hops: f64| (self.x(hops), y - 7.0);
-        if self.reach().is_some_and(|reach| reach >= 1.0) && !self.stops().is_empty() {
+        let last = f64::from(self.routers) + 0.5;
+        // Where devices are the limit, larger packets were not even sent.
+        if self
+            .reach()
+            .is_some_and(|reach| (1.0..last).contains(&reach))
+        {
             svg.text(over(0.5), "faint small middle", format!("over {mtu}"));
         }
-        let last = f64::from(self.routers) + 0.5;
         svg.text(over(last), "faint small middle", mtu);
     }
 
@@ -190,7 +216,7 @@ impl Lane<'_> {
 
     fn stops(&self) -> String {
         let cause = &self.report.way(self.going).verdict.cause;
-        stops(cause, self.going, &cut(&self.report.host, LONGEST))
+        stops(cause, self.going, &cut(&self.report.host, IN_SENTENCE))
     }
 
     fn alternative(&self) -> String {
