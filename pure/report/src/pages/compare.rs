@@ -188,7 +188,7 @@ mod tests {
             listing
                 .lines()
                 .next()
-                .is_some_and(|head| head.trim() == "00000001  1a2b3c4d"),
+                .is_some_and(|head| head.split_whitespace().eq(["00000001", "1a2b3c4d"])),
             "{listing}"
         );
         assert!(listing.contains("round trip, idle"), "{listing}");

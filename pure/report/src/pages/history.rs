@@ -259,7 +259,7 @@ mod tests {
         let mut of = past(&[941e6, 940e6, 622e6, 620e6]);
         of.shifts = vec![Shift {
             at: 2,
-            before: 940.5e6,
+            before: 940.2e6,
             after: 621e6,
         }];
         let page = history(&of);
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(chart.series[0].points.len(), 4);
         assert_eq!(
             chart.series[1].points,
-            [(0.5, Some(940.5e6)), (2.5, Some(621e6)), (4.5, Some(621e6))]
+            [(0.5, Some(940.2e6)), (2.5, Some(621e6)), (4.5, Some(621e6))]
         );
         assert_eq!((chart.bands[0].from, chart.bands[0].to), (2.0, 3.0));
         assert!(
