@@ -41,7 +41,7 @@ pub fn from_json(text: &str) -> Result<Document, String> {
     }
     let members: Members = match serde_json::from_str(text) {
         Ok(members) => members,
-        // One line an event, or an array: iperf3's, or nobody's.
+        // One line an event: iperf3's, or nobody's.
         Err(_) => return run_from(text).map(|run| Document::Run(Box::new(run))),
     };
     Ok(if members.plan.is_some() {
@@ -108,7 +108,7 @@ mod tests {
         for (text, why) in [
             ("", "it is not a run of linerate, nor one of iperf3: "),
             ("{}", "it is not a run of linerate, nor one of iperf3: "),
-            ("[1]", "it is not a run of linerate, nor one of iperf3: "),
+            ("[1]", "it is not a whole run: "),
             (
                 r#"{"schema": 99}"#,
                 "it was written by a newer linerate (schema 99",

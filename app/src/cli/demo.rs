@@ -117,7 +117,7 @@ impl Demo {
     /// Writes the page, and says the most of it.
     fn tell(&self, story: &Story) -> Result<ExitCode> {
         let page = report::pages::story(story);
-        write_whole(&self.output, &report::page::html(&page))?;
+        write_whole(&self.output, report::page::html(&page))?;
         let width = stdout_style().width;
         let mut words = String::new();
         for sentence in &page.verdict {

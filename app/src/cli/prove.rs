@@ -457,7 +457,7 @@ impl Output {
             ];
             for picture in pictures.iter().flatten() {
                 let file = directory.join(format!("{}.svg", picture.id));
-                write_whole(&file, &report::page::svg(picture))?;
+                write_whole(&file, report::page::svg(picture))?;
             }
         }
         out::print(&if self.json {

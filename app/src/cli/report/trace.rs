@@ -131,10 +131,10 @@ fn follow(path: &Path, courses: &mut [Course]) -> Result<()> {
     }
     let mut connections: BTreeMap<u32, Connection> = BTreeMap::new();
     each(path, |record| match record {
-        TraceRecord::Connection(connection) => {
-            if courses.iter().any(|course| course.is_of(&connection)) {
-                connections.insert(connection.id, connection);
-            }
+        TraceRecord::Connection(connection)
+            if courses.iter().any(|course| course.is_of(&connection)) =>
+        {
+            connections.insert(connection.id, connection);
         }
         TraceRecord::Segment(segment) => {
             if let Some(connection) = connections.get(&segment.connection) {

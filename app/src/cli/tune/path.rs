@@ -199,7 +199,7 @@ impl Show {
 
 fn print(story: &Tuning, judged: &[Judged], form: &Form) -> Result<()> {
     if form.json {
-        return Ok(out::print(&report::tune::json(story, judged))?);
+        return out::print(&report::tune::json(story, judged));
     }
     out::print(&report::tune::story(story, judged, stdout_style()))?;
     if let Some(system) = form.system {
