@@ -393,7 +393,7 @@ impl Facts {
         middle(all.map(|r| r.flight as f64 / r.window as f64))
     }
 
-    /// Most of the time nothing passed, and timers fired.
+    /// Two fifths of the time and more nothing passed, and timers fired.
     pub fn stood_still(&self) -> bool {
         self.timeouts > 0 && self.stalled.0 as f64 >= self.span.0 as f64 * 0.4
     }
@@ -415,8 +415,8 @@ impl Facts {
         let Some(min) = self.min_rtt.filter(|m| m.0 > 0) else {
             return false;
         };
-        let faster =
-            |r: &Reading| r.passed as f64 > 1.1 * self.rate() * r.to.since(r.from).as_secs_f64();
+        let rate = self.rate();
+        let faster = |r: &Reading| r.passed as f64 > 1.1 * rate * r.to.since(r.from).as_secs_f64();
         if !self.readings.iter().any(faster) {
             return false;
         }
@@ -425,7 +425,7 @@ impl Facts {
         let (time, bytes) = all.fold((Nanos(0), 0), |(time, bytes), r| {
             (time + r.to.since(r.from), bytes + r.delivered)
         });
-        time.0 >= 2 * min.0 && bytes as f64 / time.as_secs_f64() <= 1.1 * self.rate()
+        time.0 >= 2 * min.0 && bytes as f64 / time.as_secs_f64() <= 1.1 * rate
     }
 
     /// The same amount in flight all the time, without loss and without a queue: something at the sender

@@ -4,6 +4,7 @@ use crate::words::escape;
 use model::{Latency, Leg, Nanos, Run, Sample, Side, StreamSample, TcpInfo};
 use serde::Serialize;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// One row for each leg, side, sample and stream, behind a header whose names carry the units (bytes
 /// where none is said). RFC 4180: CRLF, and quotes around what needs them.
@@ -154,15 +155,17 @@ impl Table {
             if at > 0 {
                 self.text.push(',');
             }
-            if cell.contains([',', '"', '\r', '\n']) {
-                self.text.push('"');
-                self.text.push_str(&cell.replace('"', "\"\""));
-                self.text.push('"');
-            } else {
-                self.text.push_str(cell);
-            }
+            self.text.push_str(&quoted(cell));
         }
         self.text.push_str("\r\n");
+    }
+}
+
+/// A cell in quotes, if it needs them (RFC 4180, 2.5 to 2.7).
+pub(crate) fn quoted(cell: &str) -> Cow<'_, str> {
+    match cell.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")).into(),
+        false => cell.into(),
     }
 }
 

@@ -31,12 +31,13 @@ pub(crate) fn fit(sent: &[Sent]) -> Option<Bucket> {
     if mean <= 0.0 {
         return None;
     }
-    let mut best = filled(sent, mean)?;
+    let segment = sent.iter().map(|s| s.size).max()?;
+    let mut best = filled(sent, segment, mean)?;
     let (mut from, mut to) = (mean * SLOWEST, mean * FASTEST);
     for step in STEPS {
         let mut rate = from;
         while rate <= to {
-            if let Some(bucket) = filled(sent, rate).filter(|b| b.parts > best.parts) {
+            if let Some(bucket) = filled(sent, segment, rate).filter(|b| b.parts > best.parts) {
                 best = bucket;
             }
             rate *= 1.0 + step;
@@ -46,8 +47,8 @@ pub(crate) fn fit(sent: &[Sent]) -> Option<Bucket> {
     Some(best)
 }
 
-/// Fills a bucket that drains at a rate (bytes a second) with what passed.
-fn filled(sent: &[Sent], rate: f64) -> Option<Bucket> {
+/// Fills a bucket that drains at a rate (bytes a second) with what passed, in segments of so many bytes at the most.
+fn filled(sent: &[Sent], segment: u32, rate: f64) -> Option<Bucket> {
     let (mut level, mut at) = (0.0, Nanos(0));
     let mut at_loss = Vec::new();
     let mut at_pass = Vec::new();
@@ -72,7 +73,7 @@ fn filled(sent: &[Sent], rate: f64) -> Option<Bucket> {
         rate,
         depth: brim,
         parts: AT_THE_BRIM - share,
-        segment: sent.iter().map(|s| s.size).max().unwrap_or(0),
+        segment,
     })
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn owns(moment: &Moment) -> bool {
 /// The same segment lost so often in a row is no chance: nothing passed at all.
 const DEAD: u32 = 4;
 
-/// Most of the time the connection stood still.
+/// A good part of the time the connection stood still.
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     (facts.stood_still() && !super::is_black_hole(facts)).then(|| Telling {
         confidence: match facts.backoffs >= DEAD {

@@ -3,6 +3,7 @@
 use super::thin::thinned;
 use super::ticks::Ruler;
 use super::{Chart, Drawing, Picture, Scale, Stroke, lanes};
+use crate::csv::quoted;
 use crate::words::escape;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -141,8 +142,5 @@ fn cell(text: &str) -> String {
         Some('=' | '+' | '-' | '@') => format!("'{text}"),
         _ => text,
     };
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    }
+    quoted(&text).into_owned()
 }

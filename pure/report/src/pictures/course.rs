@@ -165,15 +165,7 @@ impl Course {
         let at = self.pass.at(segment.at);
         let pass = &mut self.pass;
         if let Some(tcb) = segment.tcb.as_ref().filter(|_| own) {
-            let segments = |n: u32| u64::from(n) * u64::from(tcb.mss);
-            pass.note(at, Track::Congestion, segments(tcb.cwnd));
-            if tcb.ssthresh < NO_THRESHOLD {
-                pass.note(at, Track::Threshold, segments(tcb.ssthresh));
-            }
-            pass.note(at, Track::Buffer, tcb.sndbuf.0);
-            if tcb.srtt.0 > 0 {
-                pass.note(at, Track::Smoothed, tcb.srtt.0);
-            }
+            pass.knows(at, tcb.mss, (tcb.cwnd, tcb.ssthresh), tcb.sndbuf, tcb.srtt);
         }
         if !matches!(segment.what, What::Sent | What::Received) {
             return;
@@ -207,17 +199,10 @@ impl Course {
             return;
         }
         let at = self.pass.at(sample.at);
-        let pass = &mut self.pass;
         let tcp = &sample.tcp;
-        let segments = |n: u32| u64::from(n) * u64::from(tcp.snd_mss);
-        pass.note(at, Track::Congestion, segments(tcp.snd_cwnd));
-        if tcp.snd_ssthresh < NO_THRESHOLD {
-            pass.note(at, Track::Threshold, segments(tcp.snd_ssthresh));
-        }
-        pass.note(at, Track::Buffer, sample.sndbuf.0);
-        if tcp.rtt.0 > 0 {
-            pass.note(at, Track::Smoothed, tcp.rtt.0);
-        }
+        let windows = (tcp.snd_cwnd, tcp.snd_ssthresh);
+        self.pass
+            .knows(at, tcp.snd_mss, windows, sample.sndbuf, tcp.rtt);
     }
 
     /// Whether the events of a connection of a trace belong to it.
@@ -363,6 +348,26 @@ impl Pass {
 
     fn note_flight(&mut self, at: Nanos) {
         self.note_place(at, Track::Flight, self.high.saturating_sub(self.acked));
+    }
+
+    /// What the sender's socket knows: congestion window and threshold in segments, its buffer, its smoothed round trip.
+    fn knows(
+        &mut self,
+        at: Nanos,
+        mss: u32,
+        (cwnd, ssthresh): (u32, u32),
+        buffer: Bytes,
+        srtt: Nanos,
+    ) {
+        let segments = |n: u32| u64::from(n) * u64::from(mss);
+        self.note(at, Track::Congestion, segments(cwnd));
+        if ssthresh < NO_THRESHOLD {
+            self.note(at, Track::Threshold, segments(ssthresh));
+        }
+        self.note(at, Track::Buffer, buffer.0);
+        if srtt.0 > 0 {
+            self.note(at, Track::Smoothed, srtt.0);
+        }
     }
 
     /// What lies before the first byte that is known has no place in a picture.

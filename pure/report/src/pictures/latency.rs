@@ -117,16 +117,7 @@ pub fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
             ),
         },
     );
-    for tick in y.ticks("s", 5.0) {
-        if let Some(at) = y.at(tick) {
-            svg.line((LEFT, at), (RIGHT, at), "grid");
-            svg.text(
-                (LEFT - 6.0, at + 4.0),
-                "faint small end",
-                quantity(tick, "s"),
-            );
-        }
-    }
+    times_across(&y, 5.0, &mut svg);
     let mut table = Table::default();
     table.row(&HEADER.map(str::to_owned));
     for (moment, of) in &cells {
@@ -211,16 +202,7 @@ fn stack(
         |moment: &Moment, time: Nanos| time.as_secs_f64() / moment.times.count().max(1) as f64;
     let means = cells.iter().map(|(m, _)| mean(m, m.causes.total()));
     let y = Ruler::over(means, Scale::FromZero, foot, top).with_air();
-    for tick in y.ticks("s", 3.0) {
-        if let Some(at) = y.at(tick) {
-            svg.line((LEFT, at), (RIGHT, at), "grid");
-            svg.text(
-                (LEFT - 6.0, at + 4.0),
-                "faint small end",
-                quantity(tick, "s"),
-            );
-        }
-    }
+    times_across(&y, 3.0, svg);
     for (moment, _) in cells {
         let span = [moment.from, moment.to].map(|at| x.at(at.as_secs_f64()).unwrap_or(LEFT));
         let mut below = 0.0;
@@ -237,6 +219,20 @@ fn stack(
     }
     legend(ranked, top - 14.0, svg);
     foot
+}
+
+/// Lines across the picture at about so many times, each with its name.
+fn times_across(y: &Ruler, most: f64, svg: &mut Svg) {
+    for tick in y.ticks("s", most) {
+        if let Some(at) = y.at(tick) {
+            svg.line((LEFT, at), (RIGHT, at), "grid");
+            svg.text(
+                (LEFT - 6.0, at + 4.0),
+                "faint small end",
+                quantity(tick, "s"),
+            );
+        }
+    }
 }
 
 /// Names of causes in one line, as far as there is room; the first lies lowest.
