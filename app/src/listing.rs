@@ -157,13 +157,9 @@ impl Listed {
     /// For scripts.
     pub fn json(&self) -> serde_json::Value {
         let row = &self.row;
-        let (id, started, host) = (&row.id, row.started, &row.host);
-        match &self.what {
+        let mut told = match &self.what {
             What::Run => json!({
                 "kind": "run",
-                "id": id,
-                "started_unix_ns": started,
-                "host": host,
                 "title": row.title,
                 "workload": row.workload,
                 "ended": row.ended,
@@ -174,9 +170,6 @@ impl Listed {
             }),
             What::Experiment(runs, outcome) => json!({
                 "kind": "experiment",
-                "id": id,
-                "started_unix_ns": started,
-                "host": host,
                 "title": row.title,
                 "workload": row.workload,
                 "ended": row.ended,
@@ -185,9 +178,6 @@ impl Listed {
             }),
             What::Tuning(story) => json!({
                 "kind": "tuning",
-                "id": id,
-                "started_unix_ns": started,
-                "host": host,
                 "direction": story.direction,
                 "ended": row.ended,
                 "dry_run": story.dry_run,
@@ -197,12 +187,13 @@ impl Listed {
             }),
             What::Mtu(sentence) => json!({
                 "kind": "mtu",
-                "id": id,
-                "started_unix_ns": started,
-                "host": host,
                 "sentence": sentence,
             }),
-        }
+        };
+        told["id"] = json!(row.id);
+        told["started_unix_ns"] = json!(row.started);
+        told["host"] = json!(row.host);
+        told
     }
 }
 
