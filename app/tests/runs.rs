@@ -283,6 +283,10 @@ fn one_run_is_shown_by_any_of_its_names() {
         home.fails(&["show", "4"], 2),
         "linerate: there is no run '4' in the archive ~/.local/share/linerate/runs.db: see linerate runs list\n"
     );
+    assert_eq!(
+        home.fails(&["show", "./no.json"], 2),
+        "linerate: the file ./no.json is not there, and no run has that name: see linerate runs list\n"
+    );
 }
 
 #[test]

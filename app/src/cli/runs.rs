@@ -187,6 +187,16 @@ pub(super) fn open_existing(global: &Global) -> Result<Archive> {
 pub fn said(error: archive::Error) -> anyhow::Error {
     use archive::Error as E;
     match error {
+        E::NotFound { name, .. } if name.contains('/') => {
+            let why = match Path::new(&name).exists() {
+                true => "is no regular file",
+                false => "is not there",
+            };
+            Refusal::usage(format!(
+                "the file {name} {why}, and no run has that name: see linerate runs list"
+            ))
+            .into()
+        }
         E::NoHome
         | E::Missing { .. }
         | E::NotAnArchive { .. }

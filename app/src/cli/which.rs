@@ -30,13 +30,18 @@ impl Which {
     /// The same for the tracer.
     ///
     /// # Errors
-    /// If there is no such network namespace.
+    /// If there is no such network namespace, or no such process.
     pub fn filter(&self) -> Result<Filter> {
         let netns = match self.netns.as_deref() {
             Some("all") => None,
             Some(name) => Some(find_netns(name)?),
             None => own_netns(),
         };
+        if let Some(pid) = self.pid
+            && !Path::new(&format!("/proc/{pid}")).is_dir()
+        {
+            return Err(Refusal::usage(format!("there is no process {pid}")).into());
+        }
         Ok(Filter {
             netns,
             pid: self.pid,
@@ -83,5 +88,16 @@ mod tests {
         assert_eq!(parse_cookie("0x1267"), Ok(4711));
         assert_eq!(parse_cookie("sk:1267"), Ok(4711));
         assert!(parse_cookie("x").is_err());
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_refused() {
+        let of = |pid| Which {
+            pid: Some(pid),
+            ..Which::default()
+        };
+        let refused = of(u32::MAX).filter().err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some("there is no process 4294967295"));
+        assert!(of(std::process::id()).filter().is_ok());
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::json::pretty;
 use crate::words::{Ink, Style, table, wrap};
+use model::Nanos;
 use model::physics::Ideal;
-use model::{Bytes, Nanos};
 use serde::Serialize;
 
 /// The document; `docs/json.md` has its keys.
@@ -45,7 +45,7 @@ fn rows(ideals: &[Ideal]) -> Vec<Vec<String>> {
     let all: [(&str, Cell); 16] = [
         ("MTU", |i| i.path.mtu.to_string()),
         ("frames", |i| {
-            format!("{} of up to {}", i.frames, Bytes(u64::from(i.mss)))
+            format!("{} of up to {} bytes", i.frames, i.mss)
         }),
         ("bytes on each link", |i| i.wire_bytes.0.to_string()),
         ("put on the first link", |i| i.serialisation.to_string()),
@@ -114,8 +114,8 @@ fn compared(ideals: &[Ideal]) -> Option<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use model::BitRate;
     use model::physics::Path;
+    use model::{BitRate, Bytes};
 
     pub(crate) fn of_8_kib(hops: u32) -> Vec<Ideal> {
         let of = |mtu| {
@@ -137,9 +137,9 @@ pub(crate) mod tests {
         let two = text(&of_8_kib(2), Style::PLAIN);
         for said in [
             "8.00 KiB over 2 links that store and forward, of 1.00 Gbit/s, round trip 200 us: at best 182 us",
-            "frames                     6 of up to 1.41 KiB  1 of up to 8.74 KiB",
-            "has arrived after          182 us               233 us",
-            "an endless transfer        941 Mbit/s           990 Mbit/s",
+            "frames                     6 of up to 1448 bytes  1 of up to 8948 bytes",
+            "has arrived after          182 us                 233 us",
+            "an endless transfer        941 Mbit/s             990 Mbit/s",
             "larger frames are stored longer on their way. Many have 5.2 % more of the rate with 9000.",
         ] {
             let found = two.replace('\n', " ").contains(said);
