@@ -76,6 +76,10 @@ it, and the way is the shortest round trip. Servers that trust only ports below 
 was just written is read from the server's memory as a rule, not from its disk. Where the time inside a
 call went is told by 'linerate explain --requests' of a capture taken meanwhile.
 
+Beside what requests took, of --workload request and of NFS, stands the ideal, the least that the path
+needs for one: the shortest round trip, and the frames of call and reply at the slower of the rates that
+the devices of the hosts tell ('linerate model' reckons it for any path). Hosts take no time in it.
+
 --trace has each end record the segments of this measurement's own data connections (never of
 others) with their sockets' state, as far as it may: it takes the rights of 'linerate trace' at that
 end. An end that may not says so, and the rest goes on. The traces are kept beside the archive, at

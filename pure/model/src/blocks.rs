@@ -1,7 +1,7 @@
 //! Reads and writes of blocks at a server that is there, and where the time of each went by the client's clock.
 
 use crate::request::Parts;
-use crate::{BitRate, Bytes, EndRecord, Latency, LatencySummary, Nanos, Wait};
+use crate::{BitRate, Bytes, EndRecord, Latency, LatencySummary, Nanos, Wait, shortest_trip};
 use serde::{Deserialize, Serialize};
 
 /// What a client asks of an NFS server: every connection has a file of its own, which the run makes and removes.
@@ -40,6 +40,15 @@ pub enum BlockOperation {
 }
 
 impl BlockOperation {
+    /// How much of a block the call carries, and how much the reply does.
+    pub fn carries(self, block: Bytes) -> [Bytes; 2] {
+        match self {
+            BlockOperation::Read => [Bytes(0), block],
+            BlockOperation::Write | BlockOperation::WriteStable => [block, Bytes(0)],
+            BlockOperation::Getattr | BlockOperation::Commit => [Bytes(0); 2],
+        }
+    }
+
     /// All of them.
     pub const ALL: [BlockOperation; 5] = [
         BlockOperation::Read,
@@ -131,9 +140,7 @@ pub struct BlockSummary {
 
 /// Sums up what the client of a leg was answered, those operations first that took the most time.
 pub fn summarise_blocks(client: &EndRecord) -> Vec<BlockSummary> {
-    let streams = client.samples.iter().flat_map(|sample| &sample.streams);
-    let trips = streams.filter_map(|stream| stream.tcp.as_ref()?.min_rtt);
-    let trip = trips.min().unwrap_or_default();
+    let trip = shortest_trip(client).unwrap_or_default();
     let mut all: Vec<BlockSummary> = client
         .operations
         .iter()

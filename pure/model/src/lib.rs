@@ -55,7 +55,8 @@ pub use spec::{
     SocketSettings, Spec, Udp, Wait, Workload,
 };
 pub use summary::{
-    CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, summarise, summarise_leg,
+    CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, shortest_trip,
+    summarise, summarise_leg,
 };
 pub use tcp::TcpInfo;
 pub use tuning::{Attempt, Fate, Look, Round, TUNING_SCHEMA, Tuning};

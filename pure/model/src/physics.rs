@@ -7,7 +7,7 @@ use crate::{BitRate, Bytes, Nanos};
 use serde::Serialize;
 
 /// IPv4 and TCP with timestamps (RFC 791, 9293, 7323).
-const HEADERS: u64 = 20 + 20 + 12;
+pub(crate) const HEADERS: u64 = 20 + 20 + 12;
 /// Preamble with its delimiter, Ethernet header, checksum, and the gap between frames (IEEE 802.3).
 const AROUND: u64 = 8 + 14 + 4 + 12;
 /// How long Linux delays an acknowledgement (`TCP_DELACK_MIN`). RFC 1122 allows half a second.

@@ -1,5 +1,6 @@
 //! What was done and seen: one execution, kept whole.
 
+use crate::request::Links;
 use crate::{
     BitRate, BlockRecord, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, Spec,
     TraceSource,
@@ -43,6 +44,18 @@ pub struct Run {
     pub warnings: Vec<Warning>,
     /// How it ended.
     pub ended: Ended,
+}
+
+impl Run {
+    /// The links between the hosts as their devices tell: the slower of the two, and no more than one of them.
+    pub fn links(&self) -> Links {
+        let hosts = [Some(&self.near), self.far.as_ref()].into_iter().flatten();
+        let speeds = hosts.filter_map(|host| host.device.as_ref()?.speed);
+        Links {
+            rate: speeds.min(),
+            ..Links::default()
+        }
+    }
 }
 
 /// One direction of a run.

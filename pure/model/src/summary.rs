@@ -1,5 +1,7 @@
 //! From samples to the figures that are told first.
 
+use crate::physics::HEADERS;
+use crate::request::Links;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
     Latency, Leg, Limit, Nanos, Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning,
@@ -128,6 +130,10 @@ pub struct LatencySummary {
     /// The slowest.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
+    /// What the path needs for one of them at the least, see [`Links::ideal`]; `None` if that is not known: its round
+    /// trip was not seen, or requests of several kinds are in here.
+    #[serde(rename = "ideal_ns", default)]
+    pub ideal: Option<Nanos>,
 }
 
 /// A setting beside what became of it.
@@ -161,6 +167,10 @@ pub fn summarise(run: &Run) -> Summary {
         .iter()
         .map(|leg| summarise_leg(&run.spec, leg))
         .collect();
+    let links = run.links();
+    for (leg, figures) in run.legs.iter().zip(&mut legs) {
+        ideals(&run.spec.workload, leg.sender(), &links, figures);
+    }
     if run.spec.directions == Directions::Bidirectional {
         share_cpu(&mut legs);
     }
@@ -278,6 +288,36 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     }
 }
 
+/// The shortest round trip that the kernel of an end saw; the handshake of each connection is one.
+pub fn shortest_trip(end: &EndRecord) -> Option<Nanos> {
+    let all = end.samples.iter().flat_map(tcp_of);
+    all.filter_map(|tcp| tcp.min_rtt).min()
+}
+
+/// Puts beside what requests took what the path needs for one at the least.
+fn ideals(workload: &Workload, client: &EndRecord, links: &Links, figures: &mut LegSummary) {
+    let segment = last_tcp(client).iter().map(|tcp| tcp.snd_mss).max();
+    let (Some(trip), Some(segment)) = (shortest_trip(client), segment) else {
+        return;
+    };
+    let mtu = segment.saturating_add(HEADERS as u32);
+    let ideal = |[call, reply]: [Bytes; 2], trip| links.ideal([(call, mtu), (reply, mtu)], trip);
+    match (workload, &mut figures.requests) {
+        (Workload::Request(order), Some(requests)) => {
+            // A connection that is new for each has its handshake first.
+            let trips = 1 + u64::from(order.reconnect);
+            let sizes = [order.request_size, order.reply_size];
+            requests.ideal = Some(ideal(sizes, Nanos(trip.0.saturating_mul(trips))));
+        }
+        (Workload::Blocks(order), _) => {
+            for one in &mut figures.operations {
+                one.latency.ideal = Some(ideal(one.operation.carries(order.block), trip));
+            }
+        }
+        _ => {}
+    }
+}
+
 fn tcp_of(sample: &Sample) -> impl Iterator<Item = &TcpInfo> {
     sample
         .streams
@@ -388,6 +428,7 @@ impl LatencySummary {
             p99: at(0.99)?,
             p999: at(0.999)?,
             max: latency.max()?,
+            ideal: None,
         })
     }
 }
@@ -448,7 +489,7 @@ fn settings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bulk, CpuTimes, Placement, SocketSettings};
+    use crate::{Bulk, CpuTimes, Placement, Request, SocketSettings, Wait};
 
     fn spec() -> Spec {
         Spec {
@@ -607,6 +648,41 @@ mod tests {
         let s = summarise_leg(&spec(), &silent);
         assert_eq!(s.goodput, BitRate(0));
         assert!(s.steady_goodput.is_none() && s.retransmits.is_none() && s.rtt_idle.is_none());
+    }
+
+    #[test]
+    fn beside_requests_stands_what_the_path_needs_for_one() {
+        let mut client = leg().near;
+        client.requests = Some(Latency::from_counts([(2_000_000, 5)]));
+        let request = |reconnect| {
+            Workload::Request(Request {
+                request_size: Bytes(100),
+                reply_size: Bytes(8192),
+                pace_per_s: None,
+                reconnect,
+                wait: Wait::Block,
+            })
+        };
+        let ideal = |reconnect, rate| {
+            let leg = Leg {
+                near: client.clone(),
+                ..leg()
+            };
+            let mut figures = summarise_leg(&spec(), &leg);
+            let links = Links { rate, hops: 1 };
+            ideals(&request(reconnect), leg.sender(), &links, &mut figures);
+            figures.requests.unwrap().ideal
+        };
+        assert_eq!(ideal(false, None), Some(Nanos::from_millis(1)));
+        assert_eq!(
+            ideal(true, None),
+            Some(Nanos::from_millis(2)),
+            "a handshake before"
+        );
+        // 100 bytes in a frame of 190, and 8192 in nine segments of at most 1000.
+        let frames = Nanos((190 + 8192 + 9 * 90) * 8);
+        let rate = Some(BitRate(1_000_000_000));
+        assert_eq!(ideal(false, rate), Some(Nanos::from_millis(1) + frames));
     }
 
     #[test]

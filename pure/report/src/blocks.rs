@@ -1,10 +1,12 @@
 //! What a person reads of reads and writes of blocks: by operation how many, how long, and where the time went.
 
+use crate::requests;
 use crate::words::{Style, escape, glue, grouped, percent, table, three_digits, wrap};
+use model::request::Links;
 use model::{BlockSummary, Blocks, Nanos, Wait};
 
 /// The operations, those first that took the most time, and how the split is to be read.
-pub(crate) fn operations(operations: &[BlockSummary], style: Style) -> String {
+pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Style) -> String {
     if operations.is_empty() {
         return String::new();
     }
@@ -40,9 +42,20 @@ pub(crate) fn operations(operations: &[BlockSummary], style: Style) -> String {
             format!("{name} {}", glue(percent(time.0 as f64 / total)))
         };
         let parts: Vec<String> = one.parts.each().iter().map(share).collect();
-        let line = format!("{}: {}", one.operation.name(), parts.join(", "));
+        let ideal = one
+            .latency
+            .ideal
+            .map_or_else(String::new, |ideal| format!("ideal {}, ", glue(ideal)));
+        let line = format!(
+            "{}: {ideal}measured {}: {}",
+            one.operation.name(),
+            glue(one.latency.mean),
+            parts.join(", ")
+        );
         out.push_str(&wrap(&line, style.width, "  ", "    "));
     }
+    let ideal = requests::ideal(links, requests::NO_RATE);
+    out.push_str(&wrap(&ideal, style.width, "", ""));
     out
 }
 
@@ -89,7 +102,13 @@ mod tests {
         spec.workload = Workload::Blocks(fixtures::blocks());
         let mut leg = fixtures::request_leg(100);
         leg.near.operations = fixtures::block_records();
-        let run = fixtures::run(spec, vec![leg]);
+        let mut run = fixtures::run(spec, vec![leg]);
+        for host in [Some(&mut run.near), run.far.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            host.device.as_mut().unwrap().speed = None;
+        }
         let told = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
         insta::assert_snapshot!(told);
     }

@@ -286,6 +286,9 @@ pub fn request_leg(times: u64) -> Leg {
     leg.near.requests = Some(latencies(times));
     for sample in leg.near.samples.iter_mut().skip(1) {
         sample.requests = Some(latencies(times / 10));
+        for tcp in sample.streams.iter_mut().filter_map(|s| s.tcp.as_mut()) {
+            tcp.min_rtt = Some(Nanos::from_micros(4));
+        }
     }
     leg
 }

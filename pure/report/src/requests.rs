@@ -32,7 +32,8 @@ pub fn text(told: &Requests, style: Style) -> String {
             let line = format!("{}: {}", escape(&one.operation), each(one));
             out.push_str(&wrap(&line, style.width, "  ", "    "));
         }
-        out.push_str(&wrap(&ideal(&told.links), style.width, "", ""));
+        let unknown = "with --rate the time of its frames on the links comes to it";
+        out.push_str(&wrap(&ideal(&told.links, unknown), style.width, "", ""));
         out.push_str("\nThe longest ones:\n");
         for one in told.operations.iter().take(LADDERS) {
             one.worst
@@ -105,12 +106,14 @@ fn each(one: &Operation) -> String {
     format!("{ideal}measured {}: {}", glue(mean(total)), said.join(", "))
 }
 
-/// What the ideal is.
-fn ideal(links: &Links) -> String {
+/// Said of a run whose hosts do not tell the rate of a link.
+pub(crate) const NO_RATE: &str =
+    "without the time of its frames on the links: no device of the hosts tells its rate";
+
+/// What the ideal is that stands beside the mean of one request; `unknown` is said where no rate is.
+pub(crate) fn ideal(links: &Links, unknown: &str) -> String {
     let frames = match (links.rate, links.hops) {
-        (None, _) => {
-            "alone (with --rate the time of its frames on the links comes to it)".to_owned()
-        }
+        (None, _) => format!("alone ({unknown})"),
         (Some(rate), 1) => format!("and its frames on a link of {}", glue(rate)),
         (Some(rate), n) => format!("and its frames on {n} links of {}", glue(rate)),
     };

@@ -3,14 +3,15 @@
 use crate::blocks;
 use crate::copy;
 use crate::explain;
+use crate::requests;
 use crate::words::{
     self, Ink, Style, escape, escape_sentence, glue, grouped, per_second, percent, round_span,
     three_digits, wrap,
 };
 use model::finding::Explanation;
 use model::{
-    BitRate, Bytes, CpuUse, Direction, Directions, Ended, Fingerprint, Leg, LegSummary, Limit,
-    Nanos, Request, Run, SettingInForce, Side, Summary, Wait, Warning, Workload,
+    BitRate, Bytes, CpuUse, Direction, Directions, Ended, Fingerprint, LatencySummary, Leg,
+    LegSummary, Limit, Nanos, Request, Run, SettingInForce, Side, Summary, Wait, Warning, Workload,
 };
 
 /// Beyond this ratio the two directions are called different: 10 %.
@@ -29,7 +30,7 @@ pub fn summary(run: &Run, summary: &Summary, why: &[Explanation], style: Style) 
         how_it_ended(run, style)
             + &answers(run, summary, style)
             + &explain::sentences(&copy::beside(why), style),
-        operations(summary, style),
+        operations(run, summary, style),
         details(run, summary, style),
         workload(run, summary, style),
         settings(summary),
@@ -87,6 +88,20 @@ fn answers(run: &Run, summary: &Summary, style: Style) -> String {
     let mut out = String::new();
     for (leg, figures) in run.legs.iter().zip(&summary.legs) {
         out.push_str(&answer(run, leg, figures, style));
+        if let Some(LatencySummary {
+            ideal: Some(ideal),
+            mean,
+            ..
+        }) = figures.requests
+        {
+            let beside = format!(
+                "Ideal {}, measured {}. {}",
+                glue(ideal),
+                glue(mean),
+                requests::ideal(&run.links(), requests::NO_RATE)
+            );
+            out.push_str(&wrap(&beside, style.width, "", ""));
+        }
         if let (Workload::Copy(order), Some(copied)) = (&run.spec.workload, &figures.copy) {
             let verdict = copy::verdict(order, copied) + copy::crowded(figures);
             out.push_str(&wrap(&verdict, style.width, "", ""));
@@ -221,9 +236,9 @@ fn asymmetry(legs: &[LegSummary]) -> Option<String> {
     ))
 }
 
-fn operations(summary: &Summary, style: Style) -> String {
+fn operations(run: &Run, summary: &Summary, style: Style) -> String {
     let legs = summary.legs.iter();
-    legs.map(|leg| blocks::operations(&leg.operations, style))
+    legs.map(|leg| blocks::operations(&leg.operations, &run.links(), style))
         .collect()
 }
 
@@ -888,10 +903,14 @@ mod tests {
         spec.directions = Directions::Up;
         let mut run = fixtures::run(spec, vec![fixtures::request_leg(11_650)]);
         run.host = "local".to_owned();
+        run.near.device.as_mut().unwrap().speed = None;
         run.far = Some(run.near.clone());
         insta::assert_snapshot!(plain(&run), @r#"
         up    116,500 requests/s  to local (p50 6.60 us, p99 21.0 us; 1,165,000 answered
               in 10 s)
+        Ideal 4.00 us, measured 8.09 us. Each is the mean of one request; ideal is the
+        shortest round trip alone (without the time of its frames on the links: no
+        device of the hosts tells its rate).
 
         latency p50             6.60 us
                 p90             6.60 us
@@ -912,8 +931,8 @@ mod tests {
         leaves when the reply is in. Both ends spin for some tens of microseconds, then
         sleep (--wait hybrid).
 
-        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
-              fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
+        here  web1: Linux 6.12.48-amd64, eno1 (ixgbe), MTU 1500, qdisc fq_codel, cubic,
+              32 x AMD EPYC 7313P, no virtualisation seen
         there the same host
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
