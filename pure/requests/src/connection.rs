@@ -1,7 +1,7 @@
 //! One connection: which reply belongs to which call.
 
 use crate::digest::is_here;
-use crate::passage::{Passage, Wait};
+use crate::passage::{Passage, Spare, Wait};
 use crate::way::{Came, Found, Piece, Way};
 use crate::wires::{Role, What, Wire};
 use model::Nanos;
@@ -28,8 +28,8 @@ pub(crate) struct Seen {
     pub client: SocketAddr,
     pub server: SocketAddr,
     pub what: What,
-    pub call: Passage,
-    pub reply: Passage,
+    pub call: Box<Passage>,
+    pub reply: Box<Passage>,
     /// From the place to the client and back, and to the server and back.
     pub near: Option<Nanos>,
     pub far: Option<Nanos>,
@@ -41,8 +41,8 @@ pub(crate) struct Seen {
 struct Pending {
     key: Option<u64>,
     what: What,
-    call: Passage,
-    reply: Option<Passage>,
+    call: Box<Passage>,
+    reply: Option<Box<Passage>>,
     /// The server asked for its data.
     turn: bool,
 }
@@ -82,6 +82,7 @@ pub(crate) struct Out {
     /// Bytes that are held of all connections.
     pub room: usize,
     pub unanswered: u64,
+    pub spare: Spare,
 }
 
 impl Connection {
@@ -263,9 +264,10 @@ impl Connection {
         let at_sender = |near: &Nanos| far.is_some_and(|far| is_here(*near, far));
         let near = near.map(|near| if at_sender(&near) { Nanos(0) } else { near });
         match self.ways[side].data(packet, payload, near, wait, &mut out.room) {
-            Came::Next(first, rest) => {
-                for piece in std::iter::once(first).chain(rest) {
-                    self.take(&piece, side, out);
+            Came::Next(ref piece, bytes) => {
+                self.take(piece, bytes, side, out);
+                while let Some((piece, bytes)) = self.ways[side].held(&mut out.room) {
+                    self.take(&piece, &bytes, side, out);
                 }
             }
             // Seen behind the sender: what the receiver has already does not make it later.
@@ -292,16 +294,17 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, piece: &Piece<'_>, side: usize, out: &mut Out) {
-        let wire = *self.wire.get_or_insert_with(|| Wire::guess(&piece.bytes));
+    fn take(&mut self, piece: &Piece, bytes: &[u8], side: usize, out: &mut Out) {
+        let wire = *self.wire.get_or_insert_with(|| Wire::guess(bytes));
         if wire == Wire::Plain {
             return self.plain(piece, side, out);
         }
         let (mut done, mut any) = (0, false);
-        while let Some(found) = self.ways[side]
-            .reader
-            .read(wire, piece, &mut done, side == 0)
-        {
+        let mut read = |way: &mut Way, spare: &mut Spare| {
+            let reader = &mut way.reader;
+            reader.read(wire, piece, bytes, &mut done, side == 0, spare)
+        };
+        while let Some(found) = read(&mut self.ways[side], &mut out.spare) {
             any = true;
             self.message(found, side, out);
         }
@@ -350,7 +353,7 @@ impl Connection {
                     true => Cause::Turn,
                     false => Cause::Application,
                 };
-                pending.call.join(passage, wait);
+                pending.call.join(*passage, wait);
             }
             (Role::PartOfReply, Some(n)) => self.pending[of][n].reply(passage),
             (Role::Reply, Some(n)) => {
@@ -360,7 +363,7 @@ impl Connection {
                     self.answered(pending, of, out);
                 }
             }
-            _ => {}
+            _ => out.spare.take(passage),
         }
         self.ways[side].reader.takes_back(body);
     }
@@ -392,7 +395,7 @@ impl Connection {
     }
 
     /// Of an unknown protocol: a request lasts until the server answers, its reply until the client asks again.
-    fn plain(&mut self, piece: &Piece<'_>, side: usize, out: &mut Out) {
+    fn plain(&mut self, piece: &Piece, side: usize, out: &mut Out) {
         let of = 0;
         if side == of {
             if self.pending[of].front().is_some_and(|p| p.reply.is_some())
@@ -407,7 +410,7 @@ impl Connection {
                 None => self.pending[of].push_back(Pending {
                     key: None,
                     what: What::plain(),
-                    call: Passage::of(piece, piece.since(), true),
+                    call: out.spare.of(piece, piece.since(), true),
                     reply: None,
                     turn: false,
                 }),
@@ -418,7 +421,7 @@ impl Connection {
                 // What waited to be sent before the call came is of the reply before.
                 None => {
                     let begun = piece.since().max(pending.call.last);
-                    pending.reply = Some(Passage::of(piece, begun, false));
+                    pending.reply = Some(out.spare.of(piece, begun, false));
                 }
             }
         }
@@ -442,18 +445,18 @@ impl Connection {
 }
 
 impl Pending {
-    fn reply(&mut self, more: Passage) {
+    fn reply(&mut self, more: Box<Passage>) {
         match &mut self.reply {
-            Some(reply) => reply.join(more, Cause::Application),
+            Some(reply) => reply.join(*more, Cause::Application),
             None => self.reply = Some(more),
         }
     }
 }
 
-impl Passage {
-    /// One that begins with these bytes, and to wait for its turn at this moment.
-    fn of(piece: &Piece<'_>, begun: Nanos, call: bool) -> Passage {
-        let mut passage = Passage::new(piece.seq, piece.begin, begun.min(piece.at));
+impl Spare {
+    /// A passage that begins with these bytes, and to wait for its turn at this moment.
+    fn of(&mut self, piece: &Piece, begun: Nanos, call: bool) -> Box<Passage> {
+        let mut passage = self.passage(piece.seq, piece.begin, begun.min(piece.at));
         passage.take(piece.at, piece.length, piece.wait, true, call);
         passage
     }

@@ -7,7 +7,7 @@ use model::request::{
     Call, Cause, Causes, Clocks, Links, Moment, Operation, Parts, Requests, Step, View,
 };
 use model::{Bytes, Latency, Nanos};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Operations that are told apart.
 const MOST_OPERATIONS: usize = 512;
@@ -15,6 +15,8 @@ const MOST_OPERATIONS: usize = 512;
 const MOST_CALLS: usize = 1000;
 /// The longest of each operation that are.
 const MOST_WORST: usize = 3;
+/// Times that are sorted at once: so many at least, and as many as there are already.
+const FEWEST_FRESH: usize = 1 << 8;
 /// Stretches of time that are told apart.
 const MOST_MOMENTS: u64 = 96;
 /// The shortest of them, in nanoseconds.
@@ -37,26 +39,28 @@ pub(crate) struct Digest {
 #[derive(Default)]
 struct Tally {
     operation: Operation,
-    times: BTreeMap<u64, u64>,
+    times: Latency,
+    /// Times that are not among those yet.
+    fresh: Vec<u64>,
 }
 
 impl Digest {
-    pub fn take(&mut self, call: Judged) {
+    pub fn take(&mut self, seen: &Seen, judged: &Judged) {
         self.answered += 1;
-        self.views.insert(call.view);
-        self.moments.take(&call);
-        let name = &*call.seen.what.operation;
-        let name = match self.operations.contains_key(name) {
-            false if self.operations.len() >= MOST_OPERATIONS => "others",
-            _ => name,
-        };
+        self.views.insert(judged.view);
+        self.moments.take(seen, judged);
+        let name = &*seen.what.operation;
+        let full = self.operations.len() >= MOST_OPERATIONS;
         let tally = match self.operations.get_mut(name) {
             Some(tally) => tally,
-            None => self.operations.entry(name.to_owned()).or_default(),
+            None => {
+                let name = if full { "others" } else { name };
+                self.operations.entry(name.to_owned()).or_default()
+            }
         };
-        tally.take(&call);
+        tally.take(seen, judged);
         if self.calls.len() < MOST_CALLS {
-            self.calls.push(call.told());
+            self.calls.push(judged.told(seen));
         }
     }
 
@@ -111,28 +115,38 @@ fn doubt(view: View) -> Option<&'static str> {
 }
 
 impl Tally {
-    fn take(&mut self, call: &Judged) {
-        let total = call.parts.total();
+    fn take(&mut self, seen: &Seen, judged: &Judged) {
+        let total = judged.parts.total();
         let of = &mut self.operation;
         of.count += 1;
         of.max = of.max.max(total);
-        of.call_bytes += Bytes(call.seen.call.bytes);
-        of.reply_bytes += Bytes(call.seen.reply.bytes);
-        of.ideal += call.ideal;
-        of.parts.add(&call.parts);
-        of.causes.add(&call.causes);
-        *self.times.entry(rounded(total, 11)).or_default() += 1;
+        of.call_bytes += Bytes(seen.call.bytes);
+        of.reply_bytes += Bytes(seen.reply.bytes);
+        of.ideal += judged.ideal;
+        of.parts.add(&judged.parts);
+        of.causes.add(&judged.causes);
+        self.fresh.push(rounded(total));
+        if self.fresh.len() >= self.times.counts().len().max(FEWEST_FRESH) {
+            self.sort_in();
+        }
+        let of = &mut self.operation;
         let place = of
             .worst
             .partition_point(|worst| worst.parts.total() >= total);
         if place < MOST_WORST {
             of.worst.truncate(MOST_WORST - 1);
-            of.worst.insert(place, call.told());
+            of.worst.insert(place, judged.told(seen));
         }
     }
 
-    fn told(self, name: String) -> Operation {
-        let latency = Latency::from_counts(self.times);
+    fn sort_in(&mut self) {
+        let fresh = Latency::from_counts(self.fresh.drain(..).map(|time| (time, 1)));
+        self.times = self.times.merged(&fresh);
+    }
+
+    fn told(mut self, name: String) -> Operation {
+        self.sort_in();
+        let latency = self.times;
         let max = self.operation.max;
         let percentile = |share| latency.percentile(share).unwrap_or(max);
         Operation {
@@ -145,9 +159,9 @@ impl Tally {
     }
 }
 
-/// A time of which only so many binary digits are kept: eleven are 0.05 % of it, three 20 %.
-fn rounded(time: Nanos, digits: u32) -> u64 {
-    let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(digits);
+/// A time of which only the first eleven binary digits are kept: right within 0.05 %.
+fn rounded(time: Nanos) -> u64 {
+    let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(11);
     time.0 >> shift << shift
 }
 
@@ -156,40 +170,94 @@ fn rounded(time: Nanos, digits: u32) -> u64 {
 struct Moments {
     /// Doublings of the shortest.
     doubled: u32,
-    all: BTreeMap<u64, (BTreeMap<u64, u64>, Causes)>,
+    /// By their place, the first one first.
+    all: VecDeque<Stretch>,
+}
+
+#[derive(Default)]
+struct Stretch {
+    place: u64,
+    /// How many took so long, by exponent and two more binary digits.
+    times: Vec<u64>,
+    causes: Causes,
+}
+
+impl Stretch {
+    fn add(&mut self, other: &Stretch) {
+        let longest = self.times.len().max(other.times.len());
+        self.times.resize(longest, 0);
+        for (sum, count) in self.times.iter_mut().zip(&other.times) {
+            *sum += count;
+        }
+        self.causes.add(&other.causes);
+    }
 }
 
 impl Moments {
-    fn take(&mut self, call: &Judged) {
-        let place = (call.seen.call.first.0 / SHORTEST_MOMENT) >> self.doubled;
-        let (times, causes) = self.all.entry(place).or_default();
-        *times.entry(rounded(call.parts.total(), 3)).or_default() += 1;
-        causes.add(&call.causes);
-        while let (Some((first, _)), Some((last, _))) =
-            (self.all.first_key_value(), self.all.last_key_value())
-            && last - first >= MOST_MOMENTS
+    fn take(&mut self, seen: &Seen, judged: &Judged) {
+        let place = (seen.call.first.0 / SHORTEST_MOMENT) >> self.doubled;
+        // The latest one as a rule, or not long before.
+        let behind = self.all.iter().rev().take_while(|s| s.place > place);
+        let n = self.all.len() - behind.count();
+        let is_known = n > 0 && self.all[n - 1].place == place;
+        let n = match is_known {
+            true => n - 1,
+            false => {
+                let stretch = Stretch {
+                    place,
+                    ..Stretch::default()
+                };
+                self.all.insert(n, stretch);
+                n
+            }
+        };
+        let stretch = &mut self.all[n];
+        let bin = bin(judged.parts.total());
+        if stretch.times.len() <= bin {
+            stretch.times.resize(bin + 1, 0);
+        }
+        stretch.times[bin] += 1;
+        stretch.causes.add(&judged.causes);
+        while let (Some(first), Some(last)) = (self.all.front(), self.all.back())
+            && last.place - first.place >= MOST_MOMENTS
         {
             self.doubled += 1;
-            for (place, (times, causes)) in std::mem::take(&mut self.all) {
-                let (sum, of) = self.all.entry(place / 2).or_default();
-                for (time, count) in times {
-                    *sum.entry(time).or_default() += count;
+            for mut stretch in std::mem::take(&mut self.all) {
+                stretch.place /= 2;
+                match self.all.back_mut() {
+                    Some(last) if last.place == stretch.place => last.add(&stretch),
+                    _ => self.all.push_back(stretch),
                 }
-                of.add(&causes);
             }
         }
     }
 
     fn told(self) -> Vec<Moment> {
         let width = SHORTEST_MOMENT << self.doubled;
-        let moment = |(place, (times, causes)): (u64, (BTreeMap<u64, u64>, Causes))| Moment {
-            from: Nanos(place * width),
-            to: Nanos((place + 1).saturating_mul(width)),
-            times: Latency::from_counts(times),
-            causes,
+        let moment = |stretch: Stretch| {
+            let counts = stretch.times.into_iter().enumerate();
+            Moment {
+                from: Nanos(stretch.place * width),
+                to: Nanos((stretch.place + 1).saturating_mul(width)),
+                times: Latency::from_counts(counts.map(|(bin, count)| (least(bin), count))),
+                causes: stretch.causes,
+            }
         };
         self.all.into_iter().map(moment).collect()
     }
+}
+
+/// Times of which the first three binary digits are the same.
+fn bin(time: Nanos) -> usize {
+    let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(3);
+    // From 4 to 7, but for the very shortest.
+    (u64::from(shift) * 4 + (time.0 >> shift)) as usize
+}
+
+/// The shortest of them.
+fn least(bin: usize) -> u64 {
+    let shift = bin.saturating_sub(4) / 4;
+    ((bin - shift * 4) as u64) << shift
 }
 
 impl Seen {
@@ -212,9 +280,8 @@ impl Seen {
     }
 }
 
-/// A request, and where its time went.
+/// Where the time of a request went.
 pub(crate) struct Judged {
-    seen: Seen,
     view: View,
     ideal: Nanos,
     parts: Parts,
@@ -222,7 +289,7 @@ pub(crate) struct Judged {
 }
 
 /// A request as one place saw it.
-pub(crate) fn from_one(seen: Seen, links: &Links) -> Judged {
+pub(crate) fn from_one(seen: &Seen, links: &Links) -> Judged {
     let [a, d] = [seen.call.first, seen.reply.last];
     let c = seen.reply.first;
     let b = seen.asked();
@@ -255,7 +322,6 @@ pub(crate) fn from_one(seen: Seen, links: &Links) -> Judged {
     causes.spend(Cause::Think, parts.think);
     Judged {
         ideal: seen.ideal(links),
-        seen,
         view,
         parts,
         causes,
@@ -272,11 +338,15 @@ pub(crate) fn of_both(
     // Whatever translates addresses leaves the numbers.
     let name = |seen: &Seen| (seen.key, seen.call.seq, seen.reply.seq);
     let mut others: BTreeMap<_, Seen> = b.into_iter().map(|seen| (name(&seen), seen)).collect();
+    let alone = |seen: Seen| {
+        let judged = from_one(&seen, links);
+        (seen, judged)
+    };
     let (mut pairs, mut calls) = (Vec::new(), Vec::new());
     for seen in a {
         match others.remove(&name(&seen)) {
             Some(other) => pairs.push(Pair::of(seen, other, clocks)),
-            None => calls.push(from_one(seen, links)),
+            None => calls.push(alone(seen)),
         }
     }
     // The shortest way there and back, of the same sizes.
@@ -291,10 +361,12 @@ pub(crate) fn of_both(
     });
     calls.extend(paired);
     let others = others.into_values();
-    calls.extend(others.map(|seen| from_one(seen, links)));
-    calls.sort_by_key(|call: &Judged| call.seen.call.first);
+    calls.extend(others.map(alone));
+    calls.sort_by_key(|(seen, _)| seen.call.first);
     let mut digest = Digest::default();
-    calls.into_iter().for_each(|call| digest.take(call));
+    calls
+        .iter()
+        .for_each(|(seen, judged)| digest.take(seen, judged));
     digest
 }
 
@@ -360,20 +432,20 @@ impl Pair {
         (about(&self.at_client.call), about(&self.at_client.reply))
     }
 
-    fn judged(self, shortest: Nanos, links: &Links) -> Judged {
+    fn judged(self, shortest: Nanos, links: &Links) -> (Seen, Judged) {
         let mut causes = sending(&self.at_client.call, &self.at_server.reply, &self.parts);
         let way = self.way();
         causes.spend(Cause::Think, self.parts.think);
         causes.spend(Cause::Path, shortest);
         causes.spend(Cause::Queue, way.since(shortest));
         // Steps of the reply as they arrived, so that the ladder has one clock.
-        Judged {
+        let judged = Judged {
             ideal: self.at_client.ideal(links),
-            seen: self.at_client,
             view: View::BothEnds,
             parts: self.parts,
             causes,
-        }
+        };
+        (self.at_client, judged)
     }
 }
 
@@ -406,8 +478,7 @@ fn sending(call: &Passage, reply: &Passage, parts: &Parts) -> Causes {
 
 impl Judged {
     /// In words and steps, which only few need.
-    fn told(&self) -> Call {
-        let seen = &self.seen;
+    fn told(&self, seen: &Seen) -> Call {
         let begun = seen.call.first;
         let steps = seen.call.steps.iter().chain(&seen.reply.steps);
         Call {

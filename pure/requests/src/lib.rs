@@ -35,11 +35,34 @@ use std::net::SocketAddr;
 /// Connections that are followed at a time; of others nothing is told.
 const MOST_CONNECTIONS: usize = 1 << 16;
 
+/// Connections that are at hand, without a search.
+const RECENT: usize = 1 << 6;
+
 /// What a trace cannot say.
 const NAMELESS: &str = "a trace has no payload: a request is what the client sends until the server does; a capture of the same tells its name";
 
 /// Both ends of a connection: of a capture the lesser first, of a trace its own.
 type Ends = (SocketAddr, SocketAddr);
+
+/// A connection by its ends.
+type Followed = (Ends, Box<Connection>);
+
+/// Some connections, each at a place that its ends decide.
+struct Recent(Vec<Option<Followed>>);
+
+impl Recent {
+    /// Where the connection of a packet is, if it is here: for both directions the same.
+    fn place(packet: &Packet) -> usize {
+        let sum = packet.from.port().wrapping_add(packet.to.port());
+        usize::from(sum) % RECENT
+    }
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent((0..RECENT).map(|_| None).collect())
+    }
+}
 
 /// Requests of one of two captures that are kept to be joined.
 const MOST_KEPT: usize = 1 << 18;
@@ -48,8 +71,10 @@ const MOST_KEPT: usize = 1 << 18;
 #[derive(Default)]
 pub struct Observer {
     connections: BTreeMap<Ends, Box<Connection>>,
-    /// The one of the last packet, as a rule that of the next as well.
-    last: Option<(Ends, Box<Connection>)>,
+    /// Those of the last packets, as a rule those of the next as well: each at a place that its ends decide.
+    recent: Recent,
+    /// How many are followed.
+    followed: usize,
     /// Of a trace: its connections by their numbers.
     sockets: BTreeMap<u32, Socket>,
     /// Of a trace, and which events it lost.
@@ -87,10 +112,13 @@ impl Observer {
 
     /// Takes the next packet of a capture, with what was captured of its payload.
     pub fn see(&mut self, packet: &Packet, payload: &[u8]) {
-        let is_last = |(_, last): &(Ends, Box<Connection>)| last.has(packet);
+        let place = Recent::place(packet);
+        let is_there = |(_, there): &Followed| there.has(packet);
         let ends = || (packet.from.min(packet.to), packet.from.max(packet.to));
-        if self.last.as_ref().is_some_and(is_last) || self.turn_to(ends(), packet) {
-            self.pass(packet, payload, None);
+        if self.recent.0[place].as_ref().is_some_and(is_there)
+            || self.turn_to(place, ends(), packet)
+        {
+            self.pass(place, packet, payload, None);
         }
     }
 
@@ -158,15 +186,16 @@ impl Observer {
     /// Takes a packet that was seen at one end.
     fn at_end(&mut self, remote: SocketAddr, packet: &Packet, beside: &Beside<'_>) {
         let own = (beside.local, remote);
-        let is_last = self.last.as_ref().is_some_and(|(ends, _)| *ends == own);
-        if is_last || self.turn_to(own, packet) {
-            self.pass(packet, &[], Some(beside));
+        let place = Recent::place(packet);
+        let is_there = |(ends, _): &Followed| *ends == own;
+        if self.recent.0[place].as_ref().is_some_and(is_there) || self.turn_to(place, own, packet) {
+            self.pass(place, packet, &[], Some(beside));
         }
     }
 
-    /// Hands a packet to the connection that was turned to.
-    fn pass(&mut self, packet: &Packet, payload: &[u8], beside: Option<&Beside<'_>>) {
-        let Some((_, connection)) = &mut self.last else {
+    /// Hands a packet to the connection at a place.
+    fn pass(&mut self, place: usize, packet: &Packet, payload: &[u8], beside: Option<&Beside<'_>>) {
+        let Some((_, connection)) = &mut self.recent.0[place] else {
             return;
         };
         if packet.has(SYN) && connection.is_before(packet) {
@@ -176,7 +205,8 @@ impl Observer {
         connection.see(packet, payload, beside, &mut self.out);
         if connection.is_over() {
             connection.close(&mut self.out);
-            self.last = None;
+            self.recent.0[place] = None;
+            self.followed -= 1;
         }
         if let Some(kept) = &mut self.kept {
             kept.marks.see(packet);
@@ -184,21 +214,23 @@ impl Observer {
         self.settle();
     }
 
-    /// Takes up the connection of a packet; says whether there is one.
-    fn turn_to(&mut self, ends: Ends, packet: &Packet) -> bool {
+    /// Puts the connection of a packet in its place; says whether there is one.
+    fn turn_to(&mut self, place: usize, ends: Ends, packet: &Packet) -> bool {
         let connection = match self.connections.remove(&ends) {
             Some(known) => known,
             // Nothing comes of a packet without data in the middle of a stream.
             None if !packet.has(SYN) && packet.payload == 0 => return false,
-            None if self.connections.len() + 1 >= MOST_CONNECTIONS => {
+            None if self.followed >= MOST_CONNECTIONS => {
                 self.unfollowed += 1;
                 return false;
             }
-            None => Box::new(Connection::new(packet)),
+            None => {
+                self.followed += 1;
+                Box::new(Connection::new(packet))
+            }
         };
-        if let Some((ends, last)) = self.last.replace((ends, connection)) {
-            self.connections.insert(ends, last);
-        }
+        let before = self.recent.0[place].replace((ends, connection));
+        self.connections.extend(before);
         true
     }
 
@@ -209,7 +241,12 @@ impl Observer {
         }
         for seen in self.out.done.drain(..) {
             match &mut self.kept {
-                None => self.digest.take(digest::from_one(seen, &self.links)),
+                None => {
+                    self.digest
+                        .take(&seen, &digest::from_one(&seen, &self.links));
+                    self.out.spare.take(seen.call);
+                    self.out.spare.take(seen.reply);
+                }
                 Some(kept) if kept.seen.len() < MOST_KEPT => kept.seen.push(seen),
                 Some(kept) => kept.more += 1,
             }
@@ -218,8 +255,9 @@ impl Observer {
 
     /// Nothing more comes.
     fn close(&mut self) {
-        let last = self.last.iter_mut().map(|(_, last)| last);
-        for connection in self.connections.values_mut().chain(last) {
+        self.connections
+            .extend(self.recent.0.iter_mut().filter_map(Option::take));
+        for connection in self.connections.values_mut() {
             connection.close(&mut self.out);
         }
         self.settle();

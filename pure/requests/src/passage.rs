@@ -2,9 +2,12 @@
 
 use model::request::{Cause, Causes, Step};
 use model::{Bytes, Nanos};
+use std::collections::VecDeque;
 
 /// Pauses of one message that are told one by one.
 const MOST_STEPS: usize = 16;
+/// Passages whose room is kept.
+const MOST_SPARE: usize = 64;
 
 /// What a segment had waited for behind the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,33 @@ pub(crate) struct Passage {
     pub steps: Vec<Step>,
     /// The end before it was prolonged by what was sent again.
     before_again: Option<Box<(Nanos, Causes)>>,
+}
+
+/// Passages that are not needed any more: room for the next ones, so that a message takes none of its own.
+#[derive(Default)]
+pub(crate) struct Spare(VecDeque<Box<Passage>>);
+
+impl Spare {
+    /// A new passage.
+    pub fn passage(&mut self, seq: u32, begin: u64, at: Nanos) -> Box<Passage> {
+        let new = Passage::new(seq, begin, at);
+        match self.0.pop_back() {
+            Some(mut passage) => {
+                let mut steps = std::mem::take(&mut passage.steps);
+                steps.clear();
+                *passage = Passage { steps, ..new };
+                passage
+            }
+            None => Box::new(new),
+        }
+    }
+
+    /// Takes one that is not needed any more.
+    pub fn take(&mut self, passage: Box<Passage>) {
+        if self.0.len() < MOST_SPARE {
+            self.0.push_back(passage);
+        }
+    }
 }
 
 impl Passage {
@@ -88,6 +118,12 @@ impl Passage {
         let gap = at.since(self.last);
         if gap.0 == 0 {
             return None;
+        }
+        // As a rule one cause has all of it.
+        if wait.held.0 == 0 && wait.written.is_none() {
+            self.causes.spend(wait.cause, gap);
+            self.last = at;
+            return Some(wait.cause);
         }
         let paused = wait.written.map_or(Nanos(0), |at| at.since(self.last));
         let paused = paused.min(gap);

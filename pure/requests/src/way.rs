@@ -1,13 +1,12 @@
 //! One direction of a connection: its bytes in order, and its messages.
 
-use crate::passage::{Passage, Wait};
+use crate::passage::{Passage, Spare, Wait};
 use crate::sender::Sender;
 use crate::wires::{KEPT, Wire};
 use model::Nanos;
 use model::packet::Packet;
 use model::request::Cause;
 use model::segment::tcp_flag::PSH;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Segments behind a hole that are held, and what of them, in one direction.
@@ -19,7 +18,7 @@ const MOST_BYTES: usize = 32 << 20;
 /// Where places in a stream begin, so that what came before the first segment has one too.
 const ORIGIN: u64 = 1 << 32;
 
-/// A segment, as it is handed on in order.
+/// A segment behind a hole.
 struct Part {
     at: Nanos,
     /// What is there of its payload, of so many bytes.
@@ -30,7 +29,7 @@ struct Part {
 
 /// A message of a known protocol.
 pub(crate) struct Found {
-    pub passage: Passage,
+    pub passage: Box<Passage>,
     pub body: Vec<u8>,
 }
 
@@ -51,24 +50,23 @@ pub(crate) struct Way {
 
 /// What became of a segment.
 pub(crate) enum Came<'a> {
-    /// This is next, and then what had been held.
-    Next(Piece<'a>, Vec<Piece<'a>>),
+    /// This is next, with what is there of it; then what [`Way::held`] has.
+    Next(Piece, &'a [u8]),
     /// It was there before, from here to there.
     Again(u64, u64),
     Nothing,
 }
 
 /// Bytes in order.
-pub(crate) struct Piece<'a> {
+pub(crate) struct Piece {
     pub at: Nanos,
     pub seq: u32,
     pub begin: u64,
-    pub bytes: Cow<'a, [u8]>,
     pub length: u64,
     pub wait: Wait,
 }
 
-impl Piece<'_> {
+impl Piece {
     /// When it began to wait for its turn, where that is known, else when it left.
     pub fn since(&self) -> Nanos {
         self.wait.written.unwrap_or(self.at).min(self.at)
@@ -163,43 +161,39 @@ impl Way {
             // The receiver has it, so the capture lost it; or there is no more room.
             let lost = self.held.len() > MOST_HELD || self.sender.acked() > self.next;
             return match lost {
-                true => self.give_up(room),
+                true => self.give_up(),
                 false => Came::Nothing,
             };
         }
         let old = (self.next - begin) as usize;
         let bytes = payload.get(old..).unwrap_or_default();
-        let first = self.piece(packet.at, bytes.into(), end - self.next, wait);
-        Came::Next(first, self.drain(room))
+        Came::Next(self.piece(packet.at, end - self.next, wait), bytes)
     }
 
     /// What is next, of this length.
-    fn piece<'a>(&mut self, at: Nanos, bytes: Cow<'a, [u8]>, length: u64, wait: Wait) -> Piece<'a> {
+    fn piece(&mut self, at: Nanos, length: u64, wait: Wait) -> Piece {
         let begin = self.next;
         self.next += length;
         Piece {
             at,
             seq: self.seq(begin),
             begin,
-            bytes,
             length,
             wait,
         }
     }
 
     /// The capture lost what is missing: as if it had been cut off.
-    fn give_up<'a>(&mut self, room: &mut usize) -> Came<'a> {
+    fn give_up<'a>(&mut self) -> Came<'a> {
         let Some((begin, part)) = self.held.first_key_value() else {
             return Came::Nothing;
         };
         let (at, length, wait) = (part.at, begin - self.next, part.wait);
-        let missing = self.piece(at, Cow::Borrowed(&[]), length, wait);
-        Came::Next(missing, self.drain(room))
+        Came::Next(self.piece(at, length, wait), &[])
     }
 
-    /// What was held and is next now.
-    fn drain<'a>(&mut self, room: &mut usize) -> Vec<Piece<'a>> {
-        let mut all = Vec::new();
+    /// What was held and is next now, with what is there of it.
+    pub fn held(&mut self, room: &mut usize) -> Option<(Piece, Vec<u8>)> {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() <= self.next
         {
@@ -209,10 +203,11 @@ impl Way {
             let old = self.next - begin;
             if old < part.length {
                 bytes.drain(..bytes.len().min(old as usize));
-                all.push(self.piece(part.at, bytes.into(), part.length - old, part.wait));
+                let piece = self.piece(part.at, part.length - old, part.wait);
+                return Some((piece, bytes));
             }
         }
-        all
+        None
     }
 
     /// Nothing more comes: what is held needs no room.
@@ -232,7 +227,7 @@ pub(crate) struct Reader {
     body: Vec<u8>,
     /// The body goes on, uncaptured.
     cut: bool,
-    pub passage: Option<Passage>,
+    pub passage: Option<Box<Passage>>,
     /// It is not known where the next message begins.
     lost: bool,
 }
@@ -261,12 +256,14 @@ impl Reader {
     pub fn read(
         &mut self,
         wire: Wire,
-        piece: &Piece<'_>,
+        piece: &Piece,
+        bytes: &[u8],
         done: &mut u64,
         call: bool,
+        spare: &mut Spare,
     ) -> Option<Found> {
         let from = usize::try_from(*done).unwrap_or(usize::MAX);
-        let mut bytes = piece.bytes.get(from..).unwrap_or_default();
+        let mut bytes = bytes.get(from..).unwrap_or_default();
         if self.lost {
             if *done == piece.length || !wire.begins(bytes) {
                 return None;
@@ -277,7 +274,7 @@ impl Reader {
             let left = piece.length - *done;
             let passage = self.passage.get_or_insert_with(|| {
                 let seq = piece.seq.wrapping_add(*done as u32);
-                Passage::new(seq, piece.begin + *done, piece.since())
+                spare.passage(seq, piece.begin + *done, piece.since())
             });
             let taken = match self.piece {
                 None => left.min((wire.head() - self.head.len()) as u64),
@@ -289,7 +286,7 @@ impl Reader {
             *done += taken;
             match &mut self.piece {
                 None => {
-                    self.head.extend(there);
+                    self.head.extend_from_slice(there);
                     if (there.len() as u64) < taken {
                         self.lose();
                         return None;
@@ -303,22 +300,22 @@ impl Reader {
                     };
                     let kept = &self.head[begins.head..];
                     self.body.reserve(KEPT.min(begins.body as usize));
-                    self.body.extend(kept);
+                    self.body.extend_from_slice(kept);
                     let rest = begins.body.saturating_sub(kept.len() as u64);
                     self.piece = Some((rest, begins.last));
+                    self.head.clear();
                 }
                 Some((rest, _)) => {
                     *rest -= taken;
                     if !self.cut {
                         let kept = there.len().min(KEPT.saturating_sub(self.body.len()));
-                        self.body.extend(&there[..kept]);
+                        self.body.extend_from_slice(&there[..kept]);
                         self.cut = (kept as u64) < taken;
                     }
                 }
             }
             if let Some((0, last)) = self.piece {
                 self.piece = None;
-                self.head.clear();
                 if last && let Some(passage) = self.passage.take() {
                     let body = std::mem::take(&mut self.body);
                     self.cut = false;

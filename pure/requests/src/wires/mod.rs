@@ -118,7 +118,7 @@ pub(crate) struct What {
     pub purpose: &'static str,
     pub detail: Detail,
     /// Operations of NFSv4, of which the reply may show more than the call.
-    compound: Option<nfs::Compound>,
+    compound: Option<Box<nfs::Compound>>,
 }
 
 impl What {

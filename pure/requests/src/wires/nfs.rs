@@ -122,7 +122,7 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
                 operation: operation.into(),
                 purpose,
                 detail,
-                compound: Some(compound),
+                compound: Some(Box::new(compound)),
             };
         }
         (100_003, 4) => ("NFSv4", V4_NULL),
