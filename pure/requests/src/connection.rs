@@ -119,8 +119,13 @@ impl Connection {
 
     /// Whether a packet is of these ends.
     pub fn has(&self, packet: &Packet) -> bool {
-        let [a, b] = self.ends;
-        (packet.from == a && packet.to == b) || (packet.from == b && packet.to == a)
+        let side = self.side(packet);
+        packet.from == self.ends[side] && packet.to == self.ends[1 - side]
+    }
+
+    /// Which end sent a packet.
+    fn side(&self, packet: &Packet) -> usize {
+        usize::from(packet.from != self.ends[0])
     }
 
     pub fn is_over(&self) -> bool {
@@ -129,7 +134,7 @@ impl Connection {
 
     /// A SYN of the same ends is another connection's.
     pub fn is_before(&self, packet: &Packet) -> bool {
-        let side = usize::from(packet.from != self.ends[0]);
+        let side = self.side(packet);
         let way = &self.ways[side];
         packet.has(SYN)
             && !packet.has(ACK)
@@ -144,7 +149,7 @@ impl Connection {
         beside: Option<&Beside<'_>>,
         out: &mut Out,
     ) {
-        let side = usize::from(packet.from != self.ends[0]);
+        let side = self.side(packet);
         if let Some(beside) = beside {
             self.traced(beside, out);
         }

@@ -15,8 +15,11 @@ const MOST_OPERATIONS: usize = 512;
 const MOST_CALLS: usize = 1000;
 /// The longest of each operation that are.
 const MOST_WORST: usize = 3;
-/// Times that are sorted at once: so many at least, and as many as there are already.
-const FEWEST_FRESH: usize = 1 << 8;
+/// Binary digits that are kept of times: right within 0.05 %, and within a fifth.
+const FINE: u32 = 11;
+const COARSE: u32 = 3;
+/// Bins that lie together.
+const PAGE: usize = 1 << 6;
 /// Stretches of time that are told apart.
 const MOST_MOMENTS: u64 = 96;
 /// The shortest of them, in nanoseconds.
@@ -39,9 +42,7 @@ pub(crate) struct Digest {
 #[derive(Default)]
 struct Tally {
     operation: Operation,
-    times: Latency,
-    /// Times that are not among those yet.
-    fresh: Vec<u64>,
+    times: Times,
 }
 
 impl Digest {
@@ -125,11 +126,7 @@ impl Tally {
         of.ideal += judged.ideal;
         of.parts.add(&judged.parts);
         of.causes.add(&judged.causes);
-        self.fresh.push(rounded(total));
-        if self.fresh.len() >= self.times.counts().len().max(FEWEST_FRESH) {
-            self.sort_in();
-        }
-        let of = &mut self.operation;
+        self.times.take(total);
         let place = of
             .worst
             .partition_point(|worst| worst.parts.total() >= total);
@@ -139,14 +136,8 @@ impl Tally {
         }
     }
 
-    fn sort_in(&mut self) {
-        let fresh = Latency::from_counts(self.fresh.drain(..).map(|time| (time, 1)));
-        self.times = self.times.merged(&fresh);
-    }
-
-    fn told(mut self, name: String) -> Operation {
-        self.sort_in();
-        let latency = self.times;
+    fn told(self, name: String) -> Operation {
+        let latency = self.times.told();
         let max = self.operation.max;
         let percentile = |share| latency.percentile(share).unwrap_or(max);
         Operation {
@@ -159,10 +150,33 @@ impl Tally {
     }
 }
 
-/// A time of which only the first eleven binary digits are kept: right within 0.05 %.
-fn rounded(time: Nanos) -> u64 {
-    let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(11);
-    time.0 >> shift << shift
+/// The bin of times of which so many of the first binary digits are the same: as many bins for each doubling.
+fn bin(time: Nanos, digits: u32) -> usize {
+    let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(digits);
+    ((u64::from(shift) << (digits - 1)) + (time.0 >> shift)) as usize
+}
+
+/// The shortest time of a bin.
+fn least(bin: usize, digits: u32) -> u64 {
+    let shift = (bin >> (digits - 1)).saturating_sub(1);
+    ((bin - (shift << (digits - 1))) as u64) << shift
+}
+
+/// How many requests took how long.
+#[derive(Default)]
+struct Times(BTreeMap<usize, [u64; PAGE]>);
+
+impl Times {
+    fn take(&mut self, time: Nanos) {
+        let bin = bin(time, FINE);
+        self.0.entry(bin / PAGE).or_insert([0; PAGE])[bin % PAGE] += 1;
+    }
+
+    fn told(self) -> Latency {
+        let pages = self.0.into_iter();
+        let counts = pages.flat_map(|(page, counts)| (page * PAGE..).zip(counts));
+        Latency::from_counts(counts.map(|(bin, count)| (least(bin, FINE), count)))
+    }
 }
 
 /// Requests by when they began. All stretches are equal; they double when there are too many.
@@ -177,7 +191,7 @@ struct Moments {
 #[derive(Default)]
 struct Stretch {
     place: u64,
-    /// How many took so long, by exponent and two more binary digits.
+    /// How many took so long, by bin.
     times: Vec<u64>,
     causes: Causes,
 }
@@ -212,7 +226,7 @@ impl Moments {
             }
         };
         let stretch = &mut self.all[n];
-        let bin = bin(judged.parts.total());
+        let bin = bin(judged.parts.total(), COARSE);
         if stretch.times.len() <= bin {
             stretch.times.resize(bin + 1, 0);
         }
@@ -239,25 +253,12 @@ impl Moments {
             Moment {
                 from: Nanos(stretch.place * width),
                 to: Nanos((stretch.place + 1).saturating_mul(width)),
-                times: Latency::from_counts(counts.map(|(bin, count)| (least(bin), count))),
+                times: Latency::from_counts(counts.map(|(bin, count)| (least(bin, COARSE), count))),
                 causes: stretch.causes,
             }
         };
         self.all.into_iter().map(moment).collect()
     }
-}
-
-/// Times of which the first three binary digits are the same.
-fn bin(time: Nanos) -> usize {
-    let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(3);
-    // From 4 to 7, but for the very shortest.
-    (u64::from(shift) * 4 + (time.0 >> shift)) as usize
-}
-
-/// The shortest of them.
-fn least(bin: usize) -> u64 {
-    let shift = bin.saturating_sub(4) / 4;
-    ((bin - shift * 4) as u64) << shift
 }
 
 impl Seen {

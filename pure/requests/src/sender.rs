@@ -164,6 +164,9 @@ impl Sender {
             return Cause::Retransmission.into();
         }
         let gap = at.since(last);
+        if gap.0 == 0 {
+            return Cause::Rate.into();
+        }
         let end = begin + u64::from(bytes);
         // It is known from the handshake, as a rule, and later round trips can be shorter.
         let near = Nanos(near.0 - near.0 / 10);
