@@ -1,4 +1,5 @@
-//! Recordings of real peers, of 256 bytes a packet: nfs-ganesha 4.3 with clients of NFSv3 and v4.1, Samba 4.17 with
+//! Recordings of real peers, of 256 bytes a packet: nfs-ganesha 4.3 with clients of NFSv3 and v4.1, and
+//! with `app/tests/common/nfs4.py` for v4.0 and v4.2, Samba 4.17 with
 //! smbclient, tgt 1.0.85 with libiscsi 1.19.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
@@ -49,6 +50,12 @@ fn nfs_version_3() {
 #[test]
 fn nfs_version_4_1() {
     insta::assert_snapshot!(calls(&told(include_bytes!("captures/nfs41.pcap"))));
+}
+
+#[test]
+fn nfs_version_4_0_and_4_2() {
+    insta::assert_snapshot!(calls(&told(include_bytes!("captures/nfs40.pcap"))));
+    insta::assert_snapshot!(calls(&told(include_bytes!("captures/nfs42.pcap"))));
 }
 
 #[test]

@@ -170,18 +170,15 @@ fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<Detail> {
         7 => Some(Detail::Range {
             offset: xdr.u64()?,
             bytes: xdr.u32()?,
-            how: match xdr.u32()? {
-                0 => ", may stay in memory",
-                1 => ", data to stable storage",
-                _ => ", all to stable storage",
-            },
+            how: stable(xdr.u32()?),
         }),
         _ => None,
     }
 }
 
 /// An operation of NFSv4, by its number from 3 on: its name; the shapes of its arguments and of its results when it
-/// succeeds, see [`Xdr::step`] (`!`: not known); and what it is for, empty where it only serves others.
+/// succeeds, see [`Xdr::step`] (`!`: not known, or not of one shape); and what it is for, empty where it
+/// only serves others.
 type Operation = (&'static str, &'static str, &'static str, &'static str);
 
 const V4: &[Operation] = &[
@@ -210,7 +207,7 @@ const V4: &[Operation] = &[
     ("GETFH", "", "o", ""),
     ("LINK", "o", "wdd", "makes a hard link"),
     ("LOCK", "!", "s", "locks a part of a file"),
-    ("LOCKT", "!", "", "could this be locked?"),
+    ("LOCKT", "wdddo", "", "could this be locked?"),
     ("LOCKU", "wwsdd", "s", "releases a lock"),
     ("LOOKUP", "o", "", "a name to the handle of its file"),
     ("LOOKUPP", "", "", "the handle of the folder above"),
@@ -237,7 +234,7 @@ const V4: &[Operation] = &[
         "b",
         "changes attributes: mode, owner, size or times",
     ),
-    ("SETCLIENTID", "!", "dd", "the client says who it is"),
+    ("SETCLIENTID", "dowoow", "dd", "the client says who it is"),
     (
         "SETCLIENTID_CONFIRM",
         "dd",
@@ -292,7 +289,7 @@ const V4: &[Operation] = &[
         "all was claimed again after a restart",
     ),
     ("ALLOCATE", "sdd", "", "reserves space"),
-    ("COPY", "!", "!", "copies at the server"),
+    ("COPY", "ssdddwwz", "zdwdww", "copies at the server"),
     ("COPY_NOTIFY", "!", "!", "prepares a copy to another server"),
     ("DEALLOCATE", "sdd", "", "punches a hole"),
     ("IO_ADVISE", "sddb", "b", "how a file will be used"),
@@ -312,7 +309,7 @@ const V4: &[Operation] = &[
         "wd",
         "where is the next hole, the next data?",
     ),
-    ("WRITE_SAME", "!", "!", "writes a pattern"),
+    ("WRITE_SAME", "swddddwdo", "zdwd", "writes a pattern"),
     ("CLONE", "ssddd", "", "shares blocks of another file"),
     ("GETXATTR", "o", "o", "an extended attribute"),
     ("SETXATTR", "woo", "wdd", "changes an extended attribute"),
@@ -357,21 +354,13 @@ impl Compound {
             let number = xdr.u32()?;
             let (name, arguments, ..) = operation(number)?;
             self.operations.push(number);
-            let mut inside = *xdr;
-            match *name {
-                "READ" | "WRITE" => {
-                    inside.step("s")?;
-                    let offset = inside.u64()?;
-                    if *name == "WRITE" {
-                        inside.step("w")?;
-                    }
-                    *detail = range(offset, inside.u32()?);
-                }
-                "LOOKUP" | "REMOVE" => *detail = inside.name()?.into(),
-                _ => {}
+            if let Some(said) = asked(name, *xdr) {
+                *detail = said;
             }
             match *name {
-                "OPEN" => *detail = open(xdr)?.into(),
+                "OPEN" => open(xdr)?,
+                "CREATE" => create(xdr)?,
+                "LOCK" => lock(xdr)?,
                 _ => xdr.step(arguments)?,
             }
         }
@@ -436,27 +425,113 @@ impl Compound {
     }
 }
 
-/// Steps over the arguments of OPEN (RFC 8881, 18.16.1); the name of the file where it is there.
-fn open(xdr: &mut Xdr<'_>) -> Option<String> {
-    xdr.step("wwwdo")?;
-    if xdr.u32()? == 1 {
-        let how = match xdr.u32()? {
-            0 | 1 => "f",
-            2 => "d",
-            3 => "df",
-            _ => "!",
-        };
-        xdr.step(how)?;
-    }
-    match xdr.u32()? {
-        0 | 3 => xdr.name(),
-        1 => xdr.step("w").map(|()| String::new()),
-        2 => {
+/// What an operation asks for, where its arguments say it.
+fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<Detail> {
+    match operation {
+        "READ" | "READ_PLUS" => {
             xdr.step("s")?;
-            xdr.name()
+            Some(range(xdr.u64()?, xdr.u32()?))
         }
-        4 | 6 => Some(String::new()),
-        5 => xdr.step("s").map(|()| String::new()),
+        "WRITE" => {
+            xdr.step("s")?;
+            let (offset, how) = (xdr.u64()?, stable(xdr.u32()?));
+            let bytes = xdr.u32()?;
+            Some(Detail::Range { offset, bytes, how })
+        }
+        "COMMIT" => Some(range(xdr.u64()?, xdr.u32()?)),
+        "ALLOCATE" | "DEALLOCATE" => {
+            xdr.step("s")?;
+            let (offset, bytes) = (xdr.u64()?, xdr.u64()?);
+            Some(format!("{bytes} bytes at {offset}").into())
+        }
+        "COPY" | "CLONE" => {
+            xdr.step("ss")?;
+            let [from, to, bytes] = [xdr.u64()?, xdr.u64()?, xdr.u64()?];
+            Some(format!("{bytes} bytes at {from} to {to}").into())
+        }
+        "LOOKUP" | "REMOVE" | "RENAME" | "GETXATTR" | "REMOVEXATTR" => Some(xdr.name()?.into()),
+        "SETXATTR" => {
+            xdr.step("w")?;
+            Some(xdr.name()?.into())
+        }
+        "OPEN" => {
+            xdr.step("wwwdo")?;
+            made(&mut xdr)?;
+            // CLAIM_NULL and those of delegations name the file.
+            match xdr.u32()? {
+                0 | 3 => {}
+                2 => xdr.step("s")?,
+                _ => return None,
+            }
+            Some(xdr.name()?.into())
+        }
+        "CREATE" => {
+            kind(&mut xdr)?;
+            Some(xdr.name()?.into())
+        }
         _ => None,
     }
+}
+
+/// Whether data that were written may stay in memory (`stable_how`).
+fn stable(how: u32) -> &'static str {
+    match how {
+        0 => ", may stay in memory",
+        1 => ", data to stable storage",
+        _ => ", all to stable storage",
+    }
+}
+
+/// Steps over the arguments of CREATE (RFC 8881, 18.4.1).
+fn create(xdr: &mut Xdr<'_>) -> Option<()> {
+    kind(xdr)?;
+    xdr.step("of")
+}
+
+/// Steps over what is to be made (`createtype4`).
+fn kind(xdr: &mut Xdr<'_>) -> Option<()> {
+    match xdr.u32()? {
+        // Devices, and a symbolic link.
+        3 | 4 => xdr.step("ww"),
+        5 => xdr.step("o"),
+        _ => Some(()),
+    }
+}
+
+/// Steps over the arguments of LOCK (RFC 8881, 18.10.1).
+fn lock(xdr: &mut Xdr<'_>) -> Option<()> {
+    xdr.step("wwdd")?;
+    match xdr.u32()? {
+        0 => xdr.step("sw"),
+        _ => xdr.step("wswdo"),
+    }
+}
+
+/// Steps over how OPEN is to make the file, if it is (`openflag4`).
+fn made(xdr: &mut Xdr<'_>) -> Option<()> {
+    if xdr.u32()? != 1 {
+        return Some(());
+    }
+    let how = match xdr.u32()? {
+        0 | 1 => "f",
+        2 => "d",
+        3 => "df",
+        _ => "!",
+    };
+    xdr.step(how)
+}
+
+/// Steps over the arguments of OPEN (RFC 8881, 18.16.1).
+fn open(xdr: &mut Xdr<'_>) -> Option<()> {
+    xdr.step("wwwdo")?;
+    made(xdr)?;
+    let claim = match xdr.u32()? {
+        0 | 3 => "o",
+        1 => "w",
+        2 => "so",
+        4 | 6 => "",
+        5 => "s",
+        _ => "!",
+    };
+    xdr.step(claim)
 }

@@ -34,8 +34,8 @@ impl<'a> Xdr<'a> {
         Some(String::from_utf8_lossy(self.opaque()?).into_owned())
     }
 
-    /// Steps over values by their shapes: `w` 4 bytes, `d` 8, `s` 16, `o` opaque, `b` a list of words,
-    /// `f` attributes of NFSv4; anything else is not known.
+    /// Steps over values by their shapes: `w` 4 bytes, `d` 8, `s` 16, `o` opaque, `b` a list of words, `z` a list
+    /// that is empty, `f` attributes of NFSv4; anything else is not known.
     pub fn step(&mut self, shapes: &str) -> Option<()> {
         for shape in shapes.chars() {
             match shape {
@@ -43,6 +43,7 @@ impl<'a> Xdr<'a> {
                 'd' => self.skip(8)?,
                 's' => self.skip(16)?,
                 'o' => self.opaque()?,
+                'z' if self.u32()? == 0 => &[],
                 'b' => {
                     let words = self.u32()? as usize;
                     self.skip(words.checked_mul(4)?)?
