@@ -61,7 +61,9 @@ pub(crate) struct Connection {
     pub ends: [SocketAddr; 2],
     ways: [Way; 2],
     wire: Option<Wire>,
-    tries: u32,
+    /// Segments without a message of the protocol; `None`: there was one, so that it is waited for, however much of
+    /// the connection is missing.
+    tries: Option<u32>,
     /// Calls by who asks.
     pending: [VecDeque<Pending>; 2],
     /// Answered by this end; not all acknowledged.
@@ -102,7 +104,7 @@ impl Connection {
             ends,
             ways: Default::default(),
             wire: Wire::by_port(ends[1].port()),
-            tries: 0,
+            tries: Some(0),
             pending: Default::default(),
             tails: Default::default(),
             scales: [None; 2],
@@ -313,12 +315,12 @@ impl Connection {
             any = true;
             self.message(found, side, out);
         }
-        self.tries = match any {
-            true => 0,
-            false => self.tries + u32::from(self.ways[side].reader.is_lost()),
-        };
-        if self.tries > MOST_TRIES {
-            self.wire = Some(Wire::Plain);
+        self.tries = self.tries.filter(|_| !any);
+        if let Some(tries) = &mut self.tries {
+            *tries += u32::from(self.ways[side].reader.is_lost());
+            if *tries > MOST_TRIES {
+                self.wire = Some(Wire::Plain);
+            }
         }
     }
 

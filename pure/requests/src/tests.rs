@@ -323,3 +323,44 @@ fn requests_are_told_over_time_in_equal_stretches_that_are_not_too_many() {
     assert_eq!(causes, told.operations[0].causes);
     assert_eq!(told.operations[0].times.count(), all);
 }
+
+#[test]
+fn a_protocol_that_was_seen_is_waited_for_however_much_is_missing() {
+    // NULL of NFSv3, and its reply.
+    let bytes = |words: &[u32]| {
+        words
+            .iter()
+            .flat_map(|w| w.to_be_bytes())
+            .collect::<Vec<_>>()
+    };
+    let call = bytes(&[0x8000_0028, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0]);
+    let reply = bytes(&[0x8000_0018, 7, 1, 0, 0, 0, 0]);
+    let mut tape = Tape::new(65000);
+    let ask = |tape: &mut Tape, at| {
+        tape.data(ms(at), false, call.len() as u32);
+        tape.data(ms(at + 12), true, reply.len() as u32);
+    };
+    ask(&mut tape, 0);
+    // A call of 200 kB, of whose first bytes the capture has nothing.
+    for n in 0..200 {
+        tape.data(ms(20), false, MSS);
+        if n == 0 {
+            tape.packets.pop();
+        }
+    }
+    tape.data(ms(40), true, reply.len() as u32);
+    ask(&mut tape, 50);
+    let mut observer = Observer::default();
+    for packet in &tape.packets {
+        let payload = [&call, &reply]
+            .into_iter()
+            .find(|bytes| bytes.len() == packet.payload as usize);
+        observer.see(
+            packet,
+            payload.map_or(&[0; MSS as usize][..packet.payload as usize], |b| b),
+        );
+    }
+    let told = observer.told();
+    let names: Vec<_> = told.calls.iter().map(|call| &call.operation[..]).collect();
+    assert_eq!(names, ["NFSv3 NULL", "NFSv3 NULL"], "{told:#?}");
+}
