@@ -327,9 +327,9 @@ struct Nfs {
 impl Nfs {
     fn serve(home: &Home, netns: &str) -> Nfs {
         let folder = home.path().join("nfs");
-        let disk = folder.join("export");
-        std::fs::create_dir_all(&disk).unwrap();
-        std::fs::create_dir_all(folder.join("recovery")).unwrap();
+        for name in ["export", "narrow", "full", "recovery"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
         let here = folder.display();
         let config = format!(
             "NFS_CORE_PARAM {{ Protocols = 3,4; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false; Enable_RQUOTA = false;
@@ -338,12 +338,16 @@ impl Nfs {
                IdmapConf = /dev/null; Only_Numeric_Owners = true; }}
              EXPORT_DEFAULTS {{ SecType = sys; Squash = No_Root_Squash; Access_Type = RW; Transports = TCP; Protocols = 3,4; }}
              EXPORT {{ Export_Id = 77; Path = {here}/export; Pseudo = /disk; FSAL {{ Name = VFS; }} }}
-             EXPORT {{ Export_Id = 78; Path = /memory; Pseudo = /memory; FSAL {{ Name = MEM; }} }}\n"
+             EXPORT {{ Export_Id = 78; Path = /memory; Pseudo = /memory; FSAL {{ Name = MEM; }} }}
+             EXPORT {{ Export_Id = 79; Path = {here}/narrow; Pseudo = /narrow; MaxRead = 65536; MaxWrite = 65536;
+               FSAL {{ Name = VFS; }} }}
+             EXPORT {{ Export_Id = 80; Path = {here}/full; Pseudo = /full; FSAL {{ Name = VFS; }} }}\n"
         );
         std::fs::write(folder.join("config"), config).unwrap();
         // rpcbind and the server keep their state in /run: they get one of their own, which goes with them.
         let begin = format!(
-            "mount -t tmpfs none /run && mkdir -p /run/rpcbind /run/ganesha /run/dbus && rpcbind -f & \
+            "mount -t tmpfs -o size=1M none {here}/full && mount -t tmpfs none /run && \
+             mkdir -p /run/rpcbind /run/ganesha /run/dbus && rpcbind -f & \
              wait_for() {{ for n in $(seq 200); do ss -Hltn \"sport = :$1\" | grep -q . && return; sleep 0.05; done; exit 1; }}; \
              wait_for 111; ganesha.nfsd -F -f {here}/config -L {here}/log -p {here}/pid -N NIV_EVENT & \
              wait_for 2049; echo ready; read end; kill %1 %2; wait"
@@ -505,6 +509,133 @@ fn nfs_is_named_and_timed_as_tshark_does_and_from_the_first_byte() {
     }
 }
 
+/// Operations of NFSv4 by their numbers (RFC 7531, RFC 7863, RFC 8276), but for those that only serve others.
+const NFS4: [(u32, &str); 35] = [
+    (3, "ACCESS"),
+    (4, "CLOSE"),
+    (5, "COMMIT"),
+    (6, "CREATE"),
+    (9, "GETATTR"),
+    (12, "LOCK"),
+    (14, "LOCKU"),
+    (15, "LOOKUP"),
+    (18, "OPEN"),
+    (20, "OPEN_CONFIRM"),
+    (25, "READ"),
+    (26, "READDIR"),
+    (28, "REMOVE"),
+    (29, "RENAME"),
+    (30, "RENEW"),
+    (34, "SETATTR"),
+    (35, "SETCLIENTID"),
+    (36, "SETCLIENTID_CONFIRM"),
+    (38, "WRITE"),
+    (42, "EXCHANGE_ID"),
+    (43, "CREATE_SESSION"),
+    (44, "DESTROY_SESSION"),
+    (57, "DESTROY_CLIENTID"),
+    (58, "RECLAIM_COMPLETE"),
+    (59, "ALLOCATE"),
+    (60, "COPY"),
+    (62, "DEALLOCATE"),
+    (68, "READ_PLUS"),
+    (69, "SEEK"),
+    (70, "WRITE_SAME"),
+    (71, "CLONE"),
+    (72, "GETXATTR"),
+    (73, "SETXATTR"),
+    (74, "LISTXATTRS"),
+    (75, "REMOVEXATTR"),
+];
+
+/// What tshark makes of the calls of NFSv4: by their numbers the operations, and the bytes of call and reply.
+fn version_4_by_tshark(file: &Path, minor: &str) -> Vec<String> {
+    let fields = ["rpc.xid", "rpc.msgtyp", "rpc.fraglen", "nfs.opcode"];
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-r", file.to_str().unwrap(), "-Y", "rpc", "-T", "fields"]);
+    fields.iter().for_each(|field| {
+        tshark.args(["-e", field]);
+    });
+    let out = tshark
+        .output()
+        .expect("tshark is installed (make test installs it)");
+    let mut calls: Vec<(String, String)> = Vec::new();
+    for line in stdout(&out).lines() {
+        let words: Vec<&str> = line.split('\t').collect();
+        let bytes = words[2].parse::<u64>().unwrap() + 4;
+        if words[1] == "1" {
+            let call = calls.iter_mut().find(|(xid, _)| xid == words[0]).unwrap();
+            call.1 += &format!(" {bytes}");
+            continue;
+        }
+        let known = |number: &str| {
+            let number: u32 = number.parse().ok()?;
+            NFS4.iter().find(|one| one.0 == number).map(|one| one.1)
+        };
+        let mut names: Vec<&str> = words[3].split(',').filter_map(known).collect();
+        let looks = |name: &&str| matches!(*name, "GETATTR" | "ACCESS");
+        if !names.iter().all(looks) {
+            names.retain(|name| !looks(name));
+        }
+        let name = match names.is_empty() {
+            true => "NFSv4 NULL".to_owned(),
+            false => format!("NFSv4.{minor} {}", names.join("+")),
+        };
+        calls.push((words[0].to_owned(), format!("{name} {bytes}")));
+    }
+    calls.into_iter().map(|(_, call)| call).collect()
+}
+
+#[test]
+fn nfs_version_4_is_named_and_sized_as_tshark_does() {
+    let _alone = alone();
+    let home = Home::new();
+    let pair = Pair::new("nfs4");
+    let _server = Nfs::serve(&home, &pair.far);
+    let script = home.path().join("nfs4.py");
+    std::fs::write(&script, include_str!("common/nfs4.py")).unwrap();
+    let in_near = |program: &str| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &pair.near, program]);
+        command
+    };
+    for (minor, least) in [("0", 23), ("1", 24), ("2", 38)] {
+        let [whole, cut] = ["0", "256"].map(|snap| {
+            let mut tcpdump = in_near("tcpdump");
+            tcpdump.args(["-i", "eth0"]);
+            let file = home.path().join(format!("4.{minor}-{snap}.pcap"));
+            Capture::start(tcpdump, snap, file)
+        });
+        let mut client = in_near("/usr/bin/python3");
+        client.args([script.to_str().unwrap(), Pair::FAR, "disk", minor]);
+        let out = common::run(&mut client);
+        assert!(out.status.success(), "{}", common::stderr(&out));
+        let [whole, cut] = [whole, cut].map(Capture::end);
+
+        let theirs = version_4_by_tshark(&whole, minor);
+        assert!(theirs.len() >= least, "{theirs:#?}");
+        for file in [&whole, &cut] {
+            let told = requests(&home, &[file]);
+            let calls = told["calls"].as_array().unwrap().iter();
+            let ours: Vec<String> = calls
+                .map(|call| {
+                    let name = call["operation"].as_str().unwrap();
+                    format!("{name} {} {}", call["call_bytes"], call["reply_bytes"])
+                })
+                .collect();
+            assert_eq!(ours, theirs);
+            let of = |name: &str| {
+                let name = format!("NFSv4.{minor} {name}");
+                let mut calls = told["calls"].as_array().unwrap().iter();
+                calls.find(|call| call["operation"] == name).unwrap()["detail"].clone()
+            };
+            assert_eq!(of("WRITE"), "8192 bytes at 0, may stay in memory");
+            assert_eq!(of("READ"), "8192 bytes at 4096");
+            assert_eq!(of("CREATE"), "inside");
+        }
+    }
+}
+
 #[test]
 fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     let _alone = alone();
@@ -643,7 +774,16 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     assert_eq!(child.output(Duration::from_secs(20)).status.code(), Some(4));
     assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 0);
 
+    // What the server does not take, and what does not fit.
+    let path = |name: &str| server.folder.join(name).display().to_string();
+    let (narrow, full) = (path("narrow"), path("full"));
     for (export, more, said) in [
+        (
+            &*narrow,
+            vec!["--block", "128K"],
+            "reads and writes of up to 64.0 KiB",
+        ),
+        (&*full, vec!["--file-size", "4M"], "no space left"),
         ("/nowhere", vec![], "it exports "),
         ("/memory", vec!["--block", "65M"], "from 1 byte to 64M"),
         ("/memory", vec!["--down"], "leave out --down"),

@@ -68,7 +68,8 @@ and shows what storage costs at either end.
 
 An NFS server of version 3 is asked over TCP without a mount, by the user who runs the command. Every
 connection (-P) has a file of its own in EXPORT, .linerate-RUN-N, with --file-size bytes if it is to be
-read; it is removed at the end, after Ctrl-C too. --mix says what each connection asks in turn (write may
+read; it is removed at the end, after Ctrl-C too, and what had to stay is told (of a process that was
+killed outright: 'linerate runs show'). --mix says what each connection asks in turn (write may
 stay in the server's memory, write-stable not), --depth how many calls it has outstanding. Told of each
 operation: how many, how much, p50 and p99, and the split: sending the call, the way there, think time,
 sending the reply, the way back. It is by this host's clock, so think time has the queues of the path in

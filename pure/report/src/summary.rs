@@ -69,12 +69,18 @@ pub(crate) fn done(run: &Run, summary: &Summary) -> String {
 fn how_it_ended(run: &Run, style: Style) -> String {
     let sentence = match &run.ended {
         Ended::Complete => return String::new(),
-        Ended::Interrupted => {
-            "Interrupted: what follows was measured until then.".to_owned()
-        }
+        Ended::Interrupted => "Interrupted: what follows was measured until then.".to_owned(),
         Ended::Unfinished => {
-            "Unfinished: it still runs, or its process was killed; what follows was kept until then."
-                .to_owned()
+            let mut said = "Unfinished: it still runs, or its process was killed; what follows was kept until then."
+                .to_owned();
+            if let Workload::Blocks(order) = &run.spec.workload {
+                said += &format!(
+                    " If it was killed, its files .linerate-{}-* are still in {}: remove them there.",
+                    escape(&run.id),
+                    escape(&order.export)
+                );
+            }
+            said
         }
         Ended::Failed { why } => format!("Failed: {}", escape_sentence(why)),
     };

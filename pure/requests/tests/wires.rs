@@ -72,6 +72,10 @@ fn iscsi() {
         .map(|o| (&o.operation[..], o.count))
         .collect();
     insta::assert_debug_snapshot!(names);
+    // The beginning of ALL.Write10.Simple of iscsi-test-cu: the data come with the command, or are asked for.
+    insta::assert_snapshot!(calls(&self::told(include_bytes!(
+        "captures/iscsi-write.pcap"
+    ))));
 }
 
 #[test]

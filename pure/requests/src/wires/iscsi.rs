@@ -14,7 +14,7 @@ pub(crate) struct Digests {
 }
 
 /// SCSI commands by their operation code (https://www.t10.org/lists/op-num.htm), with what they are for.
-const COMMANDS: [(u8, &str, &str); 24] = [
+const COMMANDS: [(u8, &str, &str); 33] = [
     (0x00, "TEST UNIT READY", "is the disk there?"),
     (0x03, "REQUEST SENSE", "what went wrong"),
     (0x08, "READ(6)", "reads blocks"),
@@ -30,6 +30,12 @@ const COMMANDS: [(u8, &str, &str); 24] = [
         "SYNCHRONIZE CACHE(10)",
         "has what was written put on disk",
     ),
+    (
+        0x2e,
+        "WRITE AND VERIFY(10)",
+        "writes blocks and reads them again",
+    ),
+    (0x2f, "VERIFY(10)", "can these blocks be read?"),
     (0x41, "WRITE SAME(10)", "writes a pattern"),
     (0x42, "UNMAP", "these blocks are not needed"),
     (0x5a, "MODE SENSE(10)", "how the disk is set up"),
@@ -42,6 +48,14 @@ const COMMANDS: [(u8, &str, &str); 24] = [
         "writes a block if it is as expected",
     ),
     (0x8a, "WRITE(16)", "writes blocks"),
+    (0x8b, "ORWRITE(16)", "adds bits to blocks"),
+    (
+        0x8e,
+        "WRITE AND VERIFY(16)",
+        "writes blocks and reads them again",
+    ),
+    (0x8f, "VERIFY(16)", "can these blocks be read?"),
+    (0x93, "WRITE SAME(16)", "writes a pattern"),
     (
         0x91,
         "SYNCHRONIZE CACHE(16)",
@@ -50,6 +64,13 @@ const COMMANDS: [(u8, &str, &str); 24] = [
     (0x9e, "READ CAPACITY(16)", "how large is the disk?"),
     (0xa0, "REPORT LUNS", "which disks are there?"),
     (0xa8, "READ(12)", "reads blocks"),
+    (0xaa, "WRITE(12)", "writes blocks"),
+    (
+        0xae,
+        "WRITE AND VERIFY(12)",
+        "writes blocks and reads them again",
+    ),
+    (0xaf, "VERIFY(12)", "can these blocks be read?"),
     (0xa3, "MAINTENANCE IN", "what the disk can do"),
 ];
 
@@ -144,8 +165,14 @@ fn command(head: &[u8; HEAD], tag: u64) -> Option<Message> {
             .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     };
     let detail = match block[0] {
-        0x28 | 0x2a => format!("{} blocks at {}", number(7, 2), number(2, 4)),
-        0x88 | 0x8a => format!("{} blocks at {}", number(10, 4), number(2, 8)),
+        // The group of the code says how long the block is (SPC-4, 4.2.5.1).
+        0x28 | 0x2a | 0x2e | 0x2f | 0x35 | 0x41 => {
+            format!("{} blocks at {}", number(7, 2), number(2, 4))
+        }
+        0xa8 | 0xaa | 0xae | 0xaf => format!("{} blocks at {}", number(6, 4), number(2, 4)),
+        0x88 | 0x8a | 0x8b | 0x8e | 0x8f | 0x91 | 0x93 => {
+            format!("{} blocks at {}", number(10, 4), number(2, 8))
+        }
         _ => String::new(),
     };
     Some(Message {
