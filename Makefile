@@ -72,7 +72,7 @@ setup:
 	@scripts/need gcc libc6-dev
 
 setup-test: setup
-	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils librsvg2-bin chromium
+	@scripts/need procps iperf3 iproute2 nftables iputils-ping ethtool openssl jq python3-scipy python3-prometheus-client python3-matplotlib flent clang-14 llvm-14 bpftool tcpdump tshark tcptrace iputils-tracepath scamper python3-minimal nfs-ganesha nfs-ganesha-mem nfs-ganesha-vfs rpcbind libnfs-utils openssh-server openssh-client librsvg2-bin chromium
 
 # The command, its manual pages and completions, below PREFIX.
 PREFIX ?= /usr/local

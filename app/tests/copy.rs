@@ -5,7 +5,7 @@ mod common;
 
 use common::{Home, Lab, Lines, Running, alone, free_port, json, one_line, run, stderr, stdout};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -97,6 +97,90 @@ fn files_arrive_both_ways_and_the_corners_are_compared() {
     failed(&missing, 2, "No such file");
     assert_eq!(names(&files), ["--down", "--up", "from"]);
     assert!(fs::read(&from).unwrap() == data);
+}
+
+/// A real server of ssh on loopback and a client that may log in to it as `far`; ended with the test.
+struct Ssh {
+    _server: Running,
+    /// Where the client is that knows of it.
+    path: String,
+}
+
+impl Ssh {
+    fn serve(home: &Home) -> Ssh {
+        let bin = home.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        let (here, port) = (home.path().display(), free_port());
+        for key in ["host", "user"] {
+            let key = format!("{here}/{key}");
+            let args = ["-q", "-t", "ed25519", "-N", "", "-f", &key];
+            let made = Command::new("ssh-keygen").args(args).status();
+            assert!(made.unwrap().success());
+        }
+        let server = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host\nAuthorizedKeysFile {here}/user.pub\n\
+             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n\
+             SetEnv LINERATE_CONFIG={here}/far LINERATE_ARCHIVE={here}/far.db\n"
+        );
+        let client = format!(
+            "Host far\nHostName 127.0.0.1\nPort {port}\nIdentityFile {here}/user\nUserKnownHostsFile {here}/known\n\
+             StrictHostKeyChecking accept-new\nBatchMode yes\nLogLevel ERROR\n"
+        );
+        fs::write(home.path().join("sshd_config"), server).unwrap();
+        fs::write(home.path().join("ssh_config"), client).unwrap();
+        // The user's own configuration is that of the account, whatever HOME says.
+        let ssh = bin.join("ssh");
+        let script = format!("#!/bin/sh\nexec /usr/bin/ssh -F {here}/ssh_config \"$@\"\n");
+        fs::write(&ssh, script).unwrap();
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+        // It wants a folder in /run, and gets one of its own.
+        let begin = format!(
+            "mount -t tmpfs none /run && mkdir /run/sshd && exec /usr/sbin/sshd -D -e -f {here}/sshd_config"
+        );
+        let mut server = Command::new("unshare")
+            .args(["--mount", "sh", "-c", &begin])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Lines::of(server.stderr.take().unwrap()).wait_for("Server listening");
+        Ssh {
+            _server: Running(server),
+            path: format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()),
+        }
+    }
+}
+
+#[test]
+fn files_are_copied_over_ssh_with_the_rights_of_the_user_there() {
+    let home = Home::new();
+    let ssh = Ssh::serve(&home);
+    let files = home.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let path = |name: &str| files.join(name).to_str().unwrap().to_owned();
+    let data = write(&files.join("from"));
+    let over_ssh = |options: &[&str]| {
+        let mut command = copy(&home, "ssh:far", options);
+        command.args(["--remote-command", env!("CARGO_BIN_EXE_linerate")]);
+        command.env("PATH", &ssh.path);
+        command
+    };
+    for way in ["--up", "--down"] {
+        let (from, to) = (path("from"), path(way));
+        let told = json(&mut over_ssh(&[
+            way, "--from", &from, "--to", &to, "--json",
+        ]));
+        let figures = &told["summary"]["legs"][0]["copy"];
+        assert_eq!(
+            (&figures["verified"], &figures["kept"]),
+            (&true.into(), &true.into())
+        );
+        assert!(fs::read(&to).unwrap() == data);
+    }
+    let (from, to) = (path("from"), path("no/to"));
+    let nowhere = run(&mut over_ssh(&["--from", &from, "--to", &to]));
+    failed(&nowhere, 3, "ssh:far refuses: cannot write");
+    assert_eq!(names(&files), ["--down", "--up", "from"]);
 }
 
 #[test]

@@ -700,6 +700,12 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
             );
             assert_eq!(told["latency"]["count"], 50, "{told:#}");
             assert_eq!(record["data"], data, "{record:#}");
+            // The path of a veth pair is one round trip of its kernel; it tells no rate.
+            let ideal = told["latency"]["ideal_ns"].as_u64().unwrap();
+            assert!(
+                ideal > 0 && ideal <= told["latency"]["mean_ns"].as_u64().unwrap(),
+                "{told:#}"
+            );
             // The wire says the same, but for what the process takes to hand over and to wake up; and there is what
             // filled the file.
             let wire = of(&seen["operations"], "operation", name);
@@ -755,7 +761,7 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     );
     let shown = stdout(&common::run(&mut home.linerate(&["runs", "show", "last"])));
     assert!(
-        shown.contains("WRITE, stable") && shown.contains("READ: call send"),
+        shown.contains("WRITE, stable") && shown.contains("READ: ideal "),
         "{shown}"
     );
     let left: Vec<_> = std::fs::read_dir(&disk).unwrap().collect();
@@ -774,7 +780,24 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
     assert_eq!(child.output(Duration::from_secs(20)).status.code(), Some(4));
     assert_eq!(std::fs::read_dir(&disk).unwrap().count(), 0);
 
-    // What the server does not take, and what does not fit.
+    // Killed outright: its record names what stays.
+    let reading = |order: &[&str]| {
+        let mut child = measure(&disk.display().to_string(), order);
+        let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = Lines::of(child.stdout.take().unwrap());
+        lines.wait_for("\"event\":\"sample\"");
+        (Running(child), lines)
+    };
+    let long = ["-t", "60s", "-i", "100ms", "--json-stream"];
+    drop(reading(&long));
+    let left = std::fs::read_dir(&disk).unwrap().next().unwrap().unwrap();
+    let name = left.file_name().into_string().unwrap();
+    let shown = stdout(&common::run(&mut home.linerate(&["runs", "show", "last"])));
+    let told = format!("its files {}*", name.trim_end_matches('0'));
+    assert!(common::one_line(&shown).contains(&told), "{name}: {shown}");
+    std::fs::remove_file(left.path()).unwrap();
+
+    // What the server does not take, and what does not fit: the room is free again.
     let path = |name: &str| server.folder.join(name).display().to_string();
     let (narrow, full) = (path("narrow"), path("full"));
     for (export, more, said) in [
@@ -783,13 +806,17 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
             vec!["--block", "128K"],
             "reads and writes of up to 64.0 KiB",
         ),
-        (&*full, vec!["--file-size", "4M"], "no space left"),
+        (
+            &*full,
+            vec!["--file-size", "4M"],
+            "WRITE with \"no space left\"",
+        ),
         ("/nowhere", vec![], "it exports "),
         ("/memory", vec!["--block", "65M"], "from 1 byte to 64M"),
         ("/memory", vec!["--down"], "leave out --down"),
         ("/memory", vec!["--trace"], "linerate trace --host"),
     ] {
-        let out = measure(export, &more).output().unwrap();
+        let out = measure(export, &more).arg("-q").output().unwrap();
         let why = common::stderr(&out);
         assert!(
             !out.status.success() && why.contains(said),
@@ -797,4 +824,20 @@ fn an_nfs_server_is_measured_call_by_call_and_left_as_it_was() {
         );
         assert_eq!(why.trim_end().lines().count(), 1, "{why}");
     }
+
+    // It fills up meanwhile; then there is room again.
+    let fill = ["--mix", "write", "--file-size", "4M", "-t", "20s"];
+    let out = common::run(&mut measure(&full, &fill));
+    let told = common::one_line(&stdout(&out));
+    assert_eq!(out.status.code(), Some(1), "{told}");
+    assert!(told.contains("WRITE with \"no space left\""), "{told}");
+    let fits = ["--mix", "write", "--file-size", "768K", "--requests", "96"];
+    json(measure(&full, &fits).arg("--json"));
+
+    // The server goes: what stays there is told.
+    let (child, lines) = reading(&long);
+    drop(server);
+    let line = lines.wait_for("\"event\":\"end\"");
+    assert!(line.contains("files of this run stay in"), "{line}");
+    assert_eq!(child.output(Duration::from_secs(20)).status.code(), Some(1));
 }
