@@ -88,6 +88,8 @@ pub(crate) enum Detail {
         bytes: u32,
         how: &'static str,
     },
+    /// All from here to the end.
+    From(u64),
 }
 
 impl Default for Detail {
@@ -107,6 +109,8 @@ impl fmt::Display for Detail {
         match self {
             Detail::Text(text) => f.write_str(text),
             Detail::Range { offset, bytes, how } => write!(f, "{bytes} bytes at {offset}{how}"),
+            Detail::From(0) => f.write_str("all of it"),
+            Detail::From(offset) => write!(f, "all from {offset} on"),
         }
     }
 }

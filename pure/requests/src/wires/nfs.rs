@@ -164,8 +164,8 @@ fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<Detail> {
     match procedure {
         // LOOKUP, CREATE to RENAME.
         3 | 8..=14 => Some(xdr.name()?.into()),
-        // READ, COMMIT.
-        6 | 21 => Some(range(xdr.u64()?, xdr.u32()?)),
+        6 => Some(range(xdr.u64()?, xdr.u32()?)),
+        21 => committed(&mut xdr),
         // WRITE.
         7 => Some(Detail::Range {
             offset: xdr.u64()?,
@@ -438,7 +438,7 @@ fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<Detail> {
             let bytes = xdr.u32()?;
             Some(Detail::Range { offset, bytes, how })
         }
-        "COMMIT" => Some(range(xdr.u64()?, xdr.u32()?)),
+        "COMMIT" => committed(&mut xdr),
         "ALLOCATE" | "DEALLOCATE" => {
             xdr.step("s")?;
             let (offset, bytes) = (xdr.u64()?, xdr.u64()?);
@@ -471,6 +471,15 @@ fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<Detail> {
         }
         _ => None,
     }
+}
+
+/// What is to be put on stable storage; a length of 0 means all (RFC 1813, 3.3.21; RFC 8881, 18.3.3).
+fn committed(xdr: &mut Xdr<'_>) -> Option<Detail> {
+    let offset = xdr.u64()?;
+    Some(match xdr.u32()? {
+        0 => Detail::From(offset),
+        bytes => range(offset, bytes),
+    })
 }
 
 /// Whether data that were written may stay in memory (`stable_how`).
