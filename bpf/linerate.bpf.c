@@ -11,12 +11,15 @@ enum { AF_INET6 = 10, IPPROTO_TCP = 6 };
 enum { ETH_P_IP = 0x0008, ETH_P_IPV6 = 0xdd86 }; /* in network order */
 enum { TCP_SYN_SENT = 2, TCP_SYN_RECV = 3, TCP_TIME_WAIT = 6, TCP_LISTEN = 10, TCP_NEW_SYN_RECV = 12 };
 enum { SOCK_NOSPACE = 2, MSG_PEEK = 2 };
+enum { NEWS_AFTER = 1000000 }; /* ns */
 
 /* Set by the loader before the program is checked: what is zero costs nothing. */
 const volatile __u32 only_netns, only_pid, only_port;
 const volatile __u64 only_cookie;
 const volatile __u32 only_host, only_host_0, only_host_1, only_host_2, only_host_3;
 const volatile __u32 with_headers;
+/* Every call of an application, also those that tell nothing new. */
+const volatile __u32 every_call;
 /* Of the running kernel: the first of enum skb_drop_reason that is one, and whether kfree_skb tells who was to receive. */
 const volatile __u32 first_reason, drop_has_receiver;
 /* For tests of the order: rounds of idling between clock and reservation, and leaving out the claim. */
@@ -41,6 +44,9 @@ struct {
 struct owner {
 	__u32 pid;
 	__u8 comm[16];
+	/* What the last event told: when, the end of what was written, and of it what was still to be sent. */
+	__u32 write_seq, unsent;
+	__u64 ts;
 };
 
 struct {
@@ -242,6 +248,27 @@ INLINE void fill_socket(struct record *r, struct tcp_sock *tp)
 	r->sndbuf_limited_ticks = sndbuf;
 }
 
+/* What the event leaves unsent: the socket's state is that before a segment is sent. */
+INLINE __u32 left_unsent(const struct tcp_sock *tp, const struct story *story)
+{
+	__u32 next = tp->snd_nxt;
+	__u32 end = story->seq + story->payload;
+	if (story->what == SENT && (__s32)(end - next) > 0)
+		next = end;
+	return tp->write_seq - next;
+}
+
+/*
+ * Whether an application's call tells what no event beside it does. What was written is seen in the segment that
+ * takes it along, and in those after it while more waits than a segment holds; what was read, in all that comes soon.
+ */
+INLINE int is_news(const struct owner *owner, const struct tcp_sock *tp, __u8 what)
+{
+	if (what == WROTE)
+		return tp->write_seq != owner->write_seq && owner->unsent < tp->mss_cache;
+	return bpf_ktime_get_ns() - owner->ts > NEWS_AFTER;
+}
+
 /*
  * Writes the event, if anyone wants it. `tp`: its socket, or 0. `skb`: where its headers can be read from, or 0.
  * `device`: of a drop, the name of its device.
@@ -258,6 +285,9 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 		return;
 	struct owner *owner = tp ? owner_of(tp, by_owner) : 0;
 	if (only_pid && (!owner || owner->pid != only_pid))
+		return;
+	int is_call = story->what == WROTE || story->what == READ;
+	if (is_call && !every_call && owner && !is_news(owner, tp, story->what))
 		return;
 
 	/*
@@ -281,6 +311,11 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 	}
 	if (story->arrived)
 		r->bits |= BIT_ARRIVED;
+	if (owner) {
+		owner->write_seq = tp->write_seq;
+		owner->unsent = left_unsent(tp, story);
+		owner->ts = claim.ts;
+	}
 	r->ts = claim.ts;
 	r->cpu = claim.cpu;
 	r->cookie = story->cookie;

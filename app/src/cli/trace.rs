@@ -54,14 +54,14 @@ pub struct Trace {
     /// Columns, separated by commas; +NAME,... adds to the usual ones
     #[arg(long, value_name = "LIST", default_value = words::USUAL, hide_default_value = true)]
     columns: String,
-    /// Also show the application's sends and receives, and changes of state
+    /// Also show changes of state, and every one of the application's sends and receives
     #[arg(long)]
     calls: bool,
     /// A JSON object a line
     #[arg(short = 'J', long, conflicts_with = "columns")]
     json: bool,
     /// Write to a file instead: *.pcapng for a capture, *.jsonl for JSON, anything else for a trace of linerate's own
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["json", "columns", "calls"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["json", "columns"])]
     write: Option<PathBuf>,
     /// End after this time
     #[arg(short, long, value_name = "TIME")]
@@ -118,6 +118,7 @@ impl Trace {
         if self.write.is_some() {
             options.late = LATE;
         }
+        options.calls = self.calls;
         options.headers = self.write.as_deref().is_some_and(output::is_capture);
         let mut tracer = Tracer::start(&filter, &options)?;
         for sentence in &tracer.instead {

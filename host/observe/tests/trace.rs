@@ -291,6 +291,7 @@ fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
     let told = in_namespace(|| {
         let options = Options {
             ring_bytes: 16 * 1024,
+            calls: true,
             ..Options::default()
         };
         let mut tracer = Tracer::start(&own(), &options).unwrap();
@@ -343,6 +344,47 @@ fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
         unexplained <= 16,
         "{end:?}, missing {missing} segments and {calls_missing} calls"
     );
+}
+
+#[test]
+fn a_call_is_told_where_no_segment_tells_of_it() {
+    const ROUNDS: usize = 500;
+    const LATE: Duration = Duration::from_millis(5);
+    let told = in_namespace(|| {
+        let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
+        let near = |mut stream: TcpStream| {
+            let mut byte = [0];
+            for _ in 0..ROUNDS {
+                stream.write_all(&byte).unwrap();
+                stream.read_exact(&mut byte).unwrap();
+            }
+            // The second waits until the first is acknowledged (Nagle), and that waits as well: nobody answers.
+            stream.write_all(&[0; 10]).unwrap();
+            stream.write_all(&[0; 11]).unwrap();
+            assert_eq!(stream.read(&mut byte).unwrap(), 0);
+        };
+        let far = |mut stream: TcpStream| {
+            let mut byte = [0];
+            for _ in 0..ROUNDS {
+                stream.read_exact(&mut byte).unwrap();
+                stream.write_all(&byte).unwrap();
+            }
+            stream.read_exact(&mut [0; 20]).unwrap();
+            std::thread::sleep(LATE);
+            stream.read_exact(&mut byte).unwrap();
+        };
+        converse("127.0.0.1", near, far);
+        let mut told = Told::default();
+        told.read_until(&mut tracer, |told| told.closed() == 2);
+        told.stop(tracer)
+    });
+    let calls = |what| told.segments.iter().filter(move |s| s.what == what);
+    let held = |s: &Segment| s.tcb.as_ref().unwrap().unsent().0 == 11;
+    assert_eq!(calls(What::Wrote).filter(|s| held(s)).count(), 1);
+    assert!(calls(What::Read).any(|s| s.payload.0 == 1));
+    // Of four a round; a busy machine lets some reads wait.
+    let all = calls(What::Wrote).count() + calls(What::Read).count();
+    assert!(all < 2 * ROUNDS, "{all}");
 }
 
 /// Events out of order, of how many, while producers idle between their clock and the ring.

@@ -26,7 +26,7 @@ use connections::{Connections, Place};
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{
     Begin, Comm, Connection, End, Lost, Nanos, Segment, TRACE_SCHEMA, Tally, TraceRecord,
-    TraceSource, What,
+    TraceSource,
 };
 use owners::Owners;
 use reader::{Batch, Reader};
@@ -108,6 +108,9 @@ pub struct Options {
     pub every: Nanos,
     /// Keep the headers of IP and TCP beside each segment.
     pub headers: bool,
+    /// Tell every call of an application: else only those of which no segment tells soon, a write that waits and a
+    /// late read.
+    pub calls: bool,
     /// Room for events that wait to be read, in bytes: rounded up to a power of two.
     pub ring_bytes: u32,
     /// Watch the processes that use traced sockets, and tell what they do (`/proc/PID`).
@@ -126,6 +129,7 @@ impl Default for Options {
             source: Source::default(),
             every: Nanos::from_millis(10),
             headers: false,
+            calls: false,
             ring_bytes: 16 << 20,
             owners: false,
             late: Duration::from_millis(1),
@@ -333,10 +337,7 @@ impl Tracer {
                 if let Some(tally) = event.tally(self.terms.clock) {
                     each(Booked::Event(place.id, &tally));
                 }
-                // Of a call alone: a process that owns a socket sends or receives by it.
-                if let Some(owners) = &mut self.owners
-                    && matches!(event.kind(), What::Wrote | What::Read)
-                {
+                if let Some(owners) = &mut self.owners {
                     owners.see(
                         event.pid(),
                         Comm::new(&event.comm()),

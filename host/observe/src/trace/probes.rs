@@ -116,6 +116,7 @@ fn load(
         ("only_host_2", word(8)),
         ("only_host_3", word(12)),
         ("with_headers", options.headers.into()),
+        ("every_call", options.calls.into()),
         ("first_reason", first_reason),
         ("drop_has_receiver", drop_has_receiver),
         ("test_delay", options.test_delay),
