@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Every TCP segment that is really sent or received, with its socket's state: one record each into one shared ring,
- * and what the consumer needs to bring them into true order (docs/decisions/0012-order-without-a-lock.md).
+ * Every TCP segment that is really sent or received, with its socket's state: one record each into the log of the
+ * processor, so that the reader can bring them into true order (docs/decisions/0012-order-without-a-lock.md).
  * Programs only read. Rebuild with `make bpf`.
  */
 #include "kernel.h"
@@ -22,16 +22,31 @@ const volatile __u32 with_headers;
 const volatile __u32 every_call;
 /* Of the running kernel: the first of enum skb_drop_reason that is one, and whether kfree_skb tells who was to receive. */
 const volatile __u32 first_reason, drop_has_receiver;
-/* For tests of the order: rounds of idling between clock and reservation, and leaving out the claim. */
-const volatile __u32 test_delay, test_no_claim;
+/* Events in the log of a processor: a power of two. */
+const volatile __u32 places = 1;
+/* For tests of the order: rounds of idling between clock and writing, and reading the clock before there is a place. */
+const volatile __u32 test_delay, test_clock_first;
 
 /* Set once every program is attached: all begin to tell in the same moment, or segments would seem to be missing. */
 volatile __u32 running;
 
+/* A log of each processor, one behind the other, `places` events long. */
 struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 24);
-} events SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* the loader: places of all processors, as below */
+	__type(key, __u32);
+	__type(value, struct place);
+} logs SEC(".maps");
+
+/* Headers of the event in the same place of its log. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct headers);
+} headers SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -69,9 +84,9 @@ struct story {
 };
 
 struct claim {
-	struct producer *producer;
-	__u32 cell, cpu;
-	__u64 ts;
+	struct place *place;
+	__u64 number, ts;
+	__u32 cpu, index;
 };
 
 static long idle(__u32 index, void *context)
@@ -79,61 +94,50 @@ static long idle(__u32 index, void *context)
 	return 0;
 }
 
-/* Takes another free cell of this processor; 8 if there is none. Global, so that it is checked once, alone. */
-__attribute__((noinline)) __u32 take_cell(__u32 cpu, __u64 not_after)
-{
-	struct producer *producer = bpf_map_lookup_elem(&producers, &cpu);
-	if (!producer)
-		return 8;
-#pragma unroll
-	for (int i = 1; i < 8; i++)
-		if (!__sync_val_compare_and_swap(&producer->inflight[i], 0, not_after))
-			return i;
-	return 8;
-}
-
-/* Before the event is written: claim, then clock. The claim says a time that the clock cannot be before. */
+/*
+ * Before the event is written: a place in this processor's log, then the clock. What interrupts this takes a place
+ * behind it, and may have an older clock: the reader sorts. Returns 0, and counts, where the log is full.
+ */
 INLINE int begin(struct claim *claim)
 {
 	claim->cpu = bpf_get_smp_processor_id();
-	claim->producer = bpf_map_lookup_elem(&producers, &claim->cpu);
-	if (!claim->producer)
+	struct producer *producer = bpf_map_lookup_elem(&producers, &claim->cpu);
+	if (!producer)
 		return 0;
-	claim->cell = 8;
-	if (!test_no_claim) {
-		__u64 not_after = claim->producer->last ?: 1;
-		claim->cell = 0;
-		if (__sync_val_compare_and_swap(&claim->producer->inflight[0], 0, not_after))
-			claim->cell = take_cell(claim->cpu, not_after);
-		if (claim->cell >= 8)
-			__sync_fetch_and_add(&claim->producer->unordered, 1);
+	if (test_clock_first) {
+		claim->ts = bpf_ktime_get_ns();
+		if (claim->ts % 7 == 0)
+			bpf_loop(test_delay, idle, 0, 0);
 	}
-	claim->ts = bpf_ktime_get_ns();
-	/* Whoever is interrupted here puts back an older one: it holds as well. */
-	claim->producer->last = claim->ts;
-	if (test_delay && claim->ts % 7 == 0)
-		bpf_loop(test_delay, idle, 0, 0);
-	return 1;
+	/* Again only where an interruption took the place between the two. */
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__u64 taken = *(volatile __u64 *)&producer->taken;
+		if (taken - *(volatile __u64 *)&producer->given_back >= places)
+			break;
+		if (__sync_val_compare_and_swap(&producer->taken, taken, taken + 1) != taken)
+			continue;
+		claim->number = taken + 1;
+		claim->index = claim->cpu * places + ((__u32)taken & (places - 1));
+		claim->place = bpf_map_lookup_elem(&logs, &claim->index);
+		if (!claim->place)
+			return 0;
+		if (!test_clock_first) {
+			claim->ts = bpf_ktime_get_ns();
+			if (test_delay && claim->ts % 7 == 0)
+				bpf_loop(test_delay, idle, 0, 0);
+		}
+		return 1;
+	}
+	__sync_fetch_and_add(&producer->lost, 1);
+	return 0;
 }
 
-/* After it is in the ring, or was lost. */
-INLINE void end(struct claim *claim, int written)
+/* After it is written: a full barrier. */
+INLINE void end(struct claim *claim)
 {
-	/* The result is used, so that the addition is a full barrier: it is seen before the claim is gone. */
-	__u64 before = __sync_fetch_and_add(written ? &claim->producer->committed : &claim->producer->lost, 1);
-	asm volatile("" : : "r"(before));
-	if (claim->cell < 8)
-		*(volatile __u64 *)&claim->producer->inflight[claim->cell] = 0;
-}
-
-/* The sizes are constants for the verifier: with_headers is one, too. */
-INLINE struct record *reserve(int drop)
-{
-	if (drop)
-		return bpf_ringbuf_reserve(&events, sizeof(struct record) + DEVICE, 0);
-	if (with_headers)
-		return bpf_ringbuf_reserve(&events, sizeof(struct record) + HEADERS, 0);
-	return bpf_ringbuf_reserve(&events, sizeof(struct record), 0);
+	asm volatile("" : : : "memory");
+	__sync_lock_test_and_set(&claim->place->number, claim->number);
 }
 
 INLINE void map_v4(__u32 *to, __u32 from)
@@ -298,11 +302,7 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 	struct claim claim;
 	if (!begin(&claim))
 		return;
-	struct record *r = reserve(drop);
-	if (!r) {
-		end(&claim, 0);
-		return;
-	}
+	struct record *r = &claim.place->record;
 	if (tp) {
 		fill_socket(r, tp);
 		r->segs_in = segs_in;
@@ -346,16 +346,16 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 	r->state = story->state;
 	r->ca_state = story->ca_state;
 	if (drop) {
-		bpf_probe_read_kernel_str(r + 1, DEVICE, device);
+		bpf_probe_read_kernel_str(claim.place->device, DEVICE, device);
 	} else if (with_headers && skb) {
+		struct headers *to = bpf_map_lookup_elem(&headers, &claim.index);
 		__u32 length = story->length - story->payload;
 		if (length > HEADERS)
 			length = HEADERS;
-		if (length)
-			bpf_skb_load_bytes(skb, 0, r + 1, length);
+		if (to && length)
+			bpf_skb_load_bytes(skb, 0, to, length);
 	}
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	end(&claim, 1);
+	end(&claim);
 }
 
 /* From a packet that is the program's own context, or that lies at `ip`. */

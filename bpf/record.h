@@ -102,19 +102,28 @@ struct record {
 #define BIT_CWND_LIMITED 4
 #define BIT_ARRIVED 8 /* a dropped segment that was received; else it was sent */
 
-/* Headers of IP and TCP behind the record of a segment, where they were asked for. */
+/* Headers of IP and TCP of a segment, where they were asked for. */
 #define HEADERS 128
-/* Name of the device behind the record of a dropped segment; empty where the socket dropped it. */
-#define DEVICE 16
+struct headers {
+	__u8 bytes[HEADERS];
+};
 
 enum what { SENT, RECEIVED, WROTE, READ, STATE, CONGESTION, DROPPED, RETRANSMITTED };
 
-/* What the consumer needs to know of one processor's producers; see docs/decisions/0012. */
+/* Of a log: whole lines of the cache. */
+#define DEVICE 16
+struct place {
+	__u64 number; /* of the event here, from 1 on; written last */
+	struct record record;
+	__u8 device[DEVICE]; /* of a dropped segment; empty where the socket dropped it */
+	__u64 pad;
+};
+
+/* One processor's log; see docs/decisions/0012. */
 struct producer {
-	__u64 inflight[8];
-	__u64 last; /* clock of the last event, or of one before it */
-	__u64 committed;
-	__u64 lost;
-	__u64 unordered;
-	__u64 pad[4];
+	__u64 taken; /* places, since the start */
+	__u64 lost; /* events for which there was none */
+	__u64 pad[6];
+	__u64 given_back; /* places, by the reader */
+	__u64 pad_reader[7];
 };

@@ -38,7 +38,9 @@ const LATE: Duration = Duration::from_millis(20);
   linerate trace --ring 10s --trigger rto,slow=5ms    silent until it happens, then what led to it
   linerate lab exec home-lan/server -- linerate trace
 
-A line stands for one segment, or for as many as the device splits or joins. The state is that
+A line stands for one segment, or for as many as the device splits or joins. A send or receive of the
+application has one of its own only with --calls; a file or JSON has those of which no segment tells
+soon, data that were written and had to wait and a read that came late, and with --calls all. The state is that
 before it: what a received segment meets, what a sent one leaves behind. A segment that this host
 drops has a line of its own ('drop'), with where and why; 'why' is a column that says what each
 retransmission is due to. The last lines say of each connection whether every segment is there: the kernel counts them too. 'linerate trace --columns
@@ -78,8 +80,8 @@ pub struct Trace {
     /// Time between two samples of the sockets, where there are no probes
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     every: Nanos,
-    /// Room for events that wait to be read
-    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    /// Room for events that wait to be read: all processors share it, but each has an eighth at least
+    #[arg(long, value_name = "SIZE", default_value = "32M")]
     buffer: Bytes,
 }
 

@@ -388,11 +388,11 @@ fn a_call_is_told_where_no_segment_tells_of_it() {
 }
 
 /// Events out of order, of how many, while producers idle between their clock and the ring.
-fn stress(no_claim: bool) -> (usize, usize) {
+fn stress(clock_first: bool) -> (usize, usize) {
     let told = in_namespace(move || {
         let options = Options {
             test_delay: 100_000,
-            test_no_claim: no_claim,
+            test_clock_first: clock_first,
             ..Options::default()
         };
         let mut tracer = Tracer::start(&own(), &options).unwrap();
@@ -414,7 +414,7 @@ fn stress(no_claim: bool) -> (usize, usize) {
 }
 
 #[test]
-fn order_holds_when_producers_stand_still_and_fails_without_their_claims() {
+fn order_holds_when_producers_stand_still_and_fails_where_the_clock_comes_first() {
     let (wrong, events) = stress(false);
     assert_eq!(wrong, 0, "of {events}");
     assert!(events > 20_000);

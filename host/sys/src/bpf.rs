@@ -7,17 +7,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The numbers of an array map made with `BPF_F_MMAPABLE`, as the kernel's programs change them.
+/// The memory of an array map made with `BPF_F_MMAPABLE`, as numbers: the kernel's programs change them as well.
 #[derive(Debug)]
 pub struct SharedNumbers {
     at: NonNull<AtomicU64>,
     count: usize,
 }
 
-// SAFETY: the memory stays mapped for the life of the value, and is only read, by atomic loads.
+// SAFETY: the memory stays mapped for the life of the value, and is only used by atomic operations.
 unsafe impl Send for SharedNumbers {}
 
 impl SharedNumbers {
@@ -31,7 +31,7 @@ impl SharedNumbers {
             libc::mmap(
                 std::ptr::null_mut(),
                 count * size_of::<AtomicU64>(),
-                libc::PROT_READ,
+                libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 map.as_raw_fd(),
                 0,
@@ -44,14 +44,10 @@ impl SharedNumbers {
         Ok(SharedNumbers { at, count })
     }
 
-    /// Number `index` now; nothing that the caller reads later is read before it (acquire).
-    ///
-    /// # Panics
-    /// If there are not as many.
-    pub fn load(&self, index: usize) -> u64 {
-        assert!(index < self.count, "no number {index} of {}", self.count);
-        // SAFETY: inside the mapping, aligned as mmap aligns, and shared memory is read atomically.
-        unsafe { self.at.add(index).as_ref() }.load(Ordering::Acquire)
+    /// All of them.
+    pub fn numbers(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping, aligned as mmap aligns; shared memory is used by atomic operations alone.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
     }
 }
 

@@ -6,11 +6,12 @@
 //! where there are no probes). An event (bpf/record.h) has no length:
 //! most of its words of eight bytes are those of the connection's event before, so kind `e` is a slot (a byte), a
 //! mask (eight bytes, little-endian: bit n is word n) of the words that differ from the last event in that slot, and
-//! those words; kind `d`, a dropped segment, has the name of the device behind them.
+//! those words; kind `d`, a dropped segment, has the name of the device behind them, kind `h` headers.
+//! The thread that reads the probes packs events at once: so each is looked at once, and little is handed on.
 
 use super::connections::Connections;
-use super::record::{Clock, DEVICE, Event, RECORD, Terms};
-use super::{Tracer, Written, place, records};
+use super::record::{Clock, DEVICE, Event, HEADERS, RECORD, Terms, WORD, WORDS};
+use super::{Tracer, Written, records};
 use model::{Begin, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource, What};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -21,12 +22,11 @@ const MAGIC: &str = "linerate trace 1\n";
 /// How a trace of JSON lines begins.
 const FIRST_LINE: &str = "{\"kind\":\"begin\"";
 
-/// Words of an event, and slots for events that the next are compared with.
-const WORD: usize = 8;
-const WORDS: usize = RECORD / WORD;
+/// Slots for events that the next are compared with.
 const SLOTS: usize = 256;
 
-type Slots = Vec<[u8; RECORD]>;
+/// Words of an event.
+pub(super) type Words = [[u8; WORD]; WORDS];
 
 /// Lines and blocks beyond this are no trace.
 const LONGEST: u64 = 64 * 1024;
@@ -59,9 +59,124 @@ pub struct Recording<W: Write> {
     to: W,
     /// Events come as the probes write them; else each record is written in JSON.
     raw: bool,
-    slots: Vec<[[u8; WORD]; WORDS]>,
+    packer: Packer,
     /// Room for a block.
     block: Vec<u8>,
+}
+
+/// Makes blocks of events: what differs from the one before in the slot.
+pub(super) struct Packer {
+    slots: Vec<Words>,
+    /// Slots of which the last event is known.
+    known: [bool; SLOTS],
+}
+
+impl Default for Packer {
+    fn default() -> Packer {
+        Packer {
+            slots: vec![[[0; WORD]; WORDS]; SLOTS],
+            known: [true; SLOTS],
+        }
+    }
+}
+
+impl Packer {
+    /// Adds an event, and what stands behind it: nothing, the device of a drop, or headers.
+    pub(super) fn pack(&mut self, now: &Words, behind: &[u8], to: &mut Vec<u8>) {
+        let event = Event::new(bytes(now), behind);
+        // Any slot will do; both directions of a connection have their own.
+        let slot = (event.cookie() << 1 | u64::from(event.kind() == What::Received)) as u8;
+        let (last, known) = (
+            &mut self.slots[usize::from(slot)],
+            &mut self.known[usize::from(slot)],
+        );
+        // Without a branch: which words differ is hard to guess.
+        let differs = |word: usize| u64::from(now[word] != last[word]) << word;
+        let mask = match std::mem::replace(known, true) {
+            true => (0..WORDS).map(differs).fold(0, |mask, bit| mask | bit),
+            false => (1 << WORDS) - 1,
+        };
+        to.extend_from_slice(&[kind(behind.len()), slot]);
+        to.extend_from_slice(&mask.to_le_bytes());
+        let mut left: u64 = mask;
+        while left != 0 {
+            let word = left.trailing_zeros() as usize;
+            last[word] = now[word];
+            to.extend_from_slice(&now[word]);
+            left &= left - 1;
+        }
+        to.extend_from_slice(behind);
+    }
+}
+
+/// An event's words as they lie.
+pub(super) fn bytes(words: &Words) -> &[u8; RECORD] {
+    let bytes = words.as_flattened().first_chunk();
+    bytes.expect("a record is whole words")
+}
+
+/// Kind of the block of an event with so much behind it.
+fn kind(behind: usize) -> u8 {
+    match behind {
+        0 => b'e',
+        DEVICE => b'd',
+        _ => b'h',
+    }
+}
+
+/// Reads blocks of events.
+pub(super) struct Unpacker {
+    slots: Vec<[u8; RECORD]>,
+    behind: [u8; HEADERS],
+}
+
+impl Default for Unpacker {
+    fn default() -> Unpacker {
+        Unpacker {
+            slots: vec![[0; RECORD]; SLOTS],
+            behind: [0; HEADERS],
+        }
+    }
+}
+
+impl Unpacker {
+    /// Tells each event of some whole blocks.
+    pub(super) fn each(&mut self, mut packed: &[u8], mut tell: impl FnMut(Event<'_>)) {
+        while let Some((kind, rest)) = packed.split_first() {
+            packed = rest;
+            let event = self.event(*kind, &mut packed);
+            tell(event.expect("a packer packed it"));
+        }
+    }
+
+    /// Reads an event, behind the byte of its kind.
+    fn event(&mut self, kind: u8, from: &mut impl Read) -> Result<Event<'_>, FileError> {
+        let [slot] = take(from)?;
+        let mut mask = u64::from_le_bytes(take(from)?);
+        if mask >> WORDS != 0 {
+            return Err(form("an event is longer than events are"));
+        }
+        let last = &mut self.slots[usize::from(slot)];
+        while mask != 0 {
+            let word = mask.trailing_zeros() as usize;
+            from.read_exact(&mut last[word * WORD..][..WORD])?;
+            mask &= mask - 1;
+        }
+        let behind = match kind {
+            b'e' => &mut [],
+            b'd' => &mut self.behind[..DEVICE],
+            b'h' => &mut self.behind[..],
+            _ => return Err(form("a block is of no known kind")),
+        };
+        from.read_exact(behind)?;
+        Ok(Event::new(last, behind))
+    }
+}
+
+fn take<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl<W: Write> Recording<W> {
@@ -83,7 +198,7 @@ impl<W: Write> Recording<W> {
         Ok(Recording {
             to,
             raw: tracer.begin.source == TraceSource::Probes,
-            slots: vec![[[0; WORD]; WORDS]; SLOTS],
+            packer: Packer::default(),
             block: Vec::new(),
         })
     }
@@ -119,31 +234,22 @@ impl<W: Write> Recording<W> {
         self.to.flush()
     }
 
-    /// Adds an event: what differs from the one before in its slot.
-    pub(super) fn event(&mut self, event: Event<'_>) -> io::Result<()> {
-        let (now, tail) = (event.record().as_chunks::<WORD>().0, event.tail());
-        // Any slot will do; both directions of a connection have their own.
-        let slot = (event.cookie() << 1 | u64::from(event.kind() == What::Received)) as u8;
-        let last = &mut self.slots[usize::from(slot)];
-        // Without a branch: which words differ is hard to guess.
-        let differs = |word: usize| u64::from(now[word] != last[word]) << word;
-        let mask = (0..WORDS).map(differs).fold(0, |mask, bit| mask | bit);
+    /// Adds events that are packed already.
+    pub(super) fn pass(&mut self, packed: &[u8]) -> io::Result<()> {
+        self.packer.known = [false; SLOTS];
+        self.to.write_all(packed)
+    }
+
+    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+        let mut words = [[0; WORD]; WORDS];
+        words.copy_from_slice(event.record().as_chunks().0);
+        let tail = event.tail();
+        // The device's room is always filled.
+        let mut device = [0; DEVICE];
+        device[..tail.len()].copy_from_slice(tail);
+        let filled = if tail.is_empty() { 0 } else { DEVICE };
         self.block.clear();
-        let kind = if tail.is_empty() { b'e' } else { b'd' };
-        self.block.extend_from_slice(&[kind, slot]);
-        self.block.extend_from_slice(&mask.to_le_bytes());
-        let mut left = mask;
-        while left != 0 {
-            let word = left.trailing_zeros() as usize;
-            last[word] = now[word];
-            self.block.extend_from_slice(&now[word]);
-            left &= left - 1;
-        }
-        if !tail.is_empty() {
-            self.block.extend_from_slice(tail);
-            // The device's room is always filled.
-            self.block.resize(self.block.len() + DEVICE - tail.len(), 0);
-        }
+        self.packer.pack(&words, &device[..filled], &mut self.block);
         self.to.write_all(&self.block)
     }
 }
@@ -215,7 +321,7 @@ pub fn open<'a>(
             },
             drop_reasons: head.drop_reasons,
         },
-        slots: vec![[0; RECORD]; SLOTS],
+        unpacker: Unpacker::default(),
         connections: Connections::default(),
         ready: VecDeque::from([TraceRecord::Begin(head.begin)]),
     }))
@@ -281,7 +387,7 @@ fn line(from: &mut impl BufRead) -> Result<Option<String>, FileError> {
 struct Blocks<R> {
     from: R,
     terms: Terms,
-    slots: Slots,
+    unpacker: Unpacker,
     connections: Connections,
     /// At most an event and its connection.
     ready: VecDeque<TraceRecord>,
@@ -297,48 +403,23 @@ impl<R: Read> Blocks<R> {
     }
 
     fn next_block(&mut self) -> Result<(), FileError> {
-        let [kind] = self.take()?;
-        match kind {
-            b'e' => self.event(0),
-            b'd' => self.event(DEVICE),
-            b'j' => {
-                let length = u32::from_le_bytes(self.take()?);
-                if u64::from(length) > LONGEST {
-                    return Err(form("a block is too long"));
-                }
-                let mut text = vec![0; length as usize];
-                self.from.read_exact(&mut text)?;
-                self.ready
-                    .push_back(serde_json::from_slice(&text).map_err(form)?);
-                Ok(())
+        let [kind] = take(&mut self.from)?;
+        if kind == b'j' {
+            let length = u32::from_le_bytes(take(&mut self.from)?);
+            if u64::from(length) > LONGEST {
+                return Err(form("a block is too long"));
             }
-            _ => Err(form("a block is of no known kind")),
+            let mut text = vec![0; length as usize];
+            self.from.read_exact(&mut text)?;
+            self.ready
+                .push_back(serde_json::from_slice(&text).map_err(form)?);
+            return Ok(());
         }
-    }
-
-    fn event(&mut self, tail: usize) -> Result<(), FileError> {
-        let [slot] = self.take()?;
-        let mask = u64::from_le_bytes(self.take()?);
-        if mask >> WORDS != 0 {
-            return Err(form("an event is longer than events are"));
-        }
-        let mut bytes = [0; RECORD + DEVICE];
-        let last = &mut self.slots[usize::from(slot)];
-        for word in (0..WORDS).filter(|word| mask >> word & 1 == 1) {
-            self.from.read_exact(&mut last[word * WORD..][..WORD])?;
-        }
-        bytes[..RECORD].copy_from_slice(last);
-        self.from.read_exact(&mut bytes[RECORD..][..tail])?;
-        if let Some((event, place)) = place(&mut self.connections, &bytes[..RECORD + tail]) {
+        let event = self.unpacker.event(kind, &mut self.from)?;
+        if let Some(place) = self.connections.place(event) {
             self.ready.extend(records(event, &place, &self.terms));
         }
         Ok(())
-    }
-
-    fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        self.from.read_exact(&mut bytes)?;
-        Ok(bytes)
     }
 }
 
@@ -384,7 +465,7 @@ mod tests {
         let mut recording = Recording {
             to: bytes,
             raw: true,
-            slots: vec![[[0; WORD]; WORDS]; SLOTS],
+            packer: Packer::default(),
             block: Vec::new(),
         };
         let sent = Raw {

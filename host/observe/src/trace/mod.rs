@@ -23,10 +23,11 @@ mod record;
 mod worker;
 
 use connections::{Connections, Place};
+use file::Unpacker;
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{
     Begin, Comm, Connection, End, Lost, Nanos, Segment, TRACE_SCHEMA, Tally, TraceRecord,
-    TraceSource,
+    TraceSource, What,
 };
 use owners::Owners;
 use reader::{Batch, Reader};
@@ -111,16 +112,16 @@ pub struct Options {
     /// Tell every call of an application: else only those of which no segment tells soon, a write that waits and a
     /// late read.
     pub calls: bool,
-    /// Room for events that wait to be read, in bytes: rounded up to a power of two.
+    /// Room for events that wait to be read, in bytes: all processors share it, but each has an eighth at least.
     pub ring_bytes: u32,
     /// Watch the processes that use traced sockets, and tell what they do (`/proc/PID`).
     pub owners: bool,
     /// How late events may be told, about. Each time that they are fetched costs a little.
     pub late: Duration,
-    /// For tests of the order: rounds that a probe idles between clock and reservation, now and then.
+    /// For tests of the order: rounds that a probe idles between clock and writing, now and then.
     pub test_delay: u32,
     /// For tests of the order: leave out what brings events into order.
-    pub test_no_claim: bool,
+    pub test_clock_first: bool,
 }
 
 impl Default for Options {
@@ -130,11 +131,11 @@ impl Default for Options {
             every: Nanos::from_millis(10),
             headers: false,
             calls: false,
-            ring_bytes: 16 << 20,
+            ring_bytes: 32 << 20,
             owners: false,
             late: Duration::from_millis(1),
             test_delay: 0,
-            test_no_claim: false,
+            test_clock_first: false,
         }
     }
 }
@@ -210,6 +211,8 @@ pub struct Tracer {
     pub missing: Vec<&'static str>,
     /// What stands in for the probes, why, and what is lost by that: sentences for the user.
     pub instead: Vec<String>,
+    /// Of what the probes wrote.
+    unpacker: Unpacker,
     events: u64,
     lost: u64,
     unordered: u64,
@@ -287,6 +290,7 @@ impl Tracer {
             },
             connections: Connections::default(),
             owners: None,
+            unpacker: Unpacker::default(),
             missing: Vec::new(),
             instead: Vec::new(),
             events: 0,
@@ -325,26 +329,29 @@ impl Tracer {
         };
         let wait = self.patience(wait);
         if let Some(batch) = reader.worker.next(wait) {
-            for bytes in batch.events() {
-                let Some((event, place)) = place(&mut self.connections, bytes) else {
-                    continue;
+            to.pass(&batch.packed)?;
+            self.unpacker.each(&batch.packed, |event| {
+                let Some(place) = self.connections.place(event) else {
+                    return;
                 };
                 self.events += 1;
-                to.event(event)?;
                 if let Some(connection) = &place.told {
                     each(Booked::Connection(connection));
                 }
                 if let Some(tally) = event.tally(self.terms.clock) {
                     each(Booked::Event(place.id, &tally));
                 }
-                if let Some(owners) = &mut self.owners {
+                // A process that owns a socket sends by it, if only acknowledgements.
+                if let Some(owners) = &mut self.owners
+                    && event.kind() != What::Received
+                {
                     owners.see(
                         event.pid(),
                         Comm::new(&event.comm()),
                         event.at(self.terms.clock),
                     );
                 }
-            }
+            });
             if let Some(lost) = self.lost(&batch) {
                 to.add(&lost, Written(&[]))?;
             }
@@ -368,9 +375,6 @@ impl Tracer {
             From::Packets(reader) => reader.worker.stop(),
         }
         while self.next(Duration::MAX, each) {}
-        if let From::Probes(reader) = &self.from {
-            self.unordered = reader.unordered();
-        }
         let end = End {
             at: monotonic().since(self.terms.clock.start),
             events: self.events,
@@ -401,8 +405,11 @@ impl Tracer {
         match &self.from {
             From::Probes(reader) => {
                 let batch = reader.worker.next(wait);
-                let batch = batch.inspect(|batch| self.tell(batch, each));
-                batch.is_some()
+                let Some(batch) = batch else {
+                    return false;
+                };
+                self.tell(&batch, each);
+                true
             }
             From::Packets(reader) => {
                 let Some(batch) = reader.worker.next(wait) else {
@@ -428,18 +435,22 @@ impl Tracer {
     }
 
     fn tell(&mut self, batch: &Batch, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        for bytes in batch.events() {
-            let Some((event, place)) = place(&mut self.connections, bytes) else {
-                continue;
+        let mut bytes = Vec::new();
+        self.unpacker.each(&batch.packed, |event| {
+            let Some(place) = self.connections.place(event) else {
+                return;
             };
             self.events += 1;
+            bytes.clear();
+            bytes.extend_from_slice(event.record());
+            bytes.extend_from_slice(event.rest());
             for record in records(event, &place, &self.terms) {
                 if let (Some(owners), TraceRecord::Segment(segment)) = (&mut self.owners, &record) {
                     owners.see(segment.pid, segment.comm, segment.at);
                 }
-                each(record, Written(bytes));
+                each(record, Written(&bytes));
             }
-        }
+        });
         if let Some(lost) = self.lost(batch) {
             each(lost, Written(&[]));
         }
@@ -464,12 +475,6 @@ pub enum Booked<'a> {
     Connection(&'a Connection),
     /// An event of the connection with this number.
     Event(u32, &'a Tally),
-}
-
-/// An event and its place; `None` if it is of no connection.
-fn place<'a>(connections: &mut Connections, bytes: &'a [u8]) -> Option<(Event<'a>, Place)> {
-    let event = Event::of(bytes)?;
-    Some((event, connections.place(event)?))
 }
 
 /// An event as it is told: its connection before it, if that is new.

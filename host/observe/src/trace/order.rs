@@ -1,122 +1,122 @@
 //! Events of many processors in true order, while they come (docs/decisions/0012-order-without-a-lock.md).
 //!
-//! Each producer claims a cell of its processor with a time that is not after its own (that of an event before on
-//! this processor), then takes its event's clock, writes
-//! the event into the ring, counts it as committed, and clears the cell. The consumer reads its own clock,
-//! then all cells of a processor, then that processor's count of committed events. No event that it has not
-//! drained once it holds as many of each processor as were committed can be older than the smallest of that
-//! clock and the cells that were not empty: whoever claimed after the cells were read took his clock after
-//! the consumer did; whoever stood in a cell has a clock not before what the cell says; and whoever had
-//! cleared it was among the committed. No bound on how long a producer takes is assumed.
-
-/// Claims that can be open on one processor at a time: a process, what interrupts it, and some that were
-/// preempted in between.
-pub(super) const CELLS: usize = 8;
+//! Each producer takes a place in its processor's log, then its event's clock, writes the event, and marks it as
+//! written. The consumer reads its own clock, then how many places are taken in each log, then which of these are
+//! written. An event that is not written yet cannot be older than the consumer's clock before the one with which its
+//! place was first seen to be taken; one whose place is not taken yet, not older than the consumer's last clock. No
+//! bound on how long a producer takes is assumed.
 
 /// What clocks of two processors may differ by, and more.
 const SLACK_NS: u64 = 20_000;
 
-/// What the producers tell, in the order in which it was read: clock, then for each processor its cells, then
-/// its count.
+/// What the producers tell, in the order in which it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// The consumer's clock, before all else.
     pub clock_ns: u64,
-    /// Of each processor: the open claims (0: none), and the events committed.
-    pub processors: Vec<([u64; CELLS], u64)>,
+    /// Places taken in the log of each processor, since the start.
+    pub taken: Vec<u64>,
 }
 
-/// Place of an event: clock, processor. (Two of the same lie in the ring as they came.)
-pub(super) type Key = (u64, u32);
+/// An event: its clock, its processor, its place in the log there.
+pub(super) type Key = (u64, u32, u64);
 
 /// Holds events back until nothing older can come.
-pub(super) struct Sequencer<E> {
-    waiting: Vec<(Key, E)>,
-    /// Events taken, of each processor.
-    taken: Vec<u64>,
-    goal: Option<Goal>,
-    released_below: u64,
+#[derive(Debug)]
+pub(super) struct Sequencer {
+    logs: Vec<Log>,
+    /// Written, and not handed out.
+    waiting: Vec<Key>,
+    /// Clock of the last snapshot.
+    clock_ns: u64,
 }
 
-/// Once `committed` events of each processor are here, those below `watermark` are complete.
-struct Goal {
-    watermark: u64,
-    committed: Vec<u64>,
+#[derive(Clone, Debug, Default)]
+struct Log {
+    /// Places looked at.
+    seen: u64,
+    /// Of these, those that are not written yet, and a clock that the event cannot be before.
+    open: Vec<(u64, u64)>,
 }
 
-impl<E> Sequencer<E> {
+impl Sequencer {
     /// For `processors` processors that have told nothing yet.
-    pub(super) fn new(processors: usize) -> Sequencer<E> {
+    pub(super) fn new(processors: usize) -> Sequencer {
         Sequencer {
+            logs: vec![Log::default(); processors],
             waiting: Vec::new(),
-            taken: vec![0; processors],
-            goal: None,
-            released_below: 0,
+            clock_ns: 0,
         }
     }
 
-    /// Takes an event out of the ring.
-    pub(super) fn take(&mut self, key: Key, event: E) {
-        if let Some(taken) = self.taken.get_mut(key.1 as usize) {
-            *taken += 1;
+    /// Takes what there is since the last snapshot. `clock_of` tells the clock of the event in a place of a
+    /// processor's log, once it is written. Returns how many new places the fullest log had.
+    pub(super) fn take(
+        &mut self,
+        snapshot: &Snapshot,
+        clock_of: impl Fn(u32, u64) -> Option<u64>,
+    ) -> u64 {
+        let mut most = 0;
+        let not_before = std::mem::replace(&mut self.clock_ns, snapshot.clock_ns);
+        for ((log, taken), cpu) in self.logs.iter_mut().zip(&snapshot.taken).zip(0..) {
+            let mut open = std::mem::take(&mut log.open);
+            let mut is_open = |place: u64| match clock_of(cpu, place) {
+                Some(clock) => {
+                    self.waiting.push((clock, cpu, place));
+                    false
+                }
+                None => true,
+            };
+            open.retain(|(place, _)| is_open(*place));
+            let new = (log.seen..*taken).filter(|place| is_open(*place));
+            open.extend(new.map(|place| (place, not_before)));
+            most = most.max(taken - log.seen);
+            (log.open, log.seen) = (open, *taken);
         }
-        self.waiting.push((key, event));
+        most
     }
 
-    /// Whether it is time for a new snapshot: the last one's events were all released.
-    pub(super) fn wants_snapshot(&self) -> bool {
-        self.goal.is_none()
-    }
-
-    /// Sets what to wait for. The ring has to be drained again afterwards.
-    pub(super) fn aim(&mut self, snapshot: &Snapshot) {
-        let open = snapshot.processors.iter().flat_map(|(cells, _)| cells);
-        let oldest = open.copied().filter(|claimed| *claimed != 0).min();
-        let clock = snapshot.clock_ns.saturating_sub(SLACK_NS);
-        self.goal = Some(Goal {
-            watermark: oldest
-                .unwrap_or(u64::MAX)
-                .min(clock)
-                .max(self.released_below),
-            committed: snapshot
-                .processors
-                .iter()
-                .map(|(_, committed)| *committed)
-                .collect(),
-        });
+    /// Whether every place that was seen is written.
+    pub(super) fn is_whole(&self) -> bool {
+        self.logs.iter().all(|log| log.open.is_empty())
     }
 
     /// Hands out, in order, the events that nothing older can follow.
-    pub(super) fn release(&mut self, mut each: impl FnMut(E)) {
-        let reached = |goal: &Goal| {
-            goal.committed
-                .iter()
-                .zip(&self.taken)
-                .all(|(all, here)| here >= all)
-        };
-        let Some(goal) = self.goal.take_if(|goal| reached(goal)) else {
-            return;
-        };
-        // Stable, and nearly in order already: little is moved.
-        self.waiting.sort_by_key(|(key, _)| *key);
-        let ready = self
-            .waiting
-            .partition_point(|(key, _)| key.0 < goal.watermark);
-        self.waiting
-            .drain(..ready)
-            .for_each(|(_, event)| each(event));
-        self.released_below = goal.watermark;
-    }
-
-    /// The events that are held back.
-    pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut E> {
-        self.waiting.iter_mut().map(|(_, event)| event)
+    pub(super) fn release<E>(&mut self, each: impl FnMut(Key) -> Result<(), E>) -> Result<(), E> {
+        let open = self.logs.iter().flat_map(|log| &log.open);
+        let oldest = open.map(|(_, not_before)| *not_before).min();
+        let watermark = oldest.unwrap_or(u64::MAX).min(self.clock_ns);
+        self.release_below(watermark.saturating_sub(SLACK_NS), each)
     }
 
     /// Hands out all that is left, in order: when no producer can add any more.
-    pub(super) fn finish(mut self, mut each: impl FnMut(E)) {
-        self.waiting.sort_by_key(|(key, _)| *key);
-        self.waiting.into_iter().for_each(|(_, event)| each(event));
+    pub(super) fn finish<E>(&mut self, each: impl FnMut(Key) -> Result<(), E>) -> Result<(), E> {
+        self.release_below(u64::MAX, each)
+    }
+
+    fn release_below<E>(
+        &mut self,
+        watermark: u64,
+        each: impl FnMut(Key) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // Runs that are nearly in order: little is moved.
+        self.waiting.sort();
+        let ready = self
+            .waiting
+            .partition_point(|(clock, ..)| *clock < watermark);
+        self.waiting.drain(..ready).try_for_each(each)
+    }
+
+    /// Of each processor, the first place that is still needed: what is before it can be written anew.
+    pub(super) fn needed(&self) -> Vec<u64> {
+        let first_open = |log: &Log| log.open.iter().map(|(place, _)| *place).min();
+        let needed = |log: &Log| first_open(log).unwrap_or(log.seen);
+        let mut needed: Vec<u64> = self.logs.iter().map(needed).collect();
+        for (_, cpu, place) in &self.waiting {
+            let first = &mut needed[*cpu as usize];
+            *first = (*first).min(*place);
+        }
+        needed
     }
 }
 
@@ -125,29 +125,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// How a producer goes about it.
+    /// How producers and consumer go about it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     enum Way {
         /// As described above.
         Right,
-        /// Takes its clock before it claims.
+        /// A producer takes its clock before its place.
         ClockFirst,
-        /// Claims nothing: the consumer only waits for some time.
-        NoClaim,
-        /// Clears its claim before it has counted its event.
-        ClearFirst,
+        /// The consumer reads its clock after it has looked how many places are taken.
+        LookFirst,
+        /// The consumer does not mind places that are not written yet.
+        OpenIgnored,
     }
 
     /// A machine whose every step is one of a producer or of the consumer, in an order that chance decides.
     struct Machine {
         way: Way,
         clock: u64,
-        cells: Vec<[u64; CELLS]>,
-        committed: Vec<u64>,
-        last: Vec<u64>,
-        /// The ring: reserved places in order; `None` until written.
-        ring: std::collections::VecDeque<Option<Key>>,
-        drained: usize,
+        /// Of each processor: the places taken, with the clock of those that are written.
+        logs: Vec<Vec<Option<u64>>>,
         producers: Vec<Producer>,
         chance: u64,
     }
@@ -156,8 +152,7 @@ mod tests {
     struct Producer {
         cpu: usize,
         step: u8,
-        cell: usize,
-        key: Key,
+        clock: u64,
         place: usize,
     }
 
@@ -166,11 +161,7 @@ mod tests {
             Machine {
                 way,
                 clock: 1_000_000,
-                cells: vec![[0; CELLS]; cpus],
-                committed: vec![0; cpus],
-                last: vec![1; cpus],
-                ring: std::collections::VecDeque::new(),
-                drained: 0,
+                logs: vec![Vec::new(); cpus],
                 // Three on each processor: preempted in any place by one another.
                 producers: (0..cpus * 3)
                     .map(|n| Producer {
@@ -190,20 +181,6 @@ mod tests {
             self.chance % limit
         }
 
-        fn claim(&mut self, producer: &mut Producer) {
-            let cells = &mut self.cells[producer.cpu];
-            producer.cell = cells
-                .iter()
-                .position(|cell| *cell == 0)
-                .expect("three producers, eight cells");
-            cells[producer.cell] = self.last[producer.cpu];
-        }
-
-        fn read_clock(&mut self, producer: &mut Producer) {
-            producer.key = (self.clock, producer.cpu as u32);
-            self.last[producer.cpu] = self.clock;
-        }
-
         /// One step of one producer.
         fn produce(&mut self, which: usize) {
             let mut producer = self.producers[which];
@@ -212,39 +189,37 @@ mod tests {
                 0 => 30_000,
                 _ => self.below(100),
             };
-            match (producer.step, self.way) {
-                (0, Way::ClockFirst) | (1, Way::Right | Way::NoClaim | Way::ClearFirst) => {
-                    self.read_clock(&mut producer);
+            let log = &mut self.logs[producer.cpu];
+            match (producer.step, self.way == Way::ClockFirst) {
+                (0, false) | (1, true) => {
+                    producer.place = log.len();
+                    log.push(None);
                 }
-                (0, Way::Right | Way::ClearFirst) | (1, Way::ClockFirst) => {
-                    self.claim(&mut producer)
-                }
-                (2, _) => {
-                    producer.place = self.drained + self.ring.len();
-                    self.ring.push_back(None);
-                }
-                (3, _) => self.ring[producer.place - self.drained] = Some(producer.key),
-                (4, Way::ClearFirst) | (5, Way::Right | Way::ClockFirst) => {
-                    self.cells[producer.cpu][producer.cell] = 0;
-                }
-                (4, _) | (5, Way::ClearFirst) => self.committed[producer.cpu] += 1,
+                (1, false) | (0, true) => producer.clock = self.clock,
+                (3, _) => log[producer.place] = Some(producer.clock),
                 _ => {}
             }
-            producer.step = (producer.step + 1) % 6;
+            producer.step = (producer.step + 1) % 4;
             self.producers[which] = producer;
-        }
-
-        fn drain(&mut self, sequencer: &mut Sequencer<Key>) {
-            while let Some(Some(key)) = self.ring.front().copied() {
-                self.ring.pop_front();
-                self.drained += 1;
-                sequencer.take(key, key);
-            }
         }
 
         fn any_producer(&mut self) {
             let which = self.below(self.producers.len() as u64) as usize;
             self.produce(which);
+        }
+
+        fn snapshot(&mut self) -> Snapshot {
+            let mut clock_ns = self.clock;
+            let mut taken = Vec::new();
+            for cpu in 0..self.logs.len() {
+                self.any_producer();
+                taken.push(self.logs[cpu].len() as u64);
+            }
+            if self.way == Way::LookFirst {
+                (0..20).for_each(|_| self.any_producer());
+                clock_ns = self.clock;
+            }
+            Snapshot { clock_ns, taken }
         }
     }
 
@@ -253,35 +228,27 @@ mod tests {
     fn out_of_order(way: Way, seed: u64, cpus: usize, events: usize) -> (usize, usize) {
         let mut machine = Machine::new(way, seed, cpus);
         let mut sequencer = Sequencer::new(cpus);
-        let (mut wrong, mut told, mut youngest) = (0, 0, (0, 0));
+        let (mut wrong, mut told, mut youngest) = (0, 0, (0, 0, 0));
         while told < events {
             for _ in 0..machine.below(60) {
                 machine.any_producer();
             }
-            machine.drain(&mut sequencer);
-            if sequencer.wants_snapshot() {
-                let clock_ns = machine.clock;
-                let mut processors = Vec::new();
-                for cpu in 0..cpus {
-                    let mut cells = [0; CELLS];
-                    for (index, cell) in cells.iter_mut().enumerate() {
-                        machine.any_producer();
-                        *cell = machine.cells[cpu][index];
-                    }
-                    machine.any_producer();
-                    processors.push((cells, machine.committed[cpu]));
-                }
-                sequencer.aim(&Snapshot {
-                    clock_ns,
-                    processors,
-                });
-                machine.drain(&mut sequencer);
-            }
-            sequencer.release(|key| {
-                told += 1;
-                wrong += usize::from(key < youngest);
-                youngest = youngest.max(key);
+            let snapshot = machine.snapshot();
+            sequencer.take(&snapshot, |cpu, place| {
+                machine.logs[cpu as usize][place as usize]
             });
+            if way == Way::OpenIgnored {
+                let open = sequencer.logs.iter_mut().flat_map(|log| &mut log.open);
+                open.for_each(|(_, not_before)| *not_before = u64::MAX);
+            }
+            sequencer
+                .release(|key| {
+                    told += 1;
+                    wrong += usize::from(key < youngest);
+                    youngest = youngest.max(key);
+                    Ok::<_, ()>(())
+                })
+                .unwrap();
         }
         (wrong, told)
     }
@@ -294,27 +261,39 @@ mod tests {
 
     #[test]
     fn every_weaker_way_is_caught() {
-        for way in [Way::ClockFirst, Way::NoClaim, Way::ClearFirst] {
+        for way in [Way::ClockFirst, Way::LookFirst, Way::OpenIgnored] {
             let (wrong, told) = out_of_order(way, 1, 4, 200_000);
             assert!(wrong > 0, "{way:?}: none of {told}");
         }
     }
 
     #[test]
-    fn nothing_is_kept_back_at_the_end() {
+    fn nothing_is_kept_back_at_the_end_and_places_are_needed_until_then() {
         let mut sequencer = Sequencer::new(1);
-        for clock in [30, 10, 20] {
-            sequencer.take((clock, 0), clock);
-        }
-        sequencer.aim(&Snapshot {
-            clock_ns: 25 + SLACK_NS,
-            processors: vec![([0; CELLS], 3)],
-        });
+        // The second is not written yet when it is first looked at.
+        let clocks = [30, 0, 10, 20];
+        let written = |_, place| Some(clocks[place as usize]).filter(|clock| *clock > 0);
+        let snapshot = |clock, taken| Snapshot {
+            clock_ns: clock + SLACK_NS,
+            taken: vec![taken],
+        };
+        sequencer.take(&snapshot(25, 1), written);
+        sequencer.take(&snapshot(40, 4), written);
+        assert!(!sequencer.is_whole());
         let mut out = Vec::new();
-        sequencer.release(|event| out.push(event));
+        sequencer.release(|key| push(&mut out, key)).unwrap();
         assert_eq!(out, [10, 20]);
-        sequencer.finish(|event| out.push(event));
-        assert_eq!(out, [10, 20, 30]);
+        assert_eq!(sequencer.needed(), [0]);
+        sequencer.take(&snapshot(40, 4), |_, _| Some(25));
+        assert!(sequencer.is_whole());
+        sequencer.finish(|key| push(&mut out, key)).unwrap();
+        assert_eq!(out, [10, 20, 25, 30]);
+        assert_eq!(sequencer.needed(), [4]);
+    }
+
+    fn push(out: &mut Vec<u64>, (clock, ..): Key) -> Result<(), ()> {
+        out.push(clock);
+        Ok(())
     }
 
     proptest! {

@@ -27,6 +27,9 @@ const RAW: i32 = 101;
 /// Pause between two looks into the ring.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Batches that can wait to be told.
+const BATCHES: usize = 64;
+
 /// Packets come in the order of their places in the ring; their clocks were read shortly before.
 const HOLD: Nanos = Nanos::from_millis(1);
 
@@ -74,7 +77,7 @@ impl Reader {
                 }
                 Err(error) => drop(say.send(Err(error))),
             };
-        let worker = Worker::start("packets", run)?;
+        let worker = Worker::start("packets", BATCHES, run)?;
         let ended = |error: RecvError| Error::refused("begin in the thread that watches", &error);
         let (source, without, start) = said.recv().map_err(ended)??;
         Ok(Reader {

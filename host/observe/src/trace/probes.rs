@@ -1,9 +1,10 @@
 //! The probes in the kernel: loaded, attached, and gone with their owner.
 
 use super::btf::Types;
-use super::order::{CELLS, Snapshot};
+use super::order::Snapshot;
+use super::record::{HEADERS, PLACE};
 use super::{Error, Filter, Options};
-use aya::maps::{Array, Map, MapData, MapError, RingBuf};
+use aya::maps::{Array, Map, MapError};
 use aya::programs::cgroup_skb::CgroupSkbAttachType;
 use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use sys::bpf::SharedNumbers;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/linerate.bpf.o");
@@ -28,10 +30,13 @@ const STEPS: [(&str, &str); 6] = [
 const DROPS: &str = "kfree_skb";
 
 /// Numbers of `struct producer` (bpf/record.h).
-const NUMBERS: usize = CELLS + 8;
-const COMMITTED: usize = CELLS + 1;
-const LOST: usize = CELLS + 2;
-const UNORDERED: usize = CELLS + 3;
+const NUMBERS: usize = 16;
+const TAKEN: usize = 0;
+const LOST: usize = 1;
+const GIVEN_BACK: usize = 8;
+
+/// Parts of the room for events that a processor has at least: where there are many, all have more.
+const MOST_PARTS: usize = 8;
 
 /// The attached probes. They are held by file descriptors alone, so they end with this process however it
 /// ends.
@@ -45,9 +50,13 @@ pub(super) struct Probes {
 
 /// What the probes write: stays readable when they are detached.
 pub(super) struct Output {
-    pub ring: RingBuf<MapData>,
-    numbers: SharedNumbers,
+    logs: SharedNumbers,
+    /// Where they were asked for.
+    headers: Option<SharedNumbers>,
+    producers: SharedNumbers,
     pub processors: usize,
+    /// In each log.
+    pub places: usize,
 }
 
 /// Loads the probes, attaches them, and lets them write from right after `starts`.
@@ -69,10 +78,13 @@ pub(super) fn attach(
     let tells_drops = drop_arguments >= 3 && !drop_reasons.is_empty();
     let first_reason = drop_reasons.keys().next().copied().unwrap_or(0);
     let drops = (first_reason, (drop_arguments >= 4).into());
-    let mut ebpf = load(filter, options, drops, &btf, processors)?;
+    let room = options.ring_bytes as usize / (PLACE * size_of::<u64>());
+    let places = (room / processors.min(MOST_PARTS)).max(2);
+    let places = places.next_power_of_two() >> u32::from(!places.is_power_of_two());
+    let mut ebpf = load(filter, options, drops, &btf, (processors, places))?;
     let missing = check(&mut ebpf, tells_drops, &btf)?;
     // Not before: the programs are loaded with the maps' descriptors in them.
-    let output = Output::take(&mut ebpf, processors)?;
+    let output = Output::take(&mut ebpf, options, processors, places)?;
     connect(&mut ebpf, &missing)?;
     let refused = |error: &dyn std::error::Error| Error::refused("start the probes", error);
     let running = ebpf
@@ -96,7 +108,7 @@ fn load(
     options: &Options,
     (first_reason, drop_has_receiver): (u32, u32),
     btf: &Btf,
-    processors: usize,
+    (processors, places): (usize, usize),
 ) -> Result<Ebpf, Error> {
     let host = filter.host.map(|host| match host.to_canonical() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -120,7 +132,8 @@ fn load(
         ("first_reason", first_reason),
         ("drop_has_receiver", drop_has_receiver),
         ("test_delay", options.test_delay),
-        ("test_no_claim", options.test_no_claim.into()),
+        ("places", places as u32),
+        ("test_clock_first", options.test_clock_first.into()),
     ];
     let cookie = filter.cookie.unwrap_or(0);
     let mut loader = EbpfLoader::new();
@@ -128,7 +141,10 @@ fn load(
         .btf(Some(btf))
         .override_global("only_cookie", &cookie, true)
         .map_max_entries("producers", processors as u32)
-        .map_max_entries("events", options.ring_bytes.next_power_of_two().max(4096));
+        .map_max_entries("logs", (processors * places) as u32);
+    if options.headers {
+        loader.map_max_entries("headers", (processors * places) as u32);
+    }
     for (name, value) in &numbers {
         loader.override_global(name, value, true);
     }
@@ -226,20 +242,29 @@ impl Probes {
 }
 
 impl Output {
-    fn take(ebpf: &mut Ebpf, processors: usize) -> Result<Output, Error> {
-        let (Some(ring), Some(Map::Array(producers))) =
-            (ebpf.take_map("events"), ebpf.take_map("producers"))
-        else {
-            unreachable!("the object has both maps, as its build shows");
+    fn take(
+        ebpf: &mut Ebpf,
+        options: &Options,
+        processors: usize,
+        places: usize,
+    ) -> Result<Output, Error> {
+        let mut map = |name: &str, count: usize| {
+            let Some(Map::Array(map)) = ebpf.take_map(name) else {
+                unreachable!("the object has all maps, as its build shows");
+            };
+            SharedNumbers::map(map.fd().as_fd(), count)
+                .map_err(|error| Error::refused("map what the probes write", &error))
         };
-        let ring =
-            RingBuf::try_from(ring).map_err(|error| Error::refused("map the ring", &error))?;
-        let numbers = SharedNumbers::map(producers.fd().as_fd(), processors * NUMBERS)
-            .map_err(|error| Error::refused("map the producers", &error))?;
+        let all = processors * places;
         Ok(Output {
-            ring,
-            numbers,
+            logs: map("logs", all * PLACE)?,
+            headers: match options.headers {
+                true => Some(map("headers", all * HEADERS / size_of::<u64>())?),
+                false => None,
+            },
+            producers: map("producers", processors * NUMBERS)?,
             processors,
+            places,
         })
     }
 
@@ -247,31 +272,54 @@ impl Output {
     pub(super) fn snapshot(&self) -> Snapshot {
         let clock_ns = super::monotonic().0;
         // Nothing below is read before the clock.
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        let one = |processor: usize| {
-            let base = processor * NUMBERS;
-            let cells = std::array::from_fn(|cell| self.numbers.load(base + cell));
-            (cells, self.numbers.load(base + COMMITTED))
-        };
+        std::sync::atomic::fence(Ordering::SeqCst);
         Snapshot {
             clock_ns,
-            processors: (0..self.processors).map(one).collect(),
+            taken: self.each(TAKEN).collect(),
         }
     }
 
-    /// Events for which the ring had no room, since the start.
+    /// A place of a processor's log (`struct place`).
+    pub(super) fn place(&self, processor: u32, place: u64) -> &[AtomicU64] {
+        let at = self.index(processor, place) * PLACE;
+        &self.logs.numbers()[at..at + PLACE]
+    }
+
+    /// Headers of the event there.
+    pub(super) fn headers(&self, processor: u32, place: u64) -> &[AtomicU64] {
+        const LENGTH: usize = HEADERS / size_of::<u64>();
+        let at = self.index(processor, place) * LENGTH;
+        let headers = self.headers.as_ref();
+        headers.map_or(&[], |all| &all.numbers()[at..at + LENGTH])
+    }
+
+    fn index(&self, processor: u32, place: u64) -> usize {
+        processor as usize * self.places + (place as usize & (self.places - 1))
+    }
+
+    /// Clock of the event in a place, once it is written.
+    pub(super) fn clock_of(&self, processor: u32, place: u64) -> Option<u64> {
+        let [number, clock, ..] = self.place(processor, place) else {
+            return None;
+        };
+        let is_written = number.load(Ordering::Acquire) == place + 1;
+        is_written.then(|| clock.load(Ordering::Relaxed))
+    }
+
+    /// Of each processor, the places before this one can be written anew.
+    pub(super) fn give_back(&self, until: &[u64]) {
+        for (producer, until) in self.producers.numbers().chunks(NUMBERS).zip(until) {
+            producer[GIVEN_BACK].store(*until, Ordering::Release);
+        }
+    }
+
+    /// Events for which there was no place, since the start.
     pub(super) fn lost(&self) -> u64 {
-        self.sum(LOST)
+        self.each(LOST).sum()
     }
 
-    /// Events that found no free cell: told, but their place is not certain.
-    pub(super) fn unordered(&self) -> u64 {
-        self.sum(UNORDERED)
-    }
-
-    fn sum(&self, number: usize) -> u64 {
-        (0..self.processors)
-            .map(|processor| self.numbers.load(processor * NUMBERS + number))
-            .sum()
+    fn each(&self, number: usize) -> impl Iterator<Item = u64> {
+        let producers = self.producers.numbers().chunks(NUMBERS);
+        producers.map(move |producer| producer[number].load(Ordering::Acquire))
     }
 }

@@ -1,13 +1,12 @@
-//! The thread that empties the ring: before ordinary work, and as often as it was asked to.
+//! The thread that empties the logs of the probes: before ordinary work, and as often as it was asked to.
 
-use super::order::Sequencer;
+use super::file::{Packer, bytes};
+use super::order::{Key, Sequencer};
 use super::probes::{Output, Probes};
-use super::record::{Event, HEADERS, RECORD};
+use super::record::{DEVICE, Event, HEADERS, WORD, WORDS};
 use super::worker::{Orders, Worker};
 use super::{Error, Options, monotonic};
-use model::Nanos;
-use std::ops::Range;
-use std::sync::Arc;
+use model::{Nanos, What};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -16,30 +15,26 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
-/// Events taken out of the ring in one go, so that a round ends.
-const ROUND: usize = 16_384;
+/// Bytes after which a batch is handed on: small enough to be used again from the heap.
+const FULL: usize = 64 * 1024;
+
+/// Batches that can wait: some 32 MB.
+const BATCHES: usize = 512;
 
 /// Rounds without progress at the end, until a producer that never finishes is given up.
 const LAST_ROUNDS: u32 = 1_000;
 
-/// Events in true order, each as the probes wrote it.
+/// Events in true order.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    bytes: Vec<u8>,
-    events: Vec<Range<usize>>,
+    /// As they stand in a file ([`Packer`]).
+    pub packed: Vec<u8>,
     /// What was lost: not before, not after, how many.
     pub lost: Option<(Nanos, Nanos, u64)>,
 }
 
-impl Batch {
-    pub(super) fn events(&self) -> impl Iterator<Item = &[u8]> {
-        self.events.iter().map(|place| &self.bytes[place.clone()])
-    }
-}
-
 pub(super) struct Reader {
     pub(super) worker: Worker<Batch>,
-    unordered: Arc<AtomicU64>,
 }
 
 impl Reader {
@@ -48,159 +43,144 @@ impl Reader {
         output: Output,
         options: &Options,
     ) -> Result<Reader, Error> {
-        let unordered = Arc::new(AtomicU64::new(0));
         let round = Round {
             order: Sequencer::new(output.processors),
-            output,
-            bytes: Vec::new(),
-            batch: Batch::default(),
-            late: options.late.max(PAUSE),
-            much: options.ring_bytes as usize / 4,
+            telling: Telling {
+                output,
+                packer: Packer::default(),
+                batch: Batch::default(),
+            },
+            late: options.late,
             lost: 0,
             checked: monotonic(),
-            unordered: unordered.clone(),
         };
         let run = move |sender: &SyncSender<Batch>, orders: &Orders| {
             round.run(probes, sender, orders);
         };
         Ok(Reader {
-            worker: Worker::start("trace", run)?,
-            unordered,
+            worker: Worker::start("trace", BATCHES, run)?,
         })
-    }
-
-    /// Events that were told out of order, once the last batch came.
-    pub(super) fn unordered(&self) -> u64 {
-        self.unordered.load(Ordering::Acquire)
     }
 }
 
 /// The state of the thread.
 struct Round {
-    output: Output,
-    order: Sequencer<Range<usize>>,
-    /// Where the events lie that the sequencer holds.
-    bytes: Vec<u8>,
-    batch: Batch,
+    order: Sequencer,
+    telling: Telling,
     late: Duration,
-    /// Bytes in one round after which the ring might overflow.
-    much: usize,
     lost: u64,
     checked: Nanos,
-    unordered: Arc<AtomicU64>,
 }
+
+/// Where events lie, and where they go.
+struct Telling {
+    output: Output,
+    packer: Packer,
+    batch: Batch,
+}
+
+/// Nobody takes batches any more.
+struct Gone;
 
 impl Round {
     fn run(mut self, probes: Probes, sender: &SyncSender<Batch>, orders: &Orders) {
         orders.run_first();
+        let places = self.telling.output.places as u64;
+        let much = places / 4;
+        // A processor makes less than an event each microsecond.
+        self.late = self.late.min(Duration::from_micros(places)).max(PAUSE);
         let mut pause = PAUSE;
         while !orders.to_stop() {
-            let taken = self.round();
-            if !self.send(sender) {
+            let Ok(taken) = self.round(sender) else {
                 return;
-            }
+            };
             pause = match taken {
                 0 => (pause * 2).min(LONGEST_PAUSE.max(self.late)),
-                taken if taken < self.much => self.late,
+                taken if taken < much => self.late,
                 _ => PAUSE,
             };
             std::thread::sleep(pause);
         }
         let skipped = probes.skipped();
         drop(probes);
-        self.last_rounds(skipped, sender);
+        // Nobody may be there any more.
+        let _ = self.last_rounds(skipped, sender);
     }
 
-    /// Empties the ring, and releases what is complete. Returns how many bytes came.
-    fn round(&mut self) -> usize {
-        let mut taken = self.drain();
-        if self.order.wants_snapshot() {
-            self.order.aim(&self.output.snapshot());
-            taken += self.drain();
-        }
-        let events = &mut self.batch.events;
-        self.order.release(|event| events.push(event));
-        let (lost, now) = (self.output.lost(), monotonic());
+    /// Looks into the logs, and tells what is complete. Returns how many events the fullest had.
+    fn round(&mut self, sender: &SyncSender<Batch>) -> Result<u64, Gone> {
+        let output = &self.telling.output;
+        let most = self
+            .order
+            .take(&output.snapshot(), |cpu, place| output.clock_of(cpu, place));
+        let telling = &mut self.telling;
+        self.order.release(|event| telling.tell(event, sender))?;
+        telling.output.give_back(&self.order.needed());
+        let (lost, now) = (telling.output.lost(), monotonic());
         if lost > self.lost {
-            let (from, before) = self
-                .batch
-                .lost
-                .map_or((self.checked, 0), |(from, _, n)| (from, n));
-            self.batch.lost = Some((from, now, before + lost - self.lost));
+            telling.batch.lost = Some((self.checked, now, lost - self.lost));
             self.lost = lost;
         }
         self.checked = now;
-        taken
+        telling.send(sender)?;
+        Ok(most)
     }
 
-    fn drain(&mut self) -> usize {
-        let before = self.bytes.len();
-        for _ in 0..ROUND {
-            let Some(item) = self.output.ring.next() else {
-                break;
-            };
-            let Some(event) = Event::of(&item).filter(|_| item.len() <= RECORD + HEADERS) else {
-                continue;
-            };
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(&item);
-            self.order
-                .take((event.ts(), event.cpu()), start..self.bytes.len());
-        }
-        self.bytes.len() - before
-    }
-
-    /// The batch, with the bytes of its events; those that are held back keep theirs.
-    fn batch(&mut self) -> Batch {
-        let mut bytes = Vec::with_capacity(self.bytes.len());
-        for place in self.order.waiting() {
-            let start = bytes.len();
-            bytes.extend_from_slice(&self.bytes[place.clone()]);
-            *place = start..bytes.len();
-        }
-        let mut batch = std::mem::take(&mut self.batch);
-        batch.bytes = std::mem::replace(&mut self.bytes, bytes);
-        batch
-    }
-
-    /// Sends what is ready. False if nobody is there any more.
-    fn send(&mut self, sender: &SyncSender<Batch>) -> bool {
-        if self.batch.events.is_empty() && self.batch.lost.is_none() {
-            return true;
-        }
-        // Waits while the channel is full: the ring takes what comes meanwhile.
-        let batch = self.batch();
-        sender.send(batch).is_ok()
-    }
-
-    /// The probes are detached: what is in the ring is the rest, once every claim is cleared.
-    fn last_rounds(mut self, skipped: u64, sender: &SyncSender<Batch>) {
+    /// The probes are detached: what is in the logs is the rest, once all of it is written.
+    fn last_rounds(mut self, skipped: u64, sender: &SyncSender<Batch>) -> Result<(), Gone> {
         for _ in 0..LAST_ROUNDS {
-            let taken = self.round();
-            let open = self.output.snapshot();
-            let done = open
-                .processors
-                .iter()
-                .all(|(cells, _)| cells.iter().all(|cell| *cell == 0));
-            if done && taken == 0 {
+            let taken = self.round(sender)?;
+            if taken == 0 && self.order.is_whole() {
                 break;
             }
             std::thread::sleep(PAUSE);
         }
-        let mut batch = self.batch();
-        // What is left lies in the bytes of its own.
-        let rest = std::mem::take(&mut self.bytes);
-        let start = batch.bytes.len();
-        batch.bytes.extend(rest);
-        self.order
-            .finish(|place| batch.events.push(start + place.start..start + place.end));
+        let telling = &mut self.telling;
+        self.order.finish(|event| telling.tell(event, sender))?;
         if skipped > 0 {
-            let (from, to, lost) = batch.lost.unwrap_or((Nanos(0), self.checked, 0));
-            batch.lost = Some((from, to, lost + skipped));
+            telling.batch.lost = Some((Nanos(0), self.checked, skipped));
         }
-        self.unordered
-            .store(self.output.unordered(), Ordering::Release);
-        // Nobody may be there any more.
-        let _ = sender.send(batch);
+        telling.send(sender)
     }
+}
+
+impl Telling {
+    fn tell(&mut self, (_, cpu, place): Key, sender: &SyncSender<Batch>) -> Result<(), Gone> {
+        let (_, record) = self.output.place(cpu, place).split_at(1);
+        let (record, device) = record.split_at(WORDS);
+        let mut words = [[0; WORD]; WORDS];
+        read(record, &mut words);
+        let mut behind = [[0; WORD]; HEADERS / WORD];
+        let filled = match Event::new(bytes(&words), &[]).kind() {
+            What::Dropped => read(&device[..DEVICE / WORD], &mut behind),
+            _ => read(self.output.headers(cpu, place), &mut behind),
+        };
+        let behind = behind[..filled].as_flattened();
+        self.packer.pack(&words, behind, &mut self.batch.packed);
+        match self.batch.packed.len() < FULL {
+            true => Ok(()),
+            false => self.send(sender),
+        }
+    }
+
+    /// Sends what there is. Waits while the channel is full: the logs take what comes meanwhile.
+    fn send(&mut self, sender: &SyncSender<Batch>) -> Result<(), Gone> {
+        if self.batch.packed.is_empty() && self.batch.lost.is_none() {
+            return Ok(());
+        }
+        let next = Batch {
+            packed: Vec::with_capacity(FULL + FULL / 8),
+            lost: None,
+        };
+        let batch = std::mem::replace(&mut self.batch, next);
+        sender.send(batch).map_err(|_| Gone)
+    }
+}
+
+/// Reads words of a place that is written. Returns how many.
+fn read(from: &[AtomicU64], to: &mut [[u8; WORD]]) -> usize {
+    for (from, to) in from.iter().zip(to) {
+        *to = from.load(Ordering::Relaxed).to_ne_bytes();
+    }
+    from.len()
 }

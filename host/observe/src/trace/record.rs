@@ -10,7 +10,14 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// Bytes of an event; headers of a segment, or the device of a drop, follow where there are any.
 pub(super) const RECORD: usize = size_of::<Raw>();
 
-/// Room for the headers behind a segment.
+/// Words of eight bytes of an event.
+pub(super) const WORD: usize = 8;
+pub(super) const WORDS: usize = RECORD / WORD;
+
+/// Words of `struct place`: a number, the event, the device of a drop, and one that is empty.
+pub(super) const PLACE: usize = 1 + WORDS + DEVICE / WORD + 1;
+
+/// Room for the headers of a segment.
 pub(super) const HEADERS: usize = 128;
 
 /// Name of the device behind a drop.
@@ -207,6 +214,12 @@ pub(super) struct Terms {
 }
 
 impl<'a> Event<'a> {
+    /// An event with what follows it.
+    #[inline(always)]
+    pub(super) fn new(record: &'a [u8; RECORD], rest: &'a [u8]) -> Event<'a> {
+        Event(record, rest)
+    }
+
     /// The event that `bytes` begin with; `None` if they are too few.
     #[inline(always)]
     pub(super) fn of(bytes: &'a [u8]) -> Option<Event<'a>> {
@@ -216,6 +229,11 @@ impl<'a> Event<'a> {
 
     pub(super) fn record(self) -> &'a [u8; RECORD] {
         self.0
+    }
+
+    /// What follows it.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.1
     }
 
     /// What follows and belongs to it, headers aside: the device of a drop.

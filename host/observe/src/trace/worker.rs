@@ -7,10 +7,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Batches that can wait to be told. When they are all full the ring fills, and then the kernel counts what
-/// it loses: memory stays bounded, and nothing is lost in silence.
-const BATCHES: usize = 64;
-
 /// A thread that tells batches until it is stopped.
 pub(super) struct Worker<B> {
     batches: Receiver<B>,
@@ -44,11 +40,14 @@ impl Orders {
 }
 
 impl<B: Send + 'static> Worker<B> {
+    /// `batches` can wait to be told. When there are as many the room for events fills, and then the kernel counts
+    /// what it loses: memory stays bounded, and nothing is lost in silence.
     pub(super) fn start(
         name: &str,
+        batches: usize,
         run: impl FnOnce(&SyncSender<B>, &Orders) + Send + 'static,
     ) -> Result<Worker<B>, Error> {
-        let (sender, batches) = sync_channel(BATCHES);
+        let (sender, batches) = sync_channel(batches);
         let orders = Arc::new(Orders::default());
         let own = orders.clone();
         let thread = std::thread::Builder::new()
