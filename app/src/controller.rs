@@ -12,8 +12,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::copy::Reach;
 use model::{
-    Bytes, Direction, Directions, EndRecord, Ended, FileCopy, Leg, Nanos, Placement, Reading, Run,
-    Sample, Side, SocketSettings, SocketState, Spec, Warning, Workload,
+    BlockServer, BlockStore, Blocks, Bytes, Direction, Directions, EndRecord, Ended, FileCopy, Leg,
+    Nanos, Placement, Reading, Run, Sample, Side, SocketSettings, SocketState, Spec, Warning,
+    Workload,
 };
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -716,7 +717,10 @@ impl Drive<'_> {
         // What storage says is the reason of what the other end saw of the connection.
         let storage = [&flight.leg.near, &flight.leg.far]
             .into_iter()
-            .find_map(|end| end.copy.as_ref()?.failed.clone());
+            .find_map(|end| {
+                let copy = end.copy.as_ref().and_then(|copy| copy.failed.clone());
+                copy.or_else(|| end.store.as_ref()?.failed.clone())
+            });
         if let Some(why) = storage {
             flight.failure = Some(anyhow!(why));
         }
@@ -790,12 +794,13 @@ fn keep(end: &mut EndRecord, record: EndRecord) {
         operations,
         datagrams,
         copy,
+        store,
         trace,
         warnings,
         ..
     } = record;
     (end.bytes, end.duration, end.requests, end.datagrams) = (bytes, duration, requests, datagrams);
-    (end.operations, end.copy, end.trace) = (operations, copy, trace);
+    (end.operations, end.copy, end.store, end.trace) = (operations, copy, store, trace);
     end.warnings.extend(warnings);
 }
 
@@ -827,13 +832,18 @@ fn of_agent(workload: &Workload, direction: Direction) -> Workload {
             to: None,
             ..copy.clone()
         }),
+        (Workload::Blocks(blocks), Side::Far) => Workload::Blocks(Blocks {
+            server: BlockServer::Peer(BlockStore::default()),
+            ..blocks.clone()
+        }),
         _ => workload.clone(),
     }
 }
 
 /// The congestion control to set on one side: a host that only receives does not need to have it.
 fn congestion(spec: &Spec, direction: Direction, side: Side) -> Option<String> {
-    let sends = direction.sender() == side || matches!(spec.workload, Workload::Request(_));
+    let both = matches!(spec.workload, Workload::Request(_) | Workload::Blocks(_));
+    let sends = direction.sender() == side || both;
     spec.socket.congestion.clone().filter(|_| sends)
 }
 

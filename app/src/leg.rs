@@ -2,10 +2,12 @@
 
 use crate::exit::sentence;
 use crate::traces::{self, Tracing};
+use measure::blocks;
 use measure::copy::{self, Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
 use model::{
-    Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketSettings, SocketState, Warning,
+    Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketSettings, SocketState,
+    StoreRecord, Warning,
 };
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -21,29 +23,33 @@ pub fn role(workload: &model::Workload, direction: Direction, side: Side) -> Rol
     let starts = direction.sender() == side;
     match (workload, starts) {
         (model::Workload::Request(_) | model::Workload::Blocks(_), true) => Role::Ask,
-        (model::Workload::Request(_), false) => Role::Answer,
+        (model::Workload::Request(_) | model::Workload::Blocks(_), false) => Role::Answer,
         (_, true) => Role::Send,
         (_, false) => Role::Receive,
     }
 }
 
-/// Opens what a copy comes from or goes to at `side`, before any connection is made for it; `None` for other
-/// orders.
+/// Opens what a copy comes from or goes to at `side`, or what has the blocks there, before any connection is made for
+/// it; `None` for other orders.
 ///
 /// # Errors
-/// A file that is missing, taken or out of reach.
+/// A file that is missing, taken, too small or out of reach.
 pub fn storage(
     order: &Order,
     side: Side,
     reach: &Reach,
 ) -> Result<Option<Storage>, measure::Error> {
-    let model::Workload::Copy(copy) = &order.workload else {
-        return Ok(None);
-    };
-    Ok(Some(match role(&order.workload, direction(order), side) {
-        Role::Send => Storage::Source(copy::source(copy, reach)?.into()),
-        _ => Storage::Sink(copy::sink(copy, reach)?.into()),
-    }))
+    let role = role(&order.workload, direction(order), side);
+    Ok(match (&order.workload, role) {
+        (model::Workload::Copy(copy), Role::Send) => {
+            Some(Storage::Source(copy::source(copy, reach)?.into()))
+        }
+        (model::Workload::Copy(copy), _) => Some(Storage::Sink(copy::sink(copy, reach)?.into())),
+        (model::Workload::Blocks(order), Role::Answer) => {
+            Some(Storage::Store(blocks::open(order, reach)?.into()))
+        }
+        _ => None,
+    })
 }
 
 fn direction(order: &Order) -> Direction {
@@ -53,7 +59,7 @@ fn direction(order: &Order) -> Direction {
     }
 }
 
-/// What `side` is to do of an order, with the storage of a copy. `reconnect` says where new connections come
+/// What `side` is to do of an order, with its storage. `reconnect` says where new connections come
 /// from, if the order wants one for every request.
 pub fn job(
     order: &Order,
@@ -66,6 +72,9 @@ pub fn job(
     let mut job = match (storage, &order.workload) {
         (Some(storage), model::Workload::Copy(copy)) => {
             Job::copy(copy.clone(), order.limit, storage)
+        }
+        (storage, model::Workload::Blocks(blocks)) => {
+            Job::peer_blocks(blocks.clone(), order.limit, storage)
         }
         _ => Job::new(role, order.workload.clone(), order.limit),
     };
@@ -104,12 +113,27 @@ pub fn inspect(
 /// # Errors
 /// If the load could not start: then nothing was sent.
 pub fn run_end(
-    job: Job,
+    mut job: Job,
     sockets: Vec<TcpStream>,
     interval: Nanos,
     stop: &AtomicBool,
     on_sample: &mut dyn FnMut(Sample),
 ) -> anyhow::Result<(EndRecord, Option<String>)> {
+    match blocks::ready(&mut job, &sockets, stop) {
+        Ok(true) => {}
+        Ok(false) => return Ok((EndRecord::default(), None)),
+        Err(why) => {
+            let store = job.storage.map(|_| StoreRecord {
+                failed: Some(why.clone()),
+                ..StoreRecord::default()
+            });
+            let record = EndRecord {
+                store,
+                ..EndRecord::default()
+            };
+            return Ok((record, Some(why)));
+        }
+    }
     let streams = sockets.len();
     let copies = sockets
         .iter()
@@ -161,6 +185,7 @@ pub fn run_end(
         requests: outcome.requests,
         operations: outcome.operations,
         copy: outcome.copy,
+        store: outcome.store,
         warnings,
         ..EndRecord::default()
     };

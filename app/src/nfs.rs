@@ -11,8 +11,8 @@ use crate::transport;
 use anyhow::{Context, Result, bail};
 use measure::{Dialogue, Dialogues, Job};
 use model::{
-    Answer, BlockOperation, Blocks, Bytes, Direction, EndRecord, Ended, Leg, Nanos, Run,
-    SocketSettings, Spec, Warning, Workload,
+    Answer, BlockOperation, BlockServer, Blocks, Bytes, Direction, EndRecord, Ended, Leg, Nanos,
+    Places, Run, SocketSettings, Spec, Warning, Workload,
 };
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -60,6 +60,9 @@ pub fn play(
     let Workload::Blocks(order) = run.spec.workload.clone() else {
         bail!("an NFS server is measured with blocks");
     };
+    let BlockServer::Nfs { file_size, .. } = order.server else {
+        bail!("these blocks are not those of an NFS server");
+    };
     let began = Instant::now();
     let spec = run.spec.clone();
     let desk = Desk {
@@ -67,7 +70,7 @@ pub fn play(
         who: who(),
         stop,
     };
-    let mut files = Files::none(&desk, desk.mount(server)?);
+    let mut files = Files::none(&desk, desk.mount(server)?, file_size);
     watcher.event(&Event::Waiting(
         "files to read and write are made at the server",
     ));
@@ -215,11 +218,7 @@ impl Desk<'_> {
             index: 0,
             direction,
         });
-        let mut job = Job::blocks(
-            order.clone(),
-            self.spec.limit,
-            self.dialogues(order, files)?,
-        );
+        let mut job = Job::blocks(order.clone(), self.spec.limit, self.dialogues(order, files));
         job.cpus.clone_from(&self.spec.near.cpus);
         job.nodelay = self.spec.socket.nodelay;
         let mut samples = Vec::new();
@@ -255,18 +254,21 @@ impl Desk<'_> {
         Ok(leg)
     }
 
-    fn dialogues(&self, order: &Blocks, files: &Files<'_>) -> Result<Arc<Dialogues>> {
-        let seed = u64::from_be_bytes(crate::chance::bytes()?);
+    fn dialogues(&self, order: &Blocks, files: &Files<'_>) -> Arc<Dialogues> {
         let (order, who, handles) = (order.clone(), self.who.clone(), files.handles.clone());
-        Ok(Arc::new(move |stream: usize| {
+        let all = files.size.0 / order.block.0;
+        // Nothing on the way or at the server makes it smaller.
+        let block = measure::noise(order.block.0 as usize);
+        Arc::new(move |stream: usize| {
             let client = Client::new(
                 order.clone(),
                 handles[stream].clone(),
                 who.clone(),
-                seed.wrapping_add(stream as u64),
+                Places::new(&order, all, 0, 1),
+                block.clone(),
             );
             Box::new(Speaker(client)) as Box<dyn Dialogue>
-        }))
+        })
     }
 }
 
@@ -354,15 +356,18 @@ impl Connection<'_> {
 struct Files<'a> {
     desk: &'a Desk<'a>,
     at: Mounted,
+    /// Bytes of each.
+    size: Bytes,
     names: Vec<String>,
     handles: Vec<Handle>,
 }
 
 impl<'a> Files<'a> {
-    fn none(desk: &'a Desk<'a>, at: Mounted) -> Files<'a> {
+    fn none(desk: &'a Desk<'a>, at: Mounted, size: Bytes) -> Files<'a> {
         Files {
             desk,
             at,
+            size,
             names: Vec::new(),
             handles: Vec::new(),
         }
@@ -397,13 +402,7 @@ impl<'a> Files<'a> {
                 })?,
             };
             if order.mix.contains(&BlockOperation::Read) {
-                fill(
-                    &mut server,
-                    &handle,
-                    order.file_size,
-                    sizes.write,
-                    desk.stop,
-                )?;
+                fill(&mut server, &handle, self.size, sizes.write, desk.stop)?;
             }
             self.handles.push(handle);
         }

@@ -210,11 +210,14 @@ impl Session {
 }
 
 impl Session {
-    /// The agent's end of a copy, as far as the peer may use files here.
+    /// What the agent's end of a leg reads or writes, as far as the peer may use files here.
     fn storage(&self, order: &Order) -> Result<Option<Storage>, String> {
         let file = match (&order.workload, order.agent_sends) {
             (Workload::Copy(copy), true) => copy.from.as_ref(),
             (Workload::Copy(copy), false) => copy.to.as_ref(),
+            (Workload::Blocks(blocks), false) => {
+                blocks.store().and_then(|whose| whose.store.as_ref())
+            }
             _ => None,
         };
         let reach = match (&self.peer.may_files, file) {

@@ -44,6 +44,8 @@ use std::sync::atomic::AtomicBool;
   linerate measure db2 --trace && linerate explain last
   linerate measure db2 --workload copy --from big.iso --to /srv/copies/big.iso
   linerate measure db2 --workload copy --from big.iso --to /srv/copies/trial --corners
+  linerate measure db2 --workload blocks --store /srv/data --random --depth 1,8,32
+  linerate measure db2 --workload blocks --store /srv/data --mix write-stable --block 16K
 
 HOST is name[:port] (an agent), ssh:[user@]name, iperf3:name[:port], nfs://name[:port]/EXPORT,
 lab:NAME[/host] or local.
@@ -65,6 +67,17 @@ At an agent files need a right of their own (linerate serve --allow-files DIR, l
 --files); over ssh, in a lab and with local they are those of the user there. --corners copies memory and
 file at either end to memory and file at the other in a random order, --rounds times each, keeps no copy
 and shows what storage costs at either end.
+
+--workload blocks reads and writes blocks at HOST (with --down HOST asks for blocks that are here), as an
+iSCSI initiator would. --store says what has them there: memory, a DIR, where a file of --file-size bytes is
+made and filled before, which has no name and is gone with the measurement however it ends, or a FILE, which
+is only read. --mix says what each connection asks in turn: read=7,write=3 are seven reads to three writes;
+write may stay in memory, write-stable is on the disk before its answer (fdatasync), commit makes safe what
+was written; what is left is made safe at the end and timed. --random has every block once before any comes
+again. Every answer tells how long the storage took and how long its call waited there; the rest is the
+network and both kernels. So of each operation it is told which of them takes the time, as a mean; below
+stand p50, p99 and p99.9 of the whole and of the storage alone. --depth LIST measures each depth as a run of
+its own and shows them side by side. --cache, --direct and the right to files are as for copies.
 
 An NFS server of version 3 is asked over TCP without a mount, by the user who runs the command. Every
 connection (-P) has a file of its own in EXPORT, .linerate-RUN-N, with --file-size bytes if it is to be

@@ -4,7 +4,7 @@ use super::identity::NodeId;
 use super::store::{self, Limits};
 use anyhow::{Context, Result};
 use measure::copy::Reach;
-use model::{BitRate, Bytes, Limit, Nanos, Request, Warning, Workload};
+use model::{BitRate, BlockOperation, Blocks, Bytes, Limit, Nanos, Request, Warning, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,6 +23,12 @@ const MIN_INTERVAL: Nanos = Nanos::from_millis(10);
 
 /// Largest request, reply and write: both ends keep a buffer of it for each stream.
 const MAX_MESSAGE: Bytes = Bytes(1 << 30);
+
+/// Operations that a connection may ask for in turn.
+const MAX_MIX: usize = 1000;
+
+/// Blocks that all connections of a leg may have outstanding: this end keeps a buffer of each.
+const MAX_HELD: Bytes = Bytes(1 << 30);
 
 /// What is set aside for a leg's beginning and end when somebody asks how long to wait.
 const AROUND_A_LEG: Duration = Duration::from_secs(3);
@@ -417,7 +423,8 @@ fn in_words(order: &Order) -> String {
         (Workload::Copy(_), true) => "sends a copy",
         (Workload::Copy(_), false) => "receives a copy",
         (Workload::Udp(_), _) => "datagrams",
-        (Workload::Blocks(_), _) => "blocks",
+        (Workload::Blocks(_), true) => "asks for blocks",
+        (Workload::Blocks(_), false) => "has blocks",
     };
     let limit = match order.limit {
         Limit::Time(span) => format!("for {span}"),
@@ -481,10 +488,26 @@ fn possible(order: &Order) -> Result<(), String> {
             Err("a copy goes over one connection".to_owned())
         }
         Workload::Copy(_) => Ok(()),
-        Workload::Blocks(_) => Err(
-            "blocks are asked of a server that has them: linerate measure nfs://HOST/EXPORT"
-                .to_owned(),
-        ),
+        Workload::Blocks(blocks) => {
+            size("blocks", blocks.block, Blocks::SMALLEST)?;
+            let known = |one: &BlockOperation| *one != BlockOperation::Getattr;
+            if blocks.mix.is_empty() || blocks.mix.len() > MAX_MIX || !blocks.mix.iter().all(known)
+            {
+                return Err(format!(
+                    "1 to {MAX_MIX} reads, writes and commits in turn are possible"
+                ));
+            }
+            let held = u64::from(blocks.depth) * u64::from(order.streams) * blocks.block.0;
+            if !(1..=Blocks::DEEPEST).contains(&blocks.depth) || held > MAX_HELD.0 {
+                return Err(format!(
+                    "{} blocks of {} outstanding on each connection: 1 to {} are possible, and {MAX_HELD} in all",
+                    blocks.depth,
+                    blocks.block,
+                    Blocks::DEEPEST
+                ));
+            }
+            Ok(())
+        }
         Workload::Udp(_) => Err(
             "datagrams are measured with iperf3 only: linerate measure iperf3:HOST --workload udp"
                 .to_owned(),

@@ -330,6 +330,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         retransmits: end.retransmits,
         datagrams: end.datagrams,
         copy: end.copy.clone(),
+        store: end.store.clone(),
         trace: end.trace,
         warnings: end.warnings.clone(),
     }

@@ -233,7 +233,7 @@ impl<'a> Intake<'a> {
 }
 
 /// Data that nothing on the way can compress: xorshift64 (Marsaglia 2003).
-pub(crate) fn noise(len: usize) -> Vec<u8> {
+pub fn noise(len: usize) -> Vec<u8> {
     let mut x = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
         x ^= x << 13;

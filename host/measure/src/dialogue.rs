@@ -1,11 +1,12 @@
-//! Blocks of a server that is no linerate: its protocol is somebody else's, the load is this.
+//! Blocks of a server, in whatever protocol: the load is this.
 
 use crate::load::{Phase, Stream, Tally, counts, latencies};
 use crate::request::{Spin, is_pause};
 use hdrhistogram::Histogram;
-use model::{Answer, BlockOperation, BlockRecord, Blocks, Bytes, Nanos};
+use model::{Answer, AtServer, BlockOperation, BlockRecord, Blocks, Bytes, Nanos, ServerRecord};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use sys::sched;
@@ -66,6 +67,8 @@ pub(crate) fn converse(
         let lost = talk.outstanding;
         stream.tally(|tally: &mut Tally| tally.unanswered += lost);
     }
+    // Tells the server that this was all.
+    let _ = stream.socket().shutdown(Shutdown::Write);
     stream.operated(talk.records.into_iter().map(Record::told));
     stream.moved(started, Instant::now());
     match stream.phase() {
@@ -160,6 +163,8 @@ struct Record {
     call_send: Nanos,
     waited: Nanos,
     reply_send: Nanos,
+    storage: Histogram<u64>,
+    at_server: Option<AtServer>,
 }
 
 impl Default for Record {
@@ -170,6 +175,8 @@ impl Default for Record {
             call_send: Nanos(0),
             waited: Nanos(0),
             reply_send: Nanos(0),
+            storage: latencies(),
+            at_server: None,
         }
     }
 }
@@ -182,6 +189,12 @@ impl Record {
         self.call_send += answer.call_send;
         self.waited += answer.waited;
         self.reply_send += answer.reply_send;
+        if let Some(one) = answer.at_server {
+            let _ = self.storage.record(one.storage.0);
+            let all = self.at_server.get_or_insert_default();
+            all.storage += one.storage;
+            all.queued += one.queued;
+        }
     }
 
     fn told((operation, record): (BlockOperation, Record)) -> BlockRecord {
@@ -192,6 +205,11 @@ impl Record {
             call_send: record.call_send,
             waited: record.waited,
             reply_send: record.reply_send,
+            at_server: record.at_server.map(|all| ServerRecord {
+                storage: counts(&record.storage),
+                storage_time: all.storage,
+                queued: all.queued,
+            }),
         }
     }
 }

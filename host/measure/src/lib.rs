@@ -1,9 +1,10 @@
-//! Load: bulk, request/response, copies, blocks of other servers and datagrams. Promise: changes no setting.
+//! Load: bulk, request/response, copies, blocks and datagrams. Promise: changes no setting.
 //!
 //! Sockets are made by [`connect`] and [`listen`] with every option set before the handshake. A
 //! [`Job`] and its connected sockets become a [`Load`]: one thread a stream, counters that anyone
 //! may read meanwhile, and an [`Outcome`] at the end that never loses what was counted.
 
+pub mod blocks;
 mod bulk;
 pub mod copy;
 mod dialogue;
@@ -12,8 +13,10 @@ mod load;
 mod open;
 mod place;
 mod request;
+mod ring;
 mod udp;
 
+pub use bulk::noise;
 pub use dialogue::{Dialogue, Dialogues};
 pub use error::Error;
 pub use load::{

@@ -1,5 +1,6 @@
 //! Running threads, one a stream, and what they counted.
 
+use crate::blocks::{self, Store};
 use crate::copy::{self, Sink, Source, Storage};
 use crate::dialogue::{self, Dialogues};
 use crate::request::{self, Spin};
@@ -7,7 +8,7 @@ use crate::{Error, bulk};
 use hdrhistogram::Histogram;
 use model::{
     BlockRecord, Blocks, Bulk, Bytes, CopyRecord, FileCopy, Latency, Limit, Nanos, Request,
-    Warning, Workload,
+    StoreRecord, Warning, Workload,
 };
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -63,7 +64,7 @@ pub struct Job {
     /// The sockets given to [`Load::start`] then stay open and idle, one a stream; the client
     /// closing them tells the server that it is done.
     pub reconnect: Option<Reconnect>,
-    /// What a copy comes from or goes to at this end.
+    /// What a copy comes from or goes to at this end, or what has the blocks.
     pub storage: Option<Storage>,
     /// Who speaks with a server that has the blocks.
     pub dialogues: Option<Arc<Dialogues>>,
@@ -95,12 +96,27 @@ impl Job {
         }
     }
 
+    /// Either end of blocks that the peer has: the one that has them, or, without storage, the one that asks. It is
+    /// to be made [`blocks::ready`] before it starts.
+    pub fn peer_blocks(order: Blocks, limit: Limit, storage: Option<Storage>) -> Job {
+        let role = match storage {
+            Some(_) => Role::Answer,
+            None => Role::Ask,
+        };
+        Job {
+            drain: copy::DRAIN,
+            lost_after: copy::LOST_AFTER,
+            storage,
+            ..Job::new(role, Workload::Blocks(order), limit)
+        }
+    }
+
     /// One end of a copy: a sender's source, or a receiver's sink.
     pub fn copy(order: FileCopy, limit: Limit, storage: Storage) -> Job {
         let (role, limit) = match &storage {
             Storage::Source(_) => (Role::Send, limit),
             // However long the sender prepares its source: the connection ends it.
-            Storage::Sink(_) => (Role::Receive, Limit::Whole),
+            Storage::Sink(_) | Storage::Store(_) => (Role::Receive, Limit::Whole),
         };
         Job {
             drain: copy::DRAIN,
@@ -167,6 +183,8 @@ pub struct Outcome {
     pub operations: Vec<BlockRecord>,
     /// What the storage did (copies only).
     pub copy: Option<CopyRecord>,
+    /// What the blocks were in (the end that was asked for them only).
+    pub store: Option<StoreRecord>,
     /// Streams that broke.
     pub errors: Vec<StreamError>,
     /// What the reader must know to take the figures right.
@@ -176,6 +194,7 @@ pub struct Outcome {
 /// A running load. Dropping it without [`Load::finish`] cuts its streams off.
 pub struct Load {
     shared: Arc<Shared>,
+    task: Arc<Task>,
     streams: Vec<JoinHandle<()>>,
     keeper: Option<JoinHandle<()>>,
 }
@@ -194,12 +213,13 @@ impl Load {
         let mut warnings = Vec::new();
         let spin = Spin::allowed(&task, &sockets, &mut warnings);
         let shared = Arc::new(Shared::new(&job, sockets, warnings)?);
+        let task = Arc::new(task);
         let mut load = Load {
             shared: Arc::clone(&shared),
+            task: Arc::clone(&task),
             streams: Vec::new(),
             keeper: None,
         };
-        let task = Arc::new(task);
         for index in 0..shared.streams.len() {
             let (shared, task) = (Arc::clone(&shared), Arc::clone(&task));
             let cpu = (!job.cpus.is_empty()).then(|| job.cpus[index % job.cpus.len()]);
@@ -262,6 +282,13 @@ impl Load {
     pub fn finish(mut self) -> Outcome {
         self.join();
         let shared = &self.shared;
+        let store = match self.task.as_ref() {
+            Task::Serve(_, store) => {
+                let failed = shared.lock().storage_failed.take();
+                Some(blocks::settle(store.as_ref(), failed))
+            }
+            _ => None,
+        };
         let requests = shared.asks.then(|| {
             shared.take_latencies();
             counts(&shared.lock().all)
@@ -280,6 +307,7 @@ impl Load {
             requests,
             operations: std::mem::take(&mut state.operations),
             copy: state.copy.take(),
+            store,
             errors,
             warnings,
         }
@@ -339,6 +367,7 @@ pub(crate) enum Task {
     CopyFrom(Arc<dyn Source>),
     CopyTo(Arc<dyn Sink>),
     Converse(Blocks, Arc<Dialogues>),
+    Serve(Blocks, Arc<dyn Store>),
 }
 
 impl Task {
@@ -360,13 +389,17 @@ impl Task {
             (Role::Send | Role::Receive, Workload::Copy(_), None) => match &job.storage {
                 Some(Storage::Source(source)) => Ok(Task::CopyFrom(Arc::clone(source))),
                 Some(Storage::Sink(sink)) => Ok(Task::CopyTo(Arc::clone(sink))),
-                None => Err(Error::Job("a copy needs its storage".into())),
+                _ => Err(Error::Job("a copy needs its storage".into())),
             },
             (Role::Ask, Workload::Blocks(order), None) => match &job.dialogues {
                 Some(dialogues) => Ok(Task::Converse(order.clone(), Arc::clone(dialogues))),
                 None => Err(Error::Job(
                     "blocks need somebody who speaks with their server".into(),
                 )),
+            },
+            (Role::Answer, Workload::Blocks(order), None) => match &job.storage {
+                Some(Storage::Store(store)) => Ok(Task::Serve(order.clone(), Arc::clone(store))),
+                _ => Err(Error::Job("blocks need what they are in".into())),
             },
             (Role::Ask | Role::Answer, Workload::Request(order), source) => {
                 request::check(order)?;
@@ -448,6 +481,8 @@ struct State {
     warnings: Vec<Warning>,
     tally: Tally,
     copy: Option<CopyRecord>,
+    /// Why what has the blocks failed, if it did.
+    storage_failed: Option<String>,
     operations: Vec<BlockRecord>,
     /// All latencies that were taken out of the streams.
     all: Histogram<u64>,
@@ -525,6 +560,7 @@ impl Shared {
                 warnings,
                 tally: Tally::default(),
                 copy: None,
+                storage_failed: None,
                 operations: Vec::new(),
                 all: latencies(),
                 spare: latencies(),
@@ -692,6 +728,7 @@ impl Stream<'_> {
                     let mut dialogue = dialogues(self.index);
                     dialogue::converse(self, order, dialogue.as_mut(), spin)
                 }
+                Task::Serve(order, store) => blocks::serve(self, order, store.as_ref(), spin),
             },
         };
         let mut state = self.shared.lock();
@@ -779,6 +816,12 @@ impl Stream<'_> {
     /// Keeps what the storage of a copy did.
     pub(crate) fn copied(&self, record: CopyRecord) {
         self.shared.lock().copy = Some(record);
+    }
+
+    /// Keeps why what has the blocks failed.
+    pub(crate) fn storage_failed(&self, why: &str) {
+        let mut state = self.shared.lock();
+        state.storage_failed.get_or_insert_with(|| why.to_owned());
     }
 
     /// Adds what the operations of a connection came to.

@@ -1,8 +1,8 @@
 //! Small requests, each answered.
 
-use crate::Error;
 use crate::load::{Acceptor, Connector, Phase, Stream, Tally, Task};
 use crate::place::Distance;
+use crate::{Error, blocks};
 use model::{Request, Wait, Warning};
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
@@ -61,6 +61,7 @@ impl Spin {
         let wait = match task {
             Task::Ask(order, _) | Task::Answer(order, _) => order.wait,
             Task::Converse(order, _) => order.wait,
+            Task::Serve(order, store) if blocks::workers(order, store.as_ref()) == 0 => order.wait,
             _ => return Spin::NEVER,
         };
         let ends_here = sockets.first().map_or(1, |s| 1 + usize::from(is_local(s)));
@@ -485,7 +486,12 @@ impl Server {
 }
 
 /// Sends `size` bytes: `data`, and again from its start until it is enough.
-fn send_all(stream: &Stream<'_>, fd: BorrowedFd<'_>, data: &[u8], size: u64) -> io::Result<()> {
+pub(crate) fn send_all(
+    stream: &Stream<'_>,
+    fd: BorrowedFd<'_>,
+    data: &[u8],
+    size: u64,
+) -> io::Result<()> {
     let mut sent = 0u64;
     while sent < size {
         let at = (sent % data.len() as u64) as usize;

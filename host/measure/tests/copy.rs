@@ -1,18 +1,21 @@
 //! Copies whose slowest stage is known: storage that is slowed down by its own thread, and a network that is paced.
-//! And files: whole and in their place, or gone.
+//! And files: whole and in their place, or gone. And blocks whose storage takes a known time.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use linerate_measure::blocks::{Store, open, ready};
 use linerate_measure::copy::{Reach, Sink, Source, Storage, sink, source};
 use linerate_measure::{Job, Load, Outcome, accept_options, connect, listen};
 use model::{
-    BitRate, Bytes, Cache, CopySummary, EndRecord, FileCopy, Limit, Nanos, Placement,
-    SocketSettings, Stage, summarise_copy,
+    BitRate, BlockOperation, BlockServer, BlockStore, BlockSummary, Blocks, Bytes, Cache,
+    CopySummary, EndRecord, FileCopy, Limit, Nanos, Placement, SocketSettings, Stage, Wait,
+    summarise_blocks, summarise_copy,
 };
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -87,10 +90,12 @@ fn run(from: Storage, to: Storage, limit: Limit, pacing: Option<BitRate>) -> [Ou
     let (near, far) = sockets(pacing);
     let receiver = Load::start(Job::copy(FileCopy::default(), limit, to), vec![far]).unwrap();
     let sender = Load::start(Job::copy(FileCopy::default(), limit, from), vec![near]).unwrap();
-    [sender, receiver].map(|load| {
+    // A receiver that failed lets its sender go when it closes.
+    let [received, sent] = [receiver, sender].map(|load| {
         assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
         load.finish()
-    })
+    });
+    [sent, received]
 }
 
 fn judged([sent, received]: &[Outcome; 2]) -> CopySummary {
@@ -338,4 +343,251 @@ fn storage_that_fails_ends_both_ends_and_says_why() {
         Some("no space left")
     );
     assert_eq!(sent.errors.len(), 1, "the sender does not go on");
+}
+
+/// Blocks that take so long each.
+struct Late(Duration);
+
+impl Store for Late {
+    fn blocks(&self) -> u64 {
+        1000
+    }
+
+    fn read(&self, at: u64, _into: &mut [u8]) -> Result<(), String> {
+        std::thread::sleep(self.0);
+        match at {
+            0 => Err("cannot read block 0: it is broken".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&self, _at: u64, _data: &[u8]) -> Result<(), String> {
+        std::thread::sleep(self.0);
+        Ok(())
+    }
+}
+
+fn blocks(depth: u32, mix: &[BlockOperation], store: BlockStore) -> Blocks {
+    Blocks {
+        server: BlockServer::Peer(store),
+        block: Bytes(4096),
+        depth,
+        mix: mix.to_vec(),
+        random: true,
+        seed: 3,
+        wait: Wait::Block,
+    }
+}
+
+/// What the client and the end with the blocks came to.
+fn asked(order: &Blocks, store: Arc<dyn Store>, limit: Limit) -> [Outcome; 2] {
+    let (near, far) = sockets(None);
+    let (near, far, stop) = (vec![near], vec![far], AtomicBool::new(false));
+    let mut server = Job::peer_blocks(order.clone(), limit, Some(Storage::Store(store)));
+    assert_eq!(ready(&mut server, &far, &stop), Ok(true));
+    let mut client = Job::peer_blocks(order.clone(), limit, None);
+    assert_eq!(ready(&mut client, &near, &stop), Ok(true));
+    let server = Load::start(server, far).unwrap();
+    let client = Load::start(client, near).unwrap();
+    [client, server].map(|load| {
+        assert!(load.wait(Instant::now() + PATIENCE), "the blocks hang");
+        load.finish()
+    })
+}
+
+fn told([client, server]: &[Outcome; 2]) -> Vec<BlockSummary> {
+    assert_eq!((&client.errors, &server.errors), (&vec![], &vec![]));
+    assert_eq!(client.bytes, server.bytes, "both ends count the same");
+    summarise_blocks(&EndRecord {
+        operations: client.operations.clone(),
+        duration: client.duration,
+        ..EndRecord::default()
+    })
+}
+
+#[test]
+fn what_the_storage_takes_is_told_apart_and_depth_fills_it() {
+    const TAKES: Duration = Duration::from_millis(4);
+    let store = || Arc::new(Late(TAKES));
+    let mut rates = Vec::new();
+    for depth in [1, 8] {
+        let order = blocks(depth, &[BlockOperation::Write], BlockStore::default());
+        let outcome = asked(&order, store(), Limit::Requests(120));
+        let told = told(&outcome);
+        let (figures, split) = (&told[0], told[0].split.as_ref().unwrap());
+        assert_eq!(figures.latency.count, 120);
+        assert_eq!(outcome[0].bytes, [Bytes(120 * 4096)]);
+        assert!(split.storage >= Nanos::from(TAKES), "{split:?}");
+        assert!(split.storage_latency.p50 >= Nanos(3_990_000), "{split:?}");
+        assert!(split.total() >= split.storage);
+        // Little's law: what is outstanding is the rate times the time (all but the last few).
+        let outstanding = figures.latency.per_s * split.total().as_secs_f64();
+        let wanted = f64::from(depth);
+        assert!(
+            (0.8 * wanted..=1.05 * wanted).contains(&outstanding),
+            "{outstanding} of {depth} outstanding: {figures:?}"
+        );
+        rates.push(figures.latency.per_s);
+    }
+    assert!(
+        rates[1] > 2.0 * rates[0],
+        "depth fills the storage: {rates:?}"
+    );
+
+    // Memory takes nothing: what there is is the way.
+    let mix = [BlockOperation::Read, BlockOperation::WriteStable];
+    let order = blocks(4, &mix, BlockStore::default());
+    let memory: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
+    let told = told(&asked(&order, memory, Limit::Requests(400)));
+    assert_eq!(told.len(), 2);
+    for one in &told {
+        let split = one.split.as_ref().unwrap();
+        assert_eq!(one.latency.count, 200);
+        assert!(split.network > split.storage + split.queued, "{one:?}");
+    }
+}
+
+#[test]
+fn blocks_of_files_are_those_of_a_nameless_one_or_only_read() {
+    let dir = Directory::new("blocks");
+    let whose = |name: &str| BlockStore {
+        store: Some(dir.path(name)),
+        file_size: Some(Bytes(1 << 20)),
+        ..BlockStore::default()
+    };
+    use BlockOperation::{Commit, Read, Write};
+    let order = blocks(3, &[Read, Write, Write], whose(""));
+    let store: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
+    assert!(dir.names().is_empty(), "it has no name");
+    let outcome = asked(&order, Arc::clone(&store), Limit::Requests(300));
+    let told = told(&outcome);
+    assert_eq!(
+        told.iter().map(|one| one.latency.count).sum::<u64>(),
+        300,
+        "{told:?}"
+    );
+    let record = outcome[1].store.as_ref().unwrap();
+    assert_eq!((record.blocks, &record.failed), (256, &None));
+    assert!(record.fsync.is_some(), "writes are made safe at the end");
+    assert!(record.cached_before_share.is_some() && record.cached_after_share.is_some());
+    assert!(dir.names().is_empty());
+
+    let committed = blocks(1, &[Write, Commit], whose(""));
+    let store: Arc<dyn Store> = open(&committed, &Reach::Anywhere).unwrap().into();
+    let outcome = asked(&committed, store, Limit::Requests(10));
+    assert_eq!(
+        outcome[1].store.as_ref().unwrap().fsync,
+        None,
+        "safe already"
+    );
+
+    let data: Vec<u8> = (0..2 << 20).map(|at: u32| (at / 4096) as u8).collect();
+    fs::write(dir.path("there"), &data).unwrap();
+    let hot = BlockStore {
+        cache: Cache::Hot,
+        file_size: None,
+        ..whose("there")
+    };
+    let order = blocks(2, &[Read], hot.clone());
+    let store: Arc<dyn Store> = open(&order, &Reach::Anywhere).unwrap().into();
+    let outcome = asked(&order, Arc::clone(&store), Limit::Requests(20));
+    let record = outcome[1].store.as_ref().unwrap();
+    assert_eq!(
+        (record.blocks, record.cached_before_share),
+        (512, Some(1.0))
+    );
+    assert_eq!(record.fsync, None);
+    let mut block = vec![0; 4096];
+    store.read(7 * 4096, &mut block).unwrap();
+    assert_eq!(block, vec![7; 4096]);
+
+    let refused = |order: &Blocks, reach: &Reach| match open(order, reach) {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    };
+    let beneath = Reach::Beneath(dir.0.canonicalize().unwrap());
+    let too_small = BlockStore {
+        file_size: Some(Bytes(3 << 20)),
+        ..whose("there")
+    };
+    let direct = BlockStore {
+        direct: true,
+        ..whose("there")
+    };
+    let mut odd = blocks(1, &[Read], direct);
+    odd.block = Bytes(1000);
+    let mut large = blocks(1, &[Read], hot.clone());
+    large.block = Bytes(4 << 20);
+    let of = |store: &str| BlockStore {
+        store: Some(store.to_owned()),
+        ..BlockStore::default()
+    };
+    for (order, reach, why) in [
+        (blocks(1, &[Write], hot), &Reach::Anywhere, "only read"),
+        (
+            blocks(1, &[Read], too_small),
+            &Reach::Anywhere,
+            "has 2.00 MiB and not 3.00 MiB",
+        ),
+        (odd, &Reach::Anywhere, "a multiple of 4.00 KiB"),
+        (large, &Reach::Anywhere, "choose a smaller --block"),
+        (
+            blocks(1, &[Read], whose("no")),
+            &Reach::Anywhere,
+            "No such file",
+        ),
+        (
+            blocks(1, &[Read], of("/dev/zero")),
+            &Reach::Anywhere,
+            "neither a file nor a directory",
+        ),
+        (
+            blocks(1, &[Read], of("/etc/hostname")),
+            &beneath,
+            "it is not below",
+        ),
+        (blocks(1, &[Write], of("..")), &beneath, "it is not below"),
+        (blocks(1, &[Write], of(".")), &beneath, ""),
+        (
+            blocks(1, &[Write], of(beneath_path(&beneath, "").as_str())),
+            &beneath,
+            "",
+        ),
+    ] {
+        let said = refused(&order, reach);
+        assert!(
+            said.contains(why) && said.is_empty() == why.is_empty(),
+            "{said}: {why}"
+        );
+    }
+    assert_eq!(dir.names(), ["there"]);
+    assert!(fs::read(dir.path("there")).unwrap() == data);
+}
+
+#[test]
+fn a_storage_that_fails_ends_both_ends_with_its_reason() {
+    for depth in [1, 4] {
+        let order = Blocks {
+            random: false,
+            ..blocks(depth, &[BlockOperation::Read], BlockStore::default())
+        };
+        let store = Arc::new(Late(Duration::from_millis(1)));
+        let [client, server] = asked(&order, store, Limit::Time(Nanos::from_secs(20)));
+        let why = "cannot read block 0: it is broken";
+        assert_eq!(server.store.unwrap().failed.as_deref(), Some(why));
+        assert_eq!(server.errors[0].what, why);
+        assert_eq!(client.errors.len(), 1);
+    }
+}
+
+#[test]
+fn who_waits_for_blocks_that_never_come_says_so_or_stops() {
+    let order = blocks(1, &[BlockOperation::Read], BlockStore::default());
+    let (near, far) = sockets(None);
+    let (near, mut client) = (vec![near], Job::peer_blocks(order, Limit::Whole, None));
+    let stopped = ready(&mut client, &near, &AtomicBool::new(true));
+    assert_eq!(stopped, Ok(false));
+    drop(far);
+    let lost = ready(&mut client, &near, &AtomicBool::new(false));
+    assert!(lost.unwrap_err().contains("before the blocks were ready"));
 }

@@ -139,8 +139,20 @@ pub fn set_direct(file: BorrowedFd<'_>, on: bool) -> io::Result<()> {
 /// # Errors
 /// What posix_fadvise(2) says.
 pub fn drop_cached(file: BorrowedFd<'_>) -> io::Result<()> {
+    advise(file, libc::POSIX_FADV_DONTNEED)
+}
+
+/// Tells the kernel that a file is read by chance, so that it does not read ahead.
+///
+/// # Errors
+/// What posix_fadvise(2) says.
+pub fn advise_random(file: BorrowedFd<'_>) -> io::Result<()> {
+    advise(file, libc::POSIX_FADV_RANDOM)
+}
+
+fn advise(file: BorrowedFd<'_>, advice: libc::c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open; the call takes plain numbers.
-    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }

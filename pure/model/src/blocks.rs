@@ -1,26 +1,146 @@
-//! Reads and writes of blocks at a server that is there, and where the time of each went by the client's clock.
+//! Reads and writes of blocks at a server, and where the time of each went by the client's clock.
 
 use crate::request::Parts;
-use crate::{BitRate, Bytes, EndRecord, Latency, LatencySummary, Nanos, Wait, shortest_trip};
+use crate::{
+    BitRate, Bytes, Cache, EndRecord, Latency, LatencySummary, Leg, Nanos, Spec, Wait, Warning,
+    Workload, shortest_trip,
+};
 use serde::{Deserialize, Serialize};
 
-/// What a client asks of an NFS server: every connection has a file of its own, which the run makes and removes.
+/// What a client asks of a server that has blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
-    /// The folder in which the files are, as the server exports it.
-    pub export: String,
+    /// Who has them.
+    #[serde(flatten)]
+    pub server: BlockServer,
     /// Bytes of a read or write.
     pub block: Bytes,
     /// Requests that each connection has outstanding.
     pub depth: u32,
     /// What each connection asks in turn.
     pub mix: Vec<BlockOperation>,
-    /// Blocks by chance; otherwise one after the other, and from the first again.
+    /// Blocks by chance, each once before any comes again; otherwise one after the other, and from the first again.
     pub random: bool,
-    /// Bytes of each file.
-    pub file_size: Bytes,
+    /// Where the chance comes from.
+    #[serde(default)]
+    pub seed: u64,
     /// How the client waits for replies.
     pub wait: Wait,
+}
+
+/// Who has the blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum BlockServer {
+    /// An NFS server: every connection has a file of its own, which the run makes and removes.
+    Nfs {
+        /// The folder in which the files are, as the server exports it.
+        export: String,
+        /// Bytes of each file.
+        file_size: Bytes,
+    },
+    /// The other end of the measurement: all connections have the same blocks.
+    Peer(BlockStore),
+}
+
+impl Blocks {
+    /// The smallest block that a peer reads or writes: a sector.
+    pub const SMALLEST: Bytes = Bytes(512);
+    /// The most requests that a connection with a peer may have outstanding: there each may have a thread.
+    pub const DEEPEST: u32 = 256;
+
+    /// What the blocks are in, if the other end of the measurement has them.
+    pub fn store(&self) -> Option<&BlockStore> {
+        match &self.server {
+            BlockServer::Peer(store) => Some(store),
+            BlockServer::Nfs { .. } => None,
+        }
+    }
+}
+
+/// What the other end of a measurement has its blocks in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockStore {
+    /// A directory, in which the run makes a file without a name; or a file, which is only read. `None`: memory.
+    pub store: Option<String>,
+    /// Bytes of the file that are used; `None`: all of one that is there, [`BlockStore::SIZE`] of a new one.
+    pub file_size: Option<Bytes>,
+    /// What the page cache is to hold of the file before.
+    pub cache: Cache,
+    /// Past the page cache (`O_DIRECT`).
+    pub direct: bool,
+}
+
+impl BlockStore {
+    /// Bytes of a new file, unless the order says else.
+    pub const SIZE: Bytes = Bytes(1 << 30);
+}
+
+/// The blocks that a connection asks for, in their order.
+#[derive(Clone, Debug)]
+pub struct Places {
+    all: u64,
+    random: bool,
+    seed: u64,
+    next: u64,
+    step: u64,
+}
+
+impl Places {
+    /// Of this many blocks, at least one. Of `streams` connections that share them this is number `stream`: by chance
+    /// each block comes once before any comes again, of all connections together; otherwise each begins at a place
+    /// of its own.
+    pub fn new(order: &Blocks, all: u64, stream: u64, streams: u64) -> Places {
+        let (all, streams) = (all.max(1), streams.max(1));
+        Places {
+            all,
+            random: order.random,
+            seed: order.seed,
+            next: match order.random {
+                true => stream,
+                false => (u128::from(all) * u128::from(stream) / u128::from(streams)) as u64,
+            },
+            step: if order.random { streams } else { 1 },
+        }
+    }
+
+    /// The number of the next block.
+    pub fn next_block(&mut self) -> u64 {
+        let number = self.next;
+        self.next = self.next.wrapping_add(self.step);
+        match self.random {
+            true => self.shuffled(number / self.all, number % self.all),
+            false => number % self.all,
+        }
+    }
+
+    /// Where a round has its block of this number: a Feistel network of four rounds (Luby and Rackoff 1988) turns the
+    /// numbers below a power of four into each other, and is repeated until one of ours comes (Black and Rogaway 2002).
+    fn shuffled(&self, round: u64, mut number: u64) -> u64 {
+        let bits = u64::BITS - (self.all - 1).leading_zeros();
+        let half = bits.div_ceil(2).max(1);
+        let mask = (1 << half) - 1;
+        let seed = mixed(self.seed.wrapping_add(round));
+        loop {
+            let (mut left, mut right) = (number >> half, number & mask);
+            for key in 0..4 {
+                let scrambled = mixed(seed ^ (right << 2 | key)) & mask;
+                (left, right) = (right, left ^ scrambled);
+            }
+            number = left << half | right;
+            if number < self.all {
+                return number;
+            }
+        }
+    }
+}
+
+/// The output function of splitmix64 (Steele, Lea, Flood 2014).
+fn mixed(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// One kind of request.
@@ -83,6 +203,17 @@ pub struct Answer {
     pub waited: Nanos,
     /// From then to its last byte.
     pub reply_send: Nanos,
+    /// What the server tells of the time in between, if it does.
+    pub at_server: Option<AtServer>,
+}
+
+/// The time of a request at its server, by the server's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtServer {
+    /// From the last byte of the call being there until the storage was asked.
+    pub queued: Nanos,
+    /// Until the storage had done it.
+    pub storage: Nanos,
 }
 
 impl Answer {
@@ -110,6 +241,38 @@ pub struct BlockRecord {
     /// From then to their last.
     #[serde(rename = "reply_send_ns")]
     pub reply_send: Nanos,
+    /// What the server tells of the time in between; `None`: nothing (NFS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_server: Option<ServerRecord>,
+}
+
+/// The time of all requests of one operation at their server, by its own clock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerRecord {
+    /// In the storage.
+    pub storage: Latency,
+    /// All of it.
+    #[serde(rename = "storage_ns")]
+    pub storage_time: Nanos,
+    /// All calls together, from being there until the storage was asked.
+    #[serde(rename = "queued_ns")]
+    pub queued: Nanos,
+}
+
+/// What the blocks of a measurement were in, at the end that was asked for them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreRecord {
+    /// How many there are.
+    pub blocks: u64,
+    /// Making safe at the end what was written (`fsync`); `None`: nothing was left to make safe.
+    #[serde(rename = "fsync_ns")]
+    pub fsync: Option<Nanos>,
+    /// Share of the file that the page cache held before, 0 to 1; `None`: memory, or not told.
+    pub cached_before_share: Option<f64>,
+    /// The same afterwards.
+    pub cached_after_share: Option<f64>,
+    /// Why the storage failed, if it did.
+    pub failed: Option<String>,
 }
 
 impl BlockRecord {
@@ -120,6 +283,11 @@ impl BlockRecord {
         self.call_send += other.call_send;
         self.waited += other.waited;
         self.reply_send += other.reply_send;
+        if let (Some(all), Some(more)) = (&mut self.at_server, &other.at_server) {
+            all.storage = all.storage.merged(&more.storage);
+            all.storage_time += more.storage_time;
+            all.queued += more.queued;
+        }
     }
 }
 
@@ -136,6 +304,46 @@ pub struct BlockSummary {
     /// Where the time of all together went. Think time has the queues of the path in it, and the way there and back is the
     /// shortest round trip, half each way.
     pub parts: Parts,
+    /// Where the time was by what both ends tell; `None`: the server tells nothing (NFS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<BlockSplit>,
+}
+
+/// Storage or network? The mean time of a request; the three sum to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockSplit {
+    /// In the storage.
+    #[serde(rename = "storage_ns")]
+    pub storage: Nanos,
+    /// At the server, before the storage was asked.
+    #[serde(rename = "queued_ns")]
+    pub queued: Nanos,
+    /// All else: the way there and back with its queues, sending, and both kernels.
+    #[serde(rename = "network_ns")]
+    pub network: Nanos,
+    /// The time in the storage of the requests one by one.
+    pub storage_latency: LatencySummary,
+}
+
+impl BlockSplit {
+    fn of(one: &BlockRecord, total: Nanos, count: u64, duration: Nanos) -> Option<BlockSplit> {
+        let server = one.at_server.as_ref()?;
+        let each = |all: Nanos| Nanos(all.0 / count.max(1));
+        // Whatever a server says, it was not longer than the client waited.
+        let storage = server.storage_time.min(total);
+        let queued = server.queued.min(total.since(storage));
+        Some(BlockSplit {
+            storage: each(storage),
+            queued: each(queued),
+            network: each(total).since(each(storage) + each(queued)),
+            storage_latency: LatencySummary::of(&server.storage, duration)?,
+        })
+    }
+
+    /// All of it.
+    pub fn total(&self) -> Nanos {
+        self.storage + self.queued + self.network
+    }
 }
 
 /// Sums up what the client of a leg was answered, those operations first that took the most time.
@@ -148,16 +356,18 @@ pub fn summarise_blocks(client: &EndRecord) -> Vec<BlockSummary> {
             let latency = LatencySummary::of(&one.latency, client.duration)?;
             // No reply came sooner than the shortest way there and back, whatever rounding says.
             let way = Nanos(trip.0.saturating_mul(latency.count)).min(one.waited);
+            let parts = Parts {
+                call_send: one.call_send,
+                forward: Nanos(way.0 / 2),
+                think: one.waited.since(way),
+                reply_send: one.reply_send,
+                back: way.since(Nanos(way.0 / 2)),
+            };
             Some(BlockSummary {
                 operation: one.operation,
                 data: (one.data > Bytes(0)).then(|| one.data.per(client.duration)),
-                parts: Parts {
-                    call_send: one.call_send,
-                    forward: Nanos(way.0 / 2),
-                    think: one.waited.since(way),
-                    reply_send: one.reply_send,
-                    back: way.since(Nanos(way.0 / 2)),
-                },
+                split: BlockSplit::of(one, parts.total(), latency.count, client.duration),
+                parts,
                 latency,
             })
         })
@@ -166,10 +376,37 @@ pub fn summarise_blocks(client: &EndRecord) -> Vec<BlockSummary> {
     all
 }
 
+/// Says so if blocks that were to come from the disk were read so often that they must have come from the page cache.
+pub(crate) fn read_again(spec: &Spec, leg: &Leg) -> Option<Warning> {
+    let Workload::Blocks(order) = &spec.workload else {
+        return None;
+    };
+    let whose = order.store()?;
+    whose.store.as_ref()?;
+    let all = leg.receiver().store.as_ref()?.blocks;
+    let reads = leg.sender().operations.iter();
+    let reads = reads.filter(|one| one.operation == BlockOperation::Read);
+    let count = reads.map(|one| one.latency.count()).sum::<u64>();
+    if whose.direct || whose.cache != Cache::Cold || count <= all {
+        return None;
+    }
+    Some(Warning {
+        what: format!(
+            "{count} reads of {all} blocks: each was read {:.1} times",
+            count as f64 / all.max(1) as f64
+        ),
+        meaning:
+            "after the first time a block comes from the page cache, faster than from the disk"
+                .to_owned(),
+        remedy: "take a larger --file-size, a shorter --time, or --direct".to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Sample, StreamSample, TcpInfo};
+    use proptest::prelude::*;
 
     #[test]
     fn the_parts_sum_to_the_time_and_the_way_is_the_shortest_round_trip() {
@@ -181,6 +418,11 @@ mod tests {
             call_send: micros(200),
             waited,
             reply_send: micros(300),
+            at_server: (operation == BlockOperation::Read).then(|| ServerRecord {
+                storage: Latency::from_counts([(60_000, 10)]),
+                storage_time: micros(600),
+                queued: micros(50),
+            }),
         };
         let seen = |rtt| StreamSample {
             tcp: Some(TcpInfo {
@@ -209,10 +451,75 @@ mod tests {
         assert_eq!(read.parts.think, micros(700));
         assert_eq!(read.parts.forward, micros(150));
         assert_eq!(read.parts.total(), micros(1500));
+        let split = read.split.as_ref().unwrap();
+        assert_eq!(
+            (split.storage, split.queued, split.network),
+            (micros(60), micros(5), micros(85))
+        );
+        assert_eq!(split.storage_latency.p99, micros(60));
         let write = &told[1];
         assert_eq!(
             (write.parts.think, write.parts.total()),
             (Nanos(0), micros(700))
         );
+        assert_eq!(write.split, None);
+    }
+
+    fn order(random: bool, seed: u64) -> Blocks {
+        Blocks {
+            server: BlockServer::Peer(BlockStore::default()),
+            block: Bytes(4096),
+            depth: 1,
+            mix: vec![BlockOperation::Read],
+            random,
+            seed,
+            wait: Wait::Block,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn by_chance_every_block_comes_once_in_each_round(
+            all in 1u64..300, streams in 1u64..5, seed: u64,
+        ) {
+            let order = order(true, seed);
+            let mut places: Vec<Places> =
+                (0..streams).map(|n| Places::new(&order, all, n, streams)).collect();
+            let mut rounds = Vec::new();
+            for _ in 0..2 * all {
+                rounds.extend(places.iter_mut().map(Places::next_block));
+            }
+            for round in rounds.chunks_exact(all as usize) {
+                let mut round = round.to_vec();
+                round.sort_unstable();
+                prop_assert_eq!(round, (0..all).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_means_the_same_order_for_ever_and_no_order_is_none() {
+        let take = |random, seed| {
+            let mut places = Places::new(&order(random, seed), 10, 1, 2);
+            (0..7).map(|_| places.next_block()).collect::<Vec<_>>()
+        };
+        assert_eq!(take(false, 1), [5, 6, 7, 8, 9, 0, 1]);
+        assert_eq!(take(true, 1), [8, 3, 2, 0, 1, 8, 0]);
+        assert_ne!(take(true, 1), take(true, 2));
+    }
+
+    #[test]
+    fn orders_say_who_has_the_blocks_as_they_did() {
+        let nfs = r#"{"export":"/x","block":8192,"depth":1,"mix":["read"],"random":true,
+            "file_size":16777216,"wait":"hybrid"}"#;
+        let order: Blocks = serde_json::from_str(nfs).unwrap();
+        let BlockServer::Nfs { export, file_size } = &order.server else {
+            panic!("{order:?}");
+        };
+        assert_eq!((export.as_str(), *file_size), ("/x", Bytes(16 << 20)));
+        let mut own = order;
+        own.server = BlockServer::Peer(BlockStore::default());
+        let text = serde_json::to_string(&own).unwrap();
+        assert_eq!(serde_json::from_str::<Blocks>(&text).unwrap(), own);
     }
 }

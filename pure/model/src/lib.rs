@@ -30,7 +30,10 @@ mod units;
 mod verdict;
 
 pub use audit::{Audit, Completeness, Gap, Tally};
-pub use blocks::{Answer, BlockOperation, BlockRecord, BlockSummary, Blocks, summarise_blocks};
+pub use blocks::{
+    Answer, AtServer, BlockOperation, BlockRecord, BlockServer, BlockSplit, BlockStore,
+    BlockSummary, Blocks, Places, ServerRecord, StoreRecord, summarise_blocks,
+};
 pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
 pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};

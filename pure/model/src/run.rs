@@ -3,7 +3,7 @@
 use crate::request::Links;
 use crate::{
     BitRate, BlockRecord, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, Spec,
-    TraceSource,
+    StoreRecord, TraceSource,
 };
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -130,6 +130,9 @@ pub struct EndRecord {
     /// What this end's storage did (copy workload).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<CopyRecord>,
+    /// What the blocks were in, at the end that was asked for them (blocks).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreRecord>,
     /// The trace of this end's data sockets, where one was taken: it cost time of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Traced>,

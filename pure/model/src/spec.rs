@@ -44,7 +44,7 @@ pub enum Workload {
     Udp(Udp),
     /// From storage at the sender to storage at the receiver.
     Copy(FileCopy),
-    /// Reads and writes of blocks at a server that is there (NFS).
+    /// Reads and writes of blocks at the other end, or at an NFS server.
     Blocks(Blocks),
 }
 

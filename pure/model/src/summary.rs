@@ -5,7 +5,7 @@ use crate::request::Links;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
     Latency, Leg, Limit, Nanos, Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning,
-    Workload, summarise_blocks, summarise_copy,
+    Workload, blocks::read_again, summarise_blocks, summarise_copy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -175,14 +175,17 @@ pub fn summarise(run: &Run) -> Summary {
         share_cpu(&mut legs);
     }
     let ends = run.legs.iter().flat_map(|leg| [&leg.near, &leg.far]);
+    let again = run.legs.iter().filter_map(|leg| read_again(&run.spec, leg));
     let all = run
         .warnings
         .iter()
-        .chain(ends.flat_map(|end| &end.warnings));
+        .chain(ends.flat_map(|end| &end.warnings))
+        .cloned()
+        .chain(again);
     let mut warnings: Vec<Warning> = Vec::new();
     for warning in all {
-        if !warnings.contains(warning) {
-            warnings.push(warning.clone());
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
         }
     }
     Summary { legs, warnings }

@@ -3,7 +3,78 @@
 use crate::requests;
 use crate::words::{Style, escape, glue, grouped, percent, table, three_digits, wrap};
 use model::request::Links;
-use model::{BlockSummary, Blocks, Nanos, Wait};
+use model::{
+    BlockRecord, BlockServer, BlockSplit, BlockStore, BlockSummary, Blocks, Bytes, Cache,
+    Direction, Latency, LatencySummary, Leg, Nanos, StoreRecord, Wait,
+};
+
+/// Storage or network: one takes the larger part if it has more than this share of the time.
+const LARGER: f64 = 0.55;
+
+/// Storage or network? A sentence an operation, of those that move blocks or make them safe.
+pub(crate) fn verdict(order: &Blocks, host: &str, leg: &Leg, all: &[BlockSummary]) -> Vec<String> {
+    let Some(whose) = order.store() else {
+        return Vec::new();
+    };
+    let place = match leg.direction {
+        Direction::Up => format!("at {}", escape(host)),
+        Direction::Down => "here".to_owned(),
+    };
+    let storage = match whose.store {
+        Some(_) => format!("the storage {place}"),
+        None => format!("memory {place}"),
+    };
+    let told = all.iter().filter_map(|one| {
+        let split = one.split.as_ref()?;
+        Some(sentence(one, split, &storage))
+    });
+    told.collect()
+}
+
+fn sentence(one: &BlockSummary, split: &BlockSplit, storage: &str) -> String {
+    let total = split.total();
+    let share = |time: Nanos| time.0 as f64 / total.0.max(1) as f64;
+    let of = |time: Nanos| format!("{} ({})", glue(time), percent(share(time)));
+    let queued = match share(split.queued) {
+        small if small < 0.01 => String::new(),
+        _ => format!(", {} the wait for it there", of(split.queued)),
+    };
+    let there = split.storage + split.queued;
+    let verdict = match (share(there), share(split.network)) {
+        (there, _) if there > LARGER => "it is the storage that takes the time",
+        (_, network) if network > LARGER => "it is the network that takes the time",
+        _ => "both take about as much",
+    };
+    format!(
+        "{}: of {} on average {} are {storage}{queued}, and {} the network and both kernels: {verdict}.",
+        one.operation.name(),
+        glue(total),
+        of(split.storage),
+        of(split.network),
+    )
+}
+
+/// What the page cache held of the file, and what it took to make safe what was written.
+pub(crate) fn store(order: &Blocks, record: &StoreRecord) -> Option<String> {
+    let held = |share: f64| glue(percent(share));
+    let cached = match (record.cached_before_share, record.cached_after_share) {
+        (Some(before), Some(after)) => Some(format!(
+            "The page cache held {} of {} before and {} after.",
+            held(before),
+            glue(Bytes(record.blocks.saturating_mul(order.block.0))),
+            held(after)
+        )),
+        _ => None,
+    };
+    let safe = record.fsync.map(|time| {
+        format!(
+            "What was written was on the disk {} after the last answer (fsync).",
+            glue(time)
+        )
+    });
+    let told: Vec<String> = [cached, safe].into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join(" "))
+}
 
 /// The operations, those first that took the most time, and how the split is to be read.
 pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Style) -> String {
@@ -17,22 +88,38 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
         "data",
         "p50",
         "p99",
+        "p99.9",
         "longest",
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(operations.iter().map(|one| {
-        vec![
-            one.operation.name().to_owned(),
-            grouped(one.latency.count),
-            three_digits(one.latency.per_s),
-            one.data
-                .map_or_else(|| "-".to_owned(), |rate| rate.to_string()),
-            one.latency.p50.to_string(),
-            one.latency.p99.to_string(),
-            one.latency.max.to_string(),
-        ]
-    }));
+    for one in operations {
+        let row = |name: &str, data: String, latency: &LatencySummary| {
+            vec![
+                name.to_owned(),
+                grouped(latency.count),
+                three_digits(latency.per_s),
+                data,
+                latency.p50.to_string(),
+                latency.p99.to_string(),
+                latency.p999.to_string(),
+                latency.max.to_string(),
+            ]
+        };
+        let data = one
+            .data
+            .map_or_else(|| "-".to_owned(), |rate| rate.to_string());
+        rows.push(row(one.operation.name(), data, &one.latency));
+        if let Some(split) = &one.split {
+            let mut storage = row("  in storage", String::new(), &split.storage_latency);
+            // Of the same requests.
+            storage[1..3].fill(String::new());
+            rows.push(storage);
+        }
+    }
     let mut out = table(&rows);
+    if operations.iter().all(|one| one.split.is_some()) {
+        return out;
+    }
     let how = "Where the time went, by the client's clock (think time has the queues of the path and of the server in it; \
                there and back is the shortest round trip, half each way):";
     out.push_str(&wrap(how, style.width, "", ""));
@@ -59,24 +146,42 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
     out
 }
 
+/// The operations with their latencies, and those of their storage where it is told.
+pub(crate) fn named(operations: &[BlockRecord]) -> Vec<(String, &Latency)> {
+    let named = operations.iter().flat_map(|one| {
+        let name = one.operation.name();
+        let storage = one.at_server.as_ref();
+        let storage = storage.map(|told| (format!("{name} in storage"), &told.storage));
+        [Some((name.to_owned(), &one.latency)), storage]
+    });
+    named.flatten().collect()
+}
+
 /// What was ordered.
 pub(crate) fn order(order: &Blocks, streams: &str) -> Vec<String> {
     let mix: Vec<&str> = order.mix.iter().map(|one| one.name()).collect();
+    let file = match &order.server {
+        BlockServer::Nfs { export, file_size } => format!(
+            "of a file of {} on {streams}, below {}",
+            glue(file_size),
+            escape(export)
+        ),
+        BlockServer::Peer(whose) => format!("{} on {streams}", store_words(whose)),
+    };
     let depth = match order.depth {
         1 => "the next leaves when the reply is in".to_owned(),
         n => format!("{n} outstanding on each"),
     };
     vec![
         format!(
-            "Asked in turn: {}; {depth}; blocks of {} {} of a file of {} on {streams}, below {}.",
+            "Asked in turn: {}; {depth}; blocks of {} {} {file}.",
             mix.join("; "),
             glue(order.block),
-            match order.random {
-                true => "by chance",
-                false => "one after the other",
+            match (order.random, order.seed) {
+                (true, 0) => "by chance".to_owned(),
+                (true, seed) => format!("by chance (--seed {seed})"),
+                (false, _) => "one after the other".to_owned(),
             },
-            glue(order.file_size),
-            escape(&order.export)
         ),
         match order.wait {
             Wait::Hybrid => {
@@ -88,6 +193,22 @@ pub(crate) fn order(order: &Blocks, streams: &str) -> Vec<String> {
         }
         .to_owned(),
     ]
+}
+
+fn store_words(whose: &BlockStore) -> String {
+    let size = whose
+        .file_size
+        .map_or_else(String::new, |size| format!(" ({})", glue(size)));
+    let cache = match (whose.direct, whose.cache) {
+        (true, _) => "past the page cache",
+        (_, Cache::Cold) => "none of it cached before",
+        (_, Cache::Hot) => "all of it cached before",
+        (_, Cache::AsIs) => "cached as it was",
+    };
+    match &whose.store {
+        None => "of memory".to_owned(),
+        Some(path) => format!("in {}{size}, {cache},", escape(path)),
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +230,24 @@ mod tests {
         {
             host.device.as_mut().unwrap().speed = None;
         }
+        let told = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
+        insta::assert_snapshot!(told);
+    }
+
+    #[test]
+    fn storage_or_network_is_a_sentence_of_each_operation() {
+        let mut spec = fixtures::spec();
+        spec.workload = Workload::Blocks(fixtures::peer_blocks());
+        let mut leg = fixtures::request_leg(100);
+        leg.near.operations = fixtures::told_by_server();
+        leg.far.store = Some(StoreRecord {
+            blocks: 131_072,
+            fsync: Some(Nanos::from_millis(12)),
+            cached_before_share: Some(0.0),
+            cached_after_share: Some(0.004),
+            failed: None,
+        });
+        let run = fixtures::run(spec, vec![leg]);
         let told = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
         insta::assert_snapshot!(told);
     }

@@ -62,15 +62,13 @@ pub(crate) fn verdict(order: &FileCopy, copy: &CopySummary) -> String {
 }
 
 /// Every stage needs a processor: what a crowded host does to the verdict.
-pub(crate) fn crowded(figures: &LegSummary) -> &'static str {
+pub(crate) fn crowded(figures: &LegSummary) -> Option<String> {
     /// A host so busy has no processor left.
     const FULL: f64 = 0.95;
     let ends = [figures.sender_cpu, figures.receiver_cpu];
     let shares = ends.iter().flatten().filter_map(|cpu| cpu.host_share);
-    match shares.fold(0.0, f64::max) >= FULL {
-        true => " A host had no processor left, which slows every stage at its end.",
-        false => "",
-    }
+    (shares.fold(0.0, f64::max) >= FULL)
+        .then(|| "A host had no processor left, which slows everything at its end.".to_owned())
 }
 
 /// What is to be told beside the verdict, which has named storage already.

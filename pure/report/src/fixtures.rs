@@ -158,6 +158,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
         bytes: sent(10),
         duration: Nanos::from_secs(10),
         requests: None,
+        store: None,
         operations: Vec::new(),
         retransmits: None,
         datagrams: None,
@@ -240,12 +241,15 @@ pub fn request() -> Request {
 /// Blocks of an NFS server, two outstanding.
 pub fn blocks() -> Blocks {
     Blocks {
-        export: "/memory".to_owned(),
+        server: BlockServer::Nfs {
+            export: "/memory".to_owned(),
+            file_size: Bytes(16 << 20),
+        },
         block: Bytes(8 << 10),
         depth: 2,
         mix: vec![BlockOperation::Read, BlockOperation::Commit],
         random: true,
-        file_size: Bytes(16 << 20),
+        seed: 7,
         wait: Wait::Block,
     }
 }
@@ -259,6 +263,7 @@ pub fn block_records() -> Vec<BlockRecord> {
         call_send: Nanos::from_micros(400),
         waited: Nanos::from_micros(3_600),
         reply_send,
+        at_server: None,
     };
     vec![
         record(BlockOperation::Commit, Bytes(0), Nanos(0)),
@@ -268,6 +273,33 @@ pub fn block_records() -> Vec<BlockRecord> {
             Nanos::from_millis(1),
         ),
     ]
+}
+
+/// The same of the other end of a measurement.
+pub fn peer_blocks() -> Blocks {
+    Blocks {
+        server: BlockServer::Peer(BlockStore {
+            store: Some("/srv/blocks".to_owned()),
+            file_size: Some(Bytes(1 << 30)),
+            ..BlockStore::default()
+        }),
+        mix: vec![BlockOperation::Read, BlockOperation::WriteStable],
+        ..blocks()
+    }
+}
+
+/// What its client was answered: reads by the network, stable writes by the storage.
+pub fn told_by_server() -> Vec<BlockRecord> {
+    let told = |storage, queued| ServerRecord {
+        storage: latencies(5),
+        storage_time: Nanos::from_micros(storage),
+        queued: Nanos::from_micros(queued),
+    };
+    let mut all = block_records();
+    all[0].operation = BlockOperation::WriteStable;
+    all[0].at_server = Some(told(3_000, 400));
+    all[1].at_server = Some(told(500, 10));
+    all
 }
 
 pub fn latencies(times: u64) -> Latency {

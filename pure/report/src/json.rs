@@ -217,7 +217,8 @@ mod tests {
         for end in [&mut leg.near, &mut leg.far] {
             end.requests = Some(fixtures::latencies(10));
             end.datagrams = Some(Datagrams::default());
-            end.operations = fixtures::block_records();
+            end.operations = fixtures::told_by_server();
+            end.store = Some(StoreRecord::default());
             end.trace = Some(model::Traced::default());
             end.copy = Some(CopyRecord {
                 span: Nanos(1),
@@ -265,6 +266,7 @@ mod tests {
                 Some("request") => "request",
                 Some("udp") => "udp",
                 Some("copy") => "copy",
+                Some("blocks") if value.get("export").is_some() => "nfs_blocks",
                 Some("blocks") => "blocks",
                 _ => return None,
             },
@@ -286,7 +288,11 @@ mod tests {
             ("corner", "order") => "copy",
             ("corner", "copies") => "copy_summary",
             ("end", "operations") => "block_record",
-            ("block_record", "latency") => "latency",
+            ("block_record" | "server_record", "latency" | "storage") => "latency",
+            ("block_record", "at_server") => "server_record",
+            ("block_summary", "split") => "block_split",
+            ("block_split", "storage_latency") => "latency_summary",
+            ("end", "store") => "store_record",
             ("leg_summary", "operations") => "block_summary",
             ("block_summary", "latency") => "latency_summary",
             ("leg_summary", "copy") => "copy_summary",
@@ -483,12 +489,14 @@ mod tests {
             }),
             Workload::Copy(FileCopy::default()),
             Workload::Blocks(fixtures::blocks()),
+            Workload::Blocks(fixtures::peer_blocks()),
         ];
         let limits = [
             Limit::Time(Nanos(1)),
             Limit::Bytes(Bytes(1)),
             Limit::Requests(1),
             Limit::Whole,
+            Limit::Time(Nanos(1)),
             Limit::Time(Nanos(1)),
         ];
         for (workload, limit) in workloads.into_iter().zip(limits) {

@@ -109,8 +109,18 @@ fn answers(run: &Run, summary: &Summary, style: Style) -> String {
             out.push_str(&wrap(&beside, style.width, "", ""));
         }
         if let (Workload::Copy(order), Some(copied)) = (&run.spec.workload, &figures.copy) {
-            let verdict = copy::verdict(order, copied) + copy::crowded(figures);
+            let mut verdict = copy::verdict(order, copied);
+            if let Some(crowded) = copy::crowded(figures) {
+                verdict = format!("{verdict} {crowded}");
+            }
             out.push_str(&wrap(&verdict, style.width, "", ""));
+        }
+        if let Workload::Blocks(order) = &run.spec.workload {
+            let mut told = blocks::verdict(order, &run.host, leg, &figures.operations);
+            told.extend(copy::crowded(figures).filter(|_| !told.is_empty()));
+            for sentence in told {
+                out.push_str(&wrap(&sentence, style.width, "", ""));
+            }
         }
     }
     if let Some(sentence) = asymmetry(&summary.legs) {
@@ -496,7 +506,14 @@ fn workload(run: &Run, summary: &Summary, style: Style) -> String {
         }
         Workload::Request(request) => sentences.extend(request_words(request, &streams)),
         Workload::Copy(order) => sentences.push(copy::order(order)),
-        Workload::Blocks(order) => sentences.extend(blocks::order(order, &streams)),
+        Workload::Blocks(order) => {
+            sentences.extend(blocks::order(order, &streams));
+            let stores = run
+                .legs
+                .iter()
+                .filter_map(|leg| leg.receiver().store.as_ref());
+            sentences.extend(stores.filter_map(|one| blocks::store(order, one)));
+        }
         Workload::Udp(udp) => sentences.push(format!(
             "Datagrams of {} bytes at {} on {}.",
             grouped(udp.datagram_size.0),

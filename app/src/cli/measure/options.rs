@@ -1,12 +1,13 @@
 //! What to measure and how, as options; together they make the order for a run.
 
+use crate::chance;
 use crate::cli::Version;
 use crate::host::Host;
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use model::{
-    BitRate, BlockOperation, Blocks, Bulk, Bytes, Cache, Directions, FileCopy, Limit, Nanos,
-    Placement, Request, SocketSettings, Spec, Udp, Wait, Workload,
+    BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bulk, Bytes, Cache, Directions,
+    FileCopy, Limit, Nanos, Placement, Request, SocketSettings, Spec, Udp, Wait, Workload,
 };
 use std::net::IpAddr;
 
@@ -22,6 +23,8 @@ pub struct Order {
     datagrams: Datagrams,
     #[command(flatten)]
     copy: CopyOptions,
+    #[command(flatten)]
+    files: FileOptions,
     #[command(flatten)]
     blocks: BlockOptions,
 }
@@ -200,12 +203,6 @@ struct CopyOptions {
     /// Where the receiver copies it to: memory, or a new file
     #[arg(long, default_value = "memory", value_name = "memory|FILE")]
     to: String,
-    /// What the page cache is to hold of the sender's file before
-    #[arg(long, value_enum, default_value_t = CacheArg::Cold)]
-    cache: CacheArg,
-    /// Past the page cache at both ends (O_DIRECT)
-    #[arg(long)]
-    direct: bool,
     /// Remove the copy once it is safe and verified
     #[arg(long)]
     no_keep: bool,
@@ -217,9 +214,21 @@ struct CopyOptions {
     rounds: u32,
 }
 
-/// Of the blocks of an NFS server.
+/// Of the files of copies and blocks.
 #[derive(Args)]
-#[command(next_help_heading = "NFS servers")]
+#[command(next_help_heading = "Files of copies and blocks")]
+struct FileOptions {
+    /// What the page cache is to hold of the file that is read before
+    #[arg(long, value_enum, default_value_t = CacheArg::Cold)]
+    cache: CacheArg,
+    /// Past the page cache (O_DIRECT)
+    #[arg(long)]
+    direct: bool,
+}
+
+/// Of blocks, here or at an NFS server.
+#[derive(Args)]
+#[command(next_help_heading = "Blocks")]
 struct BlockOptions {
     /// Bytes of a read or write [default: 8K]
     #[arg(long, value_name = "SIZE")]
@@ -227,29 +236,23 @@ struct BlockOptions {
     /// Requests that each connection has outstanding [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: Option<u32>,
-    /// What each connection asks in turn [default: read,write,getattr,commit]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
-    mix: Vec<MixArg>,
-    /// Blocks by chance, not one after the other
+    /// What each connection asks in turn, like read=7,write=3: of read, write (may stay in memory), write-stable,
+    /// commit and, of NFS, getattr [default: read; of NFS: read,write,getattr,commit]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = parse_mix)]
+    mix: Vec<(BlockOperation, u32)>,
+    /// Blocks by chance, each once before any comes again, not one after the other
     #[arg(long)]
     random: bool,
-    /// Bytes of the file that each connection has [default: 16M]
+    /// Where that chance comes from, to have the same order again [default: by chance]
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+    /// What has the blocks at the end that is asked: a directory, where a file is made that has no name, or a file,
+    /// which is only read
+    #[arg(long, default_value = "memory", value_name = "memory|DIR|FILE")]
+    store: String,
+    /// Bytes of the file [default: all of one that is there, 1G of one that is made; of NFS, on each connection: 16M]
     #[arg(long, value_name = "SIZE")]
     file_size: Option<Bytes>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum MixArg {
-    /// Reads a block
-    Read,
-    /// Writes a block, which the server may keep in memory
-    Write,
-    /// Writes a block that is on stable storage before the reply
-    WriteStable,
-    /// The attributes of the file
-    Getattr,
-    /// Has what was written put on stable storage
-    Commit,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -272,6 +275,8 @@ enum Kind {
     Udp,
     /// From a file or memory at one end to a file or memory at the other
     Copy,
+    /// Reads and writes of blocks at the other end
+    Blocks,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -285,13 +290,12 @@ enum WaitArg {
 impl Order {
     /// The order that the options describe for this host.
     pub fn spec(&self, host: &Host) -> Result<Spec> {
-        let blocks = &self.blocks;
-        let of_blocks = blocks.block.is_some() || blocks.depth.is_some() || !blocks.mix.is_empty();
         let workload = match (host, self.kind()) {
-            (Host::Nfs { export, .. }, _) => Workload::Blocks(self.blocks(export)?),
-            _ if of_blocks || blocks.random || blocks.file_size.is_some() => {
+            (Host::Nfs { export, .. }, _) => Workload::Blocks(self.nfs_blocks(export)?),
+            (_, Kind::Blocks) => Workload::Blocks(self.peer_blocks()?),
+            _ if self.blocks.any() => {
                 bail!(
-                    "--block, --depth, --mix, --random and --file-size belong to NFS servers: nfs://HOST/EXPORT"
+                    "--block, --depth, --mix, --random, --seed, --store and --file-size belong to blocks: add --workload blocks, or ask an NFS server (nfs://HOST/EXPORT)"
                 )
             }
             (_, kind) => match kind {
@@ -302,6 +306,7 @@ impl Order {
                     datagram_size: self.datagrams.datagram_size,
                 }),
                 Kind::Copy => Workload::Copy(self.copy()?),
+                Kind::Blocks => Workload::Blocks(self.peer_blocks()?),
             },
         };
         let memory = self.copy.from == "memory" && self.copy.to == "memory";
@@ -334,41 +339,97 @@ impl Order {
         self.way.workload.unwrap_or(Kind::Bulk)
     }
 
-    fn blocks(&self, export: &str) -> Result<Blocks> {
-        if !matches!(self.way.workload, None | Some(Kind::Request)) {
-            bail!("an NFS server is asked to read and write: leave out --workload, or say request");
+    fn nfs_blocks(&self, export: &str) -> Result<Blocks> {
+        if !matches!(self.way.workload, None | Some(Kind::Request | Kind::Blocks)) {
+            bail!("an NFS server is asked to read and write: leave out --workload, or say blocks");
         }
         if self.way.down || self.way.bidir {
             bail!("an NFS server asks nothing of its clients: leave out --down and --bidir");
         }
+        if self.blocks.store != MEMORY || self.files.direct {
+            bail!("an NFS server has a store of its own: leave out --store and --direct");
+        }
+        let usual = [
+            BlockOperation::Read,
+            BlockOperation::Write,
+            BlockOperation::Getattr,
+            BlockOperation::Commit,
+        ];
+        let block = self.blocks.block();
+        let file_size = self.blocks.file_size.unwrap_or(Bytes(16 << 20).max(block));
+        let server = BlockServer::Nfs {
+            export: export.to_owned(),
+            file_size,
+        };
+        self.blocks(server, Bytes(1), file_size, &usual)
+    }
+
+    fn peer_blocks(&self) -> Result<Blocks> {
+        if self.way.bidir {
+            bail!(
+                "one end asks for the blocks of the other: leave out --bidir; --down has HOST ask for blocks that are here"
+            );
+        }
+        let blocks = &self.blocks;
+        if blocks
+            .mix
+            .iter()
+            .any(|(one, _)| *one == BlockOperation::Getattr)
+        {
+            bail!(
+                "--mix getattr is a question to NFS servers: ask for read, write, write-stable or commit"
+            );
+        }
+        let depth = blocks.depth.unwrap_or(1);
+        if depth > Blocks::DEEPEST {
+            bail!(
+                "--depth {depth}: each request may take a thread at the other end, so it goes up to {}",
+                Blocks::DEEPEST
+            );
+        }
+        let store = BlockStore {
+            store: (blocks.store != MEMORY).then(|| blocks.store.clone()),
+            file_size: blocks.file_size,
+            cache: self.files.cache.cache(),
+            direct: self.files.direct,
+        };
+        let largest = blocks.file_size.unwrap_or(BlockStore::SIZE);
+        let server = BlockServer::Peer(store);
+        self.blocks(server, Blocks::SMALLEST, largest, &[BlockOperation::Read])
+    }
+
+    fn blocks(
+        &self,
+        server: BlockServer,
+        smallest: Bytes,
+        file: Bytes,
+        usual: &[BlockOperation],
+    ) -> Result<Blocks> {
         if self.load.requests.pace.is_some() || self.load.requests.reconnect {
             bail!(
-                "--pace and --reconnect belong to requests to an agent; --depth says how many are outstanding"
+                "--pace and --reconnect belong to plain requests; --depth says how many are outstanding"
             );
         }
-        let mix = match self.blocks.mix.as_slice() {
-            [] => vec![
-                BlockOperation::Read,
-                BlockOperation::Write,
-                BlockOperation::Getattr,
-                BlockOperation::Commit,
-            ],
-            some => some.iter().map(|one| one.operation()).collect(),
-        };
-        let block = self.blocks.block.unwrap_or(Bytes(8 << 10));
-        let file_size = self.blocks.file_size.unwrap_or(Bytes(16 << 20).max(block));
-        if block == Bytes(0) || block > Bytes(64 << 20) || file_size < block {
+        let block = self.blocks.block();
+        if block < smallest || block > Bytes(64 << 20) || file < block {
             bail!(
-                "--block {block}: from 1 byte to 64M, and no more than the file has (--file-size {file_size})"
+                "--block {block}: from {smallest} to 64M, and no more than the file has (--file-size {file})"
             );
         }
+        let mix = in_turn(&self.blocks.mix);
         Ok(Blocks {
-            export: export.to_owned(),
+            server,
             block,
             depth: self.blocks.depth.unwrap_or(1),
-            mix,
+            mix: match mix.is_empty() {
+                true => usual.to_vec(),
+                false => mix,
+            },
             random: self.blocks.random,
-            file_size,
+            seed: match self.blocks.seed {
+                Some(seed) => seed.into(),
+                None => u32::from_be_bytes(chance::bytes()?).into(),
+            },
             wait: self.load.requests.wait(),
         })
     }
@@ -378,12 +439,8 @@ impl Order {
         let copy = FileCopy {
             from: file(&self.copy.from),
             to: file(&self.copy.to),
-            cache: match self.copy.cache {
-                CacheArg::Cold => Cache::Cold,
-                CacheArg::Hot => Cache::Hot,
-                CacheArg::AsIs => Cache::AsIs,
-            },
-            direct: self.copy.direct,
+            cache: self.files.cache.cache(),
+            direct: self.files.direct,
             keep: !self.copy.no_keep,
         };
         if self.way.bidir {
@@ -413,7 +470,7 @@ impl Order {
             (_, true, _) => Directions::Down,
             (_, _, true) => Directions::Bidirectional,
             // A request and its answer use both directions already.
-            _ if matches!(self.kind(), Kind::Request | Kind::Copy) => Directions::Up,
+            _ if matches!(self.kind(), Kind::Request | Kind::Copy | Kind::Blocks) => Directions::Up,
             _ => Directions::UpThenDown,
         }
     }
@@ -530,16 +587,76 @@ impl Requests {
     }
 }
 
-impl MixArg {
-    fn operation(self) -> BlockOperation {
+impl CacheArg {
+    fn cache(self) -> Cache {
         match self {
-            MixArg::Read => BlockOperation::Read,
-            MixArg::Write => BlockOperation::Write,
-            MixArg::WriteStable => BlockOperation::WriteStable,
-            MixArg::Getattr => BlockOperation::Getattr,
-            MixArg::Commit => BlockOperation::Commit,
+            CacheArg::Cold => Cache::Cold,
+            CacheArg::Hot => Cache::Hot,
+            CacheArg::AsIs => Cache::AsIs,
         }
     }
+}
+
+/// No file.
+const MEMORY: &str = "memory";
+
+impl BlockOptions {
+    fn block(&self) -> Bytes {
+        self.block.unwrap_or(Bytes(8 << 10))
+    }
+
+    /// Anything was said of blocks.
+    fn any(&self) -> bool {
+        self.block.is_some()
+            || self.depth.is_some()
+            || !self.mix.is_empty()
+            || self.random
+            || self.seed.is_some()
+            || self.store != MEMORY
+            || self.file_size.is_some()
+    }
+}
+
+/// Parts of a whole.
+const PARTS: u32 = 100;
+
+/// An operation, and how many parts of all it is.
+fn parse_mix(text: &str) -> Result<(BlockOperation, u32), String> {
+    let (name, parts) = text.split_once('=').unwrap_or((text, "1"));
+    let operation = match name {
+        "read" => BlockOperation::Read,
+        "write" => BlockOperation::Write,
+        "write-stable" => BlockOperation::WriteStable,
+        "getattr" => BlockOperation::Getattr,
+        "commit" => BlockOperation::Commit,
+        _ => return Err("it is one of read, write, write-stable, getattr and commit".to_owned()),
+    };
+    let parts = parts.parse().ok().filter(|n| (1..=PARTS).contains(n));
+    let parts = parts.ok_or_else(|| format!("1 to {PARTS} parts are possible, like read=7"))?;
+    Ok((operation, parts))
+}
+
+/// Operations in turn, spread as evenly as their parts allow: the one that is most behind its share comes next.
+fn in_turn(mix: &[(BlockOperation, u32)]) -> Vec<BlockOperation> {
+    fn divisor(a: u32, b: u32) -> u32 {
+        if b == 0 { a } else { divisor(b, a % b) }
+    }
+    let common = mix.iter().fold(0, |all, (_, parts)| divisor(all, *parts));
+    let parts: Vec<i64> = mix
+        .iter()
+        .map(|(_, n)| i64::from(n / common.max(1)))
+        .collect();
+    let all: i64 = parts.iter().sum();
+    let mut behind = vec![0; mix.len()];
+    (0..all)
+        .filter_map(|_| {
+            behind.iter_mut().zip(&parts).for_each(|(one, n)| *one += n);
+            let most = *behind.iter().max()?;
+            let next = behind.iter().position(|one| *one == most)?;
+            behind[next] -= all;
+            Some(mix[next].0)
+        })
+        .collect()
 }
 
 /// A code point as a number or by its name (RFC 2474 class selectors, RFC 2597 assured, RFC 3246
@@ -563,7 +680,25 @@ fn parse_dscp(text: &str) -> Result<u8, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_dscp;
+    use super::*;
+
+    #[test]
+    fn operations_come_in_turn_by_their_parts() {
+        let turns = |mix: &[&str]| {
+            let mix: Vec<_> = mix.iter().map(|one| parse_mix(one).unwrap()).collect();
+            in_turn(&mix)
+        };
+        use BlockOperation::{Commit, Read, Write};
+        assert_eq!(turns(&["read", "write", "commit"]), [Read, Write, Commit]);
+        let seventy = turns(&["read=70", "write=30"]);
+        assert_eq!(seventy.len(), 10);
+        let writes = |some: &[BlockOperation]| some.iter().filter(|one| **one == Write).count();
+        assert_eq!((writes(&seventy), writes(&seventy[..5])), (3, 2));
+        assert!(turns(&[]).is_empty());
+        for bad in ["reads", "read=0", "read=101", "read=x", ""] {
+            assert!(parse_mix(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn code_points_by_number_and_name() {

@@ -8,8 +8,8 @@
 use model::{
     BitRate, BlockOperation, BlockRecord, Bulk, Bytes, CopyRecord, CpuTimes, Datagrams, Direction,
     Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, Nanos, Placement, Run,
-    SCHEMA_VERSION, Sample, SocketState, Spec, StreamSample, TcpInfo, Traced, Unread, Warning,
-    Workload,
+    SCHEMA_VERSION, Sample, SocketState, Spec, StoreRecord, StreamSample, TcpInfo, Traced, Unread,
+    Warning, Workload,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -157,7 +157,12 @@ pub fn end(samples: u64) -> EndRecord {
             call_send: Nanos(1),
             waited: Nanos(2),
             reply_send: Nanos(3),
+            at_server: None,
         }],
+        store: Some(StoreRecord {
+            blocks: 3,
+            ..StoreRecord::default()
+        }),
         retransmits: Some(3),
         datagrams: Some(Datagrams {
             packets: 9,

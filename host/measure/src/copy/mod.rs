@@ -2,15 +2,15 @@
 //!
 //! On the wire: blocks with their lengths before them, a length of zero, and the [`Trailer`].
 
-mod ring;
-mod storage;
+pub(crate) mod storage;
 
 pub use storage::{Reach, Sink, Source, sink, source};
 
+use crate::blocks::Store;
 use crate::bulk::{Stride, is_pause};
 use crate::load::{Phase, Stream};
+use crate::ring;
 use model::{Bulk, CopyRecord};
-use ring::{BLOCK, HEADER, Ring};
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -19,18 +19,34 @@ use std::time::{Duration, Instant};
 use sys::socket::{self, SendMode};
 use twox_hash::xxhash3_128::Hasher;
 
+/// Bytes of a block.
+const BLOCK: usize = 1 << 20;
+/// Blocks of a ring.
+const BLOCKS: usize = 8;
+/// Bytes before a block on the wire: its length.
+const HEADER: usize = 4;
+
+/// Blocks with the hash of all data up to their end.
+type Ring = ring::Ring<u128>;
+
+fn new_ring() -> Ring {
+    Ring::new(BLOCKS, BLOCK, HEADER)
+}
+
 /// A sink that writes nothing for so long (a disk that catches up) does not count as a lost peer.
 pub(crate) const LOST_AFTER: Duration = Duration::from_secs(60);
 /// What a sender under a time limit has begun to send it may finish.
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 
-/// What is at this end of a copy.
+/// What is read or written at this end of a load.
 #[derive(Clone)]
 pub enum Storage {
-    /// It comes from here.
+    /// A copy comes from here.
     Source(Arc<dyn Source>),
-    /// It goes here.
+    /// A copy goes here.
     Sink(Arc<dyn Sink>),
+    /// The blocks that the other end asks for.
+    Store(Arc<dyn Store>),
 }
 
 /// The end of a copy on the wire.
@@ -83,7 +99,7 @@ struct Worked {
 /// Reads, hashes and sends until the end of the source, of the bytes or of the time.
 pub(crate) fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
     let cached_before = source.cached();
-    let ring = Ring::new();
+    let ring = new_ring();
     let begun = Instant::now();
     let (worked, sent, transfer) = thread::scope(|scope| {
         let reader = scope.spawn(|| read(stream, source, &ring));
@@ -141,7 +157,7 @@ fn read(stream: &Stream<'_>, source: &dyn Source, ring: &Ring) -> Worked {
                 block.cut(got);
                 let read = Instant::now();
                 hasher.write(block.data());
-                block.hash = hasher.finish_128();
+                block.note = hasher.finish_128();
                 worked.hashing += read.elapsed();
                 worked.working += before.elapsed();
                 worked.bytes += got as u64;
@@ -171,8 +187,9 @@ fn push(stream: &Stream<'_>, ring: &Ring) -> Result<(u64, u128), String> {
         let Some(mut block) = ring.filled() else {
             break;
         };
-        let (bytes, own) = (block.data().len() as u64, block.hash);
-        write(stream, &mut stride, block.framed(), HEADER)?;
+        let (bytes, own) = (block.data().len() as u64, block.note);
+        let header = (bytes as u32).to_be_bytes();
+        write(stream, &mut stride, block.behind(&header), HEADER)?;
         (length, hash) = (length + bytes, own);
         ring.release(block);
     }
@@ -212,7 +229,7 @@ fn write(
 
 /// Receives, hashes and writes until the sender's end, verifies, makes it safe and puts it in its place.
 pub(crate) fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
-    let ring = Ring::new();
+    let ring = new_ring();
     // The time of a copy begins with its first byte: the source may have had to be prepared.
     let mut header = [0; HEADER];
     let first = fill(stream, &mut header);

@@ -1,8 +1,8 @@
 //! What a copy comes from and goes to: memory, or a file that is read as asked, or put in place only when it is whole.
 
-use super::ring::ALIGNED;
 use crate::Error;
-use model::{Cache, FileCopy};
+use crate::ring::ALIGNED;
+use model::{Bytes, Cache, FileCopy};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -112,9 +112,6 @@ pub fn source(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Source>, Error>
 /// # Errors
 /// A name that is taken, a directory that is missing, out of reach or not writable.
 pub fn sink(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Sink>, Error> {
-    /// Names that an earlier process with the same number may have left.
-    const ATTEMPTS: u32 = 100;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
     let Some(path) = &order.to else {
         return Ok(Box::new(Memory));
     };
@@ -137,36 +134,42 @@ pub fn sink(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Sink>, Error> {
     if file::open_at(directory.as_fd(), &name, Open::Name, bound).is_ok() {
         return Err(taken(path));
     }
+    let (part, file) = new_part(&directory, bound).map_err(fail)?;
+    let sink = FileSink {
+        path: path.clone(),
+        keep: order.keep,
+        direct: order.direct,
+        kept: AtomicBool::new(false),
+        directory,
+        name,
+        part,
+        file,
+    };
+    if order.direct {
+        direct(&sink.file, path)?;
+    }
+    Ok(Box::new(sink))
+}
+
+/// A new file of a directory, under a name that nobody else has.
+pub(crate) fn new_part(directory: &File, bound: Bound) -> io::Result<(PathBuf, File)> {
+    /// Names that an earlier process with the same number may have left.
+    const ATTEMPTS: u32 = 100;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..ATTEMPTS {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let part = PathBuf::from(format!(".linerate-{}-{number}.part", std::process::id()));
         match file::open_at(directory.as_fd(), &part, Open::New, bound) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(fail(e)),
-            Ok(file) => {
-                let sink = FileSink {
-                    path: path.clone(),
-                    keep: order.keep,
-                    direct: order.direct,
-                    kept: AtomicBool::new(false),
-                    directory,
-                    name,
-                    part,
-                    file,
-                };
-                if order.direct {
-                    direct(&sink.file, path)?;
-                }
-                return Ok(Box::new(sink));
-            }
+            opened => return opened.map(|file| (part, file)),
         }
     }
-    Err(fail(ErrorKind::AlreadyExists.into()))
+    Err(ErrorKind::AlreadyExists.into())
 }
 
 impl Reach {
     /// Where a path is looked up from, and how it is written from there.
-    fn start(&self, path: &str) -> Result<(File, PathBuf, Bound), Error> {
+    pub(crate) fn start(&self, path: &str) -> Result<(File, PathBuf, Bound), Error> {
         let open = |directory: &Path| {
             File::open(directory)
                 .map_err(|e| Error::system(format!("open {}", directory.display()), e))
@@ -188,7 +191,7 @@ const LEADS_OUT: i32 = 18;
 /// `EINVAL` of the same.
 const INVALID: i32 = 22;
 
-fn unopened(what: &str, path: &str, reach: &Reach, e: io::Error) -> Error {
+pub(crate) fn unopened(what: &str, path: &str, reach: &Reach, e: io::Error) -> Error {
     match reach {
         Reach::Beneath(directory) if e.raw_os_error() == Some(LEADS_OUT) => Error::Job(format!(
             "cannot {what} {path}: it is not below {}, where alone files may be used here",
@@ -204,7 +207,7 @@ fn taken(path: &str) -> Error {
     ))
 }
 
-fn direct(file: &File, path: &str) -> Result<(), Error> {
+pub(crate) fn direct(file: &File, path: &str) -> Result<(), Error> {
     file::set_direct(file.as_fd(), true).map_err(|e| {
         let why = match e.raw_os_error() {
             Some(INVALID) => "its file system has no O_DIRECT".to_owned(),
@@ -217,7 +220,7 @@ fn direct(file: &File, path: &str) -> Result<(), Error> {
 }
 
 /// Whether the kernel tells this process the truth about a file's pages (mincore(2)).
-fn tells(owner: u32) -> bool {
+pub(crate) fn tells(owner: u32) -> bool {
     let user = sys::process::effective_user();
     user == 0 || user == owner
 }
@@ -271,34 +274,48 @@ impl Source for FileSource {
     }
 
     fn prepare(&self) -> Result<(), String> {
-        let fail = |e| format!("cannot prepare the page cache for {}: {e}", self.path);
-        match self.cache {
-            Cache::AsIs => Ok(()),
-            // What is not on the disk yet cannot be dropped.
-            Cache::Cold => self
-                .file
-                .sync_data()
-                .and_then(|()| file::drop_cached(self.file.as_fd()))
-                .map_err(fail),
-            Cache::Hot => {
-                // Read as it will be: past the page cache there is nothing to warm.
-                let mut buffer = vec![0; if self.direct { 0 } else { 1 << 20 }];
-                let mut at = 0;
-                while !buffer.is_empty() {
-                    match self.read(at, &mut buffer)? {
-                        0 => break,
-                        bytes => at += bytes as u64,
-                    }
-                }
-                Ok(())
-            }
-        }
+        let length = Bytes(self.length);
+        prepare(&self.file, &self.path, length, self.cache, self.direct)
     }
 
     fn cached(&self) -> Option<f64> {
         let told = self.tells && self.length > 0;
         let share = || file::cached_share(self.file.as_fd(), self.length).ok();
         told.then(share).flatten()
+    }
+}
+
+/// Brings the page cache to the state that was asked for.
+pub(crate) fn prepare(
+    file: &File,
+    path: &str,
+    length: Bytes,
+    cache: Cache,
+    direct: bool,
+) -> Result<(), String> {
+    let fail = |e| format!("cannot prepare the page cache for {path}: {e}");
+    match cache {
+        Cache::AsIs => Ok(()),
+        // What is not on the disk yet cannot be dropped.
+        Cache::Cold => file
+            .sync_data()
+            .and_then(|()| file::drop_cached(file.as_fd()))
+            .map_err(fail),
+        // Past the page cache there is nothing to warm.
+        Cache::Hot if direct => Ok(()),
+        Cache::Hot => {
+            let mut buffer = vec![0; 1 << 20];
+            let mut at = 0;
+            while at < length.0 {
+                match file.read_at(&mut buffer, at) {
+                    Ok(0) => break,
+                    Ok(bytes) => at += bytes as u64,
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    Err(e) => return Err(fail(e)),
+                }
+            }
+            Ok(())
+        }
     }
 }
 

@@ -275,7 +275,7 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
         ),
         (Workload::Blocks(_), _) => wrong(
             "run.workload",
-            "blocks of a server have no verdict: it is no agent, and could not be changed",
+            "blocks have no verdict: their storage is not the network's",
             "write workload = \"bulk\" or \"request\"",
         ),
         (Workload::Bulk(_), _) if metric.is_latency() => wrong(

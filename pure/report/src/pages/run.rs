@@ -1,5 +1,6 @@
 //! The page of a run.
 
+use crate::blocks;
 use crate::page::{Page, Picture, Section};
 use crate::pages::{facts, filled};
 use crate::pictures::sender::states;
@@ -74,8 +75,13 @@ fn of_leg(
     match (&figures.requests, &leg.sender().requests) {
         (Some(requests), all) => {
             first.extend(latencies::picture(&id("latency"), leg, requests));
-            let all = all.as_ref().map(|all| [(way.clone(), all)]);
-            spread.extend(all.map(|all| latency::distribution(&id("distribution"), &all)));
+            let named = match leg.sender().operations.as_slice() {
+                [] => all.iter().map(|all| (way.clone(), all)).collect(),
+                operations => blocks::named(operations),
+            };
+            if !named.is_empty() {
+                spread.push(latency::distribution(&id("distribution"), &named));
+            }
             spread.extend(latency::over_time(&id("spread"), &by_time(leg)));
         }
         (None, _) => first.extend(goodput::picture(

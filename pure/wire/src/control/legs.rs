@@ -32,7 +32,7 @@ const REQUEST: Nanos = Nanos::from_secs(60);
 /// For a piece of a trace, which may wait behind others on a slow path.
 const PIECE: Nanos = Nanos::from_secs(60);
 
-/// For legs that are limited by an amount, and for copies: silence ends those whose peer is lost, this the rest.
+/// For legs that are limited by an amount, and for those with storage, which may have to be made ready: silence ends those whose peer is lost, this the rest.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,9 +265,8 @@ impl Legs {
         }
         let longest = match (order.limit, &order.workload) {
             // However long the network took, storage may take longer.
-            (_, Workload::Copy(_)) | (Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole, _) => {
-                LONGEST
-            }
+            (_, Workload::Copy(_) | Workload::Blocks(_))
+            | (Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole, _) => LONGEST,
             (Limit::Time(span), _) => span.min(LONGEST),
         };
         let leg = Leg {

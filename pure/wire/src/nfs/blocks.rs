@@ -3,7 +3,7 @@
 use super::procedures::{ATTRIBUTES, Handle, NFS, skip_change};
 use super::rpc::{self, Credentials, Failure, LAST};
 use super::xdr::{Reader, Writer};
-use model::{Answer, BlockOperation, Blocks, Bytes, Nanos};
+use model::{Answer, BlockOperation, Blocks, Bytes, Nanos, Places};
 use std::collections::VecDeque;
 
 /// Of a reply so many bytes are looked at: more than stands in front of the data of a READ.
@@ -18,10 +18,9 @@ pub struct Client {
     who: Credentials,
     /// What WRITE writes.
     block: Vec<u8>,
-    /// Calls so far, and blocks of them.
+    /// Calls so far.
     asked: u32,
-    blocks: u64,
-    chance: u64,
+    places: Places,
     /// Bytes of all calls, and how many of them the kernel has.
     queued: u64,
     gone: u64,
@@ -54,49 +53,26 @@ struct Incoming {
 }
 
 impl Client {
-    /// For a file that has all its blocks if they are to be read. The seed decides the order of blocks by chance and
-    /// what is written.
-    pub fn new(order: Blocks, file: Handle, who: Credentials, seed: u64) -> Client {
-        let mut client = Client {
-            block: Vec::new(),
+    /// For a file that has all the blocks of `places` if they are to be read. What is written is `block`.
+    pub fn new(
+        order: Blocks,
+        file: Handle,
+        who: Credentials,
+        places: Places,
+        block: Vec<u8>,
+    ) -> Client {
+        Client {
+            block,
             order,
             file,
             who,
             asked: 0,
-            blocks: 0,
-            chance: seed,
+            places,
             queued: 0,
             gone: 0,
             pending: VecDeque::new(),
             reply: Incoming::default(),
-        };
-        // Nothing on the way or at the server makes it smaller.
-        let words = client.order.block.0.div_ceil(8);
-        client.block = (0..words)
-            .flat_map(|_| client.next_chance().to_be_bytes())
-            .collect();
-        client.block.truncate(client.order.block.0 as usize);
-        client
-    }
-
-    /// splitmix64 (Steele, Lea, Flood 2014).
-    fn next_chance(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.chance;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Where the next block lies.
-    fn next_offset(&mut self) -> u64 {
-        let all = (self.order.file_size.0 / self.order.block.0).max(1);
-        let next = match self.order.random {
-            true => self.next_chance() % all,
-            false => self.blocks % all,
-        };
-        self.blocks += 1;
-        next * self.order.block.0
+        }
     }
 
     /// Appends the next call of the mix.
@@ -109,7 +85,7 @@ impl Client {
         let size = self.block.len() as u32;
         let offset = match operation {
             BlockOperation::Read | BlockOperation::Write | BlockOperation::WriteStable => {
-                self.next_offset()
+                self.places.next_block() * self.order.block.0
             }
             BlockOperation::Getattr | BlockOperation::Commit => 0,
         };
@@ -204,6 +180,7 @@ impl Client {
             call_send: sent.since(call.asked),
             waited: begun.since(sent.max(call.asked)),
             reply_send: now.since(begun),
+            at_server: None,
         })
     }
 }
@@ -279,17 +256,20 @@ fn moved(operation: BlockOperation, from: &mut Reader<'_>) -> Option<Result<Byte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Wait;
+    use model::{BlockServer, Wait};
     use proptest::prelude::*;
 
     fn client(mix: &[BlockOperation], random: bool) -> Client {
         let order = Blocks {
-            export: String::new(),
+            server: BlockServer::Nfs {
+                export: String::new(),
+                file_size: Bytes(3 * 4096),
+            },
             block: Bytes(4096),
             depth: 4,
             mix: mix.to_vec(),
             random,
-            file_size: Bytes(3 * 4096),
+            seed: 42,
             wait: Wait::Block,
         };
         let who = Credentials {
@@ -297,7 +277,8 @@ mod tests {
             uid: 7,
             gid: 8,
         };
-        Client::new(order, Handle(vec![1, 2, 3]), who, 42)
+        let places = Places::new(&order, 3, 0, 1);
+        Client::new(order, Handle(vec![1, 2, 3]), who, places, vec![7; 4096])
     }
 
     /// What a call asks: its number, procedure, and the words behind the handle.
@@ -377,6 +358,7 @@ mod tests {
                 call_send: Nanos(call_send),
                 waited: Nanos(waited),
                 reply_send: Nanos(reply_send),
+                at_server: None,
             };
             assert_eq!(
                 answers,

@@ -4,41 +4,35 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of a block.
-pub(super) const BLOCK: usize = 1 << 20;
-/// Blocks of a ring.
-const BLOCKS: usize = 8;
 /// What `O_DIRECT` wants buffers, positions and lengths to be multiples of: the page covers every device.
-pub(super) const ALIGNED: usize = 4096;
-/// Bytes before a block on the wire: its length.
-pub(super) const HEADER: usize = 4;
+pub(crate) const ALIGNED: usize = 4096;
 
-/// One block, with room for its header before it.
-pub(super) struct Block {
+/// One block, with room for a header before it and a note beside it.
+pub(crate) struct Block<T> {
     memory: Vec<u8>,
     /// Where the data begins: aligned.
     start: usize,
     len: usize,
-    /// The hash of all data up to the end of this block.
-    pub hash: u128,
+    /// What there is to know of it.
+    pub note: T,
 }
 
-impl Block {
+impl<T> Block<T> {
     /// What is in it at the beginning nothing on the way can compress.
-    fn new(noise: &[u8]) -> Block {
-        let mut memory = vec![0; BLOCK + 2 * ALIGNED];
-        let address = memory.as_ptr() as usize + HEADER;
-        let start = HEADER + address.next_multiple_of(ALIGNED) - address;
-        memory[start..start + BLOCK].copy_from_slice(noise);
+    fn new(noise: &[u8], header: usize, note: T) -> Block<T> {
+        let mut memory = vec![0; header + ALIGNED + noise.len()];
+        let address = memory.as_ptr() as usize + header;
+        let start = header + address.next_multiple_of(ALIGNED) - address;
+        memory[start..start + noise.len()].copy_from_slice(noise);
         Block {
             memory,
             start,
             len: 0,
-            hash: 0,
+            note,
         }
     }
 
-    /// Room for a block of this many bytes, at most [`BLOCK`].
+    /// Room for a block of this many bytes, at most those of the ring.
     pub fn room(&mut self, len: usize) -> &mut [u8] {
         self.len = len;
         &mut self.memory[self.start..][..len]
@@ -53,23 +47,24 @@ impl Block {
         &self.memory[self.start..][..self.len]
     }
 
-    /// The data with its length before it, big-endian.
-    pub fn framed(&mut self) -> &[u8] {
-        let at = self.start - HEADER;
-        self.memory[at..self.start].copy_from_slice(&(self.len as u32).to_be_bytes());
-        &self.memory[at..][..HEADER + self.len]
+    /// The data with a header before it, at most as long as the ring has it.
+    pub fn behind(&mut self, header: &[u8]) -> &[u8] {
+        let at = self.start - header.len();
+        self.memory[at..self.start].copy_from_slice(header);
+        &self.memory[at..][..header.len() + self.len]
     }
 }
 
-/// A ring of [`BLOCKS`] blocks between a thread that fills them and one that empties them.
-pub(super) struct Ring {
-    state: Mutex<State>,
-    changed: Condvar,
+/// A ring of blocks between a thread that fills them and those that empty them.
+pub(crate) struct Ring<T> {
+    state: Mutex<State<T>>,
+    freed: Condvar,
+    arrived: Condvar,
 }
 
-struct State {
-    free: Vec<Block>,
-    filled: VecDeque<Block>,
+struct State<T> {
+    free: Vec<Block<T>>,
+    filled: VecDeque<Block<T>>,
     /// No more will be filled.
     ended: bool,
     /// Nobody wants what is filled any more.
@@ -79,34 +74,38 @@ struct State {
 
 /// Who waited how long.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     /// For a free block: the ring was full.
     pub full: Duration,
     /// For a filled one: the ring was empty.
     pub empty: Duration,
 }
 
-impl Ring {
-    pub fn new() -> Ring {
-        let noise = crate::bulk::noise(BLOCK);
+impl<T: Default> Ring<T> {
+    /// Of so many blocks of so many bytes, with room for a header before each.
+    pub fn new(blocks: usize, size: usize, header: usize) -> Ring<T> {
+        let noise = crate::bulk::noise(size);
+        let block = |_| Block::new(&noise, header, T::default());
         Ring {
             state: Mutex::new(State {
-                free: (0..BLOCKS).map(|_| Block::new(&noise)).collect(),
+                free: (0..blocks).map(block).collect(),
                 filled: VecDeque::new(),
                 ended: false,
                 abandoned: false,
                 waits: Waits::default(),
             }),
-            changed: Condvar::new(),
+            freed: Condvar::new(),
+            arrived: Condvar::new(),
         }
     }
 
     /// A block to fill; `None` if nobody wants more.
-    pub fn free(&self) -> Option<Block> {
+    pub fn free(&self) -> Option<Block<T>> {
         let mut state = self.lock();
         if state.free.is_empty() && !state.abandoned {
             let since = Instant::now();
-            state = self.wait_while(state, |s| s.free.is_empty() && !s.abandoned);
+            let nothing = |s: &mut State<T>| s.free.is_empty() && !s.abandoned;
+            state = wait_while(&self.freed, state, nothing);
             state.waits.full += since.elapsed();
         }
         match state.abandoned {
@@ -116,57 +115,58 @@ impl Ring {
     }
 
     /// Passes a filled block on.
-    pub fn fill(&self, block: Block) {
+    pub fn fill(&self, block: Block<T>) {
         self.lock().filled.push_back(block);
-        self.changed.notify_all();
+        self.arrived.notify_one();
     }
 
     /// The next filled block; `None` if no more will come.
-    pub fn filled(&self) -> Option<Block> {
+    pub fn filled(&self) -> Option<Block<T>> {
         let mut state = self.lock();
         if state.filled.is_empty() && !state.ended {
             let since = Instant::now();
-            state = self.wait_while(state, |s| s.filled.is_empty() && !s.ended);
+            let nothing = |s: &mut State<T>| s.filled.is_empty() && !s.ended;
+            state = wait_while(&self.arrived, state, nothing);
             state.waits.empty += since.elapsed();
         }
         state.filled.pop_front()
     }
 
     /// Gives an emptied block back.
-    pub fn release(&self, block: Block) {
+    pub fn release(&self, block: Block<T>) {
         self.lock().free.push(block);
-        self.changed.notify_all();
+        self.freed.notify_one();
     }
 
     /// Says that no more will be filled.
     pub fn end(&self) {
         self.lock().ended = true;
-        self.changed.notify_all();
+        self.arrived.notify_all();
     }
 
     /// Says that nothing more is wanted.
     pub fn abandon(&self) {
         self.lock().abandoned = true;
-        self.changed.notify_all();
+        self.freed.notify_all();
     }
 
     pub fn waits(&self) -> Waits {
         self.lock().waits
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn wait_while<'a>(
-        &self,
-        state: MutexGuard<'a, State>,
-        wait: impl FnMut(&mut State) -> bool,
-    ) -> MutexGuard<'a, State> {
-        self.changed
-            .wait_while(state, wait)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
+fn wait_while<'a, T>(
+    changed: &Condvar,
+    state: MutexGuard<'a, State<T>>,
+    wait: impl FnMut(&mut State<T>) -> bool,
+) -> MutexGuard<'a, State<T>> {
+    changed
+        .wait_while(state, wait)
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -174,20 +174,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_aligned_and_carry_their_length() {
-        let ring = Ring::new();
+    fn blocks_are_aligned_and_stand_behind_their_header() {
+        let ring = Ring::<()>::new(1, 8192, 4);
         let mut block = ring.free().unwrap();
-        assert_eq!(block.room(BLOCK).as_ptr() as usize % ALIGNED, 0);
+        assert_eq!(block.room(8192).as_ptr() as usize % ALIGNED, 0);
         block.room(3).copy_from_slice(b"abc");
-        assert_eq!(block.framed(), b"\0\0\0\x03abc");
+        assert_eq!(block.behind(b"head"), b"headabc");
         block.cut(2);
         assert_eq!(block.data(), b"ab");
     }
 
     #[test]
     fn nobody_waits_for_what_will_not_come() {
-        let ring = Ring::new();
-        let blocks: Vec<Block> = (0..BLOCKS).map(|_| ring.free().unwrap()).collect();
+        let ring = Ring::<()>::new(2, 4096, 0);
+        let blocks: Vec<Block<()>> = (0..2).map(|_| ring.free().unwrap()).collect();
         std::thread::scope(|scope| {
             let filler = scope.spawn(|| ring.free().is_none());
             let emptier = scope.spawn(|| ring.filled().is_none());

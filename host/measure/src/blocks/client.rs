@@ -1,0 +1,243 @@
+//! The end that asks.
+
+use super::{CALL, REPLY, STRANGE, code, writes};
+use crate::dialogue::{Dialogue, Dialogues};
+use model::{Answer, AtServer, BlockOperation, Blocks, Bytes, Nanos, Places};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Clients of a peer that has this many blocks, one for each of the connections.
+pub(super) fn dialogues(order: &Blocks, all: u64, streams: u64) -> Arc<Dialogues> {
+    let order = order.clone();
+    let noise = crate::bulk::noise(order.block.0 as usize);
+    Arc::new(move |stream| {
+        Box::new(Client {
+            places: Places::new(&order, all, stream as u64, streams),
+            mix: order.mix.clone(),
+            block: noise.clone(),
+            asked: 0,
+            queued: 0,
+            gone: 0,
+            pending: VecDeque::new(),
+            head: Vec::with_capacity(REPLY),
+            reply: None,
+        })
+    })
+}
+
+struct Client {
+    places: Places,
+    mix: Vec<BlockOperation>,
+    /// What is written: nothing on the way or in the storage makes it smaller.
+    block: Vec<u8>,
+    asked: u32,
+    /// Bytes of all calls, and how many of them the kernel has.
+    queued: u64,
+    gone: u64,
+    pending: VecDeque<Pending>,
+    /// Of the head of the reply that is coming in, what is there.
+    head: Vec<u8>,
+    /// Its head is whole.
+    reply: Option<Reply>,
+}
+
+/// A call without its reply.
+struct Pending {
+    number: u32,
+    operation: BlockOperation,
+    asked: Nanos,
+    /// Place behind its last byte among those of all calls.
+    end: u64,
+    /// When the kernel had all of it.
+    sent: Option<Nanos>,
+}
+
+struct Reply {
+    begun: Nanos,
+    call: Pending,
+    at_server: AtServer,
+    /// Bytes that are still to come.
+    left: usize,
+}
+
+impl Dialogue for Client {
+    fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        let number = self.asked;
+        let operation = self.mix[number as usize % self.mix.len()];
+        self.asked = number.wrapping_add(1);
+        let block = match operation {
+            BlockOperation::Commit | BlockOperation::Getattr => 0,
+            _ => self.places.next_block(),
+        };
+        out.extend_from_slice(&number.to_be_bytes());
+        out.push(code(operation));
+        out.extend_from_slice(&block.to_be_bytes());
+        self.queued += CALL as u64;
+        if writes(operation) {
+            out.extend_from_slice(&self.block);
+            self.queued += self.block.len() as u64;
+        }
+        self.pending.push_back(Pending {
+            number,
+            operation,
+            asked: now,
+            end: self.queued,
+            sent: None,
+        });
+    }
+
+    fn sent(&mut self, now: Nanos, bytes: usize) {
+        self.gone += bytes as u64;
+        let gone = self.gone;
+        let whole = self.pending.iter_mut().filter(|call| call.end <= gone);
+        whole.for_each(|call| {
+            call.sent.get_or_insert(now);
+        });
+    }
+
+    fn hear(
+        &mut self,
+        now: Nanos,
+        mut bytes: &[u8],
+        answered: &mut dyn FnMut(Answer),
+    ) -> Result<(), String> {
+        while !bytes.is_empty() {
+            let reply = match &mut self.reply {
+                Some(reply) => reply,
+                None => {
+                    let missing = (REPLY - self.head.len()).min(bytes.len());
+                    self.head.extend_from_slice(&bytes[..missing]);
+                    bytes = &bytes[missing..];
+                    if self.head.len() < REPLY {
+                        return Ok(());
+                    }
+                    let begun = self.begin(now)?;
+                    self.reply.insert(begun)
+                }
+            };
+            let here = reply.left.min(bytes.len());
+            reply.left -= here;
+            bytes = &bytes[here..];
+            if reply.left == 0
+                && let Some(reply) = self.reply.take()
+            {
+                answered(reply.answer(now, Bytes(self.block.len() as u64)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Reads the head of a reply, whose bytes come together as a rule.
+    fn begin(&mut self, now: Nanos) -> Result<Reply, String> {
+        let head: [u8; REPLY] = self.head.as_slice().try_into().expect("all of it is there");
+        self.head.clear();
+        let (number, times) = head.split_at(4);
+        let number = u32::from_be_bytes(number.try_into().expect("four bytes"));
+        let at = self.pending.iter().position(|call| call.number == number);
+        let call = at.and_then(|at| self.pending.remove(at)).ok_or(STRANGE)?;
+        let time = |at: usize| {
+            Nanos(u64::from_be_bytes(
+                times[at..at + 8].try_into().expect("eight bytes"),
+            ))
+        };
+        Ok(Reply {
+            begun: now,
+            left: match call.operation {
+                BlockOperation::Read => self.block.len(),
+                _ => 0,
+            },
+            call,
+            at_server: AtServer {
+                queued: time(0),
+                storage: time(8),
+            },
+        })
+    }
+}
+
+impl Reply {
+    fn answer(self, now: Nanos, block: Bytes) -> Answer {
+        let Reply {
+            begun,
+            call,
+            at_server,
+            ..
+        } = self;
+        let sent = call.sent.unwrap_or(begun).min(begun);
+        Answer {
+            operation: call.operation,
+            data: match call.operation {
+                BlockOperation::Commit | BlockOperation::Getattr => Bytes(0),
+                _ => block,
+            },
+            call_send: sent.since(call.asked),
+            waited: begun.since(sent.max(call.asked)),
+            reply_send: now.since(begun),
+            at_server: Some(at_server),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{BlockServer, BlockStore, Wait};
+
+    fn client() -> Box<dyn Dialogue> {
+        let order = Blocks {
+            server: BlockServer::Peer(BlockStore::default()),
+            block: Bytes(600),
+            depth: 3,
+            mix: vec![BlockOperation::Read, BlockOperation::Write],
+            random: false,
+            seed: 0,
+            wait: Wait::Block,
+        };
+        dialogues(&order, 5, 1)(0)
+    }
+
+    fn reply(number: u32, data: usize) -> Vec<u8> {
+        let mut bytes = number.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&7u64.to_be_bytes());
+        bytes.extend_from_slice(&9u64.to_be_bytes());
+        bytes.resize(bytes.len() + data, 1);
+        bytes
+    }
+
+    #[test]
+    fn replies_in_any_order_and_pieces_are_those_of_their_calls() {
+        for piece in [1, 19, 700] {
+            let (mut client, mut out, mut answers) = (client(), Vec::new(), Vec::new());
+            (0..3).for_each(|at| client.ask(Nanos(at), &mut out));
+            assert_eq!(out.len(), 3 * CALL + 600);
+            assert_eq!(out[..CALL], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            assert_eq!(out[CALL..2 * CALL], [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+            client.sent(Nanos(10), CALL);
+            client.sent(Nanos(20), out.len() - CALL);
+            let heard = [reply(1, 0), reply(2, 600), reply(0, 600)].concat();
+            for (at, bytes) in (100..).zip(heard.chunks(piece)) {
+                client
+                    .hear(Nanos(at), bytes, &mut |answer| answers.push(answer))
+                    .unwrap();
+            }
+            let told: Vec<_> = answers
+                .iter()
+                .map(|one| (one.operation, one.call_send, one.data))
+                .collect();
+            use BlockOperation::{Read, Write};
+            assert_eq!(
+                told,
+                [
+                    (Write, Nanos(19), Bytes(600)),
+                    (Read, Nanos(18), Bytes(600)),
+                    (Read, Nanos(10), Bytes(600))
+                ]
+            );
+            let at_server = answers[0].at_server.unwrap();
+            assert_eq!((at_server.queued, at_server.storage), (Nanos(7), Nanos(9)));
+            assert!(client.hear(Nanos(900), &reply(1, 0), &mut |_| ()).is_err());
+        }
+    }
+}
