@@ -1,4 +1,4 @@
-//! `linerate measure --workload copy` as a user meets it: whole files or none, and only where they may be.
+//! `linerate measure --workload copy` and `blocks` as a user meets them: whole files or none, and only where they may be.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 mod common;
@@ -328,6 +328,12 @@ fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
         3,
         "run 'linerate serve --allow-files DIR' there",
     );
+    let stored = ["--requests", "5", "--store", "."];
+    failed(
+        &run(&mut blocks(&guest, &at, &stored)),
+        3,
+        "run 'linerate serve --allow-files DIR' there",
+    );
     stop(plain);
 
     let open = serve(&allow);
@@ -359,6 +365,14 @@ fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
         failed(&from(out), 3, "it is not below");
     }
     assert!(!here.exists());
+    let block = |store: &str, more: &[&str]| {
+        let common = ["--file-size", "1M", "--requests", "20", "--store", store];
+        run(blocks(&guest, &at, &common).args(more))
+    };
+    assert!(block(".", &["--mix", "write"]).status.success());
+    assert!(block("from", &[]).status.success());
+    failed(&block("..", &[]), 3, "it is not below");
+    failed(&block("link", &[]), 3, "it is not below");
     let got = from("from");
     assert!(got.status.success(), "{}", stderr(&got));
     assert!(fs::read(&here).unwrap() == data);
@@ -381,4 +395,138 @@ fn files_of_an_agent_need_a_right_of_their_own_and_end_at_its_directory() {
     wait(false, "the copy of a lost controller stays");
     assert_eq!(names(&files), ["from", "link", "new"]);
     stop(open);
+}
+
+/// `linerate measure HOST --workload blocks` with these options.
+fn blocks(home: &Home, host: &str, options: &[&str]) -> Command {
+    let mut command = home.linerate(&["measure", host, "--workload", "blocks", "-q"]);
+    command.args(options);
+    command
+}
+
+#[test]
+fn blocks_behind_a_slow_path_take_its_round_trip_and_the_network_is_named() {
+    let _alone = alone();
+    let home = Home::new();
+    // 64 KiB take 5.4 ms at this rate, headers included.
+    let link = "rate = \"100Mbit\"\ndelay = \"10ms\"";
+    let lab = Lab::of(&home, 1500, link, link);
+    let host = format!("lab:{}", lab.name);
+    let ask = |options: &[&str]| {
+        let common = ["--requests", "60", "--json"];
+        let mut command = blocks(&home, &host, options);
+        let run = json(command.args(common));
+        run["summary"]["legs"][0].clone()
+    };
+    let first = |leg: &serde_json::Value| leg["operations"][0].clone();
+    let p50 = |one: &serde_json::Value| one["latency"]["p50_ns"].as_u64().unwrap();
+
+    let small = first(&ask(&["--block", "512"]));
+    assert!((20_000_000..24_000_000).contains(&p50(&small)), "{small:#}");
+    let split = &small["split"];
+    let (storage, network) = (&split["storage_ns"], &split["network_ns"]);
+    assert!(storage.as_u64().unwrap() < 1_000_000, "{split:#}");
+    assert!(network.as_u64().unwrap() > 19_000_000, "{split:#}");
+
+    let large = first(&ask(&["--block", "64K", "--mix", "write"]));
+    let more = p50(&large).saturating_sub(p50(&small));
+    assert!((4_000_000..9_000_000).contains(&more), "{small:#}{large:#}");
+
+    // Eight outstanding fill the path eight times as well, until it is full.
+    let rate = |one: &serde_json::Value| one["latency"]["per_s"].as_f64().unwrap();
+    let deep = first(&ask(&["--block", "512", "--depth", "8"]));
+    assert!(rate(&deep) > 4.0 * rate(&small), "{small:#}{deep:#}");
+    assert!(rate(&deep) < 8.5 * rate(&small), "{small:#}{deep:#}");
+
+    let told = stdout(&run(&mut blocks(&home, &host, &["--requests", "20"])));
+    assert!(
+        one_line(&told).contains("it is the network that takes the time"),
+        "{told}"
+    );
+    lab.down();
+}
+
+#[test]
+fn blocks_of_a_file_are_measured_both_ways_and_leave_nothing() {
+    let home = Home::new();
+    let files = home.path().join("files");
+    fs::create_dir(&files).unwrap();
+    let data = write(&files.join("there"));
+    let store = files.to_str().unwrap();
+    let mix = ["--store", store, "--file-size", "4M", "--requests", "400"];
+    let more = [
+        "--mix",
+        "read=2,write=1,write-stable=1",
+        "--random",
+        "--seed",
+        "9",
+        "--json",
+    ];
+    for way in ["--up", "--down"] {
+        let told = json(blocks(&home, "local", &[way]).args(mix).args(more));
+        assert_eq!(told["ended"]["how"], "complete");
+        assert_eq!(told["spec"]["workload"]["seed"], 9);
+        let leg = &told["legs"][0];
+        let (asks, has) = match way {
+            "--up" => ("near", "far"),
+            _ => ("far", "near"),
+        };
+        assert_eq!(leg[has]["store"]["blocks"], 512);
+        assert!(
+            leg[has]["store"]["cached_before_share"].is_number(),
+            "{leg:#}"
+        );
+        let operations = leg[asks]["operations"].as_array().unwrap();
+        assert_eq!(operations.len(), 3, "{operations:#?}");
+        assert_eq!(leg["near"]["bytes"], 400 * 8192);
+        assert_eq!(leg["far"]["bytes"], 400 * 8192);
+        let id = told["id"].as_str().unwrap();
+        let shown = stdout(&run(&mut home.linerate(&["runs", "show", id])));
+        let shown = one_line(&shown);
+        assert!(shown.contains("WRITE, stable: of "), "{shown}");
+        assert!(shown.contains("in storage"), "{shown}");
+        assert_eq!(names(&files), ["there"]);
+    }
+    let there = files.join("there");
+    let there = there.to_str().unwrap();
+    let refused = |options: &[&str], code, why: &str| {
+        failed(&run(&mut blocks(&home, "local", options)), code, why);
+    };
+    refused(&["--store", there, "--mix", "write"], 3, "is only read");
+    refused(
+        &["--store", there, "--file-size", "6M"],
+        3,
+        "ask for less with --file-size",
+    );
+    refused(&["--block", "100"], 2, "from 512 B to 64M");
+    refused(&["--mix", "getattr"], 2, "a question to NFS servers");
+    refused(&["--bidir"], 2, "leave out --bidir");
+    assert!(fs::read(there).unwrap() == data);
+
+    let lines = ["--requests", "50", "--depth", "1,4", "--json"];
+    let told = json(blocks(&home, "local", &["--store", there]).args(lines));
+    let depths = told["depths"].as_array().unwrap();
+    let depth = |n: usize| depths[n]["depth"].as_u64().unwrap();
+    assert_eq!((depths.len(), depth(0), depth(1)), (2, 1, 4));
+    for one in depths {
+        assert_eq!(one["requests"]["count"], 50);
+        let run = one["run"].as_str().unwrap();
+        let kept = json(&mut home.linerate(&["runs", "export", run, "--format", "json"]));
+        assert_eq!(kept["spec"]["workload"]["depth"], one["depth"]);
+    }
+
+    // A disk of 2 MiB, in a mount namespace that ends with the command.
+    let disk = home.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mut small = Command::new("unshare");
+    let script =
+        "mount -t tmpfs -o size=2m small \"$0\" && \"$@\"; code=$?; ls -A \"$0\"; exit $code";
+    small.args(["-m", "sh", "-c", script]).arg(&disk);
+    small.arg(env!("CARGO_BIN_EXE_linerate"));
+    small.args(["measure", "local", "--workload", "blocks", "-q", "--store"]);
+    small.arg(&disk).args(["--file-size", "20M"]);
+    home.furnish(&mut small);
+    let full = run(&mut small);
+    failed(&full, 1, "No space left on device");
+    assert_eq!(stdout(&full), "", "nothing is left there");
 }

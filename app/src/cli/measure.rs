@@ -1,6 +1,7 @@
 //! `linerate measure`: how fast is this path, and what did the kernel see meanwhile?
 
 mod corners;
+mod depths;
 pub mod options;
 
 use super::Global;
@@ -17,7 +18,7 @@ use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::traces;
 use crate::transport::{self, How};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use archive::Traces;
 use clap::{ArgGroup, Args};
 use model::finding::Explanation;
@@ -181,6 +182,9 @@ impl Measure {
         if let Some(rounds) = self.order.corners() {
             return self.corners(&host, global, &spec, rounds, stop);
         }
+        if let Some(depths) = self.order.depths() {
+            return self.depths(&host, global, &spec, depths, stop);
+        }
         let mut run = Run {
             title: self.output.title.clone(),
             ..blank(&self.host, spec)
@@ -244,6 +248,41 @@ impl Measure {
         let (mut link, near) = self.link(host, global, &run.spec, stop)?;
         run.near = near;
         through(&mut link, host, run, watcher, stop)
+    }
+
+    /// One of several runs that are shown together: it is kept like any other.
+    ///
+    /// # Errors
+    /// If it was not whole.
+    fn part(
+        &self,
+        global: &Global,
+        spec: Spec,
+        play: &mut dyn FnMut(&mut Run, &mut dyn Watcher) -> Result<()>,
+    ) -> Result<Run> {
+        let mut run = Run {
+            title: self.output.title.clone(),
+            ..blank(&self.host, spec)
+        };
+        let mut view = View::new(Live::new(&run.spec), self.output.quiet);
+        let mut record = Record::new(global.archive_path(), &run);
+        let watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
+        let outcome = play(&mut run, &mut Tee(watchers));
+        drop(view);
+        run.ended = how_ended(&outcome, &run.legs);
+        if run.legs.is_empty() {
+            record.discard();
+            outcome?;
+            bail!("a run of nothing measures nothing");
+        }
+        if let Some(warning) = record.finish(&run) {
+            out::note(&format!("linerate: {}; {}", warning.what, warning.remedy));
+        }
+        outcome?;
+        match &run.ended {
+            Ended::Failed { why } => bail!("{why}"),
+            _ => Ok(run),
+        }
     }
 
     /// A control connection with an agent, and what this host is.

@@ -316,6 +316,7 @@ prop_compose! {
             bytes: Bytes(bytes),
             duration: Nanos(duration),
             requests,
+            store: full.store.filter(|_| !datagrams),
             operations: if datagrams { full.operations } else { Vec::new() },
             retransmits: datagrams.then_some(bytes),
             datagrams: full.datagrams.filter(|_| datagrams),

@@ -5,11 +5,103 @@ use crate::words::{Style, escape, glue, grouped, percent, table, three_digits, w
 use model::request::Links;
 use model::{
     BlockRecord, BlockServer, BlockSplit, BlockStore, BlockSummary, Blocks, Bytes, Cache,
-    Direction, Latency, LatencySummary, Leg, Nanos, StoreRecord, Wait,
+    Direction, Latency, LatencySummary, Leg, Nanos, RunId, StoreRecord, Wait,
 };
+use serde::Serialize;
 
 /// Storage or network: one takes the larger part if it has more than this share of the time.
 const LARGER: f64 = 0.55;
+
+/// The version of the document of several depths.
+const DEPTHS_SCHEMA: u32 = 1;
+/// A depth is enough if no larger one is faster by more than this.
+const ENOUGH: f64 = 1.1;
+
+/// What was measured with so many requests outstanding.
+#[derive(Clone, Debug, Serialize)]
+pub struct Depth {
+    /// On each connection.
+    pub depth: u32,
+    /// Its run in the archive.
+    pub run: RunId,
+    /// All of them; `None`: none was answered.
+    pub requests: Option<LatencySummary>,
+    /// The same by operation.
+    pub operations: Vec<BlockSummary>,
+}
+
+/// All depths as one JSON document.
+pub fn depths_json(depths: &[Depth]) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: u32,
+        depths: &'a [Depth],
+    }
+    let schema = DEPTHS_SCHEMA;
+    crate::json::pretty(&Document { schema, depths })
+}
+
+/// A line as soon as a depth is measured.
+pub fn progress(one: &Depth) -> String {
+    let rate = one.requests.as_ref().map_or(0.0, |all| all.per_s);
+    format!("depth {}: {} requests/s", one.depth, three_digits(rate))
+}
+
+/// Depths beside each other, and which of them is enough.
+pub fn depths(depths: &[Depth], style: Style) -> String {
+    let heads = [
+        "depth",
+        "operation",
+        "a second",
+        "data",
+        "p50",
+        "p99",
+        "storage",
+        "queued",
+        "network",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for depth in depths {
+        rows.extend(depth.operations.iter().map(|one| {
+            let mut row = vec![
+                depth.depth.to_string(),
+                one.operation.name().to_owned(),
+                three_digits(one.latency.per_s),
+                one.data
+                    .map_or_else(|| "-".to_owned(), |rate| rate.to_string()),
+                one.latency.p50.to_string(),
+                one.latency.p99.to_string(),
+            ];
+            row.extend(one.split.iter().flat_map(|split| {
+                let share = |time: Nanos| percent(time.0 as f64 / split.total().0.max(1) as f64);
+                [split.storage, split.queued, split.network].map(share)
+            }));
+            row
+        }));
+    }
+    let mut out = table(&rows);
+    out.push_str(&wrap(&enough(depths), style.width, "", ""));
+    out
+}
+
+/// The smallest depth that no other outdoes by much.
+fn enough(depths: &[Depth]) -> String {
+    let rate = |one: &Depth| one.requests.as_ref().map_or(0.0, |all| all.per_s);
+    let most = depths.iter().map(rate).fold(0.0, f64::max);
+    let good = depths.iter().filter(|one| rate(one) * ENOUGH >= most);
+    let deepest = depths.iter().map(|one| one.depth).max();
+    match good.min_by_key(|one| one.depth) {
+        Some(one) if Some(one.depth) == deepest => format!(
+            "A depth of {} is the fastest, and a larger one might be faster still.",
+            one.depth
+        ),
+        Some(one) => format!(
+            "A depth of {} is enough: none of the others is faster by more than 10 %.",
+            one.depth
+        ),
+        None => "Nothing was measured.".to_owned(),
+    }
+}
 
 /// Storage or network? A sentence an operation, of those that move blocks or make them safe.
 pub(crate) fn verdict(order: &Blocks, host: &str, leg: &Leg, all: &[BlockSummary]) -> Vec<String> {
@@ -212,7 +304,7 @@ fn store_words(whose: &BlockStore) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::fixtures;
     use model::{Workload, summarise};
@@ -232,6 +324,33 @@ mod tests {
         }
         let told = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
         insta::assert_snapshot!(told);
+    }
+
+    /// The deeper, the faster, until it is enough.
+    pub(crate) fn some_depths() -> Vec<Depth> {
+        let mut leg = fixtures::request_leg(100);
+        leg.near.operations = fixtures::told_by_server();
+        let figures = model::summarise_leg(&fixtures::spec(), &leg);
+        let measured = |(depth, rate): (u32, f64)| Depth {
+            depth,
+            run: "1a2b3c4d".to_owned(),
+            requests: figures.requests.as_ref().map(|all| LatencySummary {
+                per_s: rate,
+                ..*all
+            }),
+            operations: figures.operations.clone(),
+        };
+        [(1, 100.0), (8, 700.0), (32, 720.0)].map(measured).to_vec()
+    }
+
+    #[test]
+    fn depths_stand_beside_each_other_and_one_is_enough() {
+        let told = some_depths();
+        let table = depths(&told, Style::PLAIN);
+        assert_eq!(table.lines().count(), 1 + 3 * 2 + 1, "{table}");
+        assert!(table.contains("A depth of 8 is enough"), "{table}");
+        assert!(depths(&told[..2], Style::PLAIN).contains("might be faster still"));
+        assert!(depths(&[], Style::PLAIN).contains("Nothing was measured"));
     }
 
     #[test]

@@ -284,6 +284,9 @@ mod tests {
             ("end" | "sample", "requests") => "latency",
             ("end" | "sample" | "leg_summary", "datagrams") => "datagrams",
             ("end", "copy") => "copy_record",
+            ("depths", "depths") => "depth",
+            ("depth", "requests") => "latency_summary",
+            ("depth", "operations") => "block_summary",
             ("corners", "corners") => "corner",
             ("corner", "order") => "copy",
             ("corner", "copies") => "copy_summary",
@@ -568,6 +571,8 @@ mod tests {
         let stopped = crate::mtu_change::tests::rolled_back();
         see(crate::mtu_change::json(&stopped), "mtu_change");
         see(crate::copy::tests::corners_json_of_all(), "corners");
+        let depths = crate::blocks::tests::some_depths();
+        see(crate::blocks::depths_json(&depths), "depths");
         for experiment in crate::prove::tests::of_every_design() {
             see(experiment, "experiment");
         }

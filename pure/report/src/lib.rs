@@ -4,7 +4,7 @@
 //! [`words::escape`] before it can reach a terminal.
 
 pub mod audit;
-mod blocks;
+pub mod blocks;
 pub mod copy;
 pub mod csv;
 mod diff;

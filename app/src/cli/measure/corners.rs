@@ -1,20 +1,16 @@
 //! `linerate measure --workload copy --corners`: memory and a file at either end, in a random order.
 
-use super::super::live::{View, stdout_style};
+use super::super::live::stdout_style;
 use super::{Measure, through};
 use crate::chance;
 use crate::cli::Global;
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal};
 use crate::host::Host;
-use crate::leg::how_ended;
 use crate::out;
-use crate::progress::{Tee, Watcher};
-use crate::record::{Record, blank};
 use anyhow::{Result, bail};
-use model::{CopySummary, Ended, FileCopy, Fingerprint, Limit, Run, Spec, Workload};
+use model::{CopySummary, FileCopy, Fingerprint, Limit, Run, Spec, Workload};
 use report::copy::Corner;
-use report::live::Live;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -104,29 +100,10 @@ impl Measure {
         spec: Spec,
         stop: &AtomicBool,
     ) -> Result<(Run, CopySummary)> {
-        let mut run = Run {
-            title: self.output.title.clone(),
-            near: near.clone(),
-            ..blank(&self.host, spec)
-        };
-        let mut view = View::new(Live::new(&run.spec), self.output.quiet);
-        let mut record = Record::new(global.archive_path(), &run);
-        let watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
-        let outcome = through(link, host, &mut run, &mut Tee(watchers), stop);
-        drop(view);
-        run.ended = how_ended(&outcome, &run.legs);
-        if run.legs.is_empty() {
-            record.discard();
-            outcome?;
-            bail!("a copy of no bytes measures nothing");
-        }
-        if let Some(warning) = record.finish(&run) {
-            out::note(&format!("linerate: {}; {}", warning.what, warning.remedy));
-        }
-        outcome?;
-        if let Ended::Failed { why } = &run.ended {
-            bail!("{why}");
-        }
+        let run = self.part(global, spec, &mut |run, watcher| {
+            run.near = near.clone();
+            through(link, host, run, watcher, stop)
+        })?;
         match model::summarise(&run).legs.pop().and_then(|leg| leg.copy) {
             Some(copy) => Ok((run, copy)),
             None => bail!("nothing arrived"),

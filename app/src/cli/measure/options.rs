@@ -233,9 +233,10 @@ struct BlockOptions {
     /// Bytes of a read or write [default: 8K]
     #[arg(long, value_name = "SIZE")]
     block: Option<Bytes>,
-    /// Requests that each connection has outstanding [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    depth: Option<u32>,
+    /// Requests that each connection has outstanding; several, like 1,8,32, are measured one after the other
+    /// [default: 1]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    depth: Vec<u32>,
     /// What each connection asks in turn, like read=7,write=3: of read, write (may stay in memory), write-stable,
     /// commit and, of NFS, getattr [default: read; of NFS: read,write,getattr,commit]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = parse_mix)]
@@ -335,6 +336,11 @@ impl Order {
         self.copy.corners.then_some(self.copy.rounds)
     }
 
+    /// The depths of blocks, if there are several.
+    pub fn depths(&self) -> Option<&[u32]> {
+        Some(self.blocks.depth.as_slice()).filter(|depths| depths.len() > 1)
+    }
+
     fn kind(&self) -> Kind {
         self.way.workload.unwrap_or(Kind::Bulk)
     }
@@ -380,8 +386,8 @@ impl Order {
                 "--mix getattr is a question to NFS servers: ask for read, write, write-stable or commit"
             );
         }
-        let depth = blocks.depth.unwrap_or(1);
-        if depth > Blocks::DEEPEST {
+        let deepest = blocks.depth.iter().max();
+        if let Some(depth) = deepest.filter(|depth| **depth > Blocks::DEEPEST) {
             bail!(
                 "--depth {depth}: each request may take a thread at the other end, so it goes up to {}",
                 Blocks::DEEPEST
@@ -420,7 +426,7 @@ impl Order {
         Ok(Blocks {
             server,
             block,
-            depth: self.blocks.depth.unwrap_or(1),
+            depth: self.blocks.depth.first().copied().unwrap_or(1),
             mix: match mix.is_empty() {
                 true => usual.to_vec(),
                 false => mix,
@@ -608,7 +614,7 @@ impl BlockOptions {
     /// Anything was said of blocks.
     fn any(&self) -> bool {
         self.block.is_some()
-            || self.depth.is_some()
+            || !self.depth.is_empty()
             || !self.mix.is_empty()
             || self.random
             || self.seed.is_some()
