@@ -440,7 +440,7 @@ fn blocks_behind_a_slow_path_take_its_round_trip_and_the_network_is_named() {
 
     let told = stdout(&run(&mut blocks(&home, &host, &["--requests", "20"])));
     assert!(
-        one_line(&told).contains("it is the network that takes the time"),
+        one_line(&told).contains("the network takes the time"),
         "{told}"
     );
     lab.down();

@@ -133,12 +133,15 @@ fn sentence(one: &BlockSummary, split: &BlockSplit, storage: &str) -> String {
     };
     let there = split.storage + split.queued;
     let verdict = match (share(there), share(split.network)) {
-        (there, _) if there > LARGER => "it is the storage that takes the time",
-        (_, network) if network > LARGER => "it is the network that takes the time",
+        (there, _) if there > LARGER => "the storage takes the time",
+        (_, network) if network > LARGER => "the network takes the time",
         _ => "both take about as much",
     };
+    let ideal = one.latency.ideal.map_or_else(String::new, |ideal| {
+        format!(", of which the path needs {} at the least", glue(ideal))
+    });
     format!(
-        "{}: of {} on average {} are {storage}{queued}, and {} the network and both kernels: {verdict}.",
+        "{}: of {} on average {} are {storage}{queued}, and {} the network and both kernels{ideal}: {verdict}.",
         one.operation.name(),
         glue(total),
         of(split.storage),
