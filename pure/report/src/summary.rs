@@ -10,8 +10,9 @@ use crate::words::{
 };
 use model::finding::Explanation;
 use model::{
-    BitRate, Bytes, CpuUse, Direction, Directions, Ended, Fingerprint, LatencySummary, Leg,
-    LegSummary, Limit, Nanos, Request, Run, SettingInForce, Side, Summary, Wait, Warning, Workload,
+    BitRate, BlockServer, Bytes, CpuUse, Direction, Directions, Ended, Fingerprint, LatencySummary,
+    Leg, LegSummary, Limit, Nanos, Request, Run, SettingInForce, Side, Summary, Wait, Warning,
+    Workload,
 };
 
 /// Beyond this ratio the two directions are called different: 10 %.
@@ -73,11 +74,13 @@ fn how_it_ended(run: &Run, style: Style) -> String {
         Ended::Unfinished => {
             let mut said = "Unfinished: it still runs, or its process was killed; what follows was kept until then."
                 .to_owned();
-            if let Workload::Blocks(order) = &run.spec.workload {
+            if let Workload::Blocks(order) = &run.spec.workload
+                && let BlockServer::Nfs { export, .. } = &order.server
+            {
                 said += &format!(
                     " If it was killed, its files .linerate-{}-* are still in {}: remove them there.",
                     escape(&run.id),
-                    escape(&order.export)
+                    escape(export)
                 );
             }
             said
