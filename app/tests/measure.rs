@@ -114,6 +114,10 @@ fn requests_are_counted_and_timed() {
         assert_eq!(latency["count"], 400, "{extra:?}");
         let at = |name: &str| latency[name].as_u64().unwrap();
         assert!(0 < at("p50_ns") && at("p50_ns") <= at("p99_ns") && at("p99_ns") <= at("max_ns"));
+        assert!(
+            0 < at("ideal_ns") && at("ideal_ns") < at("max_ns"),
+            "{latency}"
+        );
     }
 }
 

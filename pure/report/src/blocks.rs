@@ -237,7 +237,8 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
         out.push_str(&wrap(&line, style.width, "  ", "    "));
     }
     let ideal = requests::ideal(links, requests::NO_RATE);
-    out.push_str(&wrap(&ideal, style.width, "", ""));
+    let each = format!("{} {ideal}", requests::EACH);
+    out.push_str(&wrap(&each, style.width, "", ""));
     out
 }
 

@@ -33,7 +33,8 @@ pub fn text(told: &Requests, style: Style) -> String {
             out.push_str(&wrap(&line, style.width, "  ", "    "));
         }
         let unknown = "with --rate the time of its frames on the links comes to it";
-        out.push_str(&wrap(&ideal(&told.links, unknown), style.width, "", ""));
+        let each = format!("{EACH} {}", ideal(&told.links, unknown));
+        out.push_str(&wrap(&each, style.width, "", ""));
         out.push_str("\nThe longest ones:\n");
         for one in told.operations.iter().take(LADDERS) {
             one.worst
@@ -108,16 +109,18 @@ fn each(one: &Operation) -> String {
 
 /// Said of a run whose hosts do not tell the rate of a link.
 pub(crate) const NO_RATE: &str =
-    "without the time of its frames on the links: no device of the hosts tells its rate";
+    "no device of the hosts tells a rate, by which to reckon its frames as well";
+/// What the times by operation are.
+pub(crate) const EACH: &str = "Each is the mean of one request;";
 
-/// What the ideal is that stands beside the mean of one request; `unknown` is said where no rate is.
+/// What the ideal is; `unknown` is said where no rate is.
 pub(crate) fn ideal(links: &Links, unknown: &str) -> String {
     let frames = match (links.rate, links.hops) {
         (None, _) => format!("alone ({unknown})"),
         (Some(rate), 1) => format!("and its frames on a link of {}", glue(rate)),
         (Some(rate), n) => format!("and its frames on {n} links of {}", glue(rate)),
     };
-    format!("Each is the mean of one request; ideal is the shortest round trip {frames}.")
+    format!("ideal is the shortest round trip {frames}.")
 }
 
 fn operations(operations: &[Operation]) -> String {

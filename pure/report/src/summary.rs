@@ -99,14 +99,14 @@ fn answers(run: &Run, summary: &Summary, style: Style) -> String {
         out.push_str(&answer(run, leg, figures, style));
         if let Some(LatencySummary {
             ideal: Some(ideal),
-            mean,
+            p50,
             ..
         }) = figures.requests
         {
             let beside = format!(
-                "Ideal {}, measured {}. {}",
+                "Ideal {}, measured {} at the median; {}",
                 glue(ideal),
-                glue(mean),
+                glue(p50),
                 requests::ideal(&run.links(), requests::NO_RATE)
             );
             out.push_str(&wrap(&beside, style.width, "", ""));
@@ -934,9 +934,9 @@ mod tests {
         insta::assert_snapshot!(plain(&run), @r#"
         up    116,500 requests/s  to local (p50 6.60 us, p99 21.0 us; 1,165,000 answered
               in 10 s)
-        Ideal 4.00 us, measured 8.09 us. Each is the mean of one request; ideal is the
-        shortest round trip alone (without the time of its frames on the links: no
-        device of the hosts tells its rate).
+        Ideal 4.00 us, measured 6.60 us at the median; ideal is the shortest round trip
+        alone (no device of the hosts tells a rate, by which to reckon its frames as
+        well).
 
         latency p50             6.60 us
                 p90             6.60 us
