@@ -17,6 +17,8 @@ pub struct Requests {
     pub answered: u64,
     /// Requests without an answer when their connection or the capture ended.
     pub unanswered: u64,
+    /// Replies to calls that are not there to be read: the capture cut them off or lost them, or they are older.
+    pub unread: u64,
     /// How the clocks of two captures were joined; `None` of one.
     pub clocks: Option<Clocks>,
     /// What the ideal of each was reckoned for.

@@ -503,6 +503,7 @@ pub fn requests() -> Requests {
         schema: REQUESTS_SCHEMA,
         answered: 1,
         unanswered: 0,
+        unread: 0,
         clocks: Some(Clocks {
             offset_ns: -1_234_567,
             drift_ppm: 1.5,

@@ -83,7 +83,12 @@ pub(crate) struct Out {
     pub done: Vec<Seen>,
     /// Bytes that are held of all connections.
     pub room: usize,
-    pub unanswered: u64,
+    /// What no place of a request changes: the key of its call, and the number of its first byte.
+    pub unanswered: Vec<(Option<u64>, u32)>,
+    /// Replies without a call.
+    pub unread: u64,
+    /// How often it was cut off where the next message begins.
+    pub cut: u64,
     pub spare: Spare,
 }
 
@@ -307,11 +312,11 @@ impl Connection {
             return self.plain(piece, side, out);
         }
         let (mut done, mut any) = (0, false);
-        let mut read = |way: &mut Way, spare: &mut Spare| {
+        let mut read = |way: &mut Way, out: &mut Out| {
             let reader = &mut way.reader;
-            reader.read(wire, piece, bytes, &mut done, side == 0, spare)
+            reader.read(wire, piece, bytes, &mut done, side == 0, out)
         };
-        while let Some(found) = read(&mut self.ways[side], &mut out.spare) {
+        while let Some(found) = read(&mut self.ways[side], out) {
             any = true;
             self.message(found, side, out);
         }
@@ -328,10 +333,13 @@ impl Connection {
         let Some(wire) = &mut self.wire else {
             return;
         };
-        let Found { passage, body } = found;
+        let Found { passage, body, cut } = found;
         let Some(message) = wire.message(&body, side == 0) else {
-            // No message of this protocol, though all of its head is there.
-            self.ways[side].reader.lose();
+            // No message of this protocol, if all of its head is there.
+            match cut {
+                true => self.ways[side].reader.takes_back(body),
+                false => self.ways[side].reader.lose(),
+            }
             return;
         };
         let of = match message.role {
@@ -342,8 +350,8 @@ impl Connection {
         match (message.role, known) {
             (Role::Call, known) => {
                 if known.is_some() || self.pending[of].len() == MOST_PENDING {
-                    out.unanswered += 1;
-                    self.pending[of].remove(known.unwrap_or(0));
+                    let before = self.pending[of].remove(known.unwrap_or(0));
+                    out.unanswered.extend(before.map(|p| p.name()));
                 }
                 self.pending[of].push_back(Pending {
                     key: message.key,
@@ -370,7 +378,10 @@ impl Connection {
                     self.answered(pending, of, out);
                 }
             }
-            _ => out.spare.take(passage),
+            (role, _) => {
+                out.unread += u64::from(role == Role::Reply);
+                out.spare.take(passage);
+            }
         }
         self.ways[side].reader.takes_back(body);
     }
@@ -440,7 +451,7 @@ impl Connection {
             for one in pending {
                 match one.reply.is_some() && self.wire == Some(Wire::Plain) {
                     true => self.answered(one, of, out),
-                    false => out.unanswered += 1,
+                    false => out.unanswered.push(one.name()),
                 }
             }
         }
@@ -452,6 +463,10 @@ impl Connection {
 }
 
 impl Pending {
+    fn name(&self) -> (Option<u64>, u32) {
+        (self.key, self.call.seq)
+    }
+
     fn reply(&mut self, more: Box<Passage>) {
         match &mut self.reply {
             Some(reply) => reply.join(*more, Cause::Application),

@@ -86,6 +86,7 @@ impl Digest {
             schema: model::request::REQUESTS_SCHEMA,
             answered: self.answered,
             unanswered,
+            unread: 0,
             clocks: None,
             links: Links::default(),
             operations,

@@ -29,7 +29,7 @@ use model::segment::tcp_flag::SYN;
 use model::segment::tcp_state;
 use model::{Nanos, Segment, TraceRecord, What};
 use socket::Socket;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// Connections that are followed at a time; of others nothing is told.
@@ -85,6 +85,7 @@ pub struct Observer {
     /// One of two captures, or a trace: what is joined with the other, or with the other end on the same host.
     kept: Option<Kept>,
     links: Links,
+    unanswered: u64,
     unfollowed: u64,
 }
 
@@ -92,6 +93,8 @@ pub struct Observer {
 struct Kept {
     seen: Vec<Seen>,
     marks: Marks,
+    /// Unanswered ones: both ends of a trace, or both places, can have seen the same.
+    unanswered: BTreeSet<(Option<u64>, u32)>,
     /// Requests beyond [`MOST_KEPT`].
     more: u64,
 }
@@ -236,8 +239,13 @@ impl Observer {
 
     /// Takes what is done.
     fn settle(&mut self) {
-        if self.out.done.is_empty() {
-            return;
+        if !self.out.unanswered.is_empty() {
+            match &mut self.kept {
+                Some(kept) if kept.unanswered.len() < MOST_KEPT => {
+                    kept.unanswered.extend(self.out.unanswered.drain(..));
+                }
+                _ => self.unanswered += self.out.unanswered.drain(..).len() as u64,
+            }
         }
         for seen in self.out.done.drain(..) {
             match &mut self.kept {
@@ -270,14 +278,16 @@ impl Observer {
         let digest = match self.kept {
             None => self.digest,
             Some(kept) => {
+                self.unanswered += kept.unanswered.len() as u64;
                 // The other end of a connection may be of this host, and have its own place in the trace.
                 let is_client = |seen: &Seen| seen.near == Some(Nanos(0));
                 let (clients, servers) = kept.seen.into_iter().partition(is_client);
                 digest::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
             }
         };
-        let mut told = digest.told(self.out.unanswered);
+        let mut told = digest.told(self.unanswered);
         told.doubts.extend(doubts);
+        told.unread = self.out.unread;
         told.links = self.links;
         told
     }
@@ -287,6 +297,8 @@ impl Observer {
         let more = self.kept.as_ref().map_or(0, |kept| kept.more);
         let doubts = [
             (self.unfollowed, format!("packets belong to connections beyond the {MOST_CONNECTIONS} that are followed at a time")),
+            (self.out.cut, "times the beginning of a message is not in the capture, which cut packets short or lost them: it is not told, nor what follows it in its packet; tcpdump -s 0 captures them whole".to_owned()),
+            (self.out.unread, "replies answer calls that are not there to be read: their requests are not among those told".to_owned()),
             (more, format!("requests beyond the first {MOST_KEPT} were left out")),
             (self.lost, "events were lost by the trace: requests near them can be cut in two or look longer".to_owned()),
         ];
@@ -309,8 +321,9 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     let mut doubts = a.doubts();
     doubts.extend(b.doubts());
     doubts.dedup();
-    let unanswered = a.out.unanswered.max(b.out.unanswered);
-    let (one, other) = (a.kept.unwrap_or_default(), b.kept.unwrap_or_default());
+    let (mut one, mut other) = (a.kept.unwrap_or_default(), b.kept.unwrap_or_default());
+    one.unanswered.append(&mut other.unanswered);
+    let unanswered = one.unanswered.len() as u64 + a.unanswered.max(b.unanswered);
     let clocks = clocks::joined(one.marks, other.marks);
     let digest = digest::of_both(one.seen, other.seen, clocks.as_ref(), &a.links);
     let mut told = digest.told(unanswered);
@@ -322,6 +335,7 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     }
     told.doubts.extend(doubts);
     told.clocks = clocks;
+    told.unread = a.out.unread.max(b.out.unread);
     told.links = a.links;
     told
 }

@@ -293,6 +293,9 @@ mod tests {
             (15, 0, received, 1, 101, 300),
             (16, 0, sent, 101, 301, 0),
             (20, 1, received, 101, 301, 0),
+            // Never answered: seen at both ends, and one request.
+            (30, 0, sent, 101, 301, 100),
+            (34, 1, received, 101, 301, 100),
         ] {
             observer.record(&TraceRecord::Segment(Segment {
                 at: ms(at),
@@ -307,6 +310,7 @@ mod tests {
         }
         let told = observer.told();
         assert_eq!((told.answered, told.clocks), (1, None));
+        assert_eq!(told.unanswered, 1);
         let parts = told.calls[0].parts;
         assert_eq!(told.calls[0].view, View::BothEnds);
         assert_eq!(

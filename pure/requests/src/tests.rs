@@ -364,3 +364,62 @@ fn a_protocol_that_was_seen_is_waited_for_however_much_is_missing() {
     let names: Vec<_> = told.calls.iter().map(|call| &call.operation[..]).collect();
     assert_eq!(names, ["NFSv3 NULL", "NFSv3 NULL"], "{told:#?}");
 }
+
+/// A message of ONC RPC: a call of PORTMAP NULL, or its reply.
+fn rpc(number: u8, is_call: bool) -> Vec<u8> {
+    let words: &[u32] = match is_call {
+        true => &[number.into(), 0, 2, 100_000, 2, 0, 0, 0, 0, 0],
+        false => &[number.into(), 1, 0, 0, 0, 0],
+    };
+    let mark = 1 << 31 | 4 * words.len() as u32;
+    let words = std::iter::once(&mark).chain(words);
+    words.flat_map(|word| word.to_be_bytes()).collect()
+}
+
+#[test]
+fn calls_in_one_packet_are_read_as_far_as_it_was_captured_and_the_others_are_counted() {
+    let calls: Vec<u8> = (1..=3).flat_map(|n| rpc(n, true)).collect();
+    let replies: Vec<u8> = (1..=4).flat_map(|n| rpc(n, false)).collect();
+    let packet = |at, from_client: bool, seq, ack, bytes: &[u8]| {
+        let mut ends = [([192, 0, 2, 1], 700), ([192, 0, 2, 2], 111)].map(SocketAddr::from);
+        if !from_client {
+            ends.reverse();
+        }
+        Packet {
+            at: ms(at),
+            seq,
+            ack,
+            flags: ACK | PSH,
+            window: 65000,
+            payload: bytes.len() as u32,
+            ..Packet::new(ends[0], ends[1])
+        }
+    };
+    for captured in 0..=calls.len() {
+        let mut observer = Observer::default();
+        let mut syn = packet(0, true, u32::MAX, 0, &[]);
+        syn.flags = SYN;
+        observer.see(&syn, &[]);
+        observer.see(&packet(0, true, 0, 0, &calls), &calls[..captured]);
+        // The next one is whole.
+        let (next, end) = (rpc(4, true), calls.len() as u32);
+        observer.see(&packet(1, true, end, 0, &next), &next);
+        observer.see(&packet(9, false, 0, end + 44, &replies), &replies);
+        let told = observer.told();
+        // A call is told if its mark is there and its number, and what is before it can be stepped over.
+        let known = (0..3).filter(|n| captured >= n * 44 + 8).count() as u64;
+        assert_eq!((told.answered, told.unread), (known + 1, 3 - known));
+        assert_eq!(told.unanswered, 0);
+        let is_said = told
+            .doubts
+            .iter()
+            .any(|doubt| doubt.contains("tcpdump -s 0"));
+        assert_eq!(is_said, captured < 2 * 44 + 4, "{:?}", told.doubts);
+        let named = |of: &str| told.operations.iter().any(|o| o.operation == of);
+        assert!(named("PORTMAP NULL"));
+        assert_eq!(
+            named("RPC, cut off"),
+            captured % 44 >= 8 && captured % 44 < 28
+        );
+    }
+}

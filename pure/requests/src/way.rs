@@ -1,6 +1,7 @@
 //! One direction of a connection: its bytes in order, and its messages.
 
-use crate::passage::{Passage, Spare, Wait};
+use crate::connection::Out;
+use crate::passage::{Passage, Wait};
 use crate::sender::Sender;
 use crate::wires::{KEPT, Wire};
 use model::Nanos;
@@ -31,6 +32,8 @@ struct Part {
 pub(crate) struct Found {
     pub passage: Box<Passage>,
     pub body: Vec<u8>,
+    /// The capture has not all of the body that would have been kept.
+    pub cut: bool,
 }
 
 /// One direction of a connection.
@@ -260,7 +263,7 @@ impl Reader {
         bytes: &[u8],
         done: &mut u64,
         call: bool,
-        spare: &mut Spare,
+        out: &mut Out,
     ) -> Option<Found> {
         let from = usize::try_from(*done).unwrap_or(usize::MAX);
         let mut bytes = bytes.get(from..).unwrap_or_default();
@@ -274,7 +277,7 @@ impl Reader {
             let left = piece.length - *done;
             let passage = self.passage.get_or_insert_with(|| {
                 let seq = piece.seq.wrapping_add(*done as u32);
-                spare.passage(seq, piece.begin + *done, piece.since())
+                out.spare.passage(seq, piece.begin + *done, piece.since())
             });
             let taken = match self.piece {
                 None => left.min((wire.head() - self.head.len()) as u64),
@@ -288,6 +291,7 @@ impl Reader {
                 None => {
                     self.head.extend_from_slice(there);
                     if (there.len() as u64) < taken {
+                        out.cut += 1;
                         self.lose();
                         return None;
                     }
@@ -318,8 +322,8 @@ impl Reader {
                 self.piece = None;
                 if last && let Some(passage) = self.passage.take() {
                     let body = std::mem::take(&mut self.body);
-                    self.cut = false;
-                    return Some(Found { passage, body });
+                    let cut = std::mem::take(&mut self.cut) && body.len() < KEPT;
+                    return Some(Found { passage, body, cut });
                 }
             }
         }

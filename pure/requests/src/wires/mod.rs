@@ -195,12 +195,12 @@ impl Wire {
 
     /// The message with this body, or what is there of it; `None`: it is none of this protocol.
     pub fn message(&mut self, body: &[u8], from_client: bool) -> Option<Message> {
-        // Of which the capture has not even the kind.
-        if body.len() < 8 {
+        // Nothing, or nothing of it was captured that would tell one from another.
+        if body.len() < 4 {
             return Some(Message::aside());
         }
         match self {
-            Wire::Rpc => rpc::message(body),
+            Wire::Rpc => rpc::message(body, from_client),
             Wire::Smb => smb::message(body, from_client),
             Wire::Iscsi(digests) => iscsi::message(body, digests),
             Wire::Plain => None,

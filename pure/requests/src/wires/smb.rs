@@ -75,6 +75,10 @@ fn commands(body: &[u8]) -> Option<Message> {
     let mut at = 0;
     let key = le64(body, 24)?;
     let response = le32(body, 16)? & 1 != 0;
+    // What the server says unasked, as that an oplock is broken (3.3.4.6).
+    if key == u64::MAX {
+        return Some(Message::aside());
+    }
     if response {
         let role = match le32(body, 8)? {
             PENDING => Role::Aside,
