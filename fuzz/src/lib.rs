@@ -10,6 +10,7 @@ mod control;
 mod iperf3;
 mod kernel;
 pub mod mutate;
+mod nfs;
 mod nouns;
 mod web;
 
@@ -48,6 +49,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("trace_blocks", capture_files::trace_blocks),
     ("quoted_syn", kernel::quoted_syn),
     ("http_request", web::http_request),
+    ("nfs_replies", nfs::nfs_replies),
+    ("nfs_client", nfs::nfs_client),
 ];
 
 /// The target of this name.

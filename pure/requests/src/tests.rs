@@ -371,7 +371,7 @@ fn rpc(number: u8, is_call: bool) -> Vec<u8> {
         true => &[number.into(), 0, 2, 100_000, 2, 0, 0, 0, 0, 0],
         false => &[number.into(), 1, 0, 0, 0, 0],
     };
-    let mark = 1 << 31 | 4 * words.len() as u32;
+    let mark = 0x8000_0000 + 4 * words.len() as u32;
     let words = std::iter::once(&mark).chain(words);
     words.flat_map(|word| word.to_be_bytes()).collect()
 }

@@ -1,0 +1,133 @@
+//! What an NFS server answers, or somebody who is none.
+
+use model::{Answer, BlockOperation, BlockServer, Blocks, Bytes, Nanos, Places, Wait};
+use wire::nfs::{
+    Client, Commit, Create, Credentials, Exports, Failure, FsInfo, Handle, Lookup, Mount, Port,
+    Procedure, Records, Remove, Unmount, Write, answer, call,
+};
+
+/// Calls that a client has outstanding.
+const DEPTH: usize = 12;
+const BLOCK: Bytes = Bytes(512);
+
+/// Replies to single calls: cut elsewhere they are the same, and none is one to another call.
+pub fn nfs_replies(bytes: &[u8]) {
+    let (replies, failed) = replies(bytes, 4096);
+    assert_eq!((replies.clone(), failed), self::replies(bytes, 13));
+    let folder = folder(&replies);
+    let (folder, name) = (&folder, "name");
+    for reply in &replies {
+        reads(&Port::NFS, reply);
+        reads(&Mount("/export"), reply);
+        reads(&Unmount("/export"), reply);
+        reads(&Exports, reply);
+        reads(&FsInfo(folder), reply);
+        reads(&Create { folder, name }, reply);
+        reads(&Lookup { folder, name }, reply);
+        reads(&Remove { folder, name }, reply);
+        let (file, offset, data) = (folder, 7, &b"data"[..]);
+        reads(&Write { file, offset, data }, reply);
+        reads(&Commit(file), reply);
+    }
+}
+
+/// All whole replies, and whether something came that is none.
+fn replies(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
+    let mut records = Records::default();
+    let mut all = Vec::new();
+    for piece in bytes.chunks(piece) {
+        records.push(piece);
+        loop {
+            match records.take() {
+                Ok(Some(reply)) => all.push(reply),
+                Ok(None) => break,
+                Err(_) => return (all, true),
+            }
+        }
+    }
+    (all, false)
+}
+
+/// What a server calls a folder: any handle that it gave, for there is no other way to one.
+fn folder(replies: &[Vec<u8>]) -> Handle {
+    let known = |reply: &Vec<u8>| reply.first_chunk().map(|n| u32::from_be_bytes(*n));
+    let mut given = replies.iter().filter_map(|reply| {
+        let mounted = answer(&Mount("/export"), known(reply)?, reply);
+        mounted.ok().flatten()
+    });
+    let none = [&[0, 0, 0, 1, 0, 0, 0, 1][..], &[0; 24]].concat();
+    let empty = || answer(&Mount("/export"), 1, &none).ok().flatten();
+    given.next().or_else(empty).expect("a handle may be empty")
+}
+
+fn reads<P: Procedure>(procedure: &P, reply: &[u8]) {
+    let Some(number) = reply.first_chunk().map(|n| u32::from_be_bytes(*n)) else {
+        return;
+    };
+    let other = answer(procedure, number.wrapping_add(1), reply);
+    assert!(matches!(other, Ok(None)), "it is the reply to another call");
+    match answer(procedure, number, reply) {
+        Ok(answered) => assert!(answered.is_some()),
+        Err(failure) => says(&failure),
+    }
+    let asked = call(procedure, number, &who());
+    let length = asked.len() as u32 - 4;
+    assert!(asked.starts_with(&(length | 1 << 31).to_be_bytes()));
+}
+
+fn says(failure: &Failure) {
+    let said = failure.to_string();
+    assert!(!said.is_empty() && !said.chars().any(char::is_control));
+}
+
+fn who() -> Credentials {
+    Credentials {
+        machine: "here".to_owned(),
+        uid: 1,
+        gid: 2,
+    }
+}
+
+/// Replies to reads and writes of blocks; cut elsewhere they say the same.
+pub fn nfs_client(bytes: &[u8]) {
+    let (answers, failure) = hears(bytes, 4096);
+    assert_eq!((answers.clone(), failure.clone()), hears(bytes, 1));
+    assert!(answers.len() <= DEPTH, "no more than was asked");
+    for answer in &answers {
+        assert!(answer.data.0 <= BLOCK.0);
+        assert_eq!(answer.total(), Nanos(1000));
+    }
+    if let Some(failure) = failure {
+        says(&failure);
+    }
+}
+
+fn hears(bytes: &[u8], piece: usize) -> (Vec<Answer>, Option<Failure>) {
+    use BlockOperation::{Commit, Getattr, Read, Write, WriteStable};
+    let order = Blocks {
+        server: BlockServer::Nfs {
+            export: "/export".to_owned(),
+            file_size: Bytes(8 * BLOCK.0),
+        },
+        block: BLOCK,
+        depth: DEPTH as u32,
+        mix: vec![Read, Write, WriteStable, Getattr, Commit],
+        random: true,
+        seed: 1,
+        wait: Wait::Block,
+    };
+    let places = Places::new(&order, 8, 0, 1);
+    let block = vec![7; BLOCK.0 as usize];
+    let mut client = Client::new(order, folder(&[]), who(), places, block);
+    let mut asked = Vec::new();
+    (0..DEPTH).for_each(|_| client.ask(Nanos(0), &mut asked));
+    client.sent(Nanos(1), asked.len());
+    let mut answers = Vec::new();
+    for piece in bytes.chunks(piece) {
+        let heard = client.hear(Nanos(1000), piece, &mut |answer| answers.push(answer));
+        if let Err(failure) = heard {
+            return (answers, Some(failure));
+        }
+    }
+    (answers, None)
+}
