@@ -4,6 +4,7 @@
 load.py serve SIZE [quick]         answers each SIZE bytes at port 7001 with one byte; quick: acknowledges at once
 load.py talk HOST SECONDS PART...  writes PARTs (bytes) one after the other, waits for the answer, again and again
 load.py send HOST PORT SECONDS     sends all it can
+load.py clamp HOST SEGMENTS        lets each connection to HOST have no more in flight; 'serve' is there. In a lab's host
 load.py late SECONDS               listens at port 7003, with a full queue until so long after the first SYN
 load.py bring HOST BYTES           sends so much there
 load.py stutter SECONDS SECONDS    takes what comes to port 7002 into a buffer of 256 KiB: reads for so long, then
@@ -11,6 +12,7 @@ load.py stutter SECONDS SECONDS    takes what comes to port 7002 into a buffer o
 """
 
 import socket
+import subprocess
 import sys
 import time
 
@@ -59,6 +61,21 @@ def send(host, port, seconds):
                 pass
 
 
+def clamp(host, segments):
+    route = subprocess.check_output(["ip", "-4", "route", "show", "dev", "eth0", "scope", "link"], text=True)
+    change = ["ip", "route", "change", *route.split(), "dev", "eth0", "cwnd", "lock", segments]
+    subprocess.run(change, check=True)
+    # The kernel takes the clamp from what it remembers of a peer, not from the route (tcp_init_metrics).
+    with open("/proc/sys/net/ipv4/tcp_no_metrics_save", "w", buffering=1) as forgets:
+        forgets.write("0\n")
+        with socket.create_connection((host, 7001)) as peer:
+            peer.sendall(b"?")
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(1):
+                pass
+        forgets.write("1\n")
+
+
 def refused():
     with open("/proc/net/netstat") as file:
         names, values = [line.split() for line in file if line.startswith("TcpExt:")]
@@ -97,5 +114,5 @@ def stutter(reads, pauses):
             time.sleep(float(pauses))
 
 
-loads = [serve, talk, send, late, bring, stutter]
+loads = [serve, talk, send, clamp, late, bring, stutter]
 {load.__name__: load for load in loads}[sys.argv[1]](*sys.argv[2:])

@@ -795,12 +795,14 @@ fn keep(end: &mut EndRecord, record: EndRecord) {
         datagrams,
         copy,
         store,
+        line,
         trace,
         warnings,
         ..
     } = record;
     (end.bytes, end.duration, end.requests, end.datagrams) = (bytes, duration, requests, datagrams);
     (end.operations, end.copy, end.store, end.trace) = (operations, copy, store, trace);
+    end.line = line;
     end.warnings.extend(warnings);
 }
 

@@ -6,7 +6,7 @@ use crate::host::ends;
 use crate::out;
 use anyhow::{Context, Result};
 use emulate::Scenario;
-use lab::{Lab, LinkBackend, NodeRecord, Options, TruthReport};
+use lab::{Lab, LinkBackend, NodeRecord, Options, Tie, TruthReport};
 use model::Warning;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -96,7 +96,8 @@ fn parse(text: &str, file: &str) -> Result<Scenario> {
 /// A lab that is up, and goes down with this value if it came up for it.
 pub struct Standing {
     lab: Lab,
-    raised: bool,
+    /// It came up for this.
+    tie: Option<Tie>,
 }
 
 impl Standing {
@@ -106,7 +107,7 @@ impl Standing {
     /// If there is neither, or it cannot be brought up.
     pub fn find_or_raise(name: &str) -> Result<Standing> {
         match lab::open(name) {
-            Ok(lab) => Ok(Standing { lab, raised: false }),
+            Ok(lab) => Ok(Standing { lab, tie: None }),
             Err(lab::Error::NotUp(_)) => Standing::raise(&scenario(name)?, &Options::default()),
             Err(error) => Err(error.into()),
         }
@@ -117,11 +118,14 @@ impl Standing {
     /// # Errors
     /// If it cannot be brought up; nothing is left then.
     pub fn raise(scenario: &Scenario, options: &Options) -> Result<Standing> {
-        let lab = lab::up(scenario, options).map_err(|error| match error {
+        let (lab, tie) = lab::up(scenario, options).map_err(|error| match error {
             lab::Error::Unfit(why) => Refusal::usage(why).into(),
             error => anyhow::Error::from(error),
         })?;
-        Ok(Standing { lab, raised: true })
+        Ok(Standing {
+            lab,
+            tie: Some(tie),
+        })
     }
 
     /// The lab.
@@ -130,8 +134,11 @@ impl Standing {
     }
 
     /// Lets the lab stay.
-    pub fn keep(mut self) {
-        self.raised = false;
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn keep(mut self) -> Result<()> {
+        Ok(self.tie.take().map_or(Ok(()), Tie::cut)?)
     }
 
     /// Takes the lab down now if it came up for this.
@@ -139,7 +146,7 @@ impl Standing {
     /// # Errors
     /// If something of it is left.
     pub fn lower(mut self) -> Result<()> {
-        if std::mem::take(&mut self.raised) {
+        if let Some(_tie) = self.tie.take() {
             lab::down(&self.lab.record().name)?;
         }
         Ok(())
@@ -148,7 +155,7 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        if self.raised
+        if self.tie.is_some()
             && let Err(error) = lab::down(&self.lab.record().name)
         {
             out::note(&format!("linerate: {error}"));
@@ -235,7 +242,7 @@ pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -
     let lab = standing.lab();
     let (near, far, listen) = choose(lab, ends)?;
     if !quiet {
-        let state = match standing.raised {
+        let state = match standing.tie.is_some() {
             true => "up for this measurement",
             false => "is up",
         };

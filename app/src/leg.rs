@@ -140,6 +140,10 @@ pub fn run_end(
         .map(TcpStream::try_clone)
         .collect::<Result<Vec<_>, _>>()?;
     let mut sampler = observe::Sampler::start(copies);
+    let peer = sockets.first().and_then(|s| s.peer_addr().ok());
+    // Many devices tell nothing of it, and none need be there.
+    let line = || observe::line_errors(peer?.ip()).ok();
+    let line_before = line();
     // Before the load starts: the round-trip time of the handshake is that of the idle path.
     on_sample(sampler.sample(Nanos(0), &vec![model::Bytes(0); streams], None));
 
@@ -186,6 +190,7 @@ pub fn run_end(
         operations: outcome.operations,
         copy: outcome.copy,
         store: outcome.store,
+        line: line_before.and_then(|before| line()?.since(&before)),
         warnings,
         ..EndRecord::default()
     };

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{Home, Lab, alone, json, run, stderr, stdout, two_hosts};
+use common::{Home, Lab, Running, alone, json, run, stderr, stdout, two_hosts};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What `measure` found of its only leg, in Mbit/s once the ramp is over.
 fn mbit(run: &Value) -> f64 {
@@ -265,6 +266,61 @@ fn run_gives_the_exit_code_on_and_leaves_nothing() {
 }
 
 #[test]
+fn a_lab_of_one_command_goes_with_it_however_that_ends() {
+    let home = Home::new();
+    let before = outside();
+    let listed = || json(&mut home.linerate(&["lab", "list", "--json"]));
+    let running = |pid: u64| Path::new(&format!("/proc/{pid}")).exists();
+    for command in [
+        &["measure", "lab:clean-lan", "-t", "60s", "-q"][..],
+        &["lab", "run", "clean-lan", "--", "sleep", "60"],
+    ] {
+        let mut command = home.linerate(command);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut child = Running(child.unwrap());
+        // Up, with what runs in it: the agent and the near end, or the program.
+        let mut inside = Vec::new();
+        wait_until("something runs in the lab", || {
+            let labs = listed();
+            let Some(lab) = labs.as_array().and_then(|l| l.first()) else {
+                return false;
+            };
+            let mark = format!("LINERATE_LAB={}", lab["id"].as_str().unwrap_or("none"));
+            inside = marked(&mark);
+            inside.extend(lab["pid"].as_u64());
+            inside.len() > 1
+        });
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
+        wait_until("the lab is gone", || listed() == serde_json::json!([]));
+        wait_until("nothing of it runs", || {
+            !inside.iter().any(|pid| running(*pid))
+        });
+    }
+    assert_eq!(outside(), before);
+}
+
+/// Waits for a condition that is bound to come.
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed().as_secs() < 30, "{what}: it does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The processes with this in their environment.
+fn marked(mark: &str) -> Vec<u64> {
+    let processes = std::fs::read_dir("/proc").unwrap().map_while(Result::ok);
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        std::fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|all| all.split(|b| *b == 0).any(|v| v == mark.as_bytes()))
+    })
+    .collect()
+}
+
+#[test]
 fn who_is_killed_while_a_lab_comes_up_leaves_none_or_one_that_is_known() {
     let home = Home::new();
     let before = outside();
@@ -275,19 +331,15 @@ fn who_is_killed_while_a_lab_comes_up_leaves_none_or_one_that_is_known() {
     for after_ms in [0, 5, 20, 40, 80, 160] {
         let name = format!("k{}-{after_ms}", std::process::id());
         let mut command = home.linerate(&["lab", "up", "nfs-lan", "--name", &name]);
-        let mut caller = command.stdout(std::process::Stdio::null()).spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(after_ms));
+        let mut caller = command.stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(after_ms));
         let _ = caller.kill();
         caller.wait().unwrap();
-        // Its keeper goes on until it finds nobody to answer; then it is up, or it is gone.
-        let start = std::time::Instant::now();
-        while listed().iter().any(|lab| lab["state"] == "changing") {
-            assert!(start.elapsed().as_secs() < 30, "{:?}", listed());
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        if listed().iter().any(|lab| lab["state"] == "up") {
-            Lab { home: &home, name }.down();
-        }
+        // Its keeper goes on until it finds nobody who told it to stay; then it is up, or it is gone.
+        wait_until("it is up or gone", || {
+            !listed().iter().any(|lab| lab["state"] == "changing")
+        });
+        let _ = run(&mut home.linerate(&["lab", "down", &name]));
         // At once again under the same name, whatever there was.
         let again = format!("k{}-{after_ms}", std::process::id());
         let out = run(&mut home.linerate(&["lab", "up", "clean-lan", "--name", &again]));

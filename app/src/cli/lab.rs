@@ -225,7 +225,7 @@ impl Up {
             text += &format!("  host {}: {}\n", host.name, addresses(host));
         }
         out::print(&text)?;
-        standing.keep();
+        standing.keep()?;
         Ok(Exit::Done)
     }
 }

@@ -271,7 +271,7 @@ impl Show {
             Named::Run(id) => {
                 let run = archive.get(&id).map_err(said)?;
                 let why = traces::explain(&run, &archive.traces());
-                report::summary(&run, &summarise(&run), &why, style)
+                report::in_retrospect(&run, &summarise(&run), &why, style)
             }
             Named::Experiment(id) => {
                 let experiment = archive.experiment(&id).map_err(said)?;

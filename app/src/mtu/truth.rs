@@ -91,11 +91,15 @@ impl Opening {
 /// The MSS that the other end announced, as this end saw it in the handshake.
 pub fn mss_seen(announced: u32, info: &TcpInfo, header: u32) -> MssSeen {
     let seen = handshake_mss(info);
+    // No segment is larger than half of the largest window that the other end offered (tcp_bound_to_half_wnd).
+    let by_window = info
+        .snd_wnd
+        .is_some_and(|w| u64::from(info.snd_mss) >= w.0 / 2);
     MssSeen {
         announced,
         seen: seen.min(announced),
         // The kernel keeps the smaller of what was announced and what its own side bears.
-        at_least: seen + header >= info.pmtu,
+        at_least: by_window || seen + header >= info.pmtu,
     }
 }
 

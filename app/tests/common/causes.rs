@@ -80,7 +80,7 @@ struct Strength {
     more: String,
     #[serde(default)]
     options: String,
-    /// Commands in the sender's host before it begins.
+    /// Commands in the sender's host before it begins, once the receiver's program is there.
     #[serde(default)]
     before: Vec<String>,
     /// Instead of `measure`: a program at the sender, and one at the receiver that says "listening".
@@ -227,14 +227,14 @@ impl Case {
         let file = into.join("scenario.toml");
         std::fs::write(&file, &self.scenario).expect("the directory can be written");
         let lab = Lab::up(home, file.to_str().expect("the path is text"));
-        for command in &self.before {
-            let out = lab.exec("a", &["sh", "-c", command]);
-            assert!(out.status.success(), "{command}: {}", stderr(&out));
-        }
         let served = self
             .far
             .as_ref()
             .map(|program| start(home, &lab, "b", program, "listening"));
+        for command in &self.before {
+            let out = lab.exec("a", &["sh", "-c", command]);
+            assert!(out.status.success(), "{command}: {}", stderr(&out));
+        }
         let path = |name: &str| into.join(name).display().to_string();
         let linerate = env!("CARGO_BIN_EXE_linerate");
         let trace = format!("{linerate} trace -w {}", path("sender.trace"));

@@ -39,6 +39,10 @@ pub(crate) struct Order {
     pub in_user_namespace: bool,
 }
 
+/// The line behind the order that lets the lab stay; where the input ends without it, who asked for the lab is gone,
+/// and it goes too.
+pub(crate) const STAY: &[u8] = b"stay\n";
+
 /// What [`keep`] writes, once, to its standard output.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
@@ -48,15 +52,17 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-/// Holds one lab, as [`crate::up`] orders by standard input, until it is asked to end. To be called by a
+/// Holds one lab, as [`crate::up`] orders by standard input, until it is asked to end or who ordered it is gone. To be called by a
 /// process that has a single thread and is nothing else; it answers by standard output.
 ///
 /// # Errors
 /// [`Error::System`] if there is no order or nobody to answer; why the lab cannot be made goes to
 /// [`crate::up`].
 pub fn keep() -> Result<(), Error> {
-    let order: Order = serde_json::from_reader(io::stdin().lock())
-        .map_err(io::Error::from)
+    let mut line = String::new();
+    let order: Order = io::stdin()
+        .read_line(&mut line)
+        .and_then(|_| Ok(serde_json::from_str(&line)?))
         .map_err(Error::system(
             "read the order for a lab from standard input",
         ))?;
@@ -269,15 +275,30 @@ fn transfers<'a>(
 }
 
 impl Held {
-    /// Answers questions, and writes the account each second, until asked to end.
+    /// Answers questions, and writes the account each second, until asked to end or let go.
     fn serve(self, place: &Place) -> Result<(), Error> {
         const EVERY: Duration = Duration::from_secs(1);
+        let stdin = io::stdin();
+        let mut tied = true;
         let mut next = Instant::now() + EVERY;
         loop {
-            let mut fds = [PollFd::new(self.control.as_fd(), true, false)];
+            let mut fds = vec![PollFd::new(self.control.as_fd(), true, false)];
+            if tied {
+                fds.push(PollFd::new(stdin.as_fd(), true, false));
+            }
             let wait = next.saturating_duration_since(Instant::now());
             poll(&mut fds, Some(wait)).map_err(Error::system("wait for questions"))?;
-            if fds[0].readable()
+            let asked = fds[0].readable();
+            if fds.get(1).is_some_and(PollFd::readable) {
+                let mut line = Vec::new();
+                let _ = stdin.lock().read_until(b'\n', &mut line);
+                tied = false;
+                if line != STAY {
+                    self.end();
+                    return Ok(());
+                }
+            }
+            if asked
                 && let Ok((stream, _)) = self.control.accept()
                 && self.answer(stream)
             {
@@ -316,8 +337,7 @@ impl Held {
                 serde_json::to_vec(&())
             }
             "end" => {
-                let inodes: BTreeSet<u64> = self.nodes.iter().map(|n| n.inode).collect();
-                inhabitants::end(inhabitants::Of::Namespaces(&inodes));
+                self.end();
                 return true;
             }
             _ => return false,
@@ -325,6 +345,12 @@ impl Held {
         // Who asked may be gone; that is not the lab's concern.
         let _ = answer.map(|answer| (&stream).write_all(&answer));
         false
+    }
+
+    /// Ends the programs in the lab.
+    fn end(&self) {
+        let inodes: BTreeSet<u64> = self.nodes.iter().map(|n| n.inode).collect();
+        inhabitants::end(inhabitants::Of::Namespaces(&inodes));
     }
 
     fn truth(&self) -> TruthReport {

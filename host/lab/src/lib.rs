@@ -31,7 +31,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use sys::namespace::{self, Inside};
 
@@ -90,6 +90,22 @@ pub struct Lab {
     record: Record,
 }
 
+/// What a lab hangs on from its first moment: it goes with this value, and so with the process that holds it,
+/// however that ends.
+#[derive(Debug)]
+pub struct Tie(ChildStdin);
+
+impl Tie {
+    /// Lets the lab stay until [`Labs::down`].
+    ///
+    /// # Errors
+    /// [`Error::System`] if it has ended already.
+    pub fn cut(mut self) -> Result<(), Error> {
+        let told = self.0.write_all(keeper::STAY);
+        told.map_err(Error::system("tell the lab to stay"))
+    }
+}
+
 /// The labs of one user: a directory that says which there are.
 #[derive(Clone, Debug)]
 pub struct Labs {
@@ -100,7 +116,7 @@ pub struct Labs {
 ///
 /// # Errors
 /// As [`Labs::up`].
-pub fn up(scenario: &Scenario, options: &Options) -> Result<Lab, Error> {
+pub fn up(scenario: &Scenario, options: &Options) -> Result<(Lab, Tie), Error> {
     Labs::of_user().up(scenario, options)
 }
 
@@ -150,12 +166,12 @@ impl Labs {
         Labs { home: home.into() }
     }
 
-    /// Makes a lab and returns once its hosts can be used. It stays up until [`Labs::down`]; if it cannot
-    /// be made, nothing of it stays.
+    /// Makes a lab and returns once its hosts can be used. It stays up as long as its tie, or until [`Labs::down`]; if it
+    /// cannot be made, nothing of it stays.
     ///
     /// # Errors
     /// [`Error::IsUp`], [`Error::Unfit`] and the other sentences on why it could not be made.
-    pub fn up(&self, scenario: &Scenario, options: &Options) -> Result<Lab, Error> {
+    pub fn up(&self, scenario: &Scenario, options: &Options) -> Result<(Lab, Tie), Error> {
         let name = options.name.as_ref().unwrap_or(&scenario.name);
         let place = Place::of(&self.home, name)?;
         if lives(&place) {
@@ -171,7 +187,7 @@ impl Labs {
             in_user_namespace: options.in_user_namespace,
         };
         match start(&order, options) {
-            Ok(()) => self.open(name),
+            Ok(tie) => Ok((self.open(name)?, tie)),
             Err(error) => {
                 if !matches!(error, Error::IsUp(_)) {
                     place.remove(None)?;
@@ -359,7 +375,7 @@ impl Lab {
 /// How long a lab has to come up, to answer, or to go.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start(order: &keeper::Order, options: &Options) -> Result<(), Error> {
+fn start(order: &keeper::Order, options: &Options) -> Result<Tie, Error> {
     let mut command = match &options.keeper {
         Some(words) => {
             let mut words = words.iter();
@@ -386,16 +402,16 @@ fn start(order: &keeper::Order, options: &Options) -> Result<(), Error> {
         .spawn()
         .map_err(Error::system("start the process that holds the lab"))?;
     let mut stdin = child.stdin.take().expect("stdin was asked for");
-    let text = serde_json::to_vec(order).expect("a scenario is plain data");
+    let mut text = serde_json::to_vec(order).expect("a scenario is plain data");
+    text.push(b'\n');
     // If the process ended already, its silence below says so.
     let _ = stdin.write_all(&text);
-    drop(stdin);
     let mut line = String::new();
     let stdout = child.stdout.take().expect("stdout was asked for");
     let read = BufReader::new(stdout).read_line(&mut line);
     if let Ok(answer) = serde_json::from_str::<keeper::Answer>(&line) {
         return match answer {
-            keeper::Answer::Up => Ok(()),
+            keeper::Answer::Up => Ok(Tie(stdin)),
             keeper::Answer::IsUp => Err(Error::IsUp(order.name.clone())),
             keeper::Answer::Unfit(why) => Err(Error::Unfit(why)),
             keeper::Answer::Failed(why) => Err(Error::Keeper(why)),

@@ -29,7 +29,13 @@ impl Bench {
     }
 
     fn up(&self, text: &str) -> Lab {
-        self.labs.up(&scenario(text), &options()).unwrap()
+        self.raise(text, &options())
+    }
+
+    fn raise(&self, text: &str, options: &Options) -> Lab {
+        let (lab, tie) = self.labs.up(&scenario(text), options).unwrap();
+        tie.cut().unwrap();
+        lab
     }
 }
 
@@ -347,7 +353,7 @@ fn two_labs_do_not_meet_and_a_name_is_taken_once() {
         name: Some("other".into()),
         ..options()
     };
-    let second = bench.labs.up(&scenario(&text), &other).unwrap();
+    let second = bench.raise(&text, &other);
     run(&first, "one", "ping -q -c 2 -i 0.01 two");
     run(&second, "one", "ping -q -c 5 -i 0.01 two");
     let seen = |lab: &Lab| lab.truth().unwrap().links[0].forward.offered.frames;
@@ -505,7 +511,7 @@ fn what_netem_cannot_make_is_refused_before_anything_is_made() {
     );
     assert!(bench.labs.list().unwrap().is_empty());
     // Nothing is asked of it where there is nothing to shape.
-    bench.labs.up(&scenario(&pair("")), &options).unwrap();
+    bench.raise(&pair(""), &options);
 }
 
 #[test]
@@ -540,10 +546,7 @@ fn a_user_namespace_does_as_well() {
         in_user_namespace: true,
         ..options()
     };
-    let lab = bench
-        .labs
-        .up(&scenario(&pair("[link.both]\ndelay = \"5ms\"\n")), &options)
-        .unwrap();
+    let lab = bench.raise(&pair("[link.both]\ndelay = \"5ms\"\n"), &options);
     assert!(lab.record().in_user_namespace);
     let [least, ..] = round_trips(&lab, "ping -q -c 10 -i 0.02 two");
     assert!(least >= 10.0, "{least}");

@@ -2,11 +2,14 @@
 
 use crate::fingerprint::{Unreadable, why};
 use crate::netlink::Rtnetlink;
-use crate::qdisc;
-use model::{BitRate, Device};
+use crate::{qdisc, route};
+use model::{BitRate, Device, LineErrors};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage, Stats64,
+};
 use std::io;
+use std::net::IpAddr;
 use sys::ethtool::{Ethtool, OFFLOADS};
 
 /// Reads the device of this index; what its driver does not tell is put into `unread`.
@@ -72,6 +75,41 @@ pub(crate) fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
         }
     }
     Ok(Link { device, kind })
+}
+
+/// What the device on the way to `peer` has counted of its line since it came up.
+///
+/// # Errors
+/// If there is no route, or the device tells nothing.
+pub fn line_errors(peer: IpAddr) -> io::Result<LineErrors> {
+    let mut netlink = Rtnetlink::open()?;
+    let resolved = route::resolve(&mut netlink, peer.to_canonical())?;
+    let mut question = LinkMessage::default();
+    question.header.index = resolved.device_index;
+    let mut errors = None;
+    let mut device = String::new();
+    if let RouteNetlinkMessage::NewLink(answer) =
+        netlink.get(RouteNetlinkMessage::GetLink(question))?
+    {
+        for attribute in answer.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => device = name,
+                LinkAttribute::Stats64(counted) => errors = Some(line_errors_of(&counted)),
+                _ => {}
+            }
+        }
+    }
+    let errors = errors.ok_or(io::ErrorKind::Unsupported)?;
+    Ok(LineErrors { device, ..errors })
+}
+
+fn line_errors_of(counted: &Stats64) -> LineErrors {
+    LineErrors {
+        device: String::new(),
+        damaged: counted.rx_crc_errors + counted.rx_frame_errors + counted.rx_length_errors,
+        collisions: counted.collisions,
+        late_collisions: counted.tx_window_errors,
+    }
 }
 
 /// The driver of a device, if there is one to ask.

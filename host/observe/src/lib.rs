@@ -25,6 +25,7 @@ mod virtualisation;
 mod warnings;
 
 pub use configured::configured;
+pub use device::line_errors;
 pub use error::Error;
 pub use fingerprint::fingerprint;
 pub use path::{path_end, path_end_after};

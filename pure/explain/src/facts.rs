@@ -3,7 +3,7 @@
 use crate::limits::outlasts_delayed_ack;
 use crate::owner::Behind;
 use model::finding::{Limit, Source};
-use model::{BitRate, Bytes, CopySummary, Nanos, Stage, StageUse};
+use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
 
 /// Most readings that are kept of one connection; beyond it neighbours are joined.
 const MOST_READINGS: usize = 4096;
@@ -71,12 +71,16 @@ pub(crate) struct Facts {
     pub link: Option<BitRate>,
     /// A device that says that it runs half duplex.
     pub half_duplex: Option<String>,
+    /// What the devices of sender and receiver say of their line.
+    pub line: [Option<LineErrors>; 2],
     /// The sending application always has data: it is a load generator.
     pub always_writes: bool,
     /// How it spread out what it sent, where packets show it.
     pub rhythm: Option<Rhythm>,
     /// Waits that Nagle's algorithm made, and how many of them outlasted a delayed ACK.
     pub held: Held,
+    /// The same of the waits of a window in which a single segment was out.
+    pub alone: Held,
     /// The full-size segments that vanished, where that was seen.
     pub vanished: Option<Vanished>,
     /// The stages of a copy, and whether there is a file at its source and its sink.
@@ -110,7 +114,7 @@ impl Rhythm {
     }
 }
 
-/// Waits of short segments.
+/// Waits for an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     pub waits: u64,
@@ -261,9 +265,11 @@ impl Facts {
             receiver_load: None,
             link: None,
             half_duplex: None,
+            line: [None, None],
             always_writes: false,
             rhythm: None,
             held: Held::default(),
+            alone: Held::default(),
             vanished: None,
             copy: None,
             behind: Behind::default(),
@@ -403,9 +409,14 @@ impl Facts {
         matches!(self.source, Source::Trace | Source::TraceOfBothEnds)
     }
 
+    /// A look at the sender's socket now and then.
+    pub fn is_sampled(&self) -> bool {
+        matches!(self.source, Source::Samples | Source::PacketsAndSamples)
+    }
+
     /// Packets alone, no socket.
     pub fn is_capture(&self) -> bool {
-        !self.is_traced() && !matches!(self.source, Source::Samples | Source::PacketsAndSamples)
+        !self.is_traced() && !self.is_sampled()
     }
 
     /// For two round trips and more a queue stood, and no more was delivered than in all the other time: the

@@ -5,6 +5,7 @@ use crate::assemble::{Subject, assemble};
 use crate::facts::{Facts, Load, Loss, MOST_LOSSES, Reading, Vanished};
 use crate::limits::RECEIVE_WINDOW_FULL;
 use crate::moment::{Moment, Piece};
+use crate::trace::GROWS_WITHIN;
 use model::finding::{Explanation, Limit, Source};
 use model::segment::{ca_state, tcp_state};
 use model::{
@@ -131,6 +132,7 @@ pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
     let hosts = [Some(&run.near), run.far.as_ref()];
     facts.link = slowest(&hosts);
     facts.half_duplex = half_duplex(&hosts);
+    facts.line = [ends.sender, ends.receiver].map(|end| end.line.clone());
     let socket = ends.sender.sockets.get(n);
     let congestion = socket.map(|s| s.congestion.clone());
     facts.congestion = congestion.filter(|name| !name.is_empty());
@@ -386,7 +388,14 @@ pub(crate) fn interval(
         None => held >= BUFFER_FULL * buffer,
     };
     let buffer_full = no_room.0 * 50 > span.0 || (buffer > 0.0 && seems_full);
-    let rest = owner(a, b, facts, buffer_full, early);
+    let lately = Nanos(b.rtt.0.saturating_mul(GROWS_WITHIN));
+    let readings = facts.readings.iter().rev();
+    let grows = before.at < lately
+        || a.snd_cwnd < b.snd_cwnd
+        || readings
+            .take_while(|r| now.at.since(r.to) < lately)
+            .any(|r| r.cwnd < b.cwnd_bytes().0);
+    let rest = owner(a, b, facts, buffer_full, early, grows);
     give(rest, span);
 
     let most = parts.iter().max_by_key(|(_, time)| *time).map(|(l, _)| *l);
@@ -442,7 +451,14 @@ fn flight(tcp: &TcpInfo) -> u64 {
 }
 
 /// Who owns what the counters leave, by the state at the end of the interval.
-fn owner(before: &TcpInfo, now: &TcpInfo, facts: &Facts, buffer_full: bool, early: bool) -> Limit {
+fn owner(
+    before: &TcpInfo,
+    now: &TcpInfo,
+    facts: &Facts,
+    buffer_full: bool,
+    early: bool,
+    grows: bool,
+) -> Limit {
     let unsent = now.notsent_bytes.unwrap_or(Bytes(1 << 20)).0;
     let in_flight = flight(now);
     let window = now.snd_wnd.unwrap_or(Bytes(u64::MAX)).0;
@@ -468,10 +484,11 @@ fn owner(before: &TcpInfo, now: &TcpInfo, facts: &Facts, buffer_full: bool, earl
     if idle && !cwnd_full {
         return Limit::Application;
     }
-    // bbr has no threshold, and keeps its startup to itself.
+    // bbr has no threshold, and keeps its startup to itself. A window that stands is in no slow start.
     let ssthresh = match (facts.is_bbr(), early) {
         (true, true) => u32::MAX,
         (true, false) => 0,
+        _ if !grows => 0,
         _ => now.snd_ssthresh.min(before.snd_ssthresh),
     };
     let moment = Moment {

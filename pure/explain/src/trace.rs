@@ -2,7 +2,7 @@
 //! first rule that claims it owns it. Exact, as far as the kernel's own fields are.
 
 use crate::assemble::{Subject, assemble};
-use crate::facts::{Facts, Loss, MOST_LOSSES, MOST_SENT, Reading, Sent, Vanished};
+use crate::facts::{Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Sent, Vanished};
 use crate::lately::Lately;
 use crate::limits::bucket;
 use crate::mixed::Mixed;
@@ -25,7 +25,7 @@ const BURST: u64 = 50;
 const LARGEST_BURST: u64 = 65_536;
 const SMALLEST_BURST: u64 = 2;
 /// A window that did not grow for so many round trips is not in slow start, whatever its threshold.
-const GROWS_WITHIN: u64 = 4;
+pub(crate) const GROWS_WITHIN: u64 = 4;
 /// A pace within this part of what follows from the window was not set by anything else.
 const SAME_PACE: u64 = 10;
 /// Retransmissions that are remembered, so that those lost again are told from the first of their bytes.
@@ -406,6 +406,8 @@ struct Sender {
     retransmits: u8,
     mss: u32,
     hold: Option<Nanos>,
+    /// Since when the window waits with a single segment out.
+    alone: Option<Nanos>,
     pace: Pace,
     last_una: u32,
     /// The congestion window, and since when it has not grown.
@@ -434,6 +436,7 @@ impl Sender {
             retransmits: first.retransmits,
             mss: first.mss,
             hold: None,
+            alone: None,
             pace: Pace::default(),
             last_una: first.snd_una,
             cwnd: (first.cwnd, Nanos(0)),
@@ -530,7 +533,7 @@ impl Sender {
                 bytes,
             },
         );
-        self.hold(limit, from, tcb);
+        self.hold(limit, &moment, from, tcb);
 
         self.reading.to = to;
         self.reading.srtt = tcb.srtt;
@@ -638,17 +641,20 @@ impl Sender {
         }
     }
 
-    /// Counts the waits of short segments.
-    fn hold(&mut self, limit: Limit, from: Nanos, tcb: &Tcb) {
-        match (limit, self.hold) {
-            (Limit::Nagle, None) => self.hold = Some(from),
-            (Limit::Nagle, Some(_)) | (_, None) => {}
-            (_, Some(begun)) => {
-                let trip = self.facts.min_rtt.unwrap_or(tcb.srtt);
-                self.facts.held.waited(from.since(begun), trip);
-                self.hold = None;
+    /// Counts the waits of short segments, and of a window that lets out one segment at a time.
+    fn hold(&mut self, limit: Limit, moment: &Moment, from: Nanos, tcb: &Tcb) {
+        let trip = self.facts.min_rtt.unwrap_or(tcb.srtt);
+        let wait = |waits: bool, since: &mut Option<Nanos>, held: &mut Held| {
+            if waits {
+                since.get_or_insert(from);
+            } else if let Some(begun) = since.take() {
+                held.waited(from.since(begun), trip);
             }
-        }
+        };
+        let alone =
+            moment.flight == 1 && matches!(limit, Limit::CongestionWindow | Limit::SlowStart);
+        wait(limit == Limit::Nagle, &mut self.hold, &mut self.facts.held);
+        wait(alone, &mut self.alone, &mut self.facts.alone);
     }
 
     /// Everything before `una` has arrived.

@@ -30,6 +30,8 @@ struct Case {
     pacing_mbit: Option<u64>,
     link_mbit: Option<u64>,
     duplex: Option<String>,
+    sender_line: Option<LineErrors>,
+    receiver_line: Option<LineErrors>,
     #[serde(default)]
     receive_buffer_kib: Option<u64>,
     #[serde(default)]
@@ -266,6 +268,10 @@ impl Case {
             duration: at,
             samples,
             copy: self.copy.map(|copy| copy.record(sends, at)),
+            line: match sends {
+                true => self.sender_line.clone(),
+                false => self.receiver_line.clone(),
+            },
             ..EndRecord::default()
         }
     }

@@ -41,8 +41,8 @@ pub use latency::Latency;
 pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
 pub use published::{About, Doubt, Published, PublishedComparison, Statistics};
 pub use run::{
-    CopyRecord, Datagrams, EndRecord, Ended, Leg, Run, RunId, SCHEMA_VERSION, SocketState, Traced,
-    Warning,
+    CopyRecord, Datagrams, EndRecord, Ended, Leg, LineErrors, Run, RunId, SCHEMA_VERSION,
+    SocketState, Traced, Warning,
 };
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{

@@ -133,11 +133,42 @@ pub struct EndRecord {
     /// What the blocks were in, at the end that was asked for them (blocks).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreRecord>,
+    /// What the line did to this end's frames, if it did anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<LineErrors>,
     /// The trace of this end's data sockets, where one was taken: it cost time of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Traced>,
     /// What this end must tell of its figures.
     pub warnings: Vec<Warning>,
+}
+
+/// What a device says of its line over a leg, whoever's frames they were (`struct rtnl_link_stats64`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LineErrors {
+    /// The device.
+    pub device: String,
+    /// Frames that arrived damaged: a wrong checksum, a broken end, a wrong length.
+    pub damaged: u64,
+    /// Collisions while it sent. A half-duplex line has them; what collided is sent again by the device.
+    pub collisions: u64,
+    /// Frames that collided after their first 64 bytes: lost. The other end does not listen before it sends.
+    pub late_collisions: u64,
+}
+
+impl LineErrors {
+    /// What came since an earlier look at the device; `None` if nothing did.
+    pub fn since(&self, before: &LineErrors) -> Option<LineErrors> {
+        let grown = LineErrors {
+            device: self.device.clone(),
+            damaged: self.damaged.saturating_sub(before.damaged),
+            collisions: self.collisions.saturating_sub(before.collisions),
+            late_collisions: self.late_collisions.saturating_sub(before.late_collisions),
+        };
+        let any = grown.damaged + grown.collisions + grown.late_collisions > 0;
+        (any && self.device == before.device).then_some(grown)
+    }
 }
 
 /// A trace of the data sockets of one end of a leg; the events themselves are kept beside the run.

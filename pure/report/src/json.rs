@@ -287,6 +287,7 @@ mod tests {
             ("depths", "depths") => "depth",
             ("depth", "requests") => "latency_summary",
             ("depth", "operations") => "block_summary",
+            ("end", "line") => "line_errors",
             ("corners", "corners") => "corner",
             ("corner", "order") => "copy",
             ("corner", "copies") => "copy_summary",

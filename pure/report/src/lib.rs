@@ -35,5 +35,5 @@ pub mod words;
 
 pub use diff::diff;
 pub use requests_diff::requests_diff;
-pub use summary::summary;
+pub use summary::{in_retrospect, summary};
 pub use words::{Ink, Style};

@@ -3,6 +3,8 @@
 use crate::blocks;
 use crate::copy;
 use crate::explain;
+use crate::page::{Drawing, sparkline};
+use crate::pictures;
 use crate::requests;
 use crate::words::{
     self, Ink, Style, escape, escape_sentence, glue, grouped, per_second, percent, round_span,
@@ -27,10 +29,34 @@ const NOT_TOLD: &str = "not told";
 /// The summary of a run in words and a small table, with what limited it in a sentence. Lines of prose
 /// keep to `style.width`.
 pub fn summary(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
+    told(run, summary, why, String::new(), style)
+}
+
+/// The same for who did not see it happen: with the course of each leg in a row of blocks.
+pub fn in_retrospect(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
+    let legs = run.legs.iter().zip(&summary.legs);
+    let courses = legs.filter_map(|(leg, figures)| {
+        let picture = pictures::goodput::picture("", leg, figures, Vec::new())?;
+        let Drawing::Chart(chart) = &picture.drawing else {
+            return None;
+        };
+        Some(picture.title.clone() + "\n" + &sparkline(chart, style))
+    });
+    told(run, summary, why, courses.collect(), style)
+}
+
+fn told(
+    run: &Run,
+    summary: &Summary,
+    why: &[Explanation],
+    courses: String,
+    style: Style,
+) -> String {
     let parts = [
         how_it_ended(run, style)
             + &answers(run, summary, style)
             + &explain::sentences(&copy::beside(why), style),
+        courses,
         operations(run, summary, style),
         details(run, summary, style),
         workload(run, summary, style),

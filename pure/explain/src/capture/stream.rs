@@ -274,6 +274,8 @@ pub(super) struct Stream {
     last_gain: Nanos,
     /// One of those that left since all was acknowledged carried less than a segment.
     short: bool,
+    /// A single segment has left since all was acknowledged.
+    alone: bool,
     /// The last acknowledgement carried no data.
     bare: bool,
     /// Largest segment that was acknowledged.
@@ -385,6 +387,7 @@ struct Course {
     beyond: u32,
     within: u32,
     held: Held,
+    alone: Held,
     pace: Pace,
 }
 
@@ -452,6 +455,7 @@ impl Stream {
             last_heard,
             last_gain: last_heard,
             short: false,
+            alone: false,
             bare: false,
             largest_acked: 0,
             stamped: None,
@@ -515,11 +519,14 @@ impl Stream {
         }
         let short = packet.payload < self.full(segment);
         if again {
+            self.alone = false;
             self.repeated(packet, seq, end, segments, segment, place.total);
         } else {
-            if self.acked == self.next {
+            let anew = self.acked == self.next;
+            if anew {
                 self.goes_on(packet.at, short, place);
             }
+            self.alone = anew && segments == 1;
             let before = self.next.wrapping_sub(self.known.0);
             self.least = self.least.min(u64::try_from(before as i32).unwrap_or(0));
             self.pause = self.pause.max(packet.at.since(self.last_data));
@@ -572,12 +579,16 @@ impl Stream {
         if !at_once || !self.bare {
             // By itself, or with the peer's answer: it had sent all that it had.
             self.idle += at.since(self.last_data);
-        } else if short && self.short {
+        } else if self.alone || (short && self.short) {
             let wait = heard.since(self.last_data);
             let trip = self.min_rtt.unwrap_or_default().max(place.total);
-            self.held += wait;
             let course = self.course.get_or_insert_default();
-            course.held.waited(wait, trip);
+            if short && self.short {
+                self.held += wait;
+                course.held.waited(wait, trip);
+            } else {
+                course.alone.waited(wait, trip);
+            }
         }
     }
 
@@ -1013,6 +1024,7 @@ impl Stream {
         facts.is_exchange = frame.is_exchange;
         facts.syns_again = frame.syns_again.into();
         facts.held = course.held;
+        facts.alone = course.alone;
         facts.rhythm = course.pace.rhythm();
         facts.needless = trouble.needless.min(trouble.resent);
         facts.reordered = trouble.out_of_order;

@@ -571,6 +571,30 @@ fn a_short_segment_that_an_acknowledgement_lets_go_was_held() {
     assert_eq!(talk(60_000, 1), Conclusion::Innocent);
 }
 
+#[test]
+fn a_window_of_one_segment_waits_for_the_peers_timer() {
+    let ask = |first: u64, segments: u32, again: u64| {
+        let mut script = Script::new();
+        for n in 0..60 {
+            for segment in 0..segments {
+                script.packet(50, 0, MSS);
+                script.arrived(0);
+                // The last of a request is acknowledged by its answer.
+                let answer = u32::from(segment + 1 == segments && segments > 1);
+                script.packet(if n == 0 { first } else { again }, 1, answer);
+                script.arrived(1);
+            }
+        }
+        script.conclusion()
+    };
+    let late = by(&[Limit::DelayedAck]);
+    assert_eq!(ask(20_000, 2, 60_000), late);
+    assert_eq!(ask(20_000, 1, 62_000), late);
+    assert_ne!(ask(20_000, 1, 20_000), late);
+    // A path that was never faster.
+    assert_ne!(ask(60_000, 1, 60_000), late);
+}
+
 /// Two segments every two milliseconds, acknowledged after the round trip; stamped so much earlier from the second
 /// on, in milliseconds.
 fn clocked(late: Option<u64>) -> Script {

@@ -1,14 +1,22 @@
-//! Short segments wait for an acknowledgement that the peer delays: 40 ms on Linux.
+//! What is waited for is an acknowledgement that the peer delays: 40 ms on Linux. Short segments wait for it by
+//! Nagle's algorithm, and any by a window that lets out one at a time: the second would have drawn it at once
+//! (RFC 1122, 4.2.3.2).
 //!
-//! Near miss: Nagle's waits of one round trip, where the peer acknowledged at once.
+//! Near misses: Nagle's waits of one round trip, where the peer acknowledged at once; a window of one segment on a
+//! path that is as slow itself.
 
 use super::Telling;
-use crate::facts::Facts;
-use model::Nanos;
+use crate::facts::{Facts, Reading, middle};
 use model::finding::{Confidence, Evidence};
+use model::{Bytes, Nanos};
 
 /// `TCP_DELACK_MIN` (`include/net/tcp.h`).
 const DELAYED: Nanos = Nanos::from_millis(40);
+/// Of all the time, what delayed acknowledgements take at the least if they are what holds a window up.
+const MUCH: u64 = 4;
+/// A single full segment that the path itself were slow with would have raised the smoothed round trip by an eighth of
+/// what it takes longer (RFC 6298).
+const AT_ONCE: u64 = 10;
 
 /// The wait outlasts the round trip by a delayed acknowledgement, a fifth left for timers that tick.
 pub(crate) fn outlasts(wait: Nanos, srtt: Nanos) -> bool {
@@ -32,4 +40,65 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         "nodelay=on",
         "TCP_NODELAY at the sender; the peer may also acknowledge at once (ip route ... quickack 1)",
     ))
+}
+
+/// The window lets out a single segment at a time, and each waits for the peer's timer.
+pub(crate) fn fits_alone(facts: &Facts) -> Option<Telling> {
+    let (confidence, evidence) = match facts.is_sampled() {
+        true => sampled(facts)?,
+        false => counted(facts)?,
+    };
+    Some(
+        Telling::new(confidence, evidence)
+            .advise("room for two segments at the sender, and the peer acknowledges at once: look for a clamp of the congestion window (cwnd in 'ip route show')")
+            .change(
+                "route.quickack=on",
+                "an acknowledgement at once, at the receiver, where the sender's window cannot be helped",
+            ),
+    )
+}
+
+/// Every wait was seen.
+fn counted(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
+    let alone = facts.alone;
+    if alone.delayed_time.0 < facts.span.0 / MUCH {
+        return None;
+    }
+    let evidence = vec![
+        Evidence::new(
+            "single segments whose acknowledgement outlasted the round trip",
+            format!("{} of {}", alone.delayed, alone.waits),
+        )
+        .against("by 32 ms or more"),
+        Evidence::new("time in them", alone.delayed_time),
+    ];
+    // One that was acknowledged at once shows that the path is not as slow.
+    let confidence = match alone.delayed < alone.waits {
+        true => Confidence::Sure,
+        false => Confidence::Likely,
+    };
+    Some((confidence, evidence))
+}
+
+/// A window of one segment, which stands in no queue of its own, and whose round trips grew all the same.
+fn sampled(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
+    let window = middle(facts.steady().iter().map(|r| r.cwnd as f64))? as u64;
+    let later = facts.standing()?;
+    // Every other one may be acknowledged by an answer.
+    if window > facts.mss.into() || later.0 < DELAYED.0 / 4 || facts.loss_hurts() {
+        return None;
+    }
+    let evidence = vec![
+        Evidence::new("congestion window, median", Bytes(window)).against("a single segment"),
+        Evidence::new("round trip above the shortest, median", later)
+            .against("10 ms and more, without a queue of its own"),
+    ];
+    let at_once = |r: &Reading| {
+        r.delivered >= facts.mss.into() && r.srtt.since(facts.rtt()).0 <= later.0 / AT_ONCE
+    };
+    let confidence = match facts.readings.iter().any(at_once) {
+        true => Confidence::Likely,
+        false => Confidence::Open,
+    };
+    Some((confidence, evidence))
 }

@@ -1,23 +1,57 @@
-//! A device runs half duplex: what it sends collides with what comes, and late collisions are lost.
+//! A device runs half duplex and the other end does not: it listens before it sends, the other does not, and what
+//! collides is lost.
 //!
-//! Near miss: random loss on a full-duplex link. Without a device that admits it this is not named.
+//! Near misses: random loss on a full-duplex link, of which no device says anything; collisions that are not late, as
+//! any half-duplex line has them without a loss; damaged frames, which a bad cable makes as well.
 
 use super::Telling;
 use crate::facts::{Facts, percent};
 use model::finding::{Confidence, Evidence};
 
+/// Of what was sent again, arrived damaged at the least if damage is the reason.
+const OF_THE_LOST: f64 = 0.5;
+
+const AGREE: &str = "compare speed and duplex at both ends of each cable (ethtool DEVICE): let both negotiate (ethtool \
+                     -s DEVICE autoneg on), or set both alike";
+
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let device = facts.half_duplex.as_ref()?;
     if !facts.loss_hurts() {
         return None;
     }
-    let evidence = vec![
-        Evidence::new(format!("duplex of {device}"), "half"),
-        Evidence::new("segments sent again", percent(facts.loss_share())),
-    ];
-    Some(
-        Telling::new(Confidence::Sure, evidence).advise(format!(
-            "let both ends of the cable at {device} negotiate (ethtool -s ... autoneg on), or set both alike"
-        )),
-    )
+    let mut evidence = vec![Evidence::new(
+        "segments sent again",
+        format!("{} ({})", facts.retransmitted, percent(facts.loss_share())),
+    )];
+    let ends = || ["sender", "receiver"].into_iter().zip(&facts.line);
+    let all = ends().filter_map(|(end, line)| Some((end, line.as_ref()?)));
+    let (mut late, mut damaged) = (0, 0);
+    for (end, line) in all {
+        for (count, what) in [
+            (
+                line.late_collisions,
+                "frames that collided late, and were lost",
+            ),
+            (line.damaged, "frames that arrived damaged"),
+        ] {
+            if count > 0 {
+                evidence.push(Evidence::new(
+                    format!("{what}, at {} of the {end}", line.device),
+                    count,
+                ));
+            }
+        }
+        late += line.late_collisions;
+        damaged += line.damaged;
+    }
+    if let Some(device) = &facts.half_duplex {
+        evidence.push(Evidence::new(format!("duplex of {device}"), "half"));
+    }
+    let many = damaged as f64 >= facts.retransmitted as f64 * OF_THE_LOST;
+    let confidence = match facts.half_duplex.is_some() || late > 0 {
+        true => Confidence::Sure,
+        // The end that does not listen sees nothing but broken frames. So does one at a bad cable.
+        false if many => Confidence::Open,
+        false => return None,
+    };
+    Some(Telling::new(confidence, evidence).advise(AGREE).ranked(2))
 }

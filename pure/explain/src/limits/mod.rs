@@ -145,6 +145,7 @@ pub(crate) const BEHIND_THE_WINDOW: &[(Limit, Fits)] = &[
     (Limit::BlackHole, black_hole::fits),
     (Limit::RtoStall, rto_stall::fits),
     (Limit::DuplexLoss, duplex_loss::fits),
+    (Limit::DelayedAck, delayed_ack::fits_alone),
     (Limit::Reordering, reordering::fits),
     (Limit::EcnMarks, ecn_marks::fits),
     (Limit::DeviceQueue, device_queue::fits_late),

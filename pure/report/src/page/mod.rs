@@ -16,6 +16,7 @@ pub use data::csv;
 pub(crate) use html::document;
 pub use html::{html, policy};
 pub use svg::Svg;
+pub(crate) use text::sparkline;
 pub use text::{PAGE_SCHEMA, json, markdown, text};
 pub(crate) use ticks::Ruler;
 pub use ticks::quantity;

@@ -62,7 +62,7 @@ pub fn text(page: &Page, style: Style) -> String {
 }
 
 /// The first series as a row of blocks, each the average of its time, above zero; empty if it has no values.
-fn sparkline(chart: &Chart, style: Style) -> String {
+pub(crate) fn sparkline(chart: &Chart, style: Style) -> String {
     let Some(series) = chart.series.first() else {
         return String::new();
     };
