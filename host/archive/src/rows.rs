@@ -331,6 +331,7 @@ fn without_samples(end: &EndRecord) -> EndRecord {
         datagrams: end.datagrams,
         copy: end.copy.clone(),
         store: end.store.clone(),
+        line: end.line.clone(),
         trace: end.trace,
         warnings: end.warnings.clone(),
     }

@@ -321,6 +321,7 @@ prop_compose! {
             retransmits: datagrams.then_some(bytes),
             datagrams: full.datagrams.filter(|_| datagrams),
             copy: full.copy.filter(|_| datagrams),
+            line: full.line.filter(|_| sockets),
             trace: full.trace.filter(|_| sockets),
             warnings: vec![Warning { what: text.clone(), meaning: text, remedy: String::new() }],
         }

@@ -169,8 +169,13 @@ fn a_transfer_under_loss_is_complete_both_ways() {
         tool("ip link set lo mtu 1500");
         tool("tc qdisc add dev lo root tbf rate 200mbit burst 16kb limit 40kb");
         let mut tracer = Tracer::start(&own(), &Options::default()).unwrap();
-        let at = there_and_back(3_000_000);
         let mut told = Told::default();
+        // Read all the while: what is lost and sent again can be more than the ring holds.
+        let at = std::thread::scope(|scope| {
+            let transfer = scope.spawn(|| there_and_back(3_000_000));
+            told.read_until(&mut tracer, |_| transfer.is_finished());
+            transfer.join().unwrap()
+        });
         told.read_until(&mut tracer, |told| told.closed() == 2);
         let told = told.stop(tracer);
         let ends: Vec<_> = told
@@ -424,11 +429,9 @@ fn order_holds_when_producers_stand_still_and_fails_where_the_clock_comes_first(
     let (wrong, events) = stress(false);
     assert_eq!(wrong, 0, "of {events}");
     assert!(events > 20_000);
-    let (wrong, events) = stress(true);
-    assert!(
-        wrong > 0,
-        "the weaker way was not caught in {events} events"
-    );
+    // Whether two producers meet is chance: on a busy machine not in each of these.
+    let caught = (0..5).any(|_| stress(true).0 > 0);
+    assert!(caught, "the weaker way was not caught");
 }
 
 #[test]

@@ -163,6 +163,7 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
         retransmits: None,
         datagrams: None,
         copy: None,
+        line: None,
         trace: None,
         warnings: Vec::new(),
     };

@@ -219,6 +219,7 @@ mod tests {
             end.datagrams = Some(Datagrams::default());
             end.operations = fixtures::told_by_server();
             end.store = Some(StoreRecord::default());
+            end.line = Some(model::LineErrors::default());
             end.trace = Some(model::Traced::default());
             end.copy = Some(CopyRecord {
                 span: Nanos(1),

@@ -7,9 +7,9 @@
 
 use model::{
     BitRate, BlockOperation, BlockRecord, Bulk, Bytes, CopyRecord, CpuTimes, Datagrams, Direction,
-    Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, Nanos, Placement, Run,
-    SCHEMA_VERSION, Sample, SocketState, Spec, StoreRecord, StreamSample, TcpInfo, Traced, Unread,
-    Warning, Workload,
+    Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, LineErrors, Nanos, Placement,
+    Run, SCHEMA_VERSION, Sample, SocketState, Spec, StoreRecord, StreamSample, TcpInfo, Traced,
+    Unread, Warning, Workload,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -175,6 +175,12 @@ pub fn end(samples: u64) -> EndRecord {
             verified: Some(true),
             cached_before_share: Some(0.5),
             ..CopyRecord::default()
+        }),
+        line: Some(LineErrors {
+            device: "eth0".to_owned(),
+            damaged: 1,
+            collisions: 2,
+            late_collisions: 3,
         }),
         trace: Some(Traced {
             events: 7,
