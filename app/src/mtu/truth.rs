@@ -166,3 +166,24 @@ pub fn receive(stream: &mut TcpStream) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Bytes;
+
+    #[test]
+    fn half_of_a_window_is_no_lowered_mss() {
+        let info = |snd_mss, window| TcpInfo {
+            snd_mss,
+            timestamps: true,
+            pmtu: 65_535,
+            snd_wnd: Some(Bytes(window)),
+            ..TcpInfo::default()
+        };
+        let seen = |snd_mss, window| mss_seen(65_495, &info(snd_mss, window), 40);
+        assert!(seen(32_768, 65_536).at_least);
+        let lowered = seen(1348, 65_536);
+        assert_eq!((lowered.seen, lowered.at_least), (1360, false));
+    }
+}

@@ -841,6 +841,29 @@ mod tests {
     }
 
     #[test]
+    fn who_was_not_there_sees_the_course_of_each_leg() {
+        let run = fixtures::run(fixtures::spec(), two_way(LAN, LOSSY));
+        let told = in_retrospect(&run, &summarise(&run), &[], Style::PLAIN);
+        let course = |way: &str| {
+            let mut lines = told
+                .lines()
+                .skip_while(|l| *l != format!("Goodput over time, {way}"));
+            lines.nth(1).unwrap_or_default().to_owned()
+        };
+        assert!(
+            course("up").starts_with("  =####") && course("up").ends_with("/s"),
+            "{told}"
+        );
+        assert!(course("down").contains("  up to "), "{told}");
+        let without = told.replace(&format!("Goodput over time, up\n{}\n", course("up")), "");
+        let without = without.replace(
+            &format!("Goodput over time, down\n{}\n\n", course("down")),
+            "",
+        );
+        assert_eq!(without, plain(&run));
+    }
+
+    #[test]
     fn clean_two_way_bulk() {
         let run = fixtures::run(fixtures::spec(), two_way(LAN, LAN));
         insta::assert_snapshot!(plain(&run), @r#"
