@@ -75,6 +75,8 @@ pub(crate) struct Facts {
     pub line: [Option<LineErrors>; 2],
     /// The sending application always has data: it is a load generator.
     pub always_writes: bool,
+    /// What the sending application can have under way at the most: what it was asked for.
+    pub most_written: Option<Bytes>,
     /// How it spread out what it sent, where packets show it.
     pub rhythm: Option<Rhythm>,
     /// Waits that Nagle's algorithm made, and how many of them outlasted a delayed ACK.
@@ -267,6 +269,7 @@ impl Facts {
             half_duplex: None,
             line: [None, None],
             always_writes: false,
+            most_written: None,
             rhythm: None,
             held: Held::default(),
             alone: Held::default(),

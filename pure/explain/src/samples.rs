@@ -142,6 +142,11 @@ pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
         Workload::Copy(copy) => copy.from.is_none(),
         Workload::Request(_) | Workload::Udp(_) | Workload::Blocks(_) => false,
     };
+    facts.most_written = match &run.spec.workload {
+        Workload::Request(order) => Some(order.request_size.max(order.reply_size)),
+        Workload::Blocks(order) => Some(Bytes(order.block.0.saturating_mul(order.depth.into()))),
+        Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) => None,
+    };
     if let Workload::Copy(copy) = &run.spec.workload {
         facts.copy = model::summarise_copy(ends.sender, ends.receiver)
             .map(|told| (told, [copy.from.is_some(), copy.to.is_some()]));
@@ -387,7 +392,11 @@ pub(crate) fn interval(
         Some(used) => used.0 as f64 > WRITABLE * buffer,
         None => held >= BUFFER_FULL * buffer,
     };
-    let buffer_full = no_room.0 * 50 > span.0 || (buffer > 0.0 && seems_full);
+    // Who never has more to write than fits does not wait for room.
+    let fits = facts
+        .most_written
+        .is_some_and(|most| most.0 as f64 <= buffer);
+    let buffer_full = no_room.0 * 50 > span.0 || (buffer > 0.0 && seems_full && !fits);
     let lately = Nanos(b.rtt.0.saturating_mul(GROWS_WITHIN));
     let readings = facts.readings.iter().rev();
     let grows = before.at < lately

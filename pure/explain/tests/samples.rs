@@ -25,6 +25,8 @@ struct Case {
     rtt_ms: f64,
     #[serde(default)]
     requests: bool,
+    /// Of their replies; otherwise 128 bytes.
+    reply_kib: Option<u64>,
     /// A copy from file to file: shares of the time that its storage worked, and that the network waited for it.
     copy: Option<Storage>,
     pacing_mbit: Option<u64>,
@@ -174,7 +176,7 @@ impl Case {
                 } else if self.requests {
                     Workload::Request(Request {
                         request_size: Bytes(128),
-                        reply_size: Bytes(128),
+                        reply_size: Bytes(self.reply_kib.map_or(128, |kib| kib << 10)),
                         pace_per_s: None,
                         reconnect: false,
                         wait: Wait::Block,
