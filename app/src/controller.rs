@@ -505,6 +505,10 @@ impl Drive<'_> {
             for flight in flights.iter_mut() {
                 flight.leg.started = Nanos::from(self.started.elapsed());
                 let (index, direction) = (flight.index, flight.leg.direction);
+                if let Workload::Blocks(_) = self.run.spec.workload {
+                    self.watcher
+                        .event(&Progress::Waiting("the blocks are made ready"));
+                }
                 self.watcher
                     .event(&Progress::LegStarted { index, direction });
                 self.link.tell(ToAgent::Start {

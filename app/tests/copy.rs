@@ -408,12 +408,12 @@ fn blocks(home: &Home, host: &str, options: &[&str]) -> Command {
 fn blocks_behind_a_slow_path_take_its_round_trip_and_the_network_is_named() {
     let _alone = alone();
     let home = Home::new();
-    // 64 KiB take 5.4 ms at this rate, headers included.
+    // 64 KiB take 5.4 ms at this rate, headers included, once the window has grown.
     let link = "rate = \"100Mbit\"\ndelay = \"10ms\"";
     let lab = Lab::of(&home, 1500, link, link);
     let host = format!("lab:{}", lab.name);
     let ask = |options: &[&str]| {
-        let common = ["--requests", "60", "--json"];
+        let common = ["--requests", "60", "-C", "cubic", "--json"];
         let mut command = blocks(&home, &host, options);
         let run = json(command.args(common));
         run["summary"]["legs"][0].clone()

@@ -953,11 +953,6 @@ fn check(spec: &Spec) -> Result<()> {
             "an iperf3 server copies no files: copy to or from a linerate agent"
         ));
     }
-    if let Workload::Blocks(_) = spec.workload {
-        bail!(Refusal::usage(
-            "an iperf3 server has no blocks: ask a linerate agent or an NFS server"
-        ));
-    }
     if let Limit::Requests(_) = spec.limit {
         bail!(Refusal::usage(
             "an iperf3 server counts no requests: end the test with --time or --bytes"

@@ -27,6 +27,9 @@ const MAX_MESSAGE: Bytes = Bytes(1 << 30);
 /// Operations that a connection may ask for in turn.
 const MAX_MIX: usize = 1000;
 
+/// Requests for blocks that all connections of a leg may have outstanding: each may have a thread here.
+const MAX_OUTSTANDING: u64 = 1024;
+
 /// Blocks that all connections of a leg may have outstanding: this end keeps a buffer of each.
 const MAX_HELD: Bytes = Bytes(1 << 30);
 
@@ -497,12 +500,16 @@ fn possible(order: &Order) -> Result<(), String> {
                     "1 to {MAX_MIX} reads, writes and commits in turn are possible"
                 ));
             }
-            let held = u64::from(blocks.depth) * u64::from(order.streams) * blocks.block.0;
-            if !(1..=Blocks::DEEPEST).contains(&blocks.depth) || held > MAX_HELD.0 {
+            let all = u64::from(blocks.depth) * u64::from(order.streams);
+            if !(1..=Blocks::DEEPEST).contains(&blocks.depth)
+                || all > MAX_OUTSTANDING
+                || all * blocks.block.0 > MAX_HELD.0
+            {
                 return Err(format!(
-                    "{} blocks of {} outstanding on each connection: 1 to {} are possible, and {MAX_HELD} in all",
+                    "{} blocks of {} outstanding on each of {} connections: 1 to {} are possible, {MAX_OUTSTANDING} in all, and {MAX_HELD} of them",
                     blocks.depth,
                     blocks.block,
+                    order.streams,
                     Blocks::DEEPEST
                 ));
             }

@@ -293,8 +293,10 @@ impl Order {
     pub fn spec(&self, host: &Host) -> Result<Spec> {
         let workload = match (host, self.kind()) {
             (Host::Nfs { export, .. }, _) => Workload::Blocks(self.nfs_blocks(export)?),
-            (_, Kind::Blocks) => Workload::Blocks(self.peer_blocks()?),
-            _ if self.blocks.any() => {
+            (Host::Iperf3 { .. }, Kind::Blocks) => {
+                bail!("an iperf3 server has no blocks: ask a linerate agent or an NFS server")
+            }
+            (_, kind) if kind != Kind::Blocks && self.blocks.any() => {
                 bail!(
                     "--block, --depth, --mix, --random, --seed, --store and --file-size belong to blocks: add --workload blocks, or ask an NFS server (nfs://HOST/EXPORT)"
                 )
