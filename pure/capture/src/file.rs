@@ -10,6 +10,8 @@ use pcap_parser::{
 };
 use std::io::{BufRead, BufReader, Read};
 
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// Room for blocks at first.
 const ROOM: usize = 1 << 17;
 /// Largest block that is read: a packet is 256 KiB at the most (MAXIMUM_SNAPLEN of libpcap).
@@ -91,20 +93,21 @@ pub fn read_with_payload(
         begun: None,
         see,
     };
-    // What a frame of a pcap file looks like, and the only interface of that.
-    let mut plain: Option<(PlainFrame, Interface)> = None;
+    // What a frame of a pcap file looks like, the link type, and nanoseconds a tick.
+    let mut plain: Option<(PlainFrame, i32, u64)> = None;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut big_endian = false;
     let mut room = ROOM;
     let mut stuck = false;
     loop {
-        if let Some((frame, interface)) = &plain {
+        if let Some((frame, link, tick)) = plain {
             // All that are whole at once: block by block takes twice as long.
             let data = reader.data();
             let mut rest = data;
             while let Ok((behind, block)) = frame(rest) {
-                let at = nanos(u64::from(block.ts_sec), u64::from(block.ts_usec), interface);
-                frames.take(at, interface.link, block.data, block.origlen);
+                // Both are less than 2^32: no overflow.
+                let at = u64::from(block.ts_sec) * SECOND + u64::from(block.ts_usec) * tick;
+                frames.take(at, link, block.data, block.origlen);
                 rest = behind;
             }
             let taken = data.len() - rest.len();
@@ -116,21 +119,16 @@ pub fn read_with_payload(
                 stuck = false;
                 match block {
                     PcapBlockOwned::LegacyHeader(header) => {
-                        let resolution = match header.is_nanosecond_precision() {
-                            true => 1_000_000_000,
-                            false => 1_000_000,
-                        };
-                        let interface = Interface {
-                            link: header.network.0,
-                            resolution,
-                            offset_s: 0,
+                        let tick = match header.is_nanosecond_precision() {
+                            true => 1,
+                            false => 1000,
                         };
                         let frame = match (header.is_modified_format(), header.is_bigendian()) {
                             (true, _) => parse_pcap_frame_modified,
                             (false, true) => parse_pcap_frame_be,
                             (false, false) => parse_pcap_frame,
                         };
-                        plain = Some((frame, interface));
+                        plain = Some((frame, header.network.0, tick));
                     }
                     // Taken above, all of them.
                     PcapBlockOwned::Legacy(_) => {}
@@ -272,20 +270,10 @@ fn resolution(option: u8) -> u64 {
     ticks.unwrap_or(1_000_000)
 }
 
-fn nanos(seconds: u64, fraction: u64, interface: &Interface) -> u64 {
-    let tick = 1_000_000_000 / interface.resolution;
-    seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(fraction.saturating_mul(tick))
-}
-
 fn nanos_of(ticks: u64, interface: &Interface) -> u64 {
-    let ns = u128::from(ticks) * 1_000_000_000 / u128::from(interface.resolution);
+    let ns = u128::from(ticks) * u128::from(SECOND) / u128::from(interface.resolution);
     let ns = u64::try_from(ns).unwrap_or(u64::MAX);
-    let offset = interface
-        .offset_s
-        .unsigned_abs()
-        .saturating_mul(1_000_000_000);
+    let offset = interface.offset_s.unsigned_abs().saturating_mul(SECOND);
     match interface.offset_s < 0 {
         true => ns.saturating_sub(offset),
         false => ns.saturating_add(offset),

@@ -5,7 +5,8 @@ use crate::file::link;
 use model::Nanos;
 use model::packet::Packet;
 use model::segment::tcp_flag::SYN;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::array::from_fn;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Why a frame is no TCP packet that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +39,8 @@ impl Skip {
     }
 }
 
+/// Its number as a protocol of IP.
+const TCP: u8 = 6;
 /// Layers below TCP: tags, labels, IP headers and their extensions, tunnels.
 const MOST_LAYERS: usize = 24;
 
@@ -84,7 +87,8 @@ pub(crate) fn segment(link: i32, frame: &[u8], at: Nanos) -> Result<(Packet, &[u
     for _ in 0..MOST_LAYERS {
         let version = match next {
             Next::Frame => {
-                (next, rest) = (Next::Ether(u16_at(rest, 12)?), behind(rest, 14)?);
+                let (head, body) = rest.split_first_chunk::<14>().ok_or(Skip::Cut)?;
+                (next, rest) = (Next::Ether(u16::from_be_bytes([head[12], head[13]])), body);
                 continue;
             }
             Next::Ppp => {
@@ -131,8 +135,12 @@ pub(crate) fn segment(link: i32, frame: &[u8], at: Nanos) -> Result<(Packet, &[u
             (6, 6) => ipv6(rest)?,
             _ => return Err(Skip::NotIp),
         };
+        let carried = match carried.protocol {
+            TCP => carried,
+            _ => carried.walk()?,
+        };
         match carried.protocol {
-            6 => return tcp(&carried, at),
+            TCP => return tcp(&carried, at),
             _ => (next, rest) = tunnel(&carried)?,
         }
     }
@@ -142,7 +150,7 @@ pub(crate) fn segment(link: i32, frame: &[u8], at: Nanos) -> Result<(Packet, &[u
 /// What an IP packet carries.
 struct Carried<'a> {
     protocol: u8,
-    ends: (IpAddr, IpAddr),
+    hosts: Hosts<'a>,
     /// As far as it was captured.
     bytes: &'a [u8],
     /// As the headers say.
@@ -153,65 +161,85 @@ struct Carried<'a> {
     marked: bool,
 }
 
+/// Addresses as they stand in the header, the sender's first.
+enum Hosts<'a> {
+    V4(&'a [u8; 8]),
+    V6(&'a [u8; 32]),
+}
+
+impl Hosts<'_> {
+    #[inline]
+    fn with_ports(&self, from: u16, to: u16) -> (SocketAddr, SocketAddr) {
+        match self {
+            Hosts::V4([a, b, c, d, e, f, g, h]) => (
+                SocketAddrV4::new(Ipv4Addr::new(*a, *b, *c, *d), from).into(),
+                SocketAddrV4::new(Ipv4Addr::new(*e, *f, *g, *h), to).into(),
+            ),
+            Hosts::V6(both) => {
+                let ip = |n: usize| Ipv6Addr::from(from_fn::<u8, 16, _>(|i| both[n + i]));
+                let at = |n, port| SocketAddrV6::new(ip(n), port, 0, 0).into();
+                (at(0, from), at(16, to))
+            }
+        }
+    }
+}
+
 fn ipv4(ip: &[u8]) -> Result<Carried<'_>, Skip> {
-    let header = usize::from(byte_at(ip, 0)? & 0x0f) * 4;
+    let head = ip.first_chunk::<20>().ok_or(Skip::Cut)?;
+    let hosts = head.last_chunk::<8>().ok_or(Skip::Cut)?;
+    let header = usize::from(head[0] & 0x0f) * 4;
     if header < 20 {
         return Err(Skip::Cut);
     }
     let bytes = behind(ip, header)?;
-    let fragment = u16_at(ip, 6)?;
+    let fragment = u16::from_be_bytes([head[6], head[7]]);
     if fragment & 0x1fff != 0 {
         return Err(Skip::Fragment);
     }
     // Zero where the device split it later (TSO) and the capture saw it before: then what is there.
-    let total = match usize::from(u16_at(ip, 2)?) {
+    let total = match usize::from(u16::from_be_bytes([head[2], head[3]])) {
         0 => ip.len(),
         total => total,
     };
-    let address = |n: usize| array_at::<4>(ip, n).map(|a| IpAddr::V4(Ipv4Addr::from(a)));
-    let mut carried = Carried {
-        protocol: ip[9],
-        ends: (address(12)?, address(16)?),
+    Ok(Carried {
+        protocol: head[9],
+        hosts: Hosts::V4(hosts),
         bytes,
         length: total.checked_sub(header).ok_or(Skip::Cut)?,
         fragment: fragment & 0x2000 != 0,
-        marked: ip[1] & 3 == 3,
-    };
-    carried.walk()?;
-    Ok(carried)
+        marked: head[1] & 3 == 3,
+    })
 }
 
 fn ipv6(ip: &[u8]) -> Result<Carried<'_>, Skip> {
-    let bytes = behind(ip, 40)?;
-    let address = |n: usize| array_at::<16>(ip, n).map(|a| IpAddr::V6(Ipv6Addr::from(a)));
-    let mut carried = Carried {
-        protocol: ip[6],
-        ends: (address(8)?, address(24)?),
+    let (head, bytes) = ip.split_first_chunk::<40>().ok_or(Skip::Cut)?;
+    let hosts = head.last_chunk::<32>().ok_or(Skip::Cut)?;
+    Ok(Carried {
+        protocol: head[6],
+        hosts: Hosts::V6(hosts),
         bytes,
-        length: match usize::from(u16_at(ip, 4)?) {
+        length: match usize::from(u16::from_be_bytes([head[4], head[5]])) {
             0 => bytes.len(),
             length => length,
         },
         fragment: false,
-        marked: (u16_at(ip, 0)? >> 4) & 3 == 3,
-    };
-    carried.walk()?;
-    Ok(carried)
+        marked: head[1] >> 4 & 3 == 3,
+    })
 }
 
 impl Carried<'_> {
     /// Walks over the headers between IP and what it carries. Of IPv4 that is authentication alone: the
     /// others have no meaning there.
-    fn walk(&mut self) -> Result<(), Skip> {
+    #[cold]
+    fn walk(mut self) -> Result<Self, Skip> {
+        let is_ipv6 = matches!(self.hosts, Hosts::V6(_));
         for _ in 0..MOST_LAYERS {
             let size = match self.protocol {
                 // Hop-by-hop, routing, destination options, mobility.
-                0 | 43 | 60 | 135 if self.ends.0.is_ipv6() => {
-                    usize::from(byte_at(self.bytes, 1)?) * 8 + 8
-                }
+                0 | 43 | 60 | 135 if is_ipv6 => usize::from(byte_at(self.bytes, 1)?) * 8 + 8,
                 // Authentication counts in words of four.
                 51 => usize::from(byte_at(self.bytes, 1)?) * 4 + 8,
-                44 if self.ends.0.is_ipv6() => {
+                44 if is_ipv6 => {
                     let fragment = u16_at(self.bytes, 2)?;
                     if fragment & 0xfff8 != 0 {
                         return Err(Skip::Fragment);
@@ -225,7 +253,7 @@ impl Carried<'_> {
             self.bytes = behind(self.bytes, size)?;
             self.length = self.length.checked_sub(size).ok_or(Skip::Cut)?;
         }
-        Ok(())
+        Ok(self)
     }
 }
 
@@ -266,29 +294,30 @@ fn tunnel<'a>(outer: &Carried<'a>) -> Result<(Next, &'a [u8]), Skip> {
     }
 }
 
+#[inline]
 fn tcp<'a>(carried: &Carried<'a>, at: Nanos) -> Result<(Packet, &'a [u8]), Skip> {
-    let Carried {
-        bytes: tcp, ends, ..
-    } = carried;
-    let header = usize::from(byte_at(tcp, 12)? >> 4) * 4;
+    let tcp = carried.bytes;
+    let (head, behind) = tcp.split_first_chunk::<20>().ok_or(Skip::Cut)?;
+    let header = usize::from(head[12] >> 4) * 4;
     let payload = carried.length.checked_sub(header).ok_or(Skip::Cut)?;
-    if header < 20 || tcp.len() < 20 {
-        return Err(Skip::Cut);
-    }
+    let options = header.checked_sub(20).ok_or(Skip::Cut)?;
     // Short frames are padded.
-    let captured = tcp.get(header..).unwrap_or_default();
+    let captured = behind.get(options..).unwrap_or_default();
     let captured = &captured[..payload.min(captured.len())];
-    let flags = tcp[13];
+    let flags = head[13];
     // Options that the capture cut off are as if they were not there.
-    let options = Options::of(&tcp[20..header.min(tcp.len())], flags & SYN != 0);
+    let options = Options::of(&behind[..options.min(behind.len())], flags & SYN != 0);
+    let u16_at = |n: usize| u16::from_be_bytes([head[n], head[n + 1]]);
+    let u32_at = |n: usize| u32::from_be_bytes([head[n], head[n + 1], head[n + 2], head[n + 3]]);
+    let (from, to) = carried.hosts.with_ports(u16_at(0), u16_at(2));
     let packet = Packet {
         at,
-        from: SocketAddr::new(ends.0, u16_at(tcp, 0)?),
-        to: SocketAddr::new(ends.1, u16_at(tcp, 2)?),
-        seq: u32_at(tcp, 4)?,
-        ack: u32_at(tcp, 8)?,
+        from,
+        to,
+        seq: u32_at(4),
+        ack: u32_at(8),
         flags,
-        window: u16_at(tcp, 14)?,
+        window: u16_at(14),
         payload: u32::try_from(payload).map_err(|_| Skip::Cut)?,
         wscale: options.wscale,
         mss: options.mss,
@@ -314,6 +343,13 @@ impl Options {
     #[inline]
     fn of(mut rest: &[u8], syn: bool) -> Options {
         let mut options = Options::default();
+        // What nearly every packet has, and as nearly every host writes it (RFC 7323, appendix A).
+        if let [1, 1, 8, 10, stamps @ ..] = rest
+            && stamps.len() == 8
+        {
+            options.stamps = u32_at(stamps, 0).ok().zip(u32_at(stamps, 4).ok());
+            return options;
+        }
         while let Some(&kind) = rest.first() {
             let length = match kind {
                 0 => break,
