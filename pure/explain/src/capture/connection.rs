@@ -43,7 +43,7 @@ impl Asked {
     }
 
     /// Another packet comes.
-    pub fn goes_on(&self, ends: &Ends) -> Connection {
+    pub fn goes_on(&self, ends: &Ends, spare: Option<Box<Connection>>) -> Box<Connection> {
         let syn = Packet {
             at: self.at,
             seq: self.seq,
@@ -53,7 +53,7 @@ impl Asked {
             options_cut: self.options_cut,
             ..Packet::new(ends.end(self.second), ends.end(!self.second))
         };
-        let mut connection = Connection::new(&syn, self.second);
+        let mut connection = Connection::begin(&syn, self.second, spare);
         connection.see(&syn, self.second);
         connection
     }
@@ -64,11 +64,15 @@ impl Asked {
     }
 }
 
+/// What is looked at when it is forgotten comes first, as in [`Stream`](super::stream::Stream).
+#[repr(C)]
 pub(super) struct Connection {
-    /// The second of the ends is the client: who asked, or else who sent the first packet seen.
-    client_is_second: bool,
     /// The client's, the server's.
     halves: [Half; 2],
+    /// From the capture to either end and back by timestamps, where the handshake is missing.
+    echoes: Option<Box<[Echo; 2]>>,
+    /// The second of the ends is the client: who asked, or else who sent the first packet seen.
+    client_is_second: bool,
     begun: Nanos,
     last: Nanos,
     syn: Option<Nanos>,
@@ -81,8 +85,8 @@ pub(super) struct Connection {
     opened: Option<Nanos>,
     /// From the capture to the client and back, and to the server and back: as the handshake showed it.
     away: [Option<Nanos>; 2],
-    /// The same by timestamps, where the handshake is missing.
-    echoes: Option<Box<[Echo; 2]>>,
+    /// Where the capture stands by these, as seen from the client, from the server.
+    places: [Place; 2],
     reset: bool,
 }
 
@@ -97,7 +101,21 @@ struct Echo {
 }
 
 impl Connection {
-    pub fn new(packet: &Packet, second: bool) -> Connection {
+    /// One in the memory of another that is forgotten, with that of its streams, if there is one.
+    pub fn begin(packet: &Packet, second: bool, spare: Option<Box<Connection>>) -> Box<Connection> {
+        let begun = Connection::new(packet, second);
+        let Some(mut spare) = spare else {
+            return Box::new(begun);
+        };
+        let streams = spare.halves.each_mut().map(Half::forget);
+        *spare = begun;
+        for (half, stream) in spare.halves.iter_mut().zip(streams) {
+            half.spare = stream;
+        }
+        spare
+    }
+
+    fn new(packet: &Packet, second: bool) -> Connection {
         // A SYN-ACK comes from the server.
         let answers = packet.has(SYN) && packet.has(ACK);
         Connection {
@@ -112,6 +130,7 @@ impl Connection {
             opened: None,
             away: [None; 2],
             echoes: None,
+            places: Default::default(),
             reset: false,
         }
     }
@@ -125,6 +144,11 @@ impl Connection {
 
     fn is_over(&self) -> bool {
         self.reset || self.halves.iter().all(|d| d.closed)
+    }
+
+    /// Gives back memory that it does not need any more.
+    pub fn slim(&mut self) {
+        self.halves.iter_mut().for_each(Half::slim);
     }
 
     pub fn carries_data(&self) -> bool {
@@ -168,22 +192,13 @@ impl Connection {
         }
         if packet.has(ACK) && side == 0 && self.away[0].is_none() && !self.unsure {
             self.away[0] = self.syn_ack.map(|syn_ack| packet.at.since(syn_ack));
+            self.locate();
         }
         let placed = self.away[0].is_some() && self.away[1].is_some();
         if !placed && packet.stamps.is_some() {
             self.echo(packet, side);
         }
-        let away = self.away();
-        let total = away[0].unwrap_or_default() + away[1].unwrap_or_default();
-        let to_sender = away[side].unwrap_or_default();
-        let place = Place {
-            // At the sender an acknowledgement has arrived once it is seen.
-            to_sender: match to_sender.0 as f64 <= HERE * total.0 as f64 {
-                true => Nanos(0),
-                false => to_sender,
-            },
-            total,
-        };
+        let place = self.places[side];
         let [client, server] = &mut self.halves;
         let (own, peer) = match side {
             0 => (client, server),
@@ -231,6 +246,7 @@ impl Connection {
                 self.opened = syn.map(|syn| packet.at.since(syn));
                 self.away[1] = self.opened.filter(|_| !self.unsure);
                 self.unsure = false;
+                self.locate();
             }
             _ => {}
         }
@@ -240,6 +256,7 @@ impl Connection {
         let Some((value, echoed)) = packet.stamps else {
             return;
         };
+        let mut news = self.echoes.is_none();
         let [client, server] = &mut **self.echoes.get_or_insert_default();
         let (own, peer) = match side {
             0 => (client, server),
@@ -258,7 +275,25 @@ impl Connection {
             let took = packet.at.since(since);
             peer.shortest = Some(peer.shortest.map_or(took, |s| s.min(took)));
             peer.waiting = None;
+            news = true;
         }
+        if news {
+            self.locate();
+        }
+    }
+
+    /// Works out where the capture stands, after something more is known of it.
+    fn locate(&mut self) {
+        let away = self.away().map(Option::unwrap_or_default);
+        let total = away[0] + away[1];
+        self.places = away.map(|to_sender| Place {
+            // At the sender an acknowledgement has arrived once it is seen.
+            to_sender: match to_sender.0 as f64 <= HERE * total.0 as f64 {
+                true => Nanos(0),
+                false => to_sender,
+            },
+            total,
+        });
     }
 
     /// From the capture to the client and back, and to the server and back.

@@ -5,23 +5,53 @@ use std::collections::BTreeMap;
 
 /// Places of a row: as many as a processor fetches at once.
 const ROW: usize = 8;
-const FREE: u64 = 0;
-/// Was taken, so that what did not fit in the row may stand elsewhere. There are not so many places.
-const GONE: u64 = u32::MAX as u64;
+const FREE: u32 = 0;
+/// Was taken in a row that was full, so that what did not fit in may stand elsewhere. There are not so many places.
+const GONE: u32 = u32::MAX;
 
 /// A table of short rows, and a tree of what finds its row full: ends that somebody chose so that they all
 /// meet in one row are found no slower than in a tree alone.
 pub(super) struct Index {
-    /// In each the hash, and one more than the place of a connection; filled from the left.
-    rows: Vec<[u64; ROW]>,
+    rows: Vec<Row>,
     taken: usize,
     rest: BTreeMap<Ends, u32>,
+}
+
+/// Filled from the left.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Row {
+    hashes: [u32; ROW],
+    /// One more than the place of a connection.
+    places: [u32; ROW],
+}
+
+impl Row {
+    const EMPTY: Row = Row {
+        hashes: [0; ROW],
+        places: [FREE; ROW],
+    };
+
+    /// Which of them have this hash, a bit for each: all at once, where a search would have to guess its end.
+    fn of(&self, hash: u32) -> u32 {
+        let bits = self.hashes.iter().zip(0..);
+        bits.fold(0, |bits, (h, n)| bits | u32::from(*h == hash) << n)
+    }
+
+    /// False if all are taken already.
+    fn push(&mut self, hash: u32, place: u32) -> bool {
+        let free = self.places.iter().position(|p| matches!(*p, FREE | GONE));
+        if let Some(free) = free {
+            (self.hashes[free], self.places[free]) = (hash, place);
+        }
+        free.is_some()
+    }
 }
 
 impl Default for Index {
     fn default() -> Index {
         Index {
-            rows: vec![[FREE; ROW]; 1 << 6],
+            rows: vec![Row::EMPTY; 1 << 6],
             taken: 0,
             rest: BTreeMap::new(),
         }
@@ -30,21 +60,22 @@ impl Default for Index {
 
 impl Index {
     /// The place of the connection with these ends.
-    pub fn get(&self, ends: &Ends, places: &[Place]) -> Option<u32> {
-        let hash = hash(ends);
-        for &place in &self.rows[self.row(hash)] {
-            if place == FREE {
-                return None;
-            }
-            // The hash first: a place is most often not in the processor's cache.
-            let n = (place as u32).wrapping_sub(1);
-            if place >> 32 == u64::from(hash)
-                && places.get(n as usize).is_some_and(|p| p.ends == *ends)
-            {
+    #[inline]
+    pub fn get(&self, ends: Ends, places: &[Place]) -> Option<u32> {
+        let hash = hash(&ends);
+        let row = &self.rows[self.row(hash)];
+        let mut bits = row.of(hash);
+        while bits != 0 {
+            let n = row.places[bits.trailing_zeros() as usize].wrapping_sub(1);
+            if places.get(n as usize).is_some_and(|p| p.ends == ends) {
                 return Some(n);
             }
+            bits &= bits - 1;
         }
-        self.rest.get(ends).copied()
+        match row.places[ROW - 1] {
+            FREE => None,
+            _ => self.rest.get(&ends).copied(),
+        }
     }
 
     /// These ends, which are in here no more than once, are those of this connection.
@@ -58,9 +89,15 @@ impl Index {
     /// Forgets that these ends are those of this connection, if they are.
     pub fn remove(&mut self, ends: &Ends, n: u32) {
         let row = self.row(hash(ends));
-        let mut places = self.rows[row].iter_mut();
-        if let Some(place) = places.find(|place| **place as u32 == n + 1) {
-            *place = GONE;
+        let row = &mut self.rows[row];
+        if let Some(place) = row.places.iter().position(|place| *place == n + 1) {
+            // The last one moves there, so that no row is longer than it must be.
+            let last = row.places.iter().rposition(|place| *place != FREE);
+            let last = last.unwrap_or(place);
+            row.hashes[place] = row.hashes[last];
+            row.places[place] = row.places[last];
+            let was_full = last == ROW - 1 && !self.rest.is_empty();
+            row.places[last] = if was_full { GONE } else { FREE };
             self.taken -= 1;
         } else if self.rest.get(ends) == Some(&n) {
             self.rest.remove(ends);
@@ -69,13 +106,9 @@ impl Index {
 
     fn place(&mut self, hash: u32, n: u32, ends: Ends) {
         let row = self.row(hash);
-        let mut places = self.rows[row].iter_mut();
-        match places.find(|place| matches!(**place, FREE | GONE)) {
-            Some(place) => {
-                *place = u64::from(hash) << 32 | u64::from(n + 1);
-                self.taken += 1;
-            }
-            None => {
+        match self.rows[row].push(hash, n + 1) {
+            true => self.taken += 1,
+            false => {
                 self.rest.insert(ends, n);
             }
         }
@@ -83,15 +116,15 @@ impl Index {
 
     /// Twice the rows: what stands in one goes to two.
     fn grow(&mut self) {
-        let rows = vec![[FREE; ROW]; self.rows.len() * 2];
+        let rows = vec![Row::EMPTY; self.rows.len() * 2];
         let old = std::mem::replace(&mut self.rows, rows);
-        for place in old.into_iter().flatten() {
+        let taken = old
+            .iter()
+            .flat_map(|row| row.hashes.iter().zip(&row.places));
+        for (&hash, &place) in taken {
             if !matches!(place, FREE | GONE) {
-                let row = self.row((place >> 32) as u32);
-                let free = self.rows[row].iter_mut().find(|p| **p == FREE);
-                if let Some(free) = free {
-                    *free = place;
-                }
+                let row = self.row(hash);
+                self.rows[row].push(hash, place);
             }
         }
         for (ends, n) in std::mem::take(&mut self.rest) {
@@ -113,10 +146,7 @@ impl Index {
 /// By multiplication with 2^64 / golden ratio (Knuth), twice.
 pub(super) fn hash(ends: &Ends) -> u32 {
     const RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
-    let [[a, b], [c, d]] = ends.addresses.map(|address| {
-        let all = u128::from_be_bytes(address);
-        [(all >> 64) as u64, all as u64]
-    });
+    let [[a, b], [c, d]] = ends.addresses;
     let ports = u64::from(ends.ports);
     let mixed = (a ^ b.rotate_left(7) ^ c.rotate_left(19) ^ d.rotate_left(31) ^ ports << 13)
         .wrapping_mul(RATIO);

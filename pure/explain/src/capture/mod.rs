@@ -21,12 +21,14 @@ use model::segment::tcp_flag::{ACK, SYN};
 use model::{Bytes, Nanos};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 
 /// Connections that are followed at a time, packets of others are only counted; and those that are told.
 const MOST_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
 /// Connections that are over and still known, for packets that come late.
 const MOST_OVER: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
+/// Forgotten connections whose memory is kept for the next.
+const MOST_SPARE: usize = 16;
 
 /// Follows the connections of a capture.
 pub struct Observer {
@@ -44,6 +46,8 @@ pub struct Observer {
     /// fewest bytes, of as many the one that began last.
     kept: BTreeMap<(u64, Reverse<u32>), (Ends, Box<Connection>)>,
     most: usize,
+    /// Forgotten ones: others take their memory.
+    spare: Vec<Box<Connection>>,
     /// Connections that were left out, and their bytes.
     left_out: (u64, Bytes),
     /// Those that came to nothing, and are not known any more.
@@ -52,6 +56,7 @@ pub struct Observer {
 }
 
 /// What is followed in one place: as much as a processor fetches at once.
+#[repr(align(64))]
 struct Place {
     ends: Ends,
     number: u32,
@@ -72,38 +77,52 @@ struct Name {
     number: u32,
 }
 
-/// Both ends of a connection, the lesser first. Addresses are those of IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Both ends of a connection, the lesser first. Addresses are those of IPv6, each in two words. Packed, so
+/// that a place is no larger than it is.
+#[derive(Clone, Copy, Debug, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
 struct Ends {
-    addresses: [[u8; 16]; 2],
+    addresses: [[u64; 2]; 2],
     /// The upper half is the first's.
     ports: u32,
+}
+
+impl PartialEq for Ends {
+    /// Word by word: more at once than was written at once waits until it is in the cache.
+    #[inline]
+    fn eq(&self, other: &Ends) -> bool {
+        let ([[a, b], [c, d]], [[e, f], [g, h]]) = (self.addresses, other.addresses);
+        b == f && self.ports == other.ports && d == h && a == e && c == g
+    }
 }
 
 impl Ends {
     /// Of a packet; and whether its sender is the second.
     fn of(packet: &Packet) -> (Ends, bool) {
-        let number = |at: SocketAddr| match at.ip() {
-            IpAddr::V4(ip) => u128::from(u32::from(ip)) | 0xffff << 32,
-            IpAddr::V6(ip) => u128::from(ip),
+        let address = |at: &SocketAddr| match at {
+            SocketAddr::V4(at) => [0, u64::from(u32::from(*at.ip())) | 0xffff << 32],
+            SocketAddr::V6(at) => {
+                let all = u128::from(*at.ip());
+                [(all >> 64) as u64, all as u64]
+            }
         };
-        let (from, to) = (number(packet.from), number(packet.to));
+        let (from, to) = (address(&packet.from), address(&packet.to));
         let (p, q) = (u32::from(packet.from.port()), u32::from(packet.to.port()));
         let second = (from, p) > (to, q);
-        let ([a, b], ports) = match second {
+        let (addresses, ports) = match second {
             false => ([from, to], p << 16 | q),
             true => ([to, from], q << 16 | p),
         };
-        let addresses = [a.to_be_bytes(), b.to_be_bytes()];
         (Ends { addresses, ports }, second)
     }
 
     fn end(&self, second: bool) -> SocketAddr {
-        let (ip, port) = match second {
+        let ([high, low], port) = match second {
             false => (self.addresses[0], self.ports >> 16),
             true => (self.addresses[1], self.ports),
         };
-        SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port as u16)
+        let ip = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
+        SocketAddr::new(ip.to_canonical(), port as u16)
     }
 }
 
@@ -166,6 +185,7 @@ impl Observer {
             over: VecDeque::new(),
             begun: 0,
             kept: BTreeMap::new(),
+            spare: Vec::new(),
             most: most.min(MOST_CONNECTIONS),
             left_out: (0, Bytes(0)),
             attempts: 0,
@@ -178,7 +198,7 @@ impl Observer {
         let (ends, second) = Ends::of(packet);
         let mut known = match self.places.get(self.recent as usize) {
             Some(place) if place.ends == ends && !place.is_free() => Some(self.recent),
-            _ => self.index.get(&ends, &self.places),
+            _ => self.index.get(ends, &self.places),
         };
         if let Some(n) = known
             && packet.flags & (SYN | ACK) == SYN
@@ -192,7 +212,7 @@ impl Observer {
         match known.or_else(|| self.begin(ends)) {
             Some(n) => {
                 self.recent = n;
-                if self.places[n as usize].see(packet, second) {
+                if self.places[n as usize].see(packet, second, &mut self.spare) {
                     self.end(n);
                 }
             }
@@ -265,11 +285,11 @@ impl Observer {
 
     /// A connection is to be told, if no more than [`Observer::most`] have more bytes.
     fn keep(&mut self, ends: Ends, number: u32, course: Course) {
-        let connection = match course {
+        let mut connection = match course {
             Course::Goes(connection) if connection.carries_data() => connection,
             Course::Goes(connection) => {
                 self.attempts += u64::from(connection.is_unanswered());
-                return;
+                return self.spare(connection);
             }
             Course::Asked(_) => {
                 self.attempts += 1;
@@ -279,17 +299,29 @@ impl Observer {
         };
         let key = (connection.bytes(), Reverse(number));
         let is_full = self.kept.len() >= self.most;
-        let least = match self.kept.first_key_value() {
-            Some((least, _)) if is_full && *least < key => self.kept.pop_first().map(|(k, _)| k),
-            _ if is_full => Some(key),
-            _ => None,
-        };
-        if let Some((bytes, _)) = least {
-            self.left_out.0 += 1;
-            self.left_out.1 += Bytes(bytes);
+        let least = self.kept.first_key_value();
+        let is_less = least.is_none_or(|(least, _)| key < *least);
+        if is_full && is_less {
+            self.leave_out(connection);
+            return;
         }
-        if least != Some(key) {
-            self.kept.insert(key, (ends, connection));
+        connection.slim();
+        self.kept.insert(key, (ends, connection));
+        if is_full && let Some((_, (_, least))) = self.kept.pop_first() {
+            self.leave_out(least);
+        }
+    }
+
+    fn leave_out(&mut self, connection: Box<Connection>) {
+        self.left_out.0 += 1;
+        self.left_out.1 += Bytes(connection.bytes());
+        self.spare(connection);
+    }
+
+    /// Its memory is for another.
+    fn spare(&mut self, connection: Box<Connection>) {
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(connection);
         }
     }
 
@@ -355,21 +387,20 @@ impl Place {
     }
 
     /// Takes a packet. Whether the connection is over with it.
-    fn see(&mut self, packet: &Packet, second: bool) -> bool {
-        let mut connection = match &mut self.course {
+    fn see(&mut self, packet: &Packet, second: bool, spare: &mut Vec<Box<Connection>>) -> bool {
+        let begun = match &mut self.course {
             Course::Goes(connection) => return connection.see(packet, second),
-            Course::Asked(asked) => asked.goes_on(&self.ends),
+            Course::Asked(asked) => asked.goes_on(&self.ends, spare.pop()),
             Course::Free => match Asked::of(packet, second) {
                 Some(asked) => {
                     self.course = Course::Asked(asked);
                     return false;
                 }
-                None => Connection::new(packet, second),
+                None => Connection::begin(packet, second, spare.pop()),
             },
         };
-        let over = connection.see(packet, second);
-        self.course = Course::Goes(Box::new(connection));
-        over
+        self.course = Course::Goes(begun);
+        self.see(packet, second, spare)
     }
 
     /// A SYN of the same ends belongs to another connection, after this one.

@@ -18,10 +18,13 @@ use model::segment::before;
 use model::segment::tcp_flag::SYN;
 use model::{Bytes, Nanos};
 use std::collections::VecDeque;
+use std::mem::take;
 use std::net::SocketAddr;
 
 /// Packets of one direction that are remembered until they are acknowledged.
 const MOST_OUT: usize = 1 << 16;
+/// Of most connections no more at a time.
+const USUAL_OUT: usize = 8;
 /// Gaps in the sequence that are remembered.
 const MOST_GAPS: usize = 256;
 /// A reading is no shorter than this.
@@ -66,6 +69,8 @@ pub(super) struct Half {
     /// The peer acknowledged all, with the FIN.
     pub closed: bool,
     pub stream: Option<Box<Stream>>,
+    /// Memory for it.
+    pub spare: Option<Box<Stream>>,
     /// Bytes of its data, seen or acknowledged unseen: those of the stream, near at hand.
     pub bytes: u64,
     /// The MSS that its SYN announced.
@@ -102,7 +107,7 @@ pub(super) struct Heard {
 }
 
 /// Where the capture stands: the time from there to the sender and back, and the whole round trip.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Place {
     pub to_sender: Nanos,
     pub total: Nanos,
@@ -134,6 +139,7 @@ impl Half {
             end: None,
             closed: false,
             stream: None,
+            spare: None,
             bytes: 0,
             announced: None,
             stamped: false,
@@ -224,33 +230,62 @@ impl Half {
             Start::Seen(start) | Start::Heard(start) => start,
             Start::Unknown => start,
         };
-        self.stream
-            .get_or_insert_with(|| Box::new(Stream::new(start, sent, heard, window)))
+        let spare = &mut self.spare;
+        self.stream.get_or_insert_with(|| {
+            let begun = Stream::new(start, sent, heard, window);
+            let Some(mut spare) = spare.take() else {
+                return Box::new(begun);
+            };
+            let (coming, out) = (take(&mut spare.coming), take(&mut spare.out));
+            *spare = Stream {
+                coming,
+                out,
+                ..begun
+            };
+            spare
+        })
+    }
+
+    /// What another may have of its memory.
+    pub fn forget(&mut self) -> Option<Box<Stream>> {
+        let mut stream = self.stream.take().or(self.spare.take())?;
+        stream.settle();
+        Some(stream)
+    }
+
+    /// The connection is to be told, and takes no packets any more.
+    pub fn slim(&mut self) {
+        self.spare = None;
+        if let Some(stream) = &mut self.stream {
+            (stream.coming, stream.out) = Default::default();
+        }
     }
 
     /// The connection is over: what was remembered of packets is not needed any more.
     pub fn settle(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.coming = VecDeque::new();
-            stream.out = VecDeque::new();
-            if let Some(trouble) = &mut stream.trouble {
-                trouble.gaps = VecDeque::new();
-            }
+            stream.settle();
         }
     }
 }
 
-/// One direction with its data.
+/// One direction with its data. What is looked at when it is forgotten comes first and together: by then none
+/// of it is in the processor's cache.
+#[repr(C)]
 pub(super) struct Stream {
+    /// Acknowledgements on their way to the sender.
+    coming: VecDeque<(Nanos, u32, u64)>,
+    out: VecDeque<Out>,
+    trouble: Option<Box<Trouble>>,
+    /// What left, from the first [`FEWEST_SENT`] packets on.
+    departed: Option<Box<Departed>>,
+    course: Option<Box<Course>>,
     /// Behind the last byte seen.
     next: u32,
     /// Behind the last byte that the peer acknowledged.
     acked: u32,
     /// What the sender knew when the packets that pass now left: the acknowledgement and the window.
     known: (u32, u64),
-    /// Acknowledgements on their way to the sender.
-    coming: VecDeque<(Nanos, u32, u64)>,
-    out: VecDeque<Out>,
     /// The last packet goes on in fragments that have no TCP header.
     open_end: bool,
     packets: u64,
@@ -282,10 +317,6 @@ pub(super) struct Stream {
     largest_acked: u32,
     /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
     stamped: Option<u32>,
-    trouble: Option<Box<Trouble>>,
-    /// What left, from the first [`FEWEST_SENT`] packets on.
-    departed: Option<Box<Departed>>,
-    course: Option<Box<Course>>,
     /// When the reading that runs began, and what is in it so far.
     reading_from: Nanos,
     flight: u64,
@@ -474,6 +505,17 @@ impl Stream {
             held: Nanos(0),
             stalled: Nanos(0),
             least_window: u64::MAX,
+        }
+    }
+
+    /// Forgets the packets that it remembers, and keeps no more memory for them than most need.
+    fn settle(&mut self) {
+        self.coming.clear();
+        self.coming.shrink_to(USUAL_OUT);
+        self.out.clear();
+        self.out.shrink_to(USUAL_OUT);
+        if let Some(trouble) = &mut self.trouble {
+            trouble.gaps = VecDeque::new();
         }
     }
 
