@@ -29,6 +29,9 @@ const STEADY: f64 = 0.2;
 /// Of the delay that the bucket would make as a queue, as much as a policer's may be seen: what the segments
 /// of one burst add to each other.
 const DELAYS: f64 = 0.25;
+/// Of the rate that empties the bucket, what was carried at the least if it is what limits. Less was seen where the losses
+/// are those of a first burst.
+const CARRIED: f64 = 0.5;
 /// More than this at the losses is a queue.
 const QUEUE: f64 = 1.10;
 
@@ -110,7 +113,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 pub(crate) fn is_policed(facts: &Facts) -> bool {
     let delay = facts.delay_at_loss().unwrap_or_default();
     let bucket = facts.bucket.as_ref().filter(|b| b.is_seen());
-    bucket.is_some_and(|b| delay.0 as f64 <= b.delay().0 as f64 * DELAYS)
+    bucket.is_some_and(|b| {
+        delay.0 as f64 <= b.delay().0 as f64 * DELAYS && facts.rate() >= b.rate * CARRIED
+    })
         && !facts.queue_at_loss(random_loss::QUEUE)
         // Where the connection stood still most of the time, everything was lost, not what exceeded.
         && !facts.stood_still()
