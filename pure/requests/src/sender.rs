@@ -120,6 +120,12 @@ impl Sender {
         heard.max(self.begun).unwrap_or(0)
     }
 
+    /// When this was seen first, if it is not acknowledged.
+    pub fn sent(&self, end: u64) -> Option<Nanos> {
+        let known = self.out.iter().find(|(_, known)| *known >= end);
+        known.map(|(at, _)| *at)
+    }
+
     /// Old data was sent again.
     pub fn sends_again(&mut self, at: Nanos) {
         self.again = Some(at);

@@ -224,6 +224,31 @@ fn what_is_sent_again_makes_its_own_request_longer_and_no_other() {
 }
 
 #[test]
+fn a_capture_on_several_devices_has_everything_twice_and_nothing_was_sent_again() {
+    let mut tape = Tape::new(65000);
+    for n in 0..4 {
+        tape.some(Nanos::from_micros(n), false, MSS, n == 3);
+    }
+    tape.ack(ms(10), true, 0, 65000);
+    for n in 0..4 {
+        tape.some(ms(17) + Nanos::from_micros(n), true, MSS, n == 3);
+    }
+    tape.ack(ms(18), false, 0, 65000);
+    let told = tape.told();
+    assert_eq!(told.len(), 1);
+    let packets = std::mem::take(&mut tape.packets);
+    tape.packets = packets
+        .into_iter()
+        .flat_map(|packet| {
+            let at = packet.at + Nanos::from_micros(9);
+            [packet, Packet { at, ..packet }]
+        })
+        .collect();
+    tape.packets.sort_by_key(|packet| packet.at);
+    assert_eq!(tape.told(), told);
+}
+
+#[test]
 fn a_reply_out_of_order_is_whole_when_its_last_byte_came() {
     let mut tape = Tape::new(65000);
     tape.data(ms(0), false, 100);

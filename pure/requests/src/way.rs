@@ -114,9 +114,13 @@ impl Way {
         }
         let begin = self.place(packet.seq).unwrap_or(ORIGIN);
         let end = begin + u64::from(packet.payload);
+        let trip = near.zip(self.sender.trip).map(|(a, b)| a + b);
+        // So soon nothing can have come that was sent again: it was overtaken, or captured on several devices.
+        let is_soon = |since: Nanos| trip.is_some_and(|trip| packet.at.since(since).0 < trip.0 / 2);
         if end <= self.next {
             // A keep-alive repeats one byte, or nothing (RFC 9293, 3.8.4).
-            if packet.payload <= 1 && end == self.top {
+            let is_alive = packet.payload <= 1 && end == self.top;
+            if is_alive || self.sender.sent(end).is_some_and(is_soon) {
                 return Came::Nothing;
             }
             self.sender.sends_again(packet.at);
@@ -133,9 +137,7 @@ impl Way {
             known.unwrap_or(wait)
         } else {
             // It fills a hole: what was lost, or overtaken.
-            let late = packet.at.since(self.hole_since);
-            let trip = near.zip(self.sender.trip).map(|(a, b)| a + b);
-            match trip.is_some_and(|trip| late.0 < trip.0 / 2) {
+            match is_soon(self.hole_since) {
                 true => Cause::Rate.into(),
                 false => {
                     self.sender.sends_again(packet.at);
