@@ -132,6 +132,7 @@ impl Desk<'_> {
             to,
             records: Records::default(),
             number: 0,
+            silent: false,
             who: &self.who,
         })
     }
@@ -173,9 +174,13 @@ impl Desk<'_> {
             ))
         })?;
         let folder = desk.ask(&Mount(server.export)).map_err(|error| {
-            let exports = match desk.ask(&Exports) {
-                Ok(all) if !all.is_empty() => format!("; it exports {}", all.join(", ")),
-                _ => String::new(),
+            let exports = match desk.silent {
+                true => Vec::new(),
+                false => desk.ask(&Exports).unwrap_or_default(),
+            };
+            let exports = match exports.is_empty() {
+                true => String::new(),
+                false => format!("; it exports {}", exports.join(", ")),
             };
             Refusal::unreachable(format!("{}{exports}", sentence(&error)))
         })?;
@@ -301,6 +306,8 @@ struct Connection<'a> {
     to: SocketAddr,
     records: Records,
     number: u32,
+    /// Something was not answered in time.
+    silent: bool,
     who: &'a Credentials,
 }
 
@@ -339,6 +346,7 @@ impl Connection<'_> {
                 Ok(got) => self.records.push(&buffer[..got]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.silent = true;
                     bail!(Refusal::unreachable(format!(
                         "{} does not answer {} within {} s; see what the server says",
                         self.to,
@@ -409,34 +417,29 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Removes them and unmounts the folder; says so if any had to stay.
+    /// Removes them and unmounts the folder; says so if any had to stay. A server that does not do it once is asked
+    /// nothing more: it may have fallen silent.
     fn remove(&mut self) -> Option<Warning> {
-        let names = std::mem::take(&mut self.names);
-        if names.is_empty() {
+        let mut left = std::mem::take(&mut self.names);
+        if left.is_empty() {
             return None;
         }
-        let mut left = Vec::new();
-        let mut why = None;
-        // A server may have closed a connection on which nothing was asked meanwhile.
-        match self.desk.open(self.at.nfs, CONNECT_WITHIN) {
-            Err(error) => (left, why) = (names, Some(error)),
-            Ok(mut server) => {
-                for name in names {
-                    let folder = &self.at.folder;
-                    if let Err(error) = server.ask(&Remove {
-                        folder,
-                        name: &name,
-                    }) {
-                        left.push(name);
-                        why = Some(error);
-                    }
-                }
+        let folder = &self.at.folder;
+        let mut removed = || -> Result<()> {
+            // A server may have closed a connection on which nothing was asked meanwhile.
+            let mut server = self.desk.open(self.at.nfs, CONNECT_WITHIN)?;
+            while let Some(name) = left.last() {
+                server.ask(&Remove { folder, name })?;
+                left.pop();
             }
-        }
-        // For the server's list of who uses what; without consequence.
-        let mount = self.desk.open(self.at.mount, CONNECT_WITHIN);
-        let _ = mount.and_then(|mut mount| mount.ask(&Unmount(&self.at.export)));
-        let why = why?;
+            Ok(())
+        };
+        let Err(why) = removed() else {
+            // For the server's list of who uses what; without consequence.
+            let mount = self.desk.open(self.at.mount, CONNECT_WITHIN);
+            let _ = mount.and_then(|mut mount| mount.ask(&Unmount(&self.at.export)));
+            return None;
+        };
         Some(Warning {
             what: format!(
                 "files of this run stay in {}: {} ({})",
