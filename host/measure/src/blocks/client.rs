@@ -207,6 +207,24 @@ mod tests {
     }
 
     #[test]
+    fn whatever_comes_is_heard_the_same_in_pieces() {
+        for n in 0..200 {
+            // Often the number of a call, seldom of none.
+            let mut bytes = crate::bulk::noise(1500 + n)[n..].to_vec();
+            bytes[..4].copy_from_slice(&(n as u32 % 4).to_be_bytes());
+            let hear = |piece: usize| {
+                let (mut client, mut answers) = (client(), Vec::new());
+                (0..3).for_each(|_| client.ask(Nanos(0), &mut Vec::new()));
+                let mut pieces = bytes.chunks(piece);
+                let heard = pieces
+                    .try_for_each(|one| client.hear(Nanos(1), one, &mut |told| answers.push(told)));
+                (answers, heard)
+            };
+            assert_eq!(hear(1), hear(1500));
+        }
+    }
+
+    #[test]
     fn replies_in_any_order_and_pieces_are_those_of_their_calls() {
         for piece in [1, 19, 700] {
             let (mut client, mut out, mut answers) = (client(), Vec::new(), Vec::new());
