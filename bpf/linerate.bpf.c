@@ -22,15 +22,18 @@ const volatile __u32 with_headers;
 const volatile __u32 every_call;
 /* Of the running kernel: the first of enum skb_drop_reason that is one, and whether kfree_skb tells who was to receive. */
 const volatile __u32 first_reason, drop_has_receiver;
-/* Events in the log of a processor: a power of two. */
-const volatile __u32 places = 1;
+/* Events in the log of a processor: powers of two. */
+const volatile __u32 near_places = 1, places = 1;
 /* For tests of the order: rounds of idling between clock and writing, and reading the clock before there is a place. */
 const volatile __u32 test_delay, test_clock_first;
 
 /* Set once every program is attached: all begin to tell in the same moment, or segments would seem to be missing. */
 volatile __u32 running;
 
-/* A log of each processor, one behind the other, `places` events long. */
+/*
+ * A log of each processor, one behind the other: `near_places` that are used again and again, and so stay in the
+ * caches, and behind them `places` for when the reader is late.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -59,8 +62,9 @@ struct {
 struct owner {
 	__u32 pid;
 	__u8 comm[16];
-	/* What the last event told: when, the end of what was written, and of it what was still to be sent. */
-	__u32 write_seq, unsent;
+	/* What the last event told: when, the end of what was written, and of it what was still to be sent; whether a call was
+	 * under way, so that these need not be what it left. */
+	__u32 write_seq, unsent, in_call;
 	__u64 ts;
 };
 
@@ -113,12 +117,17 @@ INLINE int begin(struct claim *claim)
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 		__u64 taken = *(volatile __u64 *)&producer->taken;
-		if (taken - *(volatile __u64 *)&producer->given_back >= places)
+		__u64 waiting = taken - *(volatile __u64 *)&producer->given_back;
+		if (waiting >= places)
 			break;
 		if (__sync_val_compare_and_swap(&producer->taken, taken, taken + 1) != taken)
 			continue;
 		claim->number = taken + 1;
-		claim->index = claim->cpu * places + ((__u32)taken & (places - 1));
+		claim->index = claim->cpu * (near_places + places);
+		if (waiting < near_places)
+			claim->index += (__u32)taken & (near_places - 1);
+		else
+			claim->index += near_places + ((__u32)taken & (places - 1));
 		claim->place = bpf_map_lookup_elem(&logs, &claim->index);
 		if (!claim->place)
 			return 0;
@@ -269,7 +278,7 @@ INLINE __u32 left_unsent(const struct tcp_sock *tp, const struct story *story)
 INLINE int is_news(const struct owner *owner, const struct tcp_sock *tp, __u8 what)
 {
 	if (what == WROTE)
-		return tp->write_seq != owner->write_seq && owner->unsent < tp->mss_cache;
+		return owner->in_call || (tp->write_seq != owner->write_seq && owner->unsent < tp->mss_cache);
 	return bpf_ktime_get_ns() - owner->ts > NEWS_AFTER;
 }
 
@@ -289,9 +298,6 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 		return;
 	struct owner *owner = tp ? owner_of(tp, by_owner) : 0;
 	if (only_pid && (!owner || owner->pid != only_pid))
-		return;
-	int is_call = story->what == WROTE || story->what == READ;
-	if (is_call && !every_call && owner && !is_news(owner, tp, story->what))
 		return;
 
 	/*
@@ -314,6 +320,7 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 	if (owner) {
 		owner->write_seq = tp->write_seq;
 		owner->unsent = left_unsent(tp, story);
+		owner->in_call = (story->what == RECEIVED || story->what == DROPPED) && ((struct sock *)tp)->sk_lock.owned;
 		owner->ts = claim.ts;
 	}
 	r->ts = claim.ts;
@@ -487,6 +494,13 @@ INLINE void step(struct sock *any, struct story *story, int new_state, int new_c
 	struct tcp_sock *tp = running ? bpf_skc_to_tcp_sock(any) : 0;
 	if (!tp)
 		return;
+	/* Most calls: at once, before anything is asked that only an event needs. */
+	if (story->what == WROTE || story->what == READ) {
+		struct owner *owner = every_call ? 0 : owner_of(tp, 0);
+		struct task_struct *task = bpf_get_current_task_btf();
+		if (owner && owner->pid == task->tgid && !is_news(owner, tp, story->what))
+			return;
+	}
 	/* The SYN tells of the connection; before it the port is not known. */
 	if (new_state == TCP_LISTEN || new_state == TCP_SYN_SENT) {
 		owner_of(tp, 1);

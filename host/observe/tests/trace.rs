@@ -402,6 +402,7 @@ fn a_call_is_told_where_no_segment_tells_of_it() {
 fn stress(clock_first: bool) -> (usize, usize) {
     let told = in_namespace(move || {
         let options = Options {
+            calls: true,
             test_delay: 100_000,
             test_clock_first: clock_first,
             ..Options::default()

@@ -61,13 +61,13 @@ struct Known {
 pub(super) struct Place {
     pub id: u32,
     /// To be told first: a new connection, or one whose socket is known only now.
-    pub told: Option<Connection>,
+    pub told: Option<Box<Connection>>,
     /// Of the first byte in its stream.
     pub offset: Option<u64>,
 }
 
 impl Place {
-    fn new(id: u32, told: Option<Connection>, offset: Option<u64>) -> Place {
+    fn new(id: u32, told: Option<Box<Connection>>, offset: Option<u64>) -> Place {
         Place { id, told, offset }
     }
 }
@@ -169,14 +169,14 @@ fn flow(event: Event<'_>) -> Flow {
     (event.netns(), event.here(), event.there())
 }
 
-fn connection(id: u32, cookie: u64, (netns, local, remote): Flow) -> Connection {
-    Connection {
+fn connection(id: u32, cookie: u64, (netns, local, remote): Flow) -> Box<Connection> {
+    Box::new(Connection {
         id,
         cookie,
         netns,
         local,
         remote,
-    }
+    })
 }
 
 /// Place in the stream of a segment's first byte, from the kernel's 64-bit counts of it.

@@ -90,10 +90,11 @@ impl Packer {
             &mut self.slots[usize::from(slot)],
             &mut self.known[usize::from(slot)],
         );
-        // Without a branch: which words differ is hard to guess.
-        let differs = |word: usize| u64::from(now[word] != last[word]) << word;
+        // Without a branch, since which words differ is hard to guess, and from the last on, which shifts by one.
+        let pairs = now.iter().zip(last.iter()).rev();
+        let differ = pairs.fold(0, |mask, (now, last)| mask << 1 | u64::from(now != last));
         let mask = match std::mem::replace(known, true) {
-            true => (0..WORDS).map(differs).fold(0, |mask, bit| mask | bit),
+            true => differ,
             false => (1 << WORDS) - 1,
         };
         to.extend_from_slice(&[kind(behind.len()), slot]);

@@ -479,7 +479,10 @@ pub enum Booked<'a> {
 
 /// An event as it is told: its connection before it, if that is new.
 fn records(event: Event<'_>, place: &Place, terms: &Terms) -> impl Iterator<Item = TraceRecord> {
-    let connection = place.told.clone().map(TraceRecord::Connection);
+    let connection = place
+        .told
+        .clone()
+        .map(|told| TraceRecord::Connection(*told));
     let segment = TraceRecord::Segment(event.segment(place, terms));
     connection.into_iter().chain([segment])
 }

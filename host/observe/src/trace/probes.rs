@@ -35,6 +35,10 @@ const TAKEN: usize = 0;
 const LOST: usize = 1;
 const GIVEN_BACK: usize = 8;
 
+/// Events of a processor that lie in the same memory again and again while the reader is in time: few enough to stay in
+/// the caches, some 400 KB.
+const NEAR: usize = 1024;
+
 /// Parts of the room for events that a processor has at least: where there are many, all have more.
 const MOST_PARTS: usize = 8;
 
@@ -55,7 +59,7 @@ pub(super) struct Output {
     headers: Option<SharedNumbers>,
     producers: SharedNumbers,
     pub processors: usize,
-    /// In each log.
+    /// In each log, beside the near ones.
     pub places: usize,
 }
 
@@ -110,6 +114,7 @@ fn load(
     btf: &Btf,
     (processors, places): (usize, usize),
 ) -> Result<Ebpf, Error> {
+    let all = (processors * (NEAR.min(places) + places)) as u32;
     let host = filter.host.map(|host| match host.to_canonical() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
@@ -132,6 +137,7 @@ fn load(
         ("first_reason", first_reason),
         ("drop_has_receiver", drop_has_receiver),
         ("test_delay", options.test_delay),
+        ("near_places", NEAR.min(places) as u32),
         ("places", places as u32),
         ("test_clock_first", options.test_clock_first.into()),
     ];
@@ -141,9 +147,9 @@ fn load(
         .btf(Some(btf))
         .override_global("only_cookie", &cookie, true)
         .map_max_entries("producers", processors as u32)
-        .map_max_entries("logs", (processors * places) as u32);
+        .map_max_entries("logs", all);
     if options.headers {
-        loader.map_max_entries("headers", (processors * places) as u32);
+        loader.map_max_entries("headers", all);
     }
     for (name, value) in &numbers {
         loader.override_global(name, value, true);
@@ -255,7 +261,7 @@ impl Output {
             SharedNumbers::map(map.fd().as_fd(), count)
                 .map_err(|error| Error::refused("map what the probes write", &error))
         };
-        let all = processors * places;
+        let all = processors * (NEAR.min(places) + places);
         Ok(Output {
             logs: map("logs", all * PLACE)?,
             headers: match options.headers {
@@ -279,31 +285,44 @@ impl Output {
         }
     }
 
-    /// A place of a processor's log (`struct place`).
-    pub(super) fn place(&self, processor: u32, place: u64) -> &[AtomicU64] {
-        let at = self.index(processor, place) * PLACE;
-        &self.logs.numbers()[at..at + PLACE]
-    }
-
-    /// Headers of the event there.
-    pub(super) fn headers(&self, processor: u32, place: u64) -> &[AtomicU64] {
-        const LENGTH: usize = HEADERS / size_of::<u64>();
-        let at = self.index(processor, place) * LENGTH;
-        let headers = self.headers.as_ref();
-        headers.map_or(&[], |all| &all.numbers()[at..at + LENGTH])
-    }
-
-    fn index(&self, processor: u32, place: u64) -> usize {
-        processor as usize * self.places + (place as usize & (self.places - 1))
-    }
-
-    /// Clock of the event in a place, once it is written.
-    pub(super) fn clock_of(&self, processor: u32, place: u64) -> Option<u64> {
-        let [number, clock, ..] = self.place(processor, place) else {
-            return None;
+    /// Where an event lies among those of all processors, once it is written: near or not.
+    fn index(&self, processor: u32, number: u64) -> Option<usize> {
+        let near = self.near();
+        let log = processor as usize * (near + self.places);
+        let places = [
+            log + (number as usize & (near - 1)),
+            log + near + (number as usize & (self.places - 1)),
+        ];
+        let is_there = |at: &usize| {
+            let place = &self.logs.numbers()[at * PLACE];
+            place.load(Ordering::Acquire) == number + 1
         };
-        let is_written = number.load(Ordering::Acquire) == place + 1;
-        is_written.then(|| clock.load(Ordering::Relaxed))
+        places.into_iter().find(is_there)
+    }
+
+    /// Near places of each log.
+    pub(super) fn near(&self) -> usize {
+        NEAR.min(self.places)
+    }
+
+    /// Clock of an event (counted from 0 on each processor), once it is written.
+    pub(super) fn clock_of(&self, processor: u32, number: u64) -> Option<u64> {
+        let at = self.index(processor, number)? * PLACE;
+        Some(self.logs.numbers()[at + 1].load(Ordering::Relaxed))
+    }
+
+    /// An event that is written, with what follows it (`struct place`), and its headers.
+    pub(super) fn event(
+        &self,
+        processor: u32,
+        number: u64,
+    ) -> Option<(&[AtomicU64], &[AtomicU64])> {
+        const LENGTH: usize = HEADERS / size_of::<u64>();
+        let at = self.index(processor, number)?;
+        let place = &self.logs.numbers()[at * PLACE..][1..PLACE];
+        let headers = self.headers.as_ref();
+        let headers = headers.map_or(&[][..], |all| &all.numbers()[at * LENGTH..][..LENGTH]);
+        Some((place, headers))
     }
 
     /// Of each processor, the places before this one can be written anew.

@@ -53,6 +53,7 @@ impl Reader {
             late: options.late,
             lost: 0,
             checked: monotonic(),
+            sent: Nanos(0),
         };
         let run = move |sender: &SyncSender<Batch>, orders: &Orders| {
             round.run(probes, sender, orders);
@@ -70,6 +71,8 @@ struct Round {
     late: Duration,
     lost: u64,
     checked: Nanos,
+    /// When the last batch was handed on that was not full.
+    sent: Nanos,
 }
 
 /// Where events lie, and where they go.
@@ -86,7 +89,7 @@ impl Round {
     fn run(mut self, probes: Probes, sender: &SyncSender<Batch>, orders: &Orders) {
         orders.run_first();
         let places = self.telling.output.places as u64;
-        let much = places / 4;
+        let few = self.telling.output.near() as u64 / 2;
         // A processor makes less than an event each microsecond.
         self.late = self.late.min(Duration::from_micros(places)).max(PAUSE);
         let mut pause = PAUSE;
@@ -94,10 +97,12 @@ impl Round {
             let Ok(taken) = self.round(sender) else {
                 return;
             };
+            // So that about as many come the next time, if that is not too late.
             pause = match taken {
                 0 => (pause * 2).min(LONGEST_PAUSE.max(self.late)),
-                taken if taken < much => self.late,
-                _ => PAUSE,
+                taken => pause
+                    .mul_f64(few as f64 / taken as f64)
+                    .clamp(PAUSE, self.late),
             };
             std::thread::sleep(pause);
         }
@@ -118,11 +123,18 @@ impl Round {
         telling.output.give_back(&self.order.needed());
         let (lost, now) = (telling.output.lost(), monotonic());
         if lost > self.lost {
-            telling.batch.lost = Some((self.checked, now, lost - self.lost));
+            let (from, before) = match telling.batch.lost {
+                Some((from, _, before)) => (from, before),
+                None => (self.checked, 0),
+            };
+            telling.batch.lost = Some((from, now, before + lost - self.lost));
             self.lost = lost;
         }
         self.checked = now;
-        telling.send(sender)?;
+        if now.since(self.sent) >= self.late.into() {
+            telling.send(sender)?;
+            self.sent = now;
+        }
         Ok(most)
     }
 
@@ -138,7 +150,8 @@ impl Round {
         let telling = &mut self.telling;
         self.order.finish(|event| telling.tell(event, sender))?;
         if skipped > 0 {
-            telling.batch.lost = Some((Nanos(0), self.checked, skipped));
+            let (from, to, lost) = telling.batch.lost.unwrap_or((Nanos(0), self.checked, 0));
+            telling.batch.lost = Some((from, to, lost + skipped));
         }
         telling.send(sender)
     }
@@ -146,14 +159,16 @@ impl Round {
 
 impl Telling {
     fn tell(&mut self, (_, cpu, place): Key, sender: &SyncSender<Batch>) -> Result<(), Gone> {
-        let (_, record) = self.output.place(cpu, place).split_at(1);
-        let (record, device) = record.split_at(WORDS);
+        let Some((event, headers)) = self.output.event(cpu, place) else {
+            return Ok(());
+        };
+        let (record, device) = event.split_at(WORDS);
         let mut words = [[0; WORD]; WORDS];
         read(record, &mut words);
         let mut behind = [[0; WORD]; HEADERS / WORD];
         let filled = match Event::new(bytes(&words), &[]).kind() {
             What::Dropped => read(&device[..DEVICE / WORD], &mut behind),
-            _ => read(self.output.headers(cpu, place), &mut behind),
+            _ => read(headers, &mut behind),
         };
         let behind = behind[..filled].as_flattened();
         self.packer.pack(&words, behind, &mut self.batch.packed);
