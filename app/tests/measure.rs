@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Home, Lines, Pair, Running, free_port, json, run, stderr, stdout};
+use common::{Home, Lab, Lines, Pair, Running, free_port, json, run, stderr, stdout};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -119,6 +119,28 @@ fn requests_are_counted_and_timed() {
             "{latency}"
         );
     }
+}
+
+#[test]
+fn a_new_connection_for_each_request_costs_one_round_trip_and_no_wait_of_our_own() {
+    let home = Home::new();
+    let lab = Lab::of(&home, 1500, "delay = \"5ms\"", "delay = \"5ms\"");
+    let host = format!("lab:{}", lab.name);
+    let mut args = vec![
+        "measure",
+        &host,
+        "--workload",
+        "request",
+        "--requests",
+        "20",
+    ];
+    args.extend(["--reconnect", "--json", "-q"]);
+    let run = json(&mut home.linerate(&args));
+    let latency = &run["summary"]["legs"][0]["requests"];
+    let ms = |name: &str| latency[name].as_u64().unwrap() as f64 / 1e6;
+    // Two round trips of 10 ms; a third would be Nagle's rule, of the bytes that name the stream.
+    assert!((20.0..26.0).contains(&ms("ideal_ns")), "{latency}");
+    assert!((20.0..29.0).contains(&ms("p50_ns")), "{latency}");
 }
 
 #[test]
@@ -257,6 +279,11 @@ fn bad_input_is_one_sentence_and_a_code() {
         (&["local", "-t", "0"], 2, "above 0"),
         (&["local", "-i", "1ms"], 2, "10 ms"),
         (&["local", "--requests", "5"], 2, "--workload request"),
+        (
+            &["local", "--workload", "request", "--reconnect", "--down"],
+            2,
+            "leave out --down",
+        ),
         (&["local", "--workload", "udp"], 2, "iperf3"),
         (&["local", "-w", "8X"], 2, "8X"),
         (&["local", "--mss", "10"], 2, "10"),

@@ -452,7 +452,8 @@ pub(crate) struct Shared {
     talks: bool,
     half_close: bool,
     drain: Duration,
-    pub(crate) lost_after: Duration,
+    lost_after: Duration,
+    nodelay: bool,
     pub(crate) begun: Instant,
     /// When a sender stops by the clock.
     ends: Option<Instant>,
@@ -501,16 +502,27 @@ pub(crate) struct Tally {
     pub(crate) never_sent: u64,
 }
 
+/// What every data connection gets, whenever it is made.
+fn prepare(fd: BorrowedFd<'_>, lost_after: Duration, nodelay: bool) -> io::Result<()> {
+    socket::set_lost_after(fd, lost_after)?;
+    match nodelay {
+        true => socket::set_nodelay(fd, true),
+        false => Ok(()),
+    }
+}
+
 impl Shared {
+    /// The same for one that is made meanwhile.
+    pub(crate) fn prepare(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        prepare(fd, self.lost_after, self.nodelay)
+    }
+
     fn new(job: &Job, sockets: Vec<TcpStream>, warnings: Vec<Warning>) -> Result<Shared, Error> {
         let talks = matches!(job.role, Role::Ask | Role::Answer);
+        let nodelay = talks && job.nodelay != Some(false);
         for stream in &sockets {
-            let fd = stream.as_fd();
             let fail = |e| Error::system("prepare a data connection", e);
-            socket::set_lost_after(fd, job.lost_after).map_err(fail)?;
-            if talks && job.nodelay != Some(false) {
-                socket::set_nodelay(fd, true).map_err(fail)?;
-            }
+            prepare(stream.as_fd(), job.lost_after, nodelay).map_err(fail)?;
             if job.role == Role::Send && !job.half_close {
                 // Nothing else ends a blocked write while the connection stays open.
                 stream
@@ -543,6 +555,7 @@ impl Shared {
             half_close: job.half_close,
             drain: job.drain,
             lost_after: job.lost_after,
+            nodelay,
             begun,
             ends: ends.filter(|_| limits_here).or_else(|| {
                 // The end that only follows ends by itself when the sender's time and its own

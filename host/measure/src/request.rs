@@ -354,7 +354,7 @@ impl Client {
         connection
             .set_read_timeout(look)
             .and_then(|()| connection.set_write_timeout(look))
-            .and_then(|()| socket::set_lost_after(fd, stream.shared.lost_after))
+            .and_then(|()| stream.shared.prepare(fd))
             .map_err(|e| stream.broken(&e))?;
         self.exchange(stream, fd, answered)?;
         // The server closes first and keeps the closed connection's ports (TIME-WAIT, RFC 9293
@@ -445,7 +445,7 @@ impl Server {
                         .set_nonblocking(false)
                         .and_then(|()| connection.set_read_timeout(look))
                         .and_then(|()| connection.set_write_timeout(look))
-                        .and_then(|()| socket::set_lost_after(fd, stream.shared.lost_after));
+                        .and_then(|()| stream.shared.prepare(fd));
                     prepared.map_err(|e| stream.broken(&e))?;
                     self.serve(stream, distance, fd)?;
                 }

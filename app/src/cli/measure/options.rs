@@ -321,6 +321,11 @@ impl Order {
                 "--trace follows connections that last: leave out --reconnect, or watch with 'linerate trace'"
             );
         }
+        if self.directions() != Directions::Up
+            && matches!(&workload, Workload::Request(r) if r.reconnect)
+        {
+            bail!("--reconnect opens connections from here: leave out --down and --bidir");
+        }
         let ten_seconds = Limit::Time(Nanos::from_secs(10));
         let usual = match &workload {
             Workload::Copy(copy) if copy.from.is_some() => Limit::Whole,
