@@ -1,6 +1,6 @@
 //! Every TCP segment that this host really sends and receives, with its socket's state, in true order.
 //!
-//! Probes in the kernel write one record an event into a ring (bpf/); a thread of high priority brings them
+//! Probes in the kernel write one record an event into logs (bpf/); a thread of high priority brings them
 //! into order ([`order`]); [`Tracer::read`] tells them as the model has them. Nothing is changed on the
 //! machine, and the probes end with the process.
 //!
