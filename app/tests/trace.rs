@@ -236,7 +236,8 @@ fn what_a_trace_wrote_is_explained() {
     let file = home.path().join("all.trace");
     let file = file.to_str().unwrap();
     let tracing = Tracing::start(&home, &namespace, &["--port", "5201", "-w", file]);
-    namespace.transfer();
+    // Not all at once: on a busy machine iperf3 ends before a few megabytes have been read.
+    namespace.long_transfer();
     let out = tracing.stop();
     assert!(out.status.success(), "{}", stderr(&out));
     let told = json(&mut home.linerate_in(&namespace.0, &["explain", "--json", file]));
