@@ -27,8 +27,6 @@ use std::net::{Ipv6Addr, SocketAddr};
 const MOST_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
 /// Connections that are over and still known, for packets that come late.
 const MOST_OVER: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
-/// Forgotten connections whose memory is kept for the next.
-const MOST_SPARE: usize = 16;
 
 /// Follows the connections of a capture.
 pub struct Observer {
@@ -46,8 +44,8 @@ pub struct Observer {
     /// fewest bytes, of as many the one that began last.
     kept: BTreeMap<(u64, Reverse<u32>), (Ends, Box<Connection>)>,
     most: usize,
-    /// Forgotten ones: others take their memory.
-    spare: Vec<Box<Connection>>,
+    /// A forgotten one: the next takes its memory.
+    spare: Option<Box<Connection>>,
     /// Connections that were left out, and their bytes.
     left_out: (u64, Bytes),
     /// Those that came to nothing, and are not known any more.
@@ -56,7 +54,6 @@ pub struct Observer {
 }
 
 /// What is followed in one place: as much as a processor fetches at once.
-#[repr(align(64))]
 struct Place {
     ends: Ends,
     number: u32,
@@ -185,7 +182,7 @@ impl Observer {
             over: VecDeque::new(),
             begun: 0,
             kept: BTreeMap::new(),
-            spare: Vec::new(),
+            spare: None,
             most: most.min(MOST_CONNECTIONS),
             left_out: (0, Bytes(0)),
             attempts: 0,
@@ -289,7 +286,8 @@ impl Observer {
             Course::Goes(connection) if connection.carries_data() => connection,
             Course::Goes(connection) => {
                 self.attempts += u64::from(connection.is_unanswered());
-                return self.spare(connection);
+                self.spare = Some(connection);
+                return;
             }
             Course::Asked(_) => {
                 self.attempts += 1;
@@ -315,14 +313,7 @@ impl Observer {
     fn leave_out(&mut self, connection: Box<Connection>) {
         self.left_out.0 += 1;
         self.left_out.1 += Bytes(connection.bytes());
-        self.spare(connection);
-    }
-
-    /// Its memory is for another.
-    fn spare(&mut self, connection: Box<Connection>) {
-        if self.spare.len() < MOST_SPARE {
-            self.spare.push(connection);
-        }
+        self.spare = Some(connection);
     }
 
     /// The figures of every direction that carried data, in the order of their first packets.
@@ -387,16 +378,16 @@ impl Place {
     }
 
     /// Takes a packet. Whether the connection is over with it.
-    fn see(&mut self, packet: &Packet, second: bool, spare: &mut Vec<Box<Connection>>) -> bool {
+    fn see(&mut self, packet: &Packet, second: bool, spare: &mut Option<Box<Connection>>) -> bool {
         let begun = match &mut self.course {
             Course::Goes(connection) => return connection.see(packet, second),
-            Course::Asked(asked) => asked.goes_on(&self.ends, spare.pop()),
+            Course::Asked(asked) => asked.goes_on(&self.ends, spare.take()),
             Course::Free => match Asked::of(packet, second) {
                 Some(asked) => {
                     self.course = Course::Asked(asked);
                     return false;
                 }
-                None => Connection::begin(packet, second, spare.pop()),
+                None => Connection::begin(packet, second, spare.take()),
             },
         };
         self.course = Course::Goes(begun);
