@@ -111,7 +111,7 @@ impl Trace {
                 Some(From::Packets) => Source::Packets,
             },
             every: self.every.max(Nanos::from_millis(1)),
-            ring_bytes: u32::try_from(self.buffer.0)
+            buffer_bytes: u32::try_from(self.buffer.0)
                 .unwrap_or(u32::MAX)
                 .clamp(4096, 1 << 30),
             ..Options::default()

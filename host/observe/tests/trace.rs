@@ -301,7 +301,7 @@ fn a_ring_that_is_too_small_says_exactly_what_it_lost() {
     const ROUNDS: usize = 20_000;
     let told = in_namespace(|| {
         let options = Options {
-            ring_bytes: 16 * 1024,
+            buffer_bytes: 16 * 1024,
             calls: true,
             ..Options::default()
         };

@@ -26,7 +26,7 @@ enum Form {
     Lines(Box<Lines>),
     Json(BufWriter<Box<dyn Write>>),
     Capture(Box<Capture>),
-    Recording(Recording<BufWriter<File>>),
+    Recording(Box<Recording<BufWriter<File>>>),
 }
 
 /// Whether a file of this name holds a capture.
@@ -75,7 +75,9 @@ impl Output {
                 remarks: Vec::new(),
             }))
         } else {
-            Form::Recording(Recording::begin(to, tracer).with_context(context)?)
+            Form::Recording(Box::new(
+                Recording::begin(to, tracer).with_context(context)?,
+            ))
         };
         Ok(Output { form, name })
     }

@@ -113,7 +113,7 @@ pub struct Options {
     /// late read.
     pub calls: bool,
     /// Room for events that wait to be read, in bytes: all processors share it, but each has an eighth at least.
-    pub ring_bytes: u32,
+    pub buffer_bytes: u32,
     /// Watch the processes that use traced sockets, and tell what they do (`/proc/PID`).
     pub owners: bool,
     /// How late events may be told, about. Each time that they are fetched costs a little.
@@ -131,7 +131,7 @@ impl Default for Options {
             every: Nanos::from_millis(10),
             headers: false,
             calls: false,
-            ring_bytes: 32 << 20,
+            buffer_bytes: 32 << 20,
             owners: false,
             late: Duration::from_millis(1),
             test_delay: 0,

@@ -125,7 +125,7 @@ impl Watch {
     /// With what could not be had, in words.
     fn open(filter: Filter, options: Options) -> Result<(Watch, Option<String>), Error> {
         enter(&filter)?;
-        let ring = PacketRing::open(options.ring_bytes as usize, &filter::program(&filter));
+        let ring = PacketRing::open(options.buffer_bytes as usize, &filter::program(&filter));
         let sockets = Sockets::open(&filter);
         let without = match (&ring, &sockets) {
             (Ok(_), Ok(_)) => None,

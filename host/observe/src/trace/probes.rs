@@ -82,7 +82,7 @@ pub(super) fn attach(
     let tells_drops = drop_arguments >= 3 && !drop_reasons.is_empty();
     let first_reason = drop_reasons.keys().next().copied().unwrap_or(0);
     let drops = (first_reason, (drop_arguments >= 4).into());
-    let room = options.ring_bytes as usize / (PLACE * size_of::<u64>());
+    let room = options.buffer_bytes as usize / (PLACE * size_of::<u64>());
     let places = (room / processors.min(MOST_PARTS)).max(2);
     let places = places.next_power_of_two() >> u32::from(!places.is_power_of_two());
     let mut ebpf = load(filter, options, drops, &btf, (processors, places))?;
