@@ -6,6 +6,7 @@ use crate::{
     Workload, shortest_trip,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 
 /// What a client asks of a server that has blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -220,6 +221,86 @@ impl Answer {
     /// All of it.
     pub fn total(&self) -> Nanos {
         self.call_send + self.waited + self.reply_send
+    }
+}
+
+/// The calls of one connection that wait for their replies.
+#[derive(Clone, Debug, Default)]
+pub struct Outstanding {
+    asked: u32,
+    /// Bytes of all calls, and how many of them the kernel has.
+    queued: u64,
+    gone: u64,
+    calls: VecDeque<Asked>,
+}
+
+/// A call without its reply.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// What was asked.
+    pub operation: BlockOperation,
+    number: u32,
+    asked: Nanos,
+    /// Place behind its last byte among those of all calls.
+    end: u64,
+    /// When the kernel had all of it.
+    sent: Option<Nanos>,
+}
+
+impl Outstanding {
+    /// Number of the next call, from 0 on.
+    pub fn next(&self) -> u32 {
+        self.asked
+    }
+
+    /// The next call was asked, in so many bytes.
+    pub fn ask(&mut self, now: Nanos, operation: BlockOperation, bytes: usize) {
+        self.queued += bytes as u64;
+        self.calls.push_back(Asked {
+            operation,
+            number: self.asked,
+            asked: now,
+            end: self.queued,
+            sent: None,
+        });
+        self.asked = self.asked.wrapping_add(1);
+    }
+
+    /// The kernel has so many more bytes of the calls.
+    pub fn sent(&mut self, now: Nanos, bytes: usize) {
+        self.gone += bytes as u64;
+        let gone = self.gone;
+        let whole = self.calls.iter_mut().filter(|call| call.end <= gone);
+        whole.for_each(|call| {
+            call.sent.get_or_insert(now);
+        });
+    }
+
+    /// Takes the call of this number; none if it is not outstanding.
+    pub fn take(&mut self, number: u32) -> Option<Asked> {
+        let at = self.calls.iter().position(|call| call.number == number)?;
+        self.calls.remove(at)
+    }
+}
+
+impl Asked {
+    /// Its answer, whose first byte came at `begun` and whose last comes now.
+    pub fn answer(
+        &self,
+        begun: Nanos,
+        now: Nanos,
+        data: Bytes,
+        at_server: Option<AtServer>,
+    ) -> Answer {
+        let sent = self.sent.unwrap_or(begun).min(begun);
+        Answer {
+            operation: self.operation,
+            data,
+            call_send: sent.since(self.asked),
+            waited: begun.since(sent.max(self.asked)),
+            reply_send: now.since(begun),
+            at_server,
+        }
     }
 }
 

@@ -31,8 +31,8 @@ mod verdict;
 
 pub use audit::{Audit, Completeness, Gap, Tally};
 pub use blocks::{
-    Answer, AtServer, BlockOperation, BlockRecord, BlockServer, BlockSplit, BlockStore,
-    BlockSummary, Blocks, Places, ServerRecord, StoreRecord, summarise_blocks,
+    Answer, Asked, AtServer, BlockOperation, BlockRecord, BlockServer, BlockSplit, BlockStore,
+    BlockSummary, Blocks, Outstanding, Places, ServerRecord, StoreRecord, summarise_blocks,
 };
 pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
 pub use experiment::{Difference, Experiment, Phase, Trial, Witness};

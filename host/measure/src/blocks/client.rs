@@ -1,9 +1,8 @@
 //! The end that asks.
 
-use super::{CALL, REPLY, STRANGE, code, writes};
+use super::{REPLY, STRANGE, code, writes};
 use crate::dialogue::{Dialogue, Dialogues};
-use model::{Answer, AtServer, BlockOperation, Blocks, Bytes, Nanos, Places};
-use std::collections::VecDeque;
+use model::{Answer, Asked, AtServer, BlockOperation, Blocks, Bytes, Nanos, Outstanding, Places};
 use std::sync::Arc;
 
 /// Clients of a peer that has this many blocks, one for each of the connections.
@@ -15,10 +14,7 @@ pub(super) fn dialogues(order: &Blocks, all: u64, streams: u64) -> Arc<Dialogues
             places: Places::new(&order, all, stream as u64, streams),
             mix: order.mix.clone(),
             block: noise.clone(),
-            asked: 0,
-            queued: 0,
-            gone: 0,
-            pending: VecDeque::new(),
+            outstanding: Outstanding::default(),
             head: Vec::with_capacity(REPLY),
             reply: None,
         })
@@ -30,31 +26,16 @@ struct Client {
     mix: Vec<BlockOperation>,
     /// What is written: nothing on the way or in the storage makes it smaller.
     block: Vec<u8>,
-    asked: u32,
-    /// Bytes of all calls, and how many of them the kernel has.
-    queued: u64,
-    gone: u64,
-    pending: VecDeque<Pending>,
+    outstanding: Outstanding,
     /// Of the head of the reply that is coming in, what is there.
     head: Vec<u8>,
     /// Its head is whole.
     reply: Option<Reply>,
 }
 
-/// A call without its reply.
-struct Pending {
-    number: u32,
-    operation: BlockOperation,
-    asked: Nanos,
-    /// Place behind its last byte among those of all calls.
-    end: u64,
-    /// When the kernel had all of it.
-    sent: Option<Nanos>,
-}
-
 struct Reply {
     begun: Nanos,
-    call: Pending,
+    call: Asked,
     at_server: AtServer,
     /// Bytes that are still to come.
     left: usize,
@@ -62,37 +43,24 @@ struct Reply {
 
 impl Dialogue for Client {
     fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
-        let number = self.asked;
+        let number = self.outstanding.next();
         let operation = self.mix[number as usize % self.mix.len()];
-        self.asked = number.wrapping_add(1);
         let block = match operation {
             BlockOperation::Commit | BlockOperation::Getattr => 0,
             _ => self.places.next_block(),
         };
+        let begin = out.len();
         out.extend_from_slice(&number.to_be_bytes());
         out.push(code(operation));
         out.extend_from_slice(&block.to_be_bytes());
-        self.queued += CALL as u64;
         if writes(operation) {
             out.extend_from_slice(&self.block);
-            self.queued += self.block.len() as u64;
         }
-        self.pending.push_back(Pending {
-            number,
-            operation,
-            asked: now,
-            end: self.queued,
-            sent: None,
-        });
+        self.outstanding.ask(now, operation, out.len() - begin);
     }
 
     fn sent(&mut self, now: Nanos, bytes: usize) {
-        self.gone += bytes as u64;
-        let gone = self.gone;
-        let whole = self.pending.iter_mut().filter(|call| call.end <= gone);
-        whole.for_each(|call| {
-            call.sent.get_or_insert(now);
-        });
+        self.outstanding.sent(now, bytes);
     }
 
     fn hear(
@@ -135,8 +103,7 @@ impl Client {
         self.head.clear();
         let (number, times) = head.split_at(4);
         let number = u32::from_be_bytes(number.try_into().expect("four bytes"));
-        let at = self.pending.iter().position(|call| call.number == number);
-        let call = at.and_then(|at| self.pending.remove(at)).ok_or(STRANGE)?;
+        let call = self.outstanding.take(number).ok_or(STRANGE)?;
         let time = |at: usize| {
             Nanos(u64::from_be_bytes(
                 times[at..at + 8].try_into().expect("eight bytes"),
@@ -158,31 +125,20 @@ impl Client {
 }
 
 impl Reply {
-    fn answer(self, now: Nanos, block: Bytes) -> Answer {
-        let Reply {
-            begun,
-            call,
-            at_server,
-            ..
-        } = self;
-        let sent = call.sent.unwrap_or(begun).min(begun);
-        Answer {
-            operation: call.operation,
-            data: match call.operation {
-                BlockOperation::Commit | BlockOperation::Getattr => Bytes(0),
-                _ => block,
-            },
-            call_send: sent.since(call.asked),
-            waited: begun.since(sent.max(call.asked)),
-            reply_send: now.since(begun),
-            at_server: Some(at_server),
-        }
+    fn answer(&self, now: Nanos, block: Bytes) -> Answer {
+        let data = match self.call.operation {
+            BlockOperation::Commit | BlockOperation::Getattr => Bytes(0),
+            _ => block,
+        };
+        self.call
+            .answer(self.begun, now, data, Some(self.at_server))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::CALL;
     use model::{BlockServer, BlockStore, Wait};
 
     fn client() -> Box<dyn Dialogue> {

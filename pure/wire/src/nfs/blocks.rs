@@ -3,8 +3,7 @@
 use super::procedures::{ATTRIBUTES, Handle, NFS, skip_change};
 use super::rpc::{self, Credentials, Failure, LAST};
 use super::xdr::{Reader, Writer};
-use model::{Answer, BlockOperation, Blocks, Bytes, Nanos, Places};
-use std::collections::VecDeque;
+use model::{Answer, BlockOperation, Blocks, Bytes, Nanos, Outstanding, Places};
 
 /// Of a reply so many bytes are looked at: more than stands in front of the data of a READ.
 const KEPT: usize = 768;
@@ -18,25 +17,9 @@ pub struct Client {
     who: Credentials,
     /// What WRITE writes.
     block: Vec<u8>,
-    /// Calls so far.
-    asked: u32,
     places: Places,
-    /// Bytes of all calls, and how many of them the kernel has.
-    queued: u64,
-    gone: u64,
-    pending: VecDeque<Pending>,
+    outstanding: Outstanding,
     reply: Incoming,
-}
-
-/// A call without its reply.
-struct Pending {
-    number: u32,
-    operation: BlockOperation,
-    asked: Nanos,
-    /// Place behind its last byte among those of all calls.
-    end: u64,
-    /// When the kernel had all of it.
-    sent: Option<Nanos>,
 }
 
 /// The reply that is coming in.
@@ -66,20 +49,16 @@ impl Client {
             order,
             file,
             who,
-            asked: 0,
             places,
-            queued: 0,
-            gone: 0,
-            pending: VecDeque::new(),
+            outstanding: Outstanding::default(),
             reply: Incoming::default(),
         }
     }
 
     /// Appends the next call of the mix.
     pub fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
-        let operation = self.order.mix[self.asked as usize % self.order.mix.len()];
-        let number = self.asked;
-        self.asked = self.asked.wrapping_add(1);
+        let number = self.outstanding.next();
+        let operation = self.order.mix[number as usize % self.order.mix.len()];
         let begin = out.len();
         rpc::begin(out, [NFS, 3, procedure(operation)], number, &self.who);
         let size = self.block.len() as u32;
@@ -114,24 +93,12 @@ impl Client {
             }
         }
         rpc::end(out, begin);
-        self.queued += (out.len() - begin) as u64;
-        self.pending.push_back(Pending {
-            number,
-            operation,
-            asked: now,
-            end: self.queued,
-            sent: None,
-        });
+        self.outstanding.ask(now, operation, out.len() - begin);
     }
 
     /// The kernel has so many more bytes of the calls.
     pub fn sent(&mut self, now: Nanos, bytes: usize) {
-        self.gone += bytes as u64;
-        let gone = self.gone;
-        let whole = self.pending.iter_mut().filter(|call| call.end <= gone);
-        whole.for_each(|call| {
-            call.sent.get_or_insert(now);
-        });
+        self.outstanding.sent(now, bytes);
     }
 
     /// Takes what arrived, and tells each answer that is whole.
@@ -157,12 +124,7 @@ impl Client {
 
     fn answer(&mut self, now: Nanos, reply: &Incoming) -> Result<Answer, Failure> {
         let mut from = Reader(&reply.kept);
-        let number = from.u32();
-        let at = self
-            .pending
-            .iter()
-            .position(|call| Some(call.number) == number);
-        let call = at.and_then(|at| self.pending.remove(at));
+        let call = from.u32().and_then(|n| self.outstanding.take(n));
         let call = call.ok_or(Failure::Malformed("a call"))?;
         let name = call.operation.name();
         rpc::accepted(&mut from, name)?;
@@ -173,15 +135,7 @@ impl Client {
             return Err(Failure::Malformed(name));
         }
         let begun = reply.begun.unwrap_or(now);
-        let sent = call.sent.unwrap_or(begun).min(begun);
-        Ok(Answer {
-            operation: call.operation,
-            data,
-            call_send: sent.since(call.asked),
-            waited: begun.since(sent.max(call.asked)),
-            reply_send: now.since(begun),
-            at_server: None,
-        })
+        Ok(call.answer(begun, now, data, None))
     }
 }
 
