@@ -1,6 +1,6 @@
 //! The end that asks.
 
-use super::{REPLY, STRANGE, code, writes};
+use super::{REPLY, STRANGE, code};
 use crate::dialogue::{Dialogue, Dialogues};
 use model::{Answer, Asked, AtServer, BlockOperation, Blocks, Bytes, Nanos, Outstanding, Places};
 use std::sync::Arc;
@@ -53,9 +53,8 @@ impl Dialogue for Client {
         out.extend_from_slice(&number.to_be_bytes());
         out.push(code(operation));
         out.extend_from_slice(&block.to_be_bytes());
-        if writes(operation) {
-            out.extend_from_slice(&self.block);
-        }
+        let [sent, _] = operation.carries(self.size());
+        out.extend_from_slice(&self.block[..sent.0 as usize]);
         self.outstanding.ask(now, operation, out.len() - begin);
     }
 
@@ -89,7 +88,7 @@ impl Dialogue for Client {
             if reply.left == 0
                 && let Some(reply) = self.reply.take()
             {
-                answered(reply.answer(now, Bytes(self.block.len() as u64)));
+                answered(reply.answer(now, self.size()));
             }
         }
         Ok(())
@@ -97,6 +96,10 @@ impl Dialogue for Client {
 }
 
 impl Client {
+    fn size(&self) -> Bytes {
+        Bytes(self.block.len() as u64)
+    }
+
     /// Reads the head of a reply, whose bytes come together as a rule.
     fn begin(&mut self, now: Nanos) -> Result<Reply, String> {
         let head: [u8; REPLY] = self.head.as_slice().try_into().expect("all of it is there");
@@ -109,12 +112,10 @@ impl Client {
                 times[at..at + 8].try_into().expect("eight bytes"),
             ))
         };
+        let [_, answered] = call.operation.carries(self.size());
         Ok(Reply {
             begun: now,
-            left: match call.operation {
-                BlockOperation::Read => self.block.len(),
-                _ => 0,
-            },
+            left: answered.0 as usize,
             call,
             at_server: AtServer {
                 queued: time(0),
@@ -126,12 +127,9 @@ impl Client {
 
 impl Reply {
     fn answer(&self, now: Nanos, block: Bytes) -> Answer {
-        let data = match self.call.operation {
-            BlockOperation::Commit | BlockOperation::Getattr => Bytes(0),
-            _ => block,
-        };
+        let [sent, answered] = self.call.operation.carries(block);
         self.call
-            .answer(self.begun, now, data, Some(self.at_server))
+            .answer(self.begun, now, sent + answered, Some(self.at_server))
     }
 }
 

@@ -98,13 +98,6 @@ fn code(operation: BlockOperation) -> u8 {
     }
 }
 
-fn writes(operation: BlockOperation) -> bool {
-    matches!(
-        operation,
-        BlockOperation::Write | BlockOperation::WriteStable
-    )
-}
-
 /// Something to do, as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
@@ -214,11 +207,8 @@ impl Desk<'_> {
                 return Ok(());
             }
             let mut call = Call::decode(&head, self.order, self.store.blocks())?;
-            let room = match writes(call.operation) {
-                true => self.order.block.0 as usize,
-                false => 0,
-            };
-            self.fill(block.room(room), spin, &distance, false)?;
+            let [sent, _] = call.operation.carries(self.order.block);
+            self.fill(block.room(sent.0 as usize), spin, &distance, false)?;
             call.arrived = Instant::now();
             block.note = Some(call);
             match alone {
@@ -279,9 +269,8 @@ impl Desk<'_> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         send_all(self.stream, self.stream.fd(), reply, reply.len() as u64)
             .map_err(|e| self.stream.broken(&e))?;
-        if call.operation == BlockOperation::Read || writes(call.operation) {
-            self.stream.count(size as usize);
-        }
+        let [sent, answered] = call.operation.carries(self.order.block);
+        self.stream.count((sent + answered).0 as usize);
         Ok(())
     }
 
