@@ -124,13 +124,15 @@ pub(crate) fn assemble(
                 ),
                 None => own(limit).unwrap_or_else(|| explained(&kinds)),
             };
-            finding(limit, share, telling)
+            // The processor may own time, or lie behind that of others: then it has none of its own.
+            let level = own(limit).map_or(Level::Second, |_| limit.level());
+            finding(limit, level, share, telling)
         })
         .collect();
     let rest: Vec<Finding> = shares
         .iter()
         .filter(|(l, s)| s.time_share >= NEGLIGIBLE && findings.iter().all(|f| f.limit != *l))
-        .map(|(limit, s)| finding(*limit, *s, limits::tell(*limit, facts)))
+        .map(|(limit, s)| finding(*limit, limit.level(), *s, limits::tell(*limit, facts)))
         .collect();
     findings.extend(rest);
     if let Conclusion::Limited { by } = &conclusion {
@@ -308,15 +310,15 @@ fn two_largest(shares: &[(Limit, Share)], facts: &Facts) -> Vec<Limit> {
     ranked.iter().take(2).map(|(l, _)| *l).collect()
 }
 
-fn finding(limit: Limit, share: Share, telling: Telling) -> Finding {
+fn finding(limit: Limit, level: Level, share: Share, telling: Telling) -> Finding {
     let mut evidence = telling.evidence;
-    if limit.level() == Level::First {
+    if level == Level::First {
         let owned = format!("{} of the time, {}", percent(share.time_share), share.bytes);
         evidence.insert(0, Evidence::new("owned", owned));
     }
     Finding {
         limit,
-        level: limit.level(),
+        level,
         share,
         confidence: telling.confidence,
         evidence,

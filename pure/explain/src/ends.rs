@@ -388,12 +388,22 @@ impl Between {
         Some(between)
     }
 
-    /// In words that a reader can check.
-    fn tell(&self, begun: Nanos) -> Vec<Evidence> {
+    /// In words that a reader can check; whether the two places are the ends of the connection themselves.
+    fn tell(&self, begun: Nanos, [at_sender, at_receiver]: [bool; 2]) -> Vec<Evidence> {
         let mut told = Vec::new();
         let share = self.vanished as f64 / self.sent.max(1) as f64;
+        let near = if at_sender {
+            "the sender"
+        } else {
+            "the first place"
+        };
+        let far = if at_receiver {
+            "the receiver"
+        } else {
+            "the second place"
+        };
         let mut vanished = Evidence::new(
-            "left the sender and never reached the receiver",
+            format!("left {near} and never reached {far}"),
             format!("{} of {}", Bytes(self.vanished), Bytes(self.sent)),
         );
         if self.vanished > 0 {
@@ -403,25 +413,26 @@ impl Between {
         told.push(vanished);
         if self.again > 0 {
             told.push(Evidence::new(
-                "segments sent again whose first copy had arrived all the same",
+                format!("segments sent again whose first copy had reached {far} all the same"),
                 format!("{} of {}", self.needless, self.again),
             ));
         }
         for (what, way) in [
-            ("toward the receiver", self.toward),
-            ("back to the sender", self.back),
+            (format!("toward {far}"), self.toward),
+            (format!("back to {near}"), self.back),
         ] {
             if let Some((middle, most)) = way {
                 told.push(Evidence::new(
-                    format!("{what}, time beyond the shortest: median and largest"),
+                    format!("{what}, time beyond the shortest, median and largest"),
                     format!("{middle}, {most}"),
                 ));
             }
         }
-        if let Some((middle, most)) = self.held {
+        // Elsewhere the way to the receiver and back is in that time.
+        if let Some((middle, most)) = self.held.filter(|_| at_receiver) {
             told.push(
                 Evidence::new(
-                    "acknowledgements held back by the receiver: median, largest, late ones",
+                    "acknowledgements held back by the receiver, median, largest, late ones",
                     format!("{middle}, {most}, {} of {}", self.late, self.acks),
                 )
                 .against(format!("{LATE} or more: late")),
@@ -605,7 +616,7 @@ pub(crate) fn inform(
     let mut told = Vec::new();
     if let Some(between) = between {
         facts.needless = facts.needless.max(between.needless);
-        told = between.tell(begun);
+        told = between.tell(begun, [true, true]);
     }
     told.extend(reader.iter().flat_map(Reader::tell));
     told
@@ -807,10 +818,18 @@ pub fn joined(
             }
             let (here, across) = (tape.line(half, base), other.line(there, base));
             // Where an acknowledgement takes longer to come, the sender is nearer.
-            let (own, lines) = match echo(&here) >= echo(&across) {
-                true => (mine.or(theirs), (&here, &across)),
-                false => (theirs.or(mine), (&across, &here)),
+            let (near, far, lines) = match echo(&here) >= echo(&across) {
+                true => (mine, theirs, (&here, &across)),
+                false => (theirs, mine, (&across, &here)),
             };
+            let is = |told: &Option<Explanation>, place| {
+                told.as_ref().is_some_and(|t| t.source == place)
+            };
+            let places = [
+                is(&near, Source::CaptureAtSender),
+                is(&far, Source::CaptureAtReceiver),
+            ];
+            let own = near.or(far);
             let Some(mut own) = own else { continue };
             let mss = here.data.iter().chain(&across.data);
             let mss = mss.map(|(_, f, t)| (t - f) as u32).filter(|l| *l <= 9000);
@@ -818,7 +837,7 @@ pub fn joined(
                 Some(between) => {
                     own.source = Source::CapturesAtTwoPlaces;
                     let begun = lines.0.data.first().map_or(Nanos(0), |(at, ..)| *at);
-                    own.ends = between.tell(begun);
+                    own.ends = between.tell(begun, places);
                 }
                 None => own
                     .doubts
@@ -936,6 +955,20 @@ mod tests {
         // The last one was held from the arrival of what was missing.
         assert_eq!(found.held, Some((Nanos(0), at(40))));
         assert_eq!((found.acks, found.late), (4, 1));
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_receiver_that_no_capture_was_taken_at() {
+        let (sender, receiver) = lines();
+        let found = Between::of(&sender, &receiver, MSS as u32).unwrap();
+        let words = |places| {
+            let told = found.tell(at(0), places).into_iter();
+            told.map(|e| e.what).collect::<Vec<_>>().join("; ")
+        };
+        assert!(words([true, true]).contains("held back by the receiver"));
+        let between = words([false, false]);
+        assert!(between.starts_with("left the first place and never reached the second place"));
+        assert!(!between.contains("receiver"), "{between}");
     }
 
     #[test]

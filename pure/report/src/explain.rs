@@ -87,7 +87,8 @@ pub fn sentence(of: &Explanation) -> String {
 
 /// Causes that each own a time of their own, or that belong to each other; not rivals.
 fn together(of: &Explanation, by: &[Limit]) -> bool {
-    let first_level = by.iter().filter(|l| l.level() == Level::First).count();
+    let level = |limit: &Limit| of.finding(*limit).map_or(limit.level(), |f| f.level);
+    let first_level = by.iter().filter(|l| level(l) == Level::First).count();
     first_level == by.len()
         || (first_level == 1
             && !by
@@ -184,7 +185,8 @@ fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
     if !one.ends.is_empty() {
         out.push('\n');
         out.push_str(match one.source {
-            Source::TraceOfBothEnds | Source::CapturesAtTwoPlaces => "  Both ends together\n",
+            Source::TraceOfBothEnds => "  Both ends together\n",
+            Source::CapturesAtTwoPlaces => "  Both captures together\n",
             _ => "  From the trace at the receiver\n",
         });
         evidence(&one.ends, style, &mut out);

@@ -24,7 +24,9 @@ const FEWEST_OUT: f64 = 2.0;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let rate = bit_rate(facts.rate());
-    let spread = facts.unsteadiness()?;
+    let Some(spread) = facts.unsteadiness() else {
+        return few_readings(facts);
+    };
     let mut evidence = vec![
         Evidence::new("rate", rate),
         Evidence::new("rate, half of its middle spread", percent(spread))
@@ -65,21 +67,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             "a queue of a whole round trip at the slow link, or a congestion control that yields less",
         ));
     }
-    evidence.push(
-        Evidence::new(
-            "round trip by the shortest, median",
-            format!("{inflation:.2}"),
-        )
-        .against(format!("{QUEUE} and more: a queue stands")),
-    );
+    evidence.push(standing_queue(inflation));
     let spare = facts.window_to_spare().unwrap_or(0.0);
-    evidence.push(
-        Evidence::new(
-            "what the window would carry, by the rate",
-            format!("{spare:.2}"),
-        )
-        .against(format!("{TO_SPARE} and more")),
-    );
+    evidence.push(window_to_spare(spare));
     if !facts.is_flat() {
         // A queue that stands while the rate moves: it is the path's rate that does.
         return (queued && spare >= TO_SPARE)
@@ -113,6 +103,32 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         ));
         Telling::new(Confidence::Likely, evidence).advise(LINE_IS_FULL)
     })
+}
+
+/// A short run in few samples: whether the rate was flat cannot be told, but a queue stood and the window would carry more.
+fn few_readings(facts: &Facts) -> Option<Telling> {
+    let (inflation, spare) = (facts.inflation()?, facts.window_to_spare()?);
+    let full = facts.is_queue(inflation, QUEUE) && spare >= TO_SPARE && !facts.loss_hurts();
+    (facts.is_sampled() && full).then(|| {
+        let evidence = vec![
+            Evidence::new("rate", bit_rate(facts.rate())),
+            standing_queue(inflation),
+            window_to_spare(spare),
+        ];
+        Telling::new(Confidence::Open, evidence).advise(LINE_IS_FULL)
+    })
+}
+
+fn standing_queue(inflation: f64) -> Evidence {
+    let found = format!("{inflation:.2}");
+    Evidence::new("round trip by the shortest, median", found)
+        .against(format!("{QUEUE} and more: a queue stands"))
+}
+
+fn window_to_spare(spare: f64) -> Evidence {
+    let found = format!("{spare:.2}");
+    Evidence::new("what the window would carry, by the rate", found)
+        .against(format!("{TO_SPARE} and more"))
 }
 
 const RATE_MOVES: &str =

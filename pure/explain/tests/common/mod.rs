@@ -1,7 +1,7 @@
 //! What every folder of cases shares: what is expected of an explanation, and the walk over the files.
 
 use model::Setting;
-use model::finding::{Conclusion, Explanation, Limit};
+use model::finding::{Conclusion, Explanation, Level, Limit};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -57,6 +57,11 @@ impl Expect {
             if !(*least..=*most).contains(&share) {
                 return wrong(format!("{limit} owns {share}"));
             }
+        }
+        let first = told.findings.iter().filter(|f| f.level == Level::First);
+        let total: f64 = first.map(|f| f.share.time_share).sum();
+        if total > 1.001 {
+            return wrong(format!("shares add up to {total}"));
         }
         if let Some(missing) = self.also.iter().find(|l| told.finding(**l).is_none()) {
             return wrong(format!("{missing} is not told"));
