@@ -234,7 +234,7 @@ pub fn describe(shape: &Shape) -> String {
             .map(|AckThinning { of, hold }| format!("up to {of} ACKs become one (held {hold})")),
     );
     if shape.half_duplex {
-        words.push("one direction at a time".to_owned());
+        words.push("half duplex".to_owned());
     }
     words.extend(shape.wander.as_ref().map(wander));
     words.extend(shape.cross.as_ref().map(cross));
