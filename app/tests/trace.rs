@@ -414,40 +414,54 @@ fn packets_are_told_live_with_the_last_sample_beside_them() {
     assert_eq!((&end["kind"], &end["lost"]), (&"end".into(), &0.into()));
 }
 
-#[test]
-fn samples_come_alone_where_packets_are_refused_too() {
-    let home = Home::new();
-    let namespace = Namespace::new("samples");
+/// A trace, or what explains one, that may use neither probes nor the rights named beside.
+fn without_rights(home: &Home, namespace: &Namespace, rights: &str, args: &[&str]) -> Tracing {
     let binary = home.linerate(&[]);
     let mut command = Command::new("ip");
     command
         .args(["netns", "exec", &namespace.0, "setpriv", "--bounding-set"])
-        .args([
-            "-bpf,-perfmon,-sys_admin,-net_raw",
-            "--inh-caps",
-            "-all",
-            "--",
-        ])
+        .arg(format!("-bpf,-perfmon,-sys_admin{rights}"))
+        .args(["--inh-caps", "-all", "--"])
         .arg(binary.get_program())
-        .args(["trace", "--port", "5201"])
+        .args(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     home.furnish(&mut command);
     let tracing = Tracing::begun(command.spawn().unwrap());
-    assert!(
-        tracing.first.contains("CAP_BPF, CAP_PERFMON is missing"),
-        "{}",
-        tracing.first
-    );
-    assert!(
-        tracing.first.contains("CAP_NET_RAW): only samples"),
-        "{}",
-        tracing.first
-    );
+    let first = &tracing.first;
+    assert!(first.contains("CAP_BPF and CAP_PERFMON are"), "{first}");
+    tracing
+}
+
+#[test]
+fn samples_come_alone_where_packets_are_refused_too() {
+    let home = Home::new();
+    let namespace = Namespace::new("samples");
+    let of = |args| without_rights(&home, &namespace, ",-net_raw", args);
+    let tracing = of(&["trace", "--port", "5201"]);
+    let explaining = of(&["explain", "--live", "--port", "5201"]);
+    for first in [&tracing.first, &explaining.first] {
+        assert!(first.contains("CAP_NET_RAW): only samples"), "{first}");
+    }
     namespace.long_transfer();
     let out = tracing.stop();
     assert!(out.status.success(), "{}", stderr(&out));
     assert!(stdout(&out).contains(" established: "), "{}", stdout(&out));
+    let out = explaining.stop();
+    is_explained(&out, " to 127.0.0.1:5201: ");
+    assert!(stdout(&out).contains("only its socket was sampled"));
+}
+
+#[test]
+fn live_explanations_take_packets_and_samples_too() {
+    let home = Home::new();
+    let namespace = Namespace::new("mixed");
+    let args = ["explain", "--live", "--port", "5201"];
+    let explaining = without_rights(&home, &namespace, "", &args);
+    namespace.long_transfer();
+    let out = explaining.stop();
+    is_explained(&out, " to 127.0.0.1:5201: ");
+    assert!(stdout(&out).contains("From packets and samples"));
 }
 
 #[test]
@@ -467,7 +481,7 @@ fn who_may_not_trace_is_told_what_is_missing() {
     assert_eq!(out.status.code(), Some(1));
     assert_eq!(
         stderr(&out),
-        "linerate: cannot trace: the right CAP_BPF, CAP_PERFMON is missing; run as root, or give it to the program with setcap\n"
+        "linerate: cannot trace: the rights CAP_BPF and CAP_PERFMON are missing; run as root, or give what is missing to the program with setcap\n"
     );
     let out = run(&mut home.linerate(&["trace", "--netns", "no-such-place"]));
     assert_eq!(out.status.code(), Some(2));

@@ -3,7 +3,7 @@
 mod output;
 mod trigger;
 
-use super::which::Which;
+use super::which::{Which, say_what_is_missing};
 use crate::exit::{Exit, Refusal};
 use crate::out;
 use anyhow::{Context, Result};
@@ -123,14 +123,7 @@ impl Trace {
         options.calls = self.calls;
         options.headers = self.write.as_deref().is_some_and(output::is_capture);
         let mut tracer = Tracer::start(&filter, &options)?;
-        for sentence in &tracer.instead {
-            out::note(&format!("linerate: {sentence}"));
-        }
-        for tracepoint in &tracer.missing {
-            out::note(&format!(
-                "linerate: this kernel does not let {tracepoint} be traced: what it tells is left out"
-            ));
-        }
+        say_what_is_missing(&tracer);
         let output = match (&self.write, self.json) {
             (Some(path), _) => Output::file(path, &tracer)?,
             (None, true) => Output::json(&tracer)?,

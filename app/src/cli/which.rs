@@ -1,9 +1,10 @@
-//! Which connections to trace: options that `trace` and `explain --live` share.
+//! Which connections to trace: options that `trace` and `explain --live` share, and what both say at the start.
 
 use crate::exit::Refusal;
+use crate::out;
 use anyhow::Result;
 use clap::Args;
-use observe::trace::{Filter, netns_at, own_netns};
+use observe::trace::{Filter, Tracer, netns_at, own_netns};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,18 @@ impl Which {
             host: self.host,
             cookie: self.cookie,
         })
+    }
+}
+
+/// Says what stands in for probes of the kernel, and what is not told.
+pub fn say_what_is_missing(tracer: &Tracer) {
+    for sentence in &tracer.instead {
+        out::note(&format!("linerate: {sentence}"));
+    }
+    for tracepoint in &tracer.missing {
+        out::note(&format!(
+            "linerate: this kernel does not let {tracepoint} be traced: what it tells is left out"
+        ));
     }
 }
 

@@ -3,6 +3,7 @@
 //! opened, which segments were sent again, when they had left, and how much was in flight then.
 
 use crate::facts::{Facts, Loss, MOST_LOSSES, Vanished};
+use crate::lately::{Lately, Sums};
 use crate::moment::{Piece, own};
 use crate::samples::{Idle, Row, count_all, interval};
 use model::finding::{Limit, Source};
@@ -37,6 +38,7 @@ pub(crate) struct Mixed {
     again: (u32, u32),
     packets: bool,
     sent: bool,
+    lately: Lately,
 }
 
 /// A socket at one moment since the connection began.
@@ -85,6 +87,7 @@ impl Mixed {
             again: (0, 0),
             packets: false,
             sent: false,
+            lately: Lately::default(),
         }
     }
 
@@ -204,10 +207,37 @@ impl Mixed {
             // They have times of their own.
             self.facts.losses.truncate(known);
         }
-        pieces
-            .into_iter()
-            .for_each(|piece| own(&mut self.pieces, piece));
+        for piece in pieces {
+            self.lately.own(piece.from, piece.to, piece.limit);
+            own(&mut self.pieces, piece);
+        }
+        let moved = |bytes: fn(&TcpInfo) -> Option<Bytes>| {
+            let (was, now) = (bytes(&was.tcp), bytes(&now.tcp));
+            now.unwrap_or_default().since(was.unwrap_or_default())
+        };
+        let again = now.tcp.total_retrans.saturating_sub(was.tcp.total_retrans);
+        self.lately
+            .sent(now.at, moved(|tcp| tcp.bytes_acked), again.into());
+        self.lately
+            .received(now.at, moved(|tcp| tcp.bytes_received));
         self.last = Some(now);
+    }
+
+    /// The last seconds before `now`, the socket as it was last, and for how long nothing was told of it.
+    pub fn lately(&self, now: Nanos) -> Option<(Sums, &TcpInfo, Nanos)> {
+        let last = self.last.as_ref()?;
+        let now = now.since(self.begun).max(last.at);
+        let sums = self.lately.sums(Nanos(0), now);
+        Some((sums, &last.tcp, now.since(last.at)))
+    }
+
+    /// Whether its own end sent data, as far as it was seen.
+    pub fn has_sent(&self) -> bool {
+        let moved = || {
+            let (first, last) = self.first.as_ref().zip(self.last.as_ref())?;
+            Some(first.tcp.bytes_acked < last.tcp.bytes_acked)
+        };
+        self.sent || (!self.packets && moved().unwrap_or(false))
     }
 
     /// What the socket was before its first sample: where its first packet was seen, all counters stood at zero.
@@ -247,7 +277,7 @@ impl Mixed {
         let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         let mut facts = self.facts.clone();
         count_all(&mut facts, &first.row(), &last.row());
-        if self.pieces.is_empty() || !(self.sent || !self.packets && facts.bytes.0 > 0) {
+        if self.pieces.is_empty() || !self.has_sent() {
             return None;
         }
         let mut pieces = self.pieces.clone();
@@ -356,6 +386,22 @@ mod tests {
         assert_eq!(told.phases[0].limit, Limit::Handshake);
         let told = explained(|at, tcp| tcp.sndbuf_limited = part(at), |_| ());
         assert_eq!(told.cause(), Some(Limit::SendBuffer), "{told:#?}");
+    }
+
+    #[test]
+    fn the_last_seconds_are_told_meanwhile() {
+        let part = |at: u64| Some(Nanos::from_millis((at - TRIP) * 9 / 10));
+        explained(
+            |at, tcp| tcp.rwnd_limited = part(at),
+            |mixed| {
+                let (sums, tcp, silent) = mixed.lately(Nanos::from_millis(2_050)).unwrap();
+                let most = sums.owned.iter().max_by_key(|(_, time)| **time);
+                assert_eq!(most.map(|(limit, _)| *limit), Some(Limit::ReceiveWindow));
+                // From the first sample to the last, 20 segments each 10 ms.
+                assert_eq!(sums.sent, Bytes(200 * 20 * u64::from(MSS)));
+                assert_eq!((tcp.snd_cwnd, silent), (80, Nanos::from_millis(50)));
+            },
+        );
     }
 
     #[test]

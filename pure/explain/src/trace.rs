@@ -3,7 +3,7 @@
 
 use crate::assemble::{Subject, assemble};
 use crate::facts::{Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Sent, Vanished};
-use crate::lately::Lately;
+use crate::lately::{Lately, Sums};
 use crate::limits::bucket;
 use crate::mixed::Mixed;
 use crate::moment::{self, Moment, Piece, Release, Stage};
@@ -78,6 +78,15 @@ struct Watched {
     receiver: Option<Box<Receiver>>,
 }
 
+/// What is known of a connection's socket last.
+struct Now {
+    cwnd: Bytes,
+    srtt: Nanos,
+    min_rtt: Nanos,
+    has_sent: bool,
+    silent: Nanos,
+}
+
 impl Watcher {
     /// Takes the next record of the trace.
     pub fn see(&mut self, record: TraceRecord) {
@@ -105,6 +114,9 @@ impl Watcher {
                 if let Some(watched) = self.connections.get_mut(&sample.connection) {
                     watched.audit.sample(&sample);
                     watched.closed |= sample.gone;
+                    if sample.pid != 0 {
+                        (watched.pid, watched.comm) = (sample.pid, sample.comm);
+                    }
                     if let Some(receiver) = &mut watched.receiver {
                         receiver.sample(&sample);
                     }
@@ -303,7 +315,18 @@ impl Watched {
     }
 
     fn glance(&self, now: Nanos) -> Option<Glance> {
-        let sender = self.sender.as_ref()?;
+        let Some(sender) = &self.sender else {
+            let mixed = self.mixed.as_ref()?;
+            let (lately, tcp, silent) = mixed.lately(now)?;
+            let now = Now {
+                cwnd: tcp.cwnd_bytes(),
+                srtt: tcp.rtt,
+                min_rtt: tcp.min_rtt.unwrap_or_default(),
+                has_sent: mixed.has_sent(),
+                silent,
+            };
+            return self.told(&lately, now);
+        };
         let last = sender.waiting.back().unwrap_or(&sender.was);
         let tcb = last.tcb.as_ref()?;
         let now = now.max(last.at);
@@ -311,6 +334,17 @@ impl Watched {
         // What the last event left lasts.
         let owner = sender.now();
         *lately.owned.entry(owner).or_default() += now.since(sender.was.at).0.min(lately.span.0);
+        let now = Now {
+            cwnd: Bytes(u64::from(tcb.cwnd) * u64::from(tcb.mss)),
+            srtt: tcb.srtt,
+            min_rtt: tcb.min_rtt,
+            has_sent: sender.has_sent,
+            silent: now.since(last.at),
+        };
+        self.told(&lately, now)
+    }
+
+    fn told(&self, lately: &Sums, now: Now) -> Option<Glance> {
         let all: u64 = lately.owned.values().sum();
         let (limit, most) = lately.owned.iter().max_by_key(|(_, time)| **time)?;
         Some(Glance {
@@ -321,13 +355,13 @@ impl Watched {
             comm: self.comm,
             sent: lately.sent.per(lately.span),
             received: lately.received.per(lately.span),
-            limit: sender.has_sent.then_some(*limit),
+            limit: now.has_sent.then_some(*limit),
             share: *most as f64 / all.max(1) as f64,
-            cwnd: Bytes(u64::from(tcb.cwnd) * u64::from(tcb.mss)),
-            srtt: tcb.srtt,
-            min_rtt: tcb.min_rtt,
+            cwnd: now.cwnd,
+            srtt: now.srtt,
+            min_rtt: now.min_rtt,
             retransmitted: lately.retransmitted,
-            silent: now.since(last.at),
+            silent: now.silent,
         })
     }
 
@@ -335,7 +369,10 @@ impl Watched {
     fn doubts(&self, lost: u64) -> Vec<String> {
         let found = self.audit.result();
         let mut doubts = Vec::new();
-        if found.sent_missing + found.received_missing > 0 {
+        if self.sender.is_none() && found.sent + found.received == 0 {
+            let words = "only its socket was sampled: what happened between two samples is inferred from counters";
+            doubts.push(words.to_owned());
+        } else if found.sent_missing + found.received_missing > 0 {
             doubts.push(format!(
                 "the trace lacks {} sent and {} received segments that the kernel counted: shares are off where they are missing",
                 found.sent_missing, found.received_missing

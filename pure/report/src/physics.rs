@@ -1,7 +1,7 @@
 //! What a path needs at the very least for a block, in words: one column for each size of packet.
 
 use crate::json::pretty;
-use crate::words::{Ink, Style, table, wrap};
+use crate::words::{Ink, Style, counted, table, wrap};
 use model::Nanos;
 use model::physics::Ideal;
 use serde::Serialize;
@@ -63,7 +63,11 @@ fn rows(ideals: &[Ideal]) -> Vec<Vec<String>> {
         ("  waiting in slow start", |i| {
             match i.new_connection.rounds {
                 0 => "-".to_owned(),
-                n => format!("{} in {n} rounds", i.new_connection.slow_start),
+                n => format!(
+                    "{} in {}",
+                    i.new_connection.slow_start,
+                    counted(n.into(), "round")
+                ),
             }
         }),
         ("  has arrived after", |i| i.new_connection.time.to_string()),

@@ -1,6 +1,6 @@
 //! A live trace as lines: one a segment, in columns that the user picks.
 
-use crate::words::{escape, grouped};
+use crate::words::{counted, escape, grouped};
 use model::segment::{ca_state, chrono, tcp_flag, tcp_state};
 use model::{
     Bytes, Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment, Tcb,
@@ -209,8 +209,8 @@ pub fn sample(sample: &TraceSample) -> String {
 /// Events that were lost, in a sentence.
 pub fn lost(lost: &Lost) -> String {
     format!(
-        "{} events were lost between {} and {}: the ring was full; trace less, or give it more room with --buffer",
-        grouped(lost.events),
+        "{} lost between {} and {}: the ring was full; trace less, or give it more room with --buffer",
+        counted(lost.events, "event"),
         seconds(lost.from),
         seconds(lost.to)
     )
@@ -219,9 +219,9 @@ pub fn lost(lost: &Lost) -> String {
 /// Whether every segment of a connection is in its trace, in a sentence.
 pub fn completeness(of: &Connection, found: &Completeness) -> String {
     let mut line = format!(
-        "connection {}: {} segments sent, {} received",
+        "connection {}: {} sent, {} received",
         connection(of),
-        grouped(found.sent),
+        counted(found.sent, "segment"),
         grouped(found.received)
     );
     if found.retransmitted > 0 || found.retransmitted_counted > 0 {
@@ -241,8 +241,10 @@ pub fn completeness(of: &Connection, found: &Completeness) -> String {
     }
     if found.sent + found.received == 0 {
         return format!(
-            "{line}: of the {} that the kernel counted; only its socket was sampled",
-            grouped(found.sent_missing + found.received_missing)
+            "connection {}: only its socket was sampled; the kernel counted {} sent, {} received",
+            connection(of),
+            counted(found.sent_missing, "segment"),
+            grouped(found.received_missing)
         );
     }
     const TOLD: usize = 3;
@@ -267,15 +269,15 @@ pub fn completeness(of: &Connection, found: &Completeness) -> String {
         false => "",
     };
     format!(
-        "{line}: {} segments missing ({}{more}){queue}",
-        grouped(found.sent_missing + found.received_missing),
+        "{line}: {} missing ({}{more}){queue}",
+        counted(found.sent_missing + found.received_missing, "segment"),
         gaps.join(", ")
     )
 }
 
 /// The trace as a whole, in a sentence.
 pub fn end(end: &End) -> String {
-    let mut line = format!("{} events in {}", grouped(end.events), end.at);
+    let mut line = format!("{} in {}", counted(end.events, "event"), end.at);
     if end.lost > 0 {
         line += &format!(", {} lost", grouped(end.lost));
     }
@@ -672,6 +674,13 @@ mod tests {
             received: 0,
             ..behind_queue
         };
-        assert!(completeness(&connection, &sampled).ends_with("only its socket was sampled"));
+        assert!(completeness(&connection, &sampled).ends_with(
+            "only its socket was sampled; the kernel counted 45 segments sent, 0 received"
+        ));
+        let one = Completeness {
+            sent: 1,
+            ..Completeness::default()
+        };
+        assert!(completeness(&connection, &one).contains(": 1 segment sent, 0 received"));
     }
 }

@@ -171,6 +171,12 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// How many of something: `1 event`, `2,000 events`.
+pub fn counted(n: u64, of: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {of}{plural}", grouped(n))
+}
+
 /// A share from 0 to 1 as a percentage: `0 %`, `0.012 %`, `3.4 %`, `97 %`. Never rounds something to 0.
 pub fn percent(share: f64) -> String {
     let p = share * 100.0;

@@ -3,15 +3,15 @@
 use super::watch::{LOOK, is_over};
 use super::{Kind, bad, kind, listing, open};
 use crate::cli::live::stdout_style;
-use crate::cli::which::Which;
+use crate::cli::which::{Which, say_what_is_missing};
 use crate::cli::{Global, runs};
 use crate::exit::{Exit, Refusal};
 use crate::out;
 use crate::traces;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use model::request::{Links, Requests};
-use model::{Nanos, Side};
-use observe::trace::{Options, Tracer};
+use model::{Nanos, Side, TraceSource};
+use observe::trace::{Options, Source, Tracer};
 use requests::Observer;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,16 @@ fn tell(told: &Requests, json: bool) -> Result<Exit> {
 /// If this process may not trace, or nobody takes what is told.
 pub fn live(which: &Which, time: Option<Nanos>, links: Links, json: bool) -> Result<Exit> {
     let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
-    let mut tracer = Tracer::start(&which.filter()?, &Options::default())?;
+    let options = Options {
+        source: Source::Whichever,
+        ..Options::default()
+    };
+    let mut tracer = Tracer::start(&which.filter()?, &options)?;
+    if tracer.begin().source == TraceSource::Samples {
+        let why = tracer.instead.join("; ");
+        return Err(anyhow!("cannot tell requests: {why}"));
+    }
+    say_what_is_missing(&tracer);
     let mut observer = Observer::of_two().on(links);
     out::note("linerate: tracing requests; Ctrl-C ends it and tells them");
     let ends = time.map(|time| Instant::now() + Duration::from(time));

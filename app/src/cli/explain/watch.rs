@@ -1,14 +1,14 @@
 //! `linerate explain --live`: connections explained while they go on.
 
 use crate::cli::live::{Picture, View, stdout_style};
-use crate::cli::which::Which;
+use crate::cli::which::{Which, say_what_is_missing};
 use crate::exit::Exit;
 use crate::out;
 use crate::progress::Event;
 use anyhow::{Context, Result};
 use model::finding::Glance;
 use model::{Nanos, TraceRecord};
-use observe::trace::{Options, Tracer};
+use observe::trace::{Options, Source, Tracer};
 use report::{Style, watch};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -30,10 +30,12 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
     let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
     let options = Options {
+        source: Source::Whichever,
         owners: true,
         ..Options::default()
     };
     let mut tracer = Tracer::start(&which.filter()?, &options)?;
+    say_what_is_missing(&tracer);
     let mut watcher = explain::Watcher::default();
     let started = Instant::now();
     let mut view = View::new(Now::default(), json);

@@ -155,8 +155,8 @@ pub fn can_run() -> Result<(), Error> {
     let lacking = lacking_rights(&status);
     if !lacking.is_empty() {
         return Err(Error::Impossible(format!(
-            "the right {} is missing; run as root, or give it to the program with setcap",
-            lacking.join(", ")
+            "{}; run as root, or give what is missing to the program with setcap",
+            missing(&lacking)
         )));
     }
     // Rights inside a user namespace are not those that eBPF asks for.
@@ -188,6 +188,14 @@ fn lacking_rights(status: &str) -> Vec<&'static str> {
         .iter()
         .filter(|(bit, _)| !has(*bit) && (*bit == 12 || !has(21)));
     needed.map(|(_, name)| *name).collect()
+}
+
+fn missing(rights: &[&str]) -> String {
+    match rights {
+        [one] => format!("the right {one} is missing"),
+        [most @ .., last] => format!("the rights {} and {last} are missing", most.join(", ")),
+        [] => String::new(),
+    }
 }
 
 /// The network namespace of the calling thread, as [`Filter::netns`] names it.

@@ -67,7 +67,10 @@ pub(super) fn evidence(facts: &Facts) -> Option<Evidence> {
     Some(
         Evidence::new(
             "segments lost together, by what chance would give",
-            format!("{ratio:.1} in {events} events"),
+            match events {
+                1 => format!("{ratio:.1}, once"),
+                _ => format!("{ratio:.1}, {events} times"),
+            },
         )
         .against(format!(
             "up to {ONE_BY_ONE}: one by one; {TOGETHER} and more: something overflows"
