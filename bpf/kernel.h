@@ -17,8 +17,15 @@ typedef long long __s64;
 #define bswap16 __builtin_bswap16
 #define bswap32 __builtin_bswap32
 
-/* The context of a socket-buffer program: an interface of its own, the same in every kernel. */
+/* The context of a socket-buffer program, and what it may see of a socket: an interface of its own, the same in every kernel. */
 struct bpf_sock;
+struct bpf_tcp_sock {
+	__u32 snd_cwnd, srtt_us, rtt_min, snd_ssthresh, rcv_nxt, snd_nxt, snd_una, mss_cache, ecn_flags, rate_delivered;
+	__u32 rate_interval_us, packets_out, retrans_out, total_retrans, segs_in, data_segs_in, segs_out, data_segs_out;
+	__u32 lost_out, sacked_out;
+	__u64 bytes_received, bytes_acked;
+	__u32 dsack_dups, delivered, delivered_ce, icsk_retransmits;
+};
 struct __sk_buff {
 	__u32 len, pkt_type, mark, queue_mapping, protocol, vlan[3], priority, ingress_ifindex, ifindex, tc_index, cb[5];
 	__u32 hash, tc_classid, data, data_end, napi_id, family, remote_ip4, local_ip4, remote_ip6[4], local_ip6[4];
@@ -36,6 +43,7 @@ struct net { struct ns_common ns; };
 struct in6_addr { union { __u8 u6_addr8[16]; __u32 u6_addr32[4]; } in6_u; };
 typedef struct { int counter; } atomic_t;
 typedef struct { atomic_t refs; } refcount_t;
+typedef struct { __s64 counter; } atomic64_t;
 typedef struct { struct net *net; } possible_net_t;
 struct sock_common {
 	__u32 skc_daddr, skc_rcv_saddr;
@@ -43,6 +51,7 @@ struct sock_common {
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 };
 typedef struct { int owned; } socket_lock_t;
 struct sock;
@@ -129,6 +138,7 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_skb_load_bytes)(const void *skb, __u32 offset, void *to, __u32 len) = (void *)26;
 static __u64 (*bpf_get_socket_cookie)(void *context) = (void *)46;
+static struct bpf_tcp_sock *(*bpf_tcp_sock)(struct bpf_sock *sk) = (void *)96;
 static void *(*bpf_sk_storage_get)(void *map, void *sk, void *value, __u64 flags) = (void *)107;
 static long (*bpf_probe_read_kernel)(void *to, __u32 len, const void *from) = (void *)113;
 static __u64 (*bpf_jiffies64)(void) = (void *)118;

@@ -24,6 +24,8 @@ const volatile __u32 every_call;
 const volatile __u32 first_reason, drop_has_receiver;
 /* Events in the log of a processor: powers of two. */
 const volatile __u32 near_places = 1, places = 1;
+/* A processor whose plain stores come out in their order (x86). */
+const volatile __u32 ordered_stores;
 /* For tests of the order: rounds of idling between clock and writing, and reading the clock before there is a place. */
 const volatile __u32 test_delay, test_clock_first;
 
@@ -60,8 +62,8 @@ struct {
 } producers SEC(".maps");
 
 struct owner {
-	__u32 pid;
 	__u8 comm[16];
+	__u32 pid;
 	/* What the last event told: when, the end of what was written, and of it what was still to be sent; whether a call was
 	 * under way, so that these need not be what it left. */
 	__u32 write_seq, unsent, in_call;
@@ -79,12 +81,14 @@ struct {
 struct story {
 	__u64 cookie;
 	__u32 netns, drop_reason;
+	/* Headers of the packet, and whether it goes to the local end; without one the addresses. */
+	const __u8 *ip, *tcp;
+	__u8 is_v6, arrived;
 	__u32 local[4], remote[4];
 	__u16 local_port, remote_port;
-	__u8 what, flags, tos, ttl;
-	__u32 seq, ack, payload, length;
-	__u16 window, segments, segment_size;
-	__u8 state, ca_state, arrived;
+	__u8 what, state, ca_state;
+	__u32 seq, payload, length;
+	__u16 segments, segment_size;
 };
 
 struct claim {
@@ -142,11 +146,14 @@ INLINE int begin(struct claim *claim)
 	return 0;
 }
 
-/* After it is written: a full barrier. */
+/* After it is written: nobody sees the number before what was written. */
 INLINE void end(struct claim *claim)
 {
 	asm volatile("" : : : "memory");
-	__sync_lock_test_and_set(&claim->place->number, claim->number);
+	if (ordered_stores)
+		*(volatile __u64 *)&claim->place->number = claim->number;
+	else
+		__sync_lock_test_and_set(&claim->place->number, claim->number);
 }
 
 INLINE void map_v4(__u32 *to, __u32 from)
@@ -164,18 +171,49 @@ INLINE void copy_v6(__u32 *to, const struct in6_addr *from)
 		to[i] = from->in6_u.u6_addr32[i];
 }
 
+/* Where the packet comes from, or where it goes. */
+INLINE void packet_address(__u32 *to, const struct story *story, int destination)
+{
+	const __u8 *ip = story->ip;
+	if (!story->is_v6) {
+		map_v4(to, *(const __u32 *)(ip + (destination ? 16 : 12)));
+		return;
+	}
+	const __u32 *from = (const __u32 *)(ip + (destination ? 24 : 8));
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		to[i] = from[i];
+}
+
+INLINE void addresses(__u32 *local, __u32 *remote, const struct story *story)
+{
+	if (story->ip) {
+		packet_address(local, story, story->arrived);
+		packet_address(remote, story, !story->arrived);
+	} else {
+		__builtin_memcpy(local, story->local, 16);
+		__builtin_memcpy(remote, story->remote, 16);
+	}
+}
+
 INLINE int is_host(const __u32 *a)
 {
 	return a[0] == only_host_0 && a[1] == only_host_1 && a[2] == only_host_2 && a[3] == only_host_3;
 }
 
-/* The owner of a socket, and whoever runs now as its owner where the socket is used by a call of his. */
-INLINE struct owner *owner_of(struct tcp_sock *tp, int by_owner)
+INLINE int is_of_host(const struct story *story)
 {
+	__u32 local[4], remote[4];
+	addresses(local, remote, story);
+	return is_host(local) || is_host(remote);
+}
+
+/* The owner of a socket, and whoever runs now as its owner where the socket is used by a call of his. */
+INLINE struct owner *owner_of(struct tcp_sock *tp, int by_owner, struct task_struct *task)
+{
+	struct owner *owner = bpf_sk_storage_get(&owners, tp, 0, by_owner ? BPF_SK_STORAGE_GET_F_CREATE : 0);
 	if (!by_owner)
-		return bpf_sk_storage_get(&owners, tp, 0, 0);
-	struct owner *owner = bpf_sk_storage_get(&owners, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	struct task_struct *task = bpf_get_current_task_btf();
+		return owner;
 	if (owner && owner->pid != task->tgid) {
 		owner->pid = task->tgid;
 		*(__u64 *)owner->comm = *(__u64 *)task->comm;
@@ -184,12 +222,15 @@ INLINE struct owner *owner_of(struct tcp_sock *tp, int by_owner)
 	return owner;
 }
 
-INLINE void fill_socket(struct record *r, struct tcp_sock *tp)
+/* A figure of the socket: read without a check where the program may see it so. */
+#define SEEN(field) (seen ? seen->field : tp->field)
+
+INLINE void fill_socket(struct record *r, struct tcp_sock *tp, const struct bpf_tcp_sock *seen, int owned)
 {
 	struct inet_connection_sock *icsk = &tp->inet_conn;
 	struct sock *sk = (struct sock *)tp;
 
-	r->bits = (sk->sk_lock.owned ? BIT_OWNED : 0) | (BITS(tp, is_cwnd_limited) ? BIT_CWND_LIMITED : 0);
+	r->bits = (owned ? BIT_OWNED : 0) | (BITS(tp, is_cwnd_limited) ? BIT_CWND_LIMITED : 0);
 	struct socket *socket = sk->sk_socket;
 	if (socket && socket->flags & (1UL << SOCK_NOSPACE))
 		r->bits |= BIT_NO_SPACE;
@@ -197,53 +238,53 @@ INLINE void fill_socket(struct record *r, struct tcp_sock *tp)
 	r->snd_wscale = BITS(tp, rx_opt.snd_wscale);
 	r->rcv_wscale = BITS(tp, rx_opt.rcv_wscale);
 	r->timer = icsk->icsk_pending;
-	r->retransmits = icsk->icsk_retransmits;
+	r->retransmits = seen ? seen->icsk_retransmits : icsk->icsk_retransmits;
 	r->backoff = icsk->icsk_backoff;
 	r->probes_out = icsk->icsk_probes_out;
 	r->pacing_status = sk->sk_pacing_status;
 	r->pingpong = icsk->icsk_ack.pingpong;
 	r->quick = icsk->icsk_ack.quick;
 	r->advmss = tp->advmss;
-	r->snd_una = tp->snd_una;
-	r->snd_nxt = tp->snd_nxt;
+	r->snd_una = SEEN(snd_una);
+	r->snd_nxt = SEEN(snd_nxt);
 	r->write_seq = tp->write_seq;
 	r->snd_sml = tp->snd_sml;
-	r->rcv_nxt = tp->rcv_nxt;
+	r->rcv_nxt = SEEN(rcv_nxt);
 	r->rcv_wup = tp->rcv_wup;
 	r->copied_seq = tp->copied_seq;
 	r->snd_wnd = tp->snd_wnd;
 	r->rcv_wnd = tp->rcv_wnd;
 	r->rcv_ssthresh = tp->rcv_ssthresh;
 	r->rcv_space = tp->rcvq_space.space;
-	r->cwnd = tp->snd_cwnd;
-	r->ssthresh = tp->snd_ssthresh;
-	r->srtt_us8 = tp->srtt_us;
+	r->cwnd = SEEN(snd_cwnd);
+	r->ssthresh = SEEN(snd_ssthresh);
+	r->srtt_us8 = SEEN(srtt_us);
 	r->rttvar_us4 = tp->rttvar_us;
-	r->min_rtt_us = tp->rtt_min.s[0].v;
+	r->min_rtt_us = seen ? seen->rtt_min : tp->rtt_min.s[0].v;
 	r->rcv_rtt_us8 = tp->rcv_rtt_est.rtt_us;
 	r->rto_ticks = icsk->icsk_rto;
 	r->ato_ticks = BITS(icsk, icsk_ack.ato);
-	r->mss = tp->mss_cache;
+	r->mss = SEEN(mss_cache);
 	r->rcv_mss = icsk->icsk_ack.rcv_mss;
-	r->packets_out = tp->packets_out;
-	r->sacked_out = tp->sacked_out;
-	r->lost_out = tp->lost_out;
-	r->retrans_out = tp->retrans_out;
+	r->packets_out = SEEN(packets_out);
+	r->sacked_out = SEEN(sacked_out);
+	r->lost_out = SEEN(lost_out);
+	r->retrans_out = SEEN(retrans_out);
 	r->reordering = tp->reordering;
-	r->segs_out = tp->segs_out;
-	r->total_retrans = tp->total_retrans;
-	r->delivered = tp->delivered;
-	r->delivered_ce = tp->delivered_ce;
+	r->segs_out = SEEN(segs_out);
+	r->total_retrans = SEEN(total_retrans);
+	r->delivered = SEEN(delivered);
+	r->delivered_ce = SEEN(delivered_ce);
 	r->reord_seen = tp->reord_seen;
-	r->dsack_dups = tp->dsack_dups;
+	r->dsack_dups = SEEN(dsack_dups);
 	r->sndbuf = sk->sk_sndbuf;
 	r->sndbuf_used = sk->sk_wmem_queued;
 	r->rcvbuf = sk->sk_rcvbuf;
 	r->rcvbuf_used = sk->sk_backlog.rmem_alloc.counter;
 	r->wmem_alloc = sk->sk_wmem_alloc.refs.counter;
 	r->app_limited = tp->app_limited;
-	r->bytes_acked = tp->bytes_acked;
-	r->bytes_received = tp->bytes_received;
+	r->bytes_acked = SEEN(bytes_acked);
+	r->bytes_received = SEEN(bytes_received);
 	r->bytes_sent = tp->bytes_sent;
 	r->bytes_retrans = tp->bytes_retrans;
 	r->pacing_rate = sk->sk_pacing_rate;
@@ -262,13 +303,13 @@ INLINE void fill_socket(struct record *r, struct tcp_sock *tp)
 }
 
 /* What the event leaves unsent: the socket's state is that before a segment is sent. */
-INLINE __u32 left_unsent(const struct tcp_sock *tp, const struct story *story)
+INLINE __u32 left_unsent(const struct record *r)
 {
-	__u32 next = tp->snd_nxt;
-	__u32 end = story->seq + story->payload;
-	if (story->what == SENT && (__s32)(end - next) > 0)
+	__u32 next = r->snd_nxt;
+	__u32 end = r->seq + r->payload;
+	if (r->what == SENT && (__s32)(end - next) > 0)
 		next = end;
-	return tp->write_seq - next;
+	return r->write_seq - next;
 }
 
 /*
@@ -283,10 +324,11 @@ INLINE int is_news(const struct owner *owner, const struct tcp_sock *tp, __u8 wh
 }
 
 /*
- * Writes the event, if anyone wants it. `tp`: its socket, or 0. `skb`: where its headers can be read from, or 0.
- * `device`: of a drop, the name of its device.
+ * Writes the event, if anyone wants it. `tp`: its socket, or 0; `seen`: the same as some programs may see it, or 0.
+ * `skb`: where its headers can be read from, or 0. `device`: of a drop, the name of its device.
  */
-INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __sk_buff *skb, int by_owner, int drop, const char *device)
+INLINE void tell(struct tcp_sock *tp, const struct bpf_tcp_sock *seen, const struct story *story, const struct __sk_buff *skb,
+		 int by_owner, int drop, const char *device)
 {
 	if (only_netns && story->netns != only_netns)
 		return;
@@ -294,9 +336,13 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 		return;
 	if (only_port && story->local_port != only_port && story->remote_port != only_port)
 		return;
-	if (only_host && !is_host(story->local) && !is_host(story->remote))
+	if (only_host && !is_of_host(story))
 		return;
-	struct owner *owner = tp ? owner_of(tp, by_owner) : 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	int owned = tp ? ((struct sock *)tp)->sk_lock.owned : 0;
+	/* TCP sends under the lock: while a process holds it, by that process. A listener answers by itself. */
+	by_owner |= story->what == SENT && owned && story->state != TCP_LISTEN;
+	struct owner *owner = tp ? owner_of(tp, by_owner, task) : 0;
 	if (only_pid && (!owner || owner->pid != only_pid))
 		return;
 
@@ -304,54 +350,62 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 	 * A segment is received without the socket's lock, and counted after this. Read before the clock, the count can
 	 * lack a segment that is older, but never has one that is younger: so a count ahead means a missing event.
 	 */
-	__u32 segs_in = tp ? tp->segs_in : 0;
+	__u32 segs_in = tp ? SEEN(segs_in) : 0;
 	struct claim claim;
 	if (!begin(&claim))
 		return;
 	struct record *r = &claim.place->record;
 	if (tp) {
-		fill_socket(r, tp);
+		fill_socket(r, tp, seen, owned);
 		r->segs_in = segs_in;
 	} else {
 		__builtin_memset(r, 0, sizeof(*r));
 	}
-	if (story->arrived)
+	if (story->what == DROPPED && story->arrived)
 		r->bits |= BIT_ARRIVED;
-	if (owner) {
-		owner->write_seq = tp->write_seq;
-		owner->unsent = left_unsent(tp, story);
-		owner->in_call = (story->what == RECEIVED || story->what == DROPPED) && ((struct sock *)tp)->sk_lock.owned;
-		owner->ts = claim.ts;
-	}
 	r->ts = claim.ts;
 	r->cpu = claim.cpu;
 	r->cookie = story->cookie;
 	r->netns = story->netns;
-	struct task_struct *task = bpf_get_current_task_btf();
 	r->current_pid = task->tgid;
 	*(__u64 *)r->current_comm = *(__u64 *)task->comm;
 	*(__u64 *)(r->current_comm + 8) = *(__u64 *)(task->comm + 8);
-	r->pid = owner ? owner->pid : 0;
-	*(__u64 *)r->comm = owner ? *(__u64 *)owner->comm : 0;
-	*(__u64 *)(r->comm + 8) = owner ? *(__u64 *)(owner->comm + 8) : 0;
-	__builtin_memcpy(r->local, story->local, 16);
-	__builtin_memcpy(r->remote, story->remote, 16);
+	addresses((__u32 *)r->local, (__u32 *)r->remote, story);
 	r->local_port = story->local_port;
 	r->remote_port = story->remote_port;
 	r->what = story->what;
-	r->flags = story->flags;
-	r->tos = story->tos;
-	r->ttl = story->ttl;
-	r->seq = story->seq;
-	r->ack = story->ack;
 	r->payload = story->payload;
 	r->length = story->length;
-	r->window = story->window;
 	r->segments = story->segments;
 	r->segment_size = story->segment_size;
 	r->drop_reason = story->drop_reason;
 	r->state = story->state;
 	r->ca_state = story->ca_state;
+	const __u8 *ip = story->ip, *tcp = story->tcp;
+	if (ip && tcp) {
+		r->tos = story->is_v6 ? (ip[0] << 4) | (ip[1] >> 4) : ip[1];
+		r->ttl = story->is_v6 ? ip[7] : ip[8];
+		r->flags = tcp[13];
+		r->seq = bswap32(*(const __u32 *)(tcp + 4));
+		r->ack = bswap32(*(const __u32 *)(tcp + 8));
+		r->window = bswap16(*(const __u16 *)(tcp + 14));
+	} else {
+		r->tos = 0;
+		r->ttl = 0;
+		r->flags = 0;
+		r->seq = story->seq;
+		r->ack = 0;
+		r->window = 0;
+	}
+	r->pid = owner ? owner->pid : 0;
+	*(__u64 *)r->comm = owner ? *(__u64 *)owner->comm : 0;
+	*(__u64 *)(r->comm + 8) = owner ? *(__u64 *)(owner->comm + 8) : 0;
+	if (owner) {
+		owner->write_seq = r->write_seq;
+		owner->unsent = left_unsent(r);
+		owner->in_call = (story->what == RECEIVED || story->what == DROPPED) && owned;
+		owner->ts = r->ts;
+	}
 	if (drop) {
 		bpf_probe_read_kernel_str(claim.place->device, DEVICE, device);
 	} else if (with_headers && skb) {
@@ -365,110 +419,96 @@ INLINE void tell(struct tcp_sock *tp, const struct story *story, const struct __
 	end(&claim);
 }
 
-/* From a packet that is the program's own context, or that lies at `ip`. */
-INLINE long load(const struct __sk_buff *skb, const void *ip, __u32 at, void *to, __u32 length)
+/* Where bytes are of a packet that is the program's own context, or that lies at `ip`: there, or copied into `room`. */
+INLINE long look(const struct __sk_buff *skb, const void *ip, __u32 at, void *room, __u32 length, const __u8 **bytes)
 {
+	*bytes = room;
 	if (!skb)
-		return bpf_probe_read_kernel(to, length, ip + at);
+		return bpf_probe_read_kernel(room, length, ip + at);
 	/* In the packet's first piece, as headers nearly always are, without a call. */
-	const __u8 *from = (const __u8 *)(long)skb->data + at;
-	if (from + length > (const __u8 *)(long)skb->data_end)
-		return bpf_skb_load_bytes(skb, at, to, length);
-	__builtin_memcpy(to, from, length);
+	const __u8 *there = (const __u8 *)(long)skb->data + at;
+	if (there + length > (const __u8 *)(long)skb->data_end)
+		return bpf_skb_load_bytes(skb, at, room, length);
+	*bytes = there;
 	return 0;
 }
 
+/* Room for headers that have to be copied. */
+struct room {
+	__u64 ip[5], tcp[3], extension;
+};
+
 /*
- * The headers of a packet that begins with IP, of `length` bytes and this protocol, as load() finds it; as the end
- * sees it that is local to whoever sent it. Returns 0 where there is no whole TCP header.
+ * The headers of a packet that begins with IP, of `length` bytes and this protocol, as look() finds them; the ports
+ * as story->arrived has them. Returns 0 where there is no whole TCP header.
  */
-INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 protocol, __u32 length, struct story *story)
+INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 protocol, __u32 length, struct room *room, struct story *story)
 {
-	__u8 ip[40];
-	__u8 tcp[20];
+	const __u8 *ip, *tcp;
 	__u32 at;
 
 	if (protocol == ETH_P_IP) {
-		if (load(skb, packet, 0, ip, 20) || ip[9] != IPPROTO_TCP)
+		if (look(skb, packet, 0, room->ip, 20, &ip) || ip[9] != IPPROTO_TCP)
 			return 0;
 		at = (ip[0] & 15) * 4;
-		story->tos = ip[1];
-		story->ttl = ip[8];
-		map_v4(story->local, *(__u32 *)(ip + 12));
-		map_v4(story->remote, *(__u32 *)(ip + 16));
+		story->is_v6 = 0;
 	} else if (protocol == ETH_P_IPV6) {
-		if (load(skb, packet, 0, ip, 40))
+		if (look(skb, packet, 0, room->ip, 40, &ip))
 			return 0;
 		__u8 next = ip[6];
 		at = 40;
 		/* Extension headers that can stand before TCP (RFC 8200): as many as anyone sends. */
 #pragma unroll
 		for (int i = 0; i < 3; i++) {
-			__u8 extension[2];
 			if (next != 0 && next != 43 && next != 60)
 				break;
-			if (load(skb, packet, at, extension, 2))
+			const __u8 *extension;
+			if (look(skb, packet, at, &room->extension, 2, &extension))
 				return 0;
 			next = extension[0];
 			at += (extension[1] + 1) * 8;
 		}
 		if (next != IPPROTO_TCP)
 			return 0;
-		story->tos = (ip[0] << 4) | (ip[1] >> 4);
-		story->ttl = ip[7];
-		__builtin_memcpy(story->local, ip + 8, 16);
-		__builtin_memcpy(story->remote, ip + 24, 16);
+		story->is_v6 = 1;
 	} else {
 		return 0;
 	}
-	if (load(skb, packet, at, tcp, 20))
+	if (look(skb, packet, at, room->tcp, 20, &tcp))
 		return 0;
+	story->ip = ip;
+	story->tcp = tcp;
 	story->length = length;
 	story->payload = length - at - (tcp[12] >> 4) * 4;
-	story->seq = bswap32(*(__u32 *)(tcp + 4));
-	story->ack = bswap32(*(__u32 *)(tcp + 8));
-	story->flags = tcp[13];
-	story->window = bswap16(*(__u16 *)(tcp + 14));
-	story->local_port = bswap16(*(__u16 *)tcp);
-	story->remote_port = bswap16(*(__u16 *)(tcp + 2));
+	story->local_port = bswap16(*(const __u16 *)(tcp + (story->arrived ? 2 : 0)));
+	story->remote_port = bswap16(*(const __u16 *)(tcp + (story->arrived ? 0 : 2)));
 	return 1;
-}
-
-/* As the end sees it that receives. */
-INLINE void turn(struct story *story)
-{
-	__u32 address[4];
-	__builtin_memcpy(address, story->local, 16);
-	__builtin_memcpy(story->local, story->remote, 16);
-	__builtin_memcpy(story->remote, address, 16);
-	__u16 port = story->local_port;
-	story->local_port = story->remote_port;
-	story->remote_port = port;
 }
 
 INLINE void segment(struct __sk_buff *skb, __u8 what)
 {
-	if (!running || !skb->sk)
+	struct bpf_sock *any = skb->sk;
+	if (!running || !any)
 		return;
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(skb->sk);
-	if (!tp)
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(any);
+	const struct bpf_tcp_sock *seen = bpf_tcp_sock(any);
+	if (!tp || !seen)
 		return;
 	struct sock *sk = (struct sock *)tp;
-	struct story story = { .what = what, .netns = sk->__sk_common.skc_net.net->ns.inum };
+	struct story story = { .what = what, .arrived = what == RECEIVED, .netns = sk->__sk_common.skc_net.net->ns.inum };
 	if (only_netns && story.netns != only_netns)
 		return;
-	if (!read_headers(skb, 0, skb->protocol, skb->len, &story))
+	struct room room;
+	if (!read_headers(skb, 0, skb->protocol, skb->len, &room, &story))
 		return;
-	if (what == RECEIVED)
-		turn(&story);
-	story.cookie = bpf_get_socket_cookie(skb);
+	story.cookie = sk->__sk_common.skc_cookie.counter;
+	if (!story.cookie)
+		story.cookie = bpf_get_socket_cookie(skb);
 	story.segments = skb->gso_segs ? skb->gso_segs : 1;
 	story.segment_size = skb->gso_segs > 1 ? skb->gso_size : 0;
 	story.state = sk->__sk_common.skc_state;
 	story.ca_state = BITS(&tp->inet_conn, icsk_ca_state);
-	/* TCP sends under the lock: while a process holds it, by that process. A listener answers by itself. */
-	int by_owner = what == SENT && story.state != TCP_LISTEN && sk->sk_lock.owned;
-	tell(tp, &story, skb, by_owner, 0, 0);
+	tell(tp, seen, &story, skb, 0, 0, 0);
 }
 
 SEC("cgroup_skb/egress") int linerate_sent(struct __sk_buff *skb)
@@ -485,7 +525,7 @@ SEC("cgroup_skb/ingress") int linerate_received(struct __sk_buff *skb)
 
 static __attribute__((noinline)) void tell_step(struct tcp_sock *tp, const struct story *story, int by_owner)
 {
-	tell(tp, story, 0, by_owner, 0, 0);
+	tell(tp, 0, story, 0, by_owner, 0, 0);
 }
 
 /* An event that is no segment: the addresses are the socket's own. */
@@ -495,15 +535,15 @@ INLINE void step(struct sock *any, struct story *story, int new_state, int new_c
 	if (!tp)
 		return;
 	/* Most calls: at once, before anything is asked that only an event needs. */
+	struct task_struct *task = bpf_get_current_task_btf();
 	if (story->what == WROTE || story->what == READ) {
-		struct owner *owner = every_call ? 0 : owner_of(tp, 0);
-		struct task_struct *task = bpf_get_current_task_btf();
+		struct owner *owner = every_call ? 0 : owner_of(tp, 0, task);
 		if (owner && owner->pid == task->tgid && !is_news(owner, tp, story->what))
 			return;
 	}
 	/* The SYN tells of the connection; before it the port is not known. */
 	if (new_state == TCP_LISTEN || new_state == TCP_SYN_SENT) {
-		owner_of(tp, 1);
+		owner_of(tp, 1, task);
 		return;
 	}
 	struct sock *sk = (struct sock *)tp;
@@ -600,7 +640,8 @@ SEC("tp_btf/kfree_skb") int linerate_dropped(__u64 *context)
 	struct story story = { .what = DROPPED, .drop_reason = reason };
 	/* Layers of the kernel have moved the packet's begin before or behind its IP header. */
 	__u32 length = skb->len + (__u32)(skb->data - packet);
-	if (!read_headers(0, packet, protocol, length, &story))
+	struct room room;
+	if (!read_headers(0, packet, protocol, length, &room, &story))
 		return 0;
 	struct skb_shared_info *shared = (struct skb_shared_info *)(head + skb->end);
 	bpf_probe_read_kernel(&story.segments, 2, __builtin_preserve_access_index(&shared->gso_segs));
@@ -639,14 +680,18 @@ SEC("tp_btf/kfree_skb") int linerate_dropped(__u64 *context)
 		story.netns = dev->nd_net.net->ns.inum;
 		story.arrived = 1;
 	}
-	if (story.arrived)
-		turn(&story);
+	/* As the end sees it that receives. */
+	if (story.arrived) {
+		__u16 port = story.local_port;
+		story.local_port = story.remote_port;
+		story.remote_port = port;
+	}
 	if (story.segments <= 1) {
 		story.segments = 1;
 		story.segment_size = 0;
 	}
 	/* No device: an address that cannot be read leaves its name empty. */
-	tell(tp, &story, 0, 0, 1, dev ? dev->name : (const char *)1);
+	tell(tp, 0, &story, 0, 0, 1, dev ? dev->name : (const char *)1);
 	return 0;
 }
 

@@ -139,6 +139,7 @@ fn load(
         ("test_delay", options.test_delay),
         ("near_places", NEAR.min(places) as u32),
         ("places", places as u32),
+        ("ordered_stores", cfg!(target_arch = "x86_64").into()),
         ("test_clock_first", options.test_clock_first.into()),
     ];
     let cookie = filter.cookie.unwrap_or(0);
