@@ -8,11 +8,12 @@ use crate::exit::{Exit, Refusal};
 use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
-use model::{Audit, Bytes, Connection, Nanos, Tally, TraceRecord};
-use observe::trace::{Booked, Options, Source, Tracer, Written};
+use model::{Bytes, Nanos, TraceRecord, TraceSource};
+use observe::trace::{Books, Options, Recording, Source, Tracer, Written};
 use output::Output;
 use report::trace as words;
-use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -22,8 +23,8 @@ use trigger::{Ring, Trigger};
 /// Between two looks at Ctrl-C and at the time.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How late a file may be: each look into the ring costs a little.
-const LATE: Duration = Duration::from_millis(20);
+/// How late a file may be: each piece of it costs a little.
+const LATE: Duration = LOOK;
 
 /// Trace TCP live: every segment with its socket's state, in true order
 #[derive(Args)]
@@ -132,7 +133,6 @@ impl Trace {
         let mut telling = Telling {
             output,
             ring: self.ring.map(|span| Ring::new(span, self.trigger.clone())),
-            account: Account::default(),
             failed: None,
         };
         out::note("linerate: tracing; Ctrl-C ends it");
@@ -144,13 +144,13 @@ impl Trace {
             }
         }
         let hurried = tracer.runs_first();
-        tracer.stop(&mut |record, written| telling.tell(record, written));
-        if !hurried && telling.account.end.as_ref().is_some_and(|end| end.lost > 0) {
+        let books = telling.stop(tracer);
+        if !hurried && books.end.lost > 0 {
             out::note(
                 "linerate: events were lost because this process may not run before others; give it CAP_SYS_NICE",
             );
         }
-        telling.finish()
+        telling.finish(&books)
     }
 }
 
@@ -158,28 +158,41 @@ impl Trace {
 struct Telling {
     output: Output,
     ring: Option<Ring>,
-    account: Account,
     failed: Option<anyhow::Error>,
 }
 
 impl Telling {
     /// What came since the last time.
     fn take(&mut self, tracer: &mut Tracer) {
-        let account = &mut self.account;
-        let by_probes = tracer.begin().source == model::TraceSource::Probes;
-        let plain = self.ring.is_none() && by_probes;
-        let Some(recording) = self.output.recording().filter(|_| plain) else {
+        let Some(recording) = self.recording(tracer) else {
             return tracer.read(LOOK, &mut |record, written| self.tell(record, written));
         };
-        let written = tracer.record(LOOK, recording, |booked| account.book(booked));
+        let written = tracer.record(LOOK, recording);
         self.failed = written.err().map(|error| self.output.failed(error));
+    }
+
+    /// What came to the end.
+    fn stop(&mut self, tracer: Tracer) -> Books {
+        let Some(recording) = self.recording(&tracer) else {
+            return tracer.stop(&mut |record, written| self.tell(record, written));
+        };
+        tracer.stop_recording(recording).unwrap_or_else(|error| {
+            self.failed = Some(self.output.failed(error));
+            Books::default()
+        })
+    }
+
+    /// Where all goes as the probes write it.
+    fn recording(&mut self, tracer: &Tracer) -> Option<&mut Recording<BufWriter<File>>> {
+        let by_probes = tracer.begin().source == TraceSource::Probes;
+        let plain = self.ring.is_none() && by_probes;
+        self.output.recording().filter(|_| plain)
     }
 
     fn tell(&mut self, record: TraceRecord, written: Written<'_>) {
         if self.failed.is_some() {
             return;
         }
-        self.account.see(&record);
         let output = &mut self.output;
         let told = match &mut self.ring {
             None => output.tell(&record, written),
@@ -201,7 +214,7 @@ impl Telling {
         }
     }
 
-    fn finish(mut self) -> Result<Exit> {
+    fn finish(mut self, books: &Books) -> Result<Exit> {
         if let Some(failed) = self.failed {
             let seen_enough = failed.chain().any(|cause| {
                 cause
@@ -214,7 +227,7 @@ impl Telling {
                 Err(failed)
             };
         }
-        for line in self.account.lines() {
+        for line in last_lines(books) {
             self.output.remark(&line)?;
         }
         self.output.flush()?;
@@ -222,88 +235,23 @@ impl Telling {
     }
 }
 
-/// The books of a trace: what its last lines say.
-#[derive(Default)]
-struct Account {
-    open: BTreeMap<u32, (Connection, Audit, bool)>,
-    /// Connections that ended and were left out of the list, all complete.
-    folded: u64,
-    end: Option<model::End>,
-}
-
 /// Connections that are told of one by one at the end.
 const TOLD: usize = 50;
 
-/// Connections whose books are kept at most, before complete ones are only counted.
-const KEPT: usize = 100_000;
-
-impl Account {
-    fn see(&mut self, record: &TraceRecord) {
-        match record {
-            TraceRecord::Connection(connection) => self.book(Booked::Connection(connection)),
-            TraceRecord::Segment(segment) => match Tally::of(segment) {
-                Some(tally) => self.book(Booked::Event(segment.connection, &tally)),
-                None => {
-                    if let Some((_, audit, _)) = self.open.get_mut(&segment.connection) {
-                        audit.see(segment);
-                    }
-                }
-            },
-            TraceRecord::Sample(sample) => {
-                if let Some((_, audit, closed)) = self.open.get_mut(&sample.connection) {
-                    audit.sample(sample);
-                    *closed = sample.gone;
-                }
-            }
-            TraceRecord::End(end) => self.end = Some(end.clone()),
-            TraceRecord::Owner(_) | TraceRecord::Lost(_) | TraceRecord::Begin(_) => {}
+/// The last lines of a trace: one of each connection that is not complete, of the first that are, and of all.
+fn last_lines(books: &Books) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut more = books.folded;
+    for (connection, found) in books.found() {
+        if lines.len() < TOLD || !found.is_complete() {
+            lines.push(words::completeness(connection, &found));
+        } else {
+            more += 1;
         }
     }
-
-    fn book(&mut self, booked: Booked<'_>) {
-        match booked {
-            Booked::Connection(connection) => {
-                if self.open.len() >= KEPT {
-                    let before = self.open.len();
-                    self.open
-                        .retain(|_, (_, audit, closed)| !*closed || !audit.result().is_complete());
-                    self.folded += (before - self.open.len()) as u64;
-                }
-                let audit = self
-                    .open
-                    .remove(&connection.id)
-                    .map(|(_, audit, _)| audit)
-                    .unwrap_or_default();
-                self.open
-                    .insert(connection.id, (connection.clone(), audit, false));
-            }
-            Booked::Event(id, tally) => {
-                if let Some((_, audit, closed)) = self.open.get_mut(&id) {
-                    audit.count(tally);
-                    *closed = tally.closes();
-                }
-            }
-        }
+    if more > 0 {
+        lines.push(format!("{more} more connections: complete"));
     }
-
-    /// One of each connection that is not complete, of the first that are, and of all.
-    fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        let mut more = self.folded;
-        for (connection, audit, _) in self.open.values() {
-            let found = audit.result();
-            if lines.len() < TOLD || !found.is_complete() {
-                lines.push(words::completeness(connection, &found));
-            } else {
-                more += 1;
-            }
-        }
-        if more > 0 {
-            lines.push(format!("{more} more connections: complete"));
-        }
-        if let Some(end) = &self.end {
-            lines.push(words::end(end));
-        }
-        lines
-    }
+    lines.push(words::end(&books.end));
+    lines
 }

@@ -2,6 +2,7 @@
 //! Architecture invariant: knows no other room.
 
 pub mod bpf;
+pub mod cache;
 pub mod ethtool;
 pub mod file;
 pub mod namespace;

@@ -65,7 +65,7 @@ impl Output {
         if path.extension().is_some_and(|end| end == "jsonl") {
             return Output::json_to(Box::new(file), name, tracer);
         }
-        let mut to = BufWriter::with_capacity(1 << 18, file);
+        let mut to = BufWriter::with_capacity(1 << 16, file);
         let form = if is_capture(path) {
             to.write_all(&pcapng::begin()).with_context(context)?;
             Form::Capture(Box::new(Capture {

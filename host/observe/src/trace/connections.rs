@@ -19,7 +19,7 @@ type Flow = (u32, SocketAddr, SocketAddr);
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     next: u32,
-    known: HashMap<u64, Known, BuildHasherDefault<ByCookie>>,
+    known: HashMap<u64, Known, ByNumber>,
     /// Handshakes that a listener answers: there is no socket of their own yet.
     greeting: HashMap<Flow, u32>,
     /// The latest of each flow: a segment can be dropped before anyone knows whose it is.
@@ -27,20 +27,26 @@ pub(super) struct Connections {
     closed: VecDeque<(u64, Flow)>,
 }
 
-/// The kernel counts sockets, and nobody else chooses their numbers: they need no more than to be spread
-/// (multiplicative hashing, Knuth, The Art of Computer Programming, 6.4). Each event is looked up.
-#[derive(Default)]
-struct ByCookie(u64);
+/// Sockets are counted by the kernel, connections by us, and nobody else chooses their numbers: they need no more than
+/// to be spread (multiplicative hashing, Knuth, The Art of Computer Programming, 6.4). Each event is looked up.
+pub(super) type ByNumber = BuildHasherDefault<Spread>;
 
-impl Hasher for ByCookie {
+#[derive(Default)]
+pub(super) struct Spread(u64);
+
+impl Hasher for Spread {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u64(u64::from(*byte));
         }
     }
 
-    fn write_u64(&mut self, cookie: u64) {
-        self.0 = (self.0 ^ cookie).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     fn finish(&self) -> u64 {
@@ -67,14 +73,26 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn new(id: u32, told: Option<Box<Connection>>, offset: Option<u64>) -> Place {
-        Place { id, told, offset }
+    fn new(id: u32, told: Option<Box<Connection>>) -> Place {
+        Place {
+            id,
+            told,
+            offset: None,
+        }
     }
 }
 
 impl Connections {
     /// Finds the place of an event; `None` for what a socket does outside any connection.
     pub(super) fn place(&mut self, event: Event<'_>) -> Option<Place> {
+        let place = self.find(event)?;
+        let known = self.known.get_mut(&event.cookie());
+        let offset = known.and_then(|known| offset(event, known));
+        Some(Place { offset, ..place })
+    }
+
+    /// As [`Connections::place`], but for the offset.
+    pub(super) fn find(&mut self, event: Event<'_>) -> Option<Place> {
         let what = event.kind();
         if event.state() == tcp_state::LISTEN {
             return self.greet(flow(event), event.flags() & tcp_flag::SYN != 0);
@@ -86,7 +104,7 @@ impl Connections {
         let closes = what == What::State && event.state() == tcp_state::CLOSE;
         match self.known.get_mut(&event.cookie()) {
             Some(known) if !(known.closed && opens) => {
-                let place = Place::new(known.id, None, offset(event, known));
+                let place = Place::new(known.id, None);
                 if closes && !known.closed {
                     known.closed = true;
                     self.forget_after(event);
@@ -102,12 +120,11 @@ impl Connections {
             Some(id) => id,
             None => self.number(),
         };
-        let mut known = Known {
+        let known = Known {
             id,
             closed: closes,
             beside: None,
         };
-        let offset = offset(event, &mut known);
         if self.known.len() >= MOST {
             self.known.clear();
             self.flows.clear();
@@ -118,7 +135,7 @@ impl Connections {
             self.forget_after(event);
         }
         let told = connection(id, event.cookie(), flow);
-        Some(Place::new(id, Some(told), offset))
+        Some(Place::new(id, Some(told)))
     }
 
     /// What has closed is remembered for a while.
@@ -139,13 +156,13 @@ impl Connections {
     fn stray(&mut self, (netns, local, remote): Flow) -> Option<Place> {
         let receiver = self.flows.get(&(netns, local, remote));
         let id = receiver.or_else(|| self.flows.get(&(netns, remote, local)))?;
-        Some(Place::new(*id, None, None))
+        Some(Place::new(*id, None))
     }
 
     /// A listener's own packets: a handshake begins with SYN, else it is a straggler of what was closed.
     fn greet(&mut self, flow: Flow, opens: bool) -> Option<Place> {
         if let Some(id) = self.greeting.get(&flow) {
-            return Some(Place::new(*id, None, None));
+            return Some(Place::new(*id, None));
         }
         if !opens {
             return None;
@@ -155,7 +172,7 @@ impl Connections {
         }
         let id = self.number();
         self.greeting.insert(flow, id);
-        Some(Place::new(id, Some(connection(id, 0, flow)), None))
+        Some(Place::new(id, Some(connection(id, 0, flow))))
     }
 
     fn number(&mut self) -> u32 {

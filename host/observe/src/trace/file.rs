@@ -10,12 +10,13 @@
 //! The thread that reads the probes packs events at once: so each is looked at once, and little is handed on.
 
 use super::connections::Connections;
-use super::record::{Clock, DEVICE, Event, HEADERS, RECORD, Terms, WORD, WORDS};
+use super::record::{self, Clock, DEVICE, Event, HEADERS, RECORD, Raw, Terms, WORD, WORDS};
 use super::{Tracer, Written, records};
 use model::{Begin, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource, What};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::mem::offset_of;
 
 const MAGIC: &str = "linerate trace 1\n";
 
@@ -26,7 +27,7 @@ const FIRST_LINE: &str = "{\"kind\":\"begin\"";
 const SLOTS: usize = 256;
 
 /// Words of an event.
-pub(super) type Words = [[u8; WORD]; WORDS];
+type Words = [[u8; WORD]; WORDS];
 
 /// Lines and blocks beyond this are no trace.
 const LONGEST: u64 = 64 * 1024;
@@ -61,7 +62,7 @@ pub struct Recording<W: Write> {
     raw: bool,
     packer: Packer,
     /// Room for a block.
-    block: Vec<u8>,
+    block: Packed,
 }
 
 /// Makes blocks of events: what differs from the one before in the slot.
@@ -69,6 +70,48 @@ pub(super) struct Packer {
     slots: Vec<Words>,
     /// Slots of which the last event is known.
     known: [bool; SLOTS],
+}
+
+/// Bytes of a block before its words.
+const BEFORE_WORDS: usize = 10;
+/// Words that are copied at once.
+const AT_ONCE: usize = 4;
+/// Room for a block, and for words that are copied in vain.
+const BLOCK: usize = BEFORE_WORDS + RECORD + AT_ONCE * WORD;
+
+/// Blocks of events, one behind the other.
+#[derive(Debug, Default)]
+pub(super) struct Packed {
+    /// Longer than what is filled of it, so that it is written to without asking for room.
+    room: Vec<u8>,
+    filled: usize,
+}
+
+impl Packed {
+    /// With room for so many bytes and one event more.
+    pub(super) fn with_room(bytes: usize) -> Packed {
+        Packed {
+            room: vec![0; bytes + BLOCK + HEADERS],
+            filled: 0,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.room[..self.filled]
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> &mut [u8; BLOCK] {
+        if self.room.len() < self.filled + BLOCK + HEADERS {
+            self.room.resize(self.filled + BLOCK + HEADERS, 0);
+        }
+        let next = self.room[self.filled..].first_chunk_mut();
+        next.expect("there is as much room")
+    }
 }
 
 impl Default for Packer {
@@ -81,39 +124,57 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// Adds an event, and what stands behind it: nothing, the device of a drop, or headers.
-    pub(super) fn pack(&mut self, now: &Words, behind: &[u8], to: &mut Vec<u8>) {
-        let event = Event::new(bytes(now), behind);
+    /// Adds an event, whose words `now` tells, and what stands behind it: nothing, the device of a drop, or headers.
+    /// Returns it where it is remembered.
+    #[inline(always)]
+    pub(super) fn pack<'a>(
+        &'a mut self,
+        now: impl Fn(usize) -> [u8; WORD],
+        behind: &'a [u8],
+        to: &mut Packed,
+    ) -> Event<'a> {
+        const COOKIE: usize = offset_of!(Raw, cookie);
+        let received = what(&now) == What::Received;
         // Any slot will do; both directions of a connection have their own.
-        let slot = (event.cookie() << 1 | u64::from(event.kind() == What::Received)) as u8;
-        let (last, known) = (
-            &mut self.slots[usize::from(slot)],
-            &mut self.known[usize::from(slot)],
-        );
+        let slot = (u64::from_ne_bytes(now(COOKIE / WORD)) << 1 | u64::from(received)) as u8;
+        let last = &mut self.slots[usize::from(slot)];
+        let known = std::mem::replace(&mut self.known[usize::from(slot)], true);
         // Without a branch, since which words differ is hard to guess, and from the last on, which shifts by one.
-        let pairs = now.iter().zip(last.iter()).rev();
-        let differ = pairs.fold(0, |mask, (now, last)| mask << 1 | u64::from(now != last));
-        let mask = match std::mem::replace(known, true) {
+        let words = last.iter().enumerate().rev();
+        let differ = words.fold(0, |mask, (n, last)| mask << 1 | u64::from(now(n) != *last));
+        let mask: u64 = match known {
             true => differ,
             false => (1 << WORDS) - 1,
         };
-        to.extend_from_slice(&[kind(behind.len()), slot]);
-        to.extend_from_slice(&mask.to_le_bytes());
-        let mut left: u64 = mask;
+        let block = to.next();
+        block[..2].copy_from_slice(&[kind(behind.len()), slot]);
+        block[2..BEFORE_WORDS].copy_from_slice(&mask.to_le_bytes());
+        let (mut end, mut left) = (BEFORE_WORDS, mask);
         while left != 0 {
-            let word = left.trailing_zeros() as usize;
-            last[word] = now[word];
-            to.extend_from_slice(&now[word]);
-            left &= left - 1;
+            // How many there are is hard to guess too: where none is left, one that nobody sees is copied.
+            for _ in 0..AT_ONCE {
+                let word = (left.trailing_zeros() as usize).min(WORDS - 1);
+                last[word] = now(word);
+                block[end..end + WORD].copy_from_slice(&last[word]);
+                end += if left == 0 { 0 } else { WORD };
+                left &= left.wrapping_sub(1);
+            }
         }
-        to.extend_from_slice(behind);
+        to.filled += end;
+        if !behind.is_empty() {
+            to.room[to.filled..][..behind.len()].copy_from_slice(behind);
+            to.filled += behind.len();
+        }
+        let last = last.as_flattened().first_chunk();
+        Event::new(last.expect("a record is whole words"), behind)
     }
 }
 
-/// An event's words as they lie.
-pub(super) fn bytes(words: &Words) -> &[u8; RECORD] {
-    let bytes = words.as_flattened().first_chunk();
-    bytes.expect("a record is whole words")
+/// What an event is, by its words.
+#[inline(always)]
+pub(super) fn what(word: impl Fn(usize) -> [u8; WORD]) -> What {
+    const WHAT: usize = offset_of!(Raw, what);
+    record::kind(word(WHAT / WORD)[WHAT % WORD])
 }
 
 /// Kind of the block of an event with so much behind it.
@@ -200,7 +261,7 @@ impl<W: Write> Recording<W> {
             to,
             raw: tracer.begin.source == TraceSource::Probes,
             packer: Packer::default(),
-            block: Vec::new(),
+            block: Packed::default(),
         })
     }
 
@@ -242,16 +303,16 @@ impl<W: Write> Recording<W> {
     }
 
     fn event(&mut self, event: Event<'_>) -> io::Result<()> {
-        let mut words = [[0; WORD]; WORDS];
-        words.copy_from_slice(event.record().as_chunks().0);
+        let words = event.record().as_chunks().0;
         let tail = event.tail();
         // The device's room is always filled.
         let mut device = [0; DEVICE];
         device[..tail.len()].copy_from_slice(tail);
         let filled = if tail.is_empty() { 0 } else { DEVICE };
         self.block.clear();
-        self.packer.pack(&words, &device[..filled], &mut self.block);
-        self.to.write_all(&self.block)
+        self.packer
+            .pack(|n| words[n], &device[..filled], &mut self.block);
+        self.to.write_all(self.block.bytes())
     }
 }
 
@@ -467,7 +528,7 @@ mod tests {
             to: bytes,
             raw: true,
             packer: Packer::default(),
-            block: Vec::new(),
+            block: Packed::default(),
         };
         let sent = Raw {
             ts: 107,
@@ -564,6 +625,35 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(
+            changes in proptest::collection::vec((0..WORDS, any::<u64>()), 1..200),
+            together in 1usize..60,
+        ) {
+            let (mut packer, mut packed) = (Packer::default(), Packed::default());
+            let mut words = [[0; WORD]; WORDS];
+            let mut all = Vec::new();
+            for changes in changes.chunks(together) {
+                for (word, value) in changes {
+                    words[*word] = value.to_ne_bytes();
+                }
+                let behind = match what(|n| words[n]) {
+                    What::Dropped => vec![7; DEVICE],
+                    _ => Vec::new(),
+                };
+                let event = packer.pack(|n| words[n], &behind, &mut packed);
+                prop_assert_eq!(&event.record()[..], words.as_flattened());
+                all.push((words, behind));
+            }
+            let mut told = all.iter();
+            Unpacker::default().each(packed.bytes(), |event| {
+                let (words, behind) = told.next().unwrap();
+                assert_eq!(&event.record()[..], words.as_flattened());
+                assert_eq!(event.rest(), behind);
+            });
+            prop_assert_eq!(told.len(), 0);
+        }
+
         #[test]
         fn any_damage_is_an_error_or_an_end(at in 0usize..600, with in any::<u8>()) {
             let mut bytes = file();

@@ -7,6 +7,7 @@
 //! Where no probe may run, a packet socket and samples of the sockets stand in ([`packets`]): fewer figures, told
 //! as what they are.
 
+mod books;
 mod btf;
 mod connections;
 mod diag;
@@ -22,13 +23,11 @@ mod reader;
 mod record;
 mod worker;
 
+pub use books::Books;
 use connections::{Connections, Place};
 use file::Unpacker;
 pub use file::{FileError, Recording, any_head, is_trace, open};
-use model::{
-    Begin, Comm, Connection, End, Lost, Nanos, Segment, TRACE_SCHEMA, Tally, TraceRecord,
-    TraceSource, What,
-};
+use model::{Begin, End, Lost, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
 use owners::Owners;
 use reader::{Batch, Reader};
 use record::{Clock, Event, RECORD, Terms};
@@ -213,14 +212,15 @@ pub struct Tracer {
     from: From,
     begin: Begin,
     terms: Terms,
-    connections: Connections,
     owners: Option<Owners>,
     /// Tracepoints that this kernel lacks, or does not let be traced: their events are not told.
     pub missing: Vec<&'static str>,
     /// What stands in for the probes, why, and what is lost by that: sentences for the user.
     pub instead: Vec<String>,
-    /// Of what the probes wrote.
+    /// Of what the probes wrote, where it is told one by one.
     unpacker: Unpacker,
+    connections: Connections,
+    books: Books,
     events: u64,
     lost: u64,
     unordered: u64,
@@ -260,7 +260,7 @@ impl Tracer {
         })?;
         let missing = probes.missing.clone();
         let drop_reasons = probes.drop_reasons.clone();
-        let reader = Reader::start(probes, output, options)?;
+        let reader = Reader::start(probes, output, options, clock(moment.1))?;
         let begin = begin(TraceSource::Probes, moment.0);
         let mut tracer = Tracer::new(From::Probes(reader), begin, moment.1);
         tracer.terms.drop_reasons = drop_reasons;
@@ -290,15 +290,13 @@ impl Tracer {
             from,
             begin,
             terms: Terms {
-                clock: Clock {
-                    start,
-                    tick: sys::bpf::tick().into(),
-                },
+                clock: clock(start),
                 drop_reasons: BTreeMap::new(),
             },
-            connections: Connections::default(),
             owners: None,
             unpacker: Unpacker::default(),
+            connections: Connections::default(),
+            books: Books::default(),
             missing: Vec::new(),
             instead: Vec::new(),
             events: 0,
@@ -315,81 +313,59 @@ impl Tracer {
     /// Tells what came, in true order. Waits for it at most so long.
     pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
         self.next(self.patience(wait), each);
-        if let Some(owners) = &mut self.owners {
-            let now = monotonic().since(self.terms.clock.start);
-            owners.look(now, |owner| each(TraceRecord::Owner(owner), Written(&[])));
-        }
+        self.look(|owner| each(owner, Written(&[])));
     }
 
-    /// Writes what came into a recording as the probes wrote it, and tells only what the books of its
-    /// connections need: all that a trace into a file has to know, at a fraction of the cost.
+    /// Writes what came into a recording, as the probes wrote it: at a fraction of the cost of telling it.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn record<W: Write>(
-        &mut self,
-        wait: Duration,
-        to: &mut Recording<W>,
-        mut each: impl FnMut(Booked<'_>),
-    ) -> io::Result<()> {
-        let From::Probes(reader) = &self.from else {
-            return Ok(());
-        };
-        let wait = self.patience(wait);
-        if let Some(batch) = reader.worker.next(wait) {
-            to.pass(&batch.packed)?;
-            self.unpacker.each(&batch.packed, |event| {
-                let Some(place) = self.connections.place(event) else {
-                    return;
-                };
-                self.events += 1;
-                if let Some(connection) = &place.told {
-                    each(Booked::Connection(connection));
-                }
-                if let Some(tally) = event.tally(self.terms.clock) {
-                    each(Booked::Event(place.id, &tally));
-                }
-                // A process that owns a socket sends by it, if only acknowledgements.
-                if let Some(owners) = &mut self.owners
-                    && event.kind() != What::Received
-                {
-                    owners.see(
-                        event.pid(),
-                        Comm::new(&event.comm()),
-                        event.at(self.terms.clock),
-                    );
-                }
-            });
-            if let Some(lost) = self.lost(&batch) {
-                to.add(&lost, Written(&[]))?;
-            }
-        }
+    pub fn record<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<()> {
+        self.pass(self.patience(wait), to)?;
         let mut written = Ok(());
-        if let Some(owners) = &mut self.owners {
-            let now = monotonic().since(self.terms.clock.start);
-            owners.look(now, |owner| {
-                if written.is_ok() {
-                    written = to.add(&TraceRecord::Owner(owner), Written(&[]));
-                }
-            });
-        }
+        self.look(|owner| {
+            if written.is_ok() {
+                written = to.add(&owner, Written(&[]));
+            }
+        });
         written
     }
 
-    /// Detaches the probes, tells what they had still written, and how it ended.
-    pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
+    /// Detaches the probes, tells what they had still written, and how it ended. Returns the books.
+    pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> Books {
+        self.detach();
+        while self.next(Duration::MAX, each) {}
+        self.end();
+        each(TraceRecord::End(self.books.end.clone()), Written(&[]));
+        self.books
+    }
+
+    /// As [`Tracer::stop`], of what is recorded.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn stop_recording<W: Write>(mut self, to: &mut Recording<W>) -> io::Result<Books> {
+        self.detach();
+        while self.pass(Duration::MAX, to)? {}
+        self.end();
+        to.add(&TraceRecord::End(self.books.end.clone()), Written(&[]))?;
+        Ok(self.books)
+    }
+
+    fn detach(&self) {
         match &self.from {
             From::Probes(reader) => reader.worker.stop(),
             From::Packets(reader) => reader.worker.stop(),
         }
-        while self.next(Duration::MAX, each) {}
-        let end = End {
+    }
+
+    fn end(&mut self) {
+        self.books.end = End {
             at: monotonic().since(self.terms.clock.start),
             events: self.events,
             lost: self.lost,
             unordered: self.unordered,
         };
-        each(TraceRecord::End(end), Written(&[]));
     }
 
     /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
@@ -408,15 +384,25 @@ impl Tracer {
         }
     }
 
+    /// Looks at the owners, if it is time.
+    fn look(&mut self, mut each: impl FnMut(TraceRecord)) {
+        if let Some(owners) = &mut self.owners {
+            let now = monotonic().since(self.terms.clock.start);
+            owners.look(now, |owner| each(TraceRecord::Owner(owner)));
+        }
+    }
+
     /// Tells the next batch; false if none came in time, or after the last.
     fn next(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> bool {
         match &self.from {
             From::Probes(reader) => {
-                let batch = reader.worker.next(wait);
-                let Some(batch) = batch else {
+                let Some(batch) = reader.worker.next(wait) else {
                     return false;
                 };
-                self.tell(&batch, each);
+                self.tell(batch.packed.bytes(), each);
+                if let Some(lost) = self.book(batch) {
+                    each(lost, Written(&[]));
+                }
                 true
             }
             From::Packets(reader) => {
@@ -425,6 +411,7 @@ impl Tracer {
                 };
                 self.unordered += batch.unordered;
                 for (record, headers) in batch.records {
+                    self.books.see(&record);
                     match &record {
                         TraceRecord::Segment(segment) => {
                             self.events += 1;
@@ -442,30 +429,50 @@ impl Tracer {
         }
     }
 
-    fn tell(&mut self, batch: &Batch, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
+    fn tell(&mut self, packed: &[u8], each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
         let mut bytes = Vec::new();
-        self.unpacker.each(&batch.packed, |event| {
+        self.unpacker.each(packed, |event| {
             let Some(place) = self.connections.place(event) else {
                 return;
             };
-            self.events += 1;
             bytes.clear();
             bytes.extend_from_slice(event.record());
             bytes.extend_from_slice(event.rest());
             for record in records(event, &place, &self.terms) {
-                if let (Some(owners), TraceRecord::Segment(segment)) = (&mut self.owners, &record) {
-                    owners.see(segment.pid, segment.comm, segment.at);
-                }
                 each(record, Written(&bytes));
             }
         });
-        if let Some(lost) = self.lost(batch) {
-            each(lost, Written(&[]));
-        }
     }
 
-    /// What a batch says was lost: counted.
-    fn lost(&mut self, batch: &Batch) -> Option<TraceRecord> {
+    /// Writes the next batch; false if none came in time, or after the last.
+    fn pass<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<bool> {
+        let From::Probes(reader) = &self.from else {
+            return Ok(false);
+        };
+        let Some(batch) = reader.worker.next(wait) else {
+            return Ok(false);
+        };
+        to.pass(batch.packed.bytes())?;
+        if let Some(lost) = self.book(batch) {
+            to.add(&lost, Written(&[]))?;
+        }
+        Ok(true)
+    }
+
+    /// Takes what a batch says beside its events; returns what was lost.
+    fn book(&mut self, batch: Batch) -> Option<TraceRecord> {
+        if let From::Probes(reader) = &self.from {
+            reader.reuse(batch.packed);
+        }
+        self.events += batch.events;
+        if let Some(owners) = &mut self.owners {
+            for (pid, comm, at) in batch.users {
+                owners.see(pid, comm, at);
+            }
+        }
+        if let Some(books) = batch.books {
+            self.books = books;
+        }
         let (from, to, events) = batch.lost?;
         self.lost += events;
         Some(TraceRecord::Lost(Lost {
@@ -474,15 +481,6 @@ impl Tracer {
             events,
         }))
     }
-}
-
-/// What the books of a trace's connections need to know.
-#[derive(Clone, Copy, Debug)]
-pub enum Booked<'a> {
-    /// A connection, before its first event.
-    Connection(&'a Connection),
-    /// An event of the connection with this number.
-    Event(u32, &'a Tally),
 }
 
 /// An event as it is told: its connection before it, if that is new.
@@ -520,6 +518,14 @@ fn begin(source: TraceSource, started: Nanos) -> Begin {
         kernel: one_line("/proc/sys/kernel/osrelease"),
         started,
         source,
+    }
+}
+
+/// Of a trace that starts at this moment.
+fn clock(start: Nanos) -> Clock {
+    Clock {
+        start,
+        tick: sys::bpf::tick().into(),
     }
 }
 

@@ -9,6 +9,9 @@
 /// What clocks of two processors may differ by, and more.
 const SLACK_NS: u64 = 20_000;
 
+/// Events ahead that one is told of.
+const SOON: usize = 4;
+
 /// What the producers tell, in the order in which it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
@@ -18,8 +21,16 @@ pub(super) struct Snapshot {
     pub taken: Vec<u64>,
 }
 
-/// An event: its clock, its processor, its place in the log there.
-pub(super) type Key = (u64, u32, u64);
+/// An event that is written: in the order of time, and on one processor of places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    clock_ns: u64,
+    cpu: u32,
+    /// Counted from 0 on each processor.
+    place: u64,
+    /// Where it lies in memory.
+    pub at: usize,
+}
 
 /// Holds events back until nothing older can come.
 #[derive(Debug)]
@@ -49,20 +60,25 @@ impl Sequencer {
         }
     }
 
-    /// Takes what there is since the last snapshot. `clock_of` tells the clock of the event in a place of a
-    /// processor's log, once it is written. Returns how many new places the fullest log had.
+    /// Takes what there is since the last snapshot. `find` tells of the event in a place of a processor's log its clock
+    /// and where it lies, once it is written. Returns how many new places the fullest log had.
     pub(super) fn take(
         &mut self,
         snapshot: &Snapshot,
-        clock_of: impl Fn(u32, u64) -> Option<u64>,
+        find: impl Fn(u32, u64) -> Option<(u64, usize)>,
     ) -> u64 {
         let mut most = 0;
         let not_before = std::mem::replace(&mut self.clock_ns, snapshot.clock_ns);
         for ((log, taken), cpu) in self.logs.iter_mut().zip(&snapshot.taken).zip(0..) {
             let mut open = std::mem::take(&mut log.open);
-            let mut is_open = |place: u64| match clock_of(cpu, place) {
-                Some(clock) => {
-                    self.waiting.push((clock, cpu, place));
+            let mut is_open = |place: u64| match find(cpu, place) {
+                Some((clock_ns, at)) => {
+                    self.waiting.push(Key {
+                        clock_ns,
+                        cpu,
+                        place,
+                        at,
+                    });
                     false
                 }
                 None => true,
@@ -81,8 +97,12 @@ impl Sequencer {
         self.logs.iter().all(|log| log.open.is_empty())
     }
 
-    /// Hands out, in order, the events that nothing older can follow.
-    pub(super) fn release<E>(&mut self, each: impl FnMut(Key) -> Result<(), E>) -> Result<(), E> {
+    /// Hands out, in order, the events that nothing older can follow; beside each one that comes soon after, which can
+    /// be fetched meanwhile.
+    pub(super) fn release<E>(
+        &mut self,
+        each: impl FnMut(&Key, Option<&Key>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let open = self.logs.iter().flat_map(|log| &log.open);
         let oldest = open.map(|(_, not_before)| *not_before).min();
         let watermark = oldest.unwrap_or(u64::MAX).min(self.clock_ns);
@@ -90,21 +110,27 @@ impl Sequencer {
     }
 
     /// Hands out all that is left, in order: when no producer can add any more.
-    pub(super) fn finish<E>(&mut self, each: impl FnMut(Key) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn finish<E>(
+        &mut self,
+        each: impl FnMut(&Key, Option<&Key>) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.release_below(u64::MAX, each)
     }
 
     fn release_below<E>(
         &mut self,
         watermark: u64,
-        each: impl FnMut(Key) -> Result<(), E>,
+        mut each: impl FnMut(&Key, Option<&Key>) -> Result<(), E>,
     ) -> Result<(), E> {
         // Runs that are nearly in order: little is moved.
         self.waiting.sort();
-        let ready = self
-            .waiting
-            .partition_point(|(clock, ..)| *clock < watermark);
-        self.waiting.drain(..ready).try_for_each(each)
+        let ready = self.waiting.partition_point(|key| key.clock_ns < watermark);
+        let told = &self.waiting[..ready];
+        for (n, key) in told.iter().enumerate() {
+            each(key, told.get(n + SOON))?;
+        }
+        self.waiting.drain(..ready);
+        Ok(())
     }
 
     /// Of each processor, the first place that is still needed: what is before it can be written anew.
@@ -112,9 +138,9 @@ impl Sequencer {
         let first_open = |log: &Log| log.open.iter().map(|(place, _)| *place).min();
         let needed = |log: &Log| first_open(log).unwrap_or(log.seen);
         let mut needed: Vec<u64> = self.logs.iter().map(needed).collect();
-        for (_, cpu, place) in &self.waiting {
-            let first = &mut needed[*cpu as usize];
-            *first = (*first).min(*place);
+        for key in &self.waiting {
+            let first = &mut needed[key.cpu as usize];
+            *first = (*first).min(key.place);
         }
         needed
     }
@@ -228,24 +254,24 @@ mod tests {
     fn out_of_order(way: Way, seed: u64, cpus: usize, events: usize) -> (usize, usize) {
         let mut machine = Machine::new(way, seed, cpus);
         let mut sequencer = Sequencer::new(cpus);
-        let (mut wrong, mut told, mut youngest) = (0, 0, (0, 0, 0));
+        let (mut wrong, mut told, mut youngest) = (0, 0, None);
         while told < events {
             for _ in 0..machine.below(60) {
                 machine.any_producer();
             }
             let snapshot = machine.snapshot();
             sequencer.take(&snapshot, |cpu, place| {
-                machine.logs[cpu as usize][place as usize]
+                machine.logs[cpu as usize][place as usize].map(|clock| (clock, 0))
             });
             if way == Way::OpenIgnored {
                 let open = sequencer.logs.iter_mut().flat_map(|log| &mut log.open);
                 open.for_each(|(_, not_before)| *not_before = u64::MAX);
             }
             sequencer
-                .release(|key| {
+                .release(|key, _| {
                     told += 1;
-                    wrong += usize::from(key < youngest);
-                    youngest = youngest.max(key);
+                    wrong += usize::from(Some(*key) < youngest);
+                    youngest = youngest.max(Some(*key));
                     Ok::<_, ()>(())
                 })
                 .unwrap();
@@ -272,7 +298,10 @@ mod tests {
         let mut sequencer = Sequencer::new(1);
         // The second is not written yet when it is first looked at.
         let clocks = [30, 0, 10, 20];
-        let written = |_, place| Some(clocks[place as usize]).filter(|clock| *clock > 0);
+        let written = |_, place| {
+            let clock = clocks[place as usize];
+            (clock > 0).then_some((clock, 0))
+        };
         let snapshot = |clock, taken| Snapshot {
             clock_ns: clock + SLACK_NS,
             taken: vec![taken],
@@ -281,18 +310,18 @@ mod tests {
         sequencer.take(&snapshot(40, 4), written);
         assert!(!sequencer.is_whole());
         let mut out = Vec::new();
-        sequencer.release(|key| push(&mut out, key)).unwrap();
+        sequencer.release(|key, _| push(&mut out, key)).unwrap();
         assert_eq!(out, [10, 20]);
         assert_eq!(sequencer.needed(), [0]);
-        sequencer.take(&snapshot(40, 4), |_, _| Some(25));
+        sequencer.take(&snapshot(40, 4), |_, _| Some((25, 0)));
         assert!(sequencer.is_whole());
-        sequencer.finish(|key| push(&mut out, key)).unwrap();
+        sequencer.finish(|key, _| push(&mut out, key)).unwrap();
         assert_eq!(out, [10, 20, 25, 30]);
         assert_eq!(sequencer.needed(), [4]);
     }
 
-    fn push(out: &mut Vec<u64>, (clock, ..): Key) -> Result<(), ()> {
-        out.push(clock);
+    fn push(out: &mut Vec<u64>, key: &Key) -> Result<(), ()> {
+        out.push(key.clock_ns);
         Ok(())
     }
 

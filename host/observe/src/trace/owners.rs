@@ -7,14 +7,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// Between two looks.
-pub(super) const PERIOD: Duration = Duration::from_millis(20);
+/// Between two looks: what a process computes and waits for is counted by the kernel meanwhile, only where it waits
+/// is seen by looking.
+pub(super) const PERIOD: Duration = Duration::from_millis(50);
 /// Processes that are watched at once: those that used a traced socket last.
 const MOST: usize = 16;
 /// Threads of each; of more, the first.
 const MOST_THREADS: usize = 64;
-/// Looks between two at which threads are there.
-const LIST_EVERY: u32 = 10;
 /// A process whose sockets are silent for so long is not watched any more.
 const SILENT: Nanos = Nanos::from_secs(10);
 
@@ -31,7 +30,9 @@ struct Watched {
     io_before: Option<(u64, u64)>,
     /// What was told last.
     told: Owner,
-    looks: u32,
+    /// Threads that it has.
+    count: usize,
+    is_known: bool,
     seen: Nanos,
 }
 
@@ -39,7 +40,11 @@ struct Thread {
     stat: File,
     /// Absent where the kernel keeps no such account (CONFIG_SCHED_INFO).
     schedstat: Option<File>,
-    times: Option<(u64, u64)>,
+    wchan: Option<File>,
+    times: Option<Times>,
+    state: u8,
+    /// Where it waits, if that was looked at since it ran.
+    waits_in: Option<String>,
 }
 
 impl Owners {
@@ -84,7 +89,8 @@ impl Watched {
                 comm,
                 ..Owner::default()
             },
-            looks: 0,
+            count: 1,
+            is_known: false,
             seen,
         }
     }
@@ -92,52 +98,75 @@ impl Watched {
     /// False once it is gone, or is not the process that the socket belongs to: a number means another
     /// one in another PID namespace.
     fn look(&mut self, pid: u32, now: Nanos) -> bool {
-        if self.looks.is_multiple_of(LIST_EVERY) {
+        if self.threads.len() < self.count.min(MOST_THREADS) {
             self.list(pid);
-            // The socket told the name of the thread that used it.
-            let used = self.told.comm;
-            if self.looks == 0 && !self.threads.keys().any(|tid| name(pid, *tid) == used) {
-                return false;
-            }
-            self.told.comm = name(pid, pid);
         }
-        self.looks = self.looks.wrapping_add(1);
+        // The socket told the name of the thread that used it.
+        let used = self.told.comm;
+        if !self.is_known && !self.threads.keys().any(|tid| name(pid, *tid) == used) {
+            return false;
+        }
+        self.is_known = true;
         self.told.at = now;
         (self.told.running, self.told.blocked, self.told.asleep) = (0, 0, 0);
-        let mut waits: Option<(bool, u32)> = None;
-        let told = &mut self.told;
+        let (told, count) = (&mut self.told, &mut self.count);
+        let mut ran = false;
+        let before = self.threads.len();
         self.threads.retain(|tid, thread| {
-            let Some(state) = read(&thread.stat).as_deref().and_then(state) else {
-                return false;
-            };
-            let blocked = state == 'D';
-            match state {
-                'R' => told.running += 1,
-                'D' => told.blocked += 1,
+            let times = thread.schedstat.as_ref().and_then(times);
+            // One that had no turn is where it was: nothing else needs to be read.
+            if times.is_none() || times != thread.times {
+                ran = true;
+                thread.waits_in = None;
+                let mut room = [0; ROOM];
+                let Some(stat) = read(&thread.stat, &mut room).and_then(Stat::of) else {
+                    return false;
+                };
+                (thread.state, *count) = (stat.state, stat.threads);
+                if *tid == pid {
+                    told.comm = Comm::new(stat.name);
+                }
+            }
+            match thread.state {
+                b'R' => told.running += 1,
+                b'D' => told.blocked += 1,
                 _ => told.asleep += 1,
             }
-            if state != 'R' && waits.is_none_or(|(was, _)| blocked && !was) {
-                waits = Some((blocked, *tid));
+            if let Some((now, was)) = times.zip(thread.times) {
+                told.ran += now.ran.since(was.ran);
+                told.queued += now.queued.since(was.queued);
             }
-            if let Some((ran, queued)) = thread.schedstat.as_ref().and_then(read).and_then(times) {
-                let (ran_before, queued_before) = thread.times.unwrap_or((ran, queued));
-                told.ran += Nanos(ran.saturating_sub(ran_before));
-                told.queued += Nanos(queued.saturating_sub(queued_before));
-                thread.times = Some((ran, queued));
-            }
+            thread.times = times;
             true
         });
-        self.told.waits_in = waits.map_or_else(String::new, |(_, tid)| waits_in(pid, tid));
-        let moved = self.io.as_ref().and_then(read).as_deref().and_then(storage);
-        let before = self.io_before.or(moved);
-        self.io_before = before;
-        (self.told.storage_read, self.told.storage_written) = match moved.zip(before) {
-            Some((now, was)) => (
-                Some(Bytes(now.0.saturating_sub(was.0))),
-                Some(Bytes(now.1.saturating_sub(was.1))),
-            ),
-            None => (None, None),
+        ran |= self.threads.len() < before;
+        let mut waiting = self.threads.values_mut().filter(|t| t.state != b'R');
+        let first = waiting.next();
+        let blocked = match &first {
+            Some(thread) if thread.state != b'D' => waiting.find(|t| t.state == b'D'),
+            _ => None,
         };
+        self.told.waits_in = match blocked.or(first) {
+            Some(thread) => thread
+                .waits_in
+                .get_or_insert_with(|| thread.wchan.as_ref().map(waits_in).unwrap_or_default())
+                .clone(),
+            None => String::new(),
+        };
+        if ran {
+            let mut room = [0; ROOM];
+            let io = self.io.as_ref().and_then(|io| read(io, &mut room));
+            let moved = io.and_then(storage);
+            let before = self.io_before.or(moved);
+            self.io_before = before;
+            (self.told.storage_read, self.told.storage_written) = match moved.zip(before) {
+                Some((now, was)) => (
+                    Some(Bytes(now.0.saturating_sub(was.0))),
+                    Some(Bytes(now.1.saturating_sub(was.1))),
+                ),
+                None => (None, None),
+            };
+        }
         !self.threads.is_empty()
     }
 
@@ -159,34 +188,82 @@ impl Watched {
                 let thread = Thread {
                     stat,
                     schedstat: File::open(entry.path().join("schedstat")).ok(),
+                    wchan: File::open(entry.path().join("wchan")).ok(),
                     times: None,
+                    state: 0,
+                    waits_in: None,
                 };
                 self.threads.insert(tid, thread);
             }
         }
+        self.count = self.threads.len();
     }
 }
 
-/// The file from its beginning: 512 bytes hold all that is looked at.
-fn read(file: &File) -> Option<String> {
-    let mut head = [0; 512];
-    let n = file.read_at(&mut head, 0).ok().filter(|n| *n > 0)?;
-    Some(String::from_utf8_lossy(&head[..n]).into_owned())
+/// Room for all of a file that is looked at.
+const ROOM: usize = 512;
+
+/// The file from its beginning.
+fn read<'a>(file: &File, room: &'a mut [u8; ROOM]) -> Option<&'a [u8]> {
+    let n = file.read_at(room, 0).ok().filter(|n| *n > 0)?;
+    Some(&room[..n])
 }
 
-/// The letter after the name, which stands in parentheses and can hold any of them (proc_pid_stat(5)).
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(") ")?.1.chars().next()
+/// What is taken of proc_pid_stat(5).
+#[derive(Debug, PartialEq, Eq)]
+struct Stat<'a> {
+    name: &'a [u8],
+    state: u8,
+    /// Of the process.
+    threads: usize,
 }
 
-/// Nanoseconds on a processor, and ready for one (Documentation/scheduler/sched-stats.rst).
-fn times(schedstat: String) -> Option<(u64, u64)> {
-    let mut words = schedstat.split_whitespace().map(str::parse);
-    Some((words.next()?.ok()?, words.next()?.ok()?))
+impl Stat<'_> {
+    /// The name stands in parentheses, and can hold any of them.
+    fn of(text: &[u8]) -> Option<Stat<'_>> {
+        let from = text.iter().position(|byte| *byte == b'(')?;
+        let to = text.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = str::from_utf8(&text[to + 1..])
+            .ok()?
+            .split_ascii_whitespace();
+        Some(Stat {
+            name: text.get(from + 1..to)?,
+            state: *fields.next()?.as_bytes().first()?,
+            threads: fields.nth(16)?.parse().ok()?,
+        })
+    }
+}
+
+/// What the scheduler counts (Documentation/scheduler/sched-stats.rst).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    /// On a processor.
+    ran: Nanos,
+    /// Ready for one.
+    queued: Nanos,
+    turns: u64,
+}
+
+fn times(schedstat: &File) -> Option<Times> {
+    let mut room = [0; ROOM];
+    Times::of(read(schedstat, &mut room)?)
+}
+
+impl Times {
+    fn of(text: &[u8]) -> Option<Times> {
+        let words = str::from_utf8(text).ok()?.split_ascii_whitespace();
+        let mut numbers = words.map_while(|word| word.parse().ok());
+        Some(Times {
+            ran: Nanos(numbers.next()?),
+            queued: Nanos(numbers.next()?),
+            turns: numbers.next()?,
+        })
+    }
 }
 
 /// Bytes read from and written to storage (proc_pid_io(5)).
-fn storage(io: &str) -> Option<(u64, u64)> {
+fn storage(io: &[u8]) -> Option<(u64, u64)> {
+    let io = str::from_utf8(io).ok()?;
     let field = |name: &str| {
         let line = io.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|value| value.trim().parse().ok())
@@ -200,9 +277,10 @@ fn name(pid: u32, tid: u32) -> Comm {
 }
 
 /// Empty where that may not be read, or it waits no more.
-fn waits_in(pid: u32, tid: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/wchan")).unwrap_or_default();
-    let name = name.trim_end();
+fn waits_in(wchan: &File) -> String {
+    let mut room = [0; ROOM];
+    let name = read(wchan, &mut room).and_then(|name| str::from_utf8(name).ok());
+    let name = name.unwrap_or_default().trim_end();
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
     match name != "0" && name.len() <= 64 && name.chars().all(is_name) {
         true => name.to_owned(),
@@ -218,13 +296,22 @@ mod tests {
 
     #[test]
     fn files_of_proc() {
-        assert_eq!(state("845 (a) D) S 1 845"), Some('S'));
-        assert_eq!(state("845"), None);
-        assert_eq!(
-            times("983577 1606098 7\n".to_owned()),
-            Some((983_577, 1_606_098))
-        );
-        let io = "rchar: 6976\nread_bytes: 512\nwrite_bytes: 7\ncancelled_write_bytes: 0\n";
+        let stat = b"845 (a) D) S 1 845 845 0 -1 4194304 97 0 0 0 0 0 0 0 20 0 7 0 4836";
+        let found = Stat {
+            name: b"a) D",
+            state: b'S',
+            threads: 7,
+        };
+        assert_eq!(Stat::of(stat), Some(found));
+        assert_eq!(Stat::of(b"845 (a"), None);
+        assert_eq!(Stat::of(b")("), None);
+        let times = Times {
+            ran: Nanos(983_577),
+            queued: Nanos(1_606_098),
+            turns: 7,
+        };
+        assert_eq!(Times::of(b"983577 1606098 7\n"), Some(times));
+        let io = b"rchar: 6976\nread_bytes: 512\nwrite_bytes: 7\ncancelled_write_bytes: 0\n";
         assert_eq!(storage(io), Some((512, 7)));
     }
 
@@ -271,6 +358,42 @@ mod tests {
         let idle = until("sleeper", "read", |o| o.at.0 > 200_000_000 && o.asleep == 1);
         assert!(idle.ran.0 < 50_000_000, "{idle:?}");
         assert_eq!(idle.comm.to_string(), "sleeper");
+    }
+
+    #[test]
+    fn a_process_that_waits_is_told_where_and_its_new_threads_are_seen() {
+        let link = fs::read_link("/proc/thread-self").unwrap();
+        let own: u32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let pid = std::process::id();
+        let mut owners = Owners::default();
+        owners.see(pid, name(pid, own), Nanos(0));
+        owners.look(Nanos(0), |owner| assert_eq!(owner.pid, pid));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            sender
+                .send(fs::read_link("/proc/thread-self").unwrap())
+                .unwrap();
+            wait.recv()
+        });
+        let link = receiver.recv().unwrap();
+        let new = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let start = Instant::now();
+        let is_seen = |owners: &Owners| {
+            let thread = owners.known[&pid].threads.get(&new);
+            let wchan = thread.filter(|thread| thread.state == b'S');
+            let wchan = wchan.and_then(|thread| thread.wchan.as_ref());
+            wchan.is_some_and(|wchan| waits_in(wchan).contains("futex"))
+        };
+        let mut at = Nanos(0);
+        while !is_seen(&owners) {
+            assert!(start.elapsed().as_secs() < 20);
+            at += PERIOD.into();
+            owners.see(pid, Comm::default(), at);
+            owners.look(at, |_| {});
+        }
+        drop(end);
+        assert!(thread.join().unwrap().is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::btf::Types;
 use super::order::Snapshot;
-use super::record::{HEADERS, PLACE};
+use super::record::{DEVICE, HEADERS, PLACE, WORD, WORDS};
 use super::{Error, Filter, Options};
 use aya::maps::{Array, Map, MapError};
 use aya::programs::cgroup_skb::CgroupSkbAttachType;
@@ -286,19 +286,19 @@ impl Output {
         }
     }
 
-    /// Where an event lies among those of all processors, once it is written: near or not.
-    fn index(&self, processor: u32, number: u64) -> Option<usize> {
+    /// Clock of an event (counted from 0 on each processor) and where it lies, near or not, once it is written.
+    pub(super) fn find(&self, processor: u32, number: u64) -> Option<(u64, usize)> {
         let near = self.near();
         let log = processor as usize * (near + self.places);
         let places = [
             log + (number as usize & (near - 1)),
             log + near + (number as usize & (self.places - 1)),
         ];
-        let is_there = |at: &usize| {
-            let place = &self.logs.numbers()[at * PLACE];
-            place.load(Ordering::Acquire) == number + 1
-        };
-        places.into_iter().find(is_there)
+        places.into_iter().find_map(|at| {
+            let place = &self.logs.numbers()[at * PLACE..][..2];
+            let is_there = place[0].load(Ordering::Acquire) == number + 1;
+            is_there.then(|| (place[1].load(Ordering::Relaxed), at))
+        })
     }
 
     /// Near places of each log.
@@ -306,24 +306,18 @@ impl Output {
         NEAR.min(self.places)
     }
 
-    /// Clock of an event (counted from 0 on each processor), once it is written.
-    pub(super) fn clock_of(&self, processor: u32, number: u64) -> Option<u64> {
-        let at = self.index(processor, number)? * PLACE;
-        Some(self.logs.numbers()[at + 1].load(Ordering::Relaxed))
-    }
-
-    /// An event that is written, with what follows it (`struct place`), and its headers.
-    pub(super) fn event(
-        &self,
-        processor: u32,
-        number: u64,
-    ) -> Option<(&[AtomicU64], &[AtomicU64])> {
-        const LENGTH: usize = HEADERS / size_of::<u64>();
-        let at = self.index(processor, number)?;
-        let place = &self.logs.numbers()[at * PLACE..][1..PLACE];
+    /// An event that was found; the device of a drop behind it (`struct place`); its headers.
+    pub(super) fn event(&self, at: usize) -> (&[AtomicU64; WORDS], &[AtomicU64], &[AtomicU64]) {
+        const DEVICE_WORDS: usize = DEVICE / WORD;
+        const HEADERS_WORDS: usize = HEADERS / WORD;
+        let place = &self.logs.numbers()[at * PLACE..][..PLACE];
+        let event = place[1..].split_first_chunk();
+        let (event, behind) = event.expect("a place has room for an event");
         let headers = self.headers.as_ref();
-        let headers = headers.map_or(&[][..], |all| &all.numbers()[at * LENGTH..][..LENGTH]);
-        Some((place, headers))
+        let headers = headers.map_or(&[][..], |all| {
+            &all.numbers()[at * HEADERS_WORDS..][..HEADERS_WORDS]
+        });
+        (event, &behind[..DEVICE_WORDS], headers)
     }
 
     /// Of each processor, the places before this one can be written anew.

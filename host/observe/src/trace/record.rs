@@ -245,16 +245,7 @@ impl<'a> Event<'a> {
     }
 
     pub(super) fn kind(self) -> What {
-        match self.what() {
-            1 => What::Received,
-            2 => What::Wrote,
-            3 => What::Read,
-            4 => What::State,
-            5 => What::Congestion,
-            6 => What::Dropped,
-            7 => What::Retransmitted,
-            _ => What::Sent,
-        }
+        kind(self.what())
     }
 
     pub(super) fn here(self) -> SocketAddr {
@@ -405,6 +396,20 @@ impl<'a> Event<'a> {
             quick: self.quick(),
             nonagle: self.nonagle(),
         }
+    }
+}
+
+/// By the number of `enum what`.
+pub(super) fn kind(what: u8) -> What {
+    match what {
+        1 => What::Received,
+        2 => What::Wrote,
+        3 => What::Read,
+        4 => What::State,
+        5 => What::Congestion,
+        6 => What::Dropped,
+        7 => What::Retransmitted,
+        _ => What::Sent,
     }
 }
 
