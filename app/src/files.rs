@@ -1,5 +1,6 @@
 //! Files that the user named.
 
+use crate::traces::unpacked;
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -15,7 +16,7 @@ pub fn read_whole(file: &Path) -> Result<String, String> {
     let input: Box<dyn Read> = if file.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
-        Box::new(std::fs::File::open(file).map_err(|e| e.to_string())?)
+        unpacked(file).map_err(|e| e.to_string())?
     };
     let mut bytes = Vec::new();
     input

@@ -259,9 +259,21 @@ impl Keeper<'_> {
 pub fn unpacked(path: &Path) -> std::io::Result<Box<dyn BufRead + Send>> {
     let mut file = BufReader::new(std::fs::File::open(path)?);
     Ok(match file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
-        true => Box::new(BufReader::new(GzDecoder::new(file))),
+        true => Box::new(BufReader::new(Unpacked(GzDecoder::new(file)))),
         false => Box::new(file),
     })
+}
+
+/// What was packed, as far as it goes: a file that was cut short ends.
+struct Unpacked<R>(GzDecoder<R>);
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(to) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(0),
+            read => read,
+        }
+    }
 }
 
 /// Tells each record of a trace. One that broke off is read as far as it goes.

@@ -487,3 +487,37 @@ fn tags_and_tunnels_are_read_as_tshark_reads_them() {
         assert_eq!(flows_by_tshark(&file), wanted, "{kind}, by tshark");
     }
 }
+
+#[test]
+fn what_cannot_be_explained_is_told_in_a_sentence() {
+    let home = Home::new();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = home.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let directory = home.path().to_str().unwrap().to_owned();
+    for (name, why) in [
+        ("no.pcap".to_owned(), "the file no.pcap is not there"),
+        (directory, " is no regular file, and no run has that name"),
+        (file("empty", b""), "it is empty: give a capture (pcap"),
+        (
+            file("bytes", &[0xff; 99]),
+            "it is not text: give a capture (pcap",
+        ),
+        (
+            file("notes.txt", b"Hello\n"),
+            "understood here: give a capture (pcap",
+        ),
+        (
+            file("other.json", b"{}"),
+            "it is not a run of linerate, nor one of iperf3",
+        ),
+    ] {
+        let out = home.linerate(&["explain", &name]).output().unwrap();
+        let said = stderr(&out);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+        assert!(out.stdout.is_empty());
+    }
+}

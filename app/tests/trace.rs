@@ -6,6 +6,7 @@ mod common;
 use common::{Home, Running, json, run, stderr, stdout};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -289,6 +290,8 @@ fn a_trigger_tells_what_led_to_it_and_silence_else() {
     };
     assert_eq!(lines(&never), 0, "{never}");
     assert!(lines(&slow) > 0, "{slow}");
+    assert!(never.starts_with("-- no trigger fired"), "{never}");
+    assert!(slow.contains("-- a trigger fired "), "{slow}");
 }
 
 /// An explanation of a transfer that the application held to 20 Mbit/s, from this end or to it.
@@ -324,7 +327,16 @@ fn a_live_explanation_ends_with_its_process() {
     // It ends after one client, and sends.
     let server = Running(within("exec iperf3 -s -1 -p 5201").spawn().unwrap());
     let pid = server.0.id().to_string();
-    let owned = Tracing::live(&home, &namespace, &["--pid", &pid]);
+    let inode = |path: String| std::fs::metadata(path).unwrap().ino();
+    let there = inode(format!("/run/netns/{}", namespace.0));
+    let until = Instant::now() + Duration::from_secs(30);
+    while inode(format!("/proc/{pid}/ns/net")) != there {
+        assert!(Instant::now() < until, "it enters its namespace");
+    }
+    // From outside: its connections are where it is.
+    let mut command = home.linerate(&["explain", "--live", "--pid", &pid]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let owned = Tracing::begun(command.spawn().unwrap());
     let client = run(&mut within(
         "until ss -Hltn 'sport = :5201' | grep -q .; do :; done; iperf3 -c 127.0.0.1 -t 1 -b 20M -R",
     ));
@@ -449,7 +461,7 @@ fn samples_come_alone_where_packets_are_refused_too() {
     assert!(stdout(&out).contains(" established: "), "{}", stdout(&out));
     let out = explaining.stop();
     is_explained(&out, " to 127.0.0.1:5201: ");
-    assert!(stdout(&out).contains("only its socket was sampled"));
+    assert!(stdout(&out).contains("Only its socket was sampled"));
 }
 
 #[test]
@@ -483,6 +495,9 @@ fn who_may_not_trace_is_told_what_is_missing() {
         stderr(&out),
         "linerate: cannot trace: the rights CAP_BPF and CAP_PERFMON are missing; run as root, or give what is missing to the program with setcap\n"
     );
+    let out = run(&mut home.linerate(&["trace", "--time", "1ms", "-w", "some.pcap"]));
+    assert_eq!(out.status.code(), Some(2));
+    assert!(stderr(&out).ends_with("name it some.pcapng\n"));
     let out = run(&mut home.linerate(&["trace", "--netns", "no-such-place"]));
     assert_eq!(out.status.code(), Some(2));
     assert!(stderr(&out).contains("no network namespace 'no-such-place'"));

@@ -18,7 +18,7 @@ use model::finding::Explanation;
 use model::listing::Listing;
 use model::packet::Packet;
 use model::request::Links;
-use model::{BitRate, Nanos, Trace};
+use model::{BitRate, Nanos, Run, Trace};
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -169,15 +169,27 @@ pub(super) fn explanations(
             }
             Kind::Other => {}
         }
-        let run = read_whole(path).and_then(|text| run_from(&text));
-        run.map_err(|why| bad(path, why))?
+        run_of(path).map_err(|why| bad(path, why))?
     } else {
-        let archive = runs::open_existing(global)?;
+        let archive = runs::open_for(subject, global)?;
         let run = archive.get(subject).map_err(runs::said)?;
         let told = traces::explain(&run, &archive.traces());
         return Ok((told, Some(run.host)));
     };
     Ok((explain::explain(&run), Some(run.host)))
+}
+
+/// A run in a file that is nothing else that is understood.
+fn run_of(path: &Path) -> Result<Run, String> {
+    let what = match read_whole(path) {
+        Ok(text) if text.trim_start().starts_with('{') => return run_from(&text),
+        Ok(text) if text.is_empty() => "it is empty".to_owned(),
+        Ok(_) => "it is nothing that is understood here".to_owned(),
+        Err(why) => why,
+    };
+    Err(format!(
+        "{what}: give a capture (pcap, pcapng), a trace of linerate, what 'measure --json' or 'iperf3 -J' wrote, or what tcp.d of DTrace printed"
+    ))
 }
 
 /// The connections of two files, one from each end.

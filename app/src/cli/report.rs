@@ -215,7 +215,7 @@ fn told(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Told> {
         return of_file(path, beside);
     }
     without(beside)?;
-    let archive = runs::open_existing(global)?;
+    let archive = runs::open_for(subject, global)?;
     let named = archive.named(subject).map_err(runs::said)?;
     Ok(Told {
         page: page_of(&archive, &named)?,

@@ -183,20 +183,36 @@ pub(super) fn open_existing(global: &Global) -> Result<Archive> {
     Archive::open_existing(&global.archive_path().map_err(said)?).map_err(said)
 }
 
+/// The same, for a name that may have been meant for a file.
+pub(super) fn open_for(name: &str, global: &Global) -> Result<Archive> {
+    let path = global.archive_path().map_err(said)?;
+    Archive::open_existing(&path).map_err(|error| match error {
+        archive::Error::Missing { .. } if is_file_name(name) => no_file(name),
+        error => said(error),
+    })
+}
+
+/// Runs have no such names.
+fn is_file_name(name: &str) -> bool {
+    name.contains(['/', '.']) || Path::new(name).exists()
+}
+
+fn no_file(name: &str) -> anyhow::Error {
+    let why = match Path::new(name).exists() {
+        true => "is no regular file",
+        false => "is not there",
+    };
+    Refusal::usage(format!(
+        "the file {name} {why}, and no run has that name: see linerate runs list"
+    ))
+    .into()
+}
+
 /// What the user got wrong ends with the code for that; what the machine refused, with the other.
 pub fn said(error: archive::Error) -> anyhow::Error {
     use archive::Error as E;
     match error {
-        E::NotFound { name, .. } if name.contains('/') => {
-            let why = match Path::new(&name).exists() {
-                true => "is no regular file",
-                false => "is not there",
-            };
-            Refusal::usage(format!(
-                "the file {name} {why}, and no run has that name: see linerate runs list"
-            ))
-            .into()
-        }
+        E::NotFound { name, .. } if is_file_name(&name) => no_file(&name),
         E::NoHome
         | E::Missing { .. }
         | E::NotAnArchive { .. }

@@ -227,7 +227,8 @@ impl Telling {
                 Err(failed)
             };
         }
-        for line in last_lines(books) {
+        let ring = self.ring.iter().map(Ring::account);
+        for line in ring.chain(last_lines(books)) {
             self.output.remark(&line)?;
         }
         self.output.flush()?;

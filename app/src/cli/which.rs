@@ -19,7 +19,7 @@ pub struct Which {
     /// Only sockets that this process uses
     #[arg(long)]
     pub pid: Option<u32>,
-    /// Network namespace: a name of 'ip netns', a process, a path, or all [default: this one]
+    /// Network namespace: a name of 'ip netns', a process, a path, or all [default: that of --pid, or this one]
     #[arg(long, value_name = "NAME")]
     pub netns: Option<String>,
     /// Only the socket with this number, as 'ss -e' shows it after sk:
@@ -36,7 +36,15 @@ impl Which {
         let netns = match self.netns.as_deref() {
             Some("all") => None,
             Some(name) => Some(find_netns(name)?),
-            None => own_netns(),
+            // A process in a container has its connections there.
+            None => {
+                let of_process = self
+                    .pid
+                    .map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
+                of_process
+                    .and_then(|path| netns_at(&path))
+                    .or_else(own_netns)
+            }
         };
         if let Some(pid) = self.pid
             && !Path::new(&format!("/proc/{pid}")).is_dir()

@@ -96,14 +96,18 @@ fn together(of: &Explanation, by: &[Limit]) -> bool {
                 .any(|l| of.finding(*l).is_some_and(|f| f.decider.is_some())))
 }
 
-/// All of it. `host` is what stands in the commands that decide; where none is known, the receiver's address.
+/// All of it; of a trace or a capture, what carried most comes first. `host` is what stands in the commands that decide; where none is known, the receiver's address.
 pub fn text(explanations: &[Explanation], host: Option<&str>, style: Style) -> String {
     if explanations.is_empty() {
         return "Nothing to explain: no connection of TCP was seen sending data for long enough.\n"
             .to_owned();
     }
+    let mut ordered: Vec<&Explanation> = explanations.iter().collect();
+    if ordered.iter().all(|one| one.direction.is_none()) {
+        ordered.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    }
     let mut out = String::new();
-    for (n, one) in explanations.iter().enumerate().take(NAMED) {
+    for (n, one) in ordered.into_iter().enumerate().take(NAMED) {
         if n > 0 && n < TOLD {
             out.push('\n');
         }
@@ -134,17 +138,20 @@ fn head(one: &Explanation, style: Style) -> String {
         glue(one.span),
         glue(rate)
     );
-    let answer = sentence(one);
-    let mut capital = answer.clone();
-    if let Some(first) = capital.get_mut(0..1) {
-        first.make_ascii_uppercase();
-    }
-    let lines = wrap(&capital, style.width, "  ", "  ");
+    let lines = wrap(&capital(sentence(one)), style.width, "  ", "  ");
     let bold: Vec<String> = lines
         .lines()
         .map(|line| format!("{}\n", style.paint(Ink::Bold, line)))
         .collect();
     wrap(&line, style.width, "", "  ") + &bold.concat()
+}
+
+/// As a sentence begins.
+fn capital(mut sentence: String) -> String {
+    if let Some(first) = sentence.get_mut(0..1) {
+        first.make_ascii_uppercase();
+    }
+    sentence
 }
 
 fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
@@ -201,7 +208,8 @@ fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
         .map(String::as_str)
         .chain(source(one.source))
     {
-        out.push_str(&wrap(&escape_sentence(doubt), style.width, "! ", "  "));
+        let doubt = capital(escape_sentence(doubt));
+        out.push_str(&wrap(&doubt, style.width, "! ", "  "));
     }
     out
 }
@@ -402,7 +410,21 @@ mod tests {
     use super::*;
     use crate::fixtures;
     use insta::assert_snapshot;
-    use model::Direction;
+    use model::{Bytes, Direction};
+
+    #[test]
+    fn what_carried_most_comes_first() {
+        let of = |name: &str, bytes| Explanation {
+            name: name.to_owned(),
+            bytes,
+            direction: None,
+            ..fixtures::rivals()
+        };
+        let all = [of("small", Bytes(9)), of("large", Bytes(1 << 30))];
+        let text = text(&all, None, Style::PLAIN);
+        assert!(text.starts_with("large"), "{text}");
+        assert!(text.contains("\nsmall"), "{text}");
+    }
 
     #[test]
     fn rivals_with_the_experiment_that_decides() {
@@ -431,7 +453,7 @@ mod tests {
 
           ss============================================rrrrrrrrrrrrrrrrrrr===========
           0 to 10.0 s: s slow start, = the congestion window, r loss recovery
-        ! samples 1.00 s apart: what happened between them is inferred
+        ! Samples 1.00 s apart: what happened between them is inferred
         ");
     }
 

@@ -97,7 +97,7 @@ pub fn live(which: &Which, time: Option<Nanos>, links: Links, json: bool) -> Res
 
 /// The requests of a run, from the traces of its ends.
 fn of_run(subject: &str, links: Links, global: &Global) -> Result<Requests> {
-    let archive = runs::open_existing(global)?;
+    let archive = runs::open_for(subject, global)?;
     let run = archive.get(subject).map_err(runs::said)?;
     let of_end = |n: usize, side: Side| {
         let file = archive.traces().file(&run.id, n, side);

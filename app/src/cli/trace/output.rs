@@ -1,5 +1,6 @@
 //! Where a trace goes: lines, JSON, or a file.
 
+use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
 use observe::trace::{Recording, Tracer, Written};
@@ -60,6 +61,16 @@ impl Output {
     /// A file, in the form that its name asks for.
     pub fn file(path: &Path, tracer: &Tracer) -> Result<Output> {
         let name = escape(&path.display().to_string());
+        if path
+            .extension()
+            .is_some_and(|end| end == "pcap" || end == "cap")
+        {
+            return Err(Refusal::usage(format!(
+                "{name} would be a capture without the state of the sockets: name it {}",
+                escape(&path.with_extension("pcapng").display().to_string())
+            ))
+            .into());
+        }
         let file = File::create(path).with_context(|| format!("cannot make the file {name}"))?;
         let context = || format!("cannot write {name}");
         if path.extension().is_some_and(|end| end == "jsonl") {

@@ -4,6 +4,7 @@ use anyhow::Result;
 use model::segment::{ca_state, tcp_flag};
 use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, What};
 use observe::trace::Written;
+use report::words::grouped;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::str::FromStr;
 
@@ -46,6 +47,7 @@ impl FromStr for Trigger {
 pub struct Ring {
     span: Nanos,
     triggers: Vec<Trigger>,
+    fired: u64,
     events: VecDeque<(Event, Box<[u8]>)>,
     /// Of the events in the ring and after: told only with them.
     connections: HashMap<u32, Connection>,
@@ -84,11 +86,21 @@ impl Ring {
         Ring {
             span,
             triggers,
+            fired: 0,
             events: VecDeque::new(),
             connections: HashMap::new(),
             told: HashSet::new(),
             asked: HashMap::new(),
             timeouts: HashMap::new(),
+        }
+    }
+
+    /// How often a trigger fired, in words.
+    pub fn account(&self) -> String {
+        match self.fired {
+            0 => "no trigger fired, so no segment was told".to_owned(),
+            1 => "a trigger fired once".to_owned(),
+            n => format!("a trigger fired {} times", grouped(n)),
         }
     }
 
@@ -133,6 +145,7 @@ impl Ring {
         if !fires {
             return Ok(());
         }
+        self.fired += 1;
         for (event, written) in std::mem::take(&mut self.events) {
             let id = event.connection();
             if self.told.insert(id)
