@@ -81,14 +81,12 @@ struct {
 struct story {
 	__u64 cookie;
 	__u32 netns, drop_reason;
-	/* Headers of the packet, and whether it goes to the local end; without one the addresses. */
-	const __u8 *ip, *tcp;
-	__u8 is_v6, arrived;
 	__u32 local[4], remote[4];
 	__u16 local_port, remote_port;
-	__u8 what, state, ca_state;
-	__u32 seq, payload, length;
-	__u16 segments, segment_size;
+	__u8 what, flags, tos, ttl;
+	__u32 seq, ack, payload, length;
+	__u16 window, segments, segment_size;
+	__u8 state, ca_state, arrived;
 };
 
 struct claim {
@@ -164,48 +162,16 @@ INLINE void map_v4(__u32 *to, __u32 from)
 	to[3] = from;
 }
 
-INLINE void copy_v6(__u32 *to, const struct in6_addr *from)
+INLINE void copy_v6(__u32 *to, const __u32 *from)
 {
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		to[i] = from->in6_u.u6_addr32[i];
-}
-
-/* Where the packet comes from, or where it goes. */
-INLINE void packet_address(__u32 *to, const struct story *story, int destination)
-{
-	const __u8 *ip = story->ip;
-	if (!story->is_v6) {
-		map_v4(to, *(const __u32 *)(ip + (destination ? 16 : 12)));
-		return;
-	}
-	const __u32 *from = (const __u32 *)(ip + (destination ? 24 : 8));
 #pragma unroll
 	for (int i = 0; i < 4; i++)
 		to[i] = from[i];
 }
 
-INLINE void addresses(__u32 *local, __u32 *remote, const struct story *story)
-{
-	if (story->ip) {
-		packet_address(local, story, story->arrived);
-		packet_address(remote, story, !story->arrived);
-	} else {
-		__builtin_memcpy(local, story->local, 16);
-		__builtin_memcpy(remote, story->remote, 16);
-	}
-}
-
 INLINE int is_host(const __u32 *a)
 {
 	return a[0] == only_host_0 && a[1] == only_host_1 && a[2] == only_host_2 && a[3] == only_host_3;
-}
-
-INLINE int is_of_host(const struct story *story)
-{
-	__u32 local[4], remote[4];
-	addresses(local, remote, story);
-	return is_host(local) || is_host(remote);
 }
 
 /* The owner of a socket, and whoever runs now as its owner where the socket is used by a call of his. */
@@ -225,12 +191,12 @@ INLINE struct owner *owner_of(struct tcp_sock *tp, int by_owner, struct task_str
 /* A figure of the socket: read without a check where the program may see it so. */
 #define SEEN(field) (seen ? seen->field : tp->field)
 
-INLINE void fill_socket(struct record *r, struct tcp_sock *tp, const struct bpf_tcp_sock *seen, int owned)
+INLINE void fill_socket(struct record *r, struct tcp_sock *tp, const struct bpf_tcp_sock *seen)
 {
 	struct inet_connection_sock *icsk = &tp->inet_conn;
 	struct sock *sk = (struct sock *)tp;
 
-	r->bits = (owned ? BIT_OWNED : 0) | (BITS(tp, is_cwnd_limited) ? BIT_CWND_LIMITED : 0);
+	r->bits = (sk->sk_lock.owned ? BIT_OWNED : 0) | (BITS(tp, is_cwnd_limited) ? BIT_CWND_LIMITED : 0);
 	struct socket *socket = sk->sk_socket;
 	if (socket && socket->flags & (1UL << SOCK_NOSPACE))
 		r->bits |= BIT_NO_SPACE;
@@ -336,12 +302,9 @@ INLINE void tell(struct tcp_sock *tp, const struct bpf_tcp_sock *seen, const str
 		return;
 	if (only_port && story->local_port != only_port && story->remote_port != only_port)
 		return;
-	if (only_host && !is_of_host(story))
+	if (only_host && !is_host(story->local) && !is_host(story->remote))
 		return;
 	struct task_struct *task = bpf_get_current_task_btf();
-	int owned = tp ? ((struct sock *)tp)->sk_lock.owned : 0;
-	/* TCP sends under the lock: while a process holds it, by that process. A listener answers by itself. */
-	by_owner |= story->what == SENT && owned && story->state != TCP_LISTEN;
 	struct owner *owner = tp ? owner_of(tp, by_owner, task) : 0;
 	if (only_pid && (!owner || owner->pid != only_pid))
 		return;
@@ -356,7 +319,7 @@ INLINE void tell(struct tcp_sock *tp, const struct bpf_tcp_sock *seen, const str
 		return;
 	struct record *r = &claim.place->record;
 	if (tp) {
-		fill_socket(r, tp, seen, owned);
+		fill_socket(r, tp, seen);
 		r->segs_in = segs_in;
 	} else {
 		__builtin_memset(r, 0, sizeof(*r));
@@ -370,40 +333,31 @@ INLINE void tell(struct tcp_sock *tp, const struct bpf_tcp_sock *seen, const str
 	r->current_pid = task->tgid;
 	*(__u64 *)r->current_comm = *(__u64 *)task->comm;
 	*(__u64 *)(r->current_comm + 8) = *(__u64 *)(task->comm + 8);
-	addresses((__u32 *)r->local, (__u32 *)r->remote, story);
+	__builtin_memcpy(r->local, story->local, 16);
+	__builtin_memcpy(r->remote, story->remote, 16);
 	r->local_port = story->local_port;
 	r->remote_port = story->remote_port;
 	r->what = story->what;
+	r->flags = story->flags;
+	r->tos = story->tos;
+	r->ttl = story->ttl;
+	r->seq = story->seq;
+	r->ack = story->ack;
 	r->payload = story->payload;
 	r->length = story->length;
+	r->window = story->window;
 	r->segments = story->segments;
 	r->segment_size = story->segment_size;
 	r->drop_reason = story->drop_reason;
 	r->state = story->state;
 	r->ca_state = story->ca_state;
-	const __u8 *ip = story->ip, *tcp = story->tcp;
-	if (ip && tcp) {
-		r->tos = story->is_v6 ? (ip[0] << 4) | (ip[1] >> 4) : ip[1];
-		r->ttl = story->is_v6 ? ip[7] : ip[8];
-		r->flags = tcp[13];
-		r->seq = bswap32(*(const __u32 *)(tcp + 4));
-		r->ack = bswap32(*(const __u32 *)(tcp + 8));
-		r->window = bswap16(*(const __u16 *)(tcp + 14));
-	} else {
-		r->tos = 0;
-		r->ttl = 0;
-		r->flags = 0;
-		r->seq = story->seq;
-		r->ack = 0;
-		r->window = 0;
-	}
 	r->pid = owner ? owner->pid : 0;
 	*(__u64 *)r->comm = owner ? *(__u64 *)owner->comm : 0;
 	*(__u64 *)(r->comm + 8) = owner ? *(__u64 *)(owner->comm + 8) : 0;
 	if (owner) {
 		owner->write_seq = r->write_seq;
 		owner->unsent = left_unsent(r);
-		owner->in_call = (story->what == RECEIVED || story->what == DROPPED) && owned;
+		owner->in_call = story->what == RECEIVED || story->what == DROPPED ? r->bits & BIT_OWNED : 0;
 		owner->ts = r->ts;
 	}
 	if (drop) {
@@ -439,11 +393,14 @@ struct room {
 };
 
 /*
- * The headers of a packet that begins with IP, of `length` bytes and this protocol, as look() finds them; the ports
- * as story->arrived has them. Returns 0 where there is no whole TCP header.
+ * The headers of a packet that begins with IP, of `length` bytes and this protocol, as look() finds them; as the end
+ * sees it that is local to whoever sent it, or that receives it. Returns 0 where there is no whole TCP header.
  */
-INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 protocol, __u32 length, struct room *room, struct story *story)
+INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 protocol, __u32 length, struct room *room,
+			struct story *story)
 {
+	__u32 *from = story->arrived ? story->remote : story->local;
+	__u32 *to = story->arrived ? story->local : story->remote;
 	const __u8 *ip, *tcp;
 	__u32 at;
 
@@ -451,7 +408,10 @@ INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 p
 		if (look(skb, packet, 0, room->ip, 20, &ip) || ip[9] != IPPROTO_TCP)
 			return 0;
 		at = (ip[0] & 15) * 4;
-		story->is_v6 = 0;
+		story->tos = ip[1];
+		story->ttl = ip[8];
+		map_v4(from, *(const __u32 *)(ip + 12));
+		map_v4(to, *(const __u32 *)(ip + 16));
 	} else if (protocol == ETH_P_IPV6) {
 		if (look(skb, packet, 0, room->ip, 40, &ip))
 			return 0;
@@ -470,19 +430,37 @@ INLINE int read_headers(const struct __sk_buff *skb, const void *packet, __u16 p
 		}
 		if (next != IPPROTO_TCP)
 			return 0;
-		story->is_v6 = 1;
+		story->tos = (ip[0] << 4) | (ip[1] >> 4);
+		story->ttl = ip[7];
+		copy_v6(from, (const __u32 *)(ip + 8));
+		copy_v6(to, (const __u32 *)(ip + 24));
 	} else {
 		return 0;
 	}
 	if (look(skb, packet, at, room->tcp, 20, &tcp))
 		return 0;
-	story->ip = ip;
-	story->tcp = tcp;
 	story->length = length;
 	story->payload = length - at - (tcp[12] >> 4) * 4;
-	story->local_port = bswap16(*(const __u16 *)(tcp + (story->arrived ? 2 : 0)));
-	story->remote_port = bswap16(*(const __u16 *)(tcp + (story->arrived ? 0 : 2)));
+	story->seq = bswap32(*(const __u32 *)(tcp + 4));
+	story->ack = bswap32(*(const __u32 *)(tcp + 8));
+	story->flags = tcp[13];
+	story->window = bswap16(*(const __u16 *)(tcp + 14));
+	__u16 port = bswap16(*(const __u16 *)tcp), other = bswap16(*(const __u16 *)(tcp + 2));
+	story->local_port = story->arrived ? other : port;
+	story->remote_port = story->arrived ? port : other;
 	return 1;
+}
+
+/* As the other end sees it. */
+INLINE void turn(struct story *story)
+{
+	__u32 address[4];
+	__builtin_memcpy(address, story->local, 16);
+	__builtin_memcpy(story->local, story->remote, 16);
+	__builtin_memcpy(story->remote, address, 16);
+	__u16 port = story->local_port;
+	story->local_port = story->remote_port;
+	story->remote_port = port;
 }
 
 INLINE void segment(struct __sk_buff *skb, __u8 what)
@@ -508,7 +486,9 @@ INLINE void segment(struct __sk_buff *skb, __u8 what)
 	story.segment_size = skb->gso_segs > 1 ? skb->gso_size : 0;
 	story.state = sk->__sk_common.skc_state;
 	story.ca_state = BITS(&tp->inet_conn, icsk_ca_state);
-	tell(tp, seen, &story, skb, 0, 0, 0);
+	/* TCP sends under the lock: while a process holds it, by that process. A listener answers by itself. */
+	int by_owner = what == SENT && story.state != TCP_LISTEN && sk->sk_lock.owned;
+	tell(tp, seen, &story, skb, by_owner, 0, 0);
 }
 
 SEC("cgroup_skb/egress") int linerate_sent(struct __sk_buff *skb)
@@ -550,8 +530,8 @@ INLINE void step(struct sock *any, struct story *story, int new_state, int new_c
 	story->netns = sk->__sk_common.skc_net.net->ns.inum;
 	story->cookie = bpf_get_socket_cookie(tp);
 	if (sk->__sk_common.skc_family == AF_INET6) {
-		copy_v6(story->local, &sk->__sk_common.skc_v6_rcv_saddr);
-		copy_v6(story->remote, &sk->__sk_common.skc_v6_daddr);
+		copy_v6(story->local, sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32);
+		copy_v6(story->remote, sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32);
 	} else {
 		map_v4(story->local, sk->__sk_common.skc_rcv_saddr);
 		map_v4(story->remote, sk->__sk_common.skc_daddr);
@@ -680,12 +660,8 @@ SEC("tp_btf/kfree_skb") int linerate_dropped(__u64 *context)
 		story.netns = dev->nd_net.net->ns.inum;
 		story.arrived = 1;
 	}
-	/* As the end sees it that receives. */
-	if (story.arrived) {
-		__u16 port = story.local_port;
-		story.local_port = story.remote_port;
-		story.remote_port = port;
-	}
+	if (story.arrived)
+		turn(&story);
 	if (story.segments <= 1) {
 		story.segments = 1;
 		story.segment_size = 0;
