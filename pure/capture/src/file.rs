@@ -91,26 +91,19 @@ pub fn read_with_payload(
     let mut frames = Frames {
         account: Account::default(),
         begun: None,
+        packet: frame::BLANK,
         see,
     };
-    // What a frame of a pcap file looks like, the link type, and nanoseconds a tick.
-    let mut plain: Option<(PlainFrame, i32, u64)> = None;
+    let mut plain: Option<Plain> = None;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut big_endian = false;
     let mut room = ROOM;
     let mut stuck = false;
     loop {
-        if let Some((frame, link, tick)) = plain {
+        if let Some(plain) = &plain {
             // All that are whole at once: block by block takes twice as long.
             let data = reader.data();
-            let mut rest = data;
-            while let Ok((behind, block)) = frame(rest) {
-                // Both are less than 2^32: no overflow.
-                let at = u64::from(block.ts_sec) * SECOND + u64::from(block.ts_usec) * tick;
-                frames.take(at, link, block.data, block.origlen);
-                rest = behind;
-            }
-            let taken = data.len() - rest.len();
+            let taken = frames.take_all(data, plain);
             stuck &= taken == 0;
             reader.consume_noshift(taken);
         }
@@ -119,16 +112,18 @@ pub fn read_with_payload(
                 stuck = false;
                 match block {
                     PcapBlockOwned::LegacyHeader(header) => {
-                        let tick = match header.is_nanosecond_precision() {
-                            true => 1,
-                            false => 1000,
-                        };
-                        let frame = match (header.is_modified_format(), header.is_bigendian()) {
-                            (true, _) => parse_pcap_frame_modified,
-                            (false, true) => parse_pcap_frame_be,
-                            (false, false) => parse_pcap_frame,
-                        };
-                        plain = Some((frame, header.network.0, tick));
+                        plain = Some(Plain {
+                            form: match (header.is_modified_format(), header.is_bigendian()) {
+                                (true, _) => Form::Modified,
+                                (false, true) => Form::Big,
+                                (false, false) => Form::Little,
+                            },
+                            link: header.network.0,
+                            tick: match header.is_nanosecond_precision() {
+                                true => 1,
+                                false => 1000,
+                            },
+                        });
                     }
                     // Taken above, all of them.
                     PcapBlockOwned::Legacy(_) => {}
@@ -211,34 +206,74 @@ pub fn read_with_payload(
     }
 }
 
-/// The first frame of some bytes of a pcap file, and what is behind it.
-type PlainFrame = fn(&[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
+/// A pcap file.
+struct Plain {
+    form: Form,
+    link: i32,
+    /// Nanoseconds.
+    tick: u64,
+}
+
+impl Plain {
+    /// The first frame of some bytes of it, and what is behind.
+    #[inline]
+    fn first<'a>(
+        &self,
+        data: &'a [u8],
+    ) -> IResult<&'a [u8], LegacyPcapBlock<'a>, PcapError<&'a [u8]>> {
+        match self.form {
+            Form::Little => parse_pcap_frame(data),
+            Form::Big => parse_pcap_frame_be(data),
+            Form::Modified => parse_pcap_frame_modified(data),
+        }
+    }
+}
+
+/// What a frame of a pcap file looks like.
+enum Form {
+    Little,
+    Big,
+    Modified,
+}
 
 /// What becomes of the frames.
 struct Frames<S> {
     account: Account,
     /// The time of the first one.
     begun: Option<u64>,
+    packet: Packet,
     see: S,
 }
 
 impl<S: FnMut(&Packet, &[u8])> Frames<S> {
+    /// All frames of a pcap file that are whole; returns how many bytes they take.
+    fn take_all(&mut self, data: &[u8], file: &Plain) -> usize {
+        let mut rest = data;
+        while let Ok((behind, block)) = file.first(rest) {
+            // Both are less than 2^32: no overflow.
+            let at = u64::from(block.ts_sec) * SECOND + u64::from(block.ts_usec) * file.tick;
+            self.take(at, file.link, block.data, block.origlen);
+            rest = behind;
+        }
+        data.len() - rest.len()
+    }
+
     /// The next frame; `whole` is how long it was before the capture cut it.
     fn take(&mut self, at: u64, link: i32, data: &[u8], whole: u32) {
         let begun = *self.begun.get_or_insert(at);
         self.account.cut += u64::from((data.len() as u64) < u64::from(whole));
-        // By reference: to move it waits for all of it to be written.
-        match &frame::segment(link, data, Nanos(at.saturating_sub(begun))) {
-            Ok((packet, payload)) => {
+        let at = Nanos(at.saturating_sub(begun));
+        match frame::write(link, data, at, &mut self.packet) {
+            Ok(payload) => {
                 self.account.frames += 1;
                 self.account.packets += 1;
-                (self.see)(packet, payload);
+                (self.see)(&self.packet, payload);
             }
             Err(skip) => {
-                if *skip == Skip::UnknownLink {
+                if skip == Skip::UnknownLink {
                     self.account.unknown_link.get_or_insert(link);
                 }
-                self.skip(*skip);
+                self.skip(skip);
             }
         }
     }

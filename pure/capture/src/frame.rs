@@ -6,7 +6,7 @@ use model::Nanos;
 use model::packet::Packet;
 use model::segment::tcp_flag::SYN;
 use std::array::from_fn;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Why a frame is no TCP packet that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +44,12 @@ const TCP: u8 = 6;
 /// Layers below TCP: tags, labels, IP headers and their extensions, tunnels.
 const MOST_LAYERS: usize = 24;
 
+/// What a packet is written over first.
+pub(crate) const BLANK: Packet = {
+    let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+    Packet::new(nobody, nobody)
+};
+
 /// What a layer carries.
 #[derive(Clone, Copy)]
 enum Next {
@@ -62,16 +68,25 @@ enum Next {
 /// # Errors
 /// Why there is none.
 pub fn packet(link: i32, frame: &[u8], at: Nanos) -> Result<Packet, Skip> {
-    segment(link, frame, at).map(|(packet, _)| packet)
+    let mut packet = BLANK;
+    write(link, frame, at, &mut packet)?;
+    Ok(packet)
 }
 
-/// As [`packet`], with what is there of its payload.
+/// Writes the TCP packet in a frame over another: to move one takes longer. Returns what was captured of its
+/// payload.
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn segment(link: i32, frame: &[u8], at: Nanos) -> Result<(Packet, &[u8]), Skip> {
-    let (mut next, mut rest) = match link {
-        link::ETHERNET => (Next::Frame, frame),
+#[inline]
+pub(crate) fn write<'a>(
+    link: i32,
+    frame: &'a [u8],
+    at: Nanos,
+    packet: &mut Packet,
+) -> Result<&'a [u8], Skip> {
+    let (next, rest) = match link {
+        link::ETHERNET => (Next::Ether(u16_at(frame, 12)?), behind(frame, 14)?),
         link::SLL => (Next::Ether(u16_at(frame, 14)?), behind(frame, 16)?),
         link::SLL2 => (Next::Ether(u16_at(frame, 0)?), behind(frame, 20)?),
         // The family of the machine that captured, in its own byte order: the IP version says it too.
@@ -84,6 +99,26 @@ pub(crate) fn segment(link: i32, frame: &[u8], at: Nanos) -> Result<(Packet, &[u
         link::PPP | link::PPP_HDLC => (Next::Ppp, frame),
         _ => return Err(Skip::UnknownLink),
     };
+    // What most frames are: TCP in IPv4, with nothing between it and the link.
+    if matches!(next, Next::Ether(0x0800) | Next::Ip)
+        && rest.first().is_some_and(|first| first >> 4 == 4)
+    {
+        let carried = ipv4(rest)?;
+        if carried.protocol == TCP {
+            return carried.write(at, packet);
+        }
+    }
+    layers(next, rest, at, packet)
+}
+
+/// Walks over what lies between the link and TCP.
+#[inline(never)]
+fn layers<'a>(
+    mut next: Next,
+    mut rest: &'a [u8],
+    at: Nanos,
+    packet: &mut Packet,
+) -> Result<&'a [u8], Skip> {
     for _ in 0..MOST_LAYERS {
         let version = match next {
             Next::Frame => {
@@ -140,7 +175,7 @@ pub(crate) fn segment(link: i32, frame: &[u8], at: Nanos) -> Result<(Packet, &[u
             _ => carried.walk()?,
         };
         match carried.protocol {
-            TCP => return tcp(&carried, at),
+            TCP => return carried.write(at, packet),
             _ => (next, rest) = tunnel(&carried)?,
         }
     }
@@ -184,6 +219,7 @@ impl Hosts<'_> {
     }
 }
 
+#[inline]
 fn ipv4(ip: &[u8]) -> Result<Carried<'_>, Skip> {
     let head = ip.first_chunk::<20>().ok_or(Skip::Cut)?;
     let hosts = head.last_chunk::<8>().ok_or(Skip::Cut)?;
@@ -227,7 +263,42 @@ fn ipv6(ip: &[u8]) -> Result<Carried<'_>, Skip> {
     })
 }
 
-impl Carried<'_> {
+impl<'a> Carried<'a> {
+    /// Writes the packet of a TCP segment; returns what was captured of its payload.
+    #[inline]
+    fn write(&self, at: Nanos, packet: &mut Packet) -> Result<&'a [u8], Skip> {
+        let (head, behind) = self.bytes.split_first_chunk::<20>().ok_or(Skip::Cut)?;
+        let header = usize::from(head[12] >> 4) * 4;
+        let payload = self.length.checked_sub(header).ok_or(Skip::Cut)?;
+        let options = header.checked_sub(20).ok_or(Skip::Cut)?;
+        let u16_at = |n: usize| u16::from_be_bytes([head[n], head[n + 1]]);
+        let u32_at =
+            |n: usize| u32::from_be_bytes([head[n], head[n + 1], head[n + 2], head[n + 3]]);
+        let (from, to) = self.hosts.with_ports(u16_at(0), u16_at(2));
+        *packet = Packet {
+            at,
+            from,
+            to,
+            seq: u32_at(4),
+            ack: u32_at(8),
+            flags: head[13],
+            window: u16_at(14),
+            payload: u32::try_from(payload).map_err(|_| Skip::Cut)?,
+            wscale: None,
+            mss: None,
+            sack: None,
+            stamps: None,
+            options_cut: behind.len() < options,
+            fragment: self.fragment,
+            marked: self.marked,
+        };
+        // Options that the capture cut off are as if they were not there.
+        write_options(&behind[..options.min(behind.len())], packet);
+        // Short frames are padded.
+        let captured = behind.get(options..).unwrap_or_default();
+        Ok(&captured[..payload.min(captured.len())])
+    }
+
     /// Walks over the headers between IP and what it carries. Of IPv4 that is authentication alone: the
     /// others have no meaning there.
     #[cold]
@@ -294,85 +365,36 @@ fn tunnel<'a>(outer: &Carried<'a>) -> Result<(Next, &'a [u8]), Skip> {
     }
 }
 
-#[inline]
-fn tcp<'a>(carried: &Carried<'a>, at: Nanos) -> Result<(Packet, &'a [u8]), Skip> {
-    let tcp = carried.bytes;
-    let (head, behind) = tcp.split_first_chunk::<20>().ok_or(Skip::Cut)?;
-    let header = usize::from(head[12] >> 4) * 4;
-    let payload = carried.length.checked_sub(header).ok_or(Skip::Cut)?;
-    let options = header.checked_sub(20).ok_or(Skip::Cut)?;
-    // Short frames are padded.
-    let captured = behind.get(options..).unwrap_or_default();
-    let captured = &captured[..payload.min(captured.len())];
-    let flags = head[13];
-    // Options that the capture cut off are as if they were not there.
-    let options = Options::of(&behind[..options.min(behind.len())], flags & SYN != 0);
-    let u16_at = |n: usize| u16::from_be_bytes([head[n], head[n + 1]]);
-    let u32_at = |n: usize| u32::from_be_bytes([head[n], head[n + 1], head[n + 2], head[n + 3]]);
-    let (from, to) = carried.hosts.with_ports(u16_at(0), u16_at(2));
-    let packet = Packet {
-        at,
-        from,
-        to,
-        seq: u32_at(4),
-        ack: u32_at(8),
-        flags,
-        window: u16_at(14),
-        payload: u32::try_from(payload).map_err(|_| Skip::Cut)?,
-        wscale: options.wscale,
-        mss: options.mss,
-        sack: options.sack,
-        stamps: options.stamps,
-        options_cut: tcp.len() < header,
-        fragment: carried.fragment,
-        marked: carried.marked,
-    };
-    Ok((packet, captured))
-}
-
 /// The options of a TCP header that a packet has.
-#[derive(Default)]
-struct Options {
-    mss: Option<u16>,
-    wscale: Option<u8>,
-    sack: Option<(u32, u32)>,
-    stamps: Option<(u32, u32)>,
-}
-
-impl Options {
-    #[inline]
-    fn of(mut rest: &[u8], syn: bool) -> Options {
-        let mut options = Options::default();
-        // What nearly every packet has, and as nearly every host writes it (RFC 7323, appendix A).
-        if let [1, 1, 8, 10, stamps @ ..] = rest
-            && stamps.len() == 8
-        {
-            options.stamps = u32_at(stamps, 0).ok().zip(u32_at(stamps, 4).ok());
-            return options;
+#[inline]
+fn write_options(mut rest: &[u8], packet: &mut Packet) {
+    // What nearly every packet has, and as nearly every host writes it (RFC 7323, appendix A).
+    if rest.len() == 12 && u32_at(rest, 0) == Ok(0x0101_080a) {
+        packet.stamps = u32_at(rest, 4).ok().zip(u32_at(rest, 8).ok());
+        return;
+    }
+    let syn = packet.has(SYN);
+    while let Some(&kind) = rest.first() {
+        let length = match kind {
+            0 => break,
+            1 => 1,
+            _ => match rest.get(1) {
+                Some(&length) if length >= 2 => usize::from(length),
+                _ => break,
+            },
+        };
+        let Some(option) = rest.get(..length) else {
+            break;
+        };
+        match (kind, length) {
+            (2, 4) if syn => packet.mss = u16_at(option, 2).ok(),
+            // More than 14 means 14 (RFC 7323, 2.3).
+            (3, 3) if syn => packet.wscale = Some(option[2].min(14)),
+            (5, 10..) => packet.sack = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
+            (8, 10) => packet.stamps = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
+            _ => {}
         }
-        while let Some(&kind) = rest.first() {
-            let length = match kind {
-                0 => break,
-                1 => 1,
-                _ => match rest.get(1) {
-                    Some(&length) if length >= 2 => usize::from(length),
-                    _ => break,
-                },
-            };
-            let Some(option) = rest.get(..length) else {
-                break;
-            };
-            match (kind, length) {
-                (2, 4) if syn => options.mss = u16_at(option, 2).ok(),
-                // More than 14 means 14 (RFC 7323, 2.3).
-                (3, 3) if syn => options.wscale = Some(option[2].min(14)),
-                (5, 10..) => options.sack = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
-                (8, 10) => options.stamps = u32_at(option, 2).ok().zip(u32_at(option, 6).ok()),
-                _ => {}
-            }
-            rest = &rest[length..];
-        }
-        options
+        rest = &rest[length..];
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Packet {
 
 impl Packet {
     /// One that carries nothing, with no flag and no option.
-    pub fn new(from: SocketAddr, to: SocketAddr) -> Packet {
+    pub const fn new(from: SocketAddr, to: SocketAddr) -> Packet {
         Packet {
             at: Nanos(0),
             from,

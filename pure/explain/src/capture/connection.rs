@@ -1,12 +1,12 @@
 //! One connection: its handshake, where the capture stood, and its two directions.
 
-use super::stream::{Frame, Half, Heard, Place};
+use super::stream::{Frame, Half, Place};
 use super::{Counted, Ends};
 use crate::facts::Facts;
 use model::Nanos;
 use model::finding::{Explanation, Source};
 use model::packet::Packet;
-use model::segment::tcp_flag::{ACK, ECE, FIN, RST, SYN};
+use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
 
 /// Time from a host to the capture and back, by the whole round trip, below which it stood there.
 const HERE: f64 = 0.1;
@@ -43,7 +43,16 @@ impl Asked {
     }
 
     /// Another packet comes.
-    pub fn goes_on(&self, ends: &Ends, spare: Option<Box<Connection>>) -> Box<Connection> {
+    pub fn goes_on(
+        &self,
+        packet: &Packet,
+        second: bool,
+        spare: Option<Box<Connection>>,
+    ) -> Box<Connection> {
+        let (from, to) = match second == self.second {
+            true => (packet.from, packet.to),
+            false => (packet.to, packet.from),
+        };
         let syn = Packet {
             at: self.at,
             seq: self.seq,
@@ -51,7 +60,7 @@ impl Asked {
             mss: self.mss,
             wscale: self.wscale,
             options_cut: self.options_cut,
-            ..Packet::new(ends.end(self.second), ends.end(!self.second))
+            ..Packet::new(from, to)
         };
         let mut connection = Connection::begin(&syn, self.second, spare);
         connection.see(&syn, self.second);
@@ -88,6 +97,8 @@ pub(super) struct Connection {
     /// Where the capture stands by these, as seen from the client, from the server.
     places: [Place; 2],
     reset: bool,
+    /// Both ends acknowledged all, or one reset it.
+    over: bool,
 }
 
 /// One timestamp of an end on its way to the other and back (RFC 7323): from its first packet to the
@@ -132,6 +143,7 @@ impl Connection {
             echoes: None,
             places: Default::default(),
             reset: false,
+            over: false,
         }
     }
 
@@ -140,10 +152,6 @@ impl Connection {
         let side = usize::from(second != self.client_is_second);
         let over = self.reset || self.halves.iter().all(|d| d.end.is_some());
         over || self.halves[side].has_other_start(syn.seq)
-    }
-
-    fn is_over(&self) -> bool {
-        self.reset || self.halves.iter().all(|d| d.closed)
     }
 
     /// Gives back memory that it does not need any more.
@@ -166,13 +174,13 @@ impl Connection {
 
     /// Takes a packet. Whether the connection is over with it.
     pub fn see(&mut self, packet: &Packet, second: bool) -> bool {
-        let was_over = self.is_over();
         self.follow(packet, second);
-        let over = !was_over && self.is_over();
-        if over {
+        let ends = !self.over && (self.reset || self.halves.iter().all(|d| d.closed));
+        if ends {
+            self.over = true;
             self.halves.iter_mut().for_each(Half::settle);
         }
-        over
+        ends
     }
 
     fn follow(&mut self, packet: &Packet, second: bool) {
@@ -182,6 +190,7 @@ impl Connection {
         if packet.has(SYN) {
             self.handshake(packet, side);
             self.halves[side].opens(packet);
+            self.agree();
             if packet.has(ACK) {
                 self.halves[1 - side].answered(packet.ack);
             }
@@ -198,38 +207,40 @@ impl Connection {
         if !placed && packet.stamps.is_some() {
             self.echo(packet, side);
         }
+        if self.halves[side].sends(packet) {
+            self.agree();
+        }
         let place = self.places[side];
         let [client, server] = &mut self.halves;
         let (own, peer) = match side {
             0 => (client, server),
             _ => (server, client),
         };
-        own.sends(packet);
-        let segment = own.segment_size(peer);
         if packet.has(FIN) {
             own.end = Some(packet.end());
         }
         if packet.payload > 0 {
-            own.data(packet, segment, place);
+            own.data(packet, place);
         }
         if packet.has(ACK) {
-            // The scale holds only if both offered one (RFC 7323, 2.2).
-            let scale = match (own.offered, peer.offered) {
-                (Some(None), _) | (_, Some(None)) => Some(0),
-                (Some(scale), Some(_)) => scale,
-                _ => None,
-            };
-            let segment = peer.segment_size(own);
-            let heard = Heard {
-                at: packet.at,
-                ack: packet.ack,
-                window: u64::from(packet.window) << scale.unwrap_or(0),
-                scaled: scale.is_some(),
-                bare: packet.payload == 0,
-                echoes: packet.has(ECE) && !packet.has(SYN),
-                sack: packet.sack,
-            };
-            peer.hears(&heard, segment, place.total);
+            peer.hears(packet, own.scale, place.total);
+        }
+    }
+
+    /// Works out what both ends agreed on, after something more is known of it.
+    fn agree(&mut self) {
+        let [client, server] = &mut self.halves;
+        let announced = client.announced.into_iter().chain(server.announced).min();
+        // The scale holds only if both offered one (RFC 7323, 2.2).
+        let scales = match (client.offered, server.offered) {
+            (Some(None), _) | (_, Some(None)) => [Some(0); 2],
+            (Some(client), Some(server)) => [client, server],
+            _ => [None; 2],
+        };
+        for (half, scale) in self.halves.iter_mut().zip(scales) {
+            let stamps = if half.stamped { 12 } else { 0 };
+            half.segment = u32::from(announced.unwrap_or(0)).saturating_sub(stamps);
+            half.scale = scale;
         }
     }
 
@@ -338,7 +349,7 @@ impl Connection {
             ),
         }
         let opened = self.opened;
-        let segment = Half::segment_size(&self.halves[0], &self.halves[1]);
+        let segment = self.halves[0].segment;
         let seconds = [self.client_is_second, !self.client_is_second];
         let is_exchange = self.halves.iter().all(|half| half.stream.is_some());
         let mut told = Vec::new();

@@ -105,7 +105,8 @@ impl Ends {
         };
         let (from, to) = (address(&packet.from), address(&packet.to));
         let (p, q) = (u32::from(packet.from.port()), u32::from(packet.to.port()));
-        let second = (from, p) > (to, q);
+        // Ports first: they differ nearly always.
+        let second = if p == q { from > to } else { p > q };
         let (addresses, ports) = match second {
             false => ([from, to], p << 16 | q),
             true => ([to, from], q << 16 | p),
@@ -381,7 +382,7 @@ impl Place {
     fn see(&mut self, packet: &Packet, second: bool, spare: &mut Option<Box<Connection>>) -> bool {
         let begun = match &mut self.course {
             Course::Goes(connection) => return connection.see(packet, second),
-            Course::Asked(asked) => asked.goes_on(&self.ends, spare.take()),
+            Course::Asked(asked) => asked.goes_on(packet, second, spare.take()),
             Course::Free => match Asked::of(packet, second) {
                 Some(asked) => {
                     self.course = Course::Asked(asked);

@@ -15,7 +15,7 @@ use crate::moment::{self, Piece};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
 use model::segment::before;
-use model::segment::tcp_flag::SYN;
+use model::segment::tcp_flag::{ECE, SYN};
 use model::{Bytes, Nanos};
 use std::collections::VecDeque;
 use std::mem::take;
@@ -74,9 +74,13 @@ pub(super) struct Half {
     /// Bytes of its data, seen or acknowledged unseen: those of the stream, near at hand.
     pub bytes: u64,
     /// The MSS that its SYN announced.
-    announced: Option<u16>,
+    pub announced: Option<u16>,
     /// Its packets have timestamps, which take 12 bytes of each segment.
-    stamped: bool,
+    pub stamped: bool,
+    /// Bytes of a full segment, as both ends announced it; 0 if neither did.
+    pub segment: u32,
+    /// Of the windows that it offers, if that is known.
+    pub scale: Option<u8>,
     start: Start,
     last_sent: Nanos,
     last_heard: Nanos,
@@ -90,20 +94,6 @@ enum Start {
     /// Only acknowledgements of it were seen.
     Heard(u32),
     Seen(u32),
-}
-
-/// An acknowledgement.
-pub(super) struct Heard {
-    pub at: Nanos,
-    pub ack: u32,
-    pub window: u64,
-    /// The scale of the window is known.
-    pub scaled: bool,
-    /// It carries no data.
-    pub bare: bool,
-    /// It echoes a mark of the path (RFC 3168).
-    pub echoes: bool,
-    pub sack: Option<(u32, u32)>,
 }
 
 /// Where the capture stands: the time from there to the sender and back, and the whole round trip.
@@ -143,6 +133,8 @@ impl Half {
             bytes: 0,
             announced: None,
             stamped: false,
+            segment: 0,
+            scale: None,
             start: Start::Unknown,
             last_sent: at,
             last_heard: at,
@@ -175,50 +167,51 @@ impl Half {
         matches!(self.start, Start::Seen(start) if start != syn.wrapping_add(1))
     }
 
-    /// Another packet of its sender.
-    pub fn sends(&mut self, packet: &Packet) {
-        self.stamped |= packet.stamps.is_some();
+    /// Another packet of its sender. Whether it is the first with timestamps.
+    pub fn sends(&mut self, packet: &Packet) -> bool {
         if !matches!(self.start, Start::Seen(_)) {
             // What was acknowledged up to now was sent before the capture began.
             self.start = Start::Seen(packet.seq);
             self.stream = None;
         }
-    }
-
-    /// Bytes of a full segment, as both ends announced it; 0 if neither did.
-    pub fn segment_size(&self, peer: &Half) -> u32 {
-        let announced = self.announced.into_iter().chain(peer.announced).min();
-        let stamps = if self.stamped { 12 } else { 0 };
-        u32::from(announced.unwrap_or(0)).saturating_sub(stamps)
+        let first = !self.stamped && packet.stamps.is_some();
+        self.stamped |= first;
+        first
     }
 
     /// A packet with payload passes.
-    pub fn data(&mut self, packet: &Packet, segment: u32, place: Place) {
+    pub fn data(&mut self, packet: &Packet, place: Place) {
         let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
+        let segment = self.segment;
         let stream = self.stream(seq);
         stream.data(packet, seq, segment, place);
         self.bytes = stream.range;
     }
 
-    /// The peer acknowledges, and offers a window.
-    pub fn hears(&mut self, heard: &Heard, segment: u32, total: Nanos) {
-        self.closed |= self.end.is_some_and(|end| !before(heard.ack, end));
-        if let Some(stream) = &mut self.stream {
-            stream.hears(heard, segment, total);
-            self.bytes = stream.range;
-            return;
+    /// The peer acknowledges, and offers a window of this scale.
+    #[inline]
+    pub fn hears(&mut self, packet: &Packet, scale: Option<u8>, total: Nanos) {
+        self.closed |= self.end.is_some_and(|end| !before(packet.ack, end));
+        if self.stream.is_none() {
+            self.hears_first(packet, scale);
         }
-        self.last_heard = heard.at;
-        self.window = heard.window;
+        if let Some(stream) = &mut self.stream {
+            stream.hears(packet, scale, self.segment, total);
+            self.bytes = stream.range;
+        }
+    }
+
+    /// The peer acknowledges before any data were seen.
+    fn hears_first(&mut self, packet: &Packet, scale: Option<u8>) {
+        self.last_heard = packet.at;
+        self.window = u64::from(packet.window) << scale.unwrap_or(0);
         match self.start {
-            Start::Unknown => self.start = Start::Heard(heard.ack),
+            Start::Unknown => self.start = Start::Heard(packet.ack),
             // Data that were acknowledged, and not seen; a FIN alone takes one number.
             Start::Heard(start) | Start::Seen(start)
-                if (2..LARGEST_WINDOW).contains(&heard.ack.wrapping_sub(start)) =>
+                if (2..LARGEST_WINDOW).contains(&packet.ack.wrapping_sub(start)) =>
             {
-                let stream = self.stream(start);
-                stream.hears(heard, segment, total);
-                self.bytes = stream.range;
+                self.stream(start);
             }
             _ => {}
         }
@@ -332,6 +325,15 @@ pub(super) struct Stream {
     held: Nanos,
     stalled: Nanos,
     least_window: u64,
+}
+
+/// Keeps no more memory than most need.
+#[inline]
+fn empty<T>(queue: &mut VecDeque<T>) {
+    queue.clear();
+    if queue.capacity() > USUAL_OUT {
+        queue.shrink_to(USUAL_OUT);
+    }
 }
 
 /// Bytes of a full segment, told or not.
@@ -510,10 +512,8 @@ impl Stream {
 
     /// Forgets the packets that it remembers, and keeps no more memory for them than most need.
     fn settle(&mut self) {
-        self.coming.clear();
-        self.coming.shrink_to(USUAL_OUT);
-        self.out.clear();
-        self.out.shrink_to(USUAL_OUT);
+        empty(&mut self.coming);
+        empty(&mut self.out);
         if let Some(trouble) = &mut self.trouble {
             trouble.gaps = VecDeque::new();
         }
@@ -760,30 +760,30 @@ impl Stream {
         }
     }
 
-    fn hears(&mut self, heard: &Heard, segment: u32, total: Nanos) {
+    fn hears(&mut self, packet: &Packet, scale: Option<u8>, segment: u32, total: Nanos) {
         self.acknowledgements += 1;
-        self.last_heard = heard.at;
-        self.bare = heard.bare;
-        self.echoed += u32::from(heard.echoes);
+        self.last_heard = packet.at;
+        // No data ride on it.
+        self.bare = packet.payload == 0;
+        self.echoed += u32::from(packet.flags & (ECE | SYN) == ECE); // RFC 3168
         // Without its scale a window says something only when it is closed.
-        let closed = heard.window == 0;
-        if heard.scaled || closed {
-            self.least_window = self.least_window.min(heard.window);
+        let window = scale.map_or(0, |scale| u64::from(packet.window) << scale);
+        if scale.is_some() || packet.window == 0 {
+            self.least_window = self.least_window.min(window);
         }
-        let window = if heard.scaled { heard.window } else { 0 };
-        if let Some((from, to)) = heard.sack
+        if let Some((from, to)) = packet.sack
             && before(from, to)
-            && !before(heard.ack, to)
+            && !before(packet.ack, to)
         {
             self.trouble().needless += 1; // RFC 2883: the first block lies below what is acknowledged
-        } else if let Some((_, to)) = heard.sack {
-            self.overtook(heard.at, to);
+        } else if let Some((_, to)) = packet.sack {
+            self.overtook(packet.at, to);
         }
-        let gained = heard.ack.wrapping_sub(self.acked);
+        let gained = packet.ack.wrapping_sub(self.acked);
         // Below a wild number nothing can be said.
         if gained > 0 && gained <= LARGEST_WINDOW {
-            if before(self.next, heard.ack) {
-                let unseen = u64::from(heard.ack.wrapping_sub(self.next));
+            if before(self.next, packet.ack) {
+                let unseen = u64::from(packet.ack.wrapping_sub(self.next));
                 // A FIN takes a number and carries nothing.
                 if unseen > 1 {
                     self.range += unseen;
@@ -791,38 +791,38 @@ impl Stream {
                         self.trouble().unseen += unseen;
                     }
                 }
-                self.next = heard.ack;
+                self.next = packet.ack;
             }
             if let Some(trouble) = &mut self.trouble {
-                let filled = |to: &u32| !before(heard.ack, *to);
+                let filled = |to: &u32| !before(packet.ack, *to);
                 let lost = trouble.gaps.iter().filter(|(_, to, _)| filled(to));
                 trouble.unseen += lost
                     .map(|(from, to, _)| u64::from(to.wrapping_sub(*from)))
                     .sum::<u64>();
                 trouble.gaps.retain(|(_, to, _)| !filled(to));
             }
-            self.last_gain = heard.at;
-            self.trip(heard, segment);
+            self.last_gain = packet.at;
+            self.trip(packet, segment);
             if let Some(trouble) = &mut self.trouble {
                 let largest = self.largest_acked;
                 trouble.vanished = trouble.vanished.filter(|v| v.size > largest);
             }
-            self.acked = heard.ack;
+            self.acked = packet.ack;
             self.delivered += u64::from(gained);
         }
         if self.coming.len() >= MOST_OUT {
             self.coming.pop_front();
         }
-        self.coming.push_back((heard.at, self.acked, window));
-        self.turn(heard.at, segment, total);
+        self.coming.push_back((packet.at, self.acked, window));
+        self.turn(packet.at, segment, total);
     }
 
     /// The round trip of the newest packet that is now acknowledged, unless what fills a gap acknowledges it.
-    fn trip(&mut self, heard: &Heard, segment: u32) {
+    fn trip(&mut self, packet: &Packet, segment: u32) {
         let (mut newest, mut at_once) = (None, true);
         let mut from = self.acked;
         while let Some(out) = self.out.front() {
-            if before(heard.ack, out.end) {
+            if before(packet.ack, out.end) {
                 break;
             }
             newest = Some(out.at);
@@ -833,7 +833,7 @@ impl Stream {
             self.out.pop_front();
         }
         if let Some(sent) = newest.filter(|_| at_once) {
-            self.took(heard.at.since(sent));
+            self.took(packet.at.since(sent));
         }
     }
 
@@ -871,16 +871,19 @@ impl Stream {
         }
     }
 
-    /// Ends the reading when it is long enough, and says who owned it.
+    /// Ends the reading when it is long enough.
+    #[inline]
     fn turn(&mut self, at: Nanos, segment: u32, total: Nanos) {
-        let span = at.since(self.reading_from);
-        if span
-            < SHORTEST_READING
-                .max(self.min_rtt.unwrap_or_default())
-                .max(total)
-        {
-            return;
+        let least = self.min_rtt.unwrap_or_default().max(total);
+        if at.since(self.reading_from) >= SHORTEST_READING.max(least) {
+            self.read(at, segment, total);
         }
+    }
+
+    /// Ends the reading, and says who owned it.
+    #[inline(never)]
+    fn read(&mut self, at: Nanos, segment: u32, total: Nanos) {
+        let span = at.since(self.reading_from);
         let closed = self.least_window < u64::from(self.mss(segment).max(1)) && self.bytes > 0;
         let course = self.course.get_or_insert_default();
         let occupancy = self.flight as f64 / self.window.max(1) as f64;
