@@ -31,10 +31,8 @@ impl Books {
     pub fn found(&self) -> impl Iterator<Item = (&Connection, Completeness)> {
         let mut books: Vec<&Book> = self.kept.values().collect();
         books.sort_by_key(|book| book.connection.id);
-        let found = |book: &'_ Book| book.audit.result();
-        books
-            .into_iter()
-            .map(move |book| (&book.connection, found(book)))
+        let found = books.into_iter();
+        found.map(|book| (&book.connection, book.audit.result()))
     }
 
     /// Takes a record of packets or samples.
