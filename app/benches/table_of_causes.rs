@@ -132,7 +132,7 @@ impl Page<'_> {
         println!(
             "Made by `bench/table-of-causes`: paths and loads with one known cause (`bench/causes.toml`), on real kernels, \
              and what `linerate explain` named from a run sampled every 10 ms, from the same run as if sampled once a second, \
-             from a trace and from a capture at the sender, all of the same transfer.\n"
+             from a trace and from a capture at the sender and, of some, from the traces of both ends, all of the same transfer.\n"
         );
         for (source, _) in SOURCES {
             println!("- {}", self.summary(source));

@@ -15,11 +15,12 @@ use std::time::Duration;
 
 /// What an explanation is drawn from, in the order of the columns. Runs are sampled as often as can be, and the same
 /// run again as if it had been sampled once a second, as it is without `-i`.
-pub const SOURCES: [(&str, &str); 4] = [
-    ("samples", "run.json"),
-    ("every second", "seldom.json"),
-    ("trace", "sender.trace"),
-    ("capture", "sender.pcap"),
+pub const SOURCES: [(&str, &[&str]); 5] = [
+    ("samples", &["run.json"]),
+    ("every second", &["seldom.json"]),
+    ("trace", &["sender.trace"]),
+    ("capture", &["sender.pcap"]),
+    ("both traces", &["sender.trace", "receiver.trace"]),
 ];
 /// Names that stand for an answer without a cause.
 const NO_CAUSE: [&str; 3] = ["innocent", "too_short", "unexplained"];
@@ -39,6 +40,9 @@ struct Group {
     /// What else is right, and why.
     #[serde(default)]
     also: Vec<Also>,
+    /// The receiver is traced as well.
+    #[serde(default)]
+    both_ends: bool,
     /// Keys of both hosts (`docs/lab.md`).
     #[serde(default)]
     hosts: String,
@@ -110,6 +114,7 @@ pub struct Case {
     pub congestion: String,
     pub short: bool,
     pub also: Vec<Also>,
+    both_ends: bool,
     scenario: String,
     options: String,
     before: Vec<String>,
@@ -197,6 +202,7 @@ fn case(group: &Group, strength: &Strength, congestion: &str) -> Case {
         congestion: congestion.to_owned(),
         short: strength.short.as_deref() == Some(congestion),
         also: group.also.clone(),
+        both_ends: group.both_ends,
         scenario,
         options: format!("{} {}", group.options, strength.options),
         before: strength.before.clone(),
@@ -237,8 +243,12 @@ impl Case {
         }
         let path = |name: &str| into.join(name).display().to_string();
         let linerate = env!("CARGO_BIN_EXE_linerate");
-        let trace = format!("{linerate} trace -w {}", path("sender.trace"));
-        let trace = start(home, &lab, "a", &trace, "tracing");
+        let trace = |host, name| {
+            let program = format!("{linerate} trace -w {}", path(name));
+            start(home, &lab, host, &program, "tracing")
+        };
+        let other = self.both_ends.then(|| trace("b", "receiver.trace"));
+        let trace = trace("a", "sender.trace");
         let capture = format!(
             "tcpdump --immediate-mode -U -s 96 -Z root -B 16384 -w {} tcp",
             path("sender.pcap")
@@ -265,7 +275,7 @@ impl Case {
                 write("seldom.json", &seldom(measured));
             }
         }
-        for running in [trace, capture] {
+        for running in [Some(trace), Some(capture), other].into_iter().flatten() {
             running.interrupt();
             running.output(Duration::from_secs(20));
         }
@@ -286,11 +296,11 @@ impl Case {
             });
         let there = SOURCES
             .into_iter()
-            .filter(|(_, file)| of.join(file).exists());
+            .filter(|(_, files)| files.iter().all(|f| of.join(f).exists()));
         there
-            .map(|(source, file)| {
-                let file = of.join(file).display().to_string();
-                let told = json(&mut home.linerate(&["explain", "--json", &file]));
+            .map(|(source, files)| {
+                let mut explain = home.linerate(&["explain", "--json"]);
+                let told = json(explain.args(files.iter().map(|f| of.join(f))));
                 let all = told["explanations"].as_array().cloned().unwrap_or_default();
                 let by_bytes = |e: &&Value| e["bytes"].as_u64();
                 let own = all

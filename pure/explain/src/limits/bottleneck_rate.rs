@@ -76,10 +76,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .then(|| Telling::new(Confidence::Open, evidence).advise(RATE_MOVES));
     }
     if queued && spare >= TO_SPARE {
-        // Who waits for timers again and again does not keep the line full.
-        let confidence = match facts.timeouts {
-            0..MANY_TIMEOUTS => Confidence::Sure,
-            _ => Confidence::Open,
+        // Who waits for timers again and again does not keep the line full, nor who loses so much.
+        let lossy = facts.timeouts >= MANY_TIMEOUTS || facts.loss_share() > MUCH_LOSS;
+        let confidence = match lossy {
+            false => Confidence::Sure,
+            true => Confidence::Open,
         };
         return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
     }

@@ -129,7 +129,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let pattern = pattern(facts);
     let anywhere = pattern == Pattern::Anywhere && is_told(facts);
     let policed = policer::is_policed(facts);
-    if policed || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
+    let other = policed || facts.collided() || anywhere;
+    if other || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) {
         return None;
     }
     let sure = pattern == Pattern::Bursts;

@@ -1,7 +1,8 @@
 //! Losses that strike at any load, without a queue: a bad cable, a radio, dirty optics.
 //!
 //! Near miss: losses of a queue that overflowed (the round trip was long), of a policer (the bucket
-//! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts).
+//! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts), of a duplex mismatch
+//! (both ends together: what was lost met on the line).
 
 use super::clumps::{self, Clumps};
 use super::{Telling, burst_loss};
@@ -42,7 +43,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         && pattern == burst_loss::Pattern::Anywhere
         && burst_loss::is_told(facts);
     let hurts = facts.loss_hurts() || (told && facts.loss_share() >= MUCH_LOSS);
-    if !hurts || facts.queue_at_loss(QUEUE) {
+    if !hurts || facts.collided() || facts.queue_at_loss(QUEUE) {
         return None;
     }
     if pattern == burst_loss::Pattern::Bursts {
