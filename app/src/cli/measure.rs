@@ -27,7 +27,7 @@ use report::json::Line;
 use report::live::Live;
 use std::net::IpAddr;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Measure a path: throughput each way, or request latency, with both ends' TCP state
 #[derive(Args)]
@@ -386,4 +386,14 @@ fn through(
         run.warnings.push(warning);
     }
     outcome
+}
+
+/// Shows several runs beside each other, after the last of them or Ctrl-C.
+fn compared(table: &str, stop: &AtomicBool) -> Result<ExitCode> {
+    out::print(table)?;
+    let exit = match stop.load(Ordering::Relaxed) {
+        true => Exit::Interrupted,
+        false => Exit::Done,
+    };
+    Ok(exit.into())
 }

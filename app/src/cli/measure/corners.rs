@@ -1,11 +1,11 @@
 //! `linerate measure --workload copy --corners`: memory and a file at either end, in a random order.
 
 use super::super::live::stdout_style;
-use super::{Measure, through};
+use super::{Measure, compared, through};
 use crate::chance;
 use crate::cli::Global;
 use crate::controller::Link;
-use crate::exit::{Exit, Refusal};
+use crate::exit::Refusal;
 use crate::host::Host;
 use crate::out;
 use anyhow::{Result, bail};
@@ -79,15 +79,11 @@ impl Measure {
                 corner.runs.push(run.id);
             }
         }
-        out::print(&match self.output.json {
+        let table = match self.output.json {
             true => report::copy::corners_json(&corners),
             false => report::copy::corners(&corners, stdout_style()),
-        })?;
-        let exit = match stop.load(Ordering::Relaxed) {
-            true => Exit::Interrupted,
-            false => Exit::Done,
         };
-        Ok(exit.into())
+        compared(&table, stop)
     }
 
     /// One copy.

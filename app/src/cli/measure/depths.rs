@@ -1,9 +1,9 @@
 //! `linerate measure --workload blocks --depth 1,8,32`: what more requests at once bring.
 
 use super::super::live::stdout_style;
-use super::{Measure, through};
+use super::{Measure, compared, through};
 use crate::cli::Global;
-use crate::exit::{Exit, Refusal};
+use crate::exit::Refusal;
 use crate::host::Host;
 use crate::{nfs, out};
 use anyhow::{Result, bail};
@@ -65,14 +65,10 @@ impl Measure {
                 out::note(&report::blocks::progress(last));
             }
         }
-        out::print(&match self.output.json {
+        let table = match self.output.json {
             true => report::blocks::depths_json(&told),
             false => report::blocks::depths(&told, stdout_style()),
-        })?;
-        let exit = match stop.load(Ordering::Relaxed) {
-            true => Exit::Interrupted,
-            false => Exit::Done,
         };
-        Ok(exit.into())
+        compared(&table, stop)
     }
 }

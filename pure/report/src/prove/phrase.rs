@@ -241,12 +241,15 @@ fn effect_sentence(
         (Metric::LatencyP99, true) => "In a typical run the 99th percentile of requests took",
         (Metric::LatencyP99, false) => "The 99th percentiles of all runs together took",
     };
-    let change = of_metric(plan.metric, estimate.effect_share);
+    let against = match (in_times(plan.metric, estimate), plan.arm_name(c.against)) {
+        (true, AS_IT_IS) => "as without".to_owned(),
+        (true, name) => format!("as {}", with(name)),
+        (false, name) => format!("than {}", with(name)),
+    };
     format!(
-        "{who} {} {} than {} ({}).",
-        more_or_less(plan.metric, change),
+        "{who} {} {} {against} ({}).",
+        change(plan.metric, estimate),
         with(plan.arm_name(c.arm)),
-        with(plan.arm_name(c.against)),
         circumstances(experiment, verdict, c, estimate),
     )
 }
@@ -298,7 +301,11 @@ pub(crate) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<Stri
             }
             _ => "",
         };
-        said.push(format!("Totals: {}.{outside}", signed(told)));
+        let told = match told >= 1.0 {
+            true => format!("{} times", times(told)),
+            false => signed(told),
+        };
+        said.push(format!("Totals: {told}.{outside}"));
     }
     let bad: Vec<String> = verdict
         .arms
@@ -312,7 +319,7 @@ pub(crate) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<Stri
 
 /// A factor or two in one line.
 pub(crate) fn effect(plan: &Plan, e: &FactorEffect) -> String {
-    let change = of_metric(plan.metric, e.estimate.effect_share);
+    let signed_change = signed(of_metric(plan.metric, e.estimate.effect_share));
     let Range { low, high } = range(plan.metric, &e.estimate);
     let beyond = if e.order > 1 {
         " beyond what each does alone"
@@ -321,8 +328,8 @@ pub(crate) fn effect(plan: &Plan, e: &FactorEffect) -> String {
     };
     // In words where the interval is in words.
     let change = match low > 0.0 || high < 0.0 {
-        true => more_or_less(plan.metric, change),
-        false => format!("{} {}", signed(change), unit(plan.metric)),
+        true => change(plan.metric, &e.estimate),
+        false => format!("{signed_change} {}", unit(plan.metric)),
     };
     format!(
         "{}: {change}{beyond} ({})",
@@ -437,10 +444,12 @@ pub(crate) fn range(metric: Metric, estimate: &Estimate) -> Range {
     }
 }
 
-/// `95 % interval 6.1 % to 19.0 %`; with `less` if both ends are below zero, with signs if one is.
+/// `95 % interval 6.1 % to 19.0 %` or `2.1 to 3.4 times`; with `less` if both ends are below zero, with signs if one is.
 pub(crate) fn interval(metric: Metric, estimate: &Estimate) -> String {
     let Range { low, high } = range(metric, estimate);
-    let ends = if low > 0.0 {
+    let ends = if in_times(metric, estimate) {
+        format!("{} to {} times", times(low), times(high))
+    } else if low > 0.0 {
         format!("{} to {}", size(low), size(high))
     } else if high < 0.0 {
         format!("{} to {} less", size(-high), size(-low))
@@ -455,8 +464,27 @@ fn level(estimate: &Estimate) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// `12.4 % more per second`, `8.1 % less time`.
-fn more_or_less(metric: Metric, change: f64) -> String {
+/// From twice as much on a change is told in times, not in per cent.
+fn in_times(metric: Metric, estimate: &Estimate) -> bool {
+    of_metric(metric, estimate.effect_share) >= 1.0 && range(metric, estimate).low > 0.0
+}
+
+/// `13.8`, of a change by 1279 %.
+fn times(change: f64) -> String {
+    format!("{:.1}", 1.0 + change)
+}
+
+/// `12.4 % more per second`, `8.1 % less time`, `13.8 times as much per second`.
+fn change(metric: Metric, estimate: &Estimate) -> String {
+    let change = of_metric(metric, estimate.effect_share);
+    if in_times(metric, estimate) {
+        let much = if metric.is_time() {
+            "long"
+        } else {
+            "much per second"
+        };
+        return format!("{} times as {much}", times(change));
+    }
     let less = if change < 0.0 { "less" } else { "more" };
     let unit = if metric.is_time() {
         "time"

@@ -291,6 +291,31 @@ fn nothing_is_said_that_no_data_can_say() {
 }
 
 #[test]
+fn what_more_than_doubles_is_told_in_times() {
+    let told = |ask: Ask, factor| {
+        let e = path(ask, factor, 0.02);
+        text(&e).replace('\n', " ")
+    };
+    let times = told(ask(), 13.8);
+    assert!(
+        times.contains("A typical run moved 13.8 times as much per second with congestion=bbr as with congestion=cubic"),
+        "{times}"
+    );
+    assert!(times.contains(" times; "), "{times}");
+    assert!(!times.contains("% more"), "{times}");
+    let without = Ask {
+        against: Vec::new(),
+        ..ask()
+    };
+    assert!(
+        told(without, 3.0).contains(" times as much per second with congestion=bbr as without ")
+    );
+    assert!(
+        told(ask(), 1.5).contains("more per second with congestion=bbr than with congestion=cubic")
+    );
+}
+
+#[test]
 fn a_monitor_claims_nothing() {
     for (name, e) in &all() {
         for made in 0..e.trials.len() {
