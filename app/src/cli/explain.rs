@@ -45,40 +45,39 @@ as well). 'Nothing explains it' and 'too short to tell' are answers.
 
 FILE is what 'measure --json' or 'trace' wrote, a capture (pcap, pcapng), or the lines that the
 script tcp.d of DTrace printed, as they were printed: put in true order where they have timestamps,
-with what its windows say. Where a capture
-was taken (at the sender, at the receiver, between) is found from its handshakes, or from
-timestamps where it began later. Packets that the capture itself lost are told from those that
-the network lost. VLAN tags, MPLS, PPPoE, GRE, VXLAN, Geneve and IP in IP are opened; what
-cannot be is counted. The headers are enough (-s 128). Memory goes by connections, not by
-packets: about a kilobyte for one that goes on, and 500,000 at a time. Of more than 200 the text
-tells those with the most bytes, --json all of up to 500,000. Files may be compressed with gzip.
+with what its windows say. Where a capture was taken (at the sender, at the receiver, between) is
+found from its handshakes, or from timestamps where it began later. Packets that the capture itself
+lost are told from those that the network lost. VLAN tags, MPLS, PPPoE, GRE, VXLAN, Geneve and IP in
+IP are opened; what cannot be is counted. The headers are enough (-s 128). Memory goes by
+connections, not by packets: about a kilobyte for one that goes on, and 500,000 at a time. Of more
+than 200 the text tells those with the most bytes, --json all of up to 500,000. Files may be
+compressed with gzip.
 
 Two FILEs of one kind, one from each end, are explained together: where segments vanished, which
 retransmissions were needed, which way the delay grew, whether the receiver held acknowledgements
 back, and, from traces, whether it read what it had. A run that both ends traced (measure --trace)
 has all that by itself.
 
---requests tells the requests of a capture or a trace instead, by operation: NFS (3, 4.0 to 4.2), MOUNT and
-other ONC RPC, SMB 2 and 3, iSCSI, and of anything else what the client sends until the server
-does. The time from the first byte of a call to the last of its reply is divided into its parts
-(call send, there, think, reply send, back) and by cause: retransmission, receive window,
-congestion window, Nagle, delayed acknowledgement, pauses of an application. The longest are
-told step by step, and the calls one by one with what each is for. -s 256 is enough. Two FILEs,
-captures of both ends, are joined by the packets that are in both: then queues on the way are
-told from think time. The error of the clocks is said; only 'there' and 'back' depend on it.
-A trace (a FILE, a RUN measured with --trace, or --live) has no payload, so it names no call, but
-it knows when each byte was written and what the socket waited for: a pause of the application is
-told from Nagle's rule or a window even where an acknowledgement ends it, and a request counts
-from its write. Beside each operation stands the ideal, the least that its path needs: the shortest
-round trip, and with --rate (and --hops) the time of its frames on the links, as 'linerate model'
-reckons it.
+--requests tells the requests of a capture or a trace instead, by operation: NFS (3, 4.0 to 4.2),
+MOUNT and other ONC RPC, SMB 2 and 3, iSCSI, and of anything else what the client sends until the
+server does. The time from the first byte of a call to the last of its reply is divided into its
+parts (call send, there, think, reply send, back) and by cause: retransmission, receive window,
+congestion window, Nagle, delayed acknowledgement, pauses of an application. The longest are told
+step by step, and the calls one by one with what each is for. -s 256 is enough. Two FILEs, captures
+of both ends, are joined by the packets that are in both: then queues on the way are told from think
+time. The error of the clocks is said; only 'there' and 'back' depend on it. A trace (a FILE, a RUN
+measured with --trace, or --live) has no payload, so it names no call, but it knows when each byte
+was written and what the socket waited for: a pause of the application is told from Nagle's rule or
+a window even where an acknowledgement ends it, and a request counts from its write. Beside each
+operation stands the ideal, the least that its path needs: the shortest round trip, and with --rate
+(and --hops) the time of its frames on the links, as 'linerate model' reckons it.
 
---live traces as 'linerate trace' does, and needs the same rights. It shows the busiest
-connections with the limit that owned their last seconds: in place on a terminal, a line now and
-then elsewhere, a line of JSON a second with --json. It ends with Ctrl-C, after --time, or with
-the process of --pid or the socket of --cookie; then each connection that data went over is
-explained in full. What stands behind 'the sending application' is seen 50 times a second: whether its
-process computes, waits for a processor or for a disk, or sleeps, and where.")]
+--live traces as 'linerate trace' does: with probes, else with packets and samples of the sockets.
+It shows the busiest connections with the limit that owned their last seconds: in place on a
+terminal, a line now and then elsewhere, a line of JSON a second with --json. It ends with Ctrl-C,
+after --time, or with the process of --pid or the socket of --cookie; then each connection that data
+went over is explained in full. What stands behind 'the sending application' is seen 50 times a
+second: whether its process computes, waits for a processor or for a disk, or sleeps, and where.")]
 pub struct Explain {
     /// Name of a run, its first digits, 'last', or a file
     #[arg(value_name = "RUN|FILE", required_unless_present = "live")]

@@ -39,13 +39,13 @@ const LATE: Duration = LOOK;
   linerate trace --ring 10s --trigger rto,slow=5ms    silent until it happens, then what led to it
   linerate lab exec home-lan/server -- linerate trace
 
-A line stands for one segment, or for as many as the device splits or joins. A send or receive of the
-application has one of its own only with --calls; a file or JSON has those of which no segment tells
-soon, data that were written and had to wait and a read that came late, and with --calls all. The state is that
-before it: what a received segment meets, what a sent one leaves behind. A segment that this host
-drops has a line of its own ('drop'), with where and why; 'why' is a column that says what each
-retransmission is due to. The last lines say of each connection whether every segment is there: the kernel counts them too. 'linerate trace --columns
-help' lists the columns.
+A line stands for one segment, or for as many as the device splits or joins. A send or receive of
+the application has one of its own only with --calls; a file or JSON has those of which no segment
+tells soon, data that were written and had to wait and a read that came late, and with --calls all.
+The state is that before it: what a received segment meets, what a sent one leaves behind. A segment
+that this host drops has a line of its own ('drop'), with where and why; 'why' is a column that says
+what each retransmission is due to. The last lines say of each connection whether every segment is
+there: the kernel counts them too. 'linerate trace --columns help' lists the columns.
 
 Probes in the kernel need root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel that
 describes its types. Where they are refused, packets stand in (CAP_NET_RAW), with samples of the
