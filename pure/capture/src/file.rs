@@ -549,5 +549,11 @@ mod tests {
         let frames: [(u32, u32, &[u8], u32); 2] = [(0, 0, &udp, 60), (0, 1, &[0; 10], 10)];
         let account = all(&pcap(&frames, false, false)).1.unwrap();
         assert_eq!(account.skipped, [(Skip::NotTcp, 1), (Skip::Cut, 1)].into());
+        assert!(account.left_out()[1].ends_with("end of their headers"));
+        let frame = tcp_frame(10);
+        let cut = [(0, 0, &frame[..32], 64), (0, 1, &frame[..32], 64)];
+        let said = all(&pcap(&cut, false, false)).1.unwrap().left_out();
+        assert!(said[0].starts_with("2 of 2 frames were left out: cut before"));
+        assert!(said[0].ends_with("tcpdump -s 128)"), "{said:?}");
     }
 }

@@ -40,6 +40,10 @@ impl Account {
         for (skip, count) in &self.skipped {
             let which = match (skip, self.unknown_link) {
                 (Skip::UnknownLink, Some(link)) => format!(" (the first: {link})"),
+                // Else their lengths contradict each other.
+                (Skip::Cut, _) if self.cut > 0 => {
+                    "; capture with a snap length of at least 128 bytes (tcpdump -s 128)".to_owned()
+                }
                 _ => String::new(),
             };
             let of = self.frames;
