@@ -248,6 +248,8 @@ pub enum Source {
     CaptureAtReceiver,
     /// Packets as they passed somewhere between.
     CaptureBetween,
+    /// Packets as they passed a place that nothing in them tells.
+    CaptureSomewhere,
     /// Packets as they passed two places.
     CapturesAtTwoPlaces,
     /// Lines that `tcp.d` of DTrace printed at the sender.

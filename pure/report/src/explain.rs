@@ -322,6 +322,9 @@ fn source(source: Source) -> Option<&'static str> {
         Source::CaptureAtReceiver => Some(
             "From a capture at the receiver: what the sender saw is inferred, half a round trip late.",
         ),
+        Source::CaptureSomewhere => {
+            Some("From a capture, and where it stood is not known: what both ends saw is inferred.")
+        }
         Source::CaptureBetween => Some(
             "From a capture between the hosts: what both ends saw is inferred from the round trips to each.",
         ),

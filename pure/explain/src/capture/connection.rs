@@ -336,15 +336,11 @@ impl Connection {
             [Some(client), Some(server)] if (client + server).0 > 0 => Some([client, server]),
             _ => None,
         };
-        match (by_handshake && scaled, scaled, source.is_some()) {
-            (true, ..) => {}
-            (_, true, _) => doubts.push("the handshake is not whole in the capture".to_owned()),
-            (.., true) => doubts.push(
+        match (by_handshake, scaled) {
+            (true, true) => {}
+            (_, true) => doubts.push("the handshake is not whole in the capture".to_owned()),
+            (_, false) => doubts.push(
                 "the handshake is not whole in the capture: the scale of the windows is not known"
-                    .to_owned(),
-            ),
-            _ => doubts.push(
-                "the handshake is not in the capture: where it stood, and the scale of the windows, are not known"
                     .to_owned(),
             ),
         }
@@ -365,7 +361,7 @@ impl Connection {
                     p if p >= 1.0 - HERE => Source::CaptureAtReceiver,
                     _ => Source::CaptureBetween,
                 },
-                None => Source::CaptureBetween,
+                None => Source::CaptureSomewhere,
             };
             let frame = Frame {
                 from: ends.end(second),

@@ -258,7 +258,6 @@ fn without_the_handshake_timestamps_tell_the_side() {
         }
         let told = told(&packets);
         assert_eq!(told.explanations[0].source, source);
-        assert!(!doubted(&told, "where it stood"));
     }
 }
 
@@ -291,6 +290,7 @@ fn a_capture_of_one_direction_says_so() {
         let told = told(&half);
         assert_eq!(told.explanations.len(), 1);
         let one = &told.explanations[0];
+        assert_eq!(one.source, Source::CaptureSomewhere);
         assert_eq!(one.conclusion, Conclusion::Unexplained);
         let sent = 200 * 44 * u64::from(MSS);
         assert!((sent - 1..=sent).contains(&one.bytes.0), "{}", one.bytes);
