@@ -14,7 +14,7 @@ const PHASES: usize = 72;
 /// A transfer of fewer round trips cannot be judged by its rate.
 const FEWEST_ROUND_TRIPS: u64 = 10;
 /// Nor one of fewer segments.
-const FEWEST_SEGMENTS: u64 = 20;
+pub(crate) const FEWEST_SEGMENTS: u64 = 20;
 /// The time that one kind of limit must own to be the answer, of what the transfer itself took.
 const MOST_OF_IT: f64 = 0.5;
 /// Of the time of a transfer: from here on a wait is worth a name though something else has more.

@@ -299,6 +299,16 @@ fn a_capture_of_one_direction_says_so() {
 }
 
 #[test]
+fn a_few_segments_of_one_direction_are_too_short_to_tell() {
+    let all = windowed(Nanos(0)).packets();
+    for few in [&all[3..4], &all[3..20]] {
+        let told = told(few);
+        assert!(doubted(&told, "no acknowledgement of these data"));
+        assert_eq!(told.explanations[0].conclusion, Conclusion::TooShort);
+    }
+}
+
+#[test]
 fn joined_segments_are_not_taken_for_the_segment_size() {
     let path = Path {
         offered: 60_000,
