@@ -120,6 +120,9 @@ impl Mixed {
             self.largest_acked = self.largest_acked.max(out.size);
             self.out.pop_front();
         }
+        // A black hole lets none of full size pass.
+        let largest = self.largest_acked;
+        self.facts.vanished = self.facts.vanished.filter(|v| v.size > largest);
     }
 
     fn left(&mut self, segment: &Segment, at: Nanos) {
@@ -136,8 +139,12 @@ impl Mixed {
             self.out.push_back(Out { end, at, size });
             return;
         }
-        let left = self.out.iter().find(|out| before(segment.seq, out.end));
-        let left = left.map_or(at, |out| out.at);
+        let out = self.out.iter_mut().find(|out| before(segment.seq, out.end));
+        let left = out.map_or(at, |out| {
+            // Cut anew, it passes in smaller ones.
+            out.size = out.size.min(size);
+            out.at
+        });
         let srtt = self.last.as_ref().map_or(Nanos(0), |last| last.tcp.rtt);
         if self.losses.len() < MOST_LOSSES {
             self.losses.push(Loss {

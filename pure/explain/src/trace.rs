@@ -588,7 +588,7 @@ impl Sender {
             self.last_una = tcb.snd_una;
             let whole = |until: &u32| before(*until, tcb.snd_una);
             self.cut_anew = self.cut_anew.filter(|until| !whole(until));
-            self.acknowledged(tcb.snd_una);
+            self.acknowledged(tcb.snd_una, tcb.mss);
         }
         if now.what == What::Sent && now.payload.0 > 0 {
             self.sent(now, tcb, to);
@@ -694,13 +694,13 @@ impl Sender {
         wait(alone, &mut self.alone, &mut self.facts.alone);
     }
 
-    /// Everything before `una` has arrived.
-    fn acknowledged(&mut self, una: u32) {
+    /// Everything before `una` has arrived, in segments of `mss` at the most: what was lost is cut anew when that falls.
+    fn acknowledged(&mut self, una: u32, mss: u32) {
         while let Some(burst) = self.out.front() {
             if before(una, burst.to) {
                 break;
             }
-            self.largest_acked = self.largest_acked.max(burst.size);
+            self.largest_acked = self.largest_acked.max(burst.size.min(mss));
             self.out.pop_front();
         }
         while self.again.front().is_some_and(|(_, p)| !before(una, p.end)) {
@@ -708,14 +708,23 @@ impl Sender {
         }
         // One that never ends, as a sender without pauses makes it, must not grow for ever.
         if let Some(burst) = self.out.front_mut() {
-            while burst
-                .parts
-                .front()
-                .is_some_and(|part| !before(una, part.end))
-            {
+            while let Some(part) = burst.parts.front() {
+                if let Some(sent) = self.facts.sent.get(part.number) {
+                    let size = sent.size.min(sent.bytes);
+                    let first = part.end.wrapping_sub(sent.bytes).wrapping_add(size);
+                    if !before(una, first) {
+                        self.largest_acked = self.largest_acked.max(size.min(mss));
+                    }
+                }
+                if before(una, part.end) {
+                    break;
+                }
                 burst.parts.pop_front();
             }
         }
+        // A black hole lets none of full size pass.
+        let largest = self.largest_acked;
+        self.facts.vanished = self.facts.vanished.filter(|v| v.size > largest);
     }
 
     fn sent(&mut self, segment: &Segment, tcb: &Tcb, at: Nanos) {
