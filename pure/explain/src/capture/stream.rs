@@ -57,6 +57,8 @@ const LARGEST_WINDOW: u32 = 1 << 30;
 const LARGEST_FRAME: u32 = 9000;
 /// What such a segment is made of where no handshake says it: what an Ethernet frame carries.
 const USUAL_SEGMENT: u32 = 1448;
+/// Segments of the least initial window (RFC 5681, 3.1).
+const INITIAL_WINDOW: u64 = 2;
 /// More than this part of an advertised window cannot be in flight: then the window is not what it seems.
 const BEYOND: f64 = 1.25;
 
@@ -1098,6 +1100,15 @@ impl Stream {
         for piece in &mut pieces {
             piece.from = piece.from.since(begun);
             piece.to = piece.to.since(begun);
+        }
+        // What any initial window takes whole was not held by the congestion window, unless a loss made that smaller.
+        let least_window = INITIAL_WINDOW * u64::from(usual(frame.segment));
+        if facts.retransmitted == 0 && self.range <= least_window {
+            for piece in &mut pieces {
+                if piece.limit == Limit::CongestionWindow {
+                    piece.limit = Limit::Application;
+                }
+            }
         }
         if let (Some(opened), Some(first)) = (frame.opened, pieces.first_mut()) {
             let opened = opened.min(first.to);

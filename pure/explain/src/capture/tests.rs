@@ -668,3 +668,18 @@ fn full_segments_that_never_arrive_are_a_black_hole() {
     assert_eq!(vanish(36), by(&[Limit::BlackHole]));
     assert_ne!(vanish(MSS), by(&[Limit::BlackHole]));
 }
+
+#[test]
+fn what_fits_any_initial_window_is_not_laid_on_the_congestion_window() {
+    // A server that says a byte now and then, captured at the client: the next comes a round trip after the last was
+    // acknowledged.
+    let mut script = Script::new();
+    for _ in 0..15 {
+        script.packet(TRIP.0 / 1000, 1, 1);
+        script.arrived(1);
+        script.packet(80_000, 0, 0);
+    }
+    let one = &told(&script.packets).explanations[0];
+    assert_eq!(one.source, Source::CaptureAtReceiver);
+    assert_eq!(one.finding(Limit::CongestionWindow), None);
+}
