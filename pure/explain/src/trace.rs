@@ -703,7 +703,11 @@ impl Sender {
             self.largest_acked = self.largest_acked.max(burst.size.min(mss));
             self.out.pop_front();
         }
-        while self.again.front().is_some_and(|(_, p)| !before(una, p.end)) {
+        // What left before the trace began is known by its retransmissions alone.
+        while let Some((_, part)) = self.again.front().filter(|(_, p)| !before(una, p.end)) {
+            let sent = self.facts.sent.get(part.number);
+            let size = sent.map_or(0, |sent| sent.size.min(sent.bytes));
+            self.largest_acked = self.largest_acked.max(size.min(mss));
             self.again.pop_front();
         }
         // One that never ends, as a sender without pauses makes it, must not grow for ever.
