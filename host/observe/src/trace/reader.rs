@@ -236,6 +236,7 @@ impl Telling {
             false => self.send(sender),
         }
     }
+
     /// Hands on what there is. While nobody takes any more it waits in the batch, and once that is full for somebody: the
     /// logs take what comes meanwhile.
     fn send(&mut self, sender: &SyncSender<Batch>) -> Result<(), Gone> {
