@@ -17,6 +17,8 @@ const FEW_ROUND_TRIPS: u64 = 2;
 pub(crate) const MOST_SENT: usize = 16_384;
 /// Fewer stretches than this do not show whether a rate is steady.
 const FEWEST_WINDOWS: usize = 3;
+/// A path that was seen to reorder so often reorders.
+pub(crate) const MUCH_REORDERING: u64 = 20;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
 /// gathered, a processor that slept.
 const NOISE: Nanos = Nanos::from_micros(1500);
@@ -513,6 +515,12 @@ impl Facts {
         let min = self.min_rtt?;
         let seen = self.losses.iter().filter(|l| l.srtt.0 > 0);
         middle(seen.map(|l| l.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
+    }
+
+    /// The sender saw segments overtake each other, and more often than it sent one again: what was lost can hardly be told
+    /// from what came late.
+    pub fn reorders(&self) -> bool {
+        self.reordered >= MUCH_REORDERING && self.reordered > self.retransmitted
     }
 
     /// What was lost met on the line.

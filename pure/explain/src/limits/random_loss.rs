@@ -2,7 +2,7 @@
 //!
 //! Near miss: losses of a queue that overflowed (the round trip was long), of a policer (the bucket
 //! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts), of a duplex mismatch
-//! (both ends together: what was lost met on the line).
+//! (both ends together: what was lost met on the line), of segments that came late (the sender saw more of these).
 
 use super::clumps::{self, Clumps};
 use super::{Telling, burst_loss};
@@ -41,7 +41,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let pattern = burst_loss::pattern(facts);
     let told = facts.losses.len() >= ENOUGH
         && pattern == burst_loss::Pattern::Anywhere
-        && burst_loss::is_told(facts);
+        && burst_loss::is_told(facts)
+        && !facts.reorders();
     let hurts = facts.loss_hurts() || (told && facts.loss_share() >= MUCH_LOSS);
     if !hurts || facts.collided() || facts.queue_at_loss(QUEUE) {
         return None;
@@ -70,6 +71,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     } else {
         telling
             .ranked(match (clumps::clumps(facts), pattern) {
+                _ if facts.reorders() => 2,
                 (Clumps::OneByOne, _) => 0,
                 (Clumps::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
                 _ => 1,
@@ -102,4 +104,44 @@ fn witness(facts: &Facts) -> Option<Evidence> {
             bit_rate(reach * 2.0)
         )),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reordering;
+    use super::*;
+    use crate::facts::{Loss, Reading};
+    use model::finding::Source;
+    use model::{Bytes, Nanos};
+
+    #[test]
+    fn what_is_sent_again_where_segments_often_came_late_is_not_sure_to_be_lost() {
+        let mut facts = Facts::new(Source::Trace);
+        (facts.mss, facts.segments, facts.retransmitted) = (1448, 75_000, 19);
+        (facts.bytes, facts.span) = (Bytes(109 << 20), Nanos::from_secs(5));
+        facts.min_rtt = Some(Nanos::from_millis(20));
+        for n in 0..20 {
+            facts.read(Reading {
+                from: Nanos::from_millis(n * 10),
+                to: Nanos::from_millis(n * 10 + 10),
+                delivered: 220_000,
+                ..Reading::default()
+            });
+        }
+        facts.losses = (0..19)
+            .map(|n| Loss {
+                at: Nanos::from_millis(n * 200),
+                srtt: Nanos::from_millis(21),
+                flight: 100_000 + n * 100_000,
+                place: Some(n as f64 / 19.0),
+            })
+            .collect();
+        facts.reordered = 3;
+        assert_eq!(fits(&facts).unwrap().confidence, Confidence::Likely);
+        assert!(reordering::fits(&facts).is_none());
+        facts.reordered = 400;
+        assert_eq!(fits(&facts).unwrap().confidence, Confidence::Open);
+        let late = reordering::fits(&facts).unwrap();
+        assert_eq!(late.confidence, Confidence::Open);
+    }
 }

@@ -4,7 +4,7 @@
 //! overtake each other now and then on their way through one machine.
 
 use super::{Telling, bottleneck_rate};
-use crate::facts::{Facts, percent};
+use crate::facts::{Facts, MUCH_REORDERING, percent};
 use model::finding::{Confidence, Evidence};
 
 /// Share of retransmissions that the receiver had not needed.
@@ -13,8 +13,6 @@ const NEEDLESS: f64 = 0.5;
 const FEWEST: u64 = 5;
 /// Were all that was sent again lost, so many times the rate would still get through: it does no harm.
 const HARMLESS: f64 = 2.0;
-/// A path that was seen to reorder so often reorders.
-const MUCH: u64 = 20;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let needless = facts.needless as f64 / facts.retransmitted.max(1) as f64;
@@ -22,7 +20,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .inflation()
         .is_some_and(|i| i >= bottleneck_rate::QUEUE);
     // Where the line is full all the same, it does no harm; where nothing passes, it is not why.
-    if facts.needless < FEWEST || (facts.is_flat() && queues) || facts.stood_still() {
+    let chance = facts.needless < FEWEST && !facts.reorders();
+    if chance || (facts.is_flat() && queues) || facts.stood_still() {
         return None;
     }
     let allowed = facts.mathis().unwrap_or(0.0) / facts.inflation().unwrap_or(1.0);
@@ -30,7 +29,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return None;
     }
     let mostly = needless >= NEEDLESS;
-    if !mostly && facts.reordered < MUCH {
+    if !mostly && facts.reordered < MUCH_REORDERING {
         return None;
     }
     let evidence = vec![
