@@ -2,11 +2,12 @@
 //! burst are lost, always at about the same window, and no queue is ever seen.
 //!
 //! Near miss: random loss, which strikes anywhere in a burst and at any window. The experiment that
-//! decides is pacing.
+//! decides is pacing. And a duplex mismatch on a long path, where collisions come in bursts too: a queue parts the lost from the
+//! others nearly as well, but not without exception.
 
 use super::clumps::{self, Clumps};
 use super::{Telling, bucket, policer, random_loss};
-use crate::facts::{Facts, Loss, middle, percent, percentile};
+use crate::facts::{Bucket, Facts, Loss, middle, percent, percentile};
 use model::finding::{Confidence, Evidence, Limit};
 
 /// With fewer losses a pattern is chance.
@@ -133,7 +134,8 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if other || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) {
         return None;
     }
-    let sure = pattern == Pattern::Bursts;
+    let clear = facts.bucket.as_ref().is_none_or(Bucket::is_clear);
+    let sure = pattern == Pattern::Bursts && clear;
     let telling = Telling::new(
         if sure {
             Confidence::Likely
@@ -158,4 +160,37 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         random_loss::paced(facts),
         random_loss::PACED_TELLS,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Nanos;
+    use model::finding::Source;
+
+    #[test]
+    fn a_queue_that_tells_most_of_the_lost_may_be_collisions() {
+        let mut facts = Facts::new(Source::Trace);
+        (facts.mss, facts.segments, facts.retransmitted) = (1448, 7_500, 46);
+        facts.min_rtt = Some(Nanos::from_millis(40));
+        facts.losses = (0..46)
+            .map(|n| Loss {
+                at: Nanos::from_millis(n * 100),
+                srtt: Nanos::from_millis(41),
+                flight: 100_000,
+                place: None,
+            })
+            .collect();
+        let mut confidence = |parts| {
+            facts.bucket = Some(Bucket {
+                rate: 2.7e6,
+                depth: 212e3,
+                parts,
+                segment: 1448,
+            });
+            fits(&facts).unwrap().confidence
+        };
+        assert_eq!(confidence(0.9), Confidence::Likely);
+        assert_eq!(confidence(0.83), Confidence::Open);
+    }
 }
