@@ -76,7 +76,7 @@ operation stands the ideal, the least that its path needs: the shortest round tr
 It shows the busiest connections with the limit that owned their last seconds: in place on a
 terminal, a line now and then elsewhere, a line of JSON a second with --json. It ends with Ctrl-C,
 after --time, or with the process of --pid or the socket of --cookie; then each connection that data
-went over is explained in full. What stands behind 'the sending application' is seen 50 times a
+went over is explained in full. What stands behind 'the sending application' is seen 20 times a
 second: whether its process computes, waits for a processor or for a disk, or sleeps, and where.")]
 pub struct Explain {
     /// Name of a run, its first digits, 'last', or a file
