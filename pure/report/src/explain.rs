@@ -96,7 +96,8 @@ fn together(of: &Explanation, by: &[Limit]) -> bool {
                 .any(|l| of.finding(*l).is_some_and(|f| f.decider.is_some())))
 }
 
-/// All of it; of a trace or a capture, what carried most comes first. `host` is what stands in the commands that decide; where none is known, the receiver's address.
+/// All of it; of a trace or a capture, what carried most comes first. `host` is what stands in the commands that decide;
+/// where none is known, the receiver's address.
 pub fn text(explanations: &[Explanation], host: Option<&str>, style: Style) -> String {
     if explanations.is_empty() {
         return "Nothing to explain: no connection of TCP was seen sending data for long enough.\n"
