@@ -55,9 +55,9 @@ table-of-causes: build setup-test
 	bench/table-of-causes > docs/table-of-causes.md.new
 	mv docs/table-of-causes.md.new docs/table-of-causes.md
 
-# The five situations that linerate comes from, recreated in labs: some minutes, best on an idle machine; writes docs/situations.
+# The five situations that linerate comes from, recreated in labs: ten minutes, best on an idle machine; writes target/situations.
 situations: build setup-test
-	bench/situations docs/situations
+	bench/situations target/situations
 
 # Every fault of a path's MTU, ours beside common tools: a minute; writes docs/mtu-faults.md.
 mtu-faults: setup-test
