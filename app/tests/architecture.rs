@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::Command;
 
 const PURE: [&str; 10] = [
-    "model", "wire", "report", "emulate", "prove", "explain", "capture", "path", "advise",
+    "model", "wire", "report", "emulate", "prove", "explain", "capture", "pmtud", "advise",
     "requests",
 ];
 const HOST: [&str; 7] = [
@@ -70,12 +70,12 @@ fn every_room_knows_only_whom_it_may() {
             host if HOST.contains(&host) => &["model", "sys"],
             "linerate" => &[
                 "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",
-                "observe", "prove", "archive", "lab", "tune", "path", "probe", "advise",
+                "observe", "prove", "archive", "lab", "tune", "pmtud", "probe", "advise",
                 "requests",
             ],
             // Fuzzing drives the decoders of both floors.
             "fuzz" => &[
-                "model", "wire", "capture", "explain", "report", "observe", "path", "requests",
+                "model", "wire", "capture", "explain", "report", "observe", "pmtud", "requests",
             ],
             other => panic!("the room {other} has no place in the plan: name it here"),
         };

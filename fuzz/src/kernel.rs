@@ -20,8 +20,8 @@ pub fn tcp_info(bytes: &[u8]) {
 
 /// SYNs as somebody on the way quotes them.
 pub fn quoted_syn(bytes: &[u8]) {
-    if let Some(mss) = path::mss_of_tcp(bytes) {
+    if let Some(mss) = pmtud::mss_of_tcp(bytes) {
         assert!(bytes.windows(2).any(|two| two == mss.to_be_bytes()));
     }
-    let _ = path::mss_of_packet(bytes);
+    let _ = pmtud::mss_of_packet(bytes);
 }

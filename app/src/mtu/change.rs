@@ -1,5 +1,5 @@
 //! Brings the devices of two hosts to another MTU while nobody who uses them notices, or puts everything
-//! back: `path::change` says what is set in which stage, and whether it worked.
+//! back: `pmtud::change` says what is set in which stage, and whether it worked.
 
 use super::near::{Watch, look};
 use crate::controller::Link;
@@ -10,7 +10,7 @@ use crate::tuning;
 use anyhow::{Context, Result, ensure};
 use model::mtu::{CHANGE_SCHEMA, ChangeOutcome, MtuChange, Obstacle, Reach, Stage, Stopped};
 use model::{Reading, Setting, Side};
-use path::change::{Turn, obstacle, reach_of, stopped};
+use pmtud::change::{Turn, obstacle, reach_of, stopped};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tune::Hold;

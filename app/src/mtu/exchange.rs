@@ -4,7 +4,7 @@ use super::ask_mss;
 use anyhow::{Context, Result};
 use model::mtu::{Climb, TooBig};
 use model::{BitRate, Bytes};
-use path::{Ladder, Probe, Rule};
+use pmtud::{Ladder, Probe, Rule};
 use probe::{Ask, Datagrams, Said, header, trace};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -299,7 +299,7 @@ fn converse(mut stream: TcpStream, token: &Token, tell: mpsc::Sender<TcpTruth>) 
         Some(Sends::Far) => {
             let syn = sys::probe::saved_syn(stream.as_fd()).unwrap_or_default();
             let opening = Opening {
-                syn_mss: path::mss_of_packet(&syn).map_or(0, u32::from),
+                syn_mss: pmtud::mss_of_packet(&syn).map_or(0, u32::from),
                 announced: announced_mss(&observe::tcp_info(stream.as_fd())?),
             };
             stream.write_all(&opening.encode())?;

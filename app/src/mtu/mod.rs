@@ -80,6 +80,6 @@ fn ask_mss(hops: &mut [Hop], to: SocketAddr, wait: Duration, meanwhile: &mut dyn
     let count = u8::try_from(hops.len()).unwrap_or(u8::MAX);
     let quoted = probe::quoted_syns(to, count, wait, meanwhile).unwrap_or_default();
     for (hop, syn) in hops.iter_mut().zip(quoted) {
-        hop.mss = path::mss_of_tcp(&syn);
+        hop.mss = pmtud::mss_of_tcp(&syn);
     }
 }

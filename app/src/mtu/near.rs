@@ -8,7 +8,7 @@ use crate::exit::Refusal;
 use anyhow::{Context, Result, anyhow};
 use model::BitRate;
 use model::mtu::{Climb, MTU_SCHEMA, Method, MssSeen, MtuReport, PathEnd, TcpTruth, Way};
-use path::{Facts, judge};
+use pmtud::{Facts, judge};
 use probe::{Datagrams, unspecified};
 use std::io::Write;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};

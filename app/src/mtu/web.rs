@@ -13,7 +13,7 @@ use crate::transport;
 use anyhow::{Context, Result};
 use model::IpVersion;
 use model::mtu::{Cause, Climb, MTU_SCHEMA, Method, MtuReport, PathEnd, Way};
-use path::{Ladder, Rule};
+use pmtud::{Ladder, Rule};
 use probe::{Ask, trace};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! What size of packet gets through, without a socket and without a clock.
+//! Path MTU discovery (RFC 4821, RFC 8899), without a socket and without a clock.
 //!
 //! - [`Ladder`] says which sizes to send, round by round, and takes what arrived.
 //! - [`judge`] says what stops larger ones, from facts as values.
