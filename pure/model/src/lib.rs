@@ -23,6 +23,7 @@ mod sample;
 pub mod segment;
 mod setting;
 mod spec;
+mod stream_figures;
 mod summary;
 mod tcp;
 mod tuning;
@@ -57,6 +58,7 @@ pub use spec::{
     Bulk, Cache, Direction, Directions, FileCopy, IpVersion, Limit, Placement, Request, Side,
     SocketSettings, Spec, Udp, Wait, Workload,
 };
+pub use stream_figures::{PathFigures, StreamFigures, Vantage};
 pub use summary::{
     CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, shortest_trip,
     summarise, summarise_leg,
