@@ -544,7 +544,10 @@ fn only_both_ends_see_that_the_receiving_application_is_slow() {
         (told["source"].clone(), found.unwrap()["confidence"].clone())
     };
     let (source, sure) = slow_reader(&["explain", "last"]);
-    assert_eq!((source, sure), ("trace_of_both_ends".into(), "sure".into()));
+    assert_eq!(
+        (source, sure),
+        ("trace_of_both_ends".into(), "certain".into())
+    );
     // The sender alone can only infer it from a window that closes.
     let files = traces(&home);
     let (source, sure) = slow_reader(&["explain", files[1].to_str().unwrap()]);

@@ -335,7 +335,7 @@ impl Case {
             all.iter().find(|f| f["limit"] == name)
         };
         let claimed = |name: &&String| {
-            is == "innocent" || finding(name).is_some_and(|f| f["confidence"] != "open")
+            is == "innocent" || finding(name).is_some_and(|f| f["confidence"] != "possible")
         };
         let right = |name: &String| self.is_right(source, name);
         let truth = if named.iter().filter(claimed).any(|name| !right(name)) {

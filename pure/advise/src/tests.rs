@@ -76,7 +76,7 @@ fn finding(limit: Limit, changes: &[&str], words: &str) -> Finding {
         limit,
         level: Level::First,
         share: Share::default(),
-        confidence: Confidence::Sure,
+        confidence: Confidence::Certain,
         evidence: Vec::new(),
         remedies: changes.iter().map(change).chain([plain]).collect(),
         decider: None,

@@ -145,7 +145,7 @@ pub(crate) fn assemble(
         });
         if by.len() > 1 {
             for finding in findings.iter_mut().filter(|f| by.contains(&f.limit)) {
-                finding.confidence = Confidence::Open;
+                finding.confidence = Confidence::Possible;
             }
         }
     }
@@ -204,10 +204,10 @@ fn conclude(
         // One that was seen outweighs those that are only possible.
         if let Some(sure) = fits
             .iter()
-            .position(|(_, t)| t.confidence == Confidence::Sure)
+            .position(|(_, t)| t.confidence == Confidence::Certain)
         {
             let sure = fits[sure].0;
-            fits.retain(|(l, t)| *l == sure || t.confidence == Confidence::Sure);
+            fits.retain(|(l, t)| *l == sure || t.confidence == Confidence::Certain);
         }
         fits.sort_by_key(|(_, t)| (std::cmp::Reverse(t.confidence), t.rank));
         let names = fits.iter().map(|(l, _)| *l).collect();

@@ -183,21 +183,21 @@ impl Scene {
     }
 
     fn finding(&self, rows: &[Row], limit: Limit, share: Share) -> Finding {
-        use Confidence::{Likely, Open, Sure};
+        use Confidence::{Certain, Likely, Possible};
         let is_seen = rows.iter().any(|row| row.unacked.is_some());
         let (confidence, evidence, remedy) = match limit {
             Limit::LossRecovery | Limit::RtoStall => (
-                Sure,
+                Certain,
                 self.loss(rows),
                 "capture at both ends: it shows whether a segment was lost or overtaken, and where",
             ),
             Limit::SlowStart | Limit::CongestionWindow => (
-                if is_seen { Sure } else { Likely },
+                if is_seen { Certain } else { Likely },
                 self.window(rows),
                 "trace the connection from its beginning: it shows what keeps the window small",
             ),
             Limit::ReceiveWindow => (
-                Sure,
+                Certain,
                 self.window(rows),
                 "a larger receive buffer at the other end",
             ),
@@ -207,7 +207,7 @@ impl Scene {
                 "nothing in TCP: 'linerate explain --requests' divides this time among the calls",
             ),
             _ => (
-                Open,
+                Possible,
                 self.pace(rows),
                 "nothing in TCP held these segments: they left at the pace of the sender and its line",
             ),
@@ -452,7 +452,7 @@ mod tests {
         let full = told
             .finding(Limit::CongestionWindow)
             .or(told.finding(Limit::SlowStart));
-        assert!(full.is_some_and(|full| full.confidence == Confidence::Sure));
+        assert!(full.is_some_and(|full| full.confidence == Confidence::Certain));
         let all: Nanos = told.findings.iter().map(|finding| finding.share.time).sum();
         assert_eq!(all, told.span);
     }

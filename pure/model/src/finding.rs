@@ -165,11 +165,22 @@ impl Evidence {
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// Another cause fits as well: an experiment decides.
-    Open,
-    /// It fits and nothing else was found that does; part of it is inferred.
+    Possible,
+    /// It fits, and no other cause that was found does; part of it is inferred.
     Likely,
-    /// The field that decides it was seen.
-    Sure,
+    /// The field that decides it was observed.
+    Certain,
+}
+
+impl Confidence {
+    /// The word in text, JSON and pages.
+    pub fn word(self) -> &'static str {
+        match self {
+            Confidence::Possible => "possible",
+            Confidence::Likely => "likely",
+            Confidence::Certain => "certain",
+        }
+    }
 }
 
 /// What to try.
@@ -367,7 +378,7 @@ impl Explanation {
                 by.len() == 1
                     && self
                         .finding(by[0])
-                        .is_some_and(|f| f.confidence > Confidence::Open)
+                        .is_some_and(|f| f.confidence > Confidence::Possible)
             }
             _ => false,
         }

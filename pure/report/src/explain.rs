@@ -3,9 +3,7 @@
 
 use crate::words::{self, Ink, Style, escape, escape_sentence, glue, percent, wrap};
 use model::Nanos;
-use model::finding::{
-    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Level, Limit, Source,
-};
+use model::finding::{Conclusion, Decider, Evidence, Explanation, Finding, Level, Limit, Source};
 use serde::Serialize;
 
 /// Version of the JSON form.
@@ -247,13 +245,9 @@ fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Sty
 }
 
 fn finding(finding: &Finding, style: Style) -> String {
-    let sure = match finding.confidence {
-        Confidence::Sure => "seen",
-        Confidence::Likely => "likely",
-        Confidence::Open => "possible",
-    };
+    let confidence = finding.confidence.word();
     let mut out = wrap(
-        &format!("{} ({sure})", finding.limit.words()),
+        &format!("{} ({confidence})", finding.limit.words()),
         style.width,
         "  ",
         "  ",

@@ -402,10 +402,14 @@ pub fn rivals() -> Explanation {
             by: vec![Limit::RandomLoss, Limit::BurstLoss],
         },
         findings: vec![
-            finding(Limit::RandomLoss, share(9800, 52), Confidence::Open),
-            finding(Limit::BurstLoss, share(9800, 52), Confidence::Open),
-            finding(Limit::CongestionWindow, share(7300, 40), Confidence::Open),
-            finding(Limit::LossRecovery, share(2500, 12), Confidence::Sure),
+            finding(Limit::RandomLoss, share(9800, 52), Confidence::Possible),
+            finding(Limit::BurstLoss, share(9800, 52), Confidence::Possible),
+            finding(
+                Limit::CongestionWindow,
+                share(7300, 40),
+                Confidence::Possible,
+            ),
+            finding(Limit::LossRecovery, share(2500, 12), Confidence::Certain),
         ],
         ends: Vec::new(),
         phases: vec![

@@ -28,7 +28,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         "nothing, in that time",
     )];
     if !facts.always_writes {
-        let telling = Telling::new(Confidence::Sure, evidence).advise(
+        let telling = Telling::new(Confidence::Certain, evidence).advise(
             "look at the sending application: what it computes, reads or waits for between writes",
         );
         return facts.behind.tell(telling);
@@ -51,7 +51,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let evidence = super::send_buffer::held(facts)?;
     Some(
-        Telling::new(Confidence::Open, vec![evidence])
+        Telling::new(Confidence::Possible, vec![evidence])
             .advise("look at the sending application: how much it keeps outstanding by itself"),
     )
 }

@@ -22,7 +22,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             .against(format!("{BACKOFFS} or more")),
     ];
     Some(
-        Telling::new(Confidence::Sure, evidence)
+        Telling::new(Confidence::Certain, evidence)
             .change(
                 "sysctl:net.ipv4.tcp_mtu_probing=1@sender",
                 "let the sender find the size that passes (RFC 4821)",

@@ -37,7 +37,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     {
         evidence
             .push(Evidence::new("speed of the slower device", link).against("90 % of it or more"));
-        return Some(Telling::new(Confidence::Sure, evidence).advise(LINE_IS_FULL));
+        return Some(Telling::new(Confidence::Certain, evidence).advise(LINE_IS_FULL));
     }
     // A full line is never idle.
     if facts.rhythm.is_some_and(|r| r.is_idling()) {
@@ -63,7 +63,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             )
             .against(format!("{QUEUE} and more: a queue overflowed")),
         );
-        return Some(Telling::new(Confidence::Open, evidence).advise(
+        return Some(Telling::new(Confidence::Possible, evidence).advise(
             "a queue of a whole round trip at the slow link, or a congestion control that yields less",
         ));
     }
@@ -73,14 +73,14 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if !facts.is_flat() {
         // A queue that stands while the rate moves: it is the path's rate that does.
         return (queued && spare >= TO_SPARE)
-            .then(|| Telling::new(Confidence::Open, evidence).advise(RATE_MOVES));
+            .then(|| Telling::new(Confidence::Possible, evidence).advise(RATE_MOVES));
     }
     if queued && spare >= TO_SPARE {
         // Who waits for timers again and again does not keep the line full, nor who loses so much.
         let lossy = facts.timeouts >= MANY_TIMEOUTS || facts.loss_share() > MUCH_LOSS;
         let confidence = match lossy {
-            false => Confidence::Sure,
-            true => Confidence::Open,
+            false => Confidence::Certain,
+            true => Confidence::Possible,
         };
         return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
     }
@@ -91,7 +91,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             "no more was delivered than without it",
         ));
         let confidence = match facts.loss_share() > MUCH_LOSS {
-            true => Confidence::Open,
+            true => Confidence::Possible,
             false => Confidence::Likely,
         };
         return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
@@ -116,7 +116,7 @@ fn few_readings(facts: &Facts) -> Option<Telling> {
             standing_queue(inflation),
             window_to_spare(spare),
         ];
-        Telling::new(Confidence::Open, evidence).advise(LINE_IS_FULL)
+        Telling::new(Confidence::Possible, evidence).advise(LINE_IS_FULL)
     })
 }
 

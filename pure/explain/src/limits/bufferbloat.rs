@@ -18,7 +18,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return None;
     }
     if telling.confidence == Confidence::Likely {
-        telling.confidence = Confidence::Sure;
+        telling.confidence = Confidence::Certain;
     }
     telling.evidence.push(
         Evidence::new("time in queues, median", standing)

@@ -140,7 +140,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         if sure {
             Confidence::Likely
         } else {
-            Confidence::Open
+            Confidence::Possible
         },
         random_loss::no_queue(facts, at_loss),
     )
@@ -191,6 +191,6 @@ mod tests {
             fits(&facts).unwrap().confidence
         };
         assert_eq!(confidence(0.9), Confidence::Likely);
-        assert_eq!(confidence(0.83), Confidence::Open);
+        assert_eq!(confidence(0.83), Confidence::Possible);
     }
 }

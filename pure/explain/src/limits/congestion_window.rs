@@ -48,5 +48,5 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     if let Some(name) = &facts.congestion {
         evidence.push(Evidence::new("congestion control", name));
     }
-    Telling::new(Confidence::Open, evidence)
+    Telling::new(Confidence::Possible, evidence)
 }

@@ -16,7 +16,7 @@ const WORKS: f64 = 0.25;
 const MUCH_LOSS: f64 = 0.01;
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    Telling::new(Confidence::Open, evidence(facts)).advise(ADVICE)
+    Telling::new(Confidence::Possible, evidence(facts)).advise(ADVICE)
 }
 
 const ADVICE: &str = "look at both hosts' processors: offloads (tso, gro), interrupts on one processor, other load, \
@@ -33,7 +33,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     let tells = "segments of half the size cost a processor nearly twice the work a byte, and the path some per cent";
     Some(
-        Telling::new(Confidence::Open, evidence(facts))
+        Telling::new(Confidence::Possible, evidence(facts))
             .advise(ADVICE)
             .decide(
                 &[Limit::Cpu, Limit::BottleneckRate],

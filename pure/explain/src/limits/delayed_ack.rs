@@ -36,7 +36,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .against("32 ms or more"),
         Evidence::new("time in them", held.delayed_time),
     ];
-    Some(Telling::new(Confidence::Sure, evidence).change(
+    Some(Telling::new(Confidence::Certain, evidence).change(
         "nodelay=on",
         "TCP_NODELAY at the sender; the peer may also acknowledge at once (ip route ... quickack 1)",
     ))
@@ -74,7 +74,7 @@ fn counted(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
     ];
     // One that was acknowledged at once shows that the path is not as slow.
     let confidence = match alone.delayed < alone.waits {
-        true => Confidence::Sure,
+        true => Confidence::Certain,
         false => Confidence::Likely,
     };
     Some((confidence, evidence))
@@ -98,7 +98,7 @@ fn sampled(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
     };
     let confidence = match facts.readings.iter().any(at_once) {
         true => Confidence::Likely,
-        false => Confidence::Open,
+        false => Confidence::Possible,
     };
     Some((confidence, evidence))
 }

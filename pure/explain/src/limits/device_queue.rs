@@ -18,7 +18,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return None;
     }
     let mut telling = tell(facts);
-    telling.confidence = Confidence::Open;
+    telling.confidence = Confidence::Possible;
     telling.evidence[0] = Evidence::new("windows", "none is full, though data wait to be sent");
     telling.evidence.push(
         Evidence::new(

@@ -64,10 +64,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     let many = damaged as f64 >= facts.retransmitted as f64 * OF_THE_LOST;
     let confidence = match facts.half_duplex.is_some() || late > 0 {
-        true => Confidence::Sure,
+        true => Confidence::Certain,
         false if collided.is_some() => Confidence::Likely,
         // The end that does not listen sees nothing but broken frames. So does one at a bad cable.
-        false if many => Confidence::Open,
+        false if many => Confidence::Possible,
         false => return None,
     };
     Some(Telling::new(confidence, evidence).advise(AGREE).ranked(2))

@@ -18,7 +18,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         ),
         Evidence::new("segments sent again", facts.retransmitted).against("fewer than the marks"),
     ];
-    Some(Telling::new(Confidence::Sure, evidence).advise(
+    Some(Telling::new(Confidence::Certain, evidence).advise(
         "the queue that marks is at its target: the path is full, or its threshold is too low",
     ))
 }

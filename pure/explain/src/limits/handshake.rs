@@ -13,10 +13,10 @@ pub(crate) fn owns(moment: &Moment) -> bool {
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
     if facts.syns_again == 0 {
-        return Telling::new(Confidence::Sure, Vec::new());
+        return Telling::new(Confidence::Certain, Vec::new());
     }
     let evidence = Evidence::new("SYNs sent again", facts.syns_again);
-    Telling::new(Confidence::Sure, vec![evidence]).advise(
+    Telling::new(Confidence::Certain, vec![evidence]).advise(
         "look for what loses or holds back the first segments: a listener whose queue is full, a firewall, a path that is down at first",
     )
 }

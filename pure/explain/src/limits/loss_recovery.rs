@@ -15,7 +15,7 @@ pub(crate) fn owns(moment: &Moment) -> bool {
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let share = format!("{} ({})", facts.retransmitted, percent(facts.loss_share()));
     Telling::new(
-        Confidence::Sure,
+        Confidence::Certain,
         vec![Evidence::new("segments sent again", share)],
     )
 }

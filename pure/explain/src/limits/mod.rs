@@ -132,7 +132,7 @@ pub(crate) fn tell(limit: Limit, facts: &Facts) -> Telling {
         Limit::Pacing => pacing::tell(facts),
         Limit::DeviceQueue => device_queue::tell(facts),
         Limit::Cpu => cpu::tell(facts),
-        _ => Telling::new(Confidence::Sure, Vec::new()),
+        _ => Telling::new(Confidence::Certain, Vec::new()),
     }
 }
 

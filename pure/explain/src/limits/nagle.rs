@@ -20,7 +20,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     // That it was written by then does not show in packets.
     let confidence = match facts.is_capture() {
         true => Confidence::Likely,
-        false => Confidence::Sure,
+        false => Confidence::Certain,
     };
     Telling::new(confidence, evidence).change(
         "nodelay=on",

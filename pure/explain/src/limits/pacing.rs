@@ -19,7 +19,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
             name,
         ));
     }
-    Telling::new(Confidence::Open, evidence)
+    Telling::new(Confidence::Possible, evidence)
 }
 
 /// From packets alone: the same amount in flight all the time, and sends spread out over the round trip by a clock of
@@ -38,7 +38,7 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
     ];
     let faster = BitRate(bit_rate(facts.rate()).0 * 4);
     Some(
-        Telling::new(Confidence::Open, evidence)
+        Telling::new(Confidence::Possible, evidence)
             .ranked(0)
             .advise("look whether the sender paces: pacing_rate in 'ss -ti', SO_MAX_PACING_RATE, a queueing discipline (fq maxrate)")
             .decide(
@@ -56,7 +56,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let reached = rate.0 as f64 / asked.0.max(1) as f64;
     (reached >= 0.85).then(|| {
         Telling::new(
-            Confidence::Sure,
+            Confidence::Certain,
             vec![
                 Evidence::new("rate that was set (SO_MAX_PACING_RATE)", asked),
                 Evidence::new("rate", rate).against("85 % of it or more"),

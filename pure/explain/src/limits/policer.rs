@@ -41,7 +41,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let told = |b: &Bucket| facts.is_traced() || b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(told) {
         return is_policed(facts)
-            .then(|| advised(Telling::new(Confidence::Sure, bucket::evidence(facts))));
+            .then(|| advised(Telling::new(Confidence::Certain, bucket::evidence(facts))));
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
     let queued = match facts.is_traced() {
@@ -63,7 +63,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .filter(|b| at_loss < QUEUE && b.is_empty_at_losses())
     {
         let telling = advised(Telling::new(
-            Confidence::Sure,
+            Confidence::Certain,
             vec![
                 Evidence::new("rate that the bucket fills at", bit_rate(bucket.rate)),
                 Evidence::new("losses at which it would be empty", percent(bucket.near))
@@ -102,7 +102,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             2
         };
         possible(
-            advised(Telling::new(Confidence::Open, evidence)),
+            advised(Telling::new(Confidence::Possible, evidence)),
             rank,
             facts,
         )
@@ -122,7 +122,7 @@ pub(crate) fn is_policed(facts: &Facts) -> bool {
 }
 
 fn possible(mut telling: Telling, rank: u8, facts: &Facts) -> Telling {
-    telling.confidence = Confidence::Open;
+    telling.confidence = Confidence::Possible;
     telling.ranked(rank).decide(
         &[Limit::Policer, Limit::RandomLoss],
         random_loss::paced(facts),

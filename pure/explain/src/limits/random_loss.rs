@@ -55,7 +55,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let confidence = if told {
         Confidence::Likely
     } else {
-        Confidence::Open
+        Confidence::Possible
     };
     let telling = Telling::new(confidence, evidence)
         .advise(
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(fits(&facts).unwrap().confidence, Confidence::Likely);
         assert!(reordering::fits(&facts).is_none());
         facts.reordered = 400;
-        assert_eq!(fits(&facts).unwrap().confidence, Confidence::Open);
+        assert_eq!(fits(&facts).unwrap().confidence, Confidence::Possible);
         let late = reordering::fits(&facts).unwrap();
-        assert_eq!(late.confidence, Confidence::Open);
+        assert_eq!(late.confidence, Confidence::Possible);
     }
 }

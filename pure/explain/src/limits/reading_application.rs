@@ -30,7 +30,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             )
             .against("25 % or more: the reader is behind"),
         );
-        return Some(advised(Telling::new(Confidence::Sure, evidence), facts));
+        return Some(advised(Telling::new(Confidence::Certain, evidence), facts));
     }
     // The receiver did not tell: its window tells whether it is emptied.
     let mut windows: Vec<f64> = steady.iter().map(|r| r.window as f64).collect();
@@ -57,7 +57,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     // Packets alone do not show whether a buffer is small or full.
     let confidence = match facts.is_capture() {
-        true => Confidence::Open,
+        true => Confidence::Possible,
         false => Confidence::Likely,
     };
     Some(advised(Telling::new(confidence, evidence), facts))

@@ -50,7 +50,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         ));
     }
     let larger = Bytes((window.0 * 4).clamp(256 << 10, 64 << 20));
-    Telling::new(Confidence::Sure, evidence).change(
+    Telling::new(Confidence::Certain, evidence).change(
         format!("rcvbuf={}", larger.0),
         "a larger receive buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_rmem",
     )
@@ -66,7 +66,7 @@ pub(crate) fn fits_unscaled(facts: &Facts) -> Option<Telling> {
     let evidence = Evidence::new("in flight, half of its middle spread", percent(spread))
         .against("under 5 %, without loss or queue: held by something, and how large the window is cannot be seen");
     Some(
-        Telling::new(Confidence::Open, vec![evidence])
+        Telling::new(Confidence::Possible, vec![evidence])
             .ranked(2)
             .advise("capture again from the handshake on: it tells the scale of the windows"),
     )

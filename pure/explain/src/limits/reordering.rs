@@ -44,10 +44,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     Some(
         Telling::new(
             match (mostly, facts.reordered > 0) {
-                (true, true) => Confidence::Sure,
+                (true, true) => Confidence::Certain,
                 (true, false) => Confidence::Likely,
                 // There were real losses as well, and more of them.
-                _ => Confidence::Open,
+                _ => Confidence::Possible,
             },
             evidence,
         )

@@ -19,7 +19,7 @@ const DEAD: u32 = 4;
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     (facts.stood_still() && !super::is_black_hole(facts)).then(|| Telling {
         confidence: match facts.backoffs >= DEAD {
-            true => Confidence::Sure,
+            true => Confidence::Certain,
             false => Confidence::Likely,
         },
         ..tell(facts).ranked(0)
@@ -35,7 +35,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         let row = Evidence::new("of these in a row, at the most", facts.backoffs);
         evidence.push(row.against(format!("{DEAD} and more: nothing passed at all")));
     }
-    Telling::new(Confidence::Sure, evidence).advise(
+    Telling::new(Confidence::Certain, evidence).advise(
         "look for what loses whole windows or the last segments of a transfer: a timeout means that \
          too few acknowledgements came back to repair the loss at once",
     )

@@ -35,7 +35,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     if let Some(rtt) = facts.min_rtt {
         evidence.push(Evidence::new("shortest round trip", rtt));
     }
-    Telling::new(Confidence::Sure, evidence).change(
+    Telling::new(Confidence::Certain, evidence).change(
         format!("sndbuf={}", needed.0),
         "a larger send buffer, or none set at all, so that the kernel can grow it up to net.ipv4.tcp_wmem",
     )
@@ -71,7 +71,7 @@ pub(super) fn held(facts: &Facts) -> Option<Evidence> {
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let evidence = vec![held(facts)?];
     let mut telling = tell(facts);
-    telling.confidence = Confidence::Open;
+    telling.confidence = Confidence::Possible;
     telling.evidence.splice(0..0, evidence);
     let rank = if facts.rhythm.is_some_and(|r| r.is_spread()) {
         2

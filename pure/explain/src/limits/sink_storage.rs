@@ -19,7 +19,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         evidence.push(Evidence::new("fsync at the end", fsync));
     }
     Some(
-        Telling::new(Confidence::Sure, evidence)
+        Telling::new(Confidence::Certain, evidence)
             .advise("faster storage at the receiver; the network has room"),
     )
 }

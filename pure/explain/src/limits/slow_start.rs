@@ -20,7 +20,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     if let Some(rtt) = facts.min_rtt {
         evidence.push(Evidence::new("shortest round trip", rtt));
     }
-    Telling::new(Confidence::Sure, evidence).change(
+    Telling::new(Confidence::Certain, evidence).change(
         "route.initcwnd=32@sender",
         "a larger initial window, if transfers are short and the path is known to take it",
     )

@@ -22,7 +22,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         ));
     }
     Some(
-        Telling::new(Confidence::Sure, evidence)
+        Telling::new(Confidence::Certain, evidence)
             .advise("faster storage at the sender, or more of it read ahead; the network has room"),
     )
 }

@@ -34,7 +34,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         .against("less than a segment")
         .at(r.from)
     });
-    Telling::new(Confidence::Sure, evidence.into_iter().collect()).advise(
+    Telling::new(Confidence::Certain, evidence.into_iter().collect()).advise(
         "find out why the receiving application stops reading: its processor, its disk, or a lock",
     )
 }
