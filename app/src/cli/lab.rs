@@ -518,7 +518,6 @@ fn account(truth: &emulate::Truth) -> Vec<Vec<String>> {
         always("dropped by the policer", dropped.policer),
         always("dropped, too large", dropped.max_frame),
         always("ACKs thinned out", dropped.ack_thinning),
-        always("collided", dropped.collision),
         always("duplicated", truth.duplicated),
         ("marked by ECN", truth.marked, None),
         ("held back", truth.reordered, None),

@@ -85,7 +85,6 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         (shaper.is_some(), "a shaper behind its queue"),
         (max_frame.is_some(), "a largest frame"),
         (ack_thinning.is_some(), "ACK thinning"),
-        // Nor one end's alone: netem does not know when the other direction sends, so nothing collides there.
         (*half_duplex, "half duplex"),
         (wander.is_some(), "a rate that wanders"),
         (cross.is_some(), "cross traffic"),

@@ -15,7 +15,6 @@ pub(crate) enum Purpose {
     Aqm = 6,
     Wander = 7,
     Stay = 8,
-    Backoff = 9,
 }
 
 /// One stream. `ChaCha8Rng` gives the same numbers on every machine and in every release.

@@ -3,14 +3,13 @@
 //! A [`Scenario`] is a network as data, read from a TOML file: nodes, links, and for each direction
 //! of a link a [`Shape`]. A [`Pipe`] is one such direction at work: packets and moments go in,
 //! packets come out when they are due, and [`Truth`] counts what was done to them. A [`Duplex`] is
-//! both directions of a link, which a half-duplex end couples.
+//! both directions of a link, which a half-duplex link couples.
 //!
 //! The same seed and the same packets at the same moments have the same fate, for ever.
 
 mod aqm;
 mod bucket;
 mod chance;
-mod csma;
 mod duplex;
 mod error;
 mod file;

@@ -8,9 +8,6 @@ use std::ops::Range;
 /// check sequence 4, gap between frames 12 (IEEE 802.3).
 pub const FRAME_OVERHEAD: u64 = 24;
 
-/// The part of it that is silence: the gap between frames.
-pub(crate) const GAP: u64 = 12;
-
 /// Ethernet header in bytes, without VLAN tag.
 pub const ETHERNET_HEADER: u64 = 14;
 

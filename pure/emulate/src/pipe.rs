@@ -3,7 +3,6 @@
 use crate::aqm::{CoDel, Red, RedLimits};
 use crate::bucket::Tokens;
 use crate::chance::{Chance, Purpose};
-use crate::csma::Csma;
 use crate::loss::Losses;
 use crate::packet::{Packet, ip_bytes, wire_bytes_of_frame};
 use crate::wander::Wandering;
@@ -60,10 +59,6 @@ pub struct Pipe<T> {
     codel: CoDel,
     shaper: Option<Tokens>,
     line: Line,
-    /// Of a half-duplex end whose other end is not.
-    csma: Option<Box<Csma>>,
-    /// What is sent before this collides with a half-duplex end's frame.
-    collides_until: Nanos,
     /// When the last frame left the queue: what is dropped there uses neither line nor tokens, and the
     /// next, if smaller, would seem to have been ready before.
     served: Nanos,
@@ -130,8 +125,6 @@ struct Flying<T> {
 /// The line: one frame at a time.
 #[derive(Debug, Default)]
 struct Line {
-    /// When the last frame began.
-    began: Option<Nanos>,
     /// Busy until then.
     free: Nanos,
     /// What the last frame took beyond whole nanoseconds, in bits x 10^9.
@@ -141,7 +134,6 @@ struct Line {
 /// What happens next inside a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    Sent,
     Wander,
     Release(u64),
     Cross,
@@ -168,8 +160,6 @@ impl<T: Clone> Pipe<T> {
             codel: CoDel::default(),
             shaper: None,
             line: Line::default(),
-            csma: None,
-            collides_until: Nanos(0),
             served: Nanos(0),
             wandering: None,
             cross_next: Nanos(0),
@@ -241,16 +231,11 @@ impl<T: Clone> Pipe<T> {
             };
             Some(self.next_send()? + self.time_of(wire) + self.shape.delay)
         });
-        let on_air = self.next_sent().map(|until| until + self.shape.delay);
         let held = self.held_until.first().map(|(until, _)| *until);
-        [
-            flying,
-            on_air.or(queued),
-            held.map(|h| h + self.shape.delay),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        [flying, queued, held.map(|h| h + self.shape.delay)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The next packet that has come out by `now`; call until there is none.
@@ -296,51 +281,14 @@ impl<T: Clone> Pipe<T> {
         std::mem::take(&mut self.log)
     }
 
-    /// When the last frame began, and when the line is free again.
-    pub(crate) fn busy(&self) -> (Option<Nanos>, Nanos) {
-        (self.line.began, self.line.free)
+    /// When the line is free again.
+    pub(crate) fn busy_until(&self) -> Nanos {
+        self.line.free
     }
 
     /// Somebody else uses the line until then.
     pub(crate) fn wait_until(&mut self, free: Nanos) {
         self.line.free = self.line.free.max(free);
-    }
-
-    /// From now on its sender listens while it sends.
-    pub(crate) fn listen(&mut self) {
-        self.csma = Some(Box::new(Csma::new(self.seed)));
-    }
-
-    /// When the frame that is being sent has been, if its sender listens; else 0.
-    pub(crate) fn on_air_until(&self) -> Nanos {
-        self.next_sent().unwrap_or_default()
-    }
-
-    /// What this one begins to send before then collides.
-    pub(crate) fn collide_until(&mut self, until: Nanos) {
-        self.collides_until = until;
-    }
-
-    /// The other direction began to send then. If this one was sending and listens, it tries again or gives up.
-    pub(crate) fn hear(&mut self, at: Nanos) {
-        let rate = self.line_rate();
-        let heard = self.csma.as_mut().and_then(|c| c.hear(at, rate));
-        let Some((wait, again)) = heard else { return };
-        self.line.rest = 0;
-        self.line.free = at + wait;
-        let Some(mut head) = self.queue.pop_front() else {
-            return;
-        };
-        if again {
-            head.left -= 1;
-            self.truth.queue.packets += 1;
-            self.truth.queue.bytes += ip_bytes(head.sizes.of(head.left));
-        } else {
-            head.collide(head.left - 1);
-            self.sent(at, &mut head);
-        }
-        self.queue.push_front(head);
-        self.settle(at);
     }
 
     /// When something happens next inside, other than that a packet comes out.
@@ -361,16 +309,6 @@ impl<T: Clone> Pipe<T> {
             return false;
         };
         match step {
-            Step::Sent => {
-                if let Some(csma) = &mut self.csma {
-                    csma.end();
-                }
-                if let Some(mut head) = self.queue.pop_front() {
-                    self.sent(at, &mut head);
-                    self.queue.push_front(head);
-                }
-                self.settle(at);
-            }
             Step::Send => self.send(at),
             Step::Cross => self.cross(at, now),
             Step::Release(flow) => {
@@ -408,10 +346,7 @@ impl<T: Clone> Pipe<T> {
         let release = held.map(|(until, flow)| (*until, Step::Release(*flow)));
         let cross = self.shape.cross.as_ref();
         let cross = cross.map(|_| (self.cross_next, Step::Cross));
-        let send = match self.next_sent() {
-            Some(at) => Some((at, Step::Sent)),
-            None => self.next_send().map(|at| (at, Step::Send)),
-        };
+        let send = self.next_send().map(|at| (at, Step::Send));
         [wander, release, cross, send].into_iter().flatten().min()
     }
 
@@ -559,9 +494,6 @@ impl<T: Clone> Pipe<T> {
 
     /// Takes from the head what does not go over the line, so that the head is what is sent next.
     fn settle(&mut self, now: Nanos) {
-        if self.next_sent().is_some() {
-            return;
-        }
         while let Some(head) = self.queue.front_mut() {
             while head.left < head.entered && head.dropped_before_line(head.left) {
                 head.left += 1;
@@ -585,11 +517,6 @@ impl<T: Clone> Pipe<T> {
                 .max(head.queued_at)
                 .max(self.served),
         )
-    }
-
-    /// When the frame that is being sent has been, if that may still fail.
-    fn next_sent(&self) -> Option<Nanos> {
-        self.csma.as_ref()?.on_air()
     }
 
     /// When the line and the shaper can take a frame.
@@ -616,36 +543,22 @@ impl<T: Clone> Pipe<T> {
         if self.truth.queue.packets == 0 {
             self.red.idle(now);
         }
-        // What collided has been through.
-        let is_new = !self.csma.as_ref().is_some_and(|c| c.tries_again());
-        if is_new && self.codel_drops(now, &mut head, wire) {
+        if self.codel_drops(now, &mut head, wire) {
             self.lose(now, &mut head, segment, DropCause::Aqm);
         } else {
-            if let Some(shaper) = self.shaper.as_mut().filter(|_| is_new) {
+            if let Some(shaper) = &mut self.shaper {
                 shaper.spend(now, ip_bytes(wire));
             }
             let rate = self.line_rate();
             self.line.send(now, wire, rate, self.shape.packet_time);
-            if now < self.collides_until {
-                head.collide(segment);
-            }
-            match &mut self.csma {
-                Some(csma) => csma.begin(now, wire, rate),
-                None => self.sent(now, &mut head),
+            if head.packet.is_none() {
+                self.truth.cross.add(wire);
+            } else if let Some(why) = head.cause(segment) {
+                self.lose(now, &mut head, segment, why);
             }
         }
         self.queue.push_front(head);
         self.settle(now);
-    }
-
-    /// The fate of the segment that left the head last is decided.
-    fn sent(&mut self, now: Nanos, head: &mut Inside<T>) {
-        let segment = head.left - 1;
-        if head.packet.is_none() {
-            self.truth.cross.add(head.sizes.of(segment));
-        } else if let Some(why) = head.cause(segment) {
-            self.lose(now, head, segment, why);
-        }
     }
 
     fn codel_drops(&mut self, now: Nanos, head: &mut Inside<T>, wire: u64) -> bool {
@@ -863,7 +776,6 @@ impl Line {
             self.rest = 0;
         }
         let begins = self.free.max(now);
-        self.began = Some(begins);
         let Some(rate) = rate else {
             // A line without limit is never busy.
             if least > Nanos(0) {
@@ -910,13 +822,6 @@ impl<T> Inside<T> {
             self.gone = vec![None; self.sizes.segments as usize];
         }
         self.gone[segment as usize] = Some(why);
-    }
-
-    /// It met a frame of the other direction; what was lost anyhow stays that.
-    fn collide(&mut self, segment: u32) {
-        if self.cause(segment).is_none() {
-            self.condemn(segment, DropCause::Collision);
-        }
     }
 
     /// True if the segment never comes to the line; what is lost there has used it.

@@ -43,8 +43,7 @@ pub struct Shape {
     pub max_frame: Option<u32>,
     /// Pure acknowledgements of a flow joined into fewer.
     pub ack_thinning: Option<AckThinning>,
-    /// The end that sends this way runs half duplex. Both ends: only one sends at a time. One alone, a duplex mismatch: it
-    /// waits while it hears the other, which does not wait for it, and what both send at a time collides.
+    /// Only one of the two directions can send at a time.
     pub half_duplex: bool,
     /// The rate wanders by itself.
     pub wander: Option<Wander>,

@@ -62,9 +62,6 @@ pub struct Drops {
     pub max_frame: Tally,
     /// A later acknowledgement replaced it.
     pub ack_thinning: Tally,
-    /// It collided with a frame of the other direction, where one end alone is half-duplex. Of the half-duplex end's
-    /// frames those that collided late or 16 times, of the other's all that collided.
-    pub collision: Tally,
 }
 
 /// Why a frame did not come through: see [`Drops`].
@@ -79,7 +76,6 @@ pub enum DropCause {
     Policer,
     MaxFrame,
     AckThinning,
-    Collision,
 }
 
 /// How full the queue is.
@@ -154,7 +150,6 @@ impl Drops {
             DropCause::Policer => &mut self.policer,
             DropCause::MaxFrame => &mut self.max_frame,
             DropCause::AckThinning => &mut self.ack_thinning,
-            DropCause::Collision => &mut self.collision,
         }
     }
 
@@ -168,7 +163,6 @@ impl Drops {
             self.policer,
             self.max_frame,
             self.ack_thinning,
-            self.collision,
         ];
         let mut sum = Tally::default();
         for tally in all {

@@ -118,7 +118,7 @@ fn a_bad_file_is_answered_with_line_and_remedy() {
         ),
         (
             cable("[link.forward]\nrate = \"1M\"\nhalf_duplex = true"),
-            "t.toml:10: link 'wan' is half-duplex, with a rate in one direction only; add a rate to [link.both]: without one a line is never busy",
+            "t.toml:10: link 'wan' is half-duplex in one direction only; move half_duplex = true to [link.both]",
         ),
         (
             file("\n[[host]]\nname = \"a\"", "", ""),
@@ -167,7 +167,7 @@ fn a_bad_file_is_answered_with_line_and_remedy() {
                 "",
                 "[[change]]\nat = \"5s\"\nlink = \"wan\"\nhalf_duplex = true",
             ),
-            "t.toml:17: half_duplex cannot change while the lab runs; set it in the link",
+            "t.toml:17: half_duplex cannot change while the lab runs; set it in [link.both]",
         ),
         (
             both("jitter = { range = \"2ms\", distribution = \"pareto\" }"),

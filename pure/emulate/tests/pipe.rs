@@ -501,7 +501,7 @@ fn reordered_and_doubled_frames_are_counted() {
     assert!(balanced(&truth) && truth.waiting.frames == 0);
 }
 
-fn link(forward: Shape, backward: Shape) -> Link {
+fn link(shape: Shape) -> Link {
     let all = Scenario::shipped();
     let (name, text) = all
         .iter()
@@ -509,7 +509,7 @@ fn link(forward: Shape, backward: Shape) -> Link {
         .expect("shipped");
     let scenario = Scenario::parse(text, name).expect("shipped scenarios parse");
     let mut link = scenario.links[0].clone();
-    (link.forward, link.backward) = (forward, backward);
+    (link.forward, link.backward) = (shape.clone(), shape);
     link
 }
 
@@ -520,7 +520,7 @@ fn a_half_duplex_line_carries_its_rate_once() {
             half_duplex,
             ..line(BitRate(100_000_000))
         };
-        let mut duplex = Duplex::new(&link(shape.clone(), shape), 1);
+        let mut duplex = Duplex::new(&link(shape), 1);
         for number in 0..1000 {
             duplex.offer(Nanos(0), Direction::Forward, frame(1500, number));
             duplex.offer(Nanos(0), Direction::Backward, frame(1500, number));
@@ -540,134 +540,6 @@ fn a_half_duplex_line_carries_its_rate_once() {
         let turns = sent.windows(2).filter(|w| w[0].1 != w[1].1).count();
         assert!(turns > 900, "they take turns: {turns}");
     }
-}
-
-/// The end that sends forward runs half duplex, the other does not.
-fn mismatch() -> Duplex<u64> {
-    let full = line(BitRate(100_000_000));
-    let half = Shape {
-        half_duplex: true,
-        ..full.clone()
-    };
-    Duplex::new(&link(half, full), 1)
-}
-
-/// Frames as (microsecond, direction, IP packet in bytes), in the order of time; returns which came through, and when.
-fn pass(duplex: &mut Duplex<u64>, frames: &[(f64, Direction, u64)]) -> Vec<(usize, f64)> {
-    for (number, (at, direction, mtu)) in frames.iter().enumerate() {
-        duplex.offer(
-            Nanos((at * 1e3) as u64),
-            *direction,
-            frame(*mtu, number as u64),
-        );
-    }
-    let mut out = Vec::new();
-    while let Some(due) = duplex.due() {
-        while let Some((_, d)) = duplex.take(due) {
-            out.push((d.packet.body as usize, d.due.0 as f64 / 1e3));
-        }
-    }
-    out
-}
-
-#[test]
-fn where_one_end_alone_is_half_duplex_what_meets_collides() {
-    use Direction::{Backward, Forward};
-    // At 100 Mbit/s 1500 bytes are on the line for 122.08 us, and then there is a gap of 0.96 us; 46 bytes take 5.76 us.
-    for (frames, through) in [
-        // One after the other.
-        (
-            vec![(0.0, Forward, 1500), (500.0, Backward, 1500)],
-            vec![(0, 123.04), (1, 623.04)],
-        ),
-        // The half-duplex end hears the other, and waits.
-        (
-            vec![(0.0, Backward, 1500), (50.0, Forward, 1500)],
-            vec![(0, 123.04), (1, 246.08)],
-        ),
-        // The other does not: a late collision.
-        (vec![(0.0, Forward, 1500), (50.0, Backward, 46)], vec![]),
-        (vec![(0.0, Forward, 1500), (122.0, Backward, 46)], vec![]),
-        // Within the gap.
-        (
-            vec![(0.0, Forward, 1500), (122.08, Backward, 46)],
-            vec![(0, 123.04), (1, 128.80)],
-        ),
-        // What follows a late collision is not touched by it.
-        (
-            vec![
-                (0.0, Forward, 1500),
-                (0.0, Forward, 46),
-                (50.0, Backward, 46),
-                (70.0, Backward, 46),
-            ],
-            vec![(1, 63.44), (3, 76.72)],
-        ),
-        // One frame of the other's at a time: the third begins after both have ended.
-        (
-            vec![
-                (0.0, Forward, 46),
-                (5.2, Backward, 1500),
-                (20.0, Backward, 1500),
-            ],
-            vec![(2, 251.28)],
-        ),
-    ] {
-        let mut duplex = mismatch();
-        assert_eq!(pass(&mut duplex, &frames), through, "{frames:?}");
-        let [half, full] = [Forward, Backward].map(|d| duplex.pipe(d).truth());
-        let lost = half.dropped.collision.frames + full.dropped.collision.frames;
-        assert_eq!(lost as usize, frames.len() - through.len());
-        assert!(balanced(half) && balanced(full));
-    }
-}
-
-#[test]
-fn an_early_collision_is_tried_again_by_the_end_that_noticed_it() {
-    use Direction::{Backward, Forward};
-    let mut duplex = mismatch();
-    let through = pass(&mut duplex, &[(0.0, Forward, 1500), (5.0, Backward, 1500)]);
-    // After the frame that it now hears.
-    assert_eq!(through, [(0, 251.08)]);
-    assert_eq!(duplex.pipe(Forward).truth().dropped.collision.frames, 0);
-    assert_eq!(duplex.pipe(Backward).truth().dropped.collision.frames, 1);
-}
-
-#[test]
-fn an_end_that_never_pauses_silences_the_one_that_listens() {
-    use Direction::{Backward, Forward};
-    let mut duplex = mismatch();
-    // The line is never free but at the moments at which both begin. Sixteen tries, each at the cost of a frame.
-    let mut frames = vec![(0.0, Backward, 1500); 1000];
-    frames.push((1.0, Forward, 46));
-    let through = pass(&mut duplex, &frames);
-    assert_eq!(through.len(), 1000 - 16);
-    assert_eq!(duplex.pipe(Forward).truth().dropped.collision.frames, 1);
-    assert_eq!(duplex.pipe(Backward).truth().dropped.collision.frames, 16);
-}
-
-#[test]
-fn what_a_duplex_mismatch_loses_goes_by_what_both_directions_send() {
-    use Direction::{Backward, Forward};
-    let all: Vec<u64> = [0, 20_000, 2_000, 200]
-        .into_iter()
-        .map(|gap| {
-            let mut frames: Vec<(f64, Direction, u64)> = Vec::new();
-            // The half-duplex end at 20 % of its line; the other answers at these distances, if at all.
-            frames.extend((0..2_000).map(|n| (n as f64 * 615.2, Forward, 1500)));
-            let answers = 1_230_400u64.checked_div(gap).unwrap_or(0);
-            frames.extend((0..answers).map(|n| (n as f64 * gap as f64 + 7.0, Backward, 46)));
-            frames.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let mut duplex = mismatch();
-            pass(&mut duplex, &frames);
-            duplex.pipe(Forward).truth().dropped.collision.frames
-        })
-        .collect();
-    // None against silence; then a fifth of the answers meet a frame.
-    assert_eq!(all[0], 0);
-    assert!((8..17).contains(&all[1]), "{all:?}");
-    assert!((80..160).contains(&all[2]), "{all:?}");
-    assert!((800..1400).contains(&all[3]), "{all:?}");
 }
 
 #[test]
@@ -883,13 +755,8 @@ fn packet(offer: Offer, number: u64) -> Packet<u64> {
 type Fate = (Direction, Nanos, u64, Kept, bool);
 
 /// What becomes of the offers; `wakes` are moments at which the caller looks in without need.
-fn fates(
-    [shape, back]: [&Shape; 2],
-    seed: u64,
-    offers: &[Offer],
-    wakes: u64,
-) -> (Vec<Fate>, [Truth; 2]) {
-    let mut duplex = Duplex::new(&link(shape.clone(), back.clone()), seed);
+fn fates(shape: &Shape, seed: u64, offers: &[Offer], wakes: u64) -> (Vec<Fate>, [Truth; 2]) {
+    let mut duplex = Duplex::new(&link(shape.clone()), seed);
     let mut all = Vec::new();
     let mut now = Nanos(1_000);
     duplex.offer(now, Direction::Forward, Packet::frame(100, 1 << 40));
@@ -944,13 +811,10 @@ proptest! {
     #[test]
     fn nothing_is_lost_count_of_and_the_same_seed_is_the_same_fate(
         shape in shapes(),
-        one_sided in any::<bool>(),
         seed in any::<u64>(),
         offers in prop::collection::vec((0u64..2_000_000, 1u64..20, 100u64..9000, any::<u8>()), 1..80),
     ) {
-        let back = Shape { half_duplex: shape.half_duplex && !one_sided, ..shape.clone() };
-        let shapes = [&shape, &back];
-        let (once, truths) = fates(shapes, seed, &offers, 1);
+        let (once, truths) = fates(&shape, seed, &offers, 1);
         for truth in &truths {
             prop_assert!(balanced(truth));
             prop_assert_eq!(truth.waiting.frames, 0);
@@ -959,10 +823,10 @@ proptest! {
         let expected: u64 = 1 + offers.iter().enumerate()
             .map(|(n, o)| u64::from(packet(*o, n as u64).segments)).sum::<u64>();
         prop_assert_eq!(offered, expected);
-        let (again, _) = fates(shapes, seed, &offers, 1);
+        let (again, _) = fates(&shape, seed, &offers, 1);
         prop_assert_eq!(&once, &again);
         // Looking in at other moments changes nothing.
-        let (watched, _) = fates(shapes, seed, &offers, 3);
+        let (watched, _) = fates(&shape, seed, &offers, 3);
         prop_assert_eq!(&once, &watched);
     }
 

@@ -5,8 +5,6 @@
 //! (RFC 5905, section 8): exact where both ways take as long when they are empty, else wrong by half of the
 //! difference. Changes of a way are not touched by that.
 
-mod collisions;
-
 use crate::facts::{Facts, percent, percentile};
 use crate::samples::{self, Ends};
 use model::finding::{Evidence, Explanation, Source};
@@ -290,8 +288,6 @@ impl First {
 pub(crate) struct Between {
     /// The receiver's clock less the sender's, in nanoseconds.
     pub clock: i64,
-    /// The shortest time one way.
-    pub way: u64,
     /// Bytes that left, retransmissions included.
     pub sent: u64,
     /// Bytes that left and never arrived.
@@ -345,7 +341,6 @@ impl Between {
         let (there, here) = (*toward.iter().min()?, *back.iter().min()?);
         between.clock = (there - here) / 2;
         let way = u64::try_from((there + here) / 2).unwrap_or(0);
-        between.way = way;
         between.toward = beyond(&toward, there);
         between.back = beyond(&back, here);
 
@@ -622,9 +617,6 @@ pub(crate) fn inform(
     if let Some(between) = between {
         facts.needless = facts.needless.max(between.needless);
         told = between.tell(begun, [true, true]);
-        let ends = ((&at_sender, &lines.0), (&at_receiver, &lines.1));
-        let way = i64::try_from(between.way).unwrap_or(0);
-        facts.collisions = collisions::of(ends.0, ends.1, base, between.clock, way);
     }
     told.extend(reader.iter().flat_map(Reader::tell));
     told

@@ -75,8 +75,6 @@ pub(crate) struct Facts {
     pub half_duplex: Option<String>,
     /// What the devices of sender and receiver say of their line.
     pub line: [Option<LineErrors>; 2],
-    /// What was lost both ways, where both ends were seen.
-    pub collisions: Option<Collisions>,
     /// The sending application always has data: it is a load generator.
     pub always_writes: bool,
     /// What the sending application can have under way at the most: what it was asked for.
@@ -200,24 +198,6 @@ pub(crate) struct Sent {
     pub size: u32,
 }
 
-/// Losses of data and of acknowledgements that met on the line.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Collisions {
-    /// Losses of the direction that has fewer.
-    pub lost: usize,
-    /// Of the losses of either direction, the share that met one of the other; the less of both.
-    pub met: f64,
-    /// Of all data, the share that met an acknowledgement there, lost or not.
-    pub crossed: f64,
-}
-
-impl Collisions {
-    /// What was lost crossed each other, and most of what passed did not: neither chance nor noise chooses so.
-    pub fn are_seen(&self) -> bool {
-        self.lost >= 30 && self.met >= 0.6 && self.crossed <= self.met / 2.0
-    }
-}
-
 /// A queue or a bucket of tokens that explains which segments were lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
@@ -238,8 +218,8 @@ impl Bucket {
         self.parts >= 0.6 && self.depth >= 4.0 * f64::from(self.segment)
     }
 
-    /// It tells the lost from the passed all but without exception: in labs 0.9 for queues, up to 0.83 for what a duplex mismatch
-    /// loses in bursts.
+    /// It separates the lost from the passed nearly without exception: in labs 0.9 for queues, up to 0.83 for other losses in
+    /// bursts.
     pub fn is_clear(&self) -> bool {
         self.parts >= 0.86
     }
@@ -296,7 +276,6 @@ impl Facts {
             link: None,
             half_duplex: None,
             line: [None, None],
-            collisions: None,
             always_writes: false,
             most_written: None,
             rhythm: None,
@@ -527,11 +506,6 @@ impl Facts {
     /// from what came late.
     pub fn reorders(&self) -> bool {
         self.reordered >= MUCH_REORDERING && self.reordered > self.retransmitted
-    }
-
-    /// What was lost met on the line.
-    pub fn collided(&self) -> bool {
-        self.collisions.is_some_and(|c| c.are_seen())
     }
 
     /// Losses were seen, and hold this congestion control back: BBR looks at rates and lets a loss of

@@ -441,14 +441,9 @@ fn shapes(link: &Table<'_, '_>, mtu: u32) -> Result<(Shape, Shape), Error> {
         Ok(shape)
     };
     let (forward, backward) = (one("forward")?, one("backward")?);
-    if (forward.half_duplex || backward.half_duplex)
-        && (forward.rate.is_none() || backward.rate.is_none())
-    {
-        let what = format!(
-            "{} is half-duplex, with a rate in one direction only",
-            link.subject
-        );
-        let remedy = "add a rate to [link.both]: without one a line is never busy";
+    if forward.half_duplex != backward.half_duplex {
+        let what = format!("{} is half-duplex in one direction only", link.subject);
+        let remedy = "move half_duplex = true to [link.both]";
         return Err(link.source.fail(link.at, what, remedy));
     }
     Ok((forward, backward))
@@ -611,7 +606,7 @@ fn script(top: &Table<'_, '_>, drafts: &[Draft<'_, '_>]) -> Result<Vec<Change>, 
         };
         if let Some(key) = table.get("half_duplex") {
             let what = "half_duplex cannot change while the lab runs";
-            return Err(key.fail(what, "set it in the link"));
+            return Err(key.fail(what, "set it in [link.both]"));
         }
         let mtu = link.ends[0].mtu.max(link.ends[1].mtu);
         for direction in directions(table)? {

@@ -2,8 +2,7 @@
 //! burst are lost, always at about the same window, and no queue is ever seen.
 //!
 //! Near miss: random loss, which strikes anywhere in a burst and at any window. The experiment that
-//! decides is pacing. And a duplex mismatch on a long path, where collisions come in bursts too: a queue parts the lost from the
-//! others nearly as well, but not without exception.
+//! decides is pacing. Losses that a queue separates from the others only with exceptions make it at most possible.
 
 use super::clumps::{self, Clumps};
 use super::{Telling, bucket, policer, random_loss};
@@ -130,8 +129,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let pattern = pattern(facts);
     let anywhere = pattern == Pattern::Anywhere && is_told(facts);
     let policed = policer::is_policed(facts);
-    let other = policed || facts.collided() || anywhere;
-    if other || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) {
+    if policed || !facts.loss_hurts() || facts.queue_at_loss(random_loss::QUEUE) || anywhere {
         return None;
     }
     let clear = facts.bucket.as_ref().is_none_or(Bucket::is_clear);
@@ -169,7 +167,7 @@ mod tests {
     use model::finding::Source;
 
     #[test]
-    fn a_queue_that_tells_most_of_the_lost_may_be_collisions() {
+    fn a_queue_with_exceptions_is_at_most_possible() {
         let mut facts = Facts::new(Source::Trace);
         (facts.mss, facts.segments, facts.retransmitted) = (1448, 7_500, 46);
         facts.min_rtt = Some(Nanos::from_millis(40));

@@ -1,11 +1,8 @@
 //! A device runs half duplex and the other end does not: it listens before it sends, the other does not, and what
-//! collides is lost. Devices tell it, or both ends: what was lost of the data and of the acknowledgements crossed each other
-//! in one place of the path. Where the receiver's end is the half-duplex one no acknowledgements are lost: they are so short
-//! that what collides of them collides early, and is sent again.
+//! collides is lost.
 //!
 //! Near misses: random loss on a full-duplex link, of which no device says anything; collisions that are not late, as
-//! any half-duplex line has them without a loss; damaged frames, which a bad cable makes as well; noise that strikes both
-//! ways at once, and takes data whether they meet an acknowledgement or not.
+//! any half-duplex line has them without a loss; damaged frames, which a bad cable makes as well.
 
 use super::Telling;
 use crate::facts::{Facts, percent};
@@ -49,23 +46,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if let Some(device) = &facts.half_duplex {
         evidence.push(Evidence::new(format!("duplex of {device}"), "half"));
     }
-    let collided = facts.collisions.filter(|c| c.are_seen());
-    if let Some(collisions) = &collided {
-        evidence.push(
-            Evidence::new(
-                "losses of data that met a lost acknowledgement in one place of the path, and the other way round",
-                format!("{} and more, of {} losses each way", percent(collisions.met), collisions.lost),
-            )
-            .against(format!(
-                "{} of all data met an acknowledgement there",
-                percent(collisions.crossed)
-            )),
-        );
-    }
     let many = damaged as f64 >= facts.retransmitted as f64 * OF_THE_LOST;
     let confidence = match facts.half_duplex.is_some() || late > 0 {
         true => Confidence::Certain,
-        false if collided.is_some() => Confidence::Likely,
         // The end that does not listen sees nothing but broken frames. So does one at a bad cable.
         false if many => Confidence::Possible,
         false => return None,

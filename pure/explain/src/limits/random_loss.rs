@@ -1,8 +1,8 @@
 //! Losses that strike at any load, without a queue: a bad cable, a radio, dirty optics.
 //!
 //! Near miss: losses of a queue that overflowed (the round trip was long), of a policer (the bucket
-//! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts), of a duplex mismatch
-//! (both ends together: what was lost met on the line), of segments that came late (the sender saw more of these).
+//! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts), of segments that came late
+//! (the sender saw more of these).
 
 use super::clumps::{self, Clumps};
 use super::{Telling, burst_loss};
@@ -44,7 +44,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         && burst_loss::is_told(facts)
         && !facts.reorders();
     let hurts = facts.loss_hurts() || (told && facts.loss_share() >= MUCH_LOSS);
-    if !hurts || facts.collided() || facts.queue_at_loss(QUEUE) {
+    if !hurts || facts.queue_at_loss(QUEUE) {
         return None;
     }
     if pattern == burst_loss::Pattern::Bursts {
