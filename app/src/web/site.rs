@@ -8,7 +8,7 @@ use crate::{clock, traces};
 use anyhow::Result;
 use archive::{Archive, Filter, Named};
 use model::{Direction, Nanos, summarise};
-use prove::stats::change::{LONGEST, change_points};
+use prove::change::{LONGEST, change_points};
 use report::page;
 use report::pages::{Entry, Figure, History, Index, Past, Search, Shift, Side, Way};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Factors at once: what each does on average over the others, and what two do together.
 
-use crate::judge::{outcome_of, share};
+use crate::looks::{outcome_of, share};
 use crate::stats::ALPHA;
 use crate::stats::decision::{Decision, decide};
 use crate::stats::factors::{Effect, Observation, Term, fit};

@@ -1,9 +1,10 @@
 //! What a plan will cost, and what it can and cannot show.
 
-use crate::judge::{last_pairs, pilot_noise};
+use crate::looks::{Data, last_pairs, pilot};
 use crate::stats::power::{pairs_for_effect, pairs_for_equivalence};
 use crate::stats::spread::planning_factor;
-use model::{Design, Forecast, Limit, Nanos, Plan, Trial};
+use crate::trial::run_time;
+use model::{Design, Forecast, Nanos, Plan, Trial};
 
 /// Forecasts a plan from what is on record: nothing, a pilot, or more.
 pub fn forecast(plan: &Plan, trials: &[Trial]) -> Forecast {
@@ -31,7 +32,7 @@ pub fn forecast(plan: &Plan, trials: &[Trial]) -> Forecast {
     };
     let run = run_time(plan, trials);
     let time = |runs: u32| run.map(|run| Nanos(run.0.saturating_mul(u64::from(runs))));
-    let pilot = pilot_noise(plan, trials);
+    let pilot = pilot(&Data::of(plan, trials));
     let noise = pilot.as_ref().map(|p| p.noise);
     let planned = pilot
         .as_ref()
@@ -48,19 +49,4 @@ pub fn forecast(plan: &Plan, trials: &[Trial]) -> Forecast {
         pairs_for_margin: planned.and_then(|s| pairs_for_effect(s, plan.margin)),
         pairs_for_none: planned.and_then(|s| pairs_for_equivalence(s, plan.margin)),
     }
-}
-
-/// Time from the start of a run to that of the next: the median of those on record, or what the plan
-/// says; `None` if that depends on the path.
-pub(crate) fn run_time(plan: &Plan, trials: &[Trial]) -> Option<Nanos> {
-    let mut seen: Vec<Nanos> = trials
-        .windows(2)
-        .map(|two| two[1].started.since(two[0].started))
-        .collect();
-    seen.sort_unstable();
-    let planned = match plan.run.limit {
-        Limit::Time(time) => Some(time + plan.gap),
-        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => None,
-    };
-    seen.get(seen.len() / 2).copied().or(planned)
 }

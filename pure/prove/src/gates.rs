@@ -1,7 +1,7 @@
 //! What is checked before a verdict is given: a figure that answers another question than the plan's
 //! is no answer. A check that fails forbids a verdict; one that warns stands beside it.
 
-use crate::plan::P99_REQUESTS;
+use crate::plan::{P99_REQUESTS, pairs_of};
 use crate::trial::{LEFT_ALONE, end_name};
 use model::{
     BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Nanos, Phase,
@@ -280,7 +280,7 @@ fn relevance(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
 }
 
 /// Why a setting has nothing to act on in these runs, known before the first.
-pub(crate) fn by_design(plan: &Plan, arm: u32, setting: &Setting) -> Option<&'static str> {
+fn by_design(plan: &Plan, arm: u32, setting: &Setting) -> Option<&'static str> {
     let socket = plan.spec_of(arm).socket;
     let name = setting.knob.to_string();
     let bulk = matches!(plan.run.workload, Workload::Bulk(_));
@@ -518,13 +518,6 @@ fn runs_of(n: usize) -> String {
     match n {
         1 => "1 run".to_owned(),
         n => format!("{n} runs"),
-    }
-}
-
-pub(crate) fn pairs_of(n: u32) -> String {
-    match n {
-        1 => "1 pair".to_owned(),
-        n => format!("{n} pairs"),
     }
 }
 

@@ -3,20 +3,17 @@
 //! Looks, critical values and words of the answer are fixed before the first run; nothing here is
 //! chosen by what the data look like.
 
+use crate::blocks::blocks;
 use crate::gates::{self, Gates};
-use crate::order::{blocks, whole_blocks};
+use crate::looks::{Data, at_a_look, compare, pilot, pilot_differences, share};
 use crate::stats::change::change_point;
-use crate::stats::decision::{Decision, decide};
-use crate::stats::multiple::holm;
-use crate::stats::power::{pairs_for_equivalence, smallest_effect};
-use crate::stats::signed_rank::{self, FEWEST_PAIRS, Look, hodges_lehmann};
-use crate::stats::spread::{deviation, median, outliers, planning_factor, robust_deviation};
-use crate::stats::{ALPHA, Interval, position};
-use crate::trial::scores;
-use crate::{factorial, forecast, search, total};
+use crate::stats::signed_rank::{self, FEWEST_PAIRS, hodges_lehmann};
+use crate::stats::spread::{median, outliers};
+use crate::stats::{ALPHA, position};
+use crate::{factorial, search};
 use model::{
-    ArmTable, Bytes, ChangePoint, Comparison, Design, Estimand, Estimate, Experiment, Nanos,
-    Outcome, Outlier, Phase, Pilot, Plan, SearchStory, Trial, Verdict,
+    ArmTable, Bytes, ChangePoint, Design, Estimate, Experiment, Nanos, Outcome, Outlier, Phase,
+    SearchStory, Trial, Verdict,
 };
 use std::collections::BTreeMap;
 
@@ -30,7 +27,7 @@ pub fn judge(experiment: &Experiment) -> Verdict {
     let plan = &experiment.plan;
     let trials = &experiment.trials;
     let data = Data::of(plan, trials);
-    let pilot = pilot(plan, &data);
+    let pilot = pilot(&data);
     let position = position_effect(&data);
     let change_points = change_points(&data);
     let Gates { gates, inert } = gates::gates(&gates::Facts {
@@ -57,7 +54,7 @@ pub fn judge(experiment: &Experiment) -> Verdict {
         } else {
             overall(&outcomes)
         },
-        settled: done || (blocked && at_a_look(plan, &data)),
+        settled: done || (blocked && at_a_look(&data)),
         comparisons,
         effects,
         search: story(&data),
@@ -72,14 +69,6 @@ pub fn judge(experiment: &Experiment) -> Verdict {
     }
 }
 
-/// True if no further run can change the answer to a plan of pairs, or of a search's confirmation.
-pub(crate) fn settled(plan: &Plan, trials: &[Trial]) -> bool {
-    let data = Data::of(plan, trials);
-    let (_, done) = compare(&data);
-    // What the gates forbid at a look, more runs do not allow.
-    done || (at_a_look(plan, &data) && gates::hopeless(plan, trials))
-}
-
 /// The one answer to several comparisons, see [`Outcome`].
 fn overall(outcomes: &[Outcome]) -> Outcome {
     use Outcome::{Faster, NoDifference, NoVerdict, NotEnoughData, Slower};
@@ -88,362 +77,7 @@ fn overall(outcomes: &[Outcome]) -> Outcome {
     first.unwrap_or(NotEnoughData)
 }
 
-// ---- the runs in their blocks ----
-
-/// The runs that are judged.
-pub(crate) struct Data<'a> {
-    plan: &'a Plan,
-    trials: &'a [Trial],
-    scores: BTreeMap<u32, f64>,
-    /// Whole blocks of the pilot.
-    pilot: Vec<Vec<&'a Trial>>,
-    /// Whole blocks from which the arms are compared.
-    judged: Vec<Vec<&'a Trial>>,
-    /// The arms that are compared, the control first.
-    arms: Vec<u32>,
-    half_blocks: u32,
-}
-
-impl<'a> Data<'a> {
-    fn of(plan: &'a Plan, trials: &'a [Trial]) -> Data<'a> {
-        let pilot = whole_blocks(trials, Phase::Pilot, &[0, 0]);
-        let stage = search::stage(plan, trials);
-        let all: Vec<u32> = (0..plan.arms.len() as u32).collect();
-        let (phase, arms, searched) = match (&plan.design, stage.winner()) {
-            (Design::Search { .. }, None) => (Phase::Confirmation, Vec::new(), stage.blocks),
-            (Design::Search { .. }, Some(winner)) => {
-                (Phase::Confirmation, vec![0, winner], stage.blocks)
-            }
-            _ => (Phase::Main, all, 0),
-        };
-        let judged = whole_blocks(trials, phase, &arms);
-        let begun = [Phase::Pilot, Phase::Main, Phase::Confirmation]
-            .map(|phase| blocks(trials, phase).count())
-            .iter()
-            .sum::<usize>();
-        let whole = pilot.len() + judged.len() + searched;
-        Data {
-            plan,
-            trials,
-            scores: scores(plan, trials),
-            pilot,
-            judged,
-            arms,
-            half_blocks: begun.saturating_sub(whole) as u32,
-        }
-    }
-
-    fn score(&self, trial: &Trial) -> f64 {
-        self.scores.get(&trial.number).copied().unwrap_or(f64::NAN)
-    }
-
-    /// The scores of an arm, one a block.
-    fn of_arm(&self, arm: u32) -> Vec<f64> {
-        let of_block = |block: &Vec<&Trial>| {
-            let trial = block.iter().find(|t| t.arm == arm)?;
-            Some(self.score(trial))
-        };
-        self.judged.iter().filter_map(of_block).collect()
-    }
-
-    fn against_control(&self, arm: u32) -> Pairs {
-        Pairs {
-            a: self.of_arm(0),
-            b: self.of_arm(arm),
-        }
-    }
-
-    /// Block, arm and score of every judged run.
-    fn observations(&self) -> Vec<(u32, u32, f64)> {
-        let all = self.judged.iter().flatten();
-        all.map(|t| (t.block, t.arm, self.score(t))).collect()
-    }
-}
-
-/// Scores of the control and of an arm, block by block.
-struct Pairs {
-    a: Vec<f64>,
-    b: Vec<f64>,
-}
-
-impl Pairs {
-    fn first(&self, pairs: u32) -> Pairs {
-        let pairs = pairs as usize;
-        Pairs {
-            a: self.a.iter().take(pairs).copied().collect(),
-            b: self.b.iter().take(pairs).copied().collect(),
-        }
-    }
-
-    fn len(&self) -> u32 {
-        self.a.len() as u32
-    }
-
-    fn d(&self) -> Vec<f64> {
-        self.a.iter().zip(&self.b).map(|(a, b)| b - a).collect()
-    }
-}
-
-// ---- comparisons ----
-
-/// Each arm against the control, and whether all that the plan asks for is there.
-fn compare(data: &Data<'_>) -> (Vec<Comparison>, bool) {
-    match &data.plan.design {
-        Design::Pairs { looks } | Design::Search { confirm: looks, .. } => {
-            let Some(&arm) = data.arms.get(1) else {
-                return (Vec::new(), false);
-            };
-            let looks = signed_rank::looks(looks).unwrap_or_default();
-            let (comparison, done) = in_looks(data, arm, &looks);
-            (vec![comparison], done)
-        }
-        Design::Blocks { blocks } => {
-            let done = data.judged.len() >= *blocks as usize;
-            (in_blocks(data, done), done)
-        }
-        Design::Factorial { blocks, .. } => (Vec::new(), data.judged.len() >= *blocks as usize),
-    }
-}
-
-/// One arm, judged at each look until one decides.
-fn in_looks(data: &Data<'_>, arm: u32, looks: &[Look]) -> (Comparison, bool) {
-    let pairs = data.against_control(arm);
-    let mut comparison = undecided(data, arm, &pairs);
-    for look in looks {
-        if pairs.len() < look.pairs {
-            comparison.next_look = Some(look.pairs);
-            break;
-        }
-        let seen = pairs.first(look.pairs);
-        let Some((value, interval)) = estimate(data.plan, &seen, look) else {
-            continue;
-        };
-        conclude(
-            &mut comparison,
-            data.plan,
-            &seen,
-            value,
-            interval,
-            1.0 - ALPHA,
-        );
-        if comparison.outcome != Outcome::NotEnoughData {
-            break;
-        }
-    }
-    let decided = comparison.outcome != Outcome::NotEnoughData;
-    if decided {
-        comparison.more_pairs = None;
-        comparison.more_time = None;
-    }
-    let done = decided || (comparison.next_look.is_none() && !looks.is_empty());
-    (comparison, done)
-}
-
-/// The estimate and its interval at a look, by what the plan asks about.
-fn estimate(plan: &Plan, pairs: &Pairs, look: &Look) -> Option<(f64, Interval)> {
-    match plan.estimand {
-        Estimand::Typical => {
-            let d = pairs.d();
-            let interval = signed_rank::interval(&d, look.critical)?;
-            Some((hodges_lehmann(&d)?, interval))
-        }
-        Estimand::Total => {
-            let level = signed_rank::level(look.pairs, look.critical);
-            total::estimate(plan.metric, &pairs.a, &pairs.b, level)
-        }
-    }
-}
-
-fn p_value(plan: &Plan, pairs: &Pairs) -> Option<f64> {
-    match plan.estimand {
-        Estimand::Typical => signed_rank::p_two_sided(&pairs.d()),
-        Estimand::Total => total::p_two_sided(plan.metric, &pairs.a, &pairs.b),
-    }
-}
-
-/// Several arms, judged once all blocks are there. Holm's steps give each arm its level, and its
-/// interval is made for that level, so that words and interval agree.
-fn in_blocks(data: &Data<'_>, done: bool) -> Vec<Comparison> {
-    let arms = &data.arms[1..];
-    let pairs: Vec<Pairs> = arms.iter().map(|&arm| data.against_control(arm)).collect();
-    let mut comparisons: Vec<Comparison> = arms
-        .iter()
-        .zip(&pairs)
-        .map(|(&arm, pairs)| undecided(data, arm, pairs))
-        .collect();
-    if !done {
-        for comparison in &mut comparisons {
-            comparison.next_look = last_pairs(data.plan);
-        }
-        return comparisons;
-    }
-    let p: Vec<f64> = pairs
-        .iter()
-        .map(|pairs| p_value(data.plan, pairs).unwrap_or(1.0))
-        .collect();
-    let adjusted = holm(&p);
-    let mut order: Vec<usize> = (0..p.len()).collect();
-    order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
-    let mut rejected = 0;
-    for at in order {
-        let alpha = ALPHA / (p.len() - rejected) as f64;
-        let pairs = &pairs[at];
-        let critical = signed_rank::critical_value(pairs.len(), alpha);
-        let look = critical.map(|critical| Look {
-            pairs: pairs.len(),
-            critical,
-        });
-        let found = look.and_then(|look| estimate(data.plan, pairs, &look));
-        let Some((value, interval)) = found else {
-            continue;
-        };
-        // In order of p: the first that is not shown ends the steps for all that follow.
-        rejected += usize::from(interval.excludes_zero());
-        let comparison = &mut comparisons[at];
-        conclude(comparison, data.plan, pairs, value, interval, 1.0 - alpha);
-        comparison.p = Some(adjusted[at]);
-        if comparison.outcome != Outcome::NotEnoughData {
-            comparison.more_pairs = None;
-            comparison.more_time = None;
-        }
-    }
-    comparisons
-}
-
-/// What can be said before anything is claimed.
-fn undecided(data: &Data<'_>, arm: u32, pairs: &Pairs) -> Comparison {
-    let d = pairs.d();
-    let noise = noise(&d);
-    let more_pairs = noise.and_then(|noise| more_pairs(data.plan, noise, pairs.len()));
-    let per_block = forecast::run_time(data.plan, data.trials)
-        .map(|run| Nanos(run.0.saturating_mul(data.arms.len() as u64)));
-    Comparison {
-        arm,
-        against: 0,
-        outcome: Outcome::NotEnoughData,
-        pairs: 0,
-        pairs_so_far: pairs.len(),
-        next_look: None,
-        estimate: None,
-        running_share: hodges_lehmann(&d).map(f64::exp_m1),
-        noise,
-        p: None,
-        beyond_margin: false,
-        totals_share: total::share(data.plan.metric, &pairs.a, &pairs.b),
-        totals_outside: false,
-        more_pairs,
-        more_time: more_pairs
-            .zip(per_block)
-            .map(|(pairs, block)| Nanos(block.0.saturating_mul(u64::from(pairs)))),
-    }
-}
-
-/// Writes down what an interval says.
-fn conclude(
-    comparison: &mut Comparison,
-    plan: &Plan,
-    pairs: &Pairs,
-    value: f64,
-    interval: Interval,
-    level: f64,
-) {
-    let (outcome, beyond_margin) = outcome_of(decide(interval, plan.margin.ln_1p()));
-    comparison.outcome = outcome;
-    comparison.beyond_margin = beyond_margin;
-    comparison.pairs = pairs.len();
-    comparison.p = p_value(plan, pairs);
-    comparison.estimate = Some(share(value, interval, level));
-    comparison.totals_share = total::share(plan.metric, &pairs.a, &pairs.b);
-    comparison.totals_outside = comparison
-        .totals_share
-        .is_some_and(|share| !interval.contains(share.ln_1p()));
-}
-
-/// The answer in words, and whether it is beyond the margin for sure.
-pub(crate) fn outcome_of(decision: Decision) -> (Outcome, bool) {
-    match decision {
-        Decision::Better { by_the_margin } => (Outcome::Faster, by_the_margin),
-        Decision::Worse { by_the_margin } => (Outcome::Slower, by_the_margin),
-        Decision::TooSmallToMatter { .. } => (Outcome::NoDifference, false),
-        Decision::Undecided => (Outcome::NotEnoughData, false),
-    }
-}
-
-/// Logarithms as shares.
-pub(crate) fn share(value: f64, interval: Interval, level: f64) -> Estimate {
-    Estimate {
-        effect_share: value.exp_m1(),
-        low_share: interval.low.exp_m1(),
-        high_share: interval.high.exp_m1(),
-        level,
-    }
-}
-
-/// By how much pairs differ. A stall or a failed run would make the plain deviation meaningless for
-/// planning; where it is far above the robust one, that one is told.
-fn noise(d: &[f64]) -> Option<f64> {
-    let plain = deviation(d)?;
-    Some(match robust_deviation(d) {
-        Some(robust) if robust > 0.0 && plain > 2.0 * robust => robust,
-        _ => plain,
-    })
-}
-
-/// Pairs beyond those made that settle the margin at this noise, in two digits.
-fn more_pairs(plan: &Plan, noise: f64, made: u32) -> Option<u32> {
-    let needed = pairs_for_equivalence(noise, plan.margin)?;
-    // The effect lies near the margin if so many did not do: twice as many halve what is open.
-    let more = if needed > made { needed - made } else { made };
-    let step = 10u32.pow(more.max(1).ilog10().saturating_sub(1));
-    Some((f64::from(more) / f64::from(step)).round() as u32 * step)
-}
-
-/// The most pairs that the plan makes of two arms.
-pub(crate) fn last_pairs(plan: &Plan) -> Option<u32> {
-    match &plan.design {
-        Design::Pairs { looks } | Design::Search { confirm: looks, .. } => looks.last().copied(),
-        Design::Blocks { blocks } => Some(*blocks),
-        // A main effect compares one half of all runs with the other.
-        Design::Factorial { blocks, .. } => Some(blocks * plan.arms.len() as u32 / 2),
-    }
-}
-
-fn at_a_look(plan: &Plan, data: &Data<'_>) -> bool {
-    let made = data.judged.len() as u32;
-    match &plan.design {
-        Design::Pairs { looks } | Design::Search { confirm: looks, .. } => looks.contains(&made),
-        Design::Blocks { blocks } | Design::Factorial { blocks, .. } => made >= *blocks,
-    }
-}
-
-// ---- what stands beside the verdict ----
-
-fn pilot(plan: &Plan, data: &Data<'_>) -> Option<Pilot> {
-    let d = pilot_differences(data);
-    pilot_of(plan, &d)
-}
-
-/// What pairs of the control with itself tell.
-pub(crate) fn pilot_of(plan: &Plan, d: &[f64]) -> Option<Pilot> {
-    let noise = noise(d)?;
-    let planned = noise * planning_factor(d.len())?;
-    Some(Pilot {
-        pairs: d.len() as u32,
-        noise,
-        smallest_share: smallest_effect(planned, last_pairs(plan)?)?,
-    })
-}
-
-/// Second run less first, of each pair of the pilot.
-fn pilot_differences(data: &Data<'_>) -> Vec<f64> {
-    let second_less_first = |pair: &Vec<&Trial>| data.score(pair[1]) - data.score(pair[0]);
-    data.pilot.iter().map(second_less_first).collect()
-}
-
-/// The same from the runs on record.
-pub(crate) fn pilot_noise(plan: &Plan, trials: &[Trial]) -> Option<Pilot> {
-    pilot(plan, &Data::of(plan, trials))
-}
+// ---- figures beside the verdict ----
 
 /// The second run of a pair against the first: from the pairs that are judged, or, as long as these
 /// are few, from the pilot.
@@ -594,6 +228,7 @@ mod tests {
     use super::*;
     use crate::testing::{ask, experiment, many_arms, noisy, plan, play};
     use crate::{Ask, Slot};
+    use model::{Comparison, Estimand};
 
     fn only(verdict: &Verdict) -> &Comparison {
         assert_eq!(verdict.comparisons.len(), 1);

@@ -4,27 +4,32 @@
 //! [`trial`] keeps what the run says, and [`judge`] gives the verdict. What an experiment needs to go
 //! on after an interruption is its record alone.
 //!
-//! [`stats`] has the methods, one file each: exact, total, and without an opinion. Nothing here
-//! touches a clock, a file or a socket; chance comes from a recorded seed alone.
+//! `stats` has the methods, one file each: exact and total. Nothing here touches a clock, a file or a
+//! socket; random numbers come from a recorded seed alone.
 
+mod blocks;
 mod chance;
 mod factorial;
 mod forecast;
 mod gates;
 mod judge;
+mod looks;
 mod order;
 pub mod plan;
 pub mod published;
 mod search;
-pub mod simulate;
-pub mod stats;
+mod stats;
 mod total;
 pub mod trial;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
+pub use blocks::Slot;
 pub use forecast::forecast;
 pub use judge::judge;
-pub use order::{Next, Slot, next, resume};
+pub use order::{Next, next, resume};
 pub use plan::{Ask, PlanError, parse_plan, plan_from_changes, to_toml, validate};
+pub use stats::change;

@@ -1,10 +1,10 @@
 //! What to run next. The answer follows from the plan and the runs on record alone, so an experiment
 //! that was interrupted goes on as if it had not been.
 
+use crate::blocks::{Slot, whole_blocks};
 use crate::chance::Chance;
-use crate::{judge, search};
+use crate::{looks, search};
 use model::{Design, Phase, Plan, Trial};
-use std::collections::BTreeMap;
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,19 +13,6 @@ pub enum Next {
     Run(Slot),
     /// No run is needed any more.
     Done,
-}
-
-/// A place in the order: what a [`Trial`] is told before it is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// What the run is for.
-    pub phase: Phase,
-    /// Its block.
-    pub block: u32,
-    /// Its position in the block.
-    pub position: u32,
-    /// Its arm.
-    pub arm: u32,
 }
 
 /// The run that follows those on record, which are all of one sitting or end with a block that is
@@ -89,14 +76,14 @@ fn open_phase(plan: &Plan, trials: &[Trial]) -> Option<Phase> {
         return Some(Phase::Pilot);
     }
     match &plan.design {
-        Design::Pairs { .. } => (!judge::settled(plan, trials)).then_some(Phase::Main),
+        Design::Pairs { .. } => (!looks::settled(plan, trials)).then_some(Phase::Main),
         Design::Blocks { blocks } | Design::Factorial { blocks, .. } => {
             let made = whole_blocks(trials, Phase::Main, &all_arms(plan)).len();
             (made < *blocks as usize).then_some(Phase::Main)
         }
         Design::Search { .. } => match search::stage(plan, trials).winner() {
             None => Some(Phase::Main),
-            Some(_) => (!judge::settled(plan, trials)).then_some(Phase::Confirmation),
+            Some(_) => (!looks::settled(plan, trials)).then_some(Phase::Confirmation),
         },
     }
 }
@@ -134,42 +121,11 @@ fn all_arms(plan: &Plan) -> Vec<u32> {
     (0..plan.arms.len() as u32).collect()
 }
 
-/// The blocks of a phase by number, each in order of position.
-pub(crate) fn blocks(trials: &[Trial], phase: Phase) -> impl Iterator<Item = Vec<&Trial>> {
-    let mut blocks: BTreeMap<u32, Vec<&Trial>> = BTreeMap::new();
-    for trial in trials.iter().filter(|t| t.phase == phase) {
-        blocks.entry(trial.block).or_default().push(trial);
-    }
-    blocks.into_values().map(|mut block| {
-        block.sort_by_key(|t| t.position);
-        block
-    })
-}
-
-/// True if the block has a run of each of these arms (by rising number), and no other.
-pub(crate) fn is_whole(block: &[&Trial], arms: &[u32]) -> bool {
-    let mut there: Vec<u32> = block.iter().map(|t| t.arm).collect();
-    there.sort_unstable();
-    there == arms
-}
-
-/// The blocks of a phase that have a run of each of these arms.
-pub(crate) fn whole_blocks<'a>(
-    trials: &'a [Trial],
-    phase: Phase,
-    arms: &[u32],
-) -> Vec<Vec<&'a Trial>> {
-    let mut arms = arms.to_vec();
-    arms.sort_unstable();
-    blocks(trials, phase)
-        .filter(|block| is_whole(block, &arms))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Ask;
+    use crate::blocks::blocks;
     use crate::testing::{ask, made, many_arms, noisy, plan, play};
 
     /// Arms by block.

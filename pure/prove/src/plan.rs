@@ -3,7 +3,7 @@
 mod check;
 mod file;
 
-pub(crate) use check::P99_REQUESTS;
+pub(crate) use check::{P99_REQUESTS, pairs_of};
 pub use check::{fewest_blocks, validate};
 pub use file::{parse_plan, to_toml};
 
@@ -46,17 +46,17 @@ impl PlanError {
 }
 
 /// Name of an arm in which nothing is set.
-pub const AS_IT_IS: &str = "as it is";
+pub(crate) const AS_IT_IS: &str = "as it is";
 /// Pause before a run if none is named.
-pub const USUAL_GAP: Nanos = Nanos::from_secs(3);
+pub(crate) const USUAL_GAP: Nanos = Nanos::from_secs(3);
 /// Length of a run if none is named: 10 s behind the usual ramp of 2 s.
 pub const USUAL_TIME: Nanos = Nanos::from_secs(12);
 /// Pairs of the pilot if no number is named.
-pub const USUAL_PILOT: u32 = 6;
+pub(crate) const USUAL_PILOT: u32 = 6;
 /// Blocks with several arms if no number is named.
-pub const USUAL_BLOCKS: u32 = 20;
+pub(crate) const USUAL_BLOCKS: u32 = 20;
 /// Blocks of each round of a search if no number is named.
-pub const USUAL_ROUND: u32 = 3;
+pub(crate) const USUAL_ROUND: u32 = 3;
 
 /// A question in one line; see [`plan_from_changes`].
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! A search among many arms: successive halving on ranks. Its winner looks better than it is, for the
 //! best of many does by chance alone; so it says who goes on, and never how good that one is.
 
-use crate::order::{blocks, is_whole};
+use crate::blocks::{blocks, is_whole};
 use crate::trial::scores;
 use model::{Design, Phase, Plan, Trial};
 

@@ -1,7 +1,7 @@
 //! From a run to what the experiment keeps of it: the metric, whether the settings were in force, and
 //! what the kernel saw meanwhile.
 
-use crate::order::Slot;
+use crate::blocks::Slot;
 use model::{
     Bytes, Difference, Direction, EndRecord, Ended, Fingerprint, Leg, LegSummary, Limit, Metric,
     Nanos, Plan, Reading, Run, Side, SocketSettings, SocketState, Summary, Trial, Witness,
@@ -154,6 +154,21 @@ pub(crate) fn scores(plan: &Plan, trials: &[Trial]) -> BTreeMap<u32, f64> {
         .iter()
         .map(|t| (t.number, whole(t).unwrap_or_else(|| failed(t))))
         .collect()
+}
+
+/// Time from the start of a run to that of the next: the median of those on record, or what the plan
+/// says; `None` if that depends on the path.
+pub(crate) fn run_time(plan: &Plan, trials: &[Trial]) -> Option<Nanos> {
+    let mut seen: Vec<Nanos> = trials
+        .windows(2)
+        .map(|two| two[1].started.since(two[0].started))
+        .collect();
+    seen.sort_unstable();
+    let planned = match plan.run.limit {
+        Limit::Time(time) => Some(time + plan.gap),
+        Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole => None,
+    };
+    seen.get(seen.len() / 2).copied().or(planned)
 }
 
 fn witness(leg: &Leg, figures: &LegSummary, run: &Run) -> Witness {

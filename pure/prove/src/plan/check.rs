@@ -1,7 +1,6 @@
 //! What no plan may be, each with a sentence.
 
 use super::PlanError;
-use crate::gates::pairs_of;
 use crate::stats::signed_rank::{FEWEST_PAIRS, looks};
 use model::{Arm, Design, Limit, Metric, Nanos, On, Plan, Setting, Workload};
 use std::collections::BTreeSet;
@@ -328,5 +327,12 @@ fn blocks_of(n: u32) -> String {
     match n {
         1 => "1 block".to_owned(),
         n => format!("{n} blocks"),
+    }
+}
+
+pub(crate) fn pairs_of(n: u32) -> String {
+    match n {
+        1 => "1 pair".to_owned(),
+        n => format!("{n} pairs"),
     }
 }

@@ -13,7 +13,7 @@ pub const LONGEST: usize = 300;
 
 /// Where a series most looks like two.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChangePoint {
+pub struct LevelChange {
     /// How many values lie before it.
     pub after: usize,
     /// Median of those.
@@ -27,11 +27,11 @@ pub struct ChangePoint {
 
 /// The most likely change of level in values in the order of time (Pettitt 1979): of the settings'
 /// effect the values must be free already. `None` below two values.
-pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
+pub fn change_point(values: &[f64]) -> Option<LevelChange> {
     let (after, k) = peak(&scores(values)?)?;
     let n = values.len() as f64;
     let p = 2.0 * (-6.0 * (k as f64).powi(2) / (n.powi(3) + n.powi(2))).exp();
-    Some(ChangePoint {
+    Some(LevelChange {
         after,
         before_median: median(&values[..after])?,
         after_median: median(&values[after..])?,
@@ -49,7 +49,7 @@ pub fn change_point(values: &[f64]) -> Option<ChangePoint> {
 /// counted (Phipson and Smyth 2010), so that it is exact for few values and ties as well. An end of a stretch counts
 /// only if it is a change by itself too, between the neighbours of both. Below fourteen values nothing can be found
 /// at a level of 1 %. A value that is no number: nothing is found.
-pub fn change_points(values: &[f64], level: f64) -> Vec<ChangePoint> {
+pub fn change_points(values: &[f64], level: f64) -> Vec<LevelChange> {
     let skipped = values.len().saturating_sub(LONGEST);
     let values = &values[skipped..];
     let mut chance = Chance::new(SEED, 0);
@@ -95,7 +95,7 @@ pub fn change_points(values: &[f64], level: f64) -> Vec<ChangePoint> {
     }
     let told = found.iter().enumerate().map(|(n, (at, p))| {
         let (begin, end) = around(&found, n);
-        Some(ChangePoint {
+        Some(LevelChange {
             after: skipped + at,
             before_median: median(&values[begin..*at])?,
             after_median: median(&values[*at..end])?,

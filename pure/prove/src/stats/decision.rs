@@ -4,7 +4,7 @@ use super::Interval;
 
 /// The verdict that an interval gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// The change made it better.
     Better {
         /// By at least the margin, for sure.
@@ -26,7 +26,7 @@ pub enum Decision {
 
 /// Judges an interval of the logarithm of the change by `margin`, the logarithm of the smallest change
 /// that matters: ln(1.05) for 5 %.
-pub fn decide(interval: Interval, margin: f64) -> Decision {
+pub(crate) fn decide(interval: Interval, margin: f64) -> Decision {
     let Interval { low, high } = interval;
     if low > -margin && high < margin {
         Decision::TooSmallToMatter {

@@ -10,18 +10,18 @@ const MOST_TERMS: usize = 400;
 
 /// One run of a factorial plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Observation {
+pub(crate) struct Observation {
     /// Its block, any numbers.
-    pub block: u32,
+    pub(crate) block: u32,
     /// The level of each factor, from 0: the control.
-    pub levels: Vec<u32>,
+    pub(crate) levels: Vec<u32>,
     /// ln(metric).
-    pub y: f64,
+    pub(crate) y: f64,
 }
 
 /// What an effect is of. Levels are compared with level 0 of the same factor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Term {
+pub(crate) enum Term {
     /// A factor at this level, on average over the levels of all others.
     Main {
         /// Number of the factor.
@@ -40,29 +40,29 @@ pub enum Term {
 
 /// One effect.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Effect {
+pub(crate) struct Effect {
     /// Of what.
-    pub term: Term,
+    pub(crate) term: Term,
     /// How large, with its own interval at 5 %; `None` where the plan cannot tell it from another.
-    pub estimate: Option<Estimate>,
+    pub(crate) estimate: Option<Estimate>,
     /// Adjusted for the number of effects (Holm).
-    pub p: Option<f64>,
+    pub(crate) p: Option<f64>,
 }
 
 /// What a factorial plan shows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fit {
+pub(crate) struct Fit {
     /// First the factors, then each two of them.
-    pub effects: Vec<Effect>,
+    pub(crate) effects: Vec<Effect>,
     /// Standard deviation of what no term explains.
-    pub deviation: f64,
+    pub(crate) deviation: f64,
     /// On so many degrees of freedom.
-    pub degrees: usize,
+    pub(crate) degrees: usize,
 }
 
 /// Fits all terms. `levels` is the number of levels of each factor. `None` if the observations do not
 /// have these factors and levels, or leave no degree of freedom for the noise.
-pub fn fit(observations: &[Observation], levels: &[u32]) -> Option<Fit> {
+pub(crate) fn fit(observations: &[Observation], levels: &[u32]) -> Option<Fit> {
     let sound = |o: &Observation| {
         o.y.is_finite()
             && o.levels.len() == levels.len()

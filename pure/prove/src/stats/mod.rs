@@ -8,42 +8,42 @@
 //! is `None`.
 
 pub mod change;
-pub mod decision;
-pub mod factors;
-pub mod multiple;
-pub mod position;
-pub mod power;
-pub mod quantile;
-pub mod rank_sum;
-pub mod signed_rank;
-pub mod spread;
-pub mod total;
+pub(crate) mod decision;
+pub(crate) mod factors;
+pub(crate) mod multiple;
+pub(crate) mod position;
+pub(crate) mod power;
+pub(crate) mod quantile;
+pub(crate) mod rank_sum;
+pub(crate) mod signed_rank;
+pub(crate) mod spread;
+pub(crate) mod total;
 
 /// The level of all verdicts: a verdict either way comes up at most this often where nothing differs.
-pub const ALPHA: f64 = 0.05;
+pub(crate) const ALPHA: f64 = 0.05;
 
 /// What the data do not contradict, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
+pub(crate) struct Interval {
     /// Lower end.
-    pub low: f64,
+    pub(crate) low: f64,
     /// Upper end; not below `low`.
-    pub high: f64,
+    pub(crate) high: f64,
 }
 
 impl Interval {
     /// Zero lies outside: a difference is shown.
-    pub fn excludes_zero(self) -> bool {
+    pub(crate) fn excludes_zero(self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 
     /// `value` lies inside.
-    pub fn contains(self, value: f64) -> bool {
+    pub(crate) fn contains(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
     /// Both ends through a rising function, `f64::exp_m1` for one.
-    pub fn map(self, rising: impl Fn(f64) -> f64) -> Interval {
+    pub(crate) fn map(self, rising: impl Fn(f64) -> f64) -> Interval {
         Interval {
             low: rising(self.low),
             high: rising(self.high),
@@ -53,11 +53,11 @@ impl Interval {
 
 /// A figure and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// The best single value.
-    pub value: f64,
+    pub(crate) value: f64,
     /// What the data do not contradict.
-    pub interval: Interval,
+    pub(crate) interval: Interval,
 }
 
 /// The values by size, or `None` if one of them is no number.

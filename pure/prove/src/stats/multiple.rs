@@ -2,24 +2,12 @@
 
 /// Holm's adjustment (1979): judged by these p-values, the chance of even one false finding among all
 /// is at most the level of one test. In the order given.
-pub fn holm(p: &[f64]) -> Vec<f64> {
+pub(crate) fn holm(p: &[f64]) -> Vec<f64> {
     let mut adjusted = vec![f64::NAN; p.len()];
     let mut largest: f64 = 0.0;
     for (before, index) in by_size(p).into_iter().enumerate() {
         largest = largest.max(p[index] * (p.len() - before) as f64).min(1.0);
         adjusted[index] = largest;
-    }
-    adjusted
-}
-
-/// The adjustment of Benjamini and Hochberg (1995): the expected share of false ones among the
-/// findings. For lists that are labelled exploratory alone. In the order given.
-pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
-    let mut adjusted = vec![f64::NAN; p.len()];
-    let mut smallest: f64 = 1.0;
-    for (before, index) in by_size(p).into_iter().enumerate().rev() {
-        smallest = smallest.min(p[index] * p.len() as f64 / (before + 1) as f64);
-        adjusted[index] = smallest;
     }
     adjusted
 }
@@ -48,22 +36,17 @@ mod tests {
     fn vectors_of_scipy_and_r() {
         let p = [0.01, 0.04, 0.03, 0.2];
         close(&holm(&p), &[0.04, 0.09, 0.09, 0.2]);
-        close(
-            &benjamini_hochberg(&p),
-            &[0.04, 0.16 / 3.0, 0.16 / 3.0, 0.2],
-        );
-        assert!(holm(&[]).is_empty() && benjamini_hochberg(&[]).is_empty());
+        assert!(holm(&[]).is_empty());
     }
 
     proptest! {
         #[test]
         fn never_smaller_never_above_one_and_in_the_same_order(p in prop::collection::vec(0.0f64..=1.0, 1..12)) {
-            for adjusted in [holm(&p), benjamini_hochberg(&p)] {
+            let adjusted = holm(&p);
                 for (i, a) in adjusted.iter().enumerate() {
                     prop_assert!(*a > p[i] - 1e-12 && *a <= 1.0);
                     prop_assert!(p.iter().zip(&adjusted).all(|(q, b)| *q >= p[i] || *b < a + 1e-12));
                 }
-            }
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{Estimate, rank_sum};
 /// between the differences B - A of the pairs in which B ran second and those in which it ran first,
 /// since the change itself is in both. Exact, as the order was drawn by fair coins. `None` below four
 /// pairs each way, or three and five.
-pub fn effect(b_second: &[f64], b_first: &[f64], alpha: f64) -> Option<Estimate> {
+pub(crate) fn effect(b_second: &[f64], b_first: &[f64], alpha: f64) -> Option<Estimate> {
     let shift = rank_sum::shift(b_first, b_second, alpha)?;
     Some(Estimate {
         value: shift.value / 2.0,

@@ -7,24 +7,24 @@ use super::signed_rank::FEWEST_PAIRS;
 use std::f64::consts::PI;
 
 /// Chance to find the effect that a plan is made for.
-pub const POWER: f64 = 0.8;
+pub(crate) const POWER: f64 = 0.8;
 
 /// Pairs that show a change of `effect` in 4 of 5 experiments: that of a t-test, times pi / 3 for the
 /// signed ranks (Pitman), and 1.5 for small numbers; simulated power 77 to 84 %. `None` if the
 /// arguments are no such numbers.
-pub fn pairs_for_effect(deviation: f64, effect: f64) -> Option<u32> {
+pub(crate) fn pairs_for_effect(deviation: f64, effect: f64) -> Option<u32> {
     pairs(normal_quantile(POWER)?, deviation, effect)
 }
 
 /// Pairs that show that a change of nothing is smaller than `margin`, in 4 of 5 experiments.
-pub fn pairs_for_equivalence(deviation: f64, margin: f64) -> Option<u32> {
+pub(crate) fn pairs_for_equivalence(deviation: f64, margin: f64) -> Option<u32> {
     // Both ends of the interval must stay inside.
     pairs(normal_quantile((1.0 + POWER) / 2.0)?, deviation, margin)
 }
 
 /// The smallest rise that so many pairs show in 4 of 5 experiments. `None` below the fewest pairs of
 /// a verdict.
-pub fn smallest_effect(deviation: f64, pairs: u32) -> Option<f64> {
+pub(crate) fn smallest_effect(deviation: f64, pairs: u32) -> Option<f64> {
     let quantiles = normal_quantile(1.0 - ALPHA / 2.0)? + normal_quantile(POWER)?;
     let effect = (quantiles * deviation * (PI / 3.0 / (f64::from(pairs) - 1.5)).sqrt()).exp_m1();
     (pairs >= FEWEST_PAIRS && deviation >= 0.0 && effect.is_finite()).then_some(effect)

@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 /// Probability that a normal number (mean 0, deviation 1) is at most `x`.
-pub fn normal_cdf(x: f64) -> f64 {
+pub(crate) fn normal_cdf(x: f64) -> f64 {
     let density = (-x * x / 2.0).exp() / (2.0 * PI).sqrt();
     if x.abs() > 4.0 {
         // Laplace's continued fraction of the tail, from its end.
@@ -23,12 +23,12 @@ pub fn normal_cdf(x: f64) -> f64 {
 }
 
 /// The number that a normal number does not exceed with probability `p`; `None` unless 0 < p < 1.
-pub fn normal_quantile(p: f64) -> Option<f64> {
+pub(crate) fn normal_quantile(p: f64) -> Option<f64> {
     inverse(p, normal_cdf)
 }
 
 /// Probability that Student's t with `df` degrees of freedom is at most `x`; `None` unless df > 0.
-pub fn t_cdf(x: f64, df: f64) -> Option<f64> {
+pub(crate) fn t_cdf(x: f64, df: f64) -> Option<f64> {
     if !(df > 0.0 && df.is_finite()) || x.is_nan() {
         return None;
     }
@@ -38,14 +38,14 @@ pub fn t_cdf(x: f64, df: f64) -> Option<f64> {
 
 /// The number that Student's t does not exceed with probability `p`; `None` unless 0 < p < 1 and
 /// df > 0.
-pub fn t_quantile(p: f64, df: f64) -> Option<f64> {
+pub(crate) fn t_quantile(p: f64, df: f64) -> Option<f64> {
     t_cdf(0.0, df)?;
     inverse(p, |x| t_cdf(x, df).unwrap_or(f64::NAN))
 }
 
 /// The number that chi squared with `df` degrees of freedom does not exceed with probability `p`, by
 /// the approximation of Wilson and Hilferty (1931): 0.3 % off at 5 degrees.
-pub fn chi_squared_quantile(p: f64, df: f64) -> Option<f64> {
+pub(crate) fn chi_squared_quantile(p: f64, df: f64) -> Option<f64> {
     let part = 2.0 / (9.0 * df);
     let cubed = df * (1.0 - part + normal_quantile(p)? * part.sqrt()).powi(3);
     (df > 0.0 && cubed > 0.0).then_some(cubed)

@@ -7,23 +7,23 @@ use super::{ALPHA, Interval, doubled_ranks, middle, sorted};
 
 /// The fewest pairs from which a verdict at 5 % exists: of 5, even all in favour come up by chance in
 /// 1 of 16.
-pub const FEWEST_PAIRS: u32 = 6;
+pub(crate) const FEWEST_PAIRS: u32 = 6;
 
 /// A moment at which the pairs made so far are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub(crate) struct Look {
     /// After how many pairs.
-    pub pairs: u32,
+    pub(crate) pairs: u32,
     /// Critical value of min(W+, W-) there.
-    pub critical: u32,
+    pub(crate) critical: u32,
 }
 
 /// The usual looks. A false verdict at any of them: 5.0 % in all (simulated over 2 million
 /// experiments).
-pub const LOOKS: [Look; 4] = [look(8, 0), look(12, 8), look(16, 24), look(20, 48)];
+pub(crate) const LOOKS: [Look; 4] = [look(8, 0), look(12, 8), look(16, 24), look(20, 48)];
 
 /// The looks of a longer experiment, 4.99 % in all.
-pub const LONG_LOOKS: [Look; 4] = [look(10, 0), look(20, 38), look(30, 121), look(40, 254)];
+pub(crate) const LONG_LOOKS: [Look; 4] = [look(10, 0), look(20, 38), look(30, 121), look(40, 254)];
 
 const fn look(pairs: u32, critical: u32) -> Look {
     Look { pairs, critical }
@@ -31,7 +31,7 @@ const fn look(pairs: u32, critical: u32) -> Look {
 
 /// The looks that a plan names by their pairs: 8 12 16 20, or 10 20 30 40, or a single fixed number.
 /// `None` for others, whose joint level nobody has computed.
-pub fn looks(pairs: &[u32]) -> Option<Vec<Look>> {
+pub(crate) fn looks(pairs: &[u32]) -> Option<Vec<Look>> {
     if let [pairs] = *pairs {
         return Some(vec![look(pairs, critical_value(pairs, ALPHA)?)]);
     }
@@ -43,7 +43,7 @@ pub fn looks(pairs: &[u32]) -> Option<Vec<Look>> {
 
 /// The largest c for which min(W+, W-) <= c comes up in at most `alpha` of all experiments of `pairs`
 /// pairs without a difference; `None` if there is none.
-pub fn critical_value(pairs: u32, alpha: f64) -> Option<u32> {
+pub(crate) fn critical_value(pairs: u32, alpha: f64) -> Option<u32> {
     let mut below = 0.0;
     let fits = distribution(pairs, most(pairs) / 2)
         .into_iter()
@@ -56,13 +56,13 @@ pub fn critical_value(pairs: u32, alpha: f64) -> Option<u32> {
 }
 
 /// How often min(W+, W-) <= `critical` without a difference: the two-sided level of that value.
-pub fn level(pairs: u32, critical: u32) -> f64 {
+pub(crate) fn level(pairs: u32, critical: u32) -> f64 {
     let critical = (critical as usize).min(most(pairs));
     (2.0 * distribution(pairs, critical).iter().sum::<f64>()).min(1.0)
 }
 
 /// The means of all pairs of values, each value with itself too (Walsh 1949), by size.
-pub fn walsh_averages(d: &[f64]) -> Option<Vec<f64>> {
+pub(crate) fn walsh_averages(d: &[f64]) -> Option<Vec<f64>> {
     let all: Vec<f64> = d
         .iter()
         .enumerate()
@@ -72,14 +72,14 @@ pub fn walsh_averages(d: &[f64]) -> Option<Vec<f64>> {
 }
 
 /// The typical difference: the median of the Walsh averages.
-pub fn hodges_lehmann(d: &[f64]) -> Option<f64> {
+pub(crate) fn hodges_lehmann(d: &[f64]) -> Option<f64> {
     middle(&walsh_averages(d)?)
 }
 
 /// The interval that belongs to a critical value: from the Walsh average of rank c + 1 from below to
 /// that of rank c + 1 from above. It excludes zero exactly when the test at `critical` rejects, if no
 /// values are tied.
-pub fn interval(d: &[f64], critical: u32) -> Option<Interval> {
+pub(crate) fn interval(d: &[f64], critical: u32) -> Option<Interval> {
     let averages = walsh_averages(d)?;
     let low = critical as usize;
     let high = averages.len().checked_sub(low + 1)?;
@@ -92,7 +92,7 @@ pub fn interval(d: &[f64], critical: u32) -> Option<Interval> {
 /// How often chance alone gives ranks at least as one-sided as these, either way: exact, with the
 /// mean of the ranks where sizes are tied, and with zeros ranked but given to neither side (Pratt
 /// 1959). Costs the cube of the number of pairs.
-pub fn p_two_sided(d: &[f64]) -> Option<f64> {
+pub(crate) fn p_two_sided(d: &[f64]) -> Option<f64> {
     if d.is_empty() || d.iter().any(|v| !v.is_finite()) {
         return None;
     }

@@ -4,12 +4,12 @@ use super::quantile::chi_squared_quantile;
 use super::{middle, sorted};
 
 /// The median.
-pub fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     middle(&sorted(values)?)
 }
 
 /// The standard deviation of a sample; `None` below two values.
-pub fn deviation(values: &[f64]) -> Option<f64> {
+pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -20,7 +20,7 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 /// The standard deviation of a normal sample, found from the smaller distances between its values
 /// (Qn of Rousseeuw and Croux 1993, with their corrections for few values): nearly half of the values
 /// may be anything. `None` below two values.
-pub fn robust_deviation(values: &[f64]) -> Option<f64> {
+pub(crate) fn robust_deviation(values: &[f64]) -> Option<f64> {
     let all = sorted(values)?;
     let n = all.len();
     let distances: Vec<f64> = (0..n)
@@ -44,14 +44,14 @@ pub fn robust_deviation(values: &[f64]) -> Option<f64> {
 
 /// By how much a deviation from so few values is raised before it is planned with: 4 times in 5 the
 /// true one is not larger. 1.35 for 8 values.
-pub fn planning_factor(values: usize) -> Option<f64> {
+pub(crate) fn planning_factor(values: usize) -> Option<f64> {
     let df = values.checked_sub(1)? as f64;
     Some((df / chi_squared_quantile(0.2, df)?).sqrt())
 }
 
 /// The indices of values further from the median than `deviations` robust deviations. For the report:
 /// no run is ever left out for it.
-pub fn outliers(values: &[f64], deviations: f64) -> Vec<usize> {
+pub(crate) fn outliers(values: &[f64], deviations: f64) -> Vec<usize> {
     let (Some(centre), Some(deviation)) = (median(values), robust_deviation(values)) else {
         return Vec::new();
     };

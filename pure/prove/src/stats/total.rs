@@ -1,10 +1,8 @@
 //! The mean difference: the question is about the total, so that rare stalls count in full.
 //!
-//! Sign flips of the mean (Fisher 1935) and the interval of subset means (Hartigan, "Using subsample
-//! values as typical values", 1969): where differences are symmetric about a value, that value lies
-//! between any two neighbours of the sorted means of all subsets equally often.
+//! Sign flips of the mean (Fisher 1935), counted over subsets (Hartigan, "Using subsample values as
+//! typical values", 1969).
 
-use super::{Interval, sorted};
 use crate::chance::Chance;
 
 /// Up to this many differences all subsets are counted; above, a fixed sample of them.
@@ -13,58 +11,23 @@ const EXACT: usize = 30;
 const SAMPLE: usize = 19_999;
 
 /// The arithmetic mean.
-pub fn mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     mean.is_finite().then_some(mean)
 }
 
 /// The mean of B's values over that of A's, both as measured (bit/s, seconds), not their logarithms.
-pub fn ratio_of_totals(a: &[f64], b: &[f64]) -> Option<f64> {
+pub(crate) fn ratio_of_totals(a: &[f64], b: &[f64]) -> Option<f64> {
     let ratio = mean(b)? / mean(a)?;
     ratio.is_finite().then_some(ratio)
 }
 
 /// How often fair coins in place of the signs give a mean at least as far from zero.
-pub fn p_two_sided(d: &[f64]) -> Option<f64> {
+pub(crate) fn p_two_sided(d: &[f64]) -> Option<f64> {
     let up = subsets(d)?;
     let mirror = negated(d);
     let down = subsets(&mirror)?;
     Some((2.0 * up.share_not_above(0.0).min(down.share_not_above(0.0))).min(1.0))
-}
-
-/// The interval of the mean whose two-sided level is at most `alpha`; `None` if so few differences
-/// give none.
-pub fn interval(d: &[f64], alpha: f64) -> Option<Interval> {
-    let low = limit(d, alpha)?;
-    let high = -limit(&negated(d), alpha)?;
-    Some(Interval { low, high })
-}
-
-/// The smallest value that lies above the lowest `alpha` / 2 of all subset means.
-fn limit(d: &[f64], alpha: f64) -> Option<f64> {
-    let subsets = subsets(d)?;
-    let all = sorted(d)?;
-    let (mut low, mut high) = (*all.first()?, *all.last()?);
-    let rank = (alpha / 2.0 * subsets.count() * (1.0 + 1e-12)).floor();
-    if rank < 1.0 {
-        return None;
-    }
-    // The empty subset, or what stands for it in a sample, is below everything.
-    let enough = (rank + 1.0) / subsets.count();
-    let reached = |value| subsets.share_not_above(value) > enough * (1.0 - 1e-12);
-    if reached(low) {
-        return Some(low);
-    }
-    // Halving 50 times reaches the last digits of a number.
-    for _ in 0..50 {
-        let middle = low + (high - low) / 2.0;
-        if reached(middle) {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    Some(high)
 }
 
 fn negated(d: &[f64]) -> Vec<f64> {
@@ -167,48 +130,24 @@ fn sums(d: &[f64], value: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::ALPHA;
     use proptest::prelude::*;
-
-    const TIED: [f64; 8] = [0.11, 0.04, -0.02, 0.09, 0.15, 0.07, 0.02, 0.12];
-
-    #[test]
-    fn vector_of_the_subset_means() {
-        let Interval { low, high } = interval(&TIED, ALPHA).unwrap();
-        assert!((low - 0.07 / 3.0).abs() < 1e-9, "{low}");
-        assert!((high - 0.12).abs() < 1e-9, "{high}");
-    }
 
     #[test]
     fn too_few_or_no_numbers() {
         assert_eq!(mean(&[]), None);
         assert_eq!(p_two_sided(&[]), None);
-        assert_eq!(interval(&[0.1; 5], ALPHA), None);
-        assert_eq!(interval(&[0.1, f64::NAN], ALPHA), None);
+        assert_eq!(p_two_sided(&[0.1, f64::NAN]), None);
         assert_eq!(ratio_of_totals(&[0.0], &[1.0]), None);
         assert_eq!(ratio_of_totals(&[2.0, 4.0], &[6.0]), Some(2.0));
         assert_eq!(p_two_sided(&[0.0; 8]), Some(1.0));
-        let same = interval(&[0.1; 8], ALPHA).unwrap();
-        assert!((same.low - 0.1).abs() < 1e-12 && (same.high - 0.1).abs() < 1e-12);
     }
 
     #[test]
     fn a_sample_of_the_subsets_agrees_with_all_of_them() {
         let mut chance = Chance::new(3, 0);
         let d: Vec<f64> = (0..31).map(|_| chance.unit() - 0.4).collect();
-        let sampled = interval(&d, ALPHA).unwrap();
-        let exact = interval(&d[..30], ALPHA).unwrap();
-        assert!(
-            (sampled.low - exact.low).abs() < 0.02,
-            "{sampled:?} {exact:?}"
-        );
-        assert!(
-            (sampled.high - exact.high).abs() < 0.02,
-            "{sampled:?} {exact:?}"
-        );
         let (p, q) = (p_two_sided(&d).unwrap(), p_two_sided(&d[..30]).unwrap());
         assert!((p - q).abs() < 0.02, "{p} {q}");
-        assert_eq!(interval(&d, ALPHA), Some(sampled));
     }
 
     proptest! {
@@ -224,13 +163,6 @@ mod tests {
                 .count();
             let expected = as_far as f64 / f64::from(1u32 << n);
             prop_assert!((p_two_sided(&d).unwrap() - expected).abs() < 1e-12);
-
-            let means = (1..1u32 << n).map(|set| chosen(set).sum::<f64>() / f64::from(set.count_ones()));
-            let means = sorted(&means.collect::<Vec<_>>()).unwrap();
-            let k = (0.025 * f64::from(1u32 << n)) as usize;
-            let found = interval(&d, ALPHA).unwrap();
-            prop_assert!((found.low - means[k - 1]).abs() < 1e-9, "{:?} {}", found, means[k - 1]);
-            prop_assert!((found.high - means[means.len() - k]).abs() < 1e-9);
         }
     }
 }

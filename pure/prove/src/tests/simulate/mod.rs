@@ -5,7 +5,7 @@ mod noise;
 mod search;
 
 pub use noise::{Noise, Path, SECONDS, SLOT_S};
-pub use search::{Found, search};
+pub use search::search;
 
 use crate::chance::Chance;
 use crate::stats::Interval;

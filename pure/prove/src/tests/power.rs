@@ -1,12 +1,12 @@
-//! What the verdicts of `linerate prove` promise and what they keep: prints docs/prove-power.md, which
+//! What the verdicts of `linerate prove` promise and what they keep: docs/prove-power.md, which
 //! `make prove-power` writes.
 
-use prove::simulate::{
+use super::simulate::{
     Noise, Order, Runs, SECONDS, SLOT_S, blocks, bootstrap, experiment, judge, search, welch,
 };
-use prove::stats::decision::Decision;
-use prove::stats::signed_rank::{self, LONG_LOOKS, LOOKS, Look};
-use prove::stats::{ALPHA, multiple, power, rank_sum, spread, total};
+use crate::stats::decision::Decision;
+use crate::stats::signed_rank::{self, LONG_LOOKS, LOOKS, Look};
+use crate::stats::{ALPHA, multiple, power, rank_sum, spread, total};
 use std::fmt::Display;
 
 /// Experiments a cell: the standard error of 5 % is 0.22 %, that of 50 % is 0.5 %.
@@ -14,26 +14,42 @@ const CELL: usize = 10_000;
 /// And where the method itself is slow.
 const SLOW_CELL: usize = CELL / 5;
 
-fn main() {
-    println!(
+/// The document is written to the file that this variable names; without it there is nothing to do.
+const WRITE_TO: &str = "LINERATE_PROVE_POWER";
+
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the document is asked for by the environment, and is a file"
+)]
+fn table_of_power() {
+    let Ok(path) = std::env::var(WRITE_TO) else {
+        return;
+    };
+    std::fs::write(path, document()).expect("the file can be written");
+}
+
+fn document() -> String {
+    let mut doc = format!(
         "# What a verdict promises, and what it keeps
 
 Simulated by `make prove-power`, {CELL} experiments a cell; the same figures come out again. The noise is that of
-`pure/prove/src/simulate/noise.rs`: a run has {SECONDS} s that count and is {SLOT_S} s from the next. Figures are per cent where nothing
+`pure/prove/src/tests/simulate/noise.rs`: a run has {SECONDS} s that count and is {SLOT_S} s from the next. Figures are per cent where nothing
 else is said; sd is the standard deviation of the differences of pairs.
 "
     );
-    usual_ways();
+    usual_ways(&mut doc);
     let paths = Noise::ALL.map(Paths::new);
-    false_verdicts(&paths);
-    coverage(&paths);
-    power_by_pairs(&paths);
-    power_by_looks(&paths);
-    stalls(&paths);
-    equivalence(&paths);
-    planned(&paths);
-    arms();
-    searches(&paths);
+    false_verdicts(&mut doc, &paths);
+    coverage(&mut doc, &paths);
+    power_by_pairs(&mut doc, &paths);
+    power_by_looks(&mut doc, &paths);
+    stalls(&mut doc, &paths);
+    equivalence(&mut doc, &paths);
+    planned(&mut doc, &paths);
+    arms(&mut doc);
+    searches(&mut doc, &paths);
+    doc
 }
 
 /// A/A experiments of 40 random pairs under one noise: the differences of each. A true effect only
@@ -112,19 +128,25 @@ fn significant(p: Option<f64>) -> bool {
     p.is_some_and(|p| p <= ALPHA)
 }
 
-fn heading<Name: Display>(title: &str, text: &str, columns: impl IntoIterator<Item = Name>) {
+fn heading<Name: Display>(
+    doc: &mut String,
+    title: &str,
+    text: &str,
+    columns: impl IntoIterator<Item = Name>,
+) {
     let columns: Vec<String> = columns.into_iter().map(|name| name.to_string()).collect();
-    println!("## {title}\n\n{text}\n");
-    println!("| noise | {} |", columns.join(" | "));
-    println!("|---|{}", "---|".repeat(columns.len()));
+    let rule = "---|".repeat(columns.len());
+    let columns = columns.join(" | ");
+    *doc += &format!("## {title}\n\n{text}\n\n| noise | {columns} |\n|---|{rule}\n");
 }
 
-fn row(noise: Noise, cells: &[String]) {
-    println!("| {} | {} |", noise.name(), cells.join(" | "));
+fn row(doc: &mut String, noise: Noise, cells: &[String]) {
+    *doc += &format!("| {} | {} |\n", noise.name(), cells.join(" | "));
 }
 
-fn usual_ways() {
+fn usual_ways(doc: &mut String) {
     heading(
+        doc,
         "Why the usual way is wrong",
         "A/A experiments of 10 runs an arm in which each way finds a difference at 5 %.",
         [
@@ -139,10 +161,8 @@ fn usual_ways() {
         let seconds =
             |runs: Runs| significant(welch(&Runs::seconds(&runs.a), &Runs::seconds(&runs.b)));
         let ranks = |runs: Runs| {
-            significant(rank_sum::p_two_sided(
-                &Runs::values(&runs.a),
-                &Runs::values(&runs.b),
-            ))
+            let shift = rank_sum::shift(&Runs::values(&runs.a), &Runs::values(&runs.b), ALPHA);
+            shift.is_some_and(|shift| shift.interval.excludes_zero())
         };
         let signs = |runs: Runs| significant(signed_rank::p_two_sided(&runs.differences()));
         let cells = [
@@ -153,13 +173,14 @@ fn usual_ways() {
             share_of_seeds(SLOW_CELL, |seed| ranks(made(seed, Order::OneAfterTheOther))),
             share_of_seeds(SLOW_CELL, |seed| signs(made(seed, Order::RandomPairs))),
         ];
-        row(noise, &cells);
+        row(doc, noise, &cells);
     }
-    println!();
+    doc.push('\n');
 }
 
-fn false_verdicts(paths: &[Paths]) {
+fn false_verdicts(doc: &mut String, paths: &[Paths]) {
     heading(
+        doc,
         "False verdicts",
         "A/A experiments with a verdict either way. Promised are 5.0 at all looks together, and 4.2 by 12 pairs: the largest exact \
          level below 5.",
@@ -177,21 +198,21 @@ fn false_verdicts(paths: &[Paths]) {
             pairs: 12,
             critical: critical(12),
         };
-        let total = path.share(12, 0.0, |d| {
-            total::interval(d, ALPHA).is_some_and(|i| i.excludes_zero())
-        });
+        let total = path.share(12, 0.0, |d| significant(total::p_two_sided(d)));
         row(
+            doc,
             path.noise,
             &[at(&LOOKS), at(&LONG_LOOKS), at(&[fixed]), total],
         );
     }
-    println!();
+    doc.push('\n');
 }
 
-fn coverage(paths: &[Paths]) {
+fn coverage(doc: &mut String, paths: &[Paths]) {
     const PAIRS: [usize; 3] = [8, 12, 20];
     let methods = ["Walsh", "subset means", "bootstrap"];
     heading(
+        doc,
         "Coverage",
         "How often an interval at 95 % contains the truth, by the number of pairs.",
         methods
@@ -206,26 +227,25 @@ fn coverage(paths: &[Paths]) {
             })
         });
         let slow = |n| path.pairs(n, 0.0).take(SLOW_CELL);
-        let means = PAIRS.map(|n| {
-            share(slow(n).map(|d| total::interval(&d, ALPHA).is_some_and(|i| i.contains(0.0))))
-        });
+        let means = PAIRS.map(|n| share(slow(n).map(|d| !significant(total::p_two_sided(&d)))));
         let resampled = PAIRS.map(|n| {
             let within =
                 |(seed, d): (u64, Vec<f64>)| bootstrap(&d, seed).is_some_and(|i| i.contains(0.0));
             share((0..).zip(slow(n)).map(within))
         });
-        row(path.noise, &[walsh, means, resampled].concat());
+        row(doc, path.noise, &[walsh, means, resampled].concat());
     }
-    println!();
+    doc.push('\n');
 }
 
-fn power_by_pairs(paths: &[Paths]) {
+fn power_by_pairs(doc: &mut String, paths: &[Paths]) {
     const PAIRS: [usize; 3] = [8, 12, 20];
     const EFFECTS: [f64; 4] = [2.0, 5.0, 10.0, 20.0];
     let columns = EFFECTS
         .iter()
         .flat_map(|e| PAIRS.map(|n| format!("+{e} %, {n} pairs")));
     heading(
+        doc,
         "Power of a fixed number of pairs",
         "How often a change is found to be faster. The last column has what an earlier simulation, by another hand, gave at +10 %.",
         ["sd".to_owned()]
@@ -255,14 +275,15 @@ fn power_by_pairs(paths: &[Paths]) {
             }
             .to_owned(),
         );
-        row(path.noise, &cells);
+        row(doc, path.noise, &cells);
     }
-    println!();
+    doc.push('\n');
 }
 
-fn power_by_looks(paths: &[Paths]) {
+fn power_by_looks(doc: &mut String, paths: &[Paths]) {
     const EFFECTS: [f64; 4] = [2.0, 5.0, 10.0, 20.0];
     heading(
+        doc,
         "Power of the looks at 8, 12, 16 and 20 pairs",
         "How often a change is found to be faster at any of them, and the pairs made on average.",
         EFFECTS
@@ -272,13 +293,14 @@ fn power_by_looks(paths: &[Paths]) {
     for path in paths {
         let better = |d| matches!(d, Decision::Better { .. });
         let cells = EFFECTS.map(|effect| path.judged(&LOOKS, effect, 0.0, better));
-        row(path.noise, &cells.concat());
+        row(doc, path.noise, &cells.concat());
     }
-    println!();
+    doc.push('\n');
 }
 
-fn stalls(paths: &[Paths]) {
+fn stalls(doc: &mut String, paths: &[Paths]) {
     heading(
+        doc,
         "A change that only removes stalls",
         "One in 4 or in 8 of the control's runs has stalled to a fifth of its rate, and none of the change's: how often 12 pairs show \
          it, asked about a typical run and about the total.",
@@ -308,16 +330,18 @@ fn stalls(paths: &[Paths]) {
             let all = stalled(in_a_row);
             let typical =
                 |d: &Vec<f64>| signed_rank::interval(d, critical(12)).is_some_and(|i| i.low > 0.0);
-            let total = |d: &Vec<f64>| total::interval(d, ALPHA).is_some_and(|i| i.low > 0.0);
+            let total =
+                |d: &Vec<f64>| significant(total::p_two_sided(d)) && total::mean(d) > Some(0.0);
             [share(all.iter().map(typical)), share(all.iter().map(total))]
         });
-        row(path.noise, &cells.concat());
+        row(doc, path.noise, &cells.concat());
     }
-    println!();
+    doc.push('\n');
 }
 
-fn equivalence(paths: &[Paths]) {
+fn equivalence(doc: &mut String, paths: &[Paths]) {
     heading(
+        doc,
         "No difference that matters",
         "How often an A/A experiment ends with that verdict, and the pairs made on average; in the last column how often one does in \
          which the change is just as large as the margin (wrongly: promised is less than 5).",
@@ -344,13 +368,14 @@ fn equivalence(paths: &[Paths]) {
         ]
         .concat();
         cells.pop();
-        row(path.noise, &cells);
+        row(doc, path.noise, &cells);
     }
-    println!();
+    doc.push('\n');
 }
 
-fn planned(paths: &[Paths]) {
+fn planned(doc: &mut String, paths: &[Paths]) {
     heading(
+        doc,
         "Do the pairs that a plan names suffice?",
         "The pairs that the formula names for 80 % power at +10 %, from the true deviation, and the power that they have.",
         ["sd, robust", "pairs", "power"],
@@ -364,6 +389,7 @@ fn planned(paths: &[Paths]) {
             _ => "not simulated".to_owned(),
         };
         row(
+            doc,
             path.noise,
             &[
                 format!("{:.1}", 100.0 * deviation),
@@ -372,11 +398,12 @@ fn planned(paths: &[Paths]) {
             ],
         );
     }
-    println!();
+    doc.push('\n');
 }
 
-fn arms() {
+fn arms(doc: &mut String) {
     heading(
+        doc,
         "Five arms against a control",
         "Eight blocks in which nothing does anything: experiments in which some arm is found different.",
         ["each arm by itself", "Holm"],
@@ -397,13 +424,14 @@ fn arms() {
             share(all.iter().map(|p| any(p))),
             share(all.iter().map(|p| any(&multiple::holm(p)))),
         ];
-        row(noise, &cells);
+        row(doc, noise, &cells);
     }
-    println!();
+    doc.push('\n');
 }
 
-fn searches(paths: &[Paths]) {
+fn searches(doc: &mut String, paths: &[Paths]) {
     heading(
+        doc,
         "A search among 16 settings that do nothing",
         "What the winner of successive halving looked like against the control in the search itself, and how often the fresh \
          confirmation says anything of it: it does nothing either, so that is an A/A experiment on runs of its own.",
@@ -424,7 +452,7 @@ fn searches(paths: &[Paths]) {
             share(found.iter().map(|f| f.significant)),
             path.judged(&LOOKS, 0.0, 0.0, |d| d != Decision::Undecided)[0].clone(),
         ];
-        row(path.noise, &cells);
+        row(doc, path.noise, &cells);
     }
-    println!();
+    doc.push('\n');
 }

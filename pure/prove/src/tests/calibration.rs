@@ -1,11 +1,10 @@
 //! What the verdict promises, held on paths that are known: where the change does nothing, a verdict
 //! either way comes up in 5 of 100 experiments, whatever the noise.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use prove::simulate::{Noise, Order, Runs, experiment, judge, welch};
-use prove::stats::decision::Decision;
-use prove::stats::signed_rank::LOOKS;
-use prove::stats::{ALPHA, total};
+use super::simulate::{Noise, Order, Runs, experiment, judge, welch};
+use crate::stats::decision::Decision;
+use crate::stats::signed_rank::LOOKS;
+use crate::stats::{ALPHA, total};
 
 const EXPERIMENTS: u64 = 2_000;
 
@@ -40,7 +39,7 @@ fn a_change_that_does_nothing_is_judged_in_5_of_100() {
 fn the_total_keeps_the_same_promise() {
     for noise in Noise::ALL {
         let wrong = false_verdicts(noise, Order::RandomPairs, 12, |runs| {
-            total::interval(&runs.differences(), ALPHA).is_some_and(|i| i.excludes_zero())
+            total::p_two_sided(&runs.differences()).is_some_and(|p| p <= ALPHA)
         });
         assert!(
             (0.035..=0.065).contains(&wrong),

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from itertools import product
 
 import numpy as np
 from scipy import stats
@@ -46,50 +45,31 @@ def tied(case):
         )
         return min(1.0, test.pvalue)
 
-    masks = np.array(list(product([0, 1], repeat=len(d))))[1:]
-    means = np.sort(masks @ d / masks.sum(axis=1))
-    k = int(ALPHA / 2 * 2 ** len(d))
-    return {
-        "p": p(ranks_of_signs),
-        "total_p": p(np.mean),
-        "total_interval": [means[k - 1], means[-k]] if k > 0 else None,
-    }
+    return {"p": p(ranks_of_signs), "total_p": p(np.mean)}
 
 
 def two(case):
     a, b = np.array(case["a"]), np.array(case["b"])
-    if not case["ties"]:
-        exact = lambda x, y: stats.mannwhitneyu(x, y, method="exact").pvalue
-        differences = np.subtract.outer(b, a).ravel()
-        return {
-            "p": exact(a, b),
-            "shift": np.median(differences),
-            "interval": accepted(differences, lambda shift: exact(a, b - shift)),
-        }
-    middle = len(a) * (len(a) + len(b) + 1) / 2
-
-    def far(x, y, axis):
-        ranks = stats.rankdata(np.concatenate([x, y], axis=axis), axis=axis)
-        return np.abs(ranks[..., : x.shape[axis]].sum(axis=axis) - middle)
-
-    test = stats.permutation_test(
-        (a, b), far, alternative="greater", vectorized=True, n_resamples=np.inf, axis=-1
-    )
-    return {"p": test.pvalue}
+    differences = np.subtract.outer(b, a).ravel()
+    p_at = lambda shift: stats.mannwhitneyu(a, b - shift, method="exact").pvalue
+    return {"shift": np.median(differences), "interval": accepted(differences, p_at)}
 
 
 def many(case):
-    """By their definitions: scipy has one of them from 1.11 on, Debian's has none."""
+    """By its definition: scipy has none."""
     p = np.array(case["p"])
     holm = [max(min(1.0, q * np.sum(p >= q)) for q in p[p <= x]) for x in p]
-    bh = [min(min(1.0, q * len(p) / np.sum(p <= q)) for q in p[p >= x]) for x in p]
-    return {"holm": holm, "bh": bh}
+    return {"holm": holm}
 
 
 def quantile(case):
+    p, df = case["p"], case["df"]
+    # Some versions of scipy miss the quantile by 4e-9; one Newton step corrects that.
+    t = stats.t.ppf(p, df)
+    t -= (stats.t.cdf(t, df) - p) / stats.t.pdf(t, df)
     return {
-        "normal": stats.norm.ppf(case["p"]),
-        "t": stats.t.ppf(case["p"], case["df"]),
+        "normal": stats.norm.ppf(p),
+        "t": t,
         "t_cdf": stats.t.cdf(case["x"], case["df"]),
     }
 
