@@ -3,8 +3,8 @@
 use serde_json::Value;
 use std::process::Command;
 
-const PURE: [&str; 10] = [
-    "model", "wire", "report", "emulate", "prove", "explain", "capture", "pmtud", "advise",
+const PURE: [&str; 11] = [
+    "model", "tcp", "wire", "report", "emulate", "prove", "explain", "capture", "pmtud", "advise",
     "requests",
 ];
 const HOST: [&str; 7] = [
@@ -63,10 +63,12 @@ fn every_room_knows_only_whom_it_may() {
     for (room, known) in rooms {
         let allowed: &[&str] = match room.as_str() {
             "model" | "sys" => &[],
+            // Views of one account of a connection.
+            "explain" | "requests" | "report" => &["model", "tcp"],
             pure if PURE.contains(&pure) => &["model"],
             "lab" => &["model", "sys", "emulate"],
             // What a packet socket sees is decoded where captures are.
-            "observe" => &["model", "sys", "capture"],
+            "observe" => &["model", "sys", "capture", "tcp"],
             host if HOST.contains(&host) => &["model", "sys"],
             "linerate" => &[
                 "model", "wire", "capture", "explain", "report", "emulate", "sys", "measure",

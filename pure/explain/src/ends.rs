@@ -15,12 +15,11 @@ use model::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use tcp::seq::Unwrap;
+use tcp::thresholds::DELAYED_ACK_MIN;
 
 /// Packets of one place that are remembered for the comparison: the first ones.
 const MOST_PASSES: usize = 1 << 22;
-/// An acknowledgement that was held back for so long was delayed (`TCP_DELACK_MIN` is 40 ms; a fifth is
-/// left for timers that tick).
-const LATE: Nanos = Nanos::from_millis(32);
 
 /// What passed one place, connection by connection.
 #[derive(Default)]
@@ -137,16 +136,20 @@ impl Tape {
     /// The data of one half, with what the other half acknowledged of it, counted from `base`.
     fn line(&self, half: usize, base: u32) -> Line {
         let mut line = Line::default();
-        let mut place = Place::new(base);
+        let mut place = Unwrap::at(base, 0);
         for pass in self.halves[half].passes.iter().filter(|p| p.payload > 0) {
-            let from = place.of(pass.seq);
+            let from = place.follow(pass.seq);
             line.data
                 .push((pass.at, from, from + u64::from(pass.payload)));
         }
-        let mut place = Place::new(base);
+        let mut place = Unwrap::at(base, 0);
         let mut most = 0;
         for pass in &self.halves[1 - half].passes {
-            if let Some(ack) = pass.ack.map(|ack| place.of(ack)).filter(|ack| *ack > most) {
+            if let Some(ack) = pass
+                .ack
+                .map(|ack| place.follow(ack))
+                .filter(|ack| *ack > most)
+            {
                 most = ack;
                 line.acks.push((pass.at, ack));
             }
@@ -224,25 +227,6 @@ pub(crate) fn packet(connection: &Connection, segment: &Segment) -> Option<Packe
         marked: segment.tos & 3 == 3,
         ..Packet::new(from, to)
     })
-}
-
-/// Sequence numbers as places in a stream that does not wrap.
-struct Place {
-    last: u32,
-    at: u64,
-}
-
-impl Place {
-    fn new(base: u32) -> Place {
-        Place { last: base, at: 0 }
-    }
-
-    fn of(&mut self, seq: u32) -> u64 {
-        let step = i64::from(seq.wrapping_sub(self.last) as i32);
-        self.at = self.at.saturating_add_signed(step);
-        self.last = seq;
-        self.at
-    }
 }
 
 /// One direction of a connection at one place: each in the order of time.
@@ -377,7 +361,7 @@ impl Between {
             if let Some(came) = arrived.of(acked).filter(|came| came <= at) {
                 let wait = at.since(came);
                 held.push(wait.0 as f64);
-                between.late += u64::from(wait >= LATE);
+                between.late += u64::from(wait >= DELAYED_ACK_MIN);
             }
             acked = *ack;
         }
@@ -435,7 +419,7 @@ impl Between {
                     "acknowledgements held back by the receiver, median, largest, late ones",
                     format!("{middle}, {most}, {} of {}", self.late, self.acks),
                 )
-                .against(format!("{LATE} or more: late")),
+                .against(format!("{DELAYED_ACK_MIN} or more: late")),
             );
         }
         told

@@ -1,9 +1,9 @@
 //! What is known of a connection as a whole: what the second level is judged by.
 
-use crate::limits::outlasts_delayed_ack;
 use crate::owner::Behind;
 use model::finding::{Limit, Source};
 use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
+use tcp::thresholds::held_back;
 
 /// Most readings that are kept of one connection; beyond it neighbours are joined.
 const MOST_READINGS: usize = 4096;
@@ -132,7 +132,7 @@ impl Held {
     /// this end's is no better guess.
     pub fn waited(&mut self, wait: Nanos, trip: Nanos) {
         self.waits += 1;
-        if outlasts_delayed_ack(wait, trip) {
+        if held_back(wait, trip).0 > 0 {
             self.delayed += 1;
             self.delayed_time += wait;
         }

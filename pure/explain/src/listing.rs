@@ -9,10 +9,8 @@ use model::finding::{
 use model::listing::{Listing, Order, Row, Windows};
 use model::{Bytes, Nanos};
 use std::collections::BTreeMap;
+use tcp::thresholds::DELAYED_ACK_MIN;
 
-/// Behind data that answer nothing more, an acknowledgement that comes so late was delayed (`TCP_DELACK_MIN` of Linux; others
-/// wait longer).
-const DELAYED: Nanos = Nanos::from_millis(30);
 /// A wait is longer than so many usual gaps between two segments.
 const LONG: u64 = 2;
 /// Acknowledgements that are told one by one.
@@ -345,7 +343,7 @@ impl Scene {
             evidence.push(Evidence::new("answers to what came", found));
         }
         let last = rows.len().saturating_sub(1);
-        if last > 0 && !rows[last].sent && rows[last].bytes.0 == 0 && gap(last) >= DELAYED {
+        if last > 0 && !rows[last].sent && rows[last].bytes.0 == 0 && gap(last) >= DELAYED_ACK_MIN {
             evidence.push(
                 Evidence::new("before the last acknowledgement", gap(last)).against(
                     "the other end delayed it, as nothing more came (RFC 1122, 4.2.3.2): idle, and part of no request",

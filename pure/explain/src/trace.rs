@@ -10,10 +10,11 @@ use crate::moment::{self, Moment, Piece, Release, Stage};
 use crate::owner::{Behind, Stretch};
 use crate::receiver::Receiver;
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
-use model::segment::{before, chrono, tcp_flag, tcp_state, timer};
+use model::segment::{chrono, tcp_flag, tcp_state, timer};
 use model::{Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, Tcb, TraceRecord, What};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tcp::seq::{ahead, before};
 
 /// A reading is no shorter than this.
 const SHORTEST_READING: Nanos = Nanos::from_millis(1);
@@ -660,7 +661,7 @@ impl Sender {
             backed_off: tcb.retransmits > 0,
             unsent: left_unsent,
             flight: tcb.in_flight(),
-            written: distance(tcb.snd_una, tcb.write_seq),
+            written: ahead(tcb.snd_una, tcb.write_seq),
             window: tcb.snd_wnd.0,
             room: tcb.send_window_left().0,
             cwnd: tcb.cwnd,
@@ -915,11 +916,6 @@ impl Pace {
     }
 }
 
-/// Bytes from one sequence number on to another.
-fn distance(from: u32, to: u32) -> u64 {
-    u64::try_from(to.wrapping_sub(from) as i32).unwrap_or(0)
-}
-
 /// Bytes written and not yet sent once an event was over.
 fn left_unsent(was: &Segment, tcb: &Tcb) -> u64 {
     match was.what {
@@ -930,7 +926,7 @@ fn left_unsent(was: &Segment, tcb: &Tcb) -> u64 {
             } else {
                 tcb.snd_nxt
             };
-            distance(next, tcb.write_seq)
+            ahead(next, tcb.write_seq)
         }
         _ => tcb.unsent().0,
     }

@@ -11,7 +11,7 @@ pub(crate) const HEADERS: u64 = 20 + 20 + 12;
 /// Preamble with its delimiter, Ethernet header, checksum, and the gap between frames (IEEE 802.3).
 const AROUND: u64 = 8 + 14 + 4 + 12;
 /// How long Linux delays an acknowledgement (`TCP_DELACK_MIN`). RFC 1122 allows half a second.
-const DELAYED_ACK: Nanos = Nanos::from_millis(40);
+pub const DELACK_TIMER: Nanos = Nanos::from_millis(40);
 /// The least MTU of IPv4 (RFC 791).
 pub const LEAST_MTU: u32 = 68;
 
@@ -151,7 +151,7 @@ impl Path {
             nagle: (frames > 1 && last < mss).then(|| match (frames - 1) % 2 {
                 // Every second full segment is acknowledged at once (RFC 5681, 4.2).
                 0 => round,
-                _ => round + DELAYED_ACK,
+                _ => round + DELACK_TIMER,
             }),
         }
     }
@@ -294,7 +294,7 @@ mod tests {
         let path = path(1500, 1);
         let round = Nanos(12_304 + 720);
         assert_eq!(path.ideal(Bytes(1448)).nagle, None);
-        assert_eq!(path.ideal(Bytes(1500)).nagle, Some(round + DELAYED_ACK));
+        assert_eq!(path.ideal(Bytes(1500)).nagle, Some(round + DELACK_TIMER));
         assert_eq!(path.ideal(Bytes(3000)).nagle, Some(round));
     }
 

@@ -7,17 +7,14 @@ use crate::passage::Wait;
 use model::Nanos;
 use model::request::Cause;
 use std::collections::VecDeque;
+use tcp::thresholds::{IDLE, INITIAL_WINDOW, TIMESTAMPS, held_back};
 
 /// Acknowledgements and segments that are remembered: the latest.
 const MOST_KEPT: usize = 64;
 /// So soon behind an acknowledgement a segment was released by it: what a host takes that is busy.
 const SOON: Nanos = Nanos::from_micros(300);
-/// Held back for so long, an acknowledgement was delayed: `TCP_DELACK_MIN` is 40 ms, other systems wait longer.
-pub(crate) const LATE: Nanos = Nanos::from_millis(15);
 /// A pause so short needs no cause of its own.
 const SHORT: Nanos = Nanos::from_micros(100);
-/// After so long without data a sender begins anew (RFC 6298 asks for 1 s at least, Linux takes 200 ms).
-const IDLE: Nanos = Nanos::from_millis(200);
 
 #[derive(Clone, Copy, Debug)]
 struct Heard {
@@ -70,7 +67,7 @@ impl Sender {
             Some(mss) => self.largest.min(mss),
             None => self.largest,
         };
-        full.saturating_sub(12)
+        full.saturating_sub(TIMESTAMPS)
     }
 
     /// The largest packet of IPv4 on this way, as far as is known: an MSS leaves out 40 bytes of headers (RFC 9293,
@@ -190,20 +187,21 @@ impl Sender {
             let out = begin.saturating_sub(before.ack);
             // All that was out was waited for: if that took long, it was held back.
             let trip = self.trip.unwrap_or_default();
-            let held = heard.at.since(last).since(trip);
-            let late = heard.ack >= begin && held >= LATE;
-            let held = if late { held } else { Nanos(0) };
+            let held = match heard.ack >= begin {
+                true => held_back(heard.at.since(last), trip),
+                false => Nanos(0),
+            };
             let short = self.is_short(bytes) && !self.at_once;
             let short_is_out = self.short_end > before.ack && heard.ack >= self.short_end;
             let fills = out + u64::from(bytes) + self.most_out / 8 > self.most_out;
             // All was sent that there was, and a window of ten segments (RFC 6928) was not full.
-            let idle = self.drained && !self.lost && out < 10 * u64::from(self.full());
+            let idle = self.drained && !self.lost && out < u64::from(INITIAL_WINDOW * self.full());
             let cause = match (out > 0, short && short_is_out, fills && !idle) {
                 (false, ..) => None,
                 (_, true, _) => Some(Cause::Nagle),
                 (.., true) => Some(Cause::CongestionWindow),
                 // Of other systems: any data that is out, not only a short segment's.
-                _ => (short && late).then_some(Cause::Nagle),
+                _ => (short && held.0 > 0).then_some(Cause::Nagle),
             };
             if let Some(cause) = cause {
                 return Wait {

@@ -4,11 +4,12 @@
 //! Each event finds the socket as it was since the event before: what that left unsent had waited for what holds now.
 
 use crate::passage::Wait;
-use crate::sender::LATE;
 use model::request::{Cause, Causes};
-use model::segment::{before, ca_state, tcp_state};
+use model::segment::{ca_state, tcp_state};
 use model::{Nanos, Segment, Tcb, What};
 use std::net::SocketAddr;
+use tcp::seq::{ahead, before};
+use tcp::thresholds::held_back;
 
 /// `TCP_NAGLE_CORK`: the application holds back what is no full segment.
 const CORK: u8 = 2;
@@ -71,13 +72,14 @@ impl Socket {
         let written = std::mem::replace(&mut self.written, self.at);
         let sent = std::mem::replace(&mut self.sent, self.at);
         // All that was out was waited for: if that took long, it was held back.
-        let held = self.heard.since(written.max(sent + tcb.min_rtt));
-        let is_held = matches!(cause, Cause::Nagle | Cause::CongestionWindow)
-            && tcb.snd_una == tcb.snd_nxt
-            && held >= LATE;
+        let waits = matches!(cause, Cause::Nagle | Cause::CongestionWindow);
+        let held = match waits && tcb.snd_una == tcb.snd_nxt {
+            true => held_back(self.heard.since(sent), tcb.min_rtt),
+            false => Nanos(0),
+        };
         Wait {
             cause,
-            held: if is_held { held } else { Nanos(0) },
+            held: held.min(self.heard.since(written)),
             written: Some(written),
         }
     }
@@ -99,7 +101,7 @@ fn left_unsent(segment: &Segment, tcb: &Tcb) -> u64 {
         What::Sent if before(tcb.snd_nxt, end) => end,
         _ => tcb.snd_nxt,
     };
-    u64::try_from(tcb.write_seq.wrapping_sub(next) as i32).unwrap_or(0)
+    ahead(next, tcb.write_seq)
 }
 
 /// What so many bytes wait for that were written and not sent: what `tcp_write_xmit` asks, in its order.

@@ -9,6 +9,7 @@ use model::packet::Packet;
 use model::request::Cause;
 use model::segment::tcp_flag::PSH;
 use std::collections::BTreeMap;
+use tcp::seq::Unwrap;
 
 /// Segments behind a hole that are held, and what of them, in one direction.
 const MOST_HELD: usize = 512;
@@ -16,8 +17,6 @@ const MOST_HELD: usize = 512;
 const MOST_OF_ONE: usize = 4096;
 /// Bytes that are held of all connections together.
 const MOST_BYTES: usize = 32 << 20;
-/// Where places in a stream begin, so that what came before the first segment has one too.
-const ORIGIN: u64 = 1 << 32;
 
 /// A segment behind a hole.
 struct Part {
@@ -41,8 +40,8 @@ pub(crate) struct Found {
 pub(crate) struct Way {
     pub sender: Sender,
     pub reader: Reader,
-    /// A sequence number and its place.
-    known: Option<(u32, u64)>,
+    /// The newest position.
+    known: Option<Unwrap>,
     /// Behind what was handed on.
     next: u64,
     /// Behind the last byte seen.
@@ -79,24 +78,22 @@ impl Piece {
 impl Way {
     /// The stream begins with this number.
     pub fn opens(&mut self, first: u32) {
-        self.known = Some((first, ORIGIN));
-        (self.next, self.top) = (ORIGIN, ORIGIN);
+        self.known = Some(Unwrap::new(first));
+        (self.next, self.top) = (Unwrap::ORIGIN, Unwrap::ORIGIN);
     }
 
     /// The place of a sequence number, near the last one.
     pub fn place(&self, seq: u32) -> Option<u64> {
-        let (base, place) = self.known?;
-        Some(place.saturating_add_signed(i64::from(seq.wrapping_sub(base) as i32)))
+        Some(self.known?.position(seq))
     }
 
     fn seq(&self, place: u64) -> u32 {
-        let (base, known) = self.known.unwrap_or_default();
-        base.wrapping_add(place.wrapping_sub(known) as u32)
+        self.known.map_or(0, |known| known.seq(place))
     }
 
     /// The place of a connection's first byte.
     pub fn first(&self) -> u64 {
-        ORIGIN
+        Unwrap::ORIGIN
     }
 
     /// Data. `near` is the round trip between the capture and the sender; `known` what a trace says that it had waited
@@ -112,7 +109,7 @@ impl Way {
         if self.known.is_none() {
             self.opens(packet.seq);
         }
-        let begin = self.place(packet.seq).unwrap_or(ORIGIN);
+        let begin = self.place(packet.seq).unwrap_or(Unwrap::ORIGIN);
         let end = begin + u64::from(packet.payload);
         let trip = near.zip(self.sender.trip).map(|(a, b)| a + b);
         // So soon nothing can have come that was sent again: it was overtaken, or captured on several devices.
@@ -133,7 +130,7 @@ impl Way {
                 self.sender
                     .sends(packet.at, begin.max(self.top), size, packet.has(PSH), near);
             self.top = end;
-            self.known = Some((packet.seq.wrapping_add(packet.payload), end));
+            self.known = Some(Unwrap::at(packet.seq.wrapping_add(packet.payload), end));
             known.unwrap_or(wait)
         } else {
             // It fills a hole: what was lost, or overtaken.

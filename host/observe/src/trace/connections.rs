@@ -1,11 +1,12 @@
 //! Which connection an event belongs to, and where in its stream.
 
 use super::record::Event;
-use model::segment::{before, tcp_flag, tcp_state};
+use model::segment::{tcp_flag, tcp_state};
 use model::{Connection, What};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
+use tcp::seq::{Unwrap, before};
 
 /// Connections whose end was never seen, and handshakes that led to nothing: more are forgotten.
 const MOST: usize = 1 << 20;
@@ -230,7 +231,7 @@ fn offset(event: Event<'_>, known: &mut Known) -> Option<u64> {
 
 /// `count` belongs to sequence number `from`; what belongs to `to`, which may lie on either side.
 fn ahead(count: u64, from: u32, to: u32) -> Option<u64> {
-    count.checked_add_signed((to.wrapping_sub(from) as i32).into())
+    Unwrap::at(from, count).checked_position(to)
 }
 
 #[cfg(test)]

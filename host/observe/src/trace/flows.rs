@@ -2,10 +2,10 @@
 
 use super::diag::Pair;
 use model::packet::Packet;
-use model::segment::before;
 use model::segment::tcp_flag::{ACK, RST, SYN};
 use model::{Bytes, Comm, Connection, Nanos, Seen, Segment, TraceRecord, TraceSample, What};
 use std::collections::HashMap;
+use tcp::seq::{Unwrap, before, later};
 
 /// Connections that are followed; beyond it closed ones are forgotten, then all.
 const MOST: usize = 1 << 16;
@@ -79,8 +79,8 @@ struct Stream {
     /// The last acknowledgement in it, and its window field, which a SYN never scales.
     acked: Option<u32>,
     window: Option<(u16, bool)>,
-    /// A sequence number and its place in the stream.
-    place: Option<(u32, u64)>,
+    /// Of the newest segment; the first byte has position 0.
+    place: Option<Unwrap>,
 }
 
 impl Flows {
@@ -281,23 +281,25 @@ impl Flow {
         if packet.has(SYN) {
             stream.opened = Some(packet.seq);
             stream.scale = packet.wscale;
-            stream.place = Some((packet.seq.wrapping_add(1), 0));
+            stream.place = Some(Unwrap::at(packet.seq.wrapping_add(1), 0));
         }
         if let Some(offset) = stream.offset(packet)
-            && stream.place.is_some_and(|(seq, _)| before(seq, packet.seq))
+            && stream
+                .place
+                .is_some_and(|place| place.is_before(packet.seq))
         {
-            stream.place = Some((packet.seq, offset));
+            stream.place = Some(Unwrap::at(packet.seq, offset));
         }
         stream.next = match stream.next {
             // Out of order, it is received once the gap is filled: then the acknowledgement says so.
             Some(next) if !caught.outgoing && before(next, packet.seq) => Some(next),
-            next => later(next, end),
+            next => newest(next, end),
         };
         if packet.has(ACK) {
-            stream.acked = later(stream.acked, packet.ack);
+            stream.acked = newest(stream.acked, packet.ack);
             stream.window = Some((packet.window, packet.has(SYN)));
             if caught.outgoing {
-                self.received.next = later(self.received.next, packet.ack);
+                self.received.next = newest(self.received.next, packet.ack);
             }
         }
     }
@@ -318,14 +320,13 @@ impl Stream {
     }
 
     fn offset(&self, packet: &Packet) -> Option<u64> {
-        let (seq, place) = self.place.filter(|_| packet.payload > 0)?;
-        place.checked_add_signed((packet.seq.wrapping_sub(seq) as i32).into())
+        let place = self.place.filter(|_| packet.payload > 0)?;
+        place.checked_position(packet.seq)
     }
 }
 
-/// The later of two sequence numbers.
-fn later(known: Option<u32>, new: u32) -> Option<u32> {
-    Some(known.filter(|known| before(new, *known)).unwrap_or(new))
+fn newest(known: Option<u32>, new: u32) -> Option<u32> {
+    Some(known.map_or(new, |known| later(known, new)))
 }
 
 #[cfg(test)]

@@ -7,12 +7,11 @@ use model::Nanos;
 use model::finding::{Explanation, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
+use tcp::seq::before;
+use tcp::thresholds::SYN_AGAIN;
 
 /// Time from a host to the capture and back, by the whole round trip, below which it stood there.
 const HERE: f64 = 0.1;
-/// The same SYN again and sooner is the same packet, captured twice: no timer is so short (RFC 6298 asks
-/// for a second, Linux takes one).
-const SYN_AGAIN: Nanos = Nanos::from_millis(100);
 /// A half of fewer bytes than this part of the other is not explained: requests against their
 /// replies, acknowledged writes.
 const SMALL_WAY: u64 = 10;
@@ -281,7 +280,7 @@ impl Connection {
         own.last = Some(value);
         if let Some((waits, since)) = peer.waiting
             && packet.has(ACK)
-            && !model::segment::before(echoed, waits)
+            && !before(echoed, waits)
         {
             let took = packet.at.since(since);
             peer.shortest = Some(peer.shortest.map_or(took, |s| s.min(took)));

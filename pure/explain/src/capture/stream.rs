@@ -14,12 +14,16 @@ use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
 use crate::moment::{self, Piece};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
-use model::segment::before;
 use model::segment::tcp_flag::{ECE, SYN};
 use model::{Bytes, Nanos};
 use std::collections::VecDeque;
 use std::mem::take;
 use std::net::SocketAddr;
+use tcp::seq::{ahead, before, offset};
+use tcp::thresholds::{
+    AT_ONCE, LARGEST_FRAME, LARGEST_WINDOW, LEAST_INITIAL_WINDOW, RTO_MIN, SOON, TIMESTAMP_TICK,
+    TOO_SOON, USUAL_SEGMENT,
+};
 
 /// Packets of one direction that are remembered until they are acknowledged.
 const MOST_OUT: usize = 1 << 16;
@@ -29,36 +33,16 @@ const USUAL_OUT: usize = 8;
 const MOST_GAPS: usize = 256;
 /// A reading is no shorter than this.
 const SHORTEST_READING: Nanos = Nanos::from_millis(5);
-/// A wait for an acknowledgement that is longer than this and ends in a retransmission was a timeout
-/// (`TCP_RTO_MIN` is 200 ms).
-const TIMEOUT: Nanos = Nanos::from_millis(190);
-/// A sender that goes on so soon after an acknowledgement waited for it.
-const AT_ONCE: Nanos = Nanos::from_millis(1);
 /// Of the round trip, what else may delay what an acknowledgement lets go, seen from afar.
 const AFAR: u64 = 8;
 /// Readings whose packets are looked at for how long they lay below TCP: later, clocks may have drifted.
 const TIMED: usize = 1000;
 /// Fewer readings without a loss show no rhythm.
 const FEWEST_READINGS: u32 = 10;
-/// Of Linux' timestamps (`tcp_clock_ms`).
-const TICK: Nanos = Nanos::from_millis(1);
 /// A stream of fewer packets is not kept packet by packet.
 const FEWEST_SENT: u64 = 32;
 /// What left before the first loss, as far as it may matter: some round trips.
 const BEFORE_LOSS: usize = 1024;
-/// A gap that is filled sooner than this part of a round trip was reordering: no retransmission could
-/// have come by then. And what comes again so soon is the same packet, captured twice.
-const TOO_SOON: u64 = 2;
-/// The same where no round trip is known.
-const SOON: Nanos = Nanos::from_millis(3);
-/// The largest window there is (RFC 7323, 2.3). What is further away belongs to something else.
-const LARGEST_WINDOW: u32 = 1 << 30;
-/// Segments that are larger than any frame were joined by the host or its device (TSO, GRO).
-const LARGEST_FRAME: u32 = 9000;
-/// What such a segment is made of where no handshake says it: what an Ethernet frame carries.
-const USUAL_SEGMENT: u32 = 1448;
-/// Segments of the least initial window (RFC 5681, 3.1).
-const INITIAL_WINDOW: u64 = 2;
 /// More than this part of an advertised window cannot be in flight: then the window is not what it seems.
 const BEYOND: f64 = 1.25;
 
@@ -450,7 +434,7 @@ impl Pace {
             drained: share(self.drained),
             paused: share(self.paused),
             // On the average a packet leaves half a tick after the tick of its stamp.
-            late: late.map(|late| late.since(Nanos(TICK.0 / 2))),
+            late: late.map(|late| late.since(Nanos(TIMESTAMP_TICK.0 / 2))),
         })
     }
 }
@@ -537,13 +521,13 @@ impl Stream {
         if packet.payload == 1 && before(seq, self.acked) {
             return;
         }
-        let ahead = seq.wrapping_sub(self.next) as i32;
-        if ahead.unsigned_abs() > LARGEST_WINDOW {
+        let step = offset(self.next, seq);
+        if step.unsigned_abs() > LARGEST_WINDOW.into() {
             self.trouble().strays += 1;
             return;
         }
         let end = seq.wrapping_add(packet.payload);
-        let again = ahead < 0;
+        let again = step < 0;
         if again && self.is_same(packet, seq, end, place.total) {
             self.trouble().twice += 1;
             return;
@@ -571,11 +555,10 @@ impl Stream {
                 self.goes_on(packet.at, short, place);
             }
             self.alone = anew && segments == 1;
-            let before = self.next.wrapping_sub(self.known.0);
-            self.least = self.least.min(u64::try_from(before as i32).unwrap_or(0));
+            self.least = self.least.min(ahead(self.known.0, self.next));
             self.pause = self.pause.max(packet.at.since(self.last_data));
             self.short = short || (self.short && self.acked != self.next);
-            if ahead > 0 && !self.open_end {
+            if step > 0 && !self.open_end {
                 let gap = (self.next, seq, packet.at);
                 let gaps = &mut self.trouble().gaps;
                 if gaps.len() >= MOST_GAPS {
@@ -597,8 +580,7 @@ impl Stream {
                 number,
             });
         }
-        let flight = self.next.wrapping_sub(self.known.0);
-        let flight = u64::try_from(flight as i32).unwrap_or(0);
+        let flight = ahead(self.known.0, self.next);
         if flight > self.flight {
             self.flight = flight;
             self.window = self.known.1;
@@ -715,7 +697,7 @@ impl Stream {
         let number = self.departs(packet, segment);
         let trouble = self.trouble.get_or_insert_default();
         let waited = packet.at.since(self.last_data.max(self.last_gain));
-        if waited >= TIMEOUT + self.srtt {
+        if waited >= RTO_MIN + self.srtt {
             trouble.timeouts += 1;
             trouble.stalled += waited;
             self.stalled += waited;
@@ -1102,7 +1084,7 @@ impl Stream {
             piece.to = piece.to.since(begun);
         }
         // What any initial window takes whole was not held by the congestion window, unless a loss made that smaller.
-        let least_window = INITIAL_WINDOW * u64::from(usual(frame.segment));
+        let least_window = u64::from(LEAST_INITIAL_WINDOW * usual(frame.segment));
         if facts.retransmitted == 0 && self.range <= least_window {
             for piece in &mut pieces {
                 if piece.limit == Limit::CongestionWindow {

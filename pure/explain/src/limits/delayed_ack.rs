@@ -7,21 +7,15 @@
 
 use super::Telling;
 use crate::facts::{Facts, Reading, middle};
+use model::Bytes;
 use model::finding::{Confidence, Evidence};
-use model::{Bytes, Nanos};
+use tcp::thresholds::{DELACK_TIMER, DELAYED_ACK_MIN};
 
-/// `TCP_DELACK_MIN` (`include/net/tcp.h`).
-const DELAYED: Nanos = Nanos::from_millis(40);
 /// Of all the time, what delayed acknowledgements take at the least if they are what holds a window up.
 const MUCH: u64 = 4;
 /// A single full segment that the path itself were slow with would have raised the smoothed round trip by an eighth of
 /// what it takes longer (RFC 6298).
 const AT_ONCE: u64 = 10;
-
-/// The wait outlasts the round trip by a delayed acknowledgement, a fifth left for timers that tick.
-pub(crate) fn outlasts(wait: Nanos, srtt: Nanos) -> bool {
-    wait.since(srtt).0 >= DELAYED.0 / 5 * 4
-}
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let held = facts.held;
@@ -33,7 +27,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
             "waits that outlast the round trip by a delayed acknowledgement",
             format!("{} of {}", held.delayed, held.waits),
         )
-        .against("32 ms or more"),
+        .against(format!("{DELAYED_ACK_MIN} or more")),
         Evidence::new("time in them", held.delayed_time),
     ];
     Some(Telling::new(Confidence::Certain, evidence).change(
@@ -69,7 +63,7 @@ fn counted(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
             "single segments whose acknowledgement outlasted the round trip",
             format!("{} of {}", alone.delayed, alone.waits),
         )
-        .against("by 32 ms or more"),
+        .against(format!("by {DELAYED_ACK_MIN} or more")),
         Evidence::new("time in them", alone.delayed_time),
     ];
     // One that was acknowledged at once shows that the path is not as slow.
@@ -85,7 +79,7 @@ fn sampled(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
     let window = middle(facts.steady().iter().map(|r| r.cwnd as f64))? as u64;
     let later = facts.standing()?;
     // Every other one may be acknowledged by an answer.
-    if window > facts.mss.into() || later.0 < DELAYED.0 / 4 || facts.loss_hurts() {
+    if window > facts.mss.into() || later.0 < DELACK_TIMER.0 / 4 || facts.loss_hurts() {
         return None;
     }
     let evidence = vec![

@@ -190,7 +190,6 @@ pub(crate) const BELOW: &[(Limit, Fits)] = &[
 ];
 
 pub(crate) use cpu::fits as cpu_fits;
-pub(crate) use delayed_ack::outlasts as outlasts_delayed_ack;
 
 /// A black hole is seen at once, however short the transfer was.
 pub(crate) fn is_black_hole(facts: &Facts) -> bool {

@@ -1,0 +1,6 @@
+//! One account of a TCP connection: what its packets, or the events of its socket, say about it.
+//!
+//! The only room that knows what a sequence number is. It names no limit, no request, and formats nothing.
+
+pub mod seq;
+pub mod thresholds;
