@@ -6,6 +6,7 @@
 pub mod advice;
 mod audit;
 mod blocks;
+mod clocks;
 mod copy;
 mod experiment;
 pub mod finding;
@@ -35,6 +36,7 @@ pub use blocks::{
     Answer, Asked, AtServer, BlockOperation, BlockRecord, BlockServer, BlockSplit, BlockStore,
     BlockSummary, Blocks, Outstanding, Places, ServerRecord, StoreRecord, summarise_blocks,
 };
+pub use clocks::Clocks;
 pub use copy::{CopySummary, Stage, StageUse, summarise_copy};
 pub use experiment::{Difference, Experiment, Phase, Trial, Witness};
 pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};

@@ -1,7 +1,7 @@
 //! Requests and their replies on TCP connections, and where the time of each went.
 
 use crate::physics::Path;
-use crate::{BitRate, Bytes, Latency, Nanos};
+use crate::{BitRate, Bytes, Clocks, Latency, Nanos};
 use serde::{Deserialize, Serialize, Serializer};
 use std::net::SocketAddr;
 
@@ -357,29 +357,4 @@ pub struct Step {
     pub took: Nanos,
     /// What the first waited for behind the step before, of the same direction.
     pub waited: Option<Cause>,
-}
-
-/// How the clocks of two captures were joined.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Clocks {
-    /// The second's less the first's when the first began, in nanoseconds; both count from their first packet.
-    pub offset_ns: i64,
-    /// How much faster the second's runs, in parts of a million.
-    pub drift_ppm: f64,
-    /// Packets that were found in both.
-    pub matched: u64,
-    /// The offset can be wrong by so much: half of the shortest round trip between the two places, if all of it
-    /// lay on one way; and the scatter of what it was reckoned from.
-    #[serde(rename = "error_ns")]
-    pub error: Nanos,
-}
-
-impl Clocks {
-    /// Of two places that have one clock.
-    pub const ONE: Clocks = Clocks {
-        offset_ns: 0,
-        drift_ppm: 0.0,
-        matched: 0,
-        error: Nanos(0),
-    };
 }

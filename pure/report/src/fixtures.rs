@@ -5,8 +5,7 @@ use model::finding::{
     Share, Source,
 };
 use model::request::{
-    Call, Cause, Causes, Clocks, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step,
-    View,
+    Call, Cause, Causes, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step, View,
 };
 use model::*;
 use std::collections::BTreeMap;
@@ -514,6 +513,9 @@ pub fn requests() -> Requests {
             drift_ppm: 1.5,
             matched: 12,
             error: Nanos(20_000),
+            asymmetry: Nanos(19_000),
+            residual: Nanos(1_000),
+            step: None,
         }),
         links: Links {
             rate: Some(BitRate(1_000_000_000)),

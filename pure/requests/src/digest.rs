@@ -1,13 +1,11 @@
 //! From requests to figures: by operation, the longest ones, the first ones. Memory is bounded whatever comes.
 
-use crate::clocks;
 use crate::connection::Seen;
 use crate::passage::Passage;
-use model::request::{
-    Call, Cause, Causes, Clocks, Links, Moment, Operation, Parts, Requests, Step, View,
-};
-use model::{Bytes, Latency, Nanos};
+use model::request::{Call, Cause, Causes, Links, Moment, Operation, Parts, Requests, Step, View};
+use model::{Bytes, Clocks, Latency, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tcp::clock::{First, HostTime, Second};
 
 /// Operations that are told apart.
 const MOST_OPERATIONS: usize = 512;
@@ -388,10 +386,11 @@ impl Pair {
         };
         // From when the call passed the client to when it passed the server, by one clock.
         let apart = clocks.map(|clocks| {
-            let (first, second) = (a.asked().0 as i64, clocks::by_first(clocks, b.asked()));
+            let first = HostTime::<First>::new(a.asked());
+            let second = HostTime::<Second>::new(b.asked()).by_first(clocks);
             match first_is_client {
-                true => second - first,
-                false => first - second,
+                true => second.since(first),
+                false => first.since(second),
             }
         });
         let (at_client, mut at_server) = if first_is_client { (a, b) } else { (b, a) };

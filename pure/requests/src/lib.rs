@@ -6,7 +6,6 @@
 //! exactly. What strangers sent is decoded here; nothing fails, and memory is bounded: `MOST_CONNECTIONS`, and a
 //! bound for whatever a connection keeps.
 
-mod clocks;
 mod connection;
 mod digest;
 mod listing;
@@ -18,16 +17,16 @@ mod tests;
 mod way;
 mod wires;
 
-use clocks::Marks;
 pub use listing::listed;
+use tcp::clock::{self, Marks};
 
 use connection::{Beside, Connection, Out, Seen};
 use digest::Digest;
 use model::packet::Packet;
-use model::request::{Clocks, Links, Requests};
+use model::request::{Links, Requests};
 use model::segment::tcp_flag::SYN;
 use model::segment::tcp_state;
-use model::{Nanos, Segment, TraceRecord, What};
+use model::{Clocks, Nanos, Segment, TraceRecord, What};
 use socket::Socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -115,6 +114,7 @@ impl Observer {
 
     /// Takes the next packet of a capture, with what was captured of its payload.
     pub fn see(&mut self, packet: &Packet, payload: &[u8]) {
+        self.mark(packet);
         let place = Recent::place(packet);
         let is_there = |(_, there): &Followed| there.has(packet);
         let ends = || (packet.from.min(packet.to), packet.from.max(packet.to));
@@ -188,11 +188,19 @@ impl Observer {
 
     /// Takes a packet that was seen at one end.
     fn at_end(&mut self, remote: SocketAddr, packet: &Packet, beside: &Beside<'_>) {
+        self.mark(packet);
         let own = (beside.local, remote);
         let place = Recent::place(packet);
         let is_there = |(ends, _): &Followed| *ends == own;
         if self.recent.0[place].as_ref().is_some_and(is_there) || self.turn_to(place, own, packet) {
             self.pass(place, packet, &[], Some(beside));
+        }
+    }
+
+    /// Remembers a packet for the clocks of two places.
+    fn mark(&mut self, packet: &Packet) {
+        if let Some(kept) = &mut self.kept {
+            kept.marks.push(packet);
         }
     }
 
@@ -210,9 +218,6 @@ impl Observer {
             connection.close(&mut self.out);
             self.recent.0[place] = None;
             self.followed -= 1;
-        }
-        if let Some(kept) = &mut self.kept {
-            kept.marks.see(packet);
         }
         self.settle();
     }
@@ -324,14 +329,15 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     let (mut one, mut other) = (a.kept.unwrap_or_default(), b.kept.unwrap_or_default());
     one.unanswered.append(&mut other.unanswered);
     let unanswered = one.unanswered.len() as u64 + a.unanswered.max(b.unanswered);
-    let clocks = clocks::joined(one.marks, other.marks);
+    let clocks = clock::join(one.marks, other.marks);
     let digest = digest::of_both(one.seen, other.seen, clocks.as_ref(), &a.links);
     let mut told = digest.told(unanswered);
-    if clocks.is_none() {
-        told.doubts.push(
-            "no packet each way is in both captures: the way there and back is told as two halves"
+    match &clocks {
+        None => told.doubts.push(
+            "no packet each way is in both captures: forward and reverse are each half of the RTT"
                 .to_owned(),
-        );
+        ),
+        Some(clocks) => told.doubts.extend(clocks.doubt()),
     }
     told.doubts.extend(doubts);
     told.clocks = clocks;

@@ -2,5 +2,6 @@
 //!
 //! The only room that knows what a sequence number is. It names no limit, no request, and formats nothing.
 
+pub mod clock;
 pub mod seq;
 pub mod thresholds;

@@ -1,0 +1,51 @@
+//! How the clocks of two hosts are related.
+
+use crate::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// The clocks of two captures or traces, by the packets that passed both places.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// The second's minus the first's when the first began, in nanoseconds; both count from their beginning.
+    pub offset_ns: i64,
+    /// How much faster the second's runs, in parts per million.
+    pub drift_ppm: f64,
+    /// Packets that were found in both.
+    pub matched: u64,
+    /// The offset, and a one-way delay, can be wrong by so much: the asymmetry and the residual.
+    #[serde(rename = "error_ns")]
+    pub error: Nanos,
+    /// Half of the shortest round trip between the two places: the error if all of it lay in one direction (RFC 5905,
+    /// section 8). Changes of a one-way delay do not depend on it.
+    #[serde(rename = "asymmetry_ns")]
+    pub asymmetry: Nanos,
+    /// What the fit of offset and drift leaves, which changes of a one-way delay have as their error.
+    #[serde(rename = "residual_ns")]
+    pub residual: Nanos,
+    /// One of the clocks was set meanwhile, by so much.
+    #[serde(rename = "step_ns")]
+    pub step: Option<Nanos>,
+}
+
+impl Clocks {
+    /// Of two places that have one clock.
+    pub const ONE: Clocks = Clocks {
+        offset_ns: 0,
+        drift_ppm: 0.0,
+        matched: 0,
+        error: Nanos(0),
+        asymmetry: Nanos(0),
+        residual: Nanos(0),
+        step: None,
+    };
+
+    /// What speaks against them.
+    pub fn doubt(&self) -> Option<String> {
+        self.step.map(|step| {
+            format!(
+                "a clock was set by {step} during the captures: offset and one-way delays are known within {} only",
+                self.error
+            )
+        })
+    }
+}
