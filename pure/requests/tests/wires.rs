@@ -1,5 +1,5 @@
 //! Recordings of real peers, of 256 bytes a packet: nfs-ganesha 4.3 with clients of NFSv3 and v4.1, and
-//! with `app/tests/common/nfs4.py` for v4.0 and v4.2, Samba 4.17 with
+//! with `cli/tests/common/nfs4.py` for v4.0 and v4.2, Samba 4.17 with
 //! smbclient, tgt 1.0.85 with libiscsi 1.19.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 

@@ -1,0 +1,35 @@
+//! `linerate agent`: the far end of a session over a pipe, started by `local` and `ssh:`.
+
+use anyhow::Result;
+use clap::Args;
+use engine::exit::Exit;
+use engine::{session, transport, trust, tuning};
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+
+/// Be the far end of one session over standard input and output
+#[derive(Args)]
+pub struct Agent {
+    /// Speak over standard input and output
+    #[arg(long, required = true)]
+    stdio: bool,
+    /// Where data listeners listen
+    #[arg(long, value_name = "ADDRESS")]
+    listen: IpAddr,
+    /// Ports of data listeners [default: any]
+    #[arg(long, value_name = "A-B", value_parser = super::serve::ports)]
+    data_ports: Option<super::serve::Ports>,
+}
+
+impl Agent {
+    /// Runs the command.
+    pub fn run(&self) -> Result<Exit> {
+        tuning::recover();
+        let channel = transport::at_stdio()?;
+        let ports = self.data_ports.as_ref().map(|ports| ports.0.clone());
+        // Its controller ends it: by a word, or by closing the pipe.
+        let stop = AtomicBool::new(false);
+        session::serve(channel, trust::Peer::at_a_pipe(self.listen, ports), &stop)?;
+        Ok(Exit::Done)
+    }
+}

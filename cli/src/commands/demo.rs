@@ -1,0 +1,288 @@
+//! `linerate demo`: a path that is slow one way, from the measurement to a proven remedy and a page of it.
+
+use super::Global;
+use super::live::{View, stdout_style};
+use super::prove::picture::Pairs;
+use super::report::page_of;
+use crate::out;
+use anyhow::{Context, Result};
+use archive::{Archive, Named};
+use clap::Args;
+use engine::closed_loop::{ClosedLoop, Question, measured};
+use engine::controller::Link;
+use engine::exit::{Exit, Refusal};
+use engine::experiment::{Driver, Far, Over, fresh};
+use engine::files::{check_writable, write_whole};
+use engine::host::Host;
+use engine::record::blank;
+use engine::{chance, lab, transport, tuning};
+use model::finding::Explanation;
+use model::{Direction, Directions, Experiment, LegSummary, Limit, Look, Nanos, Run, Spec, Tuning};
+use prove::plan::usual_run;
+use report::pages::Story;
+use report::tune::Judged;
+use report::words::wrap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use wire::control::TuneRequest;
+
+/// See it all on this machine: a path that is slow one way, why, what helps, what does not, and a page of it
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate demo
+  linerate demo -o berkeley.html
+
+Takes three minutes and no second host. An emulated path between two network namespaces has 1 Gbit/s each
+way, and is slow one way, as one from Berkeley to Chicago was in 2006. It is measured both ways, and what
+limits the slow one is explained. What the finding asks for is proposed and proved by a fair experiment, and
+so is a popular remedy, which has another cause in mind. Everything is undone, and the page tells all of it
+with its pictures: one file that needs no network.
+
+Takes root, or a user who may make user namespaces. Nothing outside these namespaces is changed; they are
+gone with the command, however it ends. The runs are kept: 'linerate runs list'.")]
+pub struct Demo {
+    /// Where the page goes
+    #[arg(short, long, value_name = "FILE", default_value = "linerate-demo.html")]
+    output: PathBuf,
+    /// No live view
+    #[arg(short, long)]
+    quiet: bool,
+    /// Where the agent listens whose control connection is standard input: this process is the near
+    /// end inside the lab
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    lab_far: Option<IpAddr>,
+}
+
+/// The scenario.
+const LAB: &str = "berkeley-chicago";
+/// Of each way: long enough for the slow one to show how it goes on.
+const MEASURED: Nanos = Nanos::from_secs(5);
+/// Between two samples of it.
+const INTERVAL: Nanos = Nanos::from_millis(100);
+/// Of each run of an experiment, and what of it is not judged.
+const RUN: Nanos = Nanos::from_millis(1500);
+const RAMP: Nanos = Nanos::from_millis(500);
+/// The slow way misses a factor of ten: what is worth doing doubles it.
+const MARGIN: f64 = 1.0;
+/// What gives a verdict on several proposals at once, in the time that there is.
+const BLOCKS: u32 = 7;
+/// And on one change.
+const PAIRS: u32 = 8;
+/// What most guides begin with where a transfer is slow: buffers, as much as they may be.
+const POPULAR: &str = "buffers of 64 MiB=sysctl:net.ipv4.tcp_rmem=4096 131072 67108864@receiver,\
+                       sysctl:net.ipv4.tcp_wmem=4096 65536 67108864@sender";
+
+/// For a host to put its settings back.
+const ANSWER: Duration = Duration::from_secs(30);
+
+impl Demo {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If it cannot come to its end. Nothing is changed then, and no page written.
+    pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        let Some(far) = self.lab_far else {
+            check_writable(&self.output)?;
+            if ::lab::open(LAB).is_ok() {
+                return Err(Refusal::usage(format!(
+                    "the lab {LAB} is up already, and the demo wants it fresh: take it down first (linerate lab down {LAB})"
+                ))
+                .into());
+            }
+            return lab::measure(LAB, None, self.quiet, stop);
+        };
+        let archive = global.archive_path()?;
+        drop(Archive::open(&archive)?);
+        let how = global.how(Some(far), stop)?;
+        let host = Host::Lab {
+            name: LAB.to_owned(),
+            hosts: None,
+        };
+        let reached = transport::connect(&host, &how)?;
+        let mut play = Play {
+            host: host.to_string(),
+            far: Far::Agent(Box::new(Link::new(reached))),
+            view: View::new(Pairs::default(), self.quiet),
+            archive,
+            stop,
+        };
+        let story = play.story(lab::Watch::begin(LAB))?;
+        drop(play);
+        self.tell(&story)
+    }
+
+    /// Writes the page, and says the most of it.
+    fn tell(&self, story: &Story) -> Result<ExitCode> {
+        let page = report::pages::story(story);
+        write_whole(&self.output, report::page::html(&page))?;
+        let width = stdout_style().width;
+        let mut words = String::new();
+        for sentence in &page.verdict {
+            words += &wrap(sentence, width, "", "  ");
+        }
+        let place = std::path::absolute(&self.output).unwrap_or_else(|_| self.output.clone());
+        words += &format!("\nThe page: {}\n", place.display());
+        out::print(&words)?;
+        Ok(Exit::Done.into())
+    }
+}
+
+/// What is played, on which path.
+struct Play<'a> {
+    host: String,
+    far: Far,
+    view: View<Pairs>,
+    archive: PathBuf,
+    stop: &'a AtomicBool,
+}
+
+impl Play<'_> {
+    fn story(&mut self, watch: lab::Watch) -> Result<Story> {
+        self.view.say("1 of 4: measures the path both ways");
+        let (run, why) = self.both_ways()?;
+        for leg in model::summarise(&run).legs {
+            let rate = leg.steady_goodput.unwrap_or(leg.goodput);
+            self.view.say(&format!("{}: {rate}", leg.direction));
+        }
+
+        self.view
+            .say("2 of 4: explains the slow way, proposes what that asks for, and proves it");
+        let (direction, seen) =
+            slow(&run, &why).context("nothing was measured: is the machine too busy?")?;
+        let (tuning, judged) = self.tune(direction, seen)?;
+
+        self.view.say("3 of 4: puts everything back");
+        let put_back = self.put_back()?;
+
+        self.view
+            .say("4 of 4: tries a popular remedy on the path as it was");
+        let popular = self.popular(direction)?;
+        let archive = Archive::open(&self.archive)?;
+        Ok(Story {
+            measured: page_of(&archive, &Named::Run(run.id.clone()))?,
+            run,
+            why,
+            tuning,
+            judged,
+            popular,
+            put_back,
+            warnings: watch.end(),
+        })
+    }
+
+    fn both_ways(&mut self) -> Result<(Run, Vec<Explanation>)> {
+        let spec = Spec {
+            directions: Directions::UpThenDown,
+            limit: Limit::Time(MEASURED),
+            interval: INTERVAL,
+            trace: true,
+            ..usual_run()
+        };
+        let blank = blank(&self.host, spec);
+        let (view, archive) = (&mut self.view, &self.archive);
+        measured(blank, &mut self.far, archive, view, self.stop)
+    }
+
+    fn tune(&mut self, direction: Direction, seen: (Run, Look)) -> Result<(Tuning, Vec<Judged>)> {
+        let question = Question {
+            host: self.host.clone(),
+            direction,
+            run: short(),
+            rate: None,
+            margin: Some(MARGIN),
+            pairs: Some(vec![BLOCKS]),
+            gap: Some(Nanos(0)),
+            pilot: Some(0),
+            seed: u64::from_be_bytes(chance::bytes()?),
+            rounds: 1,
+            dry_run: false,
+            persist: false,
+        };
+        let (view, archive) = (&mut self.view, self.archive.clone());
+        let tuned = ClosedLoop::new(question, &mut self.far, archive, view, self.stop);
+        let told = tuned.with(seen).run()?;
+        Archive::open(&self.archive)?.keep_tuning(&told.story)?;
+        match told.broke {
+            Some(error) => Err(error),
+            None => Ok((
+                told.story,
+                told.experiments.into_iter().map(judged).collect(),
+            )),
+        }
+    }
+
+    /// Takes back what was kept on both hosts; a line each.
+    fn put_back(&mut self) -> Result<Vec<String>> {
+        let near = tuning::restore()?;
+        let mut all: Vec<String> = near.iter().map(tuning::put_back).collect();
+        if let Far::Agent(link) = &mut self.far {
+            let there = link.tune(TuneRequest::Restore, ANSWER)?.into_iter();
+            all.extend(there.map(|r| format!("{}, to {}", r.setting, r.found)));
+        }
+        for line in &all {
+            self.view.say(&format!("put back: {line}"));
+        }
+        Ok(all)
+    }
+
+    fn popular(&mut self, direction: Direction) -> Result<Judged> {
+        let plan = prove::plan_from_changes(prove::Ask {
+            host: self.host.clone(),
+            margin: Some(MARGIN),
+            direction: Some(direction),
+            run: Some(short()),
+            arms: vec![POPULAR.to_owned()],
+            pairs: Some(vec![PAIRS]),
+            gap: Some(Nanos(0)),
+            seed: u64::from_be_bytes(chance::bytes()?),
+            pilot_pairs: Some(0),
+            ..prove::Ask::default()
+        })?;
+        let mut experiment = fresh(plan);
+        let (view, archive) = (&mut self.view, self.archive.clone());
+        let driver = Driver::new(&mut experiment, &mut self.far, archive, view, self.stop);
+        match driver.run()? {
+            Over::Done => Ok(judged(experiment)),
+            Over::Interrupted => Err(Refusal::interrupted("interrupted").into()),
+        }
+    }
+}
+
+/// A run of an experiment.
+fn short() -> Spec {
+    Spec {
+        limit: Limit::Time(RUN),
+        ramp: Some(RAMP),
+        ..usual_run()
+    }
+}
+
+fn judged(experiment: Experiment) -> Judged {
+    let verdict = prove::judge(&experiment);
+    (experiment, verdict)
+}
+
+/// The way that carried less, as if it alone had been measured.
+fn slow(run: &Run, why: &[Explanation]) -> Option<(Direction, (Run, Look))> {
+    let legs = model::summarise(run).legs;
+    let goodput = |leg: &LegSummary| leg.steady_goodput.unwrap_or(leg.goodput);
+    let (n, leg) = legs
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, leg)| goodput(leg))?;
+    let explanations = why.iter().filter(|e| e.direction == Some(leg.direction));
+    let look = Look {
+        run: run.id.clone(),
+        goodput: goodput(leg),
+        explanations: explanations.cloned().collect(),
+    };
+    let alone = Run {
+        legs: vec![run.legs.get(n)?.clone()],
+        ..run.clone()
+    };
+    Some((leg.direction, (alone, look)))
+}

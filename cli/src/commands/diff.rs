@@ -1,0 +1,84 @@
+//! `linerate diff`: why is one faster than the other?
+
+use super::live::stdout_style;
+use super::{Global, explain};
+use crate::out;
+use anyhow::Result;
+use clap::Args;
+use engine::exit::{Exit, Refusal};
+use model::finding::Explanation;
+use model::request::Links;
+
+/// Connections that are named to choose from.
+const SHOWN: usize = 10;
+
+/// Compare two transfers: what makes one slower, limit by limit
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate diff 3f 41                          two runs
+  linerate diff last run.json                  the newest run and a saved one
+  linerate diff fast.pcap slow.pcap            two captures: the largest connection of each
+  linerate diff a.jsonl b.jsonl --connection :5201    only of connections with that in their name
+  linerate diff --requests fast.pcap slow.pcap    which calls take longer, and why
+  linerate diff fast.txt slow.txt              what the script tcp.d of DTrace printed
+
+The time that a megabyte took is a sum over the limits that owned it, so the difference is
+told limit by limit, the one that explains most first, with its share of the difference; what the
+first of them rest on stands below it, for either side. --requests compares the calls of captures,
+traces or traced runs in the same way: the mean time of an operation by cause. Of many
+connections the largest of each side and direction is taken. Two single runs differ by chance
+too: 'linerate prove' tells whether a difference is real.")]
+pub struct Diff {
+    /// Name of a run, its first digits, 'last', or a file
+    #[arg(value_name = "A")]
+    a: String,
+    /// The other
+    #[arg(value_name = "B")]
+    b: String,
+    /// Only connections whose name, address or port has this; of several, the largest is compared
+    #[arg(long, value_name = "TEXT")]
+    connection: Option<String>,
+    /// The requests of both, operation by operation and cause by cause
+    #[arg(long, conflicts_with = "connection")]
+    requests: bool,
+}
+
+impl Diff {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If there is no such run or file, or it cannot be read.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        if self.requests {
+            let told = |subject| explain::requests::told(subject, Links::default(), global);
+            let (a, b) = (told(&self.a)?, told(&self.b)?);
+            let text = report::requests_diff((&self.a, &a), (&self.b, &b), stdout_style());
+            out::print(&text)?;
+            return Ok(Exit::Done);
+        }
+        let a = self.chosen(&self.a, global)?;
+        let b = self.chosen(&self.b, global)?;
+        out::print(&report::diff((&self.a, &a), (&self.b, &b), stdout_style()))?;
+        Ok(Exit::Done)
+    }
+
+    fn chosen(&self, subject: &str, global: &Global) -> Result<Vec<Explanation>> {
+        let (mut all, _) = explain::explanations(subject, global, usize::MAX)?;
+        if let Some(text) = &self.connection {
+            let names: Vec<String> = all.iter().take(SHOWN).map(|e| e.name.clone()).collect();
+            let ends = |e: &Explanation| [e.sender, e.receiver];
+            all.retain(|e| {
+                let ends = ends(e).into_iter().flatten();
+                e.name.contains(text) || ends.into_iter().any(|end| end.to_string().contains(text))
+            });
+            if all.is_empty() {
+                let names = names.join(", ");
+                return Err(Refusal::usage(format!(
+                    "no connection of {subject} has '{text}' in its name; there is {names}"
+                ))
+                .into());
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,311 @@
+//! `linerate explain`: what limited it, from a run, a trace or a file, or live.
+
+pub(super) mod requests;
+mod watch;
+
+use super::live::stdout_style;
+use super::which::Which;
+use super::{Global, runs};
+use crate::out;
+use anyhow::Result;
+use clap::Args;
+use engine::documents::run_from;
+use engine::exit::{Exit, Refusal};
+use engine::files::read_whole;
+use engine::traces;
+use explain::Tapes;
+use model::finding::Explanation;
+use model::listing::Listing;
+use model::packet::Packet;
+use model::request::Links;
+use model::{BitRate, Nanos, Run, Trace};
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+
+/// Explain what limited a transfer, and what would decide where two causes fit
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate explain last                        the newest run
+  linerate explain 3f                          a run by the first digits of its name
+  linerate measure db2 --json > run.json && linerate explain run.json
+  linerate explain trace.jsonl                 what 'linerate trace' wrote
+  tcpdump -i eth0 -s 96 -w some.pcap tcp; linerate explain some.pcap
+  linerate explain here.pcap there.pcap        captures (or traces) of both ends together
+  linerate explain --requests nfs.pcap         where the time of each request went
+  linerate explain --requests nfs.pcap --rate 1g    and what a gigabit would need at the least
+  linerate explain last --json | jq '.explanations[].conclusion'
+  linerate explain --live --port 2049          connections as they go on, explained at the end
+  linerate explain --live --pid 845 --time 10s
+  linerate explain --live --requests --port 5432 --time 10s
+
+The answer comes first: which limit owned the time, with what it rests on, what to try, and
+the experiment that decides where more than one cause fits. A finding is 'seen' (the field
+that decides it was read), 'likely' (it fits, nothing else does) or 'possible' (another fits
+as well). 'Nothing explains it' and 'too short to tell' are answers.
+
+FILE is what 'measure --json' or 'trace' wrote, a capture (pcap, pcapng), or the lines that the
+script tcp.d of DTrace printed, as they were printed: put in true order where they have timestamps,
+with what its windows say. Where a capture was taken (at the sender, at the receiver, between) is
+found from its handshakes, or from timestamps where it began later. Packets that the capture itself
+lost are told from those that the network lost. VLAN tags, MPLS, PPPoE, GRE, VXLAN, Geneve and IP in
+IP are opened; what cannot be is counted. The headers are enough (-s 128). Memory goes by
+connections, not by packets: about a kilobyte for one that goes on, and 500,000 at a time. Of more
+than 200 the text tells those with the most bytes, --json all of up to 500,000. Files may be
+compressed with gzip.
+
+Two FILEs of one kind, one from each end, are explained together: where segments vanished, which
+retransmissions were needed, which way the delay grew, whether the receiver held acknowledgements
+back, and, from traces, whether it read what it had. A run that both ends traced (measure --trace)
+has all that by itself.
+
+--requests tells the requests of a capture or a trace instead, by operation: NFS (3, 4.0 to 4.2),
+MOUNT and other ONC RPC, SMB 2 and 3, iSCSI, and of anything else what the client sends until the
+server does. The time from the first byte of a call to the last of its reply is divided into its
+parts (call send, there, think, reply send, back) and by cause: retransmission, receive window,
+congestion window, Nagle, delayed acknowledgement, pauses of an application. The longest are told
+step by step, and the calls one by one with what each is for. -s 256 is enough. Two FILEs, captures
+of both ends, are joined by the packets that are in both: then queues on the way are told from think
+time. The error of the clocks is said; only 'there' and 'back' depend on it. A trace (a FILE, a RUN
+measured with --trace, or --live) has no payload, so it names no call, but it knows when each byte
+was written and what the socket waited for: a pause of the application is told from Nagle's rule or
+a window even where an acknowledgement ends it, and a request counts from its write. Beside each
+operation stands the ideal, the least that its path needs: the shortest round trip, and with --rate
+(and --hops) the time of its frames on the links, as 'linerate model' reckons it.
+
+--live traces as 'linerate trace' does: with probes, else with packets and samples of the sockets.
+It shows the busiest connections with the limit that owned their last seconds: in place on a
+terminal, a line now and then elsewhere, a line of JSON a second with --json. It ends with Ctrl-C,
+after --time, or with the process of --pid or the socket of --cookie; then each connection that data
+went over is explained in full. What stands behind 'the sending application' is seen 20 times a
+second: whether its process computes, waits for a processor or for a disk, or sleeps, and where.")]
+pub struct Explain {
+    /// Name of a run, its first digits, 'last', or a file
+    #[arg(value_name = "RUN|FILE", required_unless_present = "live")]
+    subject: Option<String>,
+    /// A trace or a capture of the other end
+    #[arg(value_name = "FILE")]
+    other: Option<PathBuf>,
+    /// Trace and explain what goes on now
+    #[arg(long, conflicts_with = "subject")]
+    live: bool,
+    #[command(flatten)]
+    which: Which,
+    /// End after this time
+    #[arg(short, long, value_name = "TIME", requires = "live")]
+    time: Option<Nanos>,
+    /// The requests of a capture or a trace: what each asked, and where its time went
+    #[arg(long)]
+    requests: bool,
+    /// Rate of the links, for the ideal time of each request
+    #[arg(long, requires = "requests")]
+    rate: Option<BitRate>,
+    /// Links between client and server
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "requests")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
+    hops: u32,
+    /// A JSON document
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+impl Explain {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If there is no such run or file, or it cannot be read.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let links = Links {
+            rate: self.rate.filter(|rate| rate.0 > 0),
+            hops: self.hops,
+        };
+        let Some(subject) = &self.subject else {
+            return match self.requests {
+                true => requests::live(&self.which, self.time, links, self.json),
+                false => watch::run(&self.which, self.time, self.json),
+            };
+        };
+        if self.which != Which::default() {
+            let words = "--port, --host, --pid, --netns and --cookie choose what --live watches";
+            return Err(Refusal::usage(words.to_owned()).into());
+        }
+        if self.requests {
+            return requests::run(subject, self.other.as_deref(), links, global, self.json);
+        }
+        let most = match self.json {
+            true => usize::MAX,
+            false => report::explain::NAMED,
+        };
+        let (explanations, host) = match &self.other {
+            Some(other) => (both(Path::new(subject), other)?, None),
+            None => explanations(subject, global, most)?,
+        };
+        out::print(&if self.json {
+            report::explain::json(&explanations)
+        } else {
+            report::explain::text(&explanations, host.as_deref(), stdout_style())
+        })?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The connections of a run or a file, and the host of the run. Of a capture, at most so many.
+pub(super) fn explanations(
+    subject: &str,
+    global: &Global,
+    most: usize,
+) -> Result<(Vec<Explanation>, Option<String>)> {
+    let path = Path::new(subject);
+    let run = if path.is_file() {
+        match kind(path)? {
+            Kind::Capture => return Ok((captured(path, most, |_| ())?, None)),
+            Kind::Trace => {
+                let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
+                return Ok((watcher.explain(), None));
+            }
+            Kind::Listing => {
+                let told = explain::explain_listing(subject, &listing(path)?);
+                return Ok((vec![told], None));
+            }
+            Kind::Other => {}
+        }
+        run_of(path).map_err(|why| bad(path, why))?
+    } else {
+        let archive = runs::open_for(subject, global)?;
+        let run = archive.get(subject).map_err(runs::said)?;
+        let told = traces::explain(&run, &archive.traces());
+        return Ok((told, Some(run.host)));
+    };
+    Ok((explain::explain(&run), Some(run.host)))
+}
+
+/// A run in a file that is nothing else that is understood.
+fn run_of(path: &Path) -> Result<Run, String> {
+    let what = match read_whole(path) {
+        Ok(text) if text.trim_start().starts_with('{') => return run_from(&text),
+        Ok(text) if text.is_empty() => "it is empty".to_owned(),
+        Ok(_) => "it is nothing that is understood here".to_owned(),
+        Err(why) => why,
+    };
+    Err(format!(
+        "{what}: give a capture (pcap, pcapng), a trace of linerate, what 'measure --json' or 'iperf3 -J' wrote, or what tcp.d of DTrace printed"
+    ))
+}
+
+/// The connections of two files, one from each end.
+fn both(a: &Path, b: &Path) -> Result<Vec<Explanation>> {
+    let names = (a.display().to_string(), b.display().to_string());
+    Ok(match (kind(a)?, kind(b)?) {
+        (Kind::Trace, Kind::Trace) => {
+            let (a, b) = (whole(a)?, whole(b)?);
+            explain::explain_traces((&names.0, &a), (&names.1, &b))
+        }
+        (Kind::Capture, Kind::Capture) => {
+            let (mut tapes_a, mut tapes_b) = (Tapes::default(), Tapes::default());
+            let told_a = captured(a, usize::MAX, |packet| tapes_a.see(packet))?;
+            let told_b = captured(b, usize::MAX, |packet| tapes_b.see(packet))?;
+            explain::joined((&names.0, told_a, &tapes_a), (&names.1, told_b, &tapes_b))
+        }
+        _ => {
+            return Err(Refusal::usage(format!(
+                "cannot explain {} and {} together: give two traces or two captures; to compare transfers there is 'linerate diff'",
+                names.0, names.1
+            ))
+            .into());
+        }
+    })
+}
+
+pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!("cannot explain {}: {why}", path.display())).into()
+}
+
+pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    traces::unpacked(path).map_err(|error| bad(path, error))
+}
+
+fn whole(path: &Path) -> Result<Trace> {
+    traces::read(open(path)?).map_err(|why| bad(path, why))
+}
+
+/// What a file is, by how it begins.
+pub(super) enum Kind {
+    Trace,
+    Capture,
+    /// What `tcp.d` printed.
+    Listing,
+    /// A run, or nothing that is known.
+    Other,
+}
+
+pub(super) fn kind(path: &Path) -> Result<Kind> {
+    let mut file = open(path)?;
+    let head = file.fill_buf().map_err(|error| bad(path, error))?;
+    Ok(match head.first_chunk() {
+        Some(first) if capture::is_capture(*first) => Kind::Capture,
+        _ if observe::trace::is_trace(head) => Kind::Trace,
+        _ if capture::listing::is_listing(head) => Kind::Listing,
+        _ => Kind::Other,
+    })
+}
+
+fn listing(path: &Path) -> Result<Listing> {
+    let text = read_whole(path).map_err(|why| bad(path, why))?;
+    Ok(capture::listing::read(&text))
+}
+
+/// The connections of a capture, at most so many. What was skipped is said with the first; a damaged file
+/// is explained as far as it goes. Shows each packet as well.
+fn captured(path: &Path, most: usize, mut each: impl FnMut(&Packet)) -> Result<Vec<Explanation>> {
+    let mut observer = explain::Observer::of_most(most);
+    let account = capture::read(open(path)?, |packet| {
+        observer.see(packet);
+        each(packet);
+    });
+    let mut doubts = account.map_err(|e| bad(path, e))?.left_out();
+    let told = observer.explain();
+    doubts.extend(told.doubts);
+    let mut explanations = told.explanations;
+    match explanations.first_mut() {
+        Some(first) => first.doubts.extend(doubts),
+        None => doubts.iter().for_each(|doubt| out::note(doubt)),
+    }
+    Ok(explanations)
+}
+
+/// A trace, record by record.
+fn traced(from: impl Read) -> Result<explain::Watcher, String> {
+    let mut watcher = explain::Watcher::default();
+    traces::each_record(from, |record| {
+        watcher.see(record);
+        Ok(())
+    })?;
+    Ok(watcher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_broke_off_is_read_as_far_as_it_goes() {
+        let begin =
+            r#"{"kind":"begin","schema":1,"host":"a","started_unix_ns":0,"source":"probes"}"#;
+        assert!(observe::trace::is_trace(begin.as_bytes()));
+        let connection =
+            r#"{"kind":"connection","id":0,"local":"10.0.0.1:1","remote":"10.0.0.2:2"}"#;
+        let segment = |at: u32| {
+            format!(
+                r#"{{"kind":"segment","at_ns":{at},"connection":0,"payload":9,"tcb":{{"state":1}}}}"#
+            )
+        };
+        let whole = [begin, connection, &segment(5), &segment(9), ""].join("\n");
+        let span = |text: &str| {
+            traced(text.as_bytes()).map(|watcher| watcher.explain().first().map(|e| e.span))
+        };
+        assert_eq!(span(&whole), Ok(Some(Nanos(4))));
+        assert_eq!(span(&whole[..whole.len() - 3]), Ok(None));
+        assert!(span(&[begin, "x", &segment(5), ""].join("\n")).is_err());
+        assert!(span(&[begin, &segment(5), ""].join("\n")).is_err());
+        assert!(span(&[&begin.replace(":1,", ":9,"), ""].join("\n")).is_err());
+    }
+}

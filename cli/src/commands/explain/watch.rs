@@ -1,0 +1,118 @@
+//! `linerate explain --live`: connections explained while they go on.
+
+use crate::commands::live::{Picture, View, stdout_style};
+use crate::commands::which::{Which, say_what_is_missing};
+use crate::out;
+use anyhow::{Context, Result};
+use engine::exit::Exit;
+use engine::progress::Event;
+use model::finding::Glance;
+use model::{Nanos, TraceRecord};
+use observe::trace::{Options, Source, Tracer};
+use report::{Style, watch};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Between two pictures on a terminal.
+const REDRAW: Duration = Duration::from_millis(500);
+/// Between two lines of JSON, and at most between two looks at Ctrl-C.
+const SECOND: Duration = Duration::from_secs(1);
+/// Between two lines in a pipe.
+const LINE: Duration = Duration::from_secs(5);
+/// Between two looks at Ctrl-C and at the time.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+
+/// Explains live until Ctrl-C, for `time`, or until the socket or process of `which` is gone.
+///
+/// # Errors
+/// If this process may not trace, or nobody takes what is told.
+pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
+    let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
+    let options = Options {
+        source: Source::Whichever,
+        owners: true,
+        ..Options::default()
+    };
+    let mut tracer = Tracer::start(&which.filter()?, &options)?;
+    say_what_is_missing(&tracer);
+    let mut watcher = explain::Watcher::default();
+    let started = Instant::now();
+    let mut view = View::new(Now::default(), json);
+    view.say("linerate: explaining live; Ctrl-C ends it");
+    let ends = time.map(|time| started + Duration::from(time));
+    let every = if json { SECOND } else { REDRAW };
+    let mut due = started + every;
+    while !stop.load(Ordering::Relaxed)
+        && ends.is_none_or(|ends| Instant::now() < ends)
+        && !is_over(which, watcher.is_over())
+    {
+        tracer.read(LOOK, &mut |record, _| watcher.see(record));
+        if Instant::now() < due {
+            continue;
+        }
+        due = Instant::now() + every;
+        let at = Nanos::from(started.elapsed());
+        let glances = watcher.glances(at);
+        if json {
+            if !out::tell(&watch::json(&glances, at))? {
+                return Ok(Exit::Done);
+            }
+        } else {
+            view.tell(|picture| picture.take(glances, watcher.seen(), at));
+        }
+    }
+    let mut end = None;
+    tracer.stop(&mut |record, _| match record {
+        TraceRecord::End(told) => end = Some(told),
+        record => watcher.see(record),
+    });
+    drop(view);
+    let explanations = watcher.explain();
+    let text = match json {
+        true => report::explain::json_line(&explanations),
+        false => report::explain::text(&explanations, None, stdout_style()),
+    };
+    out::print(&text)?;
+    if let Some(end) = end.filter(|end| end.lost > 0) {
+        out::note(&format!("linerate: {}", report::trace::end(&end)));
+    }
+    Ok(Exit::Done)
+}
+
+/// What was asked for has ended (`closed`: its connections are): a number of a socket or of a process is not used again soon.
+pub(super) fn is_over(which: &Which, closed: bool) -> bool {
+    let process = |pid| Path::new("/proc").join(format!("{pid}")).exists();
+    (which.cookie.is_some() && closed) || which.pid.is_some_and(|pid: u32| !process(pid))
+}
+
+/// The picture of now.
+#[derive(Default)]
+struct Now {
+    glances: Vec<Glance>,
+    seen: u64,
+    at: Nanos,
+    lined: Nanos,
+}
+
+impl Now {
+    fn take(&mut self, glances: Vec<Glance>, seen: u64, at: Nanos) {
+        (self.glances, self.seen, self.at) = (glances, seen, at);
+    }
+}
+
+impl Picture for Now {
+    fn plain(&mut self) -> Vec<String> {
+        if self.at.since(self.lined) < Nanos::from(LINE) {
+            return Vec::new();
+        }
+        self.lined = self.at;
+        vec![watch::line(&self.glances, self.at)]
+    }
+
+    fn frame(&self, style: Style) -> Vec<String> {
+        watch::frame(&self.glances, self.seen, self.at, style)
+    }
+
+    fn event(&mut self, _: &Event<'_>) {}
+}

@@ -1,0 +1,563 @@
+//! `linerate lab`: networks in a box.
+
+mod picture;
+
+use super::live::stdout_style;
+use crate::out;
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use emulate::{Direction, Link, Scenario, Tally};
+use engine::exit::{Exit, Refusal};
+use engine::lab::{self as labs, Place, Standing};
+use lab::{
+    Info, LinkBackend, LinkTruth, LogEntry, NodeRecord, Options, Record, State, TruthReport,
+};
+use model::{Bytes, Nanos};
+use report::words::{grouped, round_span, table, utc, wrap};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
+
+/// Emulated paths on this machine: hosts, links and routers in a box
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate lab scenarios                             what is shipped, and why its numbers
+  linerate measure lab:berkeley-chicago              up, measured both ways, down again
+  linerate lab up berkeley-chicago                   stays up until 'lab down'
+  linerate lab show berkeley-chicago                 who is where, and what each direction does
+  linerate lab exec berkeley-chicago/chicago -- iperf3 -s -D
+  linerate lab exec berkeley-chicago/berkeley -- iperf3 -c chicago
+  linerate lab truth berkeley-chicago                what was done to the packets, and why
+  linerate lab down berkeley-chicago
+
+  linerate lab run dsl-bloat -- ping -c 5 server         up, run, down whatever happens
+  linerate lab up my-path.toml                       a scenario of your own
+
+A host is a network namespace. Nothing outside the namespaces that a lab makes is changed.")]
+pub struct Lab {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Up(Up),
+    Down(Down),
+    List(List),
+    Show(Show),
+    Exec(Exec),
+    Run(Run),
+    Truth(Truth),
+    Scenarios(Scenarios),
+}
+
+/// Bring a lab up; it stays until 'lab down'
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate lab up berkeley-chicago
+  linerate lab up my-path.toml --name mine
+  linerate lab up dsl-bloat --backend emulator
+
+auto takes the kernel's netem for what it can express and the built-in emulator for the rest; what
+was chosen is printed for each link. What a killed lab has left behind is removed first.")]
+struct Up {
+    /// A shipped scenario ('lab scenarios' lists them), or a file (*.toml)
+    #[arg(value_name = "NAME|FILE")]
+    what: String,
+    /// What to call the lab [default: the scenario's name]
+    #[arg(long)]
+    name: Option<String>,
+    /// What shapes the links
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    backend: Backend,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    /// netem where this kernel has it and it can express the link, else the emulator
+    Auto,
+    /// The built-in emulator for every shaped link
+    Emulator,
+    /// netem only; refused where it is missing or cannot express a link
+    Netem,
+}
+
+/// Take a lab down, and everything that belongs to it
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate lab down berkeley-chicago
+  linerate lab down --all            every lab, and what killed ones have left behind")]
+struct Down {
+    /// The lab
+    #[arg(required_unless_present = "all")]
+    name: Option<String>,
+    /// All labs of this user, and what killed ones have left behind
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+}
+
+/// List the labs that are up
+#[derive(Args)]
+struct List {
+    /// An array of JSON objects instead of a table
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Draw a lab: hosts, addresses, what each direction of each link does, and who does it
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate lab show berkeley-chicago       a lab that is up, or a shipped scenario
+  linerate lab show my-path.toml           a file, before it comes up")]
+struct Show {
+    /// The lab, a shipped scenario, or a file
+    #[arg(value_name = "NAME|FILE")]
+    what: String,
+}
+
+/// Run a command in a host of a lab that is up
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate lab exec home-lan/microserver -- iperf3 -s -D
+  linerate lab exec home-lan/mac-pro -- ss -ti
+  linerate lab exec home-lan                    a shell in the first host
+
+The exit code is that of the command.")]
+struct Exec {
+    /// The lab and the host in it [default: its first host]
+    #[arg(value_name = "NAME/HOST")]
+    place: Place,
+    /// The command and its arguments [default: $SHELL]
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Bring a lab up, run a command in it, take it down whatever happens
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate lab run satellite -- ping -c 3 server
+  linerate lab run home-lan/microserver -- sh -c 'ip route; ss -ltn'
+  linerate lab run my-path.toml -- ./test.sh
+
+The command runs in the lab's first host unless another is named; the names of the other hosts are in
+its /etc/hosts. The exit code is that of the command.")]
+struct Run {
+    /// A shipped scenario, with /HOST for another than the first host, or a file (*.toml)
+    #[arg(value_name = "NAME[/HOST]|FILE")]
+    what: String,
+    /// What shapes the links
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    backend: Backend,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Say what was done to the packets: dropped and why, marked, delayed, queued
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate lab truth berkeley-chicago
+  linerate lab truth berkeley-chicago --json | jq .links[0].forward.dropped
+
+What was done by netem or a kernel qdisc is counted by the kernel: 'linerate lab exec NAME/HOST -- tc
+-s qdisc'.")]
+struct Truth {
+    /// The lab
+    name: String,
+    /// Everything, with the log of the last events, as JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// List the shipped scenarios, and why their numbers are what they are
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate lab scenarios
+  linerate lab scenarios --print dsl-bloat > mine.toml     to start a scenario of your own from")]
+struct Scenarios {
+    /// Print the file of this one
+    #[arg(long, value_name = "NAME")]
+    print: Option<String>,
+}
+
+impl Lab {
+    /// Runs the command.
+    pub fn run(&self) -> Result<ExitCode> {
+        match &self.action {
+            Action::Up(up) => up.run(),
+            Action::Down(down) => down.run(),
+            Action::List(list) => list.run(),
+            Action::Show(show) => show.run(),
+            Action::Exec(exec) => return exec.run(),
+            Action::Run(run) => return run.run(),
+            Action::Truth(truth) => truth.run(),
+            Action::Scenarios(scenarios) => scenarios.run(),
+        }
+        .map(ExitCode::from)
+    }
+}
+
+/// Holds a lab: the hidden command that `lab up` starts.
+///
+/// # Errors
+/// If there is no order.
+pub fn keep() -> Result<Exit> {
+    ::lab::keep()?;
+    Ok(Exit::Done)
+}
+
+impl Up {
+    fn run(&self) -> Result<Exit> {
+        let scenario = labs::scenario(&self.what)?;
+        let standing = raise(&scenario, self.name.clone(), self.backend)?;
+        let lab = standing.lab();
+        let record = lab.record();
+        let mut text = format!("lab {} is up: {}\n", record.name, labs::backends(lab));
+        for link in &record.links {
+            let [from, to] = &link.ends;
+            text += &format!(
+                "  link {}, {from} - {to}: {} ({})\n",
+                link.name, link.backend, link.why
+            );
+        }
+        for host in labs::hosts(lab) {
+            text += &format!("  host {}: {}\n", host.name, addresses(host));
+        }
+        out::print(&text)?;
+        standing.keep()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Brings a scenario up, if the backend can.
+fn raise(scenario: &Scenario, name: Option<String>, backend: Backend) -> Result<Standing> {
+    let options = Options {
+        name,
+        backend: match backend {
+            Backend::Emulator => lab::Backend::Emulator,
+            Backend::Auto => lab::Backend::Auto,
+            Backend::Netem => lab::Backend::Netem,
+        },
+        ..Options::default()
+    };
+    Standing::raise(scenario, &options)
+}
+
+fn addresses(node: &NodeRecord) -> String {
+    let all: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
+    all.join(" ")
+}
+
+impl Down {
+    fn run(&self) -> Result<Exit> {
+        let Some(name) = &self.name else {
+            let names = lab::down_all()?;
+            for name in &names {
+                out::print(&format!("lab {name} is down\n"))?;
+            }
+            if names.is_empty() {
+                out::print("no lab was up\n")?;
+            }
+            return Ok(Exit::Done);
+        };
+        lab::down(name)?;
+        out::print(&format!("lab {name} is down\n"))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl List {
+    fn run(&self) -> Result<Exit> {
+        let labs = lab::list()?;
+        if self.json {
+            let labs: Vec<_> = labs.iter().map(Listed::of).collect();
+            let text = serde_json::to_string_pretty(&labs).context("cannot print the labs")?;
+            out::print(&format!("{text}\n"))?;
+            return Ok(Exit::Done);
+        }
+        if labs.is_empty() {
+            out::print(
+                "no lab is up: 'linerate lab up NAME', 'linerate lab scenarios' for the names\n",
+            )?;
+            return Ok(Exit::Done);
+        }
+        let mut rows = vec![
+            ["NAME", "STATE", "SCENARIO", "SINCE (UTC)", "NODES"]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
+        for info in &labs {
+            let mut row = vec![info.name.clone(), state(info.state).to_owned()];
+            if let Some(record) = &info.record {
+                let nodes: Vec<&str> = record.nodes.iter().map(|n| n.name.as_str()).collect();
+                row.push(record.scenario.clone());
+                row.push(utc(Nanos::from_secs(record.started)));
+                row.push(nodes.join(" "));
+            }
+            rows.push(row);
+        }
+        out::print(&table(&rows))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// A lab in the JSON list.
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    state: &'static str,
+    #[serde(flatten)]
+    record: Option<&'a Record>,
+}
+
+impl Listed<'_> {
+    fn of(info: &Info) -> Listed<'_> {
+        Listed {
+            name: &info.name,
+            state: state(info.state),
+            record: info.record.as_ref(),
+        }
+    }
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Up => "up",
+        State::Changing => "changing",
+        State::Dead => "dead: 'linerate lab down' removes what is left",
+    }
+}
+
+impl Show {
+    fn run(&self) -> Result<Exit> {
+        let up = match labs::is_file(&self.what) {
+            true => None,
+            false => lab::open(&self.what).ok(),
+        };
+        let (scenario, truth) = match &up {
+            Some(lab) => (lab.scenario()?, Some(lab.truth()?)),
+            None => (labs::scenario(&self.what)?, None),
+        };
+        let by = |link: &Link| {
+            let record = up.as_ref()?.record();
+            let made = record.links.iter().find(|l| l.name == link.name)?;
+            if made.backend == LinkBackend::Cable {
+                return None;
+            }
+            let late = truth.as_ref().and_then(|truth| truth.link(&link.name));
+            let late = late
+                .and_then(lateness)
+                .map_or_else(String::new, |l| format!(", {l}"));
+            Some(format!("{}{late}", made.backend))
+        };
+        let state = match &up {
+            Some(lab) => format!("lab {} is up", lab.record().name),
+            None => format!("scenario {}: not up", scenario.name),
+        };
+        let why = picture::why(&scenario, stdout_style().width);
+        let tree = picture::tree(&scenario, &by);
+        let script = picture::script(&scenario);
+        let mut text = format!("{state}\n\n{why}\n\n{tree}");
+        text += &picture::traffic(&scenario);
+        if !script.is_empty() {
+            text += &format!("\n{script}");
+        }
+        for warning in truth.iter().flat_map(TruthReport::warnings) {
+            text += &format!("\n{warning}\n");
+        }
+        out::print(&text)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// How late the emulator of a link was, in words; `None` before its first frame.
+fn lateness(link: &LinkTruth) -> Option<String> {
+    let late = &link.emulator.lateness;
+    let (p50, p99) = (late.percentile(0.5)?, late.percentile(0.99)?);
+    Some(format!("late p50 {p50}, p99 {p99}"))
+}
+
+impl Exec {
+    /// Becomes the command.
+    fn run(&self) -> Result<ExitCode> {
+        let lab = lab::open(&self.place.lab)?;
+        let shell = || vec![std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())];
+        let words = match self.command.as_slice() {
+            [] => shell(),
+            words => words.to_vec(),
+        };
+        let mut command = inside(&lab, self.place.host.as_deref(), &words)?;
+        let error = command.exec();
+        Err(cannot_run(&words, &error))
+    }
+}
+
+impl Run {
+    fn run(&self) -> Result<ExitCode> {
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        let (what, host) = match labs::is_file(&self.what) {
+            true => (self.what.clone(), None),
+            false => {
+                let place: Place = self.what.parse().map_err(Refusal::usage)?;
+                (place.lab, place.host)
+            }
+        };
+        let standing = raise(&labs::scenario(&what)?, None, self.backend)?;
+        let lab = standing.lab();
+        let child = inside(lab, host.as_deref(), &self.command)?
+            .spawn()
+            .map_err(|error| cannot_run(&self.command, &error))?;
+        let code = labs::wait(child, stop);
+        standing.lower()?;
+        code
+    }
+}
+
+/// A command in a host, or in the first one.
+fn inside(lab: &lab::Lab, host: Option<&str>, words: &[OsString]) -> Result<std::process::Command> {
+    let hosts = labs::hosts(lab);
+    let first = hosts.first().map(|host| host.name.as_str());
+    let host = host.or(first).context("the lab has no host")?;
+    let (program, arguments) = words.split_first().context("no command")?;
+    let mut command = lab.command(host, program)?;
+    command.args(arguments);
+    Ok(command)
+}
+
+fn cannot_run(words: &[OsString], error: &std::io::Error) -> anyhow::Error {
+    let program = words
+        .first()
+        .map(|word| word.to_string_lossy())
+        .unwrap_or_default();
+    Refusal::usage(format!("cannot run '{program}' in the lab: {error}")).into()
+}
+
+impl Truth {
+    fn run(&self) -> Result<Exit> {
+        let lab = lab::open(&self.name)?;
+        let truth = lab.truth()?;
+        if self.json {
+            let whole = Whole {
+                truth: &truth,
+                log: lab.log()?,
+            };
+            let text = serde_json::to_string(&whole).context("cannot print the truth")?;
+            out::print(&format!("{text}\n"))?;
+            return Ok(Exit::Done);
+        }
+        let scenario = lab.scenario()?;
+        let mut text = format!("{} after {}\n", self.name, round_span(truth.at));
+        for link in &truth.links {
+            for (direction, truth) in [
+                (Direction::Forward, &link.forward),
+                (Direction::Backward, &link.backward),
+            ] {
+                let arrow = picture::arrow(&scenario, &link.link, direction);
+                text += &format!("\n{}, {arrow}\n{}", link.link, table(&account(truth)));
+            }
+            let late = lateness(link).unwrap_or_else(|| "no frame yet".to_owned());
+            text += &format!(
+                "\n{}: emulator {late}, {} of processor time\n",
+                link.link, link.emulator.cpu
+            );
+        }
+        if truth.links.is_empty() {
+            text += "no link of this lab is emulated, so there is no account\n";
+        }
+        for traffic in &truth.traffic {
+            let lab::TrafficTruth {
+                name,
+                connections,
+                failed,
+                sent,
+            } = traffic;
+            text += &format!(
+                "\ntraffic {name}: {} sent in {connections} connections, {failed} failed\n",
+                Bytes(*sent)
+            );
+        }
+        for reader in &truth.readers {
+            let lab::ReaderTruth {
+                host,
+                connections,
+                bytes,
+            } = reader;
+            text += &format!(
+                "\n{host} read {} in {connections} connections\n",
+                Bytes(*bytes)
+            );
+        }
+        for warning in truth.warnings() {
+            text += &format!("\n{warning}\n");
+        }
+        out::print(&text)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The truth as JSON: the account, and the log of the last events.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    truth: &'a TruthReport,
+    log: Vec<LogEntry>,
+}
+
+/// What was done to the frames of one direction, a line each; what did not happen is left out.
+fn account(truth: &emulate::Truth) -> Vec<Vec<String>> {
+    let dropped = &truth.dropped;
+    let always = |name, tally: Tally| (name, tally.frames, Some(tally.wire_bytes));
+    let lines = [
+        always("offered", truth.offered),
+        always("delivered", truth.delivered),
+        always("dropped, queue full", dropped.queue),
+        always("dropped by the AQM", dropped.aqm),
+        always("lost", dropped.loss),
+        always("lost by bit errors", dropped.bit_error),
+        always("dropped by the policer", dropped.policer),
+        always("dropped, too large", dropped.max_frame),
+        always("ACKs thinned out", dropped.ack_thinning),
+        always("duplicated", truth.duplicated),
+        ("marked by ECN", truth.marked, None),
+        ("held back", truth.reordered, None),
+        always("under way", truth.waiting),
+        always("cross traffic", truth.cross),
+        always("cross traffic dropped", truth.cross_dropped),
+    ];
+    let mut rows: Vec<Vec<String>> = lines
+        .into_iter()
+        .enumerate()
+        .filter(|(n, (_, frames, _))| *n < 2 || *frames > 0)
+        .map(|(_, (name, frames, bytes))| {
+            let bytes = bytes.map_or_else(String::new, |b| Bytes(b).to_string());
+            vec![format!("  {name}"), grouped(frames), bytes]
+        })
+        .collect();
+    let deepest = truth.deepest;
+    if deepest.packets > 0 {
+        let bytes = Bytes(deepest.bytes).to_string();
+        rows.push(vec![
+            "  deepest queue".to_owned(),
+            grouped(deepest.packets),
+            bytes,
+        ]);
+    }
+    rows
+}
+
+impl Scenarios {
+    fn run(&self) -> Result<Exit> {
+        if let Some(name) = &self.print {
+            let (_, text) = labs::shipped(name)?;
+            out::print(text)?;
+            return Ok(Exit::Done);
+        }
+        for (name, _) in Scenario::shipped() {
+            let scenario = labs::scenario(name)?;
+            let why = wrap(&scenario.why, stdout_style().width, "  ", "  ");
+            out::print(&format!("{name}\n{why}\n"))?;
+        }
+        Ok(Exit::Done)
+    }
+}

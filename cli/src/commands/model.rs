@@ -1,0 +1,87 @@
+//! `linerate model`: what a path needs at the very least.
+
+use super::live::stdout_style;
+use crate::out;
+use anyhow::Result;
+use clap::Args;
+use engine::exit::{Exit, Refusal};
+use model::physics::{LEAST_MTU, Path};
+use model::{BitRate, Bytes, Nanos};
+
+/// The ideal time and rate of a block of data on a path: the physics, to hold what was measured to
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate model --block 8k --rate 1g --rtt 0.2ms
+  linerate model --block 8k --mtu 1500 --rate 1g --rtt 0.2ms --hops 2
+  linerate model --block 1M --rate 10g --rtt 30ms --window 64k
+  linerate model --block 64k --mtu 1500,9000 --rate 1g --rtt 0 --json
+
+Reckoned for TCP over IPv4 with timestamps on Ethernet: a full frame at an MTU of 1500 carries
+1448 bytes and takes 1538 of the link. A block arrives when its frames were put on the first link,
+the largest of them once more on each later link (--hops: a switch that stores and forwards makes
+one more), and after half of the round trip. --rtt is that of the path alone, as a ping of few
+bytes shows it. A window smaller than what the path holds adds waits, and so does slow start on a
+new connection: both are told. Nothing is lost, nothing queues, hosts take no time: what was
+measured beyond this is theirs.
+
+With several sizes (--mtu A,B) each has its column: large frames are better for many blocks, and
+from two links on worse for one that fits in a single frame.")]
+pub struct Model {
+    /// The block
+    #[arg(long, value_name = "BYTES")]
+    block: Bytes,
+    /// The largest IP packet; several are compared
+    #[arg(long, value_delimiter = ',', default_values_t = [1500, 9000])]
+    #[arg(value_parser = clap::value_parser!(u32).range(i64::from(LEAST_MTU)..=65_535))]
+    mtu: Vec<u32>,
+    /// Rate of each link
+    #[arg(long)]
+    rate: BitRate,
+    /// There and back, without the time that frames take to be sent
+    #[arg(long, value_name = "TIME")]
+    rtt: Nanos,
+    /// Links, each of which takes a whole frame before the next begins with it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
+    hops: u32,
+    /// The least of the receive window and the buffers, where one limits
+    #[arg(long, value_name = "BYTES")]
+    window: Option<Bytes>,
+    /// Segments that a new connection begins with
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    initial_window: u32,
+    /// A JSON document
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+impl Model {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If there is no block or no rate to reckon with.
+    pub fn run(&self) -> Result<Exit> {
+        if self.block.0 == 0 || self.rate.0 == 0 {
+            let words = "nothing to reckon: --block and --rate must be more than 0";
+            return Err(Refusal::usage(words.to_owned()).into());
+        }
+        let ideal = |mtu: &u32| {
+            let path = Path {
+                mtu: *mtu,
+                rate: self.rate,
+                rtt: self.rtt,
+                hops: self.hops,
+                initial_window: self.initial_window,
+                window: self.window,
+            };
+            path.ideal(self.block)
+        };
+        let ideals: Vec<_> = self.mtu.iter().map(ideal).collect();
+        out::print(&match self.json {
+            true => report::physics::json(&ideals),
+            false => report::physics::text(&ideals, stdout_style()),
+        })?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,144 @@
+//! `linerate mtu`: what size of packet gets through, in each direction.
+
+use super::live::stdout_style;
+use super::runs::{open_existing, said};
+use super::{Global, Version};
+use crate::out;
+use anyhow::{Context, Result};
+use archive::Filter;
+use clap::Args;
+use engine::controller::Link;
+use engine::exit::{Exit, Refusal};
+use engine::host::Host;
+use engine::lab;
+use engine::mtu::{self, near, web};
+use engine::transport::{self, How};
+use model::mtu::{MtuFound, MtuRecord};
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+/// Find out what size of packet gets through, in each direction, and what stops larger ones
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate mtu db2                      an agent (linerate serve) on db2
+  linerate mtu ssh:me@db2 --json        starts the agent over ssh
+  linerate mtu lab:home-lan-blackhole   on an emulated path
+  linerate mtu http://db2/big.iso       any web server, no agent: name a page that is longer than the MTU
+  linerate mtu -6 db2                   over IPv6, whose path may be another
+  linerate mtu --list                   what was found before, also by 'linerate tune mtu'
+  linerate mtu --show last              one of it in full
+  linerate mtu db2 && linerate report last    a page, with both directions hop by hop
+
+Sizes are in bytes of the whole IP packet. With an agent, both ends send datagrams of all candidate
+sizes with DF set, whatever their kernels believe of the path; the largest that arrives is confirmed
+by alternating it with the next size, so that chance loss does not change the answer. Packets that
+run out of hops find the place. A transfer of 64 KiB each way shows what becomes of TCP.
+
+Without an agent, connections to the web server announce every candidate MSS: a page that comes, or
+does not, shows the way back; full segments that are acknowledged, or are not, show the way there. It
+opens some tens of connections at a time. On the way back only the size is found: packets that run out
+of hops there, and the MSS that the server announced, are the server's to tell.
+
+Nothing is changed on either host, and no privilege is needed. The kernels learn from what routers
+say meanwhile, as they do from any transfer. The result is kept in the archive: 'linerate runs' lists,
+shows, exports and deletes it.")]
+pub struct Mtu {
+    /// The far end: name[:port], ssh:[user@]name, lab:NAME[/host], local, or http://name[:port]/page
+    #[arg(required_unless_present_any = ["list", "show"])]
+    host: Option<String>,
+    /// List what was found before
+    #[arg(long, conflicts_with_all = ["host", "show"])]
+    list: bool,
+    /// Show what was found before, by its name in the archive
+    #[arg(long, value_name = "ID", conflicts_with = "host")]
+    show: Option<String>,
+    #[command(flatten)]
+    version: Version,
+    /// What was found as JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// No word about a lab that comes up
+    #[arg(short, long)]
+    quiet: bool,
+    /// How ssh is to start linerate at the other end [default: linerate]
+    #[arg(long, value_name = "COMMAND")]
+    remote_command: Option<String>,
+    /// Where the agent listens whose control connection is standard input: this process is the near
+    /// end inside a lab
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    lab_far: Option<IpAddr>,
+}
+
+impl Mtu {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the other end cannot be reached or refuses.
+    pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        let Some(host) = &self.host else {
+            return self.kept(global);
+        };
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        let report = if let Some(page) = web::Page::of(host)? {
+            web::look(host, &page, self.version.chosen())?
+        } else {
+            let name = host;
+            let host: Host = name.parse()?;
+            match (&host, self.lab_far) {
+                (Host::Iperf3 { .. }, _) => {
+                    return Err(Refusal::usage(format!(
+                        "{host} is an iperf3 server, which answers no probes: name an agent, or a web server: linerate mtu http://HOST/PAGE"
+                    ))
+                    .into());
+                }
+                (Host::Lab { name, hosts }, None) => {
+                    return lab::measure(name, hosts.as_deref(), self.quiet, stop);
+                }
+                _ => {}
+            }
+            let how = How {
+                ip_version: self.version.chosen(),
+                remote_command: self.remote_command.as_deref(),
+                ..global.how(self.lab_far, stop)?
+            };
+            near::look(name, &mut Link::new(transport::connect(&host, &how)?), stop)?
+        };
+        let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
+        self.print(&found)
+    }
+
+    /// What was found before.
+    fn kept(&self, global: &Global) -> Result<ExitCode> {
+        let archive = open_existing(global)?;
+        if let Some(name) = &self.show {
+            return self.print(&archive.mtu(name).map_err(said)?.found);
+        }
+        let records = archive.mtus(&Filter::default()).map_err(said)?;
+        if self.json {
+            out::print(&report::json::pretty(&records))?;
+            return Ok(Exit::Done.into());
+        }
+        for MtuRecord { id, ended, found } in &records {
+            let (time, host) = (
+                report::words::utc(*ended),
+                report::words::escape(found.host()),
+            );
+            let said = match found {
+                MtuFound::Look(report) => report::mtu::sentence(report),
+                MtuFound::Change(change) => report::mtu_change::sentence(change),
+            };
+            out::print(&format!("{id}  {time}  {host}  {said}\n"))?;
+        }
+        Ok(Exit::Done.into())
+    }
+
+    fn print(&self, found: &MtuFound) -> Result<ExitCode> {
+        out::print(&match (found, self.json) {
+            (MtuFound::Look(report), true) => report::mtu::json(report),
+            (MtuFound::Look(report), false) => report::mtu::text(report, stdout_style()),
+            (MtuFound::Change(change), true) => report::mtu_change::json(change),
+            (MtuFound::Change(change), false) => report::mtu_change::text(change, stdout_style()),
+        })?;
+        Ok(Exit::Done.into())
+    }
+}

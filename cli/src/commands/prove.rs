@@ -1,0 +1,501 @@
+//! `linerate prove`: does this change help on this path?
+
+mod from;
+pub(in crate::commands) mod picture;
+
+use super::Global;
+use super::live::{View, stdout_style};
+use super::measure::options::Load;
+use crate::out;
+use anyhow::{Context, Result};
+use archive::Archive;
+use clap::{ArgGroup, Args, Subcommand};
+use engine::controller::Link;
+use engine::exit::{Exit, Refusal, exit_of, sentence};
+use engine::experiment::{Driver, Far, Over, fresh};
+use engine::files::write_whole;
+use engine::host::Host;
+use engine::iperf3::client;
+use engine::transport::{self, How};
+use engine::{chance, lab, tuning};
+use model::{
+    Direction, Directions, Ended, Estimand, Experiment, Limit, Metric, Nanos, Outcome, Plan,
+    Setting, Spec, Verdict,
+};
+use picture::Pairs;
+use prove::plan::{USUAL_TIME, parse_share, usual_run};
+use report::pictures::{bars, drift, forest, pairs};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+/// Prove that a change helps on this path, or that it does not: a randomised experiment
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_long_help = "EXAMPLES
+  linerate prove lab:berkeley-chicago --change congestion=bbr        an emulated path, to try it
+  linerate prove db2 --change congestion=bbr                         20 pairs of 12 s at most, 6 of a pilot
+  linerate prove db2 --change sockbuf=8M --down --margin 10%
+  linerate prove db2 --change route.initcwnd=32 --metric completion --bytes 200K
+  linerate prove db2 --change 'sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both'
+  linerate prove db2 --arm bbr=congestion=bbr --arm big=congestion=bbr,sockbuf=8M    against as it is
+  linerate prove db2 --change congestion=bbr --dry-run > plan.toml   what it will do; touches nothing
+  linerate prove plan.toml --svg pictures
+  linerate prove resume 3f2a                                         goes on after Ctrl-C or a crash
+  linerate prove show last --markdown
+  linerate report last                                               its page: the pairs, the order of time, what was checked
+  linerate prove --from table.csv                                    judges numbers of somebody else
+  linerate prove --from old=a.json,b.json,c.json,d.json new=3f,41,5c,77
+
+Runs with and without the change alternate in random pairs, each over fresh connections, and the verdict
+is one of FASTER, SLOWER, NO DIFFERENCE THAT MATTERS, NOT ENOUGH DATA, NO VERDICT; the exit status tells
+them apart (0, 10, 11, 12, 13). What is changed on a machine is written down first and undone after each
+run, also if this command is killed; 'linerate tune knobs' lists what can be changed. Changing the far
+host takes the right to tune there ('linerate trust --help').")]
+pub struct Prove {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// The far end, as 'linerate measure' takes it, or a plan
+    #[arg(value_name = "HOST|PLAN.toml")]
+    what: Option<String>,
+    #[command(flatten)]
+    question: Question,
+    #[command(flatten)]
+    load: Load,
+    /// Print the plan, how long it takes and what it can show; touch nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Judge numbers of somebody else: a table in CSV, or two or more arms as NAME=RUN,RUN, where a run
+    /// is a file of linerate's or iperf3's JSON or the name of one that is kept
+    #[arg(long, num_args = 1.., value_name = "TABLE|NAME=RUN,...")]
+    #[arg(conflicts_with_all = ["what", "change", "arm", "dry_run", "markdown", "csv", "svg", "p_value"])]
+    from: Vec<String>,
+    #[command(flatten)]
+    session: Session,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Go on with an experiment that was interrupted; the runs made so far are kept
+    #[command(after_long_help = "EXAMPLES
+  linerate prove resume 3f2a
+  linerate prove resume last
+
+The order of the runs goes on as it would have. A block that was cut off is run anew, under the next number.")]
+    Resume(Kept),
+    /// Run an experiment again: the same plan, in the same order
+    #[command(after_long_help = "EXAMPLES
+  linerate prove again 3f2a")]
+    Again(Kept),
+    Show(Show),
+}
+
+/// An experiment of the archive, and how its runs are made.
+#[derive(Args)]
+struct Kept {
+    /// Name of the experiment, its first digits, or 'last'
+    id: String,
+    #[command(flatten)]
+    session: Session,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Judge a kept experiment anew and print the verdict
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate prove show last
+  linerate prove show 3f2a --csv > runs.csv
+  linerate prove show 3f2a --svg pictures")]
+struct Show {
+    /// Name of the experiment, its first digits, or 'last'
+    id: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What is asked.
+#[derive(Args)]
+#[command(next_help_heading = "The question")]
+struct Question {
+    /// The change: KNOB=VALUE[@near|@far|@both|@sender|@receiver]; several together are one change
+    #[arg(long, value_name = "K=V")]
+    change: Vec<Setting>,
+    /// What is set in the runs without the change [default: nothing]
+    #[arg(long, value_name = "K=V")]
+    against: Vec<Setting>,
+    /// One more arm to compare with the runs without the change: NAME=K=V,K=V
+    #[arg(long, value_name = "NAME=...")]
+    arm: Vec<String>,
+    /// Halve the arms round by round, then confirm the best one with fresh runs
+    #[arg(long)]
+    search: bool,
+    /// What is compared: goodput, completion, latency-p50 or latency-p99
+    #[arg(long, default_value = "goodput")]
+    metric: Metric,
+    /// The smallest change that matters [default: 5%; of latency 10%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    margin: Option<f64>,
+    /// Which way: up, from here to HOST, or down
+    #[arg(long, value_name = "WAY", default_value = "up", value_parser = parse_way)]
+    direction: Direction,
+    /// typical: of a run as they usually are; total: of all together, rare stalls included
+    #[arg(long, default_value = "typical")]
+    estimand: Estimand,
+    /// Pairs at each look, or one fixed number [default: 8,12,16,20]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pairs: Option<Vec<u32>>,
+    /// Pause before each run [default: 3s]
+    #[arg(long, value_name = "TIME")]
+    gap: Option<Nanos>,
+    /// Pairs without a change before it, which tell the noise [default: 6]
+    #[arg(long, value_name = "N")]
+    pilot: Option<u32>,
+    /// Where the order of the runs comes from [default: chance]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// A note kept with the experiment
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+}
+
+/// How the far end is reached, and what is shown meanwhile.
+#[derive(Args)]
+pub(in crate::commands) struct Session {
+    #[command(flatten)]
+    iperf3: client::Options,
+    /// How ssh is to start linerate at the other end [default: linerate]
+    #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
+    remote_command: Option<String>,
+    /// Where the agent listens whose control connection is standard input: this process is the near
+    /// end inside a lab
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    pub(in crate::commands) lab_far: Option<IpAddr>,
+    /// No live view
+    #[arg(short, long, help_heading = "Output")]
+    pub(in crate::commands) quiet: bool,
+}
+
+/// What is printed, and how.
+#[derive(Args)]
+#[command(next_help_heading = "Output")]
+#[command(group = ArgGroup::new("form"))]
+struct Output {
+    /// The experiment with its verdict as JSON
+    #[arg(short = 'J', long, group = "form")]
+    json: bool,
+    /// The verdict and its tables as Markdown
+    #[arg(long, group = "form")]
+    markdown: bool,
+    /// The runs as CSV
+    #[arg(long, group = "form")]
+    csv: bool,
+    /// Also write pictures into this directory: bars.svg, drift.svg, forest.svg and, of two arms, pairs.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Print p-values too
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    p_value: bool,
+}
+
+impl Prove {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If there is no verdict to print: the plan cannot be carried out, the far end is out of reach,
+    /// something broke on the way. What was made until then is kept.
+    pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        let exit = match &self.action {
+            Some(Action::Show(show)) => show.run(global),
+            Some(Action::Resume(kept)) => return kept.resume(global),
+            Some(Action::Again(kept)) => return kept.again(global),
+            None if !self.from.is_empty() => {
+                let margin = self
+                    .question
+                    .margin
+                    .unwrap_or(self.question.metric.usual_margin());
+                let direction = self.question.direction;
+                from::from(&self.from, margin, direction, self.output.json, global)
+            }
+            None => {
+                let plan = self.plan()?;
+                if !self.dry_run {
+                    return carry_out(fresh(plan), &self.session, &self.output, global);
+                }
+                print_plan(&plan)
+            }
+        };
+        exit.map(ExitCode::from)
+    }
+
+    /// The plan of a file, or the one that the options make.
+    fn plan(&self) -> Result<Plan> {
+        let what = self.what.as_deref().ok_or_else(|| {
+            Refusal::usage(
+                "prove what? Name a host and a change (linerate prove HOST --change congestion=bbr) or a plan (linerate prove plan.toml)",
+            )
+        })?;
+        let seed = match self.question.seed {
+            Some(seed) => seed,
+            None => u64::from_be_bytes(chance::bytes()?),
+        };
+        if Path::new(what).extension().is_some_and(|e| e == "toml") {
+            let text = std::fs::read_to_string(what)
+                .map_err(|e| Refusal::usage(format!("cannot read the plan {what}: {e}")))?;
+            let plan = prove::parse_plan(&text, what, seed).map_err(refused)?;
+            if self.asks() {
+                return Err(Refusal::usage(format!(
+                    "{what} says what is asked: leave out the options of the question and of the runs, or change the file"
+                ))
+                .into());
+            }
+            return Ok(Plan {
+                seed: self.question.seed.unwrap_or(plan.seed),
+                title: self.question.title.clone().or(plan.title),
+                ..plan
+            });
+        }
+        let question = &self.question;
+        let workload = match question.metric.is_latency() {
+            true => self.load.request(),
+            false => Ok(self.load.bulk()),
+        };
+        let directions = match question.direction {
+            Direction::Up => Directions::Up,
+            Direction::Down => Directions::Down,
+        };
+        let run = workload
+            .and_then(|workload| {
+                self.load
+                    .spec(workload, directions, Limit::Time(USUAL_TIME))
+            })
+            .map_err(|e| Refusal::usage(e.to_string()))?;
+        let plan = prove::plan_from_changes(prove::Ask {
+            title: question.title.clone(),
+            host: what.to_owned(),
+            metric: question.metric,
+            margin: question.margin,
+            estimand: question.estimand,
+            direction: Some(question.direction),
+            run: Some(run),
+            against: question.against.clone(),
+            changes: question.change.clone(),
+            arms: question.arm.clone(),
+            search: question.search,
+            pairs: question.pairs.clone(),
+            gap: question.gap,
+            seed,
+            pilot_pairs: question.pilot,
+        });
+        Ok(plan.map_err(refused)?)
+    }
+
+    /// Whether any option asks something that a plan would say.
+    fn asks(&self) -> bool {
+        let question = &self.question;
+        let plain = self
+            .load
+            .spec(self.load.bulk(), Directions::Up, Limit::Time(USUAL_TIME));
+        !question.change.is_empty()
+            || !question.against.is_empty()
+            || !question.arm.is_empty()
+            || question.search
+            || question.metric != Metric::default()
+            || question.margin.is_some()
+            || question.direction != Direction::Up
+            || question.estimand != Estimand::default()
+            || question.pairs.is_some()
+            || question.gap.is_some()
+            || question.pilot.is_some()
+            || plain.ok() != Some(usual_run())
+    }
+}
+
+impl Kept {
+    fn resume(&self, global: &Global) -> Result<ExitCode> {
+        let experiment = kept(&self.id, global)?;
+        if experiment.ended == Ended::Complete {
+            let id = &experiment.id;
+            return Err(Refusal::usage(format!(
+                "experiment {id} is complete: 'linerate prove show {id}' prints its verdict, 'linerate prove again {id}' makes it anew"
+            ))
+            .into());
+        }
+        carry_out(experiment, &self.session, &self.output, global)
+    }
+
+    fn again(&self, global: &Global) -> Result<ExitCode> {
+        let experiment = kept(&self.id, global)?;
+        carry_out(fresh(experiment.plan), &self.session, &self.output, global)
+    }
+}
+
+impl Show {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let experiment = kept(&self.id, global)?;
+        let verdict = prove::judge(&experiment);
+        self.output.print(&experiment, &verdict)?;
+        Ok(exit_for(verdict.outcome))
+    }
+}
+
+/// An experiment of the archive.
+fn kept(name: &str, global: &Global) -> Result<Experiment> {
+    super::runs::open_existing(global)?
+        .experiment(name)
+        .map_err(super::runs::said)
+}
+
+fn print_plan(plan: &Plan) -> Result<Exit> {
+    let forecast = prove::forecast(plan, &[]);
+    let words = report::prove::forecast(plan, &forecast, report::Style::PLAIN);
+    let mut text: String = words.lines().map(|line| format!("# {line}\n")).collect();
+    text += &prove::to_toml(plan);
+    out::print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// Makes the runs that are missing, and prints the verdict.
+fn carry_out(
+    mut experiment: Experiment,
+    session: &Session,
+    output: &Output,
+    global: &Global,
+) -> Result<ExitCode> {
+    let host: Host = experiment.plan.host.parse()?;
+    let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+    if let (Host::Lab { name, hosts }, None) = (&host, session.lab_far) {
+        return lab::measure(name, hosts.as_deref(), session.quiet, stop);
+    }
+    tuning::recover();
+    let archive = global.archive_path()?;
+    // It could not be resumed if it could not be kept.
+    drop(Archive::open(&archive)?);
+    let mut view = View::new(Pairs::default(), session.quiet);
+    let watch = match &host {
+        Host::Lab { name, .. } => Some(lab::Watch::begin(name)),
+        _ => None,
+    };
+    let mut far = session.reach(&host, &experiment.plan.run, global, stop)?;
+    let outcome = Driver::new(&mut experiment, &mut far, archive.clone(), &mut view, stop).run();
+    drop(view);
+    if let Some(watch) = watch {
+        experiment.warnings.extend(watch.end());
+        if !experiment.trials.is_empty() {
+            Archive::open(&archive)?.update_experiment(&experiment)?;
+        }
+    }
+    let outcome = match outcome {
+        // Nothing was made: the error is the whole story.
+        Err(error) if experiment.trials.is_empty() => return Err(error),
+        outcome => outcome,
+    };
+    let verdict = prove::judge(&experiment);
+    output.print(&experiment, &verdict)?;
+    let (exit, why) = match outcome {
+        Ok(Over::Done) => return Ok(exit_for(verdict.outcome).into()),
+        Ok(Over::Interrupted) if experiment.trials.is_empty() => {
+            return Err(Refusal::interrupted(
+                "stopped before the first run; everything is as it was",
+            )
+            .into());
+        }
+        Ok(Over::Interrupted) => (Exit::Interrupted, "interrupted".to_owned()),
+        Err(error) => (exit_of(&error), sentence(&error)),
+    };
+    out::note(&format!(
+        "linerate: {why}; what was changed is undone, {} runs are kept: 'linerate prove resume {}' goes on",
+        experiment.trials.len(),
+        experiment.id
+    ));
+    Ok(exit.into())
+}
+
+impl Session {
+    /// The other end of the runs of `spec`.
+    ///
+    /// # Errors
+    /// If it cannot be reached.
+    pub(in crate::commands) fn reach(
+        &self,
+        host: &Host,
+        spec: &Spec,
+        global: &Global,
+        stop: &AtomicBool,
+    ) -> Result<Far> {
+        if let Host::Iperf3 { name, port } = host {
+            return Ok(Far::Iperf3 {
+                name: name.clone(),
+                port: *port,
+                options: self.iperf3.clone(),
+            });
+        }
+        let how = How {
+            ip_version: spec.socket.ip_version,
+            placement: spec.near.clone(),
+            remote_command: self.remote_command.as_deref(),
+            ..global.how(self.lab_far, stop)?
+        };
+        let reached = transport::connect(host, &how)?;
+        Ok(Far::Agent(Box::new(Link::new(reached))))
+    }
+}
+
+impl Output {
+    fn print(&self, experiment: &Experiment, verdict: &Verdict) -> Result<()> {
+        if let Some(directory) = &self.svg {
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+            // Pairs are of two arms: other plans have no picture of them.
+            let pictures = [
+                bars::of_experiment(experiment, verdict),
+                forest::of_experiment(experiment, verdict),
+                pairs::picture(experiment, verdict),
+                drift::picture(experiment, verdict),
+            ];
+            for picture in pictures.iter().flatten() {
+                let file = directory.join(format!("{}.svg", picture.id));
+                write_whole(&file, report::page::svg(picture))?;
+            }
+        }
+        out::print(&if self.json {
+            report::prove::json(experiment, verdict)
+        } else if self.markdown {
+            report::prove::markdown(experiment, verdict)
+        } else if self.csv {
+            report::prove::csv(experiment)
+        } else {
+            report::prove::verdict(experiment, verdict, stdout_style())
+        })?;
+        if self.p_value {
+            out::print(&report::prove::p_values(experiment, verdict))?;
+        }
+        Ok(())
+    }
+}
+
+/// The exit status tells the verdicts apart.
+fn exit_for(outcome: Outcome) -> Exit {
+    match outcome {
+        Outcome::Faster => Exit::Done,
+        Outcome::Slower => Exit::Slower,
+        Outcome::NoDifference => Exit::NoDifference,
+        Outcome::NotEnoughData => Exit::NotEnoughData,
+        Outcome::NoVerdict => Exit::NoVerdict,
+    }
+}
+
+fn refused(error: prove::PlanError) -> Refusal {
+    Refusal::usage(error.to_string())
+}
+
+pub(in crate::commands) fn parse_way(text: &str) -> Result<Direction, String> {
+    match text {
+        "up" => Ok(Direction::Up),
+        "down" => Ok(Direction::Down),
+        _ => Err("write 'up', from here to HOST, or 'down'".to_owned()),
+    }
+}

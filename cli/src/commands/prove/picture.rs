@@ -1,0 +1,188 @@
+//! An experiment while it goes on: the pairs so far, the run of now, the time that is left. The
+//! figures may be watched without harm: nothing here is a claim, and nothing decides by it.
+
+use super::super::live::{Picture, View};
+use engine::experiment::Audience;
+use engine::progress::Event;
+use model::{BitRate, Design, Experiment, Metric, Nanos, Phase, Plan, Spec, Trial};
+use prove::Slot;
+use report::Style;
+use report::live::Live;
+use report::prove::signed;
+use report::words::{escape, round_span};
+
+/// Pairs that are drawn; older ones scroll away.
+const SHOWN: usize = 12;
+
+/// What is shown of an experiment.
+#[derive(Default)]
+pub struct Pairs {
+    done: Vec<String>,
+    /// Of `done`, how many were told as lines.
+    told: usize,
+    left: Option<String>,
+    so_far: String,
+    now: String,
+    live: Option<Live>,
+}
+
+impl Audience for View<Pairs> {
+    fn tells(&mut self, words: &str) {
+        self.say(words);
+    }
+
+    fn looks(&mut self, spec: &Spec) {
+        self.tell(|pairs| {
+            *pairs = Pairs {
+                live: Some(Live::new(spec)),
+                ..Pairs::default()
+            };
+        });
+    }
+
+    fn begins(&mut self, experiment: &Experiment, slot: Slot) {
+        let plan = &experiment.plan;
+        let first = experiment.trials.is_empty();
+        let piloted = plan.pilot_pairs > 0 && slot.phase == Phase::Main;
+        if first || (piloted && (slot.block, slot.position) == (0, 0)) {
+            let forecast = prove::forecast(plan, &experiment.trials);
+            let words = report::prove::forecast(plan, &forecast, Style::PLAIN);
+            self.say(words.trim_end());
+        }
+        self.tell(|pairs| {
+            pairs.now = what(&experiment.plan, slot);
+            pairs.live = Some(Live::new(&experiment.plan.spec_of(slot.arm)));
+        });
+    }
+
+    fn kept(&mut self, experiment: &Experiment) {
+        self.tell(|pairs| {
+            pairs.live = None;
+            let verdict = prove::judge(experiment);
+            pairs.so_far = report::prove::monitor(experiment, &verdict, Style::PLAIN);
+            if let Some(line) = block_done(experiment) {
+                pairs.done.push(line);
+                pairs.left = left(experiment);
+            }
+        });
+    }
+}
+
+impl Picture for Pairs {
+    fn plain(&mut self) -> Vec<String> {
+        let mut new = self.done[self.told..].to_vec();
+        self.told = self.done.len();
+        if let (Some(last), Some(left)) = (new.last_mut(), &self.left) {
+            *last += &format!("  {left}");
+        }
+        new
+    }
+
+    fn frame(&self, style: Style) -> Vec<String> {
+        let from = self.done.len().saturating_sub(SHOWN);
+        let mut lines: Vec<String> = self.done[from..].to_vec();
+        lines.extend(self.so_far.lines().map(str::to_owned));
+        let left = self.left.iter().map(|left| format!("; {left}"));
+        lines.push(self.now.clone() + &left.collect::<String>());
+        let width = usize::from(style.width.max(1));
+        for line in &mut lines {
+            *line = line.chars().take(width).collect();
+        }
+        lines.extend(self.live.iter().flat_map(|live| live.frame(style)));
+        lines
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        if let Some(live) = &mut self.live {
+            Picture::event(live, event);
+        }
+    }
+}
+
+/// The run of now, in words.
+fn what(plan: &Plan, slot: Slot) -> String {
+    let arm = escape(plan.arm_name(slot.arm));
+    let block = slot.block + 1;
+    match slot.phase {
+        Phase::Discarded => "warming up".to_owned(),
+        Phase::Pilot => format!("pilot {block} of {}: {arm}", plan.pilot_pairs),
+        Phase::Main | Phase::Confirmation => format!("{} {block}: {arm}", word(plan, slot.phase)),
+    }
+}
+
+fn word(plan: &Plan, phase: Phase) -> &'static str {
+    match (phase, &plan.design) {
+        (Phase::Confirmation, _) => "confirmation",
+        (_, Design::Pairs { .. }) => "pair",
+        _ => "block",
+    }
+}
+
+/// A line for the block that the last trial completes.
+fn block_done(experiment: &Experiment) -> Option<String> {
+    let plan = &experiment.plan;
+    let last = experiment.trials.last()?;
+    let mut block: Vec<&Trial> = experiment
+        .trials
+        .iter()
+        .filter(|t| (t.phase, t.block) == (last.phase, last.block))
+        .collect();
+    let whole = match (last.phase, &plan.design) {
+        (Phase::Discarded, _) => return None,
+        (Phase::Pilot | Phase::Confirmation, _) => 2,
+        // How many are left in a round, the order knows.
+        (Phase::Main, Design::Search { .. }) => match prove::next(plan, &experiment.trials) {
+            prove::Next::Run(slot) if (slot.phase, slot.block) == (last.phase, last.block) => {
+                return None;
+            }
+            _ => block.len(),
+        },
+        (Phase::Main, _) => plan.arms.len(),
+    };
+    if block.len() != whole {
+        return None;
+    }
+    let values =
+        |block: &[&Trial]| -> Vec<String> { block.iter().map(|t| value(plan.metric, t)).collect() };
+    let number = last.block + 1;
+    if last.phase == Phase::Pilot {
+        let values = values(&block).join(", ");
+        return Some(format!("pilot {number} of {}: {values}", plan.pilot_pairs));
+    }
+    block.sort_by_key(|t| t.arm);
+    let mut line = format!("{} {number}:", word(plan, last.phase));
+    for (trial, value) in block.iter().zip(values(&block)) {
+        line += &format!(" {} {value},", escape(plan.arm_name(trial.arm)));
+    }
+    line.pop();
+    if let [control, changed] = block[..]
+        && let (Some(a), Some(b)) = (control.value, changed.value)
+    {
+        let faster = if plan.metric.is_time() { a / b } else { b / a };
+        line += &format!("  {}", signed(faster - 1.0));
+    }
+    let verdict = prove::judge(experiment);
+    if let [comparison] = &verdict.comparisons[..]
+        && let Some(share) = comparison.running_share
+    {
+        line += &format!(" (so far {})", signed(share));
+    }
+    Some(line)
+}
+
+fn value(metric: Metric, trial: &Trial) -> String {
+    match trial.value {
+        None => "failed".to_owned(),
+        Some(rate) if metric == Metric::Goodput => BitRate(rate as u64).to_string(),
+        Some(seconds) => Nanos((seconds * 1e9) as u64).to_string(),
+    }
+}
+
+/// The time that is left at most, from how long runs take.
+fn left(experiment: &Experiment) -> Option<String> {
+    let forecast = prove::forecast(&experiment.plan, &experiment.trials);
+    let made = experiment.trials.len() as u64;
+    let runs = u64::from(forecast.runs_most).saturating_sub(made);
+    let left = Nanos(forecast.run?.0.saturating_mul(runs));
+    (runs > 0).then(|| format!("{} left at most", round_span(left)))
+}

@@ -1,0 +1,302 @@
+//! `linerate report`: the page.
+
+mod document;
+mod trace;
+
+use super::explain::{self, Kind};
+use super::live::stdout_style;
+use super::{Global, runs};
+use crate::{out, web};
+use anyhow::{Context, Result};
+use archive::{Archive, Named};
+use clap::{Args, ValueEnum};
+use engine::exit::{Exit, Refusal};
+use engine::files::write_whole;
+use engine::traces;
+use model::summarise;
+use report::page::{self, Page, Picture};
+use report::pages;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Write a page about a run, an experiment, a trace or a document: the answers in words, pictures, everything behind them
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate report last                      the newest run: linerate-ID.html
+  linerate report 3f -o page.html           a run by the first digits of its name
+  linerate report 41                        an experiment of 'linerate prove'
+  linerate report table.csv                 numbers that somebody published, as 'prove --from' takes them
+  linerate mtu db2 --json | linerate report -
+  linerate report story.json                what measure, prove, tune or mtu printed with --json
+  linerate report --all pages               the whole archive: open pages/index.html
+  linerate report last -f text              the same for a terminal
+  linerate report last -f markdown          for a ticket or a wiki
+  linerate report last --picture list       what pictures there are
+  linerate report last --picture goodput-1-up -f svg -o goodput.svg
+  linerate report last --picture goodput-1-up -f csv | head
+  linerate report some.pcap                 a capture (pcap, pcapng) or what 'linerate trace -w' wrote
+  linerate report 1500.pcap --beside 9000.pcap
+                                            the same request with either MTU, on one scale of time
+
+The page is one file that opens from the disk: it asks no network for anything, and forbids itself to. It begins
+with the answer in words; pictures are whole without scripts and can be zoomed with them: drag, or choose one and
+turn the wheel, or use the keys + - 0 and the arrows. Each gives its figures as CSV, and itself as SVG or PNG. The
+page can be printed. FILE appears whole or not at all.
+
+text, markdown and json say the same; they go to standard output unless -o names a file. PNG of a picture is made
+by 'rsvg-convert' (Debian: librsvg2-bin), which has to be installed; the page's own button needs no program.
+
+Of a trace or a capture the two directions with the most data are drawn (what was sent, acknowledged, sent again;
+windows, flight and round trip, with the limit of each moment), the others told by their sentence. Where requests
+are found they follow: how long they took and why, a usual one and the longest step by step. However long the file
+is, each picture has at most 800 columns: what lies within one is drawn as one. Such a file is read twice.")]
+pub struct Report {
+    /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input
+    #[arg(value_name = "ID|FILE", required_unless_present = "all")]
+    subject: Option<String>,
+    /// A capture of the same on another path: one request of each side by side
+    #[arg(long, value_name = "FILE")]
+    beside: Option<PathBuf>,
+    /// The whole archive as files in this directory: a list, a page for each line of it, the history of each path
+    #[arg(long, value_name = "DIR")]
+    #[arg(conflicts_with_all = ["subject", "beside", "format", "picture", "output"])]
+    all: Option<PathBuf>,
+    /// Form [default: html, and svg of a picture]
+    #[arg(short = 'f', long, value_enum)]
+    format: Option<Format>,
+    /// One picture alone, by its name; 'list' names them
+    #[arg(long, value_name = "NAME")]
+    picture: Option<String>,
+    /// File to write, - is standard output [default: linerate-ID.html here for a page, else standard output]
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Html,
+    Text,
+    Markdown,
+    Json,
+    Svg,
+    Png,
+    Csv,
+}
+
+/// A page, and what its file is called.
+struct Told {
+    name: String,
+    page: Page,
+}
+
+impl Report {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If there is no such run or picture, or the page cannot be written.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        if let Some(directory) = &self.all {
+            return all(directory, global);
+        }
+        let subject = self.subject.as_deref().unwrap_or("last");
+        let Told { name, page } = told(subject, self.beside.as_deref(), global)?;
+        let bytes = match &self.picture {
+            None => self.whole(&page)?.into_bytes(),
+            Some(list) if list == "list" => names(&page).into_bytes(),
+            Some(picture) => self.picture(&page, picture)?,
+        };
+        let is_page = self.picture.is_none() && self.format.is_none_or(|f| f == Format::Html);
+        let file = match &self.output {
+            Some(file) if file.as_os_str() != "-" => file.clone(),
+            None if is_page => PathBuf::from(format!("linerate-{}.html", plain(&name))),
+            _ => {
+                out::write(&bytes)?;
+                return Ok(Exit::Done);
+            }
+        };
+        write_whole(&file, &bytes)?;
+        let what = if self.picture.is_none() {
+            "page"
+        } else {
+            "picture"
+        };
+        out::print(&format!("the {what} is in {}\n", file.display()))?;
+        Ok(Exit::Done)
+    }
+
+    fn whole(&self, page: &Page) -> Result<String> {
+        Ok(match self.format.unwrap_or(Format::Html) {
+            Format::Html => page::html(page),
+            Format::Text => page::text(page, stdout_style()),
+            Format::Markdown => page::markdown(page),
+            Format::Json => page::json(page),
+            Format::Svg | Format::Png | Format::Csv => {
+                let words = "svg, png and csv are forms of one picture: name it with --picture";
+                return Err(Refusal::usage(words).into());
+            }
+        })
+    }
+
+    fn picture(&self, page: &Page, name: &str) -> Result<Vec<u8>> {
+        let Some(picture) = pictures(page).find(|p| p.id == name) else {
+            let has: Vec<&str> = pictures(page).map(|p| p.id.as_str()).collect();
+            let has = match has.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("it has {}", has.join(", ")),
+            };
+            let sentence = format!("this page has no picture '{name}': {has}");
+            return Err(Refusal::usage(sentence).into());
+        };
+        Ok(match self.format.unwrap_or(Format::Svg) {
+            Format::Svg => page::svg(picture).into_bytes(),
+            Format::Csv => page::csv(picture).into_bytes(),
+            Format::Png => png(&page::svg(picture))?,
+            Format::Html | Format::Text | Format::Markdown | Format::Json => {
+                let words = "a picture alone can be svg, png or csv";
+                return Err(Refusal::usage(words).into());
+            }
+        })
+    }
+}
+
+fn pictures(page: &Page) -> impl Iterator<Item = &Picture> {
+    page.sections.iter().flat_map(|section| &section.pictures)
+}
+
+fn names(page: &Page) -> String {
+    let rows: Vec<Vec<String>> = pictures(page)
+        .map(|p| vec![p.id.clone(), report::words::escape(&p.title)])
+        .collect();
+    report::words::table(&rows)
+}
+
+/// Pixels of a drawing, twice as many as it has units. Fonts and their shaping are half of a renderer, so that this is
+/// left to one that is installed.
+fn png(svg: &str) -> Result<Vec<u8>> {
+    let doing = "cannot draw the picture with rsvg-convert";
+    let started = Command::new("rsvg-convert")
+        .args(["--zoom", "2", "--format", "png"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = match started {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let words = "PNG is made by 'rsvg-convert', which is not installed (Debian: librsvg2-bin); take --format svg, \
+                or the PNG button of the page";
+            return Err(Refusal::usage(words).into());
+        }
+        started => started.context(doing)?,
+    };
+    // It reads to the end before it writes.
+    let written = child
+        .stdin
+        .take()
+        .map(|mut to| to.write_all(svg.as_bytes()));
+    let drawn = child.wait_with_output().context(doing)?;
+    written.transpose().context(doing)?;
+    match drawn.status.success() {
+        true => Ok(drawn.stdout),
+        false => anyhow::bail!("{doing}: it ended with {}", drawn.status),
+    }
+}
+
+/// The whole archive.
+fn all(directory: &Path, global: &Global) -> Result<Exit> {
+    let pages = web::write_all(&runs::open_existing(global)?, directory)?;
+    let index = directory.join("index.html");
+    out::print(&format!("{pages} pages: begin with {}\n", index.display()))?;
+    Ok(Exit::Done)
+}
+
+/// The page of what is named: a file if there is one, else what the archive has.
+fn told(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Told> {
+    let path = Path::new(subject);
+    if path.is_file() || subject == "-" {
+        return of_file(path, beside);
+    }
+    without(beside)?;
+    let archive = runs::open_for(subject, global)?;
+    let named = archive.named(subject).map_err(runs::said)?;
+    Ok(Told {
+        page: page_of(&archive, &named)?,
+        name: named.id().to_owned(),
+    })
+}
+
+/// The page of what the archive has by this name.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn page_of(archive: &Archive, named: &Named) -> Result<Page> {
+    match named {
+        Named::Run(id) => {
+            let run = archive.get(id).map_err(runs::said)?;
+            let traces = archive.traces();
+            let why = traces::explain(&run, &traces);
+            let mut page = pages::run(&run, &summarise(&run), &why);
+            page.sections.extend(trace::of_run(&run, &why, &traces));
+            Ok(page)
+        }
+        Named::Experiment(id) => {
+            let experiment = archive.experiment(id).map_err(runs::said)?;
+            Ok(document::of_experiment(&experiment))
+        }
+        Named::Tuning(id) => {
+            let story = archive.tuning(id).map_err(runs::said)?;
+            Ok(pages::tuning(&story, &runs::judged(archive, &story)))
+        }
+        Named::Mtu(id) => Ok(pages::mtu(&archive.mtu(id).map_err(runs::said)?.found)),
+    }
+}
+
+/// The page of a file: what it is tells how it begins.
+fn of_file(path: &Path, beside: Option<&Path>) -> Result<Told> {
+    match path.is_file().then(|| explain::kind(path)).transpose()? {
+        Some(kind @ (Kind::Trace | Kind::Capture)) => {
+            let stem = path.file_stem().unwrap_or_default();
+            Ok(Told {
+                name: stem.to_string_lossy().into_owned(),
+                page: trace::page(path, &kind, beside)?,
+            })
+        }
+        Some(Kind::Listing | Kind::Other) | None => {
+            without(beside)?;
+            document::told(path)
+        }
+    }
+}
+
+/// Only traces and captures have requests to draw beside others.
+fn without(beside: Option<&Path>) -> Result<()> {
+    let words = "--beside draws the requests of another capture or trace beside those of one: give FILE, not a run or a document";
+    match beside {
+        None => Ok(()),
+        Some(_) => Err(Refusal::usage(words.to_owned()).into()),
+    }
+}
+
+/// What of a name can stand in the name of a file: it may come from a document of a stranger.
+fn plain(name: &str) -> String {
+    const LONGEST: usize = 60;
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || ".-_".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
+    name.chars().take(LONGEST).map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn a_page_stays_where_it_was_asked_for() {
+        assert_eq!(plain("3f2a0c11"), "3f2a0c11");
+        assert_eq!(plain("mtu-http://h/../x"), "mtu-http---h-..-x");
+        assert_eq!(plain("a\u{202e}\0b"), "a--b");
+    }
+}

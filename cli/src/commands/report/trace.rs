@@ -1,0 +1,212 @@
+//! The page of a trace or a capture.
+
+use crate::commands::explain::requests::observed;
+use crate::commands::explain::{Kind, bad, open};
+use anyhow::Result;
+use archive::Traces;
+use engine::traces;
+use model::finding::Explanation;
+use model::{Bytes, Connection, Leg, Run, TraceRecord};
+use report::page::{Page, Section};
+use report::pages::{self, Followed};
+use report::pictures::course::Course;
+use report::words::{grouped, utc};
+use requests::Observer;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Connections that are drawn.
+const DRAWN: usize = 2;
+
+/// The page of a file, which is read twice: which connections are the largest shows only at its end. `beside` is
+/// another capture, whose requests are drawn beside these.
+///
+/// # Errors
+/// If one of them cannot be read, or is none.
+pub fn page(path: &Path, kind: &Kind, beside: Option<&Path>) -> Result<Page> {
+    let mut of = match kind {
+        Kind::Trace => traced(path)?,
+        _ => captured(path)?,
+    };
+    of.beside = match beside {
+        None => None,
+        Some(other) => {
+            let (observer, _) = observed(other, Observer::default())?;
+            Some((named(other), observer.told()))
+        }
+    };
+    Ok(pages::trace(&of))
+}
+
+fn named(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+fn captured(path: &Path) -> Result<Followed> {
+    let mut observer = explain::Observer::of_most(report::explain::NAMED);
+    let mut asked = Observer::default();
+    let account = capture::read_with_payload(open(path)?, |packet, payload| {
+        observer.see(packet);
+        asked.see(packet, payload);
+    });
+    let account = account.map_err(|why| bad(path, why))?;
+    let told = observer.explain();
+    let explanations = largest_first(told.explanations);
+    let mut courses = courses(&explanations);
+    if !courses.is_empty() {
+        let again = capture::read(open(path)?, |packet| {
+            courses.iter_mut().for_each(|course| course.packet(packet));
+        });
+        again.map_err(|why| bad(path, why))?;
+    }
+    let mut facts = facts(path, "a capture: packets, and no sockets", &explanations);
+    facts.push((
+        "packets".to_owned(),
+        format!(
+            "{} of TCP, of {} frames",
+            grouped(account.packets),
+            grouped(account.frames)
+        ),
+    ));
+    let mut doubts = account.left_out();
+    doubts.extend(told.doubts);
+    Ok(Followed {
+        name: named(path),
+        facts,
+        explanations,
+        courses,
+        requests: Some(asked.told()),
+        beside: None,
+        doubts,
+    })
+}
+
+fn traced(path: &Path) -> Result<Followed> {
+    let mut watcher = explain::Watcher::default();
+    let mut asked = Observer::of_two();
+    let (mut about, mut segments, mut lost) = (None, 0_u64, 0_u64);
+    each(path, |record| {
+        match &record {
+            TraceRecord::Begin(begin) => about = Some(begin.clone()),
+            TraceRecord::Segment(_) => segments += 1,
+            TraceRecord::Lost(here) => lost += here.events,
+            _ => {}
+        }
+        asked.record(&record);
+        watcher.see(record);
+    })?;
+    let explanations = largest_first(watcher.explain());
+    let mut courses = courses(&explanations);
+    follow(path, &mut courses)?;
+    let mut facts = facts(
+        path,
+        "a trace: every segment with what its socket knew",
+        &explanations,
+    );
+    if let Some(begin) = about {
+        facts.push((
+            "host".to_owned(),
+            format!("{}, {}", begin.host, begin.kernel),
+        ));
+        facts.push(("began".to_owned(), utc(begin.started)));
+    }
+    facts.push(("events".to_owned(), grouped(segments)));
+    let doubts = (lost > 0).then(|| format!("{lost} events were lost while it was taken"));
+    Ok(Followed {
+        name: named(path),
+        facts,
+        explanations,
+        courses,
+        requests: Some(asked.told()),
+        beside: None,
+        doubts: doubts.into_iter().collect(),
+    })
+}
+
+/// Takes what belongs to the courses.
+fn follow(path: &Path, courses: &mut [Course]) -> Result<()> {
+    if courses.is_empty() {
+        return Ok(());
+    }
+    let mut connections: BTreeMap<u32, Connection> = BTreeMap::new();
+    each(path, |record| match record {
+        TraceRecord::Connection(connection)
+            if courses.iter().any(|course| course.is_of(&connection)) =>
+        {
+            connections.insert(connection.id, connection);
+        }
+        TraceRecord::Segment(segment) => {
+            if let Some(connection) = connections.get(&segment.connection) {
+                let all = courses.iter_mut();
+                all.for_each(|course| course.segment(connection, &segment));
+            }
+        }
+        TraceRecord::Sample(sample) => {
+            if let Some(connection) = connections.get(&sample.connection) {
+                let all = courses.iter_mut();
+                all.for_each(|course| course.sample(connection, &sample));
+            }
+        }
+        _ => {}
+    })
+}
+
+/// The largest connection of each leg of a run, segment by segment, where its sender was traced.
+pub fn of_run(run: &Run, why: &[Explanation], traces: &Traces) -> Vec<Section> {
+    let of_leg = |(n, leg): (usize, &Leg)| {
+        let side = leg.direction.sender();
+        leg.end(side).trace?;
+        let own = why
+            .iter()
+            .filter(|one| one.direction == Some(leg.direction));
+        let largest = own.max_by_key(|one| one.bytes)?;
+        let mut courses = courses(std::slice::from_ref(largest));
+        // Who explained the run has said why, if it cannot be read.
+        follow(&traces.file(&run.id, n, side), &mut courses).ok()?;
+        let heading = format!("Segment by segment, {}", leg.direction);
+        let course = courses.first()?;
+        let id = format!("{}-{}", n + 1, leg.direction);
+        Some(pages::segments(&heading, &id, largest, course))
+    };
+    run.legs.iter().enumerate().filter_map(of_leg).collect()
+}
+
+fn each(path: &Path, mut see: impl FnMut(TraceRecord)) -> Result<()> {
+    let told = traces::each_record(open(path)?, |record| {
+        see(record);
+        Ok(())
+    });
+    told.map_err(|why| bad(path, why))
+}
+
+fn largest_first(mut all: Vec<Explanation>) -> Vec<Explanation> {
+    all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    all
+}
+
+/// For the first of them, as far as it is known between whom they went.
+fn courses(explanations: &[Explanation]) -> Vec<Course> {
+    let ends = explanations
+        .iter()
+        .map_while(|one| Some((one.sender?, one.receiver?)));
+    ends.take(DRAWN)
+        .map(|(sender, receiver)| Course::new(sender, receiver))
+        .collect()
+}
+
+fn facts(path: &Path, kind: &str, explanations: &[Explanation]) -> Vec<(String, String)> {
+    let bytes: Bytes = explanations.iter().map(|one| one.bytes).sum();
+    let connections = match explanations.len() {
+        1 => "one way of one connection".to_owned(),
+        n => format!("{} with data, each way by itself", grouped(n as u64)),
+    };
+    [
+        ("file", path.display().to_string()),
+        ("it is", kind.to_owned()),
+        ("connections", connections),
+        ("data", bytes.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}

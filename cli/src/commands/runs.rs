@@ -1,0 +1,586 @@
+//! `linerate runs`: the archive, to look into and to tidy up.
+
+mod serve;
+
+use super::Global;
+use super::live::stdout_style;
+use crate::out;
+use anyhow::{Context, Result};
+use archive::{Archive, Filter, Imported, Named};
+use clap::{Args, Subcommand, ValueEnum};
+use engine::clock::{day, unix_time};
+use engine::documents::{self, Document};
+use engine::exit::{Exit, Refusal};
+use engine::files::{read_whole, write_whole};
+use engine::listing::{self, Listed};
+use engine::traces;
+use model::mtu::MtuFound;
+use model::{Experiment, Nanos, Run, Tuning, summarise};
+use report::tune::Judged;
+use report::words::{escape, utc};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// The archive of runs, experiments and tunings: list, show, export, import, delete, browse
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs list                           the newest runs
+  linerate runs list --host db2 --since 7d     those with db2 in the last week
+  linerate runs show last                      the summary of the newest run
+  linerate runs show 3f                        by the first digits of its name
+  linerate runs export 3f -o run.json          all of it, to keep or to send
+  linerate runs export 3f --format csv         its samples, for a spreadsheet
+  linerate runs import run.json                one of ours, or what iperf3 -J printed
+  linerate runs delete 3f
+  linerate runs serve                          all of it in a browser on this machine
+
+Every run of 'linerate measure' is kept, every experiment of 'linerate prove' with its runs, every tuning of
+'linerate tune', and what 'linerate mtu' found. ID is a name in the list, its first digits as long as no other
+begins with them, or 'last'.")]
+pub struct Runs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    List(List),
+    Show(Show),
+    Export(Export),
+    Import(Import),
+    Delete(Delete),
+    Serve(serve::Serve),
+}
+
+/// List the runs that are kept, the newest first
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs list -n 5
+  linerate runs list --host db2 --since 7d
+  linerate runs list --experiment 41           the runs of an experiment, which is one line else
+  linerate runs list --since 2026-03-01 --json | jq -r '.[].id'
+
+UP and DOWN tell the goodput, or the median latency where requests were measured.")]
+struct List {
+    /// Only runs with a host whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    host: Option<String>,
+    /// Only runs started since: an age like 12h, 7d, 2w, or a day like 2026-03-01 (UTC)
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Since>,
+    /// Only runs of this workload
+    #[arg(long, value_name = "KIND", value_parser = ["bulk", "request", "udp", "copy", "blocks"])]
+    workload: Option<String>,
+    /// At most this many
+    #[arg(short = 'n', long = "number", value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    number: u32,
+    /// The runs of this experiment, instead of it in one line
+    #[arg(long, value_name = "ID")]
+    experiment: Option<String>,
+    /// An array of JSON objects instead of a table
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Print the summary of a run, the verdict of an experiment, the story of a tuning
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs show last
+  linerate runs show 3f")]
+struct Show {
+    /// Name of the run, its first digits, or 'last'
+    id: String,
+}
+
+/// Write what is kept out whole, for linerate or for other tools
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs export last -o run.json        can be imported again, elsewhere too
+  linerate runs export 3f --format csv -o run.csv
+  linerate runs export 3f --format flent -o run.flent.gz && flent-gui run.flent.gz
+  linerate runs export last --format openmetrics -o /var/lib/node_exporter/linerate.prom
+  linerate runs export last | jq .summary
+
+A file appears whole or not at all; one of the same name is replaced.")]
+struct Export {
+    /// Name of the run, its first digits, or 'last'
+    id: String,
+    /// Form of the output
+    #[arg(short = 'f', long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+    /// File to write [default: standard output]
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// All of it, to be imported again
+    Json,
+    /// The samples of a run, the runs of an experiment
+    Csv,
+    /// As iperf3 -J prints a test
+    Iperf3,
+    /// The figures with the moments at which they were measured, for Prometheus
+    Openmetrics,
+    /// A data file (.flent.gz) for the plots of flent
+    Flent,
+}
+
+/// Keep runs and experiments from files: linerate's JSON, or what iperf3 -J or --json-stream printed
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs import run.json other.json
+  linerate measure db2 --json | ssh desk linerate runs import -
+  iperf3 -c db2 -J | linerate runs import -
+
+The same file imported twice is kept once. The traces of a run ('measure --trace') do not come with it: they
+are files that 'linerate explain' reads as they are.")]
+struct Import {
+    /// Files to read; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Delete what is kept for good, and experiments with all their runs
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs delete 3f 41
+  linerate runs delete last -y
+
+Asks first if standard input is a terminal. Nothing is deleted unless every ID is found.")]
+struct Delete {
+    /// Names of runs, their first digits, or 'last'
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+/// From when on: a moment, or an age.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Since {
+    Unix(Nanos),
+    Ago(Nanos),
+}
+
+impl Runs {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        match &self.command {
+            Command::List(list) => list.run(global),
+            Command::Show(show) => show.run(global),
+            Command::Export(export) => export.run(global),
+            Command::Import(import) => import.run(global),
+            Command::Delete(delete) => delete.run(global),
+            Command::Serve(serve) => serve.run(global),
+        }
+    }
+}
+
+pub(super) fn open_existing(global: &Global) -> Result<Archive> {
+    Archive::open_existing(&global.archive_path().map_err(said)?).map_err(said)
+}
+
+/// The same, for a name that may have been meant for a file.
+pub(super) fn open_for(name: &str, global: &Global) -> Result<Archive> {
+    let path = global.archive_path().map_err(said)?;
+    Archive::open_existing(&path).map_err(|error| match error {
+        archive::Error::Missing { .. } if is_file_name(name) => no_file(name),
+        error => said(error),
+    })
+}
+
+/// Runs have no such names.
+fn is_file_name(name: &str) -> bool {
+    name.contains(['/', '.']) || Path::new(name).exists()
+}
+
+fn no_file(name: &str) -> anyhow::Error {
+    let why = match Path::new(name).exists() {
+        true => "is no regular file",
+        false => "is not there",
+    };
+    Refusal::usage(format!(
+        "the file {name} {why}, and no run has that name: see linerate runs list"
+    ))
+    .into()
+}
+
+/// What the user got wrong ends with the code for that; what the machine refused, with the other.
+pub fn said(error: archive::Error) -> anyhow::Error {
+    use archive::Error as E;
+    match error {
+        E::NotFound { name, .. } if is_file_name(&name) => no_file(&name),
+        E::NoHome
+        | E::Missing { .. }
+        | E::NotAnArchive { .. }
+        | E::NotFound { .. }
+        | E::NoExperiment { .. }
+        | E::NoTuning { .. }
+        | E::NoMtu { .. }
+        | E::Empty { .. }
+        | E::Ambiguous { .. }
+        | E::Taken { .. }
+        | E::BadId { .. } => Refusal::usage(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+impl List {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let path = global.archive_path().map_err(said)?;
+        let rows = match Archive::open_existing(&path) {
+            // Before the first run there is no archive, and nothing is wrong.
+            Err(archive::Error::Missing { .. }) if global.archive.is_none() => Vec::new(),
+            opened => opened.and_then(|a| self.rows(&a)).map_err(said)?,
+        };
+        let text = if self.json {
+            report::json::pretty(&rows.iter().map(Listed::json).collect::<Vec<_>>())
+        } else if rows.is_empty() && self.filters() {
+            format!(
+                "no run in {} is like that\n",
+                escape(&path.to_string_lossy())
+            )
+        } else if rows.is_empty() {
+            "no runs are kept yet: linerate measure HOST makes one\n".to_owned()
+        } else {
+            table(rows)
+        };
+        out::print(&text)?;
+        Ok(Exit::Done)
+    }
+
+    fn rows(&self, archive: &Archive) -> Result<Vec<Listed>, archive::Error> {
+        let of = |id: &String| archive.find_experiment(id);
+        let filter = Filter {
+            host: self.host.clone(),
+            since: self.since.map(|since| since.from(unix_time())),
+            workload: self.workload.clone(),
+            experiment: self.experiment.as_ref().map(of).transpose()?,
+            limit: Some(self.number),
+            ..Filter::default()
+        };
+        listing::list(archive, &filter)
+    }
+
+    fn filters(&self) -> bool {
+        self.host.is_some()
+            || self.since.is_some()
+            || self.workload.is_some()
+            || self.experiment.is_some()
+    }
+}
+
+/// As a terminal has place for it.
+fn table(rows: Vec<Listed>) -> String {
+    let rows: Vec<_> = rows.into_iter().map(|listed| listed.row).collect();
+    listing::table(&rows, usize::from(stdout_style().width))
+}
+
+impl Show {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let archive = open_existing(global)?;
+        let style = stdout_style();
+        let text = match archive.named(&self.id).map_err(said)? {
+            Named::Run(id) => {
+                let run = archive.get(&id).map_err(said)?;
+                let why = traces::explain(&run, &archive.traces());
+                report::in_retrospect(&run, &summarise(&run), &why, style)
+            }
+            Named::Experiment(id) => {
+                let experiment = archive.experiment(&id).map_err(said)?;
+                report::prove::verdict(&experiment, &prove::judge(&experiment), style)
+            }
+            Named::Tuning(id) => {
+                let story = archive.tuning(&id).map_err(said)?;
+                report::tune::story(&story, &judged(&archive, &story), style)
+            }
+            Named::Mtu(id) => match archive.mtu(&id).map_err(said)?.found {
+                MtuFound::Look(report) => report::mtu::text(&report, style),
+                MtuFound::Change(change) => report::mtu_change::text(&change, style),
+            },
+        };
+        out::print(&text)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// What each experiment of a tuning says; one that was deleted meanwhile has no verdict any more.
+pub(super) fn judged(archive: &Archive, story: &Tuning) -> Vec<Judged> {
+    let experiments = story.rounds.iter().flat_map(|round| &round.experiments);
+    let kept = experiments.filter_map(|id| archive.experiment(id).ok());
+    kept.map(judge).collect()
+}
+
+/// An experiment with its verdict.
+pub(super) fn judge(experiment: Experiment) -> Judged {
+    let verdict = prove::judge(&experiment);
+    (experiment, verdict)
+}
+
+impl Export {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let archive = open_existing(global)?;
+        let named = archive.named(&self.id).map_err(said)?;
+        if let Named::Run(id) = &named {
+            for file in archive.traces().of(id) {
+                out::note(&format!(
+                    "linerate: a trace of this run is a file of its own: {}",
+                    file.display()
+                ));
+            }
+        }
+        let bytes = self.format.of(&archive, &named)?;
+        match &self.output {
+            Some(file) if file.as_os_str() != "-" => write_whole(file, &bytes)?,
+            _ if self.format == Format::Flent && std::io::stdout().is_terminal() => {
+                return Err(Refusal::usage(
+                    "a file of flent is compressed, and nothing for a terminal: name one with -o FILE.flent.gz",
+                )
+                .into());
+            }
+            _ => out::write(&bytes)?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Format {
+    /// What the archive has by this name, in this form.
+    fn of(self, archive: &Archive, named: &Named) -> Result<Vec<u8>> {
+        let other = |what: &str, forms: &str| {
+            let name = self
+                .to_possible_value()
+                .map_or_else(String::new, |v| v.get_name().to_owned());
+            Refusal::usage(format!(
+                "{what} has no form of {name}: export it as {forms}"
+            ))
+        };
+        let text = match named {
+            Named::Run(id) => {
+                let run = archive.get(id).map_err(said)?;
+                match self {
+                    Format::Json => report::json::run(&run, &summarise(&run)),
+                    Format::Csv => report::csv::run(&run),
+                    Format::Iperf3 => report::iperf3::to_json(&run, &summarise(&run)),
+                    Format::Openmetrics => report::openmetrics::text([(&run, &summarise(&run))]),
+                    Format::Flent => {
+                        let text = report::flent::json(&run).map_err(Refusal::usage)?;
+                        return compressed(&text);
+                    }
+                }
+            }
+            Named::Experiment(id) => {
+                let experiment = archive.experiment(id).map_err(said)?;
+                match self {
+                    Format::Json => report::prove::json(&experiment, &prove::judge(&experiment)),
+                    Format::Csv => report::prove::csv(&experiment),
+                    _ => return Err(other("an experiment", "json or csv").into()),
+                }
+            }
+            _ if self != Format::Json => {
+                return Err(other("a tuning or what was found of an MTU", "json").into());
+            }
+            Named::Tuning(id) => {
+                let story = archive.tuning(id).map_err(said)?;
+                report::tune::json(&story, &judged(archive, &story))
+            }
+            Named::Mtu(id) => match archive.mtu(id).map_err(said)?.found {
+                MtuFound::Look(report) => report::mtu::json(&report),
+                MtuFound::Change(change) => report::mtu_change::json(&change),
+            },
+        };
+        Ok(text.into_bytes())
+    }
+}
+
+/// As gzip, the same bytes whenever it is made.
+fn compressed(text: &str) -> Result<Vec<u8>> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.finish())
+        .context("cannot compress the file")
+}
+
+impl Import {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        // All files are read before the first is kept: a bad one leaves everything as it was.
+        let all: Vec<Imports> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
+        let mut archive = Archive::open(&global.archive_path().map_err(said)?).map_err(said)?;
+        for one in all {
+            let (kept, id, started, host) = match &one {
+                Imports::Run(run) => (archive.import(run), &run.id, run.started, &run.host),
+                Imports::Experiment(experiment) => (
+                    archive.import_experiment(experiment),
+                    &experiment.id,
+                    experiment.started,
+                    &experiment.plan.host,
+                ),
+            };
+            let what = match kept.map_err(said)? {
+                Imported::New => "imported",
+                Imported::Known => "already kept:",
+            };
+            out::print(&format!(
+                "{what} {id}  {}  {}\n",
+                utc(started),
+                escape(host)
+            ))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Delete {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let mut archive = open_existing(global)?;
+        let mut ids: Vec<Named> = Vec::new();
+        for name in &self.ids {
+            let id = archive.named(name).map_err(said)?;
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        if !self.yes && std::io::stdin().is_terminal() && !agreed(&archive, &ids)? {
+            out::print("nothing was deleted\n")?;
+            return Ok(Exit::Done);
+        }
+        for id in &ids {
+            let text = match id {
+                Named::Run(id) => {
+                    archive.delete(id).map_err(said)?;
+                    format!("deleted {id}\n")
+                }
+                Named::Experiment(id) => {
+                    archive.delete_experiment(id).map_err(said)?;
+                    format!("deleted {id} and its runs\n")
+                }
+                Named::Tuning(id) => {
+                    archive.delete_tuning(id).map_err(said)?;
+                    format!("deleted {id}; its runs and experiments stay\n")
+                }
+                Named::Mtu(id) => {
+                    archive.delete_mtu(id).map_err(said)?;
+                    format!("deleted {id}\n")
+                }
+            };
+            out::print(&text)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Shows the runs and asks.
+fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
+    let mut chosen = Vec::new();
+    for id in ids {
+        chosen.extend(Listed::of(archive, id).map_err(said)?);
+    }
+    out::print(&table(chosen))?;
+    out::print("delete for good? [y/N] ")?;
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .context("cannot read the answer from the terminal")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// What a file holds.
+enum Imports {
+    Run(Box<Run>),
+    Experiment(Box<Experiment>),
+}
+
+/// A run or an experiment from a file, by the shape of its JSON.
+fn read(file: &Path) -> Result<Imports> {
+    let name = match file.as_os_str().to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => file.display().to_string(),
+    };
+    let bad = |why: String| Refusal::usage(format!("cannot import {name}: {why}"));
+    let text = read_whole(file).map_err(bad)?;
+    import_from(&text).map_err(|why| bad(why).into())
+}
+
+fn import_from(text: &str) -> Result<Imports, String> {
+    match documents::from_json(text)? {
+        Document::Run(run) => Ok(Imports::Run(run)),
+        Document::Experiment(experiment) => Ok(Imports::Experiment(experiment)),
+        Document::Tuning(story, _) => Err(not_kept("a tuning", &story.host)),
+        Document::Mtu(found) => Err(not_kept("what was found of an MTU", found.host())),
+        Document::Published(found) => Err(not_kept("a comparison", &found.name)),
+    }
+}
+
+fn not_kept(what: &str, of: &str) -> String {
+    let of = escape(of);
+    format!("it is {what} of {of}; runs and experiments can be imported")
+}
+
+impl Since {
+    fn from(self, now: Nanos) -> Nanos {
+        match self {
+            Since::Unix(moment) => moment,
+            Since::Ago(age) => now.since(age),
+        }
+    }
+}
+
+fn parse_since(text: &str) -> Result<Since, String> {
+    let text = text.trim();
+    let days = |count: &str, days: u64| {
+        let count: u64 = count.parse().ok()?;
+        count.checked_mul(days)?.checked_mul(86_400)
+    };
+    let age = match text.char_indices().last() {
+        Some((at, 'd')) => days(&text[..at], 1).map(Nanos::from_secs),
+        Some((at, 'w')) => days(&text[..at], 7).map(Nanos::from_secs),
+        // A bare number would leave open what it counts.
+        Some((_, last)) if last.is_ascii_alphabetic() => text.parse().ok(),
+        _ => None,
+    };
+    age.map(Since::Ago)
+        .or_else(|| day(text).map(Since::Unix))
+        .ok_or_else(|| {
+            "an age is like 90m, 12h, 7d or 2w; a day is like 2026-03-01 (UTC)".to_owned()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_and_days() {
+        let hours = |n: u64| Ok(Since::Ago(Nanos::from_secs(3600 * n)));
+        assert_eq!(parse_since("12h"), hours(12));
+        assert_eq!(parse_since("7d"), hours(7 * 24));
+        assert_eq!(parse_since("2w"), hours(14 * 24));
+        assert_eq!(parse_since("90m"), Ok(Since::Ago(Nanos::from_secs(5400))));
+        let unix = |s| Ok(Since::Unix(Nanos::from_secs(s)));
+        assert_eq!(parse_since("1970-01-01"), unix(0));
+        assert_eq!(parse_since("2000-03-01"), unix(951_868_800));
+        assert_eq!(parse_since("2024-02-29"), unix(1_709_164_800));
+        assert_eq!(parse_since("2026-11-20"), unix(1_795_132_800));
+        for bad in [
+            "",
+            "7",
+            "d",
+            "-1d",
+            "2025-02-29",
+            "2026-13-01",
+            "2026-1",
+            "tomorrow",
+            "99999999999999999d",
+            "1e3d",
+            "2026-11-20T10:00",
+            "\u{e9}d",
+        ] {
+            assert!(parse_since(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Since::Ago(Nanos(9)).from(Nanos(5)), Nanos(0));
+    }
+}

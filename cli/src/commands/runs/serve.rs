@@ -1,0 +1,59 @@
+//! `linerate runs serve`: the archive in a browser.
+
+use super::{Global, said};
+use crate::out;
+use crate::web::{self, Site};
+use anyhow::{Context, Result};
+use archive::Archive;
+use clap::Args;
+use engine::exit::{Exit, Refusal};
+use std::net::{SocketAddr, TcpListener};
+
+/// Show the archive in a browser: list, search, compare, histories
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate runs serve                          then open http://127.0.0.1:5220/ in a browser on this machine
+  ssh -L 5220:127.0.0.1:5220 db2 linerate runs serve    the archive of db2, from here
+  linerate runs serve --listen 127.0.0.1:0     at any free port, which is printed
+  linerate runs serve --listen 192.0.2.1:5220  for whoever can reach that address
+
+Until Ctrl-C. It reads and never writes, answers GET and HEAD alone, and listens on loopback unless told otherwise.
+Two runs can be set side by side. The history of each path marks where its level changes: that is where to look, and
+no verdict. At /metrics is the last run of each host and workload for Prometheus, with the moment of each.")]
+pub struct Serve {
+    /// Where to listen; whoever can connect there can read the archive
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5220")]
+    listen: SocketAddr,
+}
+
+impl Serve {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If there is no archive, or the address is taken.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        let archive = global.archive_path().map_err(said)?;
+        drop(Archive::open_to_read(&archive).map_err(said)?);
+        let listener = TcpListener::bind(self.listen).map_err(|e| {
+            Refusal::usage(format!(
+                "cannot listen on {}: {e}; name another address and port with --listen",
+                self.listen
+            ))
+        })?;
+        let address = listener
+            .local_addr()
+            .context("cannot tell where it listens")?;
+        let any_name = !address.ip().is_loopback();
+        if any_name {
+            out::note(&format!(
+                "linerate: whoever can reach {address} can read the archive: there is no password, and nothing is encrypted"
+            ));
+        }
+        out::print(&format!(
+            "the archive is at http://{address}/ until Ctrl-C\n"
+        ))?;
+        web::serve(&listener, Site { archive, any_name }, stop)?;
+        Ok(Exit::Done)
+    }
+}

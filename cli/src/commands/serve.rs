@@ -1,0 +1,137 @@
+//! `linerate serve`: be the far end.
+
+use super::Global;
+use anyhow::Result;
+use clap::Args;
+use engine::exit::{Exit, Refusal};
+use engine::host::DEFAULT_PORT;
+use engine::listener::{self, Listener};
+use engine::{iperf3, session, trust, tuning};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+/// Be the far end: let trusted hosts measure towards and from this one
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate serve                               until Ctrl-C; on loopback only until somebody is trusted
+  linerate trust invite                        meanwhile, in another terminal: one line for the other host
+  linerate serve --data-ports 5300-5399        behind a firewall that lets 5210 and these through
+  linerate serve --bind 192.0.2.1 --clients 1  one address; one client measures at a time
+  linerate serve --allow-tune                  hosts with that right may try settings here, undone after
+  linerate serve --allow-files /srv/copies     hosts with that right may copy from and to files below it
+  linerate serve --iperf3 --bind 0.0.0.0       for stock iperf3 clients, whoever they are
+
+Nobody is trusted until 'linerate trust add' or an accepted invitation says so; changes count at
+once. Control connections are TLS 1.3 with raw public keys. Data connections are plain TCP, open
+only while a leg is granted, only from the client's address, and only with the leg's secret token.")]
+pub struct Serve {
+    /// Where to listen once somebody is trusted [default: all addresses]
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// Port to listen on [default: 5210; 5201 with --iperf3]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Ports of data connections, like 5300-5399 [default: any]
+    #[arg(long, value_name = "A-B", value_parser = ports)]
+    data_ports: Option<Ports>,
+    /// Clients that may measure at the same time; others are told how long to wait
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: u32,
+    /// Let hosts with the right to tune ('linerate trust add ID --tune') change this host's settings
+    #[arg(long, conflicts_with = "iperf3")]
+    allow_tune: bool,
+    /// Let hosts with the right to files ('linerate trust add ID --files') copy from and to files below this
+    /// directory, and nowhere else
+    #[arg(long, value_name = "DIR", conflicts_with = "iperf3")]
+    allow_files: Option<PathBuf>,
+    /// Serve stock iperf3 clients instead, without linerate's trust; on loopback unless --bind or
+    /// --authorized-users is given
+    #[arg(long)]
+    iperf3: bool,
+    #[command(flatten)]
+    iperf3_options: iperf3::server::Options,
+}
+
+impl Serve {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let stop = sys::signal::stop_flag()?;
+        if self.iperf3 {
+            iperf3::server::serve(
+                self.bind,
+                self.port,
+                self.clients,
+                &self.iperf3_options,
+                stop,
+                &listener::log,
+            )?;
+            return Ok(Exit::Done);
+        }
+        tuning::recover();
+        let config = listener::Serve {
+            directory: trust::directory(global.config.as_deref())?,
+            bind: self.bind,
+            port: self.port.unwrap_or(DEFAULT_PORT),
+            data_ports: self.data_ports.as_ref().map(|ports| ports.0.clone()),
+            clients: self.clients as usize,
+            allow_tune: self.allow_tune,
+            allow_files: self.files()?,
+        };
+        let session = |channel, peer| session::serve(channel, peer, stop);
+        let listener = Listener::open(config, Box::new(session))?;
+        listener::log(&format!("this host's id is {}", listener.id()));
+        listener.run(stop)?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Serve {
+    /// The directory of `--allow-files`, as it is called from anywhere.
+    fn files(&self) -> Result<Option<PathBuf>> {
+        let Some(directory) = &self.allow_files else {
+            return Ok(None);
+        };
+        match directory.canonicalize() {
+            Ok(found) if found.is_dir() => Ok(Some(found)),
+            Ok(_) => Err(Refusal::usage(format!(
+                "--allow-files {}: it is no directory",
+                directory.display()
+            ))
+            .into()),
+            Err(e) => {
+                Err(Refusal::usage(format!("--allow-files {}: {e}", directory.display())).into())
+            }
+        }
+    }
+}
+
+/// A range of ports, as an option takes it.
+#[derive(Clone)]
+pub struct Ports(pub RangeInclusive<u16>);
+
+/// Reads `A-B` or `A`.
+pub fn ports(text: &str) -> Result<Ports, String> {
+    let wrong =
+        || format!("'{text}' is no range of ports: write the first and the last, like 5300-5399");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(Ports(first..=last)),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_ports() {
+        assert_eq!(ports("5300-5399").unwrap().0, 5300..=5399);
+        assert_eq!(ports("5300").unwrap().0, 5300..=5300);
+        for bad in ["", "-", "5-4", "0-5", "1-65536", "a-b", "1-2-3"] {
+            assert!(ports(bad).is_err(), "{bad}");
+        }
+    }
+}

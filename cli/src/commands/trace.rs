@@ -1,0 +1,258 @@
+//! `linerate trace`: every TCP segment with its socket's state, live.
+
+mod output;
+mod trigger;
+
+use super::which::{Which, say_what_is_missing};
+use crate::out;
+use anyhow::{Context, Result};
+use clap::Args;
+use engine::exit::{Exit, Refusal};
+use model::{Bytes, Nanos, TraceRecord, TraceSource};
+use observe::trace::{Books, Options, Recording, Source, Tracer, Written};
+use output::Output;
+use report::trace as words;
+use std::fs::File;
+use std::io::BufWriter;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use trigger::{Ring, Trigger};
+
+/// Between two looks at Ctrl-C and at the time.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How late a file may be: each piece of it costs a little.
+const LATE: Duration = LOOK;
+
+/// Trace TCP live: every segment with its socket's state, in true order
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate trace                                 every TCP segment of this network namespace
+  linerate trace --port 2049                     NFS: what each segment waits for
+  linerate trace --pid 845 --calls               with the process's own sends and receives
+  linerate trace --columns +flags,limit          the usual columns and two more
+  linerate trace -w slow.trace --host 10.0.0.2   for 'linerate explain slow.trace'
+  linerate trace -w slow.pcapng --time 10s       for wireshark, the state as a comment of each packet
+  linerate trace --json | jq 'select(.what == \"received\")'
+  linerate trace --ring 10s --trigger rto,slow=5ms    silent until it happens, then what led to it
+  linerate lab exec home-lan/server -- linerate trace
+
+A line stands for one segment, or for as many as the device splits or joins. A send or receive of
+the application has one of its own only with --calls; a file or JSON has those of which no segment
+tells soon, data that were written and had to wait and a read that came late, and with --calls all.
+The state is that before it: what a received segment meets, what a sent one leaves behind. A segment
+that this host drops has a line of its own ('drop'), with where and why; 'why' is a column that says
+what each retransmission is due to. The last lines say of each connection whether every segment is
+there: the kernel counts them too. 'linerate trace --columns help' lists the columns.
+
+Probes in the kernel need root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel that
+describes its types. Where they are refused, packets stand in (CAP_NET_RAW), with samples of the
+sockets every 10 ms: what is of a sample stands behind a ~, and what is not known is a '-'. Without
+that right too the samples come alone. What is lost by that is said at the start.")]
+pub struct Trace {
+    #[command(flatten)]
+    which: Which,
+    /// Columns, separated by commas; +NAME,... adds to the usual ones
+    #[arg(long, value_name = "LIST", default_value = words::USUAL, hide_default_value = true)]
+    columns: String,
+    /// Also show changes of state, and every one of the application's sends and receives
+    #[arg(long)]
+    calls: bool,
+    /// A JSON object a line
+    #[arg(short = 'J', long, conflicts_with = "columns")]
+    json: bool,
+    /// Write to a file instead: *.pcapng for a capture, *.jsonl for JSON, anything else for a trace of linerate's own
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["json", "columns"])]
+    write: Option<PathBuf>,
+    /// End after this time
+    #[arg(short, long, value_name = "TIME")]
+    time: Option<Nanos>,
+    /// Keep the last so long in memory, and tell it when a trigger fires
+    #[arg(long, value_name = "TIME", requires = "trigger")]
+    ring: Option<Nanos>,
+    /// When to tell the ring: retransmission, rto, zero-window, slow=TIME (a request's answer takes longer)
+    #[arg(long, value_name = "WHEN", value_delimiter = ',', requires = "ring")]
+    trigger: Vec<Trigger>,
+    /// Where the segments come from: probes in the kernel, or packets and samples of the sockets [default: probes where they may run]
+    #[arg(long, value_enum)]
+    source: Option<From>,
+    /// Time between two samples of the sockets, where there are no probes
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    every: Nanos,
+    /// Room for events that wait to be read: all processors share it, but each has an eighth at least
+    #[arg(long, value_name = "SIZE", default_value = "32M")]
+    buffer: Bytes,
+}
+
+/// Where the segments come from.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum From {
+    Probes,
+    Packets,
+}
+
+impl Trace {
+    /// Runs the command.
+    pub fn run(&self) -> Result<Exit> {
+        if self.columns == "help" {
+            for column in words::COLUMNS {
+                out::print(&format!("{:<10} {}\n", column.name, column.meaning))?;
+            }
+            return Ok(Exit::Done);
+        }
+        let columns = words::columns(&self.columns).map_err(Refusal::usage)?;
+        let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
+        let filter = self.which.filter()?;
+        let mut options = Options {
+            source: match self.source {
+                None => Source::Whichever,
+                Some(From::Probes) => Source::Probes,
+                Some(From::Packets) => Source::Packets,
+            },
+            every: self.every.max(Nanos::from_millis(1)),
+            buffer_bytes: u32::try_from(self.buffer.0)
+                .unwrap_or(u32::MAX)
+                .clamp(4096, 1 << 30),
+            ..Options::default()
+        };
+        options.owners = self.write.is_some() || self.json;
+        if self.write.is_some() {
+            options.late = LATE;
+        }
+        options.calls = self.calls;
+        options.headers = self.write.as_deref().is_some_and(output::is_capture);
+        let mut tracer = Tracer::start(&filter, &options)?;
+        say_what_is_missing(&tracer);
+        let output = match (&self.write, self.json) {
+            (Some(path), _) => Output::file(path, &tracer)?,
+            (None, true) => Output::json(&tracer)?,
+            (None, false) => Output::lines(columns, self.calls, &tracer),
+        };
+        let mut telling = Telling {
+            output,
+            ring: self.ring.map(|span| Ring::new(span, self.trigger.clone())),
+            failed: None,
+        };
+        out::note("linerate: tracing; Ctrl-C ends it");
+        let ends = self.time.map(|time| Instant::now() + Duration::from(time));
+        while !stop.load(Ordering::Relaxed) && ends.is_none_or(|ends| Instant::now() < ends) {
+            telling.take(&mut tracer);
+            if telling.flush().is_break() {
+                break;
+            }
+        }
+        let hurried = tracer.runs_first();
+        let books = telling.stop(tracer);
+        if !hurried && books.end.lost > 0 {
+            out::note(
+                "linerate: events were lost because this process may not run before others; give it CAP_SYS_NICE",
+            );
+        }
+        telling.finish(&books)
+    }
+}
+
+/// All that happens to a record.
+struct Telling {
+    output: Output,
+    ring: Option<Ring>,
+    failed: Option<anyhow::Error>,
+}
+
+impl Telling {
+    /// What came since the last time.
+    fn take(&mut self, tracer: &mut Tracer) {
+        let Some(recording) = self.recording(tracer) else {
+            return tracer.read(LOOK, &mut |record, written| self.tell(record, written));
+        };
+        let written = tracer.record(LOOK, recording);
+        self.failed = written.err().map(|error| self.output.failed(error));
+    }
+
+    /// What came to the end.
+    fn stop(&mut self, tracer: Tracer) -> Books {
+        let Some(recording) = self.recording(&tracer) else {
+            return tracer.stop(&mut |record, written| self.tell(record, written));
+        };
+        tracer.stop_recording(recording).unwrap_or_else(|error| {
+            self.failed = Some(self.output.failed(error));
+            Books::default()
+        })
+    }
+
+    /// Where all goes as the probes write it.
+    fn recording(&mut self, tracer: &Tracer) -> Option<&mut Recording<BufWriter<File>>> {
+        let by_probes = tracer.begin().source == TraceSource::Probes;
+        let plain = self.ring.is_none() && by_probes;
+        self.output.recording().filter(|_| plain)
+    }
+
+    fn tell(&mut self, record: TraceRecord, written: Written<'_>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let output = &mut self.output;
+        let told = match &mut self.ring {
+            None => output.tell(&record, written),
+            Some(ring) => ring.take(record, written, &mut |record, written| {
+                output.tell(record, written)
+            }),
+        };
+        self.failed = told.err();
+    }
+
+    /// Breaks once nobody takes what is told.
+    fn flush(&mut self) -> ControlFlow<()> {
+        if self.failed.is_none() {
+            self.failed = self.output.flush().err();
+        }
+        match self.failed {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn finish(mut self, books: &Books) -> Result<Exit> {
+        if let Some(failed) = self.failed {
+            let seen_enough = failed.chain().any(|cause| {
+                cause
+                    .downcast_ref::<std::io::Error>()
+                    .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+            });
+            return if seen_enough {
+                Ok(Exit::Done)
+            } else {
+                Err(failed)
+            };
+        }
+        let ring = self.ring.iter().map(Ring::account);
+        for line in ring.chain(last_lines(books)) {
+            self.output.remark(&line)?;
+        }
+        self.output.flush()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Connections that are told of one by one at the end.
+const TOLD: usize = 50;
+
+/// The last lines of a trace: one of each connection that is not complete, of the first that are, and of all.
+fn last_lines(books: &Books) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut more = books.folded;
+    for (connection, found) in books.found() {
+        if lines.len() < TOLD || !found.is_complete() {
+            lines.push(words::completeness(connection, &found));
+        } else {
+            more += 1;
+        }
+    }
+    if more > 0 {
+        lines.push(format!("{more} more connections: complete"));
+    }
+    lines.push(words::end(&books.end));
+    lines
+}

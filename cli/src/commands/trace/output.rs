@@ -1,0 +1,274 @@
+//! Where a trace goes: lines, JSON, or a file.
+
+use anyhow::{Context, Result};
+use engine::exit::Refusal;
+use model::{Connection, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
+use observe::trace::{Recording, Tracer, Written};
+use report::trace::{self as words, Column, Row};
+use report::{pcapng, words::escape};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// Lines between two headings.
+const HEADING_EVERY: u64 = 40;
+
+/// Closed connections whose names are still known.
+const MOST_CLOSED: usize = 10_000;
+
+/// The one place that a trace is told to.
+pub struct Output {
+    form: Form,
+    name: String,
+}
+
+enum Form {
+    Lines(Box<Lines>),
+    Json(BufWriter<Box<dyn Write>>),
+    Capture(Box<Capture>),
+    Recording(Box<Recording<BufWriter<File>>>),
+}
+
+/// Whether a file of this name holds a capture.
+pub fn is_capture(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "pcapng")
+}
+
+impl Output {
+    /// Columns on standard output.
+    pub fn lines(columns: Vec<&'static Column>, calls: bool, tracer: &Tracer) -> Output {
+        Output {
+            form: Form::Lines(Box::new(Lines {
+                columns,
+                calls,
+                samples: calls || tracer.begin().source == TraceSource::Samples,
+                to: BufWriter::new(io::stdout()),
+                connections: HashMap::new(),
+                sampled: HashMap::new(),
+                last: None,
+                told: 0,
+            })),
+            name: "standard output".to_owned(),
+        }
+    }
+
+    /// JSON lines on standard output.
+    pub fn json(tracer: &Tracer) -> Result<Output> {
+        Output::json_to(Box::new(io::stdout()), "standard output".to_owned(), tracer)
+    }
+
+    /// A file, in the form that its name asks for.
+    pub fn file(path: &Path, tracer: &Tracer) -> Result<Output> {
+        let name = escape(&path.display().to_string());
+        if path
+            .extension()
+            .is_some_and(|end| end == "pcap" || end == "cap")
+        {
+            return Err(Refusal::usage(format!(
+                "{name} would be a capture without the state of the sockets: name it {}",
+                escape(&path.with_extension("pcapng").display().to_string())
+            ))
+            .into());
+        }
+        let file = File::create(path).with_context(|| format!("cannot make the file {name}"))?;
+        let context = || format!("cannot write {name}");
+        if path.extension().is_some_and(|end| end == "jsonl") {
+            return Output::json_to(Box::new(file), name, tracer);
+        }
+        let mut to = BufWriter::with_capacity(1 << 16, file);
+        let form = if is_capture(path) {
+            to.write_all(&pcapng::begin()).with_context(context)?;
+            Form::Capture(Box::new(Capture {
+                to,
+                started: tracer.begin().started,
+                sampled: HashMap::new(),
+                remarks: Vec::new(),
+            }))
+        } else {
+            Form::Recording(Box::new(
+                Recording::begin(to, tracer).with_context(context)?,
+            ))
+        };
+        Ok(Output { form, name })
+    }
+
+    fn json_to(to: Box<dyn Write>, name: String, tracer: &Tracer) -> Result<Output> {
+        let mut output = Output {
+            form: Form::Json(BufWriter::new(to)),
+            name,
+        };
+        output.tell(&TraceRecord::Begin(tracer.begin().clone()), Written(&[]))?;
+        Ok(output)
+    }
+
+    /// Tells one record.
+    ///
+    /// # Errors
+    /// If it cannot be written, as the following.
+    pub fn tell(&mut self, record: &TraceRecord, written: Written<'_>) -> Result<()> {
+        match &mut self.form {
+            Form::Lines(lines) => lines.tell(record),
+            Form::Json(to) => serde_json::to_writer(&mut *to, record)
+                .map_err(io::Error::from)
+                .and_then(|()| to.write_all(b"\n")),
+            Form::Capture(capture) => match record {
+                TraceRecord::Segment(segment) => capture.tell(segment, written),
+                TraceRecord::Sample(sample) => {
+                    remember(&mut capture.sampled, sample);
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+            Form::Recording(recording) => recording.add(record, written),
+        }
+        .with_context(|| format!("cannot write {}", self.name))
+    }
+
+    /// The recording, if that is where it goes.
+    pub fn recording(&mut self) -> Option<&mut Recording<BufWriter<File>>> {
+        match &mut self.form {
+            Form::Recording(recording) => Some(recording),
+            _ => None,
+        }
+    }
+
+    /// An error of writing, with what was written.
+    pub fn failed(&self, error: io::Error) -> anyhow::Error {
+        anyhow::Error::from(error).context(format!("cannot write {}", self.name))
+    }
+
+    /// Says something about the trace: among its lines, else on standard error.
+    pub fn remark(&mut self, words: &str) -> Result<()> {
+        match &mut self.form {
+            Form::Lines(lines) => {
+                writeln!(lines.to, "-- {words}").context("cannot write to standard output")
+            }
+            _ => {
+                crate::out::note(words);
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands on what is buffered.
+    pub fn flush(&mut self) -> Result<()> {
+        match &mut self.form {
+            Form::Lines(lines) => lines.to.flush(),
+            Form::Json(to) => to.flush(),
+            Form::Capture(capture) => capture.to.flush(),
+            Form::Recording(recording) => recording.flush(),
+        }
+        .with_context(|| format!("cannot write {}", self.name))
+    }
+}
+
+struct Capture {
+    to: BufWriter<File>,
+    started: Nanos,
+    /// The last of each connection.
+    sampled: HashMap<u32, TraceSample>,
+    /// Of the next packet: a capture has no place for what was dropped.
+    remarks: Vec<String>,
+}
+
+/// Drops between two packets that are told one by one.
+const REMARKS: usize = 16;
+
+impl Capture {
+    fn tell(&mut self, segment: &Segment, written: Written<'_>) -> io::Result<()> {
+        if let Some(dropped) = &segment.dropped {
+            if self.remarks.len() < REMARKS {
+                let words = words::drop_words(dropped);
+                let remark = format!("seq {}, {} bytes {words}", segment.seq, segment.payload.0);
+                self.remarks.push(remark);
+            }
+            return Ok(());
+        }
+        let headers = written.headers(segment);
+        let sample = self.sampled.get(&segment.connection);
+        let packet = pcapng::packet(segment, sample, headers, self.started, &self.remarks);
+        let Some(packet) = packet else {
+            return Ok(());
+        };
+        self.remarks.clear();
+        self.to.write_all(&packet)
+    }
+}
+
+struct Lines {
+    columns: Vec<&'static Column>,
+    calls: bool,
+    samples: bool,
+    to: BufWriter<io::Stdout>,
+    connections: HashMap<u32, Connection>,
+    /// The last of each connection.
+    sampled: HashMap<u32, TraceSample>,
+    last: Option<Nanos>,
+    told: u64,
+}
+
+impl Lines {
+    fn tell(&mut self, record: &TraceRecord) -> io::Result<()> {
+        match record {
+            TraceRecord::Connection(connection) => {
+                let new = self
+                    .connections
+                    .insert(connection.id, connection.clone())
+                    .is_none();
+                if new {
+                    writeln!(self.to, "-- connection {}", words::connection(connection))?;
+                }
+            }
+            TraceRecord::Segment(segment) => {
+                let shown = self.calls
+                    || matches!(segment.what, What::Sent | What::Received | What::Dropped);
+                let Some(connection) = self.connections.get(&segment.connection).filter(|_| shown)
+                else {
+                    return Ok(());
+                };
+                if self.told.is_multiple_of(HEADING_EVERY) {
+                    writeln!(self.to, "{}", words::heading(&self.columns))?;
+                }
+                self.told += 1;
+                let row = Row {
+                    segment,
+                    connection,
+                    sample: self.sampled.get(&segment.connection),
+                    delta: segment.at.since(self.last.unwrap_or(segment.at)),
+                };
+                writeln!(self.to, "{}", words::line(&self.columns, &row))?;
+                self.last = Some(segment.at);
+                let closed = segment.what == What::State
+                    && segment
+                        .tcb
+                        .as_ref()
+                        .is_some_and(|tcb| tcb.state == model::segment::tcp_state::CLOSE);
+                if closed && self.connections.len() > MOST_CLOSED {
+                    self.connections.remove(&segment.connection);
+                }
+            }
+            TraceRecord::Sample(sample) => {
+                if self.samples {
+                    writeln!(self.to, "-- {}", words::sample(sample))?;
+                }
+                remember(&mut self.sampled, sample);
+                if sample.gone && self.connections.len() > MOST_CLOSED {
+                    self.connections.remove(&sample.connection);
+                }
+            }
+            TraceRecord::Lost(lost) => writeln!(self.to, "-- {}", words::lost(lost))?,
+            TraceRecord::Begin(_) | TraceRecord::Owner(_) | TraceRecord::End(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the last sample of each connection, as long as its socket is there.
+fn remember(samples: &mut HashMap<u32, TraceSample>, sample: &TraceSample) {
+    if sample.gone {
+        samples.remove(&sample.connection);
+    } else {
+        samples.insert(sample.connection, sample.clone());
+    }
+}

@@ -1,0 +1,349 @@
+//! `linerate trust`: who this host is, and who may measure here.
+
+use super::Global;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use engine::clock::unix_seconds;
+use engine::exit::{Exit, Refusal};
+use engine::host::{DEFAULT_PORT, Host, authority};
+use engine::transport::{self, How};
+use engine::trust::{
+    self, Entry, Identity, Invitation, Limits, NodeId, PendingInvitation, Right, Store,
+};
+use model::{BitRate, Bytes, Nanos};
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use wire::control::{Token, enrol};
+
+/// Say who may measure here, and introduce hosts to each other
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  First contact by a line that you carry from the server to the client:
+    server$ linerate serve &
+    server$ linerate trust invite --rate 1G
+    linerate-invitation/192.0.2.1/...
+    client$ linerate trust accept linerate-invitation/192.0.2.1/...
+    client$ linerate measure 192.0.2.1
+
+  By hand, with the ids that 'linerate trust show' prints on each:
+    server$ linerate trust add ID-OF-CLIENT --name laptop --seconds 60 --bytes-per-day 100G
+    client$ linerate trust add ID-OF-SERVER --name db2 --address db2 --server
+
+A host is its key, kept beside the list of trusted hosts (--config). The line of an invitation can
+be used once and only until it expires: send it as you would send a password.")]
+pub struct Trust {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Print this host's id
+    Show,
+    /// Trust a host by its id, or change what it may do; limits that are not given stay
+    Add(Add),
+    /// List the trusted hosts and the open invitations
+    List,
+    /// Trust a host no longer, or withdraw the open invitations
+    Remove(Remove),
+    /// Print a line that enrols one other host here
+    Invite(Invite),
+    /// Enrol this host where the line came from
+    Accept(Accept),
+}
+
+#[derive(Args)]
+struct Add {
+    /// The other host's id: 'linerate trust show' prints it there
+    id: NodeId,
+    /// What to call it
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+    /// Where it serves: whoever answers there must have this key
+    #[arg(long, value_name = "NAME[:PORT]")]
+    address: Option<String>,
+    /// It is only to be measured from here: no rights on this host
+    #[arg(long, conflicts_with_all = ["rights", "tune", "files", "rate", "seconds", "bytes_per_day"])]
+    server: bool,
+    #[command(flatten)]
+    allow: Allow,
+}
+
+/// What another host may do here.
+#[derive(Args)]
+struct Allow {
+    /// What it may do here
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "measure")]
+    rights: Vec<Right>,
+    /// It may change this host's settings too, if 'linerate serve --allow-tune' runs
+    #[arg(long)]
+    tune: bool,
+    /// Its copies may read and write files here, if 'linerate serve --allow-files DIR' runs
+    #[arg(long)]
+    files: bool,
+    /// Highest rate of a leg, all streams together [default: unlimited]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// Longest leg [default: unlimited]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+    /// Bytes both ways from midnight to midnight UTC [default: unlimited]
+    #[arg(long, value_name = "SIZE")]
+    bytes_per_day: Option<Bytes>,
+}
+
+#[derive(Args)]
+struct Remove {
+    /// Its name, its id or the beginning of its id
+    #[arg(required_unless_present = "invitations")]
+    host: Option<String>,
+    /// Withdraw all open invitations
+    #[arg(long)]
+    invitations: bool,
+}
+
+#[derive(Args)]
+struct Invite {
+    /// How the other host reaches this one [default: the address of the default route]
+    #[arg(long, value_name = "NAME[:PORT]")]
+    address: Option<String>,
+    /// Until when the line can be used
+    #[arg(long, default_value = "1h", value_name = "TIME")]
+    expires: Nanos,
+    /// What to call the other host [default: what it calls itself]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+    #[command(flatten)]
+    allow: Allow,
+}
+
+#[derive(Args)]
+struct Accept {
+    /// The line that 'linerate trust invite' printed
+    line: String,
+}
+
+impl Trust {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let directory = trust::directory(global.config.as_deref())?;
+        let store = Store::new(&directory);
+        match &self.action {
+            Action::Show => {
+                println!("{}", Identity::open(&directory)?.id());
+            }
+            Action::Add(add) => {
+                let entry = store.update(|trust| {
+                    let old = trust.host(&add.id);
+                    let entry = add.entry(old)?;
+                    trust.put(entry.clone())?;
+                    Ok(entry)
+                })?;
+                println!("{}", describe(&entry));
+            }
+            Action::List => list(&store.load()?),
+            Action::Remove(remove) => {
+                let gone = store.update(|trust| {
+                    if remove.invitations {
+                        trust.invitations.clear();
+                    }
+                    let Some(host) = &remove.host else {
+                        return Ok(None);
+                    };
+                    let entry = trust.named(host)?.clone();
+                    trust.hosts.retain(|other| other.id != entry.id);
+                    Ok(Some(entry))
+                })?;
+                match gone {
+                    Some(entry) => {
+                        println!("{} ({}) is trusted no longer", entry.name, entry.id.short())
+                    }
+                    None => println!("no invitation is open"),
+                }
+            }
+            Action::Invite(invite) => {
+                let line = invite.line(&Identity::open(&directory)?, &store)?;
+                println!("{line}");
+                eprintln!(
+                    "On the other host, within {}: linerate trust accept LINE (and 'linerate serve' must run here)",
+                    invite.expires
+                );
+            }
+            Action::Accept(accept) => {
+                let invitation: Invitation = accept.line.parse()?;
+                let how = How {
+                    directory,
+                    ..How::default()
+                };
+                let entry = transport::accept_invitation(&invitation, &how)?;
+                let at = entry.address.as_deref().unwrap_or_default();
+                println!(
+                    "{} ({}) is trusted now: linerate measure {at}",
+                    entry.name,
+                    entry.id.short()
+                );
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Add {
+    /// The entry: a new one, or the old one changed. What is not given is kept, but for the rights.
+    fn entry(&self, old: Option<&Entry>) -> Result<Entry> {
+        let address = match &self.address {
+            Some(text) => {
+                let (name, port) = address(text)?;
+                Some(authority(&name, port, DEFAULT_PORT))
+            }
+            None => old.and_then(|old| old.address.clone()),
+        };
+        let name = self
+            .name
+            .clone()
+            .or_else(|| old.map(|old| old.name.clone()))
+            .unwrap_or_else(|| self.id.short());
+        Ok(Entry {
+            id: self.id,
+            name,
+            address,
+            rights: if self.server {
+                BTreeSet::new()
+            } else {
+                self.allow.rights()
+            },
+            limits: match (self.server, old) {
+                (false, Some(old)) => self.allow.limits(old.limits.clone()),
+                _ => self.allow.limits(Limits::default()),
+            },
+        })
+    }
+}
+
+impl Allow {
+    fn rights(&self) -> BTreeSet<Right> {
+        let tune = self.tune.then_some(Right::Tune);
+        let files = self.files.then_some(Right::Files);
+        self.rights
+            .iter()
+            .copied()
+            .chain(tune)
+            .chain(files)
+            .collect()
+    }
+
+    /// The limits, those that are not given being kept.
+    fn limits(&self, old: Limits) -> Limits {
+        Limits {
+            rate: self.rate.or(old.rate),
+            seconds: self.seconds.or(old.seconds),
+            bytes_per_day: self.bytes_per_day.or(old.bytes_per_day),
+        }
+    }
+}
+
+impl Invite {
+    fn line(&self, identity: &Identity, store: &Store) -> Result<Invitation> {
+        let (name, port) = match &self.address {
+            Some(text) => address(text)?,
+            None => (own_address(), DEFAULT_PORT),
+        };
+        let seconds = self.expires.0 / 1_000_000_000;
+        if !(1..=30 * 86_400).contains(&seconds) {
+            return Err(Refusal::usage("--expires goes from 1 second to 30 days (720h)").into());
+        }
+        let token = Token::new(engine::chance::bytes()?);
+        let expires_unix_s = unix_seconds() + seconds;
+        store.update(|trust| {
+            let now = unix_seconds();
+            trust.invitations.retain(|open| open.expires_unix_s > now);
+            trust.invitations.push(PendingInvitation {
+                token_sha256: PendingInvitation::digest(&token),
+                expires_unix_s,
+                name: self.name.clone(),
+                rights: self.allow.rights(),
+                limits: self.allow.limits(Limits::default()),
+            });
+            Ok(())
+        })?;
+        Ok(Invitation {
+            name,
+            port,
+            server: identity.id(),
+            token,
+            expires_unix_s,
+        })
+    }
+}
+
+fn list(trust: &trust::Trust) {
+    if trust.hosts.is_empty() {
+        println!("nobody is trusted: 'linerate trust invite' introduces a host");
+    }
+    for entry in &trust.hosts {
+        println!("{}", describe(entry));
+    }
+    let now = unix_seconds();
+    for open in trust
+        .invitations
+        .iter()
+        .filter(|open| open.expires_unix_s > now)
+    {
+        let whom = open.name.as_deref().unwrap_or("a host");
+        let left = Nanos::from_secs(open.expires_unix_s - now);
+        println!(
+            "invitation for {whom}, open for another {left}; {}",
+            open.limits
+        );
+    }
+}
+
+fn describe(entry: &Entry) -> String {
+    let rights: Vec<&str> = entry
+        .rights
+        .iter()
+        .map(|right| match right {
+            Right::Measure => "measure",
+            Right::Tune => "tune",
+            Right::Files => "use files",
+        })
+        .collect();
+    let may = match rights.is_empty() {
+        true => "may do nothing here".to_owned(),
+        false => format!("may {} here, {}", rights.join(" and "), entry.limits),
+    };
+    let serves = entry
+        .address
+        .as_ref()
+        .map(|at| format!("; serves at {at}"))
+        .unwrap_or_default();
+    format!("{}  {}  {may}{serves}", entry.id, entry.name)
+}
+
+/// `name[:port]`, and nothing with a prefix.
+fn address(text: &str) -> Result<(String, u16)> {
+    match text.parse()? {
+        Host::Agent { name, port } => Ok((name, port)),
+        _ => Err(Refusal::usage(format!("'{text}' is no name[:port] of a host")).into()),
+    }
+}
+
+/// Our address towards the rest of the world. Connecting a UDP socket sends nothing: it only asks
+/// the kernel for the route (192.0.2.1 stands for any address that is not ours, RFC 5737).
+fn own_address() -> String {
+    let routed = UdpSocket::bind(("0.0.0.0", 0)).and_then(|socket| {
+        socket.connect(("192.0.2.1", 9))?;
+        socket.local_addr()
+    });
+    match routed {
+        Ok(address) if !address.ip().is_unspecified() => address.ip().to_string(),
+        _ => trust::host_name(),
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    match enrol::is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a name has 1 to 64 letters, digits, '.', '_' and '-'".to_owned()),
+    }
+}

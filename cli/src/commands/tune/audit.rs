@@ -1,0 +1,284 @@
+//! `linerate tune audit`: what the settings of both hosts are worth on their path. Changes nothing.
+
+use super::ANSWER;
+use crate::commands::live::{View, stdout_style};
+use crate::commands::{Global, runs};
+use crate::out;
+use advise::{Hosts, Way};
+use anyhow::{Context, Result, bail};
+use archive::Traces;
+use clap::Args;
+use engine::controller::Link;
+use engine::exit::{Exit, Refusal, sentence};
+use engine::host::Host;
+use engine::leg::how_ended;
+use engine::progress::{Tee, Watcher};
+use engine::record::{Record, blank};
+use engine::transport::{self, How};
+use engine::{lab, mtu, traces, tuning};
+use model::advice::{Advice, AuditReport, Configured};
+use model::finding::Explanation;
+use model::{
+    BitRate, Bulk, Directions, Limit, Nanos, Placement, Run, Side, SocketSettings, Spec, Workload,
+};
+use report::live::Live;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use wire::control::{ProbeAnswer, ProbeRequest};
+
+/// Between two samples: what limits a short run is seen all the same.
+const INTERVAL: Nanos = Nanos::from_millis(200);
+
+/// Judge the settings of both hosts by what their path needs, and by what well-known guides say
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate tune audit db2                       measure the path, judge both hosts by it
+  linerate tune audit ssh:me@db2 -t 5s --json
+  linerate tune audit lab:berkeley-chicago
+  linerate tune audit --run last                judge by a run of the archive, measure nothing
+  linerate tune audit db2 --rate 10G --rtt 80ms for a path that is to come
+
+Each setting is told with its value now and what it is worth on this path: harmful (it costs
+something), raise (more would help, or is worth an experiment), pointless (it changes nothing here)
+or keep; with the reason, this kernel's default, and the file that sets it when the host starts.
+What guides name (tuned, ESnet, Oracle, IBM) is judged by the same rules, not followed. A limit
+below that of the kernel's default is called a lowering, whoever advised it.
+
+A path needs buffers for its bandwidth-delay product: the rate times the round trip under load. The
+rate is what you say (--rate); else what was reached; but where buffers held the transfer, that of
+the slower device, or four times what was reached if the devices do not tell.
+
+Nothing is changed on either host; the right to measure is enough. The run is kept in the archive.
+For requests, IPv6, or buffers set by hand: 'linerate measure', then audit by that run.
+Of its own host an agent tells only files and lines that set sysctls of 'linerate tune knobs'.")]
+pub struct Audit {
+    /// The far end: name[:port], ssh:[user@]name, lab:NAME[/host] or local
+    #[arg(required_unless_present = "run")]
+    host: Option<String>,
+    /// Judge by a run of the archive: its name, its first digits, or 'last'
+    #[arg(long, value_name = "RUN", conflicts_with = "host")]
+    run: Option<String>,
+    /// What the path is to carry, each way, all connections together
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// Round trip to reckon with [default: as measured under load]
+    #[arg(long, value_name = "TIME")]
+    rtt: Option<Nanos>,
+
+    /// How long to send, each way
+    #[arg(short = 't', long, default_value = "10s", value_name = "TIME")]
+    time: Nanos,
+    /// Connections, which share what the path carries
+    #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
+    streams: u32,
+    /// How ssh is to start linerate at the other end [default: linerate]
+    #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
+    remote_command: Option<String>,
+    /// Where the agent listens whose control connection is standard input: this process is the near
+    /// end inside a lab
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    lab_far: Option<IpAddr>,
+    /// The audit as JSON
+    #[arg(short = 'J', long, help_heading = "Output")]
+    json: bool,
+    /// No live view
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
+}
+
+/// What an audit goes by.
+struct Found {
+    run: Run,
+    told: Vec<Explanation>,
+    near: Configured,
+    far: Configured,
+    doubts: Vec<String>,
+}
+
+impl Audit {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the path cannot be measured, or the run is not in the archive.
+    pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        let found = match (&self.run, &self.host) {
+            (Some(id), _) => kept(id, global)?,
+            (None, Some(host)) => {
+                let host: Host = host.parse()?;
+                let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+                match (&host, self.lab_far) {
+                    (Host::Lab { name, hosts }, None) => {
+                        return lab::measure(name, hosts.as_deref(), self.quiet, stop);
+                    }
+                    (Host::Iperf3 { .. }, _) => {
+                        return Err(Refusal::usage(format!(
+                            "{host} is an iperf3 server, which tells nothing of its settings: measure it, then audit this host by that run: linerate tune audit --run last"
+                        ))
+                        .into());
+                    }
+                    _ => self.measured(&host, global, stop)?,
+                }
+            }
+            (None, None) => return Err(Refusal::usage("name a HOST, or a run: --run last").into()),
+        };
+        let report = self.judge(found, global.archive_path().ok().as_deref())?;
+        out::print(&match self.json {
+            true => report::audit::json(&report),
+            false => report::audit::text(&report, stdout_style()),
+        })?;
+        Ok(Exit::Done.into())
+    }
+
+    fn measured(&self, host: &Host, global: &Global, stop: &AtomicBool) -> Result<Found> {
+        let mut run = Run {
+            title: Some("tune audit".to_owned()),
+            ..blank(&host.to_string(), self.spec())
+        };
+        let how = How {
+            remote_command: self.remote_command.as_deref(),
+            ..global.how(self.lab_far, stop)?
+        };
+        let reached = transport::connect(host, &how)?;
+        run.near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
+        let mut view = View::new(Live::new(&run.spec), self.quiet);
+        let mut record = Record::new(global.archive_path(), &run);
+        let watchers: Vec<&mut dyn Watcher> = vec![&mut view, &mut record];
+        let mut link = Link::new(reached);
+        let outcome = link.measure(&mut run, &mut Tee(watchers), stop);
+        drop(view);
+        run.ended = how_ended(&outcome, &run.legs);
+        if let Err(error) = outcome
+            && run.legs.is_empty()
+        {
+            record.discard();
+            return Err(error);
+        }
+        run.warnings.extend(record.finish(&run));
+        let traces = global.archive_path().map(|path| Traces::beside(&path));
+        let told = traces.map_or_else(|_| explain::explain(&run), |t| traces::explain(&run, &t));
+        let (mut near, mut far) = (Configured::default(), Configured::default());
+        let mut doubts = Vec::new();
+        match host {
+            // Its namespaces have what the lab gave them, not what the files of the machine say.
+            Host::Lab { .. } => {}
+            // The same host at both ends is told once.
+            Host::Local => {
+                near = tuning::configured();
+                run.far = None;
+            }
+            _ => {
+                near = tuning::configured();
+                match survey(&mut link) {
+                    Ok(configured) => far = configured,
+                    Err(why) => doubts.push(format!(
+                        "which files set the other host up is not told: {}",
+                        sentence(&why)
+                    )),
+                }
+            }
+        }
+        Ok(Found {
+            run,
+            told,
+            near,
+            far,
+            doubts,
+        })
+    }
+
+    fn spec(&self) -> Spec {
+        Spec {
+            workload: Workload::Bulk(Bulk::default()),
+            directions: Directions::UpThenDown,
+            streams: self.streams,
+            limit: Limit::Time(self.time),
+            ramp: None,
+            interval: INTERVAL,
+            trace: false,
+            socket: SocketSettings::default(),
+            near: Placement::default(),
+            far: Placement::default(),
+        }
+    }
+
+    fn judge(&self, found: Found, archive: Option<&Path>) -> Result<AuditReport> {
+        let Found {
+            run,
+            told,
+            near,
+            far,
+            mut doubts,
+        } = found;
+        let hosts = Hosts {
+            near: &run.near,
+            far: run.far.as_ref(),
+        };
+        let path: Vec<(Way, Advice)> = (0..run.legs.len())
+            .filter_map(|leg| Way::of(&run, leg))
+            .map(|way| {
+                let way = Way {
+                    told: self.rate,
+                    rtt: self.rtt.unwrap_or(way.rtt),
+                    mtu: archive.and_then(|at| mtu::known(at, &run.host, way.direction)),
+                    ..way
+                };
+                let advice = advise::propose(&way, hosts, &told);
+                (way, advice)
+            })
+            .collect();
+        if path.is_empty() {
+            return Err(Refusal::usage(format!(
+                "the run {} moved nothing that tells what its path needs: audit by another one, or measure longer",
+                run.id
+            ))
+            .into());
+        }
+        doubts.extend(
+            run.warnings
+                .iter()
+                .map(|w| format!("{}: {}; {}", w.what, w.meaning, w.remedy)),
+        );
+        let mut audits = vec![advise::audit(&run.near, Side::Near, &path, &near)];
+        audits.extend(
+            run.far
+                .as_ref()
+                .map(|host| advise::audit(host, Side::Far, &path, &far)),
+        );
+        Ok(AuditReport {
+            host: run.host.clone(),
+            run: run.id.clone(),
+            advice: path.into_iter().map(|(_, advice)| advice).collect(),
+            hosts: audits,
+            doubts,
+        })
+    }
+}
+
+/// What sets the other host up when it starts.
+fn survey(link: &mut Link) -> Result<Configured> {
+    let asked = link.ask(ProbeRequest::Survey)?;
+    match link.answer(asked, ANSWER, &mut || ())? {
+        ProbeAnswer::Surveyed { configured } => Ok(*configured),
+        _ => bail!("it answered something else"),
+    }
+}
+
+/// A run of the archive, and what its host is set up by if it is this one.
+fn kept(id: &str, global: &Global) -> Result<Found> {
+    let archive = runs::open_existing(global)?;
+    let run = archive.get(id).map_err(runs::said)?;
+    let told = traces::explain(&run, &archive.traces());
+    Ok(Found {
+        doubts: vec![format!(
+            "judged by the run {}, so by settings as they were then; which files set them is not told",
+            run.id
+        )],
+        told,
+        near: Configured::default(),
+        far: Configured::default(),
+        run,
+    })
+}

@@ -1,0 +1,124 @@
+//! `linerate tune hold`: settings by hand, until Ctrl-C.
+
+use super::ANSWER;
+use crate::commands::Global;
+use crate::out;
+use anyhow::{Context, Result};
+use clap::Args;
+use engine::controller::Link;
+use engine::exit::Refusal;
+use engine::host::Host;
+use engine::transport::{self, How};
+use engine::tuning;
+use model::{Nanos, Reading, Setting, Side};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use wire::control::TuneRequest;
+
+/// How soon Ctrl-C is noticed.
+const STOP_WITHIN: Duration = Duration::from_millis(50);
+
+/// Set something on a host until Ctrl-C, then put it back
+#[derive(Args)]
+pub struct Hold {
+    /// The host: name[:port] (an agent with --allow-tune), ssh:[user@]name or local
+    host: String,
+    /// What to set there, like route.initcwnd=32; the route is that to this host
+    #[arg(required = true, value_name = "KNOB=VALUE")]
+    settings: Vec<String>,
+    /// What for: told to whoever else wants to change settings there
+    #[arg(long, default_value = "set by hand", value_name = "TEXT")]
+    title: String,
+    /// Put back after so long without a word from here, even if linerate is killed there
+    #[arg(long, default_value = "30s", value_name = "TIME")]
+    deadline: Nanos,
+    /// How ssh is to start linerate at the other end [default: linerate]
+    #[arg(long, value_name = "COMMAND")]
+    remote_command: Option<String>,
+}
+
+/// Who keeps what is held.
+enum Holder {
+    /// This process: both ends are on this machine.
+    Here(tune::Hold),
+    /// The agent at the other end.
+    There(Link),
+}
+
+impl Hold {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<()> {
+        let settings = self.settings()?;
+        let host: Host = self.host.parse()?;
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        tuning::recover();
+        let how = How {
+            remote_command: self.remote_command.as_deref(),
+            ..global.how(None, stop)?
+        };
+        let mut link = Link::new(transport::connect(&host, &how)?);
+        let begin = TuneRequest::Begin {
+            title: self.title.clone(),
+            deadline: self.deadline,
+        };
+        link.tune(begin, ANSWER)?;
+        let (mut holder, readings) = if link.shares_machine() {
+            let mut hold = tuning::begin(&self.title, self.deadline.into(), Side::Far)?;
+            let readings = hold.apply(&settings, link.far_address())?;
+            (Holder::Here(hold), readings)
+        } else {
+            let readings = link.tune(TuneRequest::Apply { settings }, ANSWER)?;
+            (Holder::There(link), readings)
+        };
+        for reading in &readings {
+            out::print(&told(reading))?;
+        }
+        out::note("set until Ctrl-C");
+        let often = Duration::from(self.deadline) / 3;
+        let mut renewed = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(STOP_WITHIN);
+            if renewed.elapsed() >= often {
+                renewed = Instant::now();
+                match &mut holder {
+                    Holder::Here(hold) => hold.renew(),
+                    Holder::There(link) => drop(link.tune(TuneRequest::Renew, ANSWER)?),
+                }
+            }
+        }
+        match holder {
+            Holder::Here(hold) => drop(hold.end()?),
+            Holder::There(mut link) => drop(link.tune(TuneRequest::End, ANSWER)?),
+        }
+        out::note("put back");
+        Ok(())
+    }
+
+    fn settings(&self) -> Result<Vec<Setting>> {
+        let read = |text: &String| {
+            let setting: Setting = text.parse().map_err(|e| Refusal::usage(format!("{e}")))?;
+            if setting.knob.is_socket() {
+                return Err(Refusal::usage(format!(
+                    "{} is an option of linerate's own connections: 'linerate measure' and 'linerate prove' take it",
+                    setting.knob
+                ))
+                .into());
+            }
+            Ok(setting)
+        };
+        self.settings.iter().map(read).collect()
+    }
+}
+
+fn told(reading: &Reading) -> String {
+    let Reading {
+        setting,
+        asked,
+        found,
+        ..
+    } = reading;
+    match reading.in_force {
+        true => format!("{setting}: in force\n"),
+        false => format!("{setting}: {asked} asked, {found} in force\n"),
+    }
+}

@@ -1,0 +1,124 @@
+//! `linerate tune mtu`: another MTU for two hosts, without an outage.
+
+use crate::commands::live::stdout_style;
+use crate::commands::{Global, Version};
+use crate::out;
+use anyhow::{Context, Result};
+use clap::Args;
+use engine::exit::{Exit, Refusal};
+use engine::host::Host;
+use engine::mtu::change::{Wish, change};
+use engine::transport::How;
+use engine::{mtu, tuning};
+use model::mtu::{ChangeOutcome, MtuFound, Reach};
+use std::sync::atomic::Ordering;
+
+/// Give this host and another one a larger or smaller MTU, without an outage
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate tune mtu db2 --to 9000          jumbo frames, if they get through both ways
+  linerate tune mtu ssh:root@db2 --to 9000 starts the agent over ssh
+  linerate tune mtu db2 --to 1500          and back
+  linerate tune mtu db2 --to 9000 --peer   for packets between the two hosts alone
+
+Looks first what gets through now ('linerate mtu'). Then both hosts are armed: each puts everything
+back by itself if this command dies, the connection breaks or a minute passes without a word. Routes
+are pinned at the old size, so that no ordinary packet grows when the devices are changed. Probes of
+the new size go both ways; only if they arrive the pins go, new connections carry 64 KiB each way, and
+a word over yet another new connection makes both hosts keep it. For a smaller MTU the pins come with
+the new size, and the devices follow. If anything does not get through, everything is put back
+verbatim, and the direction, the size and the kind of place are told.
+
+Where other hosts are on the segment, or a router leads to the other host, they may not take larger
+packets: then only the route to the other host is opened and all others stay pinned (--peer). With
+--segment everybody gets larger packets.
+
+Many network cards lose their link for some seconds when their MTU changes. Where the driver is not
+known to keep it this is refused, since the connection to the other host goes that way; --force does
+it. How long nothing was answered is measured.
+
+The other host must allow it (linerate serve --allow-tune, linerate trust add --tune); both need root
+or CAP_NET_ADMIN. It lasts until a host is started anew, or until 'linerate tune undo' on it (which is
+no gentle way back: 'linerate tune mtu HOST --to OLD' is). With --persist it is written down once it is
+committed, in a file of its own for what sets the device up: netplan, systemd-networkd or NetworkManager;
+for others the lines are told that are to be run when the device comes up. 'linerate tune undo' takes
+that file back as well.")]
+pub struct Mtu {
+    /// The other host: name[:port] (an agent with --allow-tune) or ssh:[user@]name
+    host: String,
+    /// MTU that the devices of both hosts are to have, in bytes
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_520))]
+    to: u32,
+    /// Larger packets between the two hosts alone, whoever else is on the segment
+    #[arg(long, conflicts_with = "segment")]
+    peer: bool,
+    /// Larger packets for everybody on the segment, whoever is seen there
+    #[arg(long)]
+    segment: bool,
+    /// Also where a device may lose its link for some seconds
+    #[arg(long)]
+    force: bool,
+    /// Write it down on both hosts once it is committed, so that it outlives a restart
+    #[arg(long)]
+    persist: bool,
+    #[command(flatten)]
+    version: Version,
+    /// What came of it as JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// No word about the stages
+    #[arg(short, long)]
+    quiet: bool,
+    /// How ssh is to start linerate at the other end [default: linerate]
+    #[arg(long, value_name = "COMMAND")]
+    remote_command: Option<String>,
+}
+
+impl Mtu {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If it does not begin; nothing is changed then.
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let host: Host = self.host.parse()?;
+        if !matches!(host, Host::Agent { .. } | Host::Ssh { .. }) {
+            return Err(Refusal::usage(format!(
+                "{host} is no other host with an agent, to which a new connection can be made whenever it is needed: name one (linerate serve --allow-tune there), or ssh:[user@]name"
+            ))
+            .into());
+        }
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        tuning::recover();
+        let how = How {
+            ip_version: self.version.chosen(),
+            remote_command: self.remote_command.as_deref(),
+            ..global.how(None, stop)?
+        };
+        let wish = Wish {
+            to: self.to,
+            reach: match (self.peer, self.segment) {
+                (true, _) => Some(Reach::Peer),
+                (_, true) => Some(Reach::Segment),
+                _ => None,
+            },
+            force: self.force,
+            persist: self.persist,
+        };
+        let change = change(&host, &how, &wish, stop, &mut |stage, change| {
+            if !self.quiet {
+                out::note(&report::mtu_change::done(stage, change));
+            }
+        })?;
+        out::print(&match self.json {
+            true => report::mtu_change::json(&change),
+            false => report::mtu_change::text(&change, stdout_style()),
+        })?;
+        let outcome = change.outcome.clone();
+        mtu::keep(global.archive_path(), MtuFound::Change(Box::new(change)));
+        Ok(match outcome {
+            ChangeOutcome::RolledBack { .. } if stop.load(Ordering::Relaxed) => Exit::Interrupted,
+            ChangeOutcome::RolledBack { .. } => Exit::Failed,
+            ChangeOutcome::Committed | ChangeOutcome::Unneeded => Exit::Done,
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! `linerate tune HOST`: from a measurement to settings that are proven to help.
+
+use crate::commands::live::{View, stdout_style};
+use crate::commands::measure::options::Load;
+use crate::commands::prove::picture::Pairs;
+use crate::commands::prove::{Session, parse_way};
+use crate::commands::{Global, runs};
+use crate::out;
+use anyhow::{Context, Result};
+use archive::Archive;
+use clap::Args;
+use engine::closed_loop::{ClosedLoop, Question, Told};
+use engine::exit::{Exit, Refusal, exit_of, sentence};
+use engine::host::Host;
+use engine::{chance, lab, tuning};
+use model::advice::Foreign;
+use model::{BitRate, Direction, Directions, Limit, Nanos, Plan, Tuning};
+use prove::plan::{USUAL_TIME, parse_share};
+use report::tune::Judged;
+use std::process::ExitCode;
+
+/// The closed loop.
+#[derive(Args)]
+pub struct Path {
+    /// The far end, as 'linerate measure' takes it
+    host: Option<String>,
+    #[command(flatten)]
+    care: Care,
+    #[command(flatten)]
+    load: Load,
+    #[command(flatten)]
+    session: Session,
+    /// Have what was kept written down where the hosts read it when they start
+    #[arg(long, help_heading = "What to tune")]
+    persist: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// How the story is told.
+#[derive(Args)]
+#[command(next_help_heading = "Output")]
+struct Form {
+    /// The story with its verdicts as JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// What was proven (of a dry run: what is proposed) as lines for hosts with this system as well: freebsd, macos
+    #[arg(long = "for", value_name = "SYSTEM", value_parser = parse_system, conflicts_with = "json")]
+    system: Option<Foreign>,
+}
+
+fn parse_system(text: &str) -> Result<Foreign, String> {
+    let found = Foreign::ALL.iter().find(|(name, _)| *name == text);
+    found.map(|(_, system)| *system).ok_or_else(|| {
+        "freebsd and macos are known; on Linux --persist writes the files themselves".to_owned()
+    })
+}
+
+/// What is tuned, and how carefully.
+#[derive(Args)]
+#[command(next_help_heading = "What to tune")]
+struct Care {
+    /// Which way: up, from here to HOST, or down
+    #[arg(long, value_name = "WAY", default_value = "up", value_parser = parse_way)]
+    direction: Direction,
+    /// What the path is to carry [default: found from the devices and the measurement]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// After something helped, look for the next limit, so often in all
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10))]
+    rounds: u32,
+    /// Measure and show what would be tried; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The smallest change that matters [default: 5%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    margin: Option<f64>,
+    /// Pairs at each look, or one fixed number [default: 8,12,16,20; of several proposals 12]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pairs: Option<Vec<u32>>,
+    /// Pause before each run [default: 3s]
+    #[arg(long, value_name = "TIME")]
+    gap: Option<Nanos>,
+    /// Pairs without a change before it, which tell the noise [default: 6]
+    #[arg(long, value_name = "N")]
+    pilot: Option<u32>,
+    /// Where the order of the runs comes from [default: chance]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Print the story of a tuning that is kept
+#[derive(Args)]
+#[command(after_long_help = "EXAMPLES
+  linerate tune show last
+  linerate tune show last --for freebsd    with the lines that FreeBSD hosts need
+  linerate tune show 3f --json")]
+pub struct Show {
+    /// Name of the tuning, its first digits, or 'last'
+    id: String,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl Path {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// If the path cannot be measured. What breaks later is told behind the story, and nothing but what was
+    /// kept stays changed.
+    pub fn run(&self, global: &Global) -> Result<ExitCode> {
+        let name = self.host.as_deref().ok_or_else(|| {
+            Refusal::usage(
+                "tune what? Name a host (linerate tune HOST), or see what else there is: linerate tune --help",
+            )
+        })?;
+        let host: Host = name.parse()?;
+        let question = self.question(name)?;
+        if self.persist && matches!(host, Host::Lab { .. }) {
+            return Err(Refusal::usage(
+                "the hosts of a lab read no files when they start, and are gone with it: leave out --persist",
+            )
+            .into());
+        }
+        let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
+        if let (Host::Lab { name, hosts }, None) = (&host, self.session.lab_far) {
+            return lab::measure(name, hosts.as_deref(), self.session.quiet, stop);
+        }
+        tuning::recover();
+        let archive = global.archive_path()?;
+        drop(Archive::open(&archive)?);
+        let mut view = View::new(Pairs::default(), self.session.quiet);
+        let watch = match &host {
+            Host::Lab { name, .. } => Some(lab::Watch::begin(name)),
+            _ => None,
+        };
+        let mut far = self.session.reach(&host, &question.run, global, stop)?;
+        let told = ClosedLoop::new(question, &mut far, archive.clone(), &mut view, stop).run()?;
+        drop(view);
+        let Told {
+            mut story,
+            experiments,
+            plans,
+            broke,
+        } = told;
+        story
+            .warnings
+            .extend(watch.into_iter().flat_map(lab::Watch::end));
+        Archive::open(&archive)?.keep_tuning(&story)?;
+        let judged: Vec<Judged> = experiments.into_iter().map(runs::judge).collect();
+        print(&story, &judged, &self.form)?;
+        if !self.form.json {
+            plans.iter().try_for_each(forecast)?;
+        }
+        Ok(match broke {
+            None => Exit::Done,
+            Some(error) => {
+                out::note(&format!("linerate: {}", sentence(&error)));
+                exit_of(&error)
+            }
+        }
+        .into())
+    }
+
+    fn question(&self, host: &str) -> Result<Question> {
+        let (care, load) = (&self.care, &self.load);
+        let run = load
+            .spec(load.bulk(), Directions::Up, Limit::Time(USUAL_TIME))
+            .map_err(|e| Refusal::usage(e.to_string()))?;
+        Ok(Question {
+            host: host.to_owned(),
+            direction: care.direction,
+            run,
+            rate: care.rate,
+            margin: care.margin,
+            pairs: care.pairs.clone(),
+            gap: care.gap,
+            pilot: care.pilot,
+            seed: match care.seed {
+                Some(seed) => seed,
+                None => u64::from_be_bytes(chance::bytes()?),
+            },
+            rounds: care.rounds,
+            dry_run: care.dry_run,
+            persist: self.persist,
+        })
+    }
+}
+
+impl Show {
+    /// Runs the command.
+    pub fn run(&self, global: &Global) -> Result<()> {
+        let archive = runs::open_existing(global)?;
+        let story = archive.tuning(&self.id).map_err(runs::said)?;
+        let judged = runs::judged(&archive, &story);
+        print(&story, &judged, &self.form)
+    }
+}
+
+fn print(story: &Tuning, judged: &[Judged], form: &Form) -> Result<()> {
+    if form.json {
+        return out::print(&report::tune::json(story, judged));
+    }
+    out::print(&report::tune::story(story, judged, stdout_style()))?;
+    if let Some(system) = form.system {
+        let texts = advise::elsewhere(system, story);
+        out::print(&report::tune::elsewhere(system, &texts))?;
+    }
+    Ok(())
+}
+
+/// What an experiment would take, and can show.
+fn forecast(plan: &Plan) -> Result<()> {
+    let forecast = prove::forecast(plan, &[]);
+    let words = report::prove::forecast(plan, &forecast, stdout_style());
+    out::print(&format!("\nTo prove it:\n{words}"))?;
+    Ok(())
+}

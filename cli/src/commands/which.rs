@@ -1,0 +1,124 @@
+//! Which connections to trace: options that `trace` and `explain --live` share, and what both say at the start.
+
+use crate::out;
+use anyhow::Result;
+use clap::Args;
+use engine::exit::Refusal;
+use observe::trace::{Filter, Tracer, netns_at, own_netns};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Only connections with this port at either end
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Only connections with this address at either end
+    #[arg(long, value_name = "ADDRESS")]
+    pub host: Option<IpAddr>,
+    /// Only sockets that this process uses
+    #[arg(long)]
+    pub pid: Option<u32>,
+    /// Network namespace: a name of 'ip netns', a process, a path, or all [default: that of --pid, or this one]
+    #[arg(long, value_name = "NAME")]
+    pub netns: Option<String>,
+    /// Only the socket with this number, as 'ss -e' shows it after sk:
+    #[arg(long, value_name = "NUMBER", value_parser = parse_cookie)]
+    pub cookie: Option<u64>,
+}
+
+impl Which {
+    /// The same for the tracer.
+    ///
+    /// # Errors
+    /// If there is no such network namespace, or no such process.
+    pub fn filter(&self) -> Result<Filter> {
+        let netns = match self.netns.as_deref() {
+            Some("all") => None,
+            Some(name) => Some(find_netns(name)?),
+            // A process in a container has its connections there.
+            None => {
+                let of_process = self
+                    .pid
+                    .map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
+                of_process
+                    .and_then(|path| netns_at(&path))
+                    .or_else(own_netns)
+            }
+        };
+        if let Some(pid) = self.pid
+            && !Path::new(&format!("/proc/{pid}")).is_dir()
+        {
+            return Err(Refusal::usage(format!("there is no process {pid}")).into());
+        }
+        Ok(Filter {
+            netns,
+            pid: self.pid,
+            port: self.port,
+            host: self.host,
+            cookie: self.cookie,
+        })
+    }
+}
+
+/// Says what stands in for probes of the kernel, and what is not told.
+pub fn say_what_is_missing(tracer: &Tracer) {
+    for sentence in &tracer.instead {
+        out::note(&format!("linerate: {sentence}"));
+    }
+    for tracepoint in &tracer.missing {
+        out::note(&format!(
+            "linerate: this kernel does not let {tracepoint} be traced: what it tells is left out"
+        ));
+    }
+}
+
+fn find_netns(name: &str) -> Result<u32> {
+    let path = match name.parse::<u32>() {
+        Ok(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
+        Err(_) if name.contains('/') => PathBuf::from(name),
+        Err(_) => Path::new("/run/netns").join(name),
+    };
+    netns_at(&path).ok_or_else(|| {
+        Refusal::usage(format!(
+            "no network namespace '{name}': {} is not there; 'ip netns' lists the names, and a process or a path will do",
+            path.display()
+        ))
+        .into()
+    })
+}
+
+/// As `ss` prints it, or in decimal.
+fn parse_cookie(text: &str) -> Result<u64, String> {
+    let hex = text.trim_start_matches("sk:");
+    let hex = hex.strip_prefix("0x").or((hex != text).then_some(hex));
+    match hex {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    }
+    .map_err(|_| format!("'{text}' is no number of a socket; write 4711, 0x1267 or sk:1267"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_sockets_as_they_are_shown() {
+        assert_eq!(parse_cookie("4711"), Ok(4711));
+        assert_eq!(parse_cookie("0x1267"), Ok(4711));
+        assert_eq!(parse_cookie("sk:1267"), Ok(4711));
+        assert!(parse_cookie("x").is_err());
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_refused() {
+        let of = |pid| Which {
+            pid: Some(pid),
+            ..Which::default()
+        };
+        let refused = of(u32::MAX).filter().err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some("there is no process 4294967295"));
+        assert!(of(std::process::id()).filter().is_ok());
+    }
+}

@@ -1,0 +1,294 @@
+//! What a request is answered with.
+
+use crate::commands::report::page_of;
+use crate::commands::runs;
+use anyhow::Result;
+use archive::{Archive, Filter, Named};
+use engine::exit::{Exit, exit_of, sentence};
+use engine::listing::{self, Listed};
+use engine::{clock, traces};
+use model::{Direction, Nanos, summarise};
+use prove::change::{LONGEST, change_points};
+use report::page;
+use report::pages::{Entry, Figure, History, Index, Past, Search, Shift, Side, Way};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use wire::http::{self, Request, Status};
+
+/// Lines of a list.
+const LINES: u32 = 200;
+
+/// Runs that paths are made of, the newest ones.
+const RUNS: u32 = 20_000;
+
+/// Fewer runs of one kind are no history.
+const FEWEST: usize = 2;
+
+/// How often noise alone is marked.
+const LEVEL: f64 = 0.01;
+
+/// The archive, and who may ask for it.
+pub struct Site {
+    /// The file.
+    pub archive: PathBuf,
+    /// Requests may call this machine by any name: it listens where others reach it, as it was told.
+    pub any_name: bool,
+}
+
+/// An answer, whole.
+pub struct Answer {
+    status: Status,
+    kind: &'static str,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// Nothing but how it went.
+    pub fn of(status: Status) -> Answer {
+        Answer::text(status, format!("{}\n", status.line()))
+    }
+
+    fn text(status: Status, text: String) -> Answer {
+        Answer {
+            status,
+            kind: "text/plain; charset=utf-8",
+            body: text.into_bytes(),
+        }
+    }
+
+    fn html(text: String) -> Answer {
+        Answer {
+            status: Status::Ok,
+            kind: "text/html; charset=utf-8",
+            body: text.into_bytes(),
+        }
+    }
+
+    /// As it goes to the client.
+    pub fn bytes(&self, head_only: bool) -> Vec<u8> {
+        let policy = format!("{}; frame-ancestors 'none'", page::policy(true));
+        let mut bytes = http::answer(self.status, self.kind, self.body.len(), &policy).into_bytes();
+        if !head_only {
+            bytes.extend_from_slice(&self.body);
+        }
+        bytes
+    }
+}
+
+impl Site {
+    /// Whatever is asked, there is an answer.
+    pub fn answer(&self, request: &Request) -> Answer {
+        if !self.any_name && !request.names_no_name() {
+            return Answer::of(Status::Misdirected);
+        }
+        self.found(request).unwrap_or_else(|error| {
+            let error = error.downcast().map_or_else(|other| other, runs::said);
+            // What was asked for is not there, or has no page; else the machine failed.
+            let status = match exit_of(&error) {
+                Exit::Usage => Status::NotFound,
+                _ => Status::Failed,
+            };
+            Answer::text(status, format!("{}\n", sentence(&error)))
+        })
+    }
+
+    fn found(&self, request: &Request) -> Result<Answer> {
+        let archive = Archive::open_to_read(&self.archive)?;
+        let asked = |name| request.value(name).unwrap_or_default();
+        Ok(match request.path.as_str() {
+            "/" => Answer::html(index(&archive, request)?),
+            "/compare.html" => compare(&archive, asked("a"), asked("b"))?,
+            "/history.html" => {
+                let wanted = [asked("host"), asked("workload"), asked("direction")];
+                let all = histories(&archive)?;
+                let found = all.iter().find(|history| key(history) == wanted);
+                match found {
+                    Some(history) => Answer::html(page::html(&report::pages::history(history))),
+                    None => Answer::of(Status::NotFound),
+                }
+            }
+            "/metrics" => Answer {
+                status: Status::Ok,
+                kind: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                body: metrics(&archive)?.into_bytes(),
+            },
+            other => match other
+                .strip_prefix('/')
+                .and_then(|name| name.strip_suffix(".html"))
+            {
+                Some(id) if archive::is_id(id) => {
+                    Answer::html(page::html(&page_of(&archive, &archive.named(id)?)?))
+                }
+                _ => Answer::of(Status::NotFound),
+            },
+        })
+    }
+}
+
+/// The list, searched.
+fn index(archive: &Archive, request: &Request) -> Result<String> {
+    let asked = |name| request.value(name).unwrap_or_default().to_owned();
+    let mut search = Search {
+        text: asked("text"),
+        host: asked("host"),
+        workload: asked("workload"),
+        since: asked("since"),
+        until: asked("until"),
+        said: String::new(),
+    };
+    let some = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let mut filter = Filter {
+        text: some(&search.text),
+        host: some(&search.host),
+        workload: some(&search.workload),
+        limit: Some(LINES + 1),
+        ..Filter::default()
+    };
+    for (text, bound, days) in [
+        (&search.since, &mut filter.since, 0),
+        (&search.until, &mut filter.until, 1),
+    ] {
+        *bound = clock::day(text).map(|day| day + Nanos::from_secs(days * 86_400));
+        if bound.is_none() && !text.is_empty() {
+            search.said = format!("'{text}' is no day like 2026-03-01, and was left out. ");
+        }
+    }
+    let mut entries = entries(archive, &filter)?;
+    if entries.len() > LINES as usize {
+        entries.truncate(LINES as usize);
+        search.said += &format!("These are the newest {LINES}: narrow the search to see others.");
+    }
+    let address = |_, history: &History| {
+        let [host, workload, direction] = key(history).map(http::encoded);
+        format!("history.html?host={host}&workload={workload}&direction={direction}")
+    };
+    Ok(report::pages::index(&Index {
+        entries,
+        paths: ways(&histories(archive)?, address),
+        search: Some(search),
+    }))
+}
+
+/// The lines of the list.
+///
+/// # Errors
+/// Failures to read.
+pub fn entries(archive: &Archive, filter: &Filter) -> Result<Vec<Entry>, archive::Error> {
+    let all = listing::list(archive, filter)?;
+    Ok(all.iter().map(Listed::entry).collect())
+}
+
+/// Paths with a history, and where it is told.
+pub fn ways(histories: &[History], address: impl Fn(usize, &History) -> String) -> Vec<Way> {
+    let ways = histories.iter().enumerate().map(|(at, history)| Way {
+        name: history.name(),
+        runs: history.runs.len(),
+        shifts: history.shifts.len(),
+        href: address(at, history),
+    });
+    ways.collect()
+}
+
+fn key(history: &History) -> [&str; 3] {
+    let way = match history.direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    };
+    [&history.host, &history.workload, way]
+}
+
+/// What the runs on record say of each path, those of experiments left out.
+///
+/// # Errors
+/// Failures to read.
+pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
+    let rows = archive.list(&Filter {
+        limit: Some(RUNS),
+        ..Filter::default()
+    })?;
+    let mut paths: BTreeMap<(String, String, bool), Vec<Past>> = BTreeMap::new();
+    // The oldest first.
+    for row in rows.into_iter().rev().filter(|row| row.ended == "complete") {
+        let requests = of_latency(&row.workload);
+        for (down, goodput, p50) in [
+            (false, row.goodput_up, row.p50_up),
+            (true, row.goodput_down, row.p50_down),
+        ] {
+            let value = match requests {
+                true => p50.map(Nanos::as_secs_f64),
+                false => goodput.map(|rate| rate.0 as f64),
+            };
+            let Some(value) = value else { continue };
+            let path = (row.host.clone(), row.workload.clone(), down);
+            paths.entry(path).or_default().push(Past {
+                id: row.id.clone(),
+                started: row.started,
+                value,
+            });
+        }
+    }
+    let all = paths.into_iter().filter(|(_, runs)| runs.len() >= FEWEST);
+    let all = all.map(|((host, workload, down), mut runs)| {
+        runs.drain(..runs.len().saturating_sub(LONGEST));
+        let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
+        let shifts = change_points(&values, LEVEL)
+            .into_iter()
+            .map(|found| Shift {
+                at: found.after,
+                before: found.before_median,
+                after: found.after_median,
+            });
+        History {
+            figure: match of_latency(&workload) {
+                true => Figure::Latency,
+                false => Figure::Goodput,
+            },
+            host,
+            workload,
+            direction: if down { Direction::Down } else { Direction::Up },
+            shifts: shifts.collect(),
+            runs,
+        }
+    });
+    Ok(all.collect())
+}
+
+/// Whether runs of this kind are told by their latency.
+fn of_latency(workload: &str) -> bool {
+    matches!(workload, "request" | "blocks")
+}
+
+/// Two runs side by side.
+fn compare(archive: &Archive, a: &str, b: &str) -> Result<Answer> {
+    let (Named::Run(a), Named::Run(b)) = (archive.named(a)?, archive.named(b)?) else {
+        let sentence = "only runs can be compared: choose two in the list\n";
+        return Ok(Answer::text(Status::BadRequest, sentence.to_owned()));
+    };
+    let told = |id: &str| -> Result<_> {
+        let run = archive.get(id)?;
+        let (summary, why) = (summarise(&run), traces::explain(&run, &archive.traces()));
+        Ok((run, summary, why))
+    };
+    let (a, b) = (told(&a)?, told(&b)?);
+    let [a, b] = [&a, &b].map(|(run, summary, why)| Side { run, summary, why });
+    Ok(Answer::html(page::html(&report::pages::compare(a, b))))
+}
+
+/// The last complete run of each host and workload.
+fn metrics(archive: &Archive) -> Result<String> {
+    let rows = archive.list(&Filter {
+        limit: Some(RUNS),
+        ..Filter::default()
+    })?;
+    let mut last: BTreeMap<(String, String), String> = BTreeMap::new();
+    for row in rows.into_iter().filter(|row| row.ended == "complete") {
+        // The newest come first.
+        last.entry((row.host, row.workload)).or_insert(row.id);
+    }
+    let runs: Vec<_> = last
+        .into_values()
+        .map(|id| archive.get(&id).map(|run| (summarise(&run), run)))
+        .collect::<Result<_, _>>()?;
+    let pairs = runs.iter().map(|(summary, run)| (run, summary));
+    Ok(report::openmetrics::text(pairs))
+}

@@ -1,0 +1,95 @@
+//! The plan of the house, held by a test: which room may know which.
+
+use serde_json::Value;
+use std::process::Command;
+
+const PURE: [&str; 11] = [
+    "model", "tcp", "wire", "report", "emulate", "prove", "explain", "capture", "pmtud", "advise",
+    "requests",
+];
+const HOST: [&str; 7] = [
+    "sys", "measure", "observe", "archive", "lab", "tune", "probe",
+];
+
+/// The rooms that each room depends on, read from cargo itself (test dependencies left out).
+fn rooms() -> Vec<(String, Vec<String>)> {
+    let out = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs this test, so it can be started");
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&out.stdout).expect("cargo prints JSON");
+    let room = |name: &Value| {
+        let name = name.as_str().expect("a package has a name");
+        name.strip_prefix("linerate-").unwrap_or(name).to_owned()
+    };
+    let ours = |dependency: &&Value| {
+        dependency["kind"].is_null()
+            && dependency["name"]
+                .as_str()
+                .is_some_and(|n| n.starts_with("linerate"))
+    };
+    let packages = metadata["packages"]
+        .as_array()
+        .expect("metadata lists packages");
+    packages
+        .iter()
+        .map(|package| {
+            let all = package["dependencies"]
+                .as_array()
+                .expect("a package lists dependencies");
+            (
+                room(&package["name"]),
+                all.iter().filter(ours).map(|d| room(&d["name"])).collect(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn every_room_knows_only_whom_it_may() {
+    let rooms = rooms();
+    for room in PURE.iter().chain(&HOST) {
+        assert!(
+            rooms.iter().any(|(name, _)| name == room),
+            "the room {room} is gone"
+        );
+    }
+    for (room, known) in rooms {
+        let allowed: &[&str] = match room.as_str() {
+            "model" | "sys" => &[],
+            // Views of one account of a connection.
+            "explain" | "requests" | "report" => &["model", "tcp"],
+            pure if PURE.contains(&pure) => &["model"],
+            "lab" => &["model", "sys", "emulate"],
+            // What a packet socket sees is decoded where captures are.
+            "observe" => &["model", "sys", "capture", "tcp"],
+            host if HOST.contains(&host) => &["model", "sys"],
+            "engine" => &[
+                "model", "wire", "explain", "report", "emulate", "sys", "measure", "observe",
+                "prove", "archive", "lab", "tune", "pmtud", "probe", "advise",
+            ],
+            "linerate" => &[
+                "engine", "model", "wire", "capture", "explain", "report", "emulate", "sys",
+                "measure", "observe", "prove", "archive", "lab", "tune", "pmtud", "advise",
+                "requests",
+            ],
+            // Fuzzing drives the decoders of both floors.
+            "fuzz" => &[
+                "model", "wire", "capture", "explain", "report", "observe", "pmtud", "requests",
+            ],
+            other => panic!("the room {other} has no place in the plan: name it here"),
+        };
+        for other in known {
+            assert!(
+                allowed.contains(&other.as_str()),
+                "{room} must not know {other}"
+            );
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Labs for the commands: found by name or file, raised where they are missing, and taken down by
+//! whoever raised them.
+
+use crate::exit::Refusal;
+use crate::host::ends;
+use crate::log;
+use anyhow::{Context, Result};
+use emulate::Scenario;
+use lab::{Lab, LinkBackend, NodeRecord, Options, Tie, TruthReport};
+use model::Warning;
+use std::ffi::OsStr;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ExitCode, ExitStatus};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a child that runs is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// For a child that has heard of Ctrl-C itself, before it is told to end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The file that runs, even if a newer one has taken its place.
+pub const MYSELF: &str = "/proc/self/exe";
+
+/// `NAME`, or `NAME/HOST`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The lab or scenario.
+    pub lab: String,
+    /// A host in it; the first without.
+    pub host: Option<String>,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let (lab, host) = match text.split_once('/') {
+            Some((lab, host)) => (lab, Some(host)),
+            None => (text, None),
+        };
+        if lab.is_empty() || host.is_some_and(str::is_empty) {
+            return Err(format!(
+                "'{text}' is no place in a lab: write NAME or NAME/HOST"
+            ));
+        }
+        Ok(Place {
+            lab: lab.to_owned(),
+            host: host.map(str::to_owned),
+        })
+    }
+}
+
+/// The scenario of a file (`*.toml`) or a shipped one.
+///
+/// # Errors
+/// If there is none, or it is wrong: where, what, and what to do.
+pub fn scenario(what: &str) -> Result<Scenario> {
+    if is_file(what) {
+        let text = std::fs::read_to_string(what)
+            .map_err(|e| Refusal::usage(format!("cannot read the scenario {what}: {e}")))?;
+        return parse(&text, what);
+    }
+    let (name, text) = shipped(what)?;
+    parse(text, &format!("{name}.toml"))
+}
+
+/// Name and text of a shipped scenario.
+///
+/// # Errors
+/// If there is none of that name.
+pub fn shipped(name: &str) -> Result<(&'static str, &'static str)> {
+    let found = Scenario::shipped().iter().find(|(n, _)| *n == name);
+    Ok(*found.ok_or_else(|| {
+        Refusal::usage(format!(
+            "there is no scenario '{name}': 'linerate lab scenarios' lists them; the name of a file of your own ends in .toml"
+        ))
+    })?)
+}
+
+/// Whether a scenario is named by its file.
+pub fn is_file(what: &str) -> bool {
+    Path::new(what).extension() == Some(OsStr::new("toml"))
+}
+
+fn parse(text: &str, file: &str) -> Result<Scenario> {
+    Ok(Scenario::parse(text, file).map_err(|e| Refusal::usage(e.to_string()))?)
+}
+
+/// A lab that is up, and goes down with this value if it came up for it.
+pub struct Standing {
+    lab: Lab,
+    /// It came up for this.
+    tie: Option<Tie>,
+}
+
+impl Standing {
+    /// The lab of that name if it is up, else the scenario, brought up.
+    ///
+    /// # Errors
+    /// If there is neither, or it cannot be brought up.
+    pub fn find_or_raise(name: &str) -> Result<Standing> {
+        match lab::open(name) {
+            Ok(lab) => Ok(Standing { lab, tie: None }),
+            Err(lab::Error::NotUp(_)) => Standing::raise(&scenario(name)?, &Options::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Brings a scenario up.
+    ///
+    /// # Errors
+    /// If it cannot be brought up; nothing is left then.
+    pub fn raise(scenario: &Scenario, options: &Options) -> Result<Standing> {
+        let (lab, tie) = lab::up(scenario, options).map_err(|error| match error {
+            lab::Error::Unfit(why) => Refusal::usage(why).into(),
+            error => anyhow::Error::from(error),
+        })?;
+        Ok(Standing {
+            lab,
+            tie: Some(tie),
+        })
+    }
+
+    /// The lab.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Lets the lab stay.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn keep(mut self) -> Result<()> {
+        Ok(self.tie.take().map_or(Ok(()), Tie::cut)?)
+    }
+
+    /// Takes the lab down now if it came up for this.
+    ///
+    /// # Errors
+    /// If something of it is left.
+    pub fn lower(mut self) -> Result<()> {
+        if let Some(_tie) = self.tie.take() {
+            lab::down(&self.lab.record().name)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        if self.tie.is_some()
+            && let Err(error) = lab::down(&self.lab.record().name)
+        {
+            log::note(&format!("linerate: {error}"));
+        }
+    }
+}
+
+/// The hosts of a lab in the order of its scenario, routers left out.
+pub fn hosts(lab: &Lab) -> Vec<&NodeRecord> {
+    lab.hosts().filter(|node| node.kind == "host").collect()
+}
+
+/// What makes the shaped links of a lab, in words.
+pub fn backends(lab: &Lab) -> String {
+    let links = &lab.record().links;
+    let made_by = |backend| {
+        let names = links.iter().filter(|l| l.backend == backend);
+        let names: Vec<&str> = names.map(|l| l.name.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{backend} for {}", names.join(", ")))
+    };
+    let words: Vec<String> = [LinkBackend::Emulator, LinkBackend::Netem]
+        .into_iter()
+        .filter_map(made_by)
+        .collect();
+    if words.is_empty() {
+        return "plain cables only".to_owned();
+    }
+    words.join("; ")
+}
+
+/// Looks whether the emulator, not the network, was the limit of what happens meanwhile.
+pub struct Watch {
+    lab: Option<Lab>,
+    before: TruthReport,
+}
+
+impl Watch {
+    /// Begins now.
+    pub fn begin(name: &str) -> Watch {
+        let lab = lab::open(name).ok();
+        let before = lab.as_ref().and_then(|lab| lab.truth().ok());
+        Watch {
+            lab,
+            before: before.unwrap_or_default(),
+        }
+    }
+
+    /// What to tell of the time since the beginning.
+    pub fn end(self) -> Vec<Warning> {
+        let after = self.lab.map(|lab| lab.truth());
+        let Some(Ok(after)) = after else {
+            return vec![Warning {
+                what: "the emulator does not say how well it kept up".to_owned(),
+                meaning: "the figures may be those of the emulator, not of the path".to_owned(),
+                remedy:
+                    "look with 'linerate lab list' whether the lab is still up, and measure again"
+                        .to_owned(),
+            }];
+        };
+        after
+            .emulator_since(&self.before)
+            .warnings()
+            .into_iter()
+            .map(|sentence| {
+                // Their last clause is the remedy.
+                let (what, remedy) = sentence.rsplit_once("; ").unwrap_or((&sentence, ""));
+                Warning {
+                    what: what.to_owned(),
+                    meaning: "the figures may be those of the emulator, not of the path".to_owned(),
+                    remedy: remedy.to_owned(),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Measures between two hosts of a lab: starts the agent in the far one, and this same command again
+/// in the near one, with the agent at its standard input.
+///
+/// # Errors
+/// If the lab or a process in it cannot be started.
+pub fn measure(name: &str, ends: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<ExitCode> {
+    let standing = Standing::find_or_raise(name)?;
+    let lab = standing.lab();
+    let (near, far, listen) = choose(lab, ends)?;
+    if !quiet {
+        let state = match standing.tie.is_some() {
+            true => "up for this measurement",
+            false => "is up",
+        };
+        log::note(&format!(
+            "lab {name} {state}: from {near} to {far}, {}",
+            backends(lab)
+        ));
+    }
+    let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the agent")?;
+    let output = theirs
+        .try_clone()
+        .context("cannot share the agent's socket")?;
+    let mut command = lab.command(far, MYSELF)?;
+    command
+        .args(["agent", "--stdio", "--listen", &listen.to_string()])
+        .stdin(OwnedFd::from(theirs))
+        .stdout(OwnedFd::from(output));
+    sys::signal::deaf_to_interrupt(&mut command);
+    let agent = command.spawn();
+    // With the command go its copies of the socket: the agent's input ends with the near end.
+    drop(command);
+    let mut agent = agent.with_context(|| format!("cannot start an agent in {far}"))?;
+    let mut command = lab.command(near, MYSELF)?;
+    command
+        .args(std::env::args_os().skip(1))
+        .arg(format!("--lab-far={listen}"))
+        .stdin(OwnedFd::from(ours));
+    sys::signal::end_with_parent(&mut command);
+    let inside = command.spawn();
+    drop(command);
+    let code = inside
+        .with_context(|| format!("cannot start linerate in {near}"))
+        .and_then(|child| wait(child, stop));
+    agent.wait().context("cannot wait for the agent")?;
+    standing.lower()?;
+    code
+}
+
+/// Near host, far host, and the far one's address.
+fn choose<'a>(lab: &'a Lab, wanted: Option<&str>) -> Result<(&'a str, &'a str, IpAddr)> {
+    let name = &lab.record().name;
+    let hosts = hosts(lab);
+    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    let (near, far) = ends(wanted, &names).ok_or_else(|| {
+        Refusal::usage(match wanted {
+            Some(wanted) => format!(
+                "'{wanted}' names no two hosts of the lab {name}, which has {}: write lab:{name}/FAR or lab:{name}/NEAR-FAR",
+                names.join(", ")
+            ),
+            None => format!("the lab {name} has no two hosts to measure between"),
+        })
+    })?;
+    let host = hosts.iter().find(|host| host.name == far);
+    let address = host.and_then(|host| host.addresses.first());
+    let address = address.with_context(|| format!("{far} in the lab {name} has no address"))?;
+    Ok((near, far, *address))
+}
+
+/// Waits for the end of a child that hears Ctrl-C itself, and gives its exit code on.
+///
+/// # Errors
+/// What wait(2) says.
+pub fn wait(mut child: Child, stop: &AtomicBool) -> Result<ExitCode> {
+    let mut told = false;
+    let mut stopped = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(code(status));
+        }
+        if stop.load(Ordering::Relaxed) {
+            let since = *stopped.get_or_insert_with(Instant::now);
+            if !told && since.elapsed() > GRACE {
+                told = true;
+                sys::signal::end(child.id(), false)?;
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The exit code that a shell would give: 128 and the signal for a process that one ended.
+fn code(status: ExitStatus) -> ExitCode {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}

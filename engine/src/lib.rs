@@ -1,0 +1,31 @@
+//! The engine: everything between the rooms and the command. Sessions with other hosts, the agent, measurements,
+//! experiments, tuning. It returns values and emits events; the command prints them.
+
+pub mod chance;
+pub mod clock;
+pub mod closed_loop;
+pub mod controller;
+pub mod documents;
+pub mod exit;
+pub mod experiment;
+pub mod files;
+mod grant;
+mod grip;
+pub mod host;
+pub mod iperf3;
+pub mod lab;
+pub mod leg;
+pub mod listener;
+pub mod listing;
+pub mod log;
+pub mod mtu;
+pub mod nfs;
+pub mod progress;
+pub mod record;
+pub mod session;
+#[cfg(test)]
+mod testing;
+pub mod traces;
+pub mod transport;
+pub mod trust;
+pub mod tuning;

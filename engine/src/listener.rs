@@ -1,0 +1,626 @@
+//! `linerate serve`: takes control connections from the network.
+//!
+//! Nothing that a stranger sends is parsed but TLS itself and, while an invitation is open, one
+//! frame of a fixed size. Every connection has a thread of its own and a deadline in every state,
+//! so that none keeps another waiting; how many there may be is bounded by source and by key.
+
+use crate::clock::unix_seconds;
+use crate::log;
+use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
+use crate::transport::{Sender, discard};
+use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, host_name};
+use anyhow::{Context, Result, bail};
+use measure::copy::Reach;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use sys::poll::{PollFd, poll};
+use wire::control::enrol::{Answer, REQUEST_LEN, Request};
+use wire::control::{Agent, PROTOCOL, ToController, encode_frame};
+
+/// From the connection to the end of its handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// For the one frame of a newcomer.
+const ENROLMENT: Duration = Duration::from_secs(5);
+
+/// For the greeting of a client.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// Between two looks at the list of trusted hosts and at the wish to stop.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// For sessions to end once the server is stopped.
+const STOPPING: Duration = Duration::from_secs(5);
+
+/// Connections whose key is not known yet: in all, and from one address (IPv6: one /64).
+const MAX_UNKNOWN: usize = 64;
+const MAX_UNKNOWN_PER_SOURCE: usize = 8;
+
+/// Sessions: in all, and of one key.
+const MAX_SESSIONS: usize = 64;
+const MAX_SESSIONS_PER_KEY: usize = 8;
+
+/// Lines about connections that came to nothing, in a second: a flood does not fill the disk.
+const MAX_LINES: u32 = 10;
+
+/// What a session does with its channel.
+pub type Session = dyn Fn(AgentChannel, Peer) -> Result<()> + Send + Sync;
+
+/// How to serve.
+pub struct Serve {
+    /// Where the key, the list of trusted hosts and the usage are.
+    pub directory: PathBuf,
+    /// Where to listen once somebody is trusted; `None`: on all addresses.
+    pub bind: Option<IpAddr>,
+    /// TCP port of control connections; 0: any.
+    pub port: u16,
+    /// Ports of data listeners; `None`: any.
+    pub data_ports: Option<RangeInclusive<u16>>,
+    /// Clients that may measure at once.
+    pub clients: usize,
+    /// Whether clients with that right may change this host's settings.
+    pub allow_tune: bool,
+    /// Where copies of clients with that right may read and write files.
+    pub allow_files: Option<PathBuf>,
+}
+
+/// A server that listens.
+pub struct Listener {
+    shared: Arc<Shared>,
+    sockets: Vec<TcpListener>,
+    is_open: bool,
+    stamp: Option<(SystemTime, u64)>,
+    said: String,
+}
+
+struct Shared {
+    config: Serve,
+    identity: Identity,
+    store: Store,
+    ledger: Arc<Ledger>,
+    session: Box<Session>,
+    tables: Mutex<Tables>,
+    changed: Condvar,
+    next_session: AtomicU64,
+}
+
+#[derive(Default)]
+struct Tables {
+    unknown: BTreeMap<IpAddr, usize>,
+    sessions: BTreeMap<u64, Seat>,
+    lines: (u64, u32),
+}
+
+/// A session that goes on.
+struct Seat {
+    id: NodeId,
+    may_tune: bool,
+    may_files: bool,
+    /// Once it has been greeted.
+    sender: Option<Sender<Agent>>,
+}
+
+impl Listener {
+    /// Opens the sockets: on loopback only while nobody is trusted or invited.
+    ///
+    /// # Errors
+    /// A key or list that cannot be read, a port that is taken.
+    pub fn open(config: Serve, session: Box<Session>) -> Result<Listener> {
+        let identity = Identity::open(&config.directory)?;
+        let store = Store::new(&config.directory);
+        let trust = store.load()?;
+        let ledger = Arc::new(Ledger::new(config.clients, Some(&config.directory)));
+        let shared = Arc::new(Shared {
+            identity,
+            ledger,
+            session,
+            tables: Mutex::default(),
+            changed: Condvar::new(),
+            next_session: AtomicU64::new(1),
+            store,
+            config,
+        });
+        let mut listener = Listener {
+            shared,
+            sockets: Vec::new(),
+            is_open: false,
+            stamp: None,
+            said: String::new(),
+        };
+        listener.stamp = listener.shared.store.stamp();
+        listener.listen(trust.expects_anybody(unix_seconds()))?;
+        Ok(listener)
+    }
+
+    /// This host's id.
+    pub fn id(&self) -> NodeId {
+        self.shared.identity.id()
+    }
+
+    /// Where it listens now.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets
+            .iter()
+            .filter_map(|s| s.local_addr().ok())
+            .collect()
+    }
+
+    /// Serves until `stop`, then ends the sessions in good order.
+    ///
+    /// # Errors
+    /// If the sockets fail for good.
+    pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            self.look()?;
+            let mut fds: Vec<PollFd<'_>> = self
+                .sockets
+                .iter()
+                .map(|socket| PollFd::new(socket.as_fd(), true, false))
+                .collect();
+            poll(&mut fds, Some(LOOK)).context("cannot wait for connections")?;
+            for socket in &self.sockets {
+                self.accept(socket);
+            }
+        }
+        self.sockets.clear();
+        self.shared.stop_sessions();
+        Ok(())
+    }
+
+    /// Follows the list of trusted hosts: whoever is enrolled or invited while this runs can come.
+    fn look(&mut self) -> Result<()> {
+        let stamp = self.shared.store.stamp();
+        // Invitations expire without a change of the file.
+        let trust = match self.shared.store.load() {
+            Ok(trust) => trust,
+            Err(error) => {
+                // Nobody is accepted meanwhile; said once for each state of the file.
+                let error = format!("{error:#}");
+                if self.said != error {
+                    log(&format!("nobody is accepted: {error}"));
+                    self.said = error;
+                }
+                return Ok(());
+            }
+        };
+        self.said.clear();
+        if stamp != self.stamp {
+            self.stamp = stamp;
+            log("the list of trusted hosts changed");
+        }
+        for seat in self.shared.tables().sessions.values() {
+            let Some(sender) = &seat.sender else { continue };
+            if trust.allowed(&seat.id, Right::Measure).is_none() {
+                sender.close("this host is no longer trusted there");
+            } else if seat.may_tune && trust.allowed(&seat.id, Right::Tune).is_none() {
+                // With the session goes what it has changed.
+                sender.close("this host may no longer tune there");
+            } else if seat.may_files && trust.allowed(&seat.id, Right::Files).is_none() {
+                sender.close("this host may no longer use files there");
+            }
+        }
+        let open = trust.expects_anybody(unix_seconds());
+        if open != self.is_open {
+            self.listen(open)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn listen(&mut self, open: bool) -> Result<()> {
+        let port = self.shared.config.port;
+        let loopback = [
+            IpAddr::from(Ipv4Addr::LOCALHOST),
+            IpAddr::from(Ipv6Addr::LOCALHOST),
+        ];
+        let any = [IpAddr::from(Ipv6Addr::UNSPECIFIED)];
+        let any_v4 = [IpAddr::from(Ipv4Addr::UNSPECIFIED)];
+        let bind = self.shared.config.bind;
+        if bind.is_some_and(|address| address.is_loopback()) && !self.sockets.is_empty() {
+            self.is_open = open;
+            return Ok(());
+        }
+        // The kernel does not let a new socket take the port while an old one listens on it.
+        self.sockets.clear();
+        self.sockets = match (open, bind) {
+            (true, Some(address)) => bind_all(&[address], port)?,
+            (true, None) => bind_all(&any, port).or_else(|_| bind_all(&any_v4, port))?,
+            (false, Some(address)) if address.is_loopback() => bind_all(&[address], port)?,
+            (false, _) => bind_all(&loopback, port)?,
+        };
+        self.is_open = open;
+        let addresses: Vec<String> = self.addresses().iter().map(SocketAddr::to_string).collect();
+        let why = match open {
+            true => "",
+            false => {
+                " only, until somebody is trusted or invited: run 'linerate trust invite' or 'linerate trust add'"
+            }
+        };
+        log(&format!("listens on {}{why}", addresses.join(" and ")));
+        Ok(())
+    }
+
+    /// Takes what waits and starts a thread for each.
+    fn accept(&self, listener: &TcpListener) {
+        // As many as may be unknown at once; the rest waits in the queue for the next round.
+        for _ in 0..MAX_UNKNOWN {
+            let (socket, address) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => {
+                    // A connection that is gone again, or no file to take it with: the latter lasts.
+                    self.shared.note(&format!("cannot take a connection: {e}"));
+                    if e.kind() != io::ErrorKind::ConnectionAborted {
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                    return;
+                }
+            };
+            let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+            let Some(guest) = Unknown::enter(&self.shared, address.ip()) else {
+                self.shared.note(&format!(
+                    "{address}: dropped: too many connections that are not authenticated yet"
+                ));
+                continue;
+            };
+            let shared = Arc::clone(&self.shared);
+            let started = std::thread::Builder::new()
+                .name("client".to_owned())
+                .spawn(move || shared.receive(socket, address, guest));
+            if let Err(error) = started {
+                self.shared
+                    .note(&format!("{address}: dropped: no thread for it: {error}"));
+            }
+        }
+    }
+}
+
+/// Opens all that there are; not having one family is no failure.
+fn bind_all(addresses: &[IpAddr], port: u16) -> Result<Vec<TcpListener>> {
+    let mut sockets: Vec<TcpListener> = Vec::new();
+    let mut port = port;
+    let mut failure = None;
+    for address in addresses {
+        let opened = TcpListener::bind((*address, port)).and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            // Any port that was asked for is one for all addresses.
+            port = socket.local_addr()?.port();
+            Ok(socket)
+        });
+        match opened {
+            Ok(socket) => sockets.push(socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                bail!(
+                    "TCP port {port} of {address} is taken: another 'linerate serve' runs, or choose one with --port"
+                );
+            }
+            Err(error) => failure = Some((address, error)),
+        }
+    }
+    match failure {
+        Some((address, error)) if sockets.is_empty() => {
+            Err(error).with_context(|| format!("cannot listen on {address}, TCP port {port}"))
+        }
+        _ => Ok(sockets),
+    }
+}
+
+impl Shared {
+    /// From the connection to the end of its session.
+    fn receive(self: &Arc<Shared>, socket: TcpStream, address: SocketAddr, guest: Unknown) {
+        let trust = match self.store.load() {
+            Ok(trust) => trust,
+            Err(error) => return self.note(&format!("{address}: refused: {error:#}")),
+        };
+        let inviting = trust.is_inviting(unix_seconds());
+        let list = trust.clone();
+        let accepts: Arc<Verdict> =
+            Arc::new(move |id| inviting || list.allowed(id, Right::Measure).is_some());
+        let until = Instant::now() + HANDSHAKE;
+        let name = address.to_string();
+        let mut tls = match Tls::server(socket, &self.identity, accepts, &name, until) {
+            Ok(tls) => tls,
+            Err(Handshake::Key(key)) => {
+                return self.note(&format!(
+                    "{address}: refused: its key {key} is not trusted here to measure"
+                ));
+            }
+            Err(Handshake::Broken(why)) => return self.note(&format!("{address}: refused: {why}")),
+        };
+        let id = tls.peer();
+        match (tls.protocol(), trust.allowed(&id, Right::Measure)) {
+            (Some(ENROL), _) => self.enrol(tls, address, guest),
+            (Some(SESSION), Some(entry)) => self.serve(tls, address, entry, guest),
+            (Some(SESSION), None) => {
+                self.note(&format!(
+                    "{address}: refused: its key {id} is not trusted here to measure"
+                ));
+                dismiss(
+                    &mut tls,
+                    &format!(
+                        "this host's key is not trusted there: on it run 'linerate trust add {id}', or accept its invitation first"
+                    ),
+                );
+            }
+            _ => self.note(&format!("{address}: refused: it names no protocol")),
+        }
+    }
+
+    /// The one thing that a stranger may do.
+    fn enrol(&self, mut tls: Tls, address: SocketAddr, _guest: Unknown) {
+        let until = Instant::now() + ENROLMENT;
+        let id = tls.peer();
+        let mut frame = [0; REQUEST_LEN];
+        if let Err(error) = tls.read_exact(&mut frame, until) {
+            return self.note(&format!("{address}: not enrolled: {error}"));
+        }
+        let answer = match Request::decode(&frame) {
+            None => {
+                self.note(&format!(
+                    "{address}: not enrolled: {} showed no invitation",
+                    id.short()
+                ));
+                Answer::Unknown
+            }
+            Some(request) => {
+                let enrolled = self.store.update(|trust| {
+                    Ok(trust.enrol(unix_seconds(), &request.token, id, &request.name))
+                });
+                match enrolled {
+                    Ok(Some(entry)) => {
+                        log(&format!(
+                            "{address}: enrolled {} ({id}), limits: {}",
+                            entry.name, entry.limits
+                        ));
+                        Answer::Welcome { name: host_name() }
+                    }
+                    Ok(None) => {
+                        self.note(&format!(
+                            "{address}: not enrolled: {} showed an invitation that is not open",
+                            id.short()
+                        ));
+                        Answer::Unknown
+                    }
+                    Err(error) => {
+                        log(&format!("{address}: not enrolled: {error:#}"));
+                        Answer::Failed
+                    }
+                }
+            }
+        };
+        if tls.write_all(&answer.encode(), until).is_ok() {
+            discard(&mut tls);
+        }
+    }
+
+    fn serve(self: &Arc<Shared>, mut tls: Tls, address: SocketAddr, entry: &Entry, guest: Unknown) {
+        let who = format!("{address} {}", entry.name);
+        let may_tune = self.may_tune(entry);
+        let may_files = self.may_files(entry);
+        let seat = Seat {
+            id: entry.id,
+            may_tune: may_tune.is_ok(),
+            may_files: may_files.is_ok(),
+            sender: None,
+        };
+        let Some(place) = Place::take(self, seat) else {
+            log(&format!("{who}: sent away: too many sessions"));
+            let why = format!(
+                "it serves {MAX_SESSIONS_PER_KEY} sessions of this host (or {MAX_SESSIONS} in all) already: end one, or try again in a minute"
+            );
+            return dismiss(&mut tls, &why);
+        };
+        // It is known now: what it does no longer counts against its neighbours.
+        drop(guest);
+        let listen = tls
+            .local_address()
+            .map_or(Ipv4Addr::UNSPECIFIED.into(), |a| a.ip());
+        tls.rename(&who);
+        let channel: AgentChannel = match Channel::start(Box::new(tls), &who, GREETING, None) {
+            Ok(channel) => channel,
+            Err(error) => return log(&format!("no session: {error:#}")),
+        };
+        place.set(channel.sender());
+        log(&format!(
+            "{who}: session {} opened (linerate {})",
+            place.number,
+            channel.version()
+        ));
+        let peer = Peer {
+            name: entry.name.clone(),
+            id: Some(entry.id),
+            address: Some(address.ip()),
+            limits: entry.limits.clone(),
+            may_tune,
+            may_files,
+            listen,
+            data_ports: self.config.data_ports.clone(),
+            ledger: Arc::clone(&self.ledger),
+            session: place.number,
+        };
+        match (self.session)(channel, peer) {
+            Ok(()) => log(&format!("{who}: session {} ended", place.number)),
+            Err(error) => log(&format!("{who}: session {} broke: {error:#}", place.number)),
+        }
+    }
+
+    /// Whether a client may change this host's settings, or who would have to allow it and how.
+    fn may_tune(&self, entry: &Entry) -> Result<(), String> {
+        if !self.config.allow_tune {
+            return Err(
+                "remote tuning is off there: run 'linerate serve --allow-tune' there".to_owned(),
+            );
+        }
+        match entry.rights.contains(&Right::Tune) {
+            true => Ok(()),
+            false => Err(format!(
+                "this host may measure there, not tune: run 'linerate trust add {} --tune' there",
+                entry.id
+            )),
+        }
+    }
+
+    /// Which files copies of a client may name, or who would have to allow it and how.
+    fn may_files(&self, entry: &Entry) -> Result<Reach, String> {
+        let Some(directory) = &self.config.allow_files else {
+            return Err(
+                "files are not to be used there: run 'linerate serve --allow-files DIR' there, or copy from or to memory"
+                    .to_owned(),
+            );
+        };
+        match entry.rights.contains(&Right::Files) {
+            true => Ok(Reach::Beneath(directory.clone())),
+            false => Err(format!(
+                "this host may measure there, not use files: run 'linerate trust add {} --files' there",
+                entry.id
+            )),
+        }
+    }
+
+    /// Ends the sessions: they tell their clients, and have a while to do so.
+    fn stop_sessions(&self) {
+        let tables = self.tables();
+        for sender in tables.sessions.values().filter_map(|s| s.sender.as_ref()) {
+            sender.close("the server was stopped");
+        }
+        let count = tables.sessions.len();
+        if count > 0 {
+            log(&format!("stopping: ends {count} sessions"));
+        }
+        drop(
+            self.changed
+                .wait_timeout_while(tables, STOPPING, |tables| !tables.sessions.is_empty()),
+        );
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Every change of the tables is a single step.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A line about something that anybody on the network can cause.
+    fn note(&self, line: &str) {
+        let now = unix_seconds();
+        let mut tables = self.tables();
+        let (second, lines) = &mut tables.lines;
+        if *second != now {
+            if *lines > MAX_LINES {
+                log(&format!(
+                    "and {} more such lines left out",
+                    *lines - MAX_LINES
+                ));
+            }
+            (*second, *lines) = (now, 0);
+        }
+        *lines += 1;
+        if *lines <= MAX_LINES {
+            drop(tables);
+            log(line);
+        }
+    }
+}
+
+/// One line an event. Nothing in it that a terminal would obey.
+pub fn log(line: &str) {
+    let now = model::Nanos::from_secs(unix_seconds());
+    let time = report::words::utc(now);
+    log::note(&format!("{time} {}", wire::control::printable(line, 1000)));
+}
+
+/// Sends an authenticated peer, or one that is about to go, a greeting and a good-bye without
+/// reading a word of what it says.
+fn dismiss(tls: &mut Tls, why: &str) {
+    let hello = ToController::Hello {
+        protocol: PROTOCOL,
+        version: VERSION.to_owned(),
+    };
+    let bye = ToController::Bye {
+        why: why.to_owned(),
+    };
+    let until = Instant::now() + ENROLMENT;
+    for message in [hello, bye] {
+        let frame = encode_frame(&message).expect("a sentence fits a frame");
+        if tls.write_all(&frame, until).is_err() {
+            return;
+        }
+    }
+    discard(tls);
+}
+
+/// A connection whose key is not known yet.
+struct Unknown {
+    shared: Arc<Shared>,
+    source: IpAddr,
+}
+
+impl Unknown {
+    fn enter(shared: &Arc<Shared>, address: IpAddr) -> Option<Unknown> {
+        let source = match address {
+            IpAddr::V4(_) => address,
+            // One host has as many addresses of its network as it likes.
+            IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
+        };
+        let mut tables = shared.tables();
+        let all: usize = tables.unknown.values().sum();
+        let here = tables.unknown.get(&source).copied().unwrap_or_default();
+        if all >= MAX_UNKNOWN || here >= MAX_UNKNOWN_PER_SOURCE {
+            return None;
+        }
+        tables.unknown.insert(source, here + 1);
+        let shared = Arc::clone(shared);
+        Some(Unknown { shared, source })
+    }
+}
+
+impl Drop for Unknown {
+    fn drop(&mut self) {
+        let mut tables = self.shared.tables();
+        match tables.unknown.get_mut(&self.source) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(tables.unknown.remove(&self.source)),
+        }
+    }
+}
+
+/// A session's place in the table.
+struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Place {
+    fn take(shared: &Arc<Shared>, seat: Seat) -> Option<Place> {
+        let mut tables = shared.tables();
+        let of_key = tables.sessions.values().filter(|s| s.id == seat.id).count();
+        if tables.sessions.len() >= MAX_SESSIONS || of_key >= MAX_SESSIONS_PER_KEY {
+            return None;
+        }
+        let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
+        tables.sessions.insert(number, seat);
+        let shared = Arc::clone(shared);
+        Some(Place { shared, number })
+    }
+
+    fn set(&self, sender: Sender<Agent>) {
+        if let Some(seat) = self.shared.tables().sessions.get_mut(&self.number) {
+            seat.sender = Some(sender);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.tables().sessions.remove(&self.number);
+        self.shared.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What size gets through: the door between the ladder, which has no socket, and the sockets, which do
+//! not think.
+//!
+//! Both ends have an [`exchange::Exchange`]: it acknowledges the other end's probes and climbs with its
+//! own. [`near`] is the host of the command, [`far`] the agent; [`web`] does without one.
+
+pub mod change;
+mod exchange;
+pub mod far;
+pub mod near;
+mod truth;
+pub mod web;
+
+use crate::clock::unix_time;
+use crate::log;
+use archive::{Archive, Filter};
+use model::Direction;
+use model::mtu::{Hop, MtuFound, MtuRecord};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Keeps what was found in the archive. What cannot be kept is said: the answer is right all the same.
+pub fn keep(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFound {
+    let record = MtuRecord {
+        id: archive::new_id(),
+        ended: unix_time(),
+        found,
+    };
+    let kept = archive.and_then(|path| Archive::open(&path)?.keep_mtu(&record));
+    if let Err(error) = kept {
+        log::note(&format!("linerate: not kept: {error}"));
+    }
+    record.found
+}
+
+/// The largest packet that got through to or from this host when somebody looked last, by the archive at this
+/// place; `None` if nobody did.
+pub fn known(archive: &Path, host: &str, direction: Direction) -> Option<u32> {
+    let of_host = Filter {
+        host: Some(host.to_owned()),
+        ..Filter::default()
+    };
+    // The latest first; of hosts whose names contain this one as well.
+    let records = Archive::open(archive).ok()?.mtus(&of_host).ok()?;
+    let last = records.iter().find(|record| record.found.host() == host)?;
+    let look = last.found.look();
+    let way = match direction {
+        Direction::Up => &look.there,
+        Direction::Down => &look.back,
+    };
+    way.climb.passes
+}
+
+/// Bytes of a TCP segment's headers, without options.
+fn tcp_header(to: SocketAddr) -> u32 {
+    if to.is_ipv6() { 60 } else { 40 }
+}
+
+/// Bytes of the timestamps option, padded (RFC 7323 appendix A): the kernel's MSS leaves them out.
+const TIMESTAMPS: u32 = 12;
+
+/// The MSS of the other end's handshake, as far as it bounds the segments that a socket makes now.
+fn handshake_mss(info: &model::TcpInfo) -> u32 {
+    info.snd_mss + options(info)
+}
+
+/// The MSS that this end announced.
+fn announced_mss(info: &model::TcpInfo) -> u32 {
+    info.advmss + options(info)
+}
+
+fn options(info: &model::TcpInfo) -> u32 {
+    if info.timestamps { TIMESTAMPS } else { 0 }
+}
+
+/// Has every hop quote a SYN to this place, and notes the MSS that it saw. What is not answered stays
+/// unknown.
+fn ask_mss(hops: &mut [Hop], to: SocketAddr, wait: Duration, meanwhile: &mut dyn FnMut()) {
+    let count = u8::try_from(hops.len()).unwrap_or(u8::MAX);
+    let quoted = probe::quoted_syns(to, count, wait, meanwhile).unwrap_or_default();
+    for (hop, syn) in hops.iter_mut().zip(quoted) {
+        hop.mss = pmtud::mss_of_tcp(&syn);
+    }
+}

@@ -1,0 +1,489 @@
+//! `measure nfs://HOST/EXPORT`: reads and writes of blocks at any server of NFSv3.
+//!
+//! Nothing is mounted: the client is `wire::nfs`, whose calls go over sockets of this process. Each connection has a
+//! file of its own in the export, which is made before and removed afterwards, whatever happens meanwhile.
+
+use crate::exit::{Refusal, sentence};
+use crate::leg;
+use crate::log;
+use crate::progress::{Event, Watcher};
+use crate::transport;
+use anyhow::{Context, Result, bail};
+use measure::{Dialogue, Dialogues, Job};
+use model::{
+    Answer, BlockOperation, BlockServer, Blocks, Bytes, Direction, EndRecord, Ended, Leg, Nanos,
+    Places, Run, SocketSettings, Spec, Warning, Workload,
+};
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wire::nfs::{
+    Client, Commit, Create, Credentials, DEFAULT_PORT, Exports, FsInfo, Handle, Lookup, MOUNT_PORT,
+    Mount, PORT_MAPPER, Port, Procedure, Records, Remove, Sizes, Unmount,
+};
+
+/// How long a connection may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How long the port mapper may: a firewall between often drops what is for it.
+const MAPPER_WITHIN: Duration = Duration::from_secs(2);
+/// How long a single call may: disks that sleep have to wake up.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// The kernel takes a call bit by bit, so that the moment when it took the last is that of its leaving.
+const UNSENT: Bytes = Bytes(16 << 10);
+/// Bytes of a WRITE that fills a file.
+const FILL: u64 = 256 << 10;
+
+/// An NFS server and a folder that it exports.
+pub struct Server<'a> {
+    /// Name or address.
+    pub name: &'a str,
+    /// Port of NFS, if the port mapper is not to be asked.
+    pub port: Option<u16>,
+    /// The folder.
+    pub export: &'a str,
+}
+
+/// Measures what `run` orders, and fills in its hosts, its leg and warnings. What was seen until it broke stays in
+/// the run, with the reason.
+///
+/// # Errors
+/// If the server could not be asked, or it refused what is needed before: then nothing of ours stays there.
+pub fn play(
+    server: &Server<'_>,
+    run: &mut Run,
+    watcher: &mut dyn Watcher,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let Workload::Blocks(order) = run.spec.workload.clone() else {
+        bail!("an NFS server is measured with blocks");
+    };
+    let BlockServer::Nfs { file_size, .. } = order.server else {
+        bail!("these blocks are not those of an NFS server");
+    };
+    let began = Instant::now();
+    let spec = run.spec.clone();
+    let desk = Desk {
+        spec: &spec,
+        who: who(),
+        stop,
+    };
+    let mut files = Files::none(&desk, desk.mount(server)?, file_size);
+    watcher.event(&Event::Waiting(
+        "files to read and write are made at the server",
+    ));
+    files.make(&order, &run.id)?;
+    run.near = observe::fingerprint(transport::VERSION, Some(files.at.nfs.ip()));
+    watcher.event(&Event::Hosts {
+        near: &run.near,
+        far: None,
+    });
+    let outcome = desk.leg(&order, &files, Nanos::from(began.elapsed()), watcher);
+    run.warnings.extend(files.remove());
+    run.legs.push(outcome?);
+    Ok(())
+}
+
+/// Who asks: the user of this process, as the server's rights have it.
+fn who() -> Credentials {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Credentials {
+        // RFC 5531 gives it 255 bytes; what it is matters to nobody.
+        machine: host.trim().chars().take(60).collect(),
+        uid: sys::process::effective_user(),
+        gid: sys::process::effective_group(),
+    }
+}
+
+/// What every step needs.
+struct Desk<'a> {
+    spec: &'a Spec,
+    who: Credentials,
+    stop: &'a AtomicBool,
+}
+
+/// What there is after the folder was mounted.
+struct Mounted {
+    mount: SocketAddr,
+    nfs: SocketAddr,
+    folder: Handle,
+    export: String,
+}
+
+impl Desk<'_> {
+    /// A connection for single calls.
+    fn open(&self, to: SocketAddr, within: Duration) -> Result<Connection<'_>> {
+        let settings = SocketSettings {
+            nodelay: Some(true),
+            ..SocketSettings::default()
+        };
+        let stream = measure::connect_privileged(to, &settings, &self.spec.near, within).map_err(
+            |error| {
+                let said = Refusal::unreachable(error.to_string());
+                anyhow::Error::new(error).context(said)
+            },
+        )?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        Ok(Connection {
+            stream,
+            to,
+            records: Records::default(),
+            number: 0,
+            silent: false,
+            who: &self.who,
+        })
+    }
+
+    /// Finds the programs and mounts the folder.
+    fn mount(&self, server: &Server<'_>) -> Result<Mounted> {
+        let addresses = transport::resolve(server.name, PORT_MAPPER, self.spec.socket.ip_version)?;
+        let answers = |address: &SocketAddr| {
+            let open = self.open(*address, MAPPER_WITHIN).ok()?;
+            Some((*address, open))
+        };
+        let mapper = addresses.iter().find_map(answers);
+        let at = |address: SocketAddr, port| SocketAddr::new(address.ip(), port);
+        let (mount, nfs) = match mapper {
+            Some((address, mut mapper)) => {
+                let mut port = |program: &Port, name: &str| match mapper.ask(program)? {
+                    0 => bail!(Refusal::unreachable(format!(
+                        "{} has no {name} of version 3 over TCP, as its port mapper says; version 4 alone is not measured",
+                        server.name
+                    ))),
+                    port => Ok(at(address, port)),
+                };
+                let nfs = match server.port {
+                    Some(port) => at(address, port),
+                    None => port(&Port::NFS, "NFS")?,
+                };
+                (port(&Port::MOUNT, "MOUNT")?, nfs)
+            }
+            // No port mapper, or none that may be asked.
+            None => {
+                let nfs = server.port.unwrap_or(DEFAULT_PORT);
+                (at(addresses[0], MOUNT_PORT), at(addresses[0], nfs))
+            }
+        };
+        let mut desk = self.open(mount, CONNECT_WITHIN).with_context(|| {
+            Refusal::unreachable(format!(
+                "the MOUNT service of {} cannot be asked at {mount}",
+                server.name
+            ))
+        })?;
+        let folder = desk.ask(&Mount(server.export)).map_err(|error| {
+            let exports = match desk.silent {
+                true => Vec::new(),
+                false => desk.ask(&Exports).unwrap_or_default(),
+            };
+            let exports = match exports.is_empty() {
+                true => String::new(),
+                false => format!("; it exports {}", exports.join(", ")),
+            };
+            Refusal::unreachable(format!("{}{exports}", sentence(&error)))
+        })?;
+        Ok(Mounted {
+            mount,
+            nfs,
+            folder,
+            export: server.export.to_owned(),
+        })
+    }
+
+    /// The measurement itself.
+    fn leg(
+        &self,
+        order: &Blocks,
+        files: &Files<'_>,
+        started: Nanos,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Leg> {
+        let settings = SocketSettings {
+            nodelay: self.spec.socket.nodelay.or(Some(true)),
+            notsent_lowat: self.spec.socket.notsent_lowat.or(Some(UNSENT)),
+            ..self.spec.socket.clone()
+        };
+        let sockets = files
+            .handles
+            .iter()
+            .map(|_| {
+                measure::connect_privileged(
+                    files.at.nfs,
+                    &settings,
+                    &self.spec.near,
+                    CONNECT_WITHIN,
+                )
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let (states, warnings) = leg::inspect(&sockets, &self.spec.socket, "this host")?;
+        let direction = Direction::Up;
+        watcher.event(&Event::LegStarted {
+            index: 0,
+            direction,
+        });
+        let mut job = Job::blocks(order.clone(), self.spec.limit, self.dialogues(order, files));
+        job.cpus.clone_from(&self.spec.near.cpus);
+        job.nodelay = self.spec.socket.nodelay;
+        let mut samples = Vec::new();
+        let (record, broke) =
+            leg::run_end(job, sockets, self.spec.interval, self.stop, &mut |sample| {
+                watcher.event(&Event::Sample {
+                    index: 0,
+                    side: direction.sender(),
+                    sample: &sample,
+                });
+                samples.push(sample);
+            })?;
+        let leg = Leg {
+            direction,
+            started,
+            near: EndRecord {
+                sockets: states,
+                samples,
+                warnings: [warnings, record.warnings].concat(),
+                ..record
+            },
+            far: EndRecord::default(),
+            ended: match broke {
+                Some(why) => Ended::Failed { why },
+                None if self.stop.load(Ordering::Relaxed) => Ended::Interrupted,
+                None => Ended::Complete,
+            },
+        };
+        watcher.event(&Event::LegEnded {
+            index: 0,
+            leg: &leg,
+        });
+        Ok(leg)
+    }
+
+    fn dialogues(&self, order: &Blocks, files: &Files<'_>) -> Arc<Dialogues> {
+        let (order, who, handles) = (order.clone(), self.who.clone(), files.handles.clone());
+        let all = files.size.0 / order.block.0;
+        // Nothing on the way or at the server makes it smaller.
+        let block = measure::noise(order.block.0 as usize);
+        Arc::new(move |stream: usize| {
+            let client = Client::new(
+                order.clone(),
+                handles[stream].clone(),
+                who.clone(),
+                Places::new(&order, all, 0, 1),
+                block.clone(),
+            );
+            Box::new(Speaker(client)) as Box<dyn Dialogue>
+        })
+    }
+}
+
+/// The client's machine as the load has it.
+struct Speaker(Client);
+
+impl Dialogue for Speaker {
+    fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        self.0.ask(now, out);
+    }
+
+    fn sent(&mut self, now: Nanos, bytes: usize) {
+        self.0.sent(now, bytes);
+    }
+
+    fn hear(
+        &mut self,
+        now: Nanos,
+        bytes: &[u8],
+        answered: &mut dyn FnMut(Answer),
+    ) -> Result<(), String> {
+        let heard = self.0.hear(now, bytes, answered);
+        heard.map_err(|failure| failure.to_string())
+    }
+}
+
+/// A connection for one call after the other.
+struct Connection<'a> {
+    stream: TcpStream,
+    to: SocketAddr,
+    records: Records,
+    number: u32,
+    /// Something was not answered in time.
+    silent: bool,
+    who: &'a Credentials,
+}
+
+impl Connection<'_> {
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// A connection that broke, a server that refuses or falls silent, Ctrl-C.
+    fn ask<P: Procedure>(&mut self, procedure: &P) -> Result<P::Answer> {
+        self.number += 1;
+        let call = wire::nfs::call(procedure, self.number, self.who);
+        let broke = |error: std::io::Error, to| {
+            Refusal::unreachable(format!(
+                "the connection with {to} broke at {} ({error}); see what the server says",
+                P::NAME
+            ))
+        };
+        self.stream
+            .write_all(&call)
+            .map_err(|error| broke(error, self.to))?;
+        let mut buffer = [0; 4096];
+        loop {
+            let taken = self.records.take();
+            if let Some(reply) =
+                taken.map_err(|failure| Refusal::unreachable(failure.to_string()))?
+            {
+                let answer = wire::nfs::answer(procedure, self.number, &reply);
+                if let Some(answer) =
+                    answer.map_err(|failure| Refusal::unreachable(failure.to_string()))?
+                {
+                    return Ok(answer);
+                }
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(broke(ErrorKind::UnexpectedEof.into(), self.to).into()),
+                Ok(got) => self.records.push(&buffer[..got]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.silent = true;
+                    bail!(Refusal::unreachable(format!(
+                        "{} does not answer {} within {} s; see what the server says",
+                        self.to,
+                        P::NAME,
+                        ANSWER_WITHIN.as_secs()
+                    )));
+                }
+                Err(error) => return Err(broke(error, self.to).into()),
+            }
+        }
+    }
+}
+
+/// The files that were made at the server, and are removed with this.
+struct Files<'a> {
+    desk: &'a Desk<'a>,
+    at: Mounted,
+    /// Bytes of each.
+    size: Bytes,
+    names: Vec<String>,
+    handles: Vec<Handle>,
+}
+
+impl<'a> Files<'a> {
+    fn none(desk: &'a Desk<'a>, at: Mounted, size: Bytes) -> Files<'a> {
+        Files {
+            desk,
+            at,
+            size,
+            names: Vec::new(),
+            handles: Vec::new(),
+        }
+    }
+
+    /// A file for each connection; with all its blocks if they are to be read.
+    fn make(&mut self, order: &Blocks, run: &str) -> Result<()> {
+        let desk = self.desk;
+        let mut server = desk.open(self.at.nfs, CONNECT_WITHIN)?;
+        let sizes: Sizes = server.ask(&FsInfo(&self.at.folder))?;
+        let smallest = sizes.read.min(sizes.write);
+        if order.block > smallest {
+            bail!(Refusal::usage(format!(
+                "--block {}: the server takes reads and writes of up to {smallest}",
+                order.block
+            )));
+        }
+        for stream in 0..desk.spec.streams {
+            let name = format!(".linerate-{run}-{stream}");
+            let create = Create {
+                folder: &self.at.folder,
+                name: &name,
+            };
+            let handle = server.ask(&create)?;
+            self.names.push(name);
+            let name = &self.names[self.names.len() - 1];
+            let handle = match handle {
+                Some(handle) => handle,
+                None => server.ask(&Lookup {
+                    folder: &self.at.folder,
+                    name,
+                })?,
+            };
+            if order.mix.contains(&BlockOperation::Read) {
+                fill(&mut server, &handle, self.size, sizes.write, desk.stop)?;
+            }
+            self.handles.push(handle);
+        }
+        Ok(())
+    }
+
+    /// Removes them and unmounts the folder; says so if any had to stay. A server that does not do it once is asked
+    /// nothing more: it may have fallen silent.
+    fn remove(&mut self) -> Option<Warning> {
+        let mut left = std::mem::take(&mut self.names);
+        if left.is_empty() {
+            return None;
+        }
+        let folder = &self.at.folder;
+        let mut removed = || -> Result<()> {
+            // A server may have closed a connection on which nothing was asked meanwhile.
+            let mut server = self.desk.open(self.at.nfs, CONNECT_WITHIN)?;
+            while let Some(name) = left.last() {
+                server.ask(&Remove { folder, name })?;
+                left.pop();
+            }
+            Ok(())
+        };
+        let Err(why) = removed() else {
+            // For the server's list of who uses what; without consequence.
+            let mount = self.desk.open(self.at.mount, CONNECT_WITHIN);
+            let _ = mount.and_then(|mut mount| mount.ask(&Unmount(&self.at.export)));
+            return None;
+        };
+        Some(Warning {
+            what: format!(
+                "files of this run stay in {}: {} ({})",
+                self.at.export,
+                left.join(", "),
+                sentence(&why)
+            ),
+            meaning: "they take space at the server; the figures are right".to_owned(),
+            remedy: "remove them there".to_owned(),
+        })
+    }
+}
+
+impl Drop for Files<'_> {
+    fn drop(&mut self) {
+        if let Some(warning) = self.remove() {
+            log::note(&format!("linerate: {}; {}", warning.what, warning.remedy));
+        }
+    }
+}
+
+/// Gives a file all its blocks.
+fn fill(
+    server: &mut Connection<'_>,
+    file: &Handle,
+    size: Bytes,
+    largest: Bytes,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let data = vec![0x5a; FILL.min(largest.0).max(1) as usize];
+    let mut offset = 0;
+    while offset < size.0 {
+        if stop.load(Ordering::Relaxed) {
+            bail!(Refusal::interrupted(
+                "stopped before anything was measured; the files at the server are removed"
+            ));
+        }
+        let left = usize::try_from(size.0 - offset).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(left)];
+        let written = server.ask(&wire::nfs::Write { file, offset, data })?;
+        if written == Bytes(0) {
+            bail!("the server writes nothing to a new file, and does not say why");
+        }
+        offset += written.0;
+    }
+    server.ask(&Commit(file))
+}

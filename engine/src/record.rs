@@ -1,0 +1,136 @@
+//! Keeps a run in the archive while it is measured.
+
+use crate::clock::unix_time;
+use crate::progress::{Event, Watcher};
+use anyhow::{Result, anyhow};
+use archive::{Archive, Recorder, Traces};
+use model::{Ended, Fingerprint, Nanos, Run, SCHEMA_VERSION, Spec, Warning};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// A run of `spec` with `host` that begins now, and of which nothing is known yet.
+pub fn blank(host: &str, spec: Spec) -> Run {
+    Run {
+        schema: SCHEMA_VERSION,
+        id: archive::new_id(),
+        started: unix_time(),
+        host: host.to_owned(),
+        title: None,
+        experiment: None,
+        spec,
+        near: Fingerprint::default(),
+        far: None,
+        legs: Vec::new(),
+        warnings: Vec::new(),
+        ended: Ended::Unfinished,
+    }
+}
+
+/// A watcher that writes down what it is told. The archive is opened before anything is measured;
+/// the run appears in it with its first leg, so a host that cannot be reached leaves nothing.
+pub struct Record {
+    path: Option<PathBuf>,
+    archive: Option<Archive>,
+    recorder: Option<Recorder>,
+    /// What is known of the run before its legs.
+    head: Run,
+    begun: Instant,
+    trouble: Option<archive::Error>,
+}
+
+impl Record {
+    /// For the run that `head` describes, in the archive at `path`.
+    pub fn new(path: Result<PathBuf, archive::Error>, head: &Run) -> Record {
+        let (path, archive, trouble) = match path.and_then(|path| Ok((Archive::open(&path)?, path)))
+        {
+            Ok((archive, path)) => (Some(path), Some(archive), None),
+            Err(error) => (None, None, Some(error)),
+        };
+        Record {
+            path,
+            archive,
+            recorder: None,
+            head: head.clone(),
+            begun: Instant::now(),
+            trouble,
+        }
+    }
+
+    /// Keeps the whole run. `Some` if it could not be kept: the figures are right all the same.
+    pub fn finish(mut self, run: &Run) -> Option<Warning> {
+        let kept = match (self.recorder.take(), self.trouble.take()) {
+            (Some(recorder), _) => recorder.finish(run),
+            (None, Some(trouble)) => Err(trouble),
+            // Nothing was measured, so there is nothing to keep.
+            (None, None) => Ok(()),
+        };
+        kept.err().map(|error| Warning {
+            what: format!("the run is not kept: {error}"),
+            meaning: "the figures here are right, but the archive does not have them".to_owned(),
+            remedy: "mend that, or keep it by hand: --json > run.json, later runs import run.json"
+                .to_owned(),
+        })
+    }
+
+    /// Keeps the run if anything was measured in it, and takes it back otherwise.
+    ///
+    /// # Errors
+    /// If it could not be kept: what rests on it could not be looked at again.
+    pub fn settle(self, run: &Run) -> Result<()> {
+        if run.legs.is_empty() {
+            self.discard();
+            return Ok(());
+        }
+        match self.finish(run) {
+            Some(Warning { what, remedy, .. }) => Err(anyhow!("{what}; {remedy}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes back a run that moved nothing after all.
+    pub fn discard(self) {
+        if let (Some(recorder), Some(path)) = (self.recorder, self.path) {
+            drop(recorder);
+            // An archive that cannot be written shows an empty run that never finished: no harm.
+            let _ = Archive::open(&path).and_then(|mut archive| archive.delete(&self.head.id));
+        }
+    }
+}
+
+impl Watcher for Record {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Hosts { near, far } = event
+            && let Some(archive) = self.archive.take()
+        {
+            self.head.near = (*near).clone();
+            self.head.far = far.cloned();
+            match Recorder::start(archive, &self.head) {
+                Ok(recorder) => self.recorder = Some(recorder),
+                Err(error) => self.trouble = Some(error),
+            }
+        }
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        match event {
+            Event::LegStarted { index, direction } => {
+                recorder.start_leg(*index, *direction, Nanos::from(self.begun.elapsed()));
+            }
+            Event::Sample {
+                index,
+                side,
+                sample,
+            } => recorder.sample(*index, *side, sample),
+            Event::LegEnded { index, leg } => recorder.finish_leg(*index, leg),
+            Event::Traced { index, side, bytes } => {
+                if let Some(path) = &self.path
+                    && let Err(error) =
+                        Traces::beside(path).keep(&self.head.id, *index, *side, bytes)
+                {
+                    crate::log::note(&format!("linerate: {error}"));
+                }
+            }
+            Event::Hosts { .. } | Event::Warning(_) | Event::Waiting(_) => {}
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Changes of this machine's settings: where their journals are, what undoes them, and the changes that
+//! a session makes here for a controller elsewhere.
+
+use crate::exit::{Refusal, sentence};
+use crate::lab::MYSELF;
+use crate::listener::log;
+use crate::log;
+use crate::transport::VERSION;
+use crate::trust::Peer;
+use anyhow::Result;
+use model::advice::{Configured, Persistent};
+use model::{DeviceKnob, Knob, Nanos, Reading, Setting, Side};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tune::{Begin, Hold, Undone};
+use wire::control::{Origin, ToController, TuneRequest};
+
+/// The deadlines that can be: a shorter one could pass under a run, a longer one leaves a machine changed
+/// too long where nobody is left to say that it goes on.
+const SHORTEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How often a leg under way renews the deadline: well within the shortest.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// Where the journals of changes are.
+///
+/// # Errors
+/// If the environment names no place.
+pub fn state() -> Result<PathBuf, tune::Error> {
+    let value = |name| std::env::var_os(name);
+    tune::default_state(
+        value("LINERATE_STATE").as_deref(),
+        value("XDG_STATE_HOME").as_deref(),
+        value("HOME").as_deref(),
+    )
+}
+
+/// Takes hold of the settings of this host, which is at this side of the experiment.
+///
+/// # Errors
+/// If another holds them: its title.
+pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<Hold> {
+    if !(SHORTEST..=LONGEST).contains(&deadline) {
+        return Err(Refusal::usage(format!(
+            "a deadline of {}: {} to {} are possible",
+            Nanos::from(deadline),
+            Nanos::from(SHORTEST),
+            Nanos::from(LONGEST)
+        ))
+        .into());
+    }
+    // The process that undoes the changes if this one cannot: this same program, by itself.
+    let mut guard = Command::new(MYSELF);
+    guard
+        .args(["tune", "guard", "--journal"])
+        .stderr(Stdio::null());
+    Ok(tune::begin(Begin {
+        state: state()?,
+        title: title.to_owned(),
+        deadline,
+        guard,
+        side,
+    })?)
+}
+
+/// Where the files are from which this host takes its settings when it starts.
+fn root() -> PathBuf {
+    std::env::var_os("LINERATE_ROOT").map_or("/".into(), PathBuf::from)
+}
+
+/// What sets this host up when it starts.
+pub fn configured() -> Configured {
+    observe::configured(&root(), &advise::DIRECTORIES, advise::LAST)
+}
+
+/// Writes what was kept under this title where this host reads it when it starts, by whatever sets its device
+/// up: the settings, and in `found` the file, or what is to be done by hand.
+///
+/// # Errors
+/// If nothing is kept under the title, or a file cannot be written.
+pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
+    let (state, root) = (state()?, root());
+    let settings = tune::kept(&state, title)?;
+    let configured = configured();
+    let host = observe::fingerprint(VERSION, Some(peer));
+    let note = format!("Written by linerate: {title}. 'linerate tune undo' takes it back.");
+    let told = |settings: &[Setting], found: String, in_force| {
+        let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        Reading {
+            setting: words.join(" "),
+            side,
+            asked: "outlives a restart".to_owned(),
+            found,
+            in_force,
+        }
+    };
+    let mut all = Vec::new();
+    let mut write = |file: &Persistent| -> Result<()> {
+        tune::write(&state, &root, file, title)?;
+        all.push(told(&file.holds, file.path.clone(), true));
+        Ok(())
+    };
+    let sysctls = advise::sysctls(&settings, &configured.files, &note);
+    if let Some(file) = &sysctls {
+        write(file)?;
+    }
+    let of_machine = |s: &Setting| matches!(s.knob, Knob::Device(_) | Knob::Route(_));
+    let mut left: Vec<Setting> = settings.into_iter().filter(of_machine).collect();
+    let pinned = left.iter().any(|s| s.knob == Knob::Device(DeviceKnob::Pin));
+    let device = host.device.as_ref().map(|device| device.name.as_str());
+    for manager in device.map_or(Vec::new(), |device| tune::managers(&root, device)) {
+        if pinned {
+            break;
+        }
+        for file in advise::managed(&manager, &left, &host, &note) {
+            write(&file)?;
+            left.retain(|setting| !file.holds.contains(setting));
+        }
+    }
+    for (setting, why) in sysctls
+        .iter()
+        .flat_map(|ours| advise::contested(&configured, ours))
+    {
+        all.push(told(&[setting], why, false));
+    }
+    if pinned {
+        let why = "set it again after a restart: the pins of a mixed segment go with its addresses, and without them everybody would get larger packets";
+        all.push(told(&left, why.to_owned(), false));
+    } else if !left.is_empty() {
+        let commands = advise::commands(&left, &host).join("; ");
+        let why = format!("have it set whenever the device comes up: {commands}");
+        all.push(told(&left, why, false));
+    }
+    Ok(all)
+}
+
+/// Undoes what was kept on this host, and what processes that were killed have left.
+///
+/// # Errors
+/// If it cannot be put back, or something else changes settings just now.
+pub fn restore() -> Result<Vec<Undone>, tune::Error> {
+    tune::undo_kept(&state()?)
+}
+
+/// Undoes what processes that were killed have left changed here. What cannot be undone is said: it
+/// keeps nobody from measuring.
+pub fn recover() {
+    match state().and_then(|state| tune::recover(&state)) {
+        Ok(undone) => {
+            for one in &undone {
+                log::note(&format!("linerate: put back: {}", put_back(one)));
+            }
+        }
+        // Nothing is left behind by one that goes on, or where nothing can be kept.
+        Err(tune::Error::Held { .. } | tune::Error::NoState) => {}
+        Err(error) => log::note(&format!("linerate: {error}")),
+    }
+}
+
+/// A setting that was undone, for people.
+pub fn put_back(undone: &Undone) -> String {
+    let Undone {
+        setting,
+        back_to,
+        note,
+    } = undone;
+    let note = note.as_ref().map(|note| format!(" ({note})"));
+    format!("{setting}, to {back_to}{}", note.unwrap_or_default())
+}
+
+/// Names this machine, from its start to its end, and this process' network namespace; empty where
+/// that cannot be told. Gives nothing else away.
+pub fn place() -> String {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id");
+    let namespace = fs::metadata("/proc/thread-self/ns/net");
+    let (Ok(boot), Ok(namespace)) = (boot, namespace) else {
+        return String::new();
+    };
+    let mut digest = Sha256::new_with_prefix(boot);
+    digest.update(namespace.dev().to_be_bytes());
+    digest.update(namespace.ino().to_be_bytes());
+    let all = digest.finalize();
+    all.iter().take(16).map(|b| format!("{b:02x}")).collect()
+}
+
+/// What one session holds of this machine's settings. Dropping it undoes what is applied.
+pub struct Tuning {
+    peer: Peer,
+    /// The controller is in the same place, and keeps the settings itself.
+    shared: bool,
+    hold: Option<Hold>,
+    /// When the hold was renewed last.
+    renewed: Instant,
+}
+
+impl Tuning {
+    /// Of a session with `peer`, in which nothing is held yet.
+    pub fn new(peer: Peer) -> Tuning {
+        Tuning {
+            peer,
+            shared: false,
+            hold: None,
+            renewed: Instant::now(),
+        }
+    }
+
+    /// Does what is requested, and says what came of it.
+    pub fn answer(&mut self, number: u64, origin: &Origin, request: TuneRequest) -> ToController {
+        match self.act(origin, request) {
+            Ok(readings) => ToController::Tuned {
+                number,
+                readings,
+                shared: self.shared,
+            },
+            Err(why) => ToController::TuneRefused { number, why },
+        }
+    }
+
+    /// A leg of the session is under way, which may last longer than the deadline: as good as a word
+    /// of the controller.
+    pub fn goes_on(&mut self) {
+        if let Some(hold) = &mut self.hold
+            && self.renewed.elapsed() > RENEW_EVERY
+        {
+            hold.renew();
+            self.renewed = Instant::now();
+        }
+    }
+
+    fn act(&mut self, origin: &Origin, request: TuneRequest) -> Result<Vec<Reading>, String> {
+        self.peer.may_tune.clone()?;
+        let here = place();
+        self.shared = !here.is_empty() && here == origin.place;
+        if self.shared {
+            return match request {
+                TuneRequest::Apply { .. } => Err(
+                    "it is on the controller's own machine, which applies its settings itself"
+                        .to_owned(),
+                ),
+                _ => Ok(Vec::new()),
+            };
+        }
+        // Over TLS data comes from where the control connection does, whatever else is said.
+        let address = self.peer.address.or(origin.address);
+        let address = address
+            .ok_or("it cannot tell the address of the controller's host: measure once first");
+        match request {
+            TuneRequest::Begin { title, deadline } => {
+                self.begin(&title, deadline.into())?;
+                Ok(Vec::new())
+            }
+            TuneRequest::Apply { settings } => {
+                let address = address?;
+                let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
+                self.note(&format!("applies {}", words.join(", ")));
+                self.held()?.apply(&settings, address).map_err(said)
+            }
+            TuneRequest::Verify => self.held()?.verify().map_err(said),
+            TuneRequest::Undo => {
+                self.held()?.undo().map_err(said)?;
+                Ok(Vec::new())
+            }
+            TuneRequest::UndoOnly { settings } => {
+                self.held()?.undo_only(&settings).map_err(said)?;
+                Ok(Vec::new())
+            }
+            TuneRequest::Renew => {
+                self.held()?.renew();
+                Ok(Vec::new())
+            }
+            TuneRequest::FlushMetrics => {
+                tune::flush_metrics(address?).map_err(said)?;
+                Ok(Vec::new())
+            }
+            TuneRequest::End => {
+                self.end()?;
+                Ok(Vec::new())
+            }
+            TuneRequest::Commit { title } => {
+                let title = self.full(&title);
+                let state = state().map_err(said)?;
+                tune::commit(&state, &title).map_err(said)?;
+                self.note(&format!("keeps: {title}"));
+                Ok(Vec::new())
+            }
+            TuneRequest::Persist { title } => {
+                let lasting = lasting(&self.full(&title), address?, Side::Far);
+                let lasting = lasting.map_err(|error| sentence(&error))?;
+                for reading in lasting.iter().filter(|reading| reading.in_force) {
+                    self.note(&format!("writes {} to {}", reading.setting, reading.found));
+                }
+                Ok(lasting)
+            }
+            TuneRequest::Keep => {
+                self.held()?;
+                let hold = self.hold.take();
+                let kept = hold.map_or(Ok(Vec::new()), Hold::keep).map_err(said)?;
+                let words: Vec<&str> = kept.iter().map(|r| r.setting.as_str()).collect();
+                self.note(&format!("keeps {}", words.join(", ")));
+                Ok(kept)
+            }
+            TuneRequest::Restore => {
+                let undone = restore().map_err(said)?;
+                let all: Vec<String> = undone.iter().map(put_back).collect();
+                self.note(&format!("put back: {}", all.join("; ")));
+                let restored = |undone: Undone| Reading {
+                    setting: undone.setting,
+                    side: Side::Far,
+                    asked: undone.back_to.clone(),
+                    found: undone.back_to,
+                    in_force: true,
+                };
+                Ok(undone.into_iter().map(restored).collect())
+            }
+        }
+    }
+
+    fn begin(&mut self, title: &str, deadline: Duration) -> Result<(), String> {
+        // One whose deadline has passed is over.
+        if self.hold.as_ref().is_some_and(|hold| hold.verify().is_ok()) {
+            return Err("this session holds its settings already".to_owned());
+        }
+        self.hold = None;
+        let title = self.full(title);
+        self.hold = Some(begin(&title, deadline, Side::Far).map_err(|e| sentence(&e))?);
+        self.note(&format!("tunes: {title}"));
+        Ok(())
+    }
+
+    /// A title with the name of the host that it is for, so that no other can mean it.
+    fn full(&self, title: &str) -> String {
+        format!("{title} (for {})", self.peer.name)
+    }
+
+    fn held(&mut self) -> Result<&mut Hold, String> {
+        self.hold
+            .as_mut()
+            .ok_or_else(|| "nothing holds its settings in this session: begin first".to_owned())
+    }
+
+    /// Undoes what is applied and lets go, if anything is held.
+    fn end(&mut self) -> Result<(), String> {
+        let Some(hold) = self.hold.take() else {
+            return Ok(());
+        };
+        match hold.end() {
+            // Kept meanwhile, or undone by the guard, or never changed.
+            Ok(undone) if undone.is_empty() => Ok(()),
+            Ok(undone) => {
+                let all: Vec<String> = undone.iter().map(put_back).collect();
+                self.note(&format!("put back: {}", all.join("; ")));
+                Ok(())
+            }
+            Err(error) => {
+                let why = said(error);
+                self.note(&why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Over a pipe nobody reads the log of this end.
+    fn note(&self, what: &str) {
+        if self.peer.id.is_some() {
+            let Peer { name, session, .. } = &self.peer;
+            log(&format!("{name}: session {session}: {what}"));
+        }
+    }
+}
+
+impl Drop for Tuning {
+    fn drop(&mut self) {
+        // Said in the log; the journal stays for the next start.
+        let _ = self.end();
+    }
+}
+
+fn said(error: tune::Error) -> String {
+    sentence(&error.into())
+}
