@@ -16,8 +16,8 @@ use model::advice::Proposal;
 use model::finding::Explanation;
 use model::{
     Attempt, BitRate, Direction, Directions, Ended, Experiment, Fate, Knob, Look, Nanos, On,
-    Outcome, Plan, Reading, Round, Run, Setting, Side, Spec, TUNING_SCHEMA, Tuning, Value, Verdict,
-    Warning,
+    Outcome, Plan, Reading, Round, Run, Setting, Side, SocketKnob, Spec, TUNING_SCHEMA, Tuning,
+    Value, Verdict, Warning,
 };
 use prove::plan::fewest_blocks;
 use std::net::IpAddr;
@@ -152,7 +152,7 @@ impl<'a> ClosedLoop<'a> {
     fn go(&mut self, plans: &mut Vec<Plan>) -> Result<()> {
         // What is wrong with the question is said before anything moves.
         let any = Setting {
-            knob: Knob::Nodelay,
+            knob: Knob::Socket(SocketKnob::Nodelay),
             value: Value::Switch(true),
             on: On::Both,
         };

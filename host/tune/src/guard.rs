@@ -16,6 +16,13 @@ use std::time::{Duration, Instant, SystemTime};
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// What ends a read without an end of the owner.
+const RETRIED: [io::ErrorKind; 3] = [
+    io::ErrorKind::WouldBlock,
+    io::ErrorKind::TimedOut,
+    io::ErrorKind::Interrupted,
+];
+
 /// What the guard says when it is ready, and its owner to show that it lives.
 pub(crate) const SIGN: u8 = b'.';
 
@@ -63,12 +70,9 @@ pub fn guard(journal: &Path) -> Result<(), Error> {
                 // The deadline as others see it.
                 let _ = alive.set_modified(SystemTime::now());
             }
-            Err(e) => match e.kind() {
-                io::ErrorKind::WouldBlock
-                | io::ErrorKind::TimedOut
-                | io::ErrorKind::Interrupted => {}
-                _ => break,
-            },
+            // Past the deadline, or disturbed by a signal: the loop looks at the time again.
+            Err(e) if RETRIED.contains(&e.kind()) => {}
+            Err(_) => break,
         }
     }
     step("guard begins to undo");

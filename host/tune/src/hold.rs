@@ -189,9 +189,8 @@ impl Hold {
     /// [`Error::NotUndone`]; [`Error::Expired`] if the guard has undone them.
     pub fn undo_only(&mut self, settings: &[Setting]) -> Result<Vec<Undone>, Error> {
         let (_changing, mut journal) = self.open()?;
-        let texts: Vec<String> = settings.iter().map(ToString::to_string).collect();
         undo_those(&mut journal, &mut kernel()?, |change| {
-            texts.contains(&change.setting)
+            settings.contains(&change.setting)
         })
     }
 
@@ -276,23 +275,21 @@ impl Hold {
             .rev()
             .filter(|e| e.change.number >= first)
         {
-            let Ok(setting) = entry.change.setting.parse::<Setting>() else {
-                continue;
-            };
+            let setting = &entry.change.setting;
             let about = (setting.knob, subject(&entry.change.target));
             if knobs.contains(&about) {
                 continue;
             }
             knobs.push(about);
             let part = entry.change.target.part();
-            let (found, in_force) = match part.found(kernel, &setting.knob) {
+            let (found, in_force) = match part.found(kernel) {
                 Ok(Some(value)) => (setting.knob.say(&value), part.is(&setting.value, &value)),
                 Ok(None) => ("not set".to_owned(), false),
                 Err(_) => ("unreadable".to_owned(), false),
             };
             readings.push(Reading {
                 asked: setting.knob.say(&setting.value),
-                setting: entry.change.setting.clone(),
+                setting: setting.to_string(),
                 side: self.side,
                 found,
                 in_force,
@@ -320,7 +317,14 @@ impl Drop for Hold {
 fn subject(target: &Target) -> String {
     match target {
         Target::Route(route) => route.peer().to_string(),
-        other => serde_json::to_string(other).unwrap_or_default(),
+        Target::Sysctl(_)
+        | Target::Mtu(_)
+        | Target::Mtu6(_)
+        | Target::Pin(_)
+        | Target::Txqueuelen(_)
+        | Target::Qdisc(_)
+        | Target::Offloads(_)
+        | Target::Rings(_) => serde_json::to_string(target).unwrap_or_default(),
     }
 }
 
@@ -336,7 +340,7 @@ fn plan(
     let part = target.part();
     let before = part.read(kernel)?;
     part.plan(kernel, setting, &before)?;
-    let was = part.found(kernel, &setting.knob)?;
+    let was = part.found(kernel)?;
     let was = was.map_or("not set".to_owned(), |value| setting.knob.say(&value));
     Ok(Some((target, before, was)))
 }
@@ -354,7 +358,7 @@ fn apply_one(
     let number = journal.next_number();
     journal.before(Change {
         number,
-        setting: setting.to_string(),
+        setting: setting.clone(),
         was,
         target: target.clone(),
         before,
@@ -414,11 +418,10 @@ pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
         let journal = Journal::read_at(path)?;
         let ours = |j: &Journal| j.header.title == title && j.header.namespace == here;
         for entry in journal.filter(ours).map_or(Vec::new(), |j| j.entries) {
-            if let Ok(setting) = entry.change.setting.parse::<Setting>() {
-                // Kept again, the latest is in force.
-                kept.retain(|s| s.knob != setting.knob || s.on != setting.on);
-                kept.push(setting);
-            }
+            // Kept again, the latest is in force.
+            let setting = entry.change.setting;
+            kept.retain(|s| s.knob != setting.knob || s.on != setting.on);
+            kept.push(setting);
         }
     }
     match kept.is_empty() {

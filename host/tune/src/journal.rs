@@ -11,6 +11,7 @@
 use crate::Error;
 use crate::knobs::{Image, Target};
 use crate::steps::step;
+use model::{Knob, On, Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -117,12 +118,21 @@ pub(crate) fn now() -> u64 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Change {
     pub number: u64,
-    /// The setting, as text.
-    pub setting: String,
+    #[serde(with = "SettingRecord")]
+    pub setting: Setting,
     /// The value before, in the words of the setting.
     pub was: String,
     pub target: Target,
     pub before: Image,
+}
+
+/// A setting by its parts: unlike its text, they are read back whatever range a knob has by then.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Setting")]
+struct SettingRecord {
+    knob: Knob,
+    value: Value,
+    on: On,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -5,6 +5,8 @@
 //! silent; [`recover`] does if both died. What was proven can be kept ([`Hold::keep`]), and is undone when
 //! asked for ([`undo_kept`]). `docs/decisions/0009-undo-that-survives.md` tells the rules.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod error;
 mod guard;
 mod hold;

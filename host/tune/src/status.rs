@@ -91,7 +91,7 @@ fn pending(journal: Journal, place: &Place, here: &Namespace, kept: bool) -> Pen
             .into_iter()
             .map(|entry| PendingChange {
                 made: entry.after.is_some(),
-                setting: entry.change.setting,
+                setting: entry.change.setting.to_string(),
                 was: entry.change.was,
             })
             .collect(),

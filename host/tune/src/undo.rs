@@ -6,7 +6,6 @@ use crate::journal::{Change, Entry, Journal};
 use crate::kernel::Kernel;
 use crate::knobs::Failure;
 use crate::steps::step;
-use model::Knob;
 
 /// One setting that was undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ pub(crate) fn undo_those(
             Ok(note) => {
                 journal.undone(entry.change.number);
                 undone.push(Undone {
-                    setting: entry.change.setting,
+                    setting: entry.change.setting.to_string(),
                     back_to: entry.change.was,
                     note,
                 });
@@ -84,10 +83,8 @@ fn undo(kernel: &mut Kernel, entry: &Entry) -> Result<Option<String>, String> {
     // Somebody else's value goes as well: what was promised is that everything is as it was before.
     let foreign = entry.after.as_ref().is_some_and(|after| *after != now);
     let found = foreign.then(|| {
-        let knob = entry.change.setting.split('=').next();
-        let knob = knob.and_then(|name| name.parse::<Knob>().ok())?;
-        let value = part.found(kernel, &knob).ok()??;
-        Some(knob.say(&value))
+        let value = part.found(kernel).ok()??;
+        Some(entry.change.setting.knob.say(&value))
     });
     match part.restore(kernel, before) {
         Ok(()) => {}

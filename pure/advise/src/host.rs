@@ -1,6 +1,8 @@
-//! What a fingerprint tells of a host's settings.
+//! The settings of a host that its fingerprint reports.
 
-use model::{DeviceKnob, Fingerprint, Knob, RouteKnob, Value};
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use model::{DeviceKnob, Fingerprint, Knob, RingKnob, RouteKnob, Value};
 
 /// A sysctl that is one number.
 pub(crate) fn number(host: &Fingerprint, key: &str) -> Option<u64> {
@@ -25,7 +27,15 @@ pub(crate) fn now(host: &Fingerprint, knob: Knob) -> Option<Value> {
             match knob {
                 RouteKnob::Congctl => Some(Value::Word(text.to_owned())),
                 RouteKnob::Quickack => Some(Value::Switch(text != "0")),
-                _ => Some(Value::Number(text.trim_end_matches("ms").parse().ok()?)),
+                RouteKnob::RtoMin => {
+                    let number = text.strip_suffix("ms").unwrap_or(text);
+                    Some(Value::Number(number.parse().ok()?))
+                }
+                RouteKnob::Mtu
+                | RouteKnob::Advmss
+                | RouteKnob::Initcwnd
+                | RouteKnob::Initrwnd
+                | RouteKnob::Window => Some(Value::Number(text.parse().ok()?)),
             }
         }
         Knob::Device(knob) => {
@@ -35,16 +45,16 @@ pub(crate) fn now(host: &Fingerprint, knob: Knob) -> Option<Value> {
                 DeviceKnob::Mtu => number(device.mtu),
                 DeviceKnob::Txqueuelen => number(device.tx_queue_len?),
                 DeviceKnob::Qdisc => device.qdisc.clone().map(Value::Word),
-                DeviceKnob::Rxring => number(device.rx_ring?.0),
-                DeviceKnob::Txring => number(device.tx_ring?.0),
-                // Not in a fingerprint.
-                DeviceKnob::Mtu6 | DeviceKnob::Pin => None,
-                offload => {
+                DeviceKnob::Ring(RingKnob::Rx) => number(device.rx_ring?.0),
+                DeviceKnob::Ring(RingKnob::Tx) => number(device.tx_ring?.0),
+                DeviceKnob::Offload(offload) => {
                     let on = device.offloads.get(offload.tool_name());
                     on.copied().map(Value::Switch)
                 }
+                // Not in a fingerprint.
+                DeviceKnob::Mtu6 | DeviceKnob::Pin => None,
             }
         }
-        _ => None,
+        Knob::Socket(_) => None,
     }
 }

@@ -3,14 +3,16 @@
 //! Each file holds one matter: the sysctls of a host, the route to one other host, one property of a device. So
 //! what was written of another stays, and a file of ours can go without taking anything else along.
 //!
-//! Names are of a peer's telling: what could not be a device's name is left out of every text.
+//! Names come from a peer: what could not be a device's name is left out of every text.
+
+#![deny(clippy::wildcard_enum_match_arm)]
 
 use crate::host::now;
 use crate::wins::{assignment, fragment_path};
 use model::advice::{Change, ConfigFile, Foreign, Manager, Persistent};
 use model::{
-    DeviceKnob, Fate, Fingerprint, Knob, QdiscKind, RouteKnob, Setting, Side, SysctlKey, Tuning,
-    Value,
+    DeviceKnob, Fate, Fingerprint, Knob, QdiscKind, RingKnob, RouteKnob, Setting, Side, SysctlKey,
+    Tuning, Value,
 };
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -48,7 +50,7 @@ pub fn sysctls(settings: &[Setting], files: &[ConfigFile], note: &str) -> Option
 fn sysctl(setting: &Setting) -> Option<(SysctlKey, String)> {
     match setting.knob {
         Knob::Sysctl(key) => Some((key, setting.value.plain())),
-        _ => None,
+        Knob::Socket(_) | Knob::Route(_) | Knob::Device(_) => None,
     }
 }
 
@@ -63,41 +65,43 @@ pub fn managed(
     let Some(name) = device(host) else {
         return Vec::new();
     };
-    let matters = matters(settings, host);
-    let files = matters.iter().filter_map(|(matter, holds)| {
-        let of = matter.name();
-        let (path, mode, text) = match manager {
-            Manager::Netplan { kind } => (
-                format!("/etc/netplan/90-linerate-{name}-{of}.yaml"),
-                // netplan warns of one that others can read.
-                0o600,
-                noted(note)
-                    + &format!("network:\n  version: 2\n  {kind}:\n    {name}:\n")
-                    + &netplan(matter)?,
-            ),
-            Manager::Networkd { file } => (
-                format!("/etc/systemd/network/{file}.d/linerate-{of}.conf"),
-                0o644,
-                noted(note) + &networkd(matter)?,
-            ),
-            // NetworkManager-dispatcher(8) runs only what is executable, and its owner's alone to write.
-            Manager::NetworkManager => (
-                format!("/etc/NetworkManager/dispatcher.d/90-linerate-{name}-{of}"),
-                0o755,
-                format!(
-                    "#!/bin/sh\n{}case \"$1/$2\" in\n{name}/up | {name}/reapply) {} ;;\nesac\n",
-                    noted(note),
-                    command(matter, name)
+    let files = matters(settings, host)
+        .into_iter()
+        .filter_map(|(matter, holds)| {
+            let (of, texts) = (matter.name(), texts(&matter, name)?);
+            let (path, mode, text) = match manager {
+                Manager::Netplan { kind } => (
+                    format!("/etc/netplan/90-linerate-{name}-{of}.yaml"),
+                    // netplan warns of one that others can read.
+                    0o600,
+                    format!(
+                        "network:\n  version: 2\n  {kind}:\n    {name}:\n{}",
+                        texts.netplan?
+                    ),
                 ),
-            ),
-        };
-        Some(Persistent {
-            path,
-            text,
-            mode,
-            holds: holds.clone(),
-        })
-    });
+                Manager::Networkd { file } => (
+                    format!("/etc/systemd/network/{file}.d/linerate-{of}.conf"),
+                    0o644,
+                    texts.networkd?,
+                ),
+                // NetworkManager-dispatcher(8) runs only what is executable, and its owner's alone to write.
+                Manager::NetworkManager => (
+                    format!("/etc/NetworkManager/dispatcher.d/90-linerate-{name}-{of}"),
+                    0o755,
+                    format!(
+                        "case \"$1/$2\" in\n{name}/up | {name}/reapply) {} ;;\nesac\n",
+                        texts.command
+                    ),
+                ),
+            };
+            let shell = if mode == 0o755 { "#!/bin/sh\n" } else { "" };
+            Some(Persistent {
+                path,
+                text: format!("{shell}{}{text}", noted(note)),
+                mode,
+                holds,
+            })
+        });
     files.collect()
 }
 
@@ -106,10 +110,8 @@ pub fn commands(settings: &[Setting], host: &Fingerprint) -> Vec<String> {
     let Some(name) = device(host) else {
         return Vec::new();
     };
-    let matters = matters(settings, host);
-    matters
-        .iter()
-        .map(|(matter, _)| command(matter, name))
+    let all = matters(settings, host).into_iter();
+    all.filter_map(|(matter, _)| Some(texts(&matter, name)?.command))
         .collect()
 }
 
@@ -130,8 +132,7 @@ impl Matter {
     }
 }
 
-/// The settings of the device and of the route to the other host, each beside what asks for it. Pins are in
-/// none: they go with the addresses of a segment.
+/// The settings of the device and of the route to the other host, each beside what asks for it.
 fn matters(settings: &[Setting], host: &Fingerprint) -> Vec<(Matter, Vec<Setting>)> {
     let mut all = Vec::new();
     let of_route = |s: &&Setting| matches!(s.knob, Knob::Route(_));
@@ -146,9 +147,7 @@ fn matters(settings: &[Setting], host: &Fingerprint) -> Vec<(Matter, Vec<Setting
         all.push((Matter::Route(to, via, has.collect()), route));
     }
     for setting in settings {
-        if let Knob::Device(knob) = setting.knob
-            && knob != DeviceKnob::Pin
-        {
+        if let Knob::Device(knob) = setting.knob {
             let matter = Matter::Device(knob, setting.value.clone());
             all.push((matter, vec![setting.clone()]));
         }
@@ -168,10 +167,6 @@ fn destination(host: &Fingerprint) -> Option<(IpAddr, Option<IpAddr>)> {
     Some((route.destination?, route.gateway))
 }
 
-fn prefixed(to: &IpAddr) -> String {
-    format!("{to}/{}", if to.is_ipv4() { 32 } else { 128 })
-}
-
 fn device(host: &Fingerprint) -> Option<&str> {
     let name = host.device.as_ref()?.name.as_str();
     is_device(name).then_some(name)
@@ -188,109 +183,130 @@ fn noted(note: &str) -> String {
     format!("# {note}\n")
 }
 
-fn word(value: &Value, on: &'static str, off: &'static str) -> &'static str {
-    match *value == Value::Switch(true) {
-        true => on,
-        false => off,
+/// One matter in the words of each tool.
+struct Texts {
+    /// Below the device in netplan(5); `None` if it has no key for some of it.
+    netplan: Option<String>,
+    /// The section of systemd.network(5); `None` if it has no key for some of it.
+    networkd: Option<String>,
+    /// ip-route(8), ip-link(8), tc(8), ethtool(8), sysctl(8): there is a command for everything.
+    command: String,
+}
+
+/// `None` if it does not last over a restart.
+fn texts(matter: &Matter, name: &str) -> Option<Texts> {
+    match matter {
+        Matter::Device(knob, value) => of_device(*knob, value, name),
+        Matter::Route(to, via, has) => Some(of_route(to, *via, has, name)),
     }
 }
 
-/// `None` if netplan(5) has no key for some of it.
-fn netplan(matter: &Matter) -> Option<String> {
-    Some(match matter {
-        Matter::Device(DeviceKnob::Mtu, mtu) => format!("      mtu: {}\n", mtu.plain()),
-        Matter::Device(DeviceKnob::Mtu6, mtu) => format!("      ipv6-mtu: {}\n", mtu.plain()),
-        Matter::Device(..) => return None,
-        Matter::Route(to, via, has) => {
-            let via = match via {
-                Some(via) => format!("via: \"{via}\""),
-                None => "scope: link".to_owned(),
-            };
-            let to = prefixed(to);
-            let mut text = format!("      routes:\n        - to: \"{to}\"\n          {via}\n");
-            for (knob, value) in has {
-                let key = match knob {
-                    RouteKnob::Mtu => "mtu",
-                    RouteKnob::Advmss => "advertised-mss",
-                    RouteKnob::Initcwnd => "congestion-window",
-                    RouteKnob::Initrwnd => "advertised-receive-window",
-                    _ => return None,
-                };
-                let _ = writeln!(text, "          {key}: {}", value.plain());
-            }
-            text
-        }
-    })
-}
-
-/// `None` if systemd.network(5) has no key for some of it.
-fn networkd(matter: &Matter) -> Option<String> {
-    Some(match matter {
-        Matter::Device(DeviceKnob::Mtu, mtu) => format!("[Link]\nMTUBytes={}\n", mtu.plain()),
-        Matter::Device(DeviceKnob::Mtu6, mtu) => {
-            format!("[Network]\nIPv6MTUBytes={}\n", mtu.plain())
-        }
-        Matter::Device(DeviceKnob::Qdisc, Value::Word(qdisc)) if qdisc == QdiscKind::Fq.name() => {
-            "[FairQueueing]\nParent=root\n".to_owned()
-        }
-        Matter::Device(..) => return None,
-        Matter::Route(to, via, has) => {
-            let mut text = format!("[Route]\nDestination={}\n", prefixed(to));
-            if let Some(via) = via {
-                let _ = writeln!(text, "Gateway={via}");
-            }
-            for (knob, value) in has {
-                let (key, value) = match knob {
-                    RouteKnob::Mtu => ("MTUBytes", value.plain()),
-                    RouteKnob::Advmss => ("TCPAdvertisedMaximumSegmentSize", value.plain()),
-                    RouteKnob::Congctl => ("TCPCongestionControlAlgorithm", value.plain()),
-                    RouteKnob::Initcwnd => ("InitialCongestionWindow", value.plain()),
-                    RouteKnob::Initrwnd => ("InitialAdvertisedReceiveWindow", value.plain()),
-                    RouteKnob::Quickack => ("QuickAck", word(value, "yes", "no").to_owned()),
-                    RouteKnob::RtoMin => (
-                        "TCPRetransmissionTimeoutSec",
-                        format!("{}ms", value.plain()),
-                    ),
-                    RouteKnob::Window => return None,
-                };
-                let _ = writeln!(text, "{key}={value}");
-            }
-            text
-        }
-    })
-}
-
-/// ip-route(8), ip-link(8), tc(8), ethtool(8), sysctl(8): there is a command for everything.
-fn command(matter: &Matter, name: &str) -> String {
-    let (knob, value) = match matter {
-        Matter::Device(knob, value) => (knob, value),
-        Matter::Route(to, via, has) => {
-            let via = via.map_or(String::new(), |via| format!(" via {via}"));
-            let mut text = format!("ip route replace {}{via} dev {name}", prefixed(to));
-            for (knob, value) in has {
-                let (tool, value) = (knob.tool_name(), value.plain());
-                let _ = match knob {
-                    RouteKnob::Mtu => write!(text, " mtu lock {value}"),
-                    RouteKnob::RtoMin => write!(text, " rto_min {value}ms"),
-                    _ => write!(text, " {tool} {value}"),
-                };
-            }
-            return text;
+fn of_device(knob: DeviceKnob, value: &Value, name: &str) -> Option<Texts> {
+    let plain = value.plain();
+    let tool = knob.tool_name();
+    let (netplan, networkd, command) = match knob {
+        DeviceKnob::Mtu => (
+            Some(format!("      mtu: {plain}\n")),
+            Some(format!("[Link]\nMTUBytes={plain}\n")),
+            format!("ip link set dev {name} mtu {plain}"),
+        ),
+        DeviceKnob::Mtu6 => (
+            Some(format!("      ipv6-mtu: {plain}\n")),
+            Some(format!("[Network]\nIPv6MTUBytes={plain}\n")),
+            format!("sysctl -w net/ipv6/conf/{name}/mtu={plain}"),
+        ),
+        // Pins go with the addresses of a segment.
+        DeviceKnob::Pin => return None,
+        DeviceKnob::Txqueuelen => (None, None, format!("ip link set dev {name} {tool} {plain}")),
+        DeviceKnob::Qdisc => (
+            None,
+            (plain == QdiscKind::Fq.name()).then(|| "[FairQueueing]\nParent=root\n".to_owned()),
+            format!("tc qdisc replace dev {name} root {plain}"),
+        ),
+        DeviceKnob::Ring(RingKnob::Rx) => (None, None, format!("ethtool -G {name} rx {plain}")),
+        DeviceKnob::Ring(RingKnob::Tx) => (None, None, format!("ethtool -G {name} tx {plain}")),
+        DeviceKnob::Offload(_) => {
+            let value = Knob::Device(knob).say(value);
+            (None, None, format!("ethtool -K {name} {tool} {value}"))
         }
     };
-    let plain = value.plain();
+    Some(Texts {
+        netplan,
+        networkd,
+        command,
+    })
+}
+
+fn of_route(to: &IpAddr, via: Option<IpAddr>, has: &[(RouteKnob, Value)], name: &str) -> Texts {
+    let to = format!("{to}/{}", if to.is_ipv4() { 32 } else { 128 });
+    let hop = via.map_or("scope: link".to_owned(), |via| format!("via: \"{via}\""));
+    let mut netplan = Some(format!(
+        "      routes:\n        - to: \"{to}\"\n          {hop}\n"
+    ));
+    let gateway = via.map_or(String::new(), |via| format!("Gateway={via}\n"));
+    let mut networkd = Some(format!("[Route]\nDestination={to}\n{gateway}"));
+    let via = via.map_or(String::new(), |via| format!(" via {via}"));
+    let mut command = format!("ip route replace {to}{via} dev {name}");
+    for (knob, value) in has {
+        let (in_netplan, in_networkd, in_command) = route_keys(*knob);
+        let (plain, word) = match knob {
+            RouteKnob::RtoMin => (
+                format!("{}ms", value.plain()),
+                format!("{}ms", value.plain()),
+            ),
+            RouteKnob::Quickack => {
+                let word = if *value == Value::Switch(true) {
+                    "yes"
+                } else {
+                    "no"
+                };
+                (value.plain(), word.to_owned())
+            }
+            RouteKnob::Mtu
+            | RouteKnob::Advmss
+            | RouteKnob::Congctl
+            | RouteKnob::Initcwnd
+            | RouteKnob::Initrwnd
+            | RouteKnob::Window => (value.plain(), value.plain()),
+        };
+        netplan = netplan
+            .zip(in_netplan)
+            .map(|(text, key)| format!("{text}          {key}: {plain}\n"));
+        networkd = networkd
+            .zip(in_networkd)
+            .map(|(text, key)| format!("{text}{key}={word}\n"));
+        let _ = write!(command, " {in_command} {plain}");
+    }
+    Texts {
+        netplan,
+        networkd,
+        command,
+    }
+}
+
+/// The key of an attribute in netplan(5), in systemd.network(5), in ip-route(8).
+fn route_keys(knob: RouteKnob) -> (Option<&'static str>, Option<&'static str>, &'static str) {
     match knob {
-        DeviceKnob::Mtu | DeviceKnob::Txqueuelen => {
-            format!("ip link set dev {name} {} {plain}", knob.tool_name())
-        }
-        DeviceKnob::Mtu6 => format!("sysctl -w net/ipv6/conf/{name}/mtu={plain}"),
-        DeviceKnob::Qdisc => format!("tc qdisc replace dev {name} root {plain}"),
-        DeviceKnob::Rxring => format!("ethtool -G {name} rx {plain}"),
-        DeviceKnob::Txring => format!("ethtool -G {name} tx {plain}"),
-        offload => {
-            let on = word(value, "on", "off");
-            format!("ethtool -K {name} {} {on}", offload.tool_name())
-        }
+        RouteKnob::Mtu => (Some("mtu"), Some("MTUBytes"), "mtu lock"),
+        RouteKnob::Advmss => (
+            Some("advertised-mss"),
+            Some("TCPAdvertisedMaximumSegmentSize"),
+            "advmss",
+        ),
+        RouteKnob::Congctl => (None, Some("TCPCongestionControlAlgorithm"), "congctl"),
+        RouteKnob::Initcwnd => (
+            Some("congestion-window"),
+            Some("InitialCongestionWindow"),
+            "initcwnd",
+        ),
+        RouteKnob::Initrwnd => (
+            Some("advertised-receive-window"),
+            Some("InitialAdvertisedReceiveWindow"),
+            "initrwnd",
+        ),
+        RouteKnob::Quickack => (None, Some("QuickAck"), "quickack"),
+        RouteKnob::RtoMin => (None, Some("TCPRetransmissionTimeoutSec"), "rto_min"),
+        RouteKnob::Window => (None, None, "window"),
     }
 }
 

@@ -6,7 +6,10 @@ use crate::needs::{askable, fits_memory, needs};
 use crate::way::Way;
 use model::advice::{Advice, Change, Declined, Needs, Proposal, RateFrom};
 use model::finding::{Conclusion, Explanation, Finding, Limit};
-use model::{Bytes, DeviceKnob, Fingerprint, Knob, On, RouteKnob, Setting, Side, SysctlKey, Value};
+use model::{
+    Bytes, DeviceKnob, Fingerprint, Knob, OffloadKnob, On, RouteKnob, Setting, Side, SocketKnob,
+    SysctlKey, Value,
+};
 
 /// Both ends of a path.
 #[derive(Clone, Copy, Debug)]
@@ -151,11 +154,19 @@ impl Desk<'_> {
         let (set_by_hand, knob, asked) = match cause.limit {
             Limit::SendBuffer => {
                 let asked = needs.asked_send_buffer();
-                (self.way.send_buffer_set, Knob::SendBuffer, asked)
+                (
+                    self.way.send_buffer_set,
+                    Knob::Socket(SocketKnob::SendBuffer),
+                    asked,
+                )
             }
             _ => {
                 let asked = needs.asked_receive_buffer();
-                (self.way.receive_buffer_set, Knob::ReceiveBuffer, asked)
+                (
+                    self.way.receive_buffer_set,
+                    Knob::Socket(SocketKnob::ReceiveBuffer),
+                    asked,
+                )
             }
         };
         if set_by_hand {
@@ -211,8 +222,8 @@ impl Desk<'_> {
     /// it exceeds what they grow to by themselves.
     fn asked(&self, side: Side, wanted: Bytes, grows_to: u64) -> Option<Setting> {
         let (knob, key) = match side == self.sender() {
-            true => (Knob::SendBuffer, "net.core.wmem_max"),
-            false => (Knob::ReceiveBuffer, "net.core.rmem_max"),
+            true => (Knob::Socket(SocketKnob::SendBuffer), "net.core.wmem_max"),
+            false => (Knob::Socket(SocketKnob::ReceiveBuffer), "net.core.rmem_max"),
         };
         // A child namespace does not show the bound; its host's own holds.
         let bound = askable(self.hosts.at(side), key).unwrap_or(Bytes(DEFAULT_ASKABLE));
@@ -312,7 +323,7 @@ impl Desk<'_> {
                 .push_str("; the module tcp_bbr is not loaded (modprobe tcp_bbr)");
         }
         let own = Setting {
-            knob: Knob::Congestion,
+            knob: Knob::Socket(SocketKnob::Congestion),
             value: bbr,
             on: On::Both,
         };
@@ -337,7 +348,7 @@ impl Desk<'_> {
     /// The rate that the finding asks for, by an option of each connection; and `fq`, which paces every
     /// connection of the device by its own window.
     fn pacing(&mut self, cause: &Finding) {
-        let Some(paced) = change_of(cause, Knob::Pacing) else {
+        let Some(paced) = change_of(cause, Knob::Socket(SocketKnob::Pacing)) else {
             return;
         };
         let side = self.sender();
@@ -351,7 +362,7 @@ impl Desk<'_> {
         let fq = qdisc.as_deref().and_then(|q| q.split(' ').next());
         match fq {
             Some("fq") | None => {
-                let own = self.own(Knob::Pacing, paced.value, why, PACING);
+                let own = self.own(Knob::Socket(SocketKnob::Pacing), paced.value, why, PACING);
                 self.propose("pace the sender", cause, vec![own], Vec::new());
             }
             Some(_) => {
@@ -370,7 +381,12 @@ impl Desk<'_> {
             "a policer drops what exceeds its rate; {} came through",
             self.way.goodput
         );
-        let own = self.own(Knob::Pacing, Value::Number(rate), why, PACING);
+        let own = self.own(
+            Knob::Socket(SocketKnob::Pacing),
+            Value::Number(rate),
+            why,
+            PACING,
+        );
         self.propose(
             "stay below the policer's rate",
             cause,
@@ -408,7 +424,7 @@ impl Desk<'_> {
         };
         let mss = self.way.mtu.map_or(1220, |mtu| mtu.saturating_sub(40));
         let own = Setting {
-            knob: Knob::Mss,
+            knob: Knob::Socket(SocketKnob::Mss),
             value: Value::Number(u64::from(mss)),
             on: On::Both,
         };
@@ -422,12 +438,13 @@ impl Desk<'_> {
 
     fn offloads(&mut self, cause: &Finding) {
         let wanted = [
-            (self.sender(), DeviceKnob::Tso, "tso"),
-            (self.sender(), DeviceKnob::Gso, "gso"),
-            (self.receiver(), DeviceKnob::Gro, "gro"),
+            (self.sender(), OffloadKnob::Tso),
+            (self.sender(), OffloadKnob::Gso),
+            (self.receiver(), OffloadKnob::Gro),
         ];
         let mut changes = Vec::new();
-        for (side, knob, name) in wanted {
+        for (side, offload) in wanted {
+            let name = offload.tool_name();
             let device = self.hosts.at(side).and_then(|h| h.device.as_ref());
             if device.and_then(|d| d.offloads.get(name)) != Some(&false) {
                 continue;
@@ -435,7 +452,8 @@ impl Desk<'_> {
             let why = format!(
                 "the processor is the limit, and {name} is off: every segment goes through it alone"
             );
-            changes.push(self.change(Knob::Device(knob), Value::Switch(true), side, why, OFFLOADS));
+            let knob = Knob::Device(DeviceKnob::Offload(offload));
+            changes.push(self.change(knob, Value::Switch(true), side, why, OFFLOADS));
         }
         self.propose(
             "let the device do the segmentation",

@@ -53,8 +53,8 @@ pub use segment::{
     TRACE_SCHEMA, Tcb, Trace, TraceRecord, TraceSample, TraceSource, What,
 };
 pub use setting::{
-    DeviceKnob, Knob, On, Qdisc, QdiscKind, Reading, RouteKnob, Scope, Setting, SettingError,
-    Shape, SysctlKey, Value, apply_to_spec,
+    DeviceKnob, Knob, OffloadKnob, On, Qdisc, QdiscKind, Reading, RingKnob, RouteKnob, Scope,
+    Setting, SettingError, Shape, SocketKnob, SysctlKey, Value, apply_to_spec,
 };
 pub use spec::{
     Bulk, Cache, Direction, Directions, FileCopy, IpVersion, Limit, Placement, Request, Side,

@@ -1,6 +1,8 @@
 //! Settings: a knob and a value, as data. Everything that linerate can change is in the closed tables of
 //! this file, with the values that it takes; nothing here is a path or a command.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use crate::{BitRate, Bytes, Direction, Nanos, Side, SocketSettings};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -28,7 +30,8 @@ pub struct Setting {
 }
 
 /// On which of the two hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum On {
     /// The host where the command runs.
     Near,
@@ -42,89 +45,9 @@ pub enum On {
     Receiver,
 }
 
-/// Something that can be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Knob {
-    /// `TCP_CONGESTION` of linerate's own connections.
-    Congestion,
-    /// `SO_SNDBUF` of linerate's own connections, in bytes as asked.
-    SendBuffer,
-    /// `SO_RCVBUF` of linerate's own connections, in bytes as asked.
-    ReceiveBuffer,
-    /// Both of them.
-    SocketBuffers,
-    /// `SO_MAX_PACING_RATE` of each connection of linerate, in bit/s.
-    Pacing,
-    /// `TCP_MAXSEG` of linerate's own connections, in bytes.
-    Mss,
-    /// `TCP_NODELAY` of linerate's own connections.
-    Nodelay,
-    /// `TCP_NOTSENT_LOWAT` of linerate's own connections, in bytes.
-    NotsentLowat,
-    /// An attribute of the route to the other host, and to no one else.
-    Route(RouteKnob),
-    /// A key below `/proc/sys/net`.
-    Sysctl(SysctlKey),
-    /// A property of the network device that leads to the other host.
-    Device(DeviceKnob),
-}
-
-/// Attributes of a route, by the names of ip-route(8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RouteKnob {
-    /// `mtu lock`, in bytes.
-    Mtu,
-    /// `advmss`, in bytes.
-    Advmss,
-    /// `congctl`.
-    Congctl,
-    /// `initcwnd`, in segments.
-    Initcwnd,
-    /// `initrwnd`, in segments.
-    Initrwnd,
-    /// `quickack`.
-    Quickack,
-    /// `rto_min`, in milliseconds.
-    RtoMin,
-    /// `window`, in bytes.
-    Window,
-}
-
-/// Properties of a network device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DeviceKnob {
-    /// MTU in bytes.
-    Mtu,
-    /// MTU in bytes that IPv6 goes by on this device (`net.ipv6.conf.*.mtu`).
-    Mtu6,
-    /// MTU in bytes that the IPv4 routes through this device have, locked, whatever the device takes.
-    Pin,
-    /// Transmit queue length in packets.
-    Txqueuelen,
-    /// Queueing discipline at the root: a [`Qdisc`].
-    Qdisc,
-    /// TCP segmentation by the device.
-    Tso,
-    /// Segmentation just before the driver.
-    Gso,
-    /// Segments joined on arrival, by the kernel.
-    Gro,
-    /// Segments joined on arrival, by the device.
-    Lro,
-    /// Checksums of arriving packets by the device.
-    Rx,
-    /// Checksums of leaving packets by the device.
-    Tx,
-    /// Packets in several pieces.
-    Sg,
-    /// Descriptors of the receive ring.
-    Rxring,
-    /// Descriptors of the transmit ring.
-    Txring,
-}
-
 /// A value: bytes, bit/s, milliseconds, segments or packets by the knob.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Value {
     /// One number.
     Number(u64),
@@ -147,12 +70,20 @@ impl Value {
         }
     }
 
+    /// Its number, if it is a single one.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Value::Number(n) => Some(*n),
+            Value::Numbers(_) | Value::Switch(_) | Value::Word(_) => None,
+        }
+    }
+
     /// Its greatest number, which is the last of several; `None` if it has none.
     pub fn greatest(&self) -> Option<u64> {
         match self {
             Value::Number(n) => Some(*n),
             Value::Numbers(all) => all.last().copied(),
-            _ => None,
+            Value::Switch(_) | Value::Word(_) => None,
         }
     }
 }
@@ -232,19 +163,19 @@ pub struct Reading {
 /// Puts the settings that are options of linerate's own connections into those options; leaves the others.
 pub fn apply_to_spec(settings: &[Setting], socket: &mut SocketSettings) {
     for Setting { knob, value, .. } in settings {
-        match (knob, value) {
-            (Knob::Congestion, Value::Word(name)) => socket.congestion = Some(name.clone()),
-            (Knob::SendBuffer, Value::Number(n)) => socket.send_buffer = Some(Bytes(*n)),
-            (Knob::ReceiveBuffer, Value::Number(n)) => socket.receive_buffer = Some(Bytes(*n)),
-            (Knob::SocketBuffers, Value::Number(n)) => {
-                socket.send_buffer = Some(Bytes(*n));
-                socket.receive_buffer = Some(Bytes(*n));
+        let Knob::Socket(knob) = knob else { continue };
+        let bytes = value.number().map(Bytes);
+        match knob {
+            SocketKnob::Congestion => socket.congestion = Some(value.plain()),
+            SocketKnob::SendBuffer => socket.send_buffer = bytes,
+            SocketKnob::ReceiveBuffer => socket.receive_buffer = bytes,
+            SocketKnob::SocketBuffers => {
+                (socket.send_buffer, socket.receive_buffer) = (bytes, bytes)
             }
-            (Knob::Pacing, Value::Number(n)) => socket.pacing = Some(BitRate(*n)),
-            (Knob::Mss, Value::Number(n)) => socket.mss = u32::try_from(*n).ok(),
-            (Knob::Nodelay, Value::Switch(on)) => socket.nodelay = Some(*on),
-            (Knob::NotsentLowat, Value::Number(n)) => socket.notsent_lowat = Some(Bytes(*n)),
-            _ => {}
+            SocketKnob::Pacing => socket.pacing = value.number().map(BitRate),
+            SocketKnob::Mss => socket.mss = value.number().and_then(|n| u32::try_from(n).ok()),
+            SocketKnob::Nodelay => socket.nodelay = Some(*value == Value::Switch(true)),
+            SocketKnob::NotsentLowat => socket.notsent_lowat = bytes,
         }
     }
 }
@@ -283,7 +214,6 @@ impl fmt::Display for On {
 
 /// One row of the table of knobs.
 struct Row {
-    knob: Knob,
     name: &'static str,
     shape: Shape,
     place: On,
@@ -292,7 +222,6 @@ struct Row {
 }
 
 const fn row(
-    knob: Knob,
     name: &'static str,
     shape: Shape,
     place: On,
@@ -300,7 +229,6 @@ const fn row(
     risk: &'static str,
 ) -> Row {
     Row {
-        knob,
         name,
         shape,
         place,
@@ -314,43 +242,163 @@ const PEER: &str = "every new connection to this host has it while it is set";
 const BOUNCE: &str = "many drivers take the link down and up for it";
 const CPU: &str = "packets cost more or less processor time while it is set";
 
-/// All knobs but the sysctls. Ranges are the kernel's where it has any; `RTAX_MTU` and `RTAX_ADVMSS` are cut
-/// by `ip_metrics_convert` (`net/ipv4/metrics.c`) above 65520 and 65495.
-#[rustfmt::skip]
-const ROWS: [Row; 30] = [
-    row(Knob::Congestion, "congestion", Shape::Name, On::Both, "congestion control (TCP_CONGESTION)", OWN),
-    row(Knob::SendBuffer, "sndbuf", size(1 << 10, 1 << 30), On::Both, "send buffer (SO_SNDBUF); its autotuning is off", OWN),
-    row(Knob::ReceiveBuffer, "rcvbuf", size(1 << 10, 1 << 30), On::Both, "receive buffer (SO_RCVBUF); its autotuning is off", OWN),
-    row(Knob::SocketBuffers, "sockbuf", size(1 << 10, 1 << 30), On::Both, "send and receive buffer; their autotuning is off", OWN),
-    row(Knob::Pacing, "pacing", Shape::Rate, On::Both, "highest rate of each connection (SO_MAX_PACING_RATE)", OWN),
-    row(Knob::Mss, "mss", count(88, 32_767), On::Both, "largest segment in bytes (TCP_MAXSEG)", OWN),
-    row(Knob::Nodelay, "nodelay", Shape::Switch, On::Both, "small segments leave at once (TCP_NODELAY)", OWN),
-    row(Knob::NotsentLowat, "notsent_lowat", size(1, 1 << 30), On::Both, "unsent data above which writes wait (TCP_NOTSENT_LOWAT)", OWN),
+/// Knobs together with their table, so that none is without a row: those that have one here, then those of the
+/// kinds that have tables of their own.
+macro_rules! knobs {
+    (
+        $(#[$doc:meta])* $name:ident
+        rows { $($(#[$row_doc:meta])* $knob:ident = $row:expr,)* }
+        kinds { $($(#[$kind_doc:meta])* $kind:ident($inner:ident),)* }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$row_doc])* $knob,)*
+            $($(#[$kind_doc])* $kind($inner),)*
+        }
 
-    row(Knob::Route(RouteKnob::Mtu), "route.mtu", count(68, 65_520), On::Sender, "MTU in bytes towards the other host, locked", "IPv4 packets to it may be fragmented on the way, because a locked MTU ends path MTU discovery"),
-    row(Knob::Route(RouteKnob::Advmss), "route.advmss", count(88, 65_495), On::Receiver, "MSS in bytes that is announced to the other host", PEER),
-    row(Knob::Route(RouteKnob::Congctl), "route.congctl", Shape::Name, On::Sender, "congestion control towards the other host", PEER),
-    row(Knob::Route(RouteKnob::Initcwnd), "route.initcwnd", count(1, 65_535), On::Sender, "segments that a new connection sends at once", "a burst of that size into the first full queue"),
-    row(Knob::Route(RouteKnob::Initrwnd), "route.initrwnd", count(1, 65_535), On::Receiver, "segments that a new connection lets the other host send", PEER),
-    row(Knob::Route(RouteKnob::Quickack), "route.quickack", Shape::Switch, On::Receiver, "every segment is acknowledged at once", PEER),
-    row(Knob::Route(RouteKnob::RtoMin), "route.rto_min", Shape::Millis { least: 1, most: 120_000 }, On::Sender, "least retransmission timeout", "below the other host's delayed acknowledgements (40 ms or more) timeouts are needless"),
-    row(Knob::Route(RouteKnob::Window), "route.window", size(256, 1 << 30), On::Receiver, "greatest window that is announced to the other host", PEER),
+        impl $name {
+            const KNOBS: &[$name] = &[$($name::$knob),*];
 
-    row(Knob::Device(DeviceKnob::Mtu), "device.mtu", count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the other host takes, large packets vanish; many drivers take the link down and up for it"),
-    row(Knob::Device(DeviceKnob::Mtu6), "device.mtu6", count(1280, 65_535), On::Sender, "MTU in bytes that IPv6 goes by on the device", "it follows the next change of the device's MTU"),
-    row(Knob::Device(DeviceKnob::Pin), "device.pin", count(576, 65_520), On::Sender, "MTU in bytes that no IPv4 route through the device exceeds, locked", "IPv4 packets that go by them may be fragmented on the way, because a locked MTU ends path MTU discovery"),
-    row(Knob::Device(DeviceKnob::Txqueuelen), "device.txqueuelen", count(1, 100_000), On::Sender, "packets that a plain queue holds", "packets that wait are lost where a queue becomes shorter"),
-    row(Knob::Device(DeviceKnob::Qdisc), "device.qdisc", Shape::Qdisc, On::Sender, "queueing discipline of the device", "packets that wait in the replaced queue are lost"),
-    row(Knob::Device(DeviceKnob::Tso), "device.tso", Shape::Switch, On::Sender, "segmentation of large packets by the device", CPU),
-    row(Knob::Device(DeviceKnob::Gso), "device.gso", Shape::Switch, On::Sender, "segmentation of large packets just before the driver", CPU),
-    row(Knob::Device(DeviceKnob::Gro), "device.gro", Shape::Switch, On::Receiver, "arriving segments joined by the kernel", CPU),
-    row(Knob::Device(DeviceKnob::Lro), "device.lro", Shape::Switch, On::Receiver, "arriving segments joined by the device", "a host that forwards must not have it"),
-    row(Knob::Device(DeviceKnob::Rx), "device.rx", Shape::Switch, On::Receiver, "checksums of arriving packets by the device", CPU),
-    row(Knob::Device(DeviceKnob::Tx), "device.tx", Shape::Switch, On::Sender, "checksums of leaving packets by the device; without it tso is off as well", CPU),
-    row(Knob::Device(DeviceKnob::Sg), "device.sg", Shape::Switch, On::Sender, "packets in several pieces; without it tso and gso are off as well", CPU),
-    row(Knob::Device(DeviceKnob::Rxring), "device.rxring", count(1, 65_536), On::Receiver, "descriptors of the receive ring", BOUNCE),
-    row(Knob::Device(DeviceKnob::Txring), "device.txring", count(1, 65_536), On::Sender, "descriptors of the transmit ring", BOUNCE),
-];
+            /// All of them, in the order of their tables.
+            pub fn all() -> impl Iterator<Item = $name> {
+                let own = $name::KNOBS.iter().copied();
+                own$(.chain($inner::all().map($name::$kind)))*
+            }
+
+            fn row(&self) -> &'static Row {
+                match self {
+                    $($name::$knob => const { &$row },)*
+                    $($name::$kind(inner) => inner.row(),)*
+                }
+            }
+        }
+    };
+}
+
+knobs! {
+    /// Something that can be set.
+    Knob
+    rows {}
+    kinds {
+        /// An option of linerate's own connections.
+        Socket(SocketKnob),
+        /// An attribute of the route to the other host, and to no one else.
+        Route(RouteKnob),
+        /// A key below `/proc/sys/net`.
+        Sysctl(SysctlKey),
+        /// A property of the network device that leads to the other host.
+        Device(DeviceKnob),
+    }
+}
+
+knobs! {
+    /// Options of linerate's own connections.
+    SocketKnob
+    rows {
+        /// `TCP_CONGESTION`.
+        Congestion = row("congestion", Shape::Name, On::Both, "congestion control (TCP_CONGESTION)", OWN),
+        /// `SO_SNDBUF`, in bytes as asked.
+        SendBuffer = row("sndbuf", size(1 << 10, 1 << 30), On::Both, "send buffer (SO_SNDBUF); its autotuning is off", OWN),
+        /// `SO_RCVBUF`, in bytes as asked.
+        ReceiveBuffer = row("rcvbuf", size(1 << 10, 1 << 30), On::Both, "receive buffer (SO_RCVBUF); its autotuning is off", OWN),
+        /// Both of them.
+        SocketBuffers = row("sockbuf", size(1 << 10, 1 << 30), On::Both, "send and receive buffer; their autotuning is off", OWN),
+        /// `SO_MAX_PACING_RATE` of each connection, in bit/s.
+        Pacing = row("pacing", Shape::Rate, On::Both, "highest rate of each connection (SO_MAX_PACING_RATE)", OWN),
+        /// `TCP_MAXSEG`, in bytes.
+        Mss = row("mss", count(88, 32_767), On::Both, "largest segment in bytes (TCP_MAXSEG)", OWN),
+        /// `TCP_NODELAY`.
+        Nodelay = row("nodelay", Shape::Switch, On::Both, "small segments leave at once (TCP_NODELAY)", OWN),
+        /// `TCP_NOTSENT_LOWAT`, in bytes.
+        NotsentLowat = row("notsent_lowat", size(1, 1 << 30), On::Both, "unsent data above which writes wait (TCP_NOTSENT_LOWAT)", OWN),
+    }
+    kinds {}
+}
+
+// Ranges are the kernel's where it has any; `RTAX_MTU` and `RTAX_ADVMSS` are cut by `ip_metrics_convert`
+// (`net/ipv4/metrics.c`) above 65520 and 65495.
+knobs! {
+    /// Attributes of a route, by the names of ip-route(8).
+    RouteKnob
+    rows {
+        /// `mtu lock`, in bytes.
+        Mtu = row("route.mtu", count(68, 65_520), On::Sender, "MTU in bytes towards the other host, locked", "IPv4 packets to it may be fragmented on the way, because a locked MTU ends path MTU discovery"),
+        /// `advmss`, in bytes.
+        Advmss = row("route.advmss", count(88, 65_495), On::Receiver, "MSS in bytes that is announced to the other host", PEER),
+        /// `congctl`.
+        Congctl = row("route.congctl", Shape::Name, On::Sender, "congestion control towards the other host", PEER),
+        /// `initcwnd`, in segments.
+        Initcwnd = row("route.initcwnd", count(1, 65_535), On::Sender, "segments that a new connection sends at once", "a burst of that size into the first full queue"),
+        /// `initrwnd`, in segments.
+        Initrwnd = row("route.initrwnd", count(1, 65_535), On::Receiver, "segments that a new connection lets the other host send", PEER),
+        /// `quickack`.
+        Quickack = row("route.quickack", Shape::Switch, On::Receiver, "every segment is acknowledged at once", PEER),
+        /// `rto_min`, in milliseconds.
+        RtoMin = row("route.rto_min", Shape::Millis { least: 1, most: 120_000 }, On::Sender, "least retransmission timeout", "below the other host's delayed acknowledgements (40 ms or more) timeouts are needless"),
+        /// `window`, in bytes.
+        Window = row("route.window", size(256, 1 << 30), On::Receiver, "greatest window that is announced to the other host", PEER),
+    }
+    kinds {}
+}
+
+knobs! {
+    /// Properties of a network device.
+    DeviceKnob
+    rows {
+        /// MTU in bytes.
+        Mtu = row("device.mtu", count(68, 65_535), On::Sender, "MTU of the device in bytes", "above what a switch or the other host takes, large packets vanish; many drivers take the link down and up for it"),
+        /// MTU in bytes that IPv6 goes by on this device (`net.ipv6.conf.*.mtu`).
+        Mtu6 = row("device.mtu6", count(1280, 65_535), On::Sender, "MTU in bytes that IPv6 goes by on the device", "it follows the next change of the device's MTU"),
+        /// MTU in bytes that the IPv4 routes through this device have, locked, whatever the device takes.
+        Pin = row("device.pin", count(576, 65_520), On::Sender, "MTU in bytes that no IPv4 route through the device exceeds, locked", "IPv4 packets that go by them may be fragmented on the way, because a locked MTU ends path MTU discovery"),
+        /// Transmit queue length in packets.
+        Txqueuelen = row("device.txqueuelen", count(1, 100_000), On::Sender, "packets that a plain queue holds", "packets that wait are lost where a queue becomes shorter"),
+        /// Queueing discipline at the root: a [`Qdisc`].
+        Qdisc = row("device.qdisc", Shape::Qdisc, On::Sender, "queueing discipline of the device", "packets that wait in the replaced queue are lost"),
+    }
+    kinds {
+        /// An offload.
+        Offload(OffloadKnob),
+        /// Descriptors of a ring.
+        Ring(RingKnob),
+    }
+}
+
+knobs! {
+    /// Offloads of a network device, on or off.
+    OffloadKnob
+    rows {
+        /// TCP segmentation by the device.
+        Tso = row("device.tso", Shape::Switch, On::Sender, "segmentation of large packets by the device", CPU),
+        /// Segmentation just before the driver.
+        Gso = row("device.gso", Shape::Switch, On::Sender, "segmentation of large packets just before the driver", CPU),
+        /// Segments joined on arrival, by the kernel.
+        Gro = row("device.gro", Shape::Switch, On::Receiver, "arriving segments joined by the kernel", CPU),
+        /// Segments joined on arrival, by the device.
+        Lro = row("device.lro", Shape::Switch, On::Receiver, "arriving segments joined by the device", "a host that forwards must not have it"),
+        /// Checksums of arriving packets by the device.
+        Rx = row("device.rx", Shape::Switch, On::Receiver, "checksums of arriving packets by the device", CPU),
+        /// Checksums of leaving packets by the device.
+        Tx = row("device.tx", Shape::Switch, On::Sender, "checksums of leaving packets by the device; without it tso is off as well", CPU),
+        /// Packets in several pieces.
+        Sg = row("device.sg", Shape::Switch, On::Sender, "packets in several pieces; without it tso and gso are off as well", CPU),
+    }
+    kinds {}
+}
+
+knobs! {
+    /// Rings of a network device.
+    RingKnob
+    rows {
+        /// The receive ring.
+        Rx = row("device.rxring", count(1, 65_536), On::Receiver, "descriptors of the receive ring", BOUNCE),
+        /// The transmit ring.
+        Tx = row("device.txring", count(1, 65_536), On::Sender, "descriptors of the transmit ring", BOUNCE),
+    }
+    kinds {}
+}
 
 const fn size(least: u64, most: u64) -> Shape {
     Shape::Size { least, most }
@@ -362,18 +410,10 @@ const fn count(least: u64, most: u64) -> Shape {
 
 impl Knob {
     /// All knobs, those that change least first.
-    pub fn all() -> impl Iterator<Item = Knob> {
-        let mut all: Vec<Knob> = ROWS
-            .iter()
-            .map(|row| row.knob)
-            .chain(SysctlKey::all().map(Knob::Sysctl))
-            .collect();
-        all.sort_by_key(|knob| knob.scope());
-        all.into_iter()
-    }
-
-    fn row(&self) -> Option<&'static Row> {
-        ROWS.iter().find(|row| row.knob == *self)
+    pub fn by_scope() -> Vec<Knob> {
+        let mut all: Vec<Knob> = Knob::all().collect();
+        all.sort_by_key(Knob::scope);
+        all
     }
 
     /// Whether it is an option of linerate's own connections, and changes nothing of the machine.
@@ -384,53 +424,41 @@ impl Knob {
     /// How much of a host it changes.
     pub fn scope(&self) -> Scope {
         match self {
+            Knob::Socket(_) => Scope::Socket,
             Knob::Route(_) => Scope::Route,
             Knob::Sysctl(key) => key.scope(),
             Knob::Device(_) => Scope::Device,
-            _ => Scope::Socket,
         }
     }
 
     /// The host that it is set on if none is named.
     pub fn usual_place(&self) -> On {
-        match self {
-            Knob::Sysctl(key) => key.usual_place(),
-            _ => self.row().map_or(On::Both, |row| row.place),
-        }
+        self.row().place
     }
 
     /// What it is, in a few words.
     pub fn summary(&self) -> &'static str {
-        match self {
-            Knob::Sysctl(key) => key.summary(),
-            _ => self.row().map_or("", |row| row.summary),
-        }
+        self.row().summary
     }
 
     /// What else may happen while it is set.
     pub fn risk(&self) -> &'static str {
-        match self {
-            Knob::Sysctl(key) => key.risk(),
-            _ => self.row().map_or("", |row| row.risk),
-        }
+        self.row().risk
     }
 
     /// Whether only connections that are opened afterwards have it. A window that grows, a send buffer that
     /// grows, a queue and the offloads reach those that are open as well.
     pub fn needs_new_connections(&self) -> bool {
         match self {
-            Knob::Device(knob) => *knob == DeviceKnob::Mtu,
+            Knob::Socket(_) | Knob::Route(_) => true,
             Knob::Sysctl(key) => key.needs_new_connections(),
-            _ => true,
+            Knob::Device(knob) => *knob == DeviceKnob::Mtu,
         }
     }
 
     /// Which values it takes.
     pub fn shape(&self) -> Shape {
-        match self {
-            Knob::Sysctl(key) => key.shape(),
-            _ => self.row().map_or(Shape::Name, |row| row.shape),
-        }
+        self.row().shape
     }
 
     /// The value in the words of [`Setting`]; those that the knob itself would not take are said plainly.
@@ -446,38 +474,36 @@ impl Knob {
 }
 
 impl RouteKnob {
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = RouteKnob> {
-        ROWS.iter().filter_map(|row| match row.knob {
-            Knob::Route(knob) => Some(knob),
-            _ => None,
-        })
-    }
-
     /// Its name in ip-route(8).
     pub fn tool_name(self) -> &'static str {
-        tool_name(Knob::Route(self))
+        tool_name(self.row())
     }
 }
 
 impl DeviceKnob {
     /// Its name in ip-link(8) or ethtool(8).
     pub fn tool_name(self) -> &'static str {
-        tool_name(Knob::Device(self))
+        tool_name(self.row())
+    }
+}
+
+impl OffloadKnob {
+    /// Its name in ethtool(8).
+    pub fn tool_name(self) -> &'static str {
+        tool_name(self.row())
     }
 }
 
 /// A knob is named behind its kind as the tools name it.
-fn tool_name(knob: Knob) -> &'static str {
-    let name = knob.row().map_or("", |row| row.name);
-    name.split_once('.').map_or(name, |(_, name)| name)
+fn tool_name(row: &'static Row) -> &'static str {
+    row.name.split_once('.').map_or(row.name, |(_, name)| name)
 }
 
 impl fmt::Display for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Knob::Sysctl(key) => write!(f, "sysctl:{}", key.name()),
-            _ => f.pad(self.row().map_or("", |row| row.name)),
+            Knob::Socket(_) | Knob::Route(_) | Knob::Device(_) => f.pad(self.row().name),
         }
     }
 }
@@ -489,9 +515,8 @@ impl FromStr for Knob {
         if let Some(key) = text.strip_prefix("sysctl:") {
             return key.parse().map(Knob::Sysctl);
         }
-        ROWS.iter()
-            .find(|row| row.name == text)
-            .map(|row| row.knob)
+        Knob::all()
+            .find(|knob| !matches!(knob, Knob::Sysctl(_)) && knob.row().name == text)
             .ok_or_else(|| SettingError::NoKnob(text.to_owned()))
     }
 }
@@ -835,7 +860,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_whole() {
-        let all: Vec<Knob> = Knob::all().collect();
+        let all = Knob::by_scope();
         assert!(all.is_sorted_by_key(Knob::scope));
         for (at, knob) in all.iter().enumerate() {
             assert!(!all[..at].contains(knob), "{knob} is there twice");
@@ -846,7 +871,7 @@ mod tests {
             );
             assert!(!knob.shape().to_string().is_empty());
         }
-        assert_eq!(all[0], Knob::Congestion);
+        assert_eq!(all[0], Knob::Socket(SocketKnob::Congestion));
         assert_eq!(all.last().map(Knob::scope), Some(Scope::Host));
     }
 

@@ -5,7 +5,7 @@ use crate::plan::{P99_REQUESTS, pairs_of};
 use crate::trial::{LEFT_ALONE, end_name};
 use model::{
     BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Nanos, Phase,
-    Pilot, Plan, RouteKnob, Setting, Side, Trial, Workload,
+    Pilot, Plan, RouteKnob, Setting, Side, SocketKnob, Trial, Workload,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -324,19 +324,23 @@ fn by_evidence(plan: &Plan, arm: u32, setting: &Setting, judged: &[&Trial]) -> O
     let sndbuf = |t: &Trial| t.witness.sndbuf_limited_share;
     let name = setting.knob.to_string();
     match (setting.knob, name.trim_start_matches("sysctl:")) {
-        (Knob::SendBuffer, _) | (_, "net.ipv4.tcp_wmem") if most(sndbuf)? < HARDLY => {
+        (Knob::Socket(SocketKnob::SendBuffer), _) | (_, "net.ipv4.tcp_wmem")
+            if most(sndbuf)? < HARDLY =>
+        {
             Some(format!(
                 "with and without it the sender waited for its buffer less than {} of the time",
                 percent(HARDLY)
             ))
         }
-        (Knob::ReceiveBuffer, _) | (_, "net.ipv4.tcp_rmem") if most(rwnd)? < HARDLY => {
+        (Knob::Socket(SocketKnob::ReceiveBuffer), _) | (_, "net.ipv4.tcp_rmem")
+            if most(rwnd)? < HARDLY =>
+        {
             Some(format!(
                 "with and without it the sender waited for the receive window less than {} of the time",
                 percent(HARDLY)
             ))
         }
-        (Knob::Congestion | Knob::Route(RouteKnob::Congctl), _)
+        (Knob::Socket(SocketKnob::Congestion) | Knob::Route(RouteKnob::Congctl), _)
         | (_, "net.ipv4.tcp_congestion_control") => {
             let windows =
                 |t: &Trial| Some(t.witness.rwnd_limited_share? + t.witness.sndbuf_limited_share?);

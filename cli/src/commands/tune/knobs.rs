@@ -15,7 +15,7 @@ pub fn run() -> Result<()> {
 fn words() -> String {
     let mut text = String::new();
     let mut scope = None;
-    for knob in Knob::all() {
+    for knob in Knob::by_scope() {
         if scope.replace(knob.scope()) != Some(knob.scope()) {
             let heading = match knob.scope() {
                 Scope::Socket => "linerate's own connections; the machine stays as it is",
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn every_knob_is_listed_under_what_it_changes() {
         let text = words();
-        for knob in Knob::all() {
+        for knob in Knob::by_scope() {
             assert!(text.contains(&format!("\n  {knob}  ")), "{knob}");
             assert!(knob.is_socket() || text.contains(knob.risk()), "{knob}");
         }

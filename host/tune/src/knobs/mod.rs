@@ -58,8 +58,8 @@ pub(crate) trait Part {
     fn plan(&self, kernel: &mut Kernel, setting: &Setting, before: &Image) -> Result<(), Failure>;
     /// Changes it.
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure>;
-    /// The value that the knob has now; `None` if it has none.
-    fn found(&self, kernel: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure>;
+    /// The value that it has now; `None` if it has none.
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure>;
     /// Puts it back, from whatever it is now.
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure>;
     /// Whether a value that was found is the one that was asked for.
@@ -98,7 +98,7 @@ impl Target {
             }
             Knob::Sysctl(key) => return Ok(Some(Target::Sysctl(sysctl::Sysctl::of(key)))),
             Knob::Device(knob) => knob,
-            _ => return Ok(None),
+            Knob::Socket(_) => return Ok(None),
         };
         let index = kernel.device_towards(peer).map_err(|e| no_route(peer, e))?;
         let device = Device::by_index(kernel, index)?;
@@ -109,8 +109,8 @@ impl Target {
             DeviceKnob::Pin => Target::Pin(pin::Pin::plan(kernel, device, number(setting)?)?),
             DeviceKnob::Txqueuelen => Target::Txqueuelen(txqueuelen::Txqueuelen { device }),
             DeviceKnob::Qdisc => Target::Qdisc(qdisc::Root { device }),
-            DeviceKnob::Rxring | DeviceKnob::Txring => Target::Rings(ring::Rings { device }),
-            _ => Target::Offloads(offload::Offloads { device }),
+            DeviceKnob::Offload(knob) => Target::Offloads(offload::Offloads { device, knob }),
+            DeviceKnob::Ring(knob) => Target::Rings(ring::Rings { device, knob }),
         }))
     }
 
@@ -231,8 +231,8 @@ impl Link {
 
 /// A number of a setting that is one by its knob.
 fn number(setting: &Setting) -> Result<u32, Failure> {
-    match setting.value {
-        Value::Number(n) => u32::try_from(n).or_else(|_| refuse("the number is too large")),
-        _ => refuse("the value is not a number"),
+    match setting.value.number() {
+        Some(n) => u32::try_from(n).or_else(|_| refuse("the number is too large")),
+        None => refuse("the value is not a number"),
     }
 }

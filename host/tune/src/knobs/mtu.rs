@@ -4,7 +4,7 @@
 use super::{Device, Failure, IFLA_MTU, Image, Link, Part, number, refuse};
 use crate::kernel::{Kernel, attributes, u32_at};
 use crate::steps::step;
-use model::{Knob, Setting, Value};
+use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -162,7 +162,7 @@ impl Part for Mtu {
         self.device.set(kernel, IFLA_MTU, number(setting)?)
     }
 
-    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         let link = Link::by_index(kernel, self.device.index)?;
         Ok(Some(Value::Number(link.mtu.into())))
     }

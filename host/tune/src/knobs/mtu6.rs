@@ -5,7 +5,7 @@ use super::mtu::ipv6_file;
 use super::{Device, Failure, Image, Link, Part, number, refuse};
 use crate::kernel::Kernel;
 use crate::steps::step;
-use model::{Knob, Setting, Value};
+use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::fs;
 
@@ -38,7 +38,7 @@ impl Part for Mtu6 {
         Ok(fs::write(self.file(kernel)?, number(setting)?.to_string())?)
     }
 
-    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         let image = self.read(kernel)?;
         Ok(image
             .as_str()

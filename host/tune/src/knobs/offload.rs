@@ -3,13 +3,14 @@
 use super::{Device, Failure, Image, Link, Part, refuse};
 use crate::kernel::Kernel;
 use crate::steps::step;
-use model::{DeviceKnob, Knob, Setting, Value};
+use model::{OffloadKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
 use sys::ethtool::{Ethtool, Features, OFFLOADS, Offload};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Offloads {
     pub device: Device,
+    pub knob: OffloadKnob,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -35,26 +36,19 @@ impl Offloads {
     }
 }
 
-fn offload(knob: &Knob) -> Result<&'static Offload, Failure> {
-    let name = match knob {
-        Knob::Device(DeviceKnob::Tso) => "tso",
-        Knob::Device(DeviceKnob::Gso) => "gso",
-        Knob::Device(DeviceKnob::Gro) => "gro",
-        Knob::Device(DeviceKnob::Lro) => "lro",
-        Knob::Device(DeviceKnob::Rx) => "rx",
-        Knob::Device(DeviceKnob::Tx) => "tx",
-        _ => "sg",
-    };
+fn offload(knob: OffloadKnob) -> Result<&'static Offload, Failure> {
     OFFLOADS
         .iter()
-        .find(|offload| offload.name == name)
-        .ok_or_else(|| Failure::Words("it is no offload".into()))
+        .find(|offload| offload.name == knob.tool_name())
+        .ok_or_else(|| Failure::Words("ethtool does not have this offload".into()))
 }
 
 fn switch(setting: &Setting) -> Result<bool, Failure> {
     match setting.value {
         Value::Switch(on) => Ok(on),
-        _ => refuse("the value is not on or off"),
+        Value::Number(_) | Value::Numbers(_) | Value::Word(_) => {
+            refuse("the value is not on or off")
+        }
     }
 }
 
@@ -75,16 +69,12 @@ impl Part for Offloads {
 
     fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
         switch(setting)?;
-        self.driver(kernel)?.offload(offload(&setting.knob)?)?;
+        self.driver(kernel)?.offload(offload(self.knob)?)?;
         Ok(())
     }
 
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
-        let (driver, offload, on) = (
-            self.driver(kernel)?,
-            offload(&setting.knob)?,
-            switch(setting)?,
-        );
+        let (driver, offload, on) = (self.driver(kernel)?, offload(self.knob)?, switch(setting)?);
         let cannot = || self.cannot(setting, !on);
         match driver.set_offload(offload, on) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
@@ -105,8 +95,8 @@ impl Part for Offloads {
         }
     }
 
-    fn found(&self, kernel: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure> {
-        let on = self.driver(kernel)?.offload(offload(knob)?)?;
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
+        let on = self.driver(kernel)?.offload(offload(self.knob)?)?;
         Ok(Some(Value::Switch(on)))
     }
 
@@ -120,5 +110,17 @@ impl Part for Offloads {
         })?;
         step("offloads put back");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ethtool_has_every_offload() {
+        for knob in OffloadKnob::all() {
+            assert!(offload(knob).is_ok(), "{}", knob.tool_name());
+        }
     }
 }

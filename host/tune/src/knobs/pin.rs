@@ -7,7 +7,7 @@ use super::route::{self, Message};
 use super::{Device, Failure, Image, Link, Part, refuse};
 use crate::kernel::{CREATE, Kernel, REPLACE, from_hex, to_hex};
 use crate::steps::step;
-use model::{Knob, Setting, Value};
+use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 
 /// Routes that are pinned at most: a router of the Internet is not to be widened like this.
@@ -99,7 +99,7 @@ impl Part for Pin {
         Ok(())
     }
 
-    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         let own = Link::by_index(kernel, self.device.index)?.mtu;
         let largest = self
             .standing(kernel)?

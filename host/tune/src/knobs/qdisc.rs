@@ -6,7 +6,7 @@ use crate::kernel::{
     CREATE, Kernel, REPLACE, attributes, from_hex, nest, push, text, to_hex, u32_at, u64_at,
 };
 use crate::steps::step;
-use model::{Knob, Qdisc, QdiscKind, Setting, Value};
+use model::{Qdisc, QdiscKind, Setting, Value};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,7 +94,9 @@ impl Root {
 fn asked(setting: &Setting) -> Result<Qdisc, Failure> {
     match &setting.value {
         Value::Word(word) => word.parse().map_err(|e| Failure::Words(format!("{e}"))),
-        _ => refuse("the value is no queueing discipline"),
+        Value::Number(_) | Value::Numbers(_) | Value::Switch(_) => {
+            refuse("the value is no queueing discipline")
+        }
     }
 }
 
@@ -147,7 +149,7 @@ impl Part for Root {
         }
     }
 
-    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         let all = self.all(kernel)?;
         let root = all.iter().find(|one| one.parent == TC_H_ROOT);
         Ok(root.map(|one| {

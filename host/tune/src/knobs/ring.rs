@@ -3,7 +3,7 @@
 use super::{Device, Failure, Image, Link, Part, number, refuse};
 use crate::kernel::Kernel;
 use crate::steps::step;
-use model::{DeviceKnob, Knob, Setting, Value};
+use model::{RingKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::io;
 use sys::ethtool::{Bounded, Ethtool};
@@ -11,6 +11,7 @@ use sys::ethtool::{Bounded, Ethtool};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rings {
     pub device: Device,
+    pub knob: RingKnob,
 }
 
 impl Rings {
@@ -27,6 +28,14 @@ impl Rings {
         }
     }
 
+    /// Receive is the first of the two, transmit the second.
+    fn which(&self) -> usize {
+        match self.knob {
+            RingKnob::Rx => 0,
+            RingKnob::Tx => 1,
+        }
+    }
+
     fn cannot(&self, error: io::Error) -> Failure {
         match error.raw_os_error() {
             Some(libc::EOPNOTSUPP) => Failure::Words(format!(
@@ -38,11 +47,6 @@ impl Rings {
     }
 }
 
-/// Receive is the first of the two, transmit the second.
-fn which(knob: &Knob) -> usize {
-    usize::from(*knob == Knob::Device(DeviceKnob::Txring))
-}
-
 impl Part for Rings {
     fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
         let sizes = self.sizes(kernel)?.map(|ring| ring.current);
@@ -50,7 +54,7 @@ impl Part for Rings {
     }
 
     fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
-        let most = self.sizes(kernel)?[which(&setting.knob)].maximum;
+        let most = self.sizes(kernel)?[self.which()].maximum;
         if number(setting)? > most {
             return refuse(format!(
                 "the driver of {} allows at most {most}",
@@ -62,14 +66,14 @@ impl Part for Rings {
 
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
         let mut sizes = self.sizes(kernel)?.map(|ring| ring.current);
-        sizes[which(&setting.knob)] = number(setting)?;
+        sizes[self.which()] = number(setting)?;
         let [rx, tx] = sizes;
         let done = self.driver(kernel)?.set_rings(rx, tx);
         done.map_err(|e| self.cannot(e))
     }
 
-    fn found(&self, kernel: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure> {
-        let size = self.sizes(kernel)?[which(knob)].current;
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
+        let size = self.sizes(kernel)?[self.which()].current;
         Ok(Some(Value::Number(size.into())))
     }
 

@@ -7,7 +7,7 @@ use crate::kernel::{
     u32_at,
 };
 use crate::steps::step;
-use model::{Knob, RouteKnob, Setting, Value};
+use model::{RouteKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,6 +16,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct HostRoute {
     peer: IpAddr,
+    knob: RouteKnob,
     /// What will be written: the body of an `RTM_NEWROUTE`, in hexadecimal.
     planned: String,
 }
@@ -275,6 +276,7 @@ impl HostRoute {
         set(&mut route, knob, value)?;
         Ok(HostRoute {
             peer,
+            knob,
             planned: to_hex(&route.write()),
         })
     }
@@ -352,24 +354,22 @@ impl Part for HostRoute {
         Ok(kernel.tell(RTM_NEWROUTE, CREATE | REPLACE, &body)?)
     }
 
-    fn found(&self, kernel: &mut Kernel, knob: &Knob) -> Result<Option<Value>, Failure> {
-        let Knob::Route(knob) = knob else {
-            return Ok(None);
-        };
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         // As a connection would get it, not as it is written.
         let answer = kernel.route_to(self.peer, 0)?;
         let route = Message::read(&answer.body);
-        let value = route.and_then(|r| r.metrics.get(&metric(*knob)).cloned());
-        Ok(match (knob, value) {
+        let value = route.and_then(|r| r.metrics.get(&metric(self.knob)).cloned());
+        let number = value.as_deref().and_then(|v| u32_at(v, 0));
+        Ok(match self.knob {
             // The kernel shows no metric that is zero.
-            (RouteKnob::Quickack, value) => {
-                let on = value.and_then(|v| u32_at(&v, 0)).is_some_and(|n| n != 0);
-                Some(Value::Switch(on))
-            }
-            (RouteKnob::Congctl, value) => value.map(|v| Value::Word(text(&v))),
-            (_, value) => value
-                .and_then(|v| u32_at(&v, 0))
-                .map(|n| Value::Number(n.into())),
+            RouteKnob::Quickack => Some(Value::Switch(number.is_some_and(|n| n != 0))),
+            RouteKnob::Congctl => value.map(|v| Value::Word(text(&v))),
+            RouteKnob::Mtu
+            | RouteKnob::Advmss
+            | RouteKnob::Initcwnd
+            | RouteKnob::Initrwnd
+            | RouteKnob::RtoMin
+            | RouteKnob::Window => number.map(|n| Value::Number(n.into())),
         })
     }
 

@@ -3,7 +3,7 @@
 use super::{Failure, Image, Part, refuse};
 use crate::kernel::Kernel;
 use crate::steps::step;
-use model::{Knob, Scope, Setting, SysctlKey, Value};
+use model::{Scope, Setting, SysctlKey, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -105,7 +105,7 @@ impl Part for Sysctl {
         write(&self.key, &setting.value.plain()).map_err(|e| self.cannot(&e))
     }
 
-    fn found(&self, _: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+    fn found(&self, _: &mut Kernel) -> Result<Option<Value>, Failure> {
         let text = fs::read_to_string(path(&self.key)).map_err(|e| self.cannot(&e))?;
         Ok(Some(self.row()?.value_in(&text)))
     }

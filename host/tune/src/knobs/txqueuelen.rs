@@ -3,7 +3,7 @@
 use super::{Device, Failure, IFLA_TXQLEN, Image, Link, Part, number};
 use crate::kernel::Kernel;
 use crate::steps::step;
-use model::{Knob, Setting, Value};
+use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ impl Part for Txqueuelen {
         self.device.set(kernel, IFLA_TXQLEN, number(setting)?)
     }
 
-    fn found(&self, kernel: &mut Kernel, _: &Knob) -> Result<Option<Value>, Failure> {
+    fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         let link = Link::by_index(kernel, self.device.index)?;
         Ok(Some(Value::Number(link.txqueuelen.into())))
     }

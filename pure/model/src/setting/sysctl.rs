@@ -1,12 +1,14 @@
 //! The sysctls that may be set: `Documentation/networking/ip-sysctl.rst` and
 //! `Documentation/admin-guide/sysctl/net.rst`. No other can be named.
 
-use super::{On, Scope, SettingError, Shape, Value, count, size};
+use super::{On, Row, Scope, SettingError, Shape, Value, count, row, size};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// One of the sysctls of the table.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct SysctlKey(usize);
 
 /// When a value is not worth an experiment, and why.
@@ -22,36 +24,33 @@ enum Objection {
 }
 use Objection::{Always, Since, To};
 
-struct Row {
-    name: &'static str,
-    shape: Shape,
+struct SysctlRow {
+    row: Row,
     scope: Scope,
-    place: On,
-    summary: &'static str,
     objection: Objection,
 }
 
-const fn key(name: &'static str, shape: Shape, place: On, summary: &'static str) -> Row {
-    Row {
-        name,
-        shape,
+const fn key(name: &'static str, shape: Shape, place: On, summary: &'static str) -> SysctlRow {
+    let risk = "every connection of the machine (of the network namespace) has it";
+    SysctlRow {
+        row: row(name, shape, place, summary, risk),
         scope: Scope::Namespace,
-        place,
-        summary,
         objection: Objection::None,
     }
 }
 
 /// Of the whole machine.
-const fn host(name: &'static str, shape: Shape, place: On, summary: &'static str) -> Row {
-    Row {
+const fn host(name: &'static str, shape: Shape, place: On, summary: &'static str) -> SysctlRow {
+    let risk = "every connection of the machine has it, in all its network namespaces";
+    SysctlRow {
+        row: row(name, shape, place, summary, risk),
         scope: Scope::Host,
-        ..key(name, shape, place, summary)
+        objection: Objection::None,
     }
 }
 
-const fn but(row: Row, objection: Objection) -> Row {
-    Row { objection, ..row }
+const fn but(row: SysctlRow, objection: Objection) -> SysctlRow {
+    SysctlRow { objection, ..row }
 }
 
 const INT_MAX: u64 = i32::MAX as u64;
@@ -62,7 +61,7 @@ const BUFFER: Shape = Shape::Three {
 const FLAG: Shape = count(0, 1);
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[SysctlRow] = &[
     key("net.ipv4.tcp_rmem", BUFFER, On::Receiver, "least, initial and greatest receive buffer: bounds the window"),
     key("net.ipv4.tcp_wmem", BUFFER, On::Sender, "least, initial and greatest send buffer: bounds data in flight"),
     key("net.ipv4.tcp_moderate_rcvbuf", FLAG, On::Receiver, "autotuning of the receive buffer"),
@@ -130,18 +129,13 @@ impl SysctlKey {
         (0..ROWS.len()).map(SysctlKey)
     }
 
-    fn row(self) -> &'static Row {
-        &ROWS[self.0]
+    pub(super) fn row(&self) -> &'static Row {
+        &ROWS[self.0].row
     }
 
     /// Its name with dots, like `net.ipv4.tcp_rmem`.
     pub fn name(self) -> &'static str {
         self.row().name
-    }
-
-    /// Which values it takes.
-    pub fn shape(self) -> Shape {
-        self.row().shape
     }
 
     /// The value that the text of its file means.
@@ -157,9 +151,9 @@ impl SysctlKey {
         }
     }
 
-    /// [`Scope::Namespace`] or [`Scope::Host`].
-    pub fn scope(self) -> Scope {
-        self.row().scope
+    /// Which values it takes.
+    pub fn shape(self) -> Shape {
+        self.row().shape
     }
 
     /// The host that it is set on if none is named.
@@ -167,17 +161,9 @@ impl SysctlKey {
         self.row().place
     }
 
-    /// What it is, in a few words.
-    pub fn summary(self) -> &'static str {
-        self.row().summary
-    }
-
-    /// What else may happen while it is set.
-    pub fn risk(self) -> &'static str {
-        match self.scope() {
-            Scope::Host => "every connection of the machine has it, in all its network namespaces",
-            _ => "every connection of the machine (of the network namespace) has it",
-        }
+    /// [`Scope::Namespace`] or [`Scope::Host`].
+    pub fn scope(self) -> Scope {
+        ROWS[self.0].scope
     }
 
     /// See [`Knob::needs_new_connections`](super::Knob::needs_new_connections).
@@ -198,11 +184,11 @@ impl SysctlKey {
 
     /// See [`Setting::objection`](super::Setting::objection).
     pub(super) fn objection(self, value: u64, kernel: Option<(u32, u32)>) -> Option<&'static str> {
-        match self.row().objection {
+        match ROWS[self.0].objection {
+            Objection::None => None,
             Always(why) => Some(why),
-            To(bad, why) if bad == value => Some(why),
-            Since(version, why) if kernel.is_some_and(|k| k >= version) => Some(why),
-            _ => None,
+            To(bad, why) => (bad == value).then_some(why),
+            Since(version, why) => kernel.is_some_and(|k| k >= version).then_some(why),
         }
     }
 }
@@ -214,6 +200,20 @@ impl FromStr for SysctlKey {
         SysctlKey::all()
             .find(|key| key.name() == name)
             .ok_or_else(|| SettingError::NoSysctl(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for SysctlKey {
+    type Error = SettingError;
+
+    fn try_from(name: String) -> Result<SysctlKey, SettingError> {
+        name.parse()
+    }
+}
+
+impl From<SysctlKey> for String {
+    fn from(key: SysctlKey) -> String {
+        key.name().to_owned()
     }
 }
 
