@@ -5,7 +5,7 @@ use crate::host::{now, number, three};
 use crate::needs::{askable, fits_memory, needs};
 use crate::way::Way;
 use model::advice::{Advice, Change, Declined, Needs, Proposal, RateFrom};
-use model::finding::{Conclusion, Explanation, Finding, Limit};
+use model::finding::{Conclusion, Evidence, EvidenceKey, Explanation, Finding, Limit};
 use model::{
     Bytes, DeviceKnob, Fingerprint, Knob, OffloadKnob, On, RouteKnob, Setting, Side, SocketKnob,
     SysctlKey, Value,
@@ -300,10 +300,14 @@ impl Desk<'_> {
             ));
         }
         let side = self.sender();
-        let seen = cause.evidence.first();
-        let seen = seen.map_or(String::new(), |e| format!("{}: {}; ", e.what, e.found));
+        let lost = |e: &&Evidence| e.key == EvidenceKey::RetransmittedSegments;
+        let lost = cause.evidence.iter().find(lost);
+        let lost = lost.and_then(|e| Some((e.quantity.number()?, e.of?)));
+        let lost = lost.map_or_else(String::new, |(lost, of)| {
+            format!("{lost} of {of} segments were retransmitted; ")
+        });
         let why = format!(
-            "{seen}{used} takes every loss for congestion, bbr goes by rate and round trip"
+            "{lost}{used} takes every loss for congestion, bbr goes by rate and round trip"
         );
         let bbr = Value::Word(BBR.to_owned());
         let mut change = self.change(

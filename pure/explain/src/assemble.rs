@@ -1,11 +1,9 @@
 //! From owned pieces of time and the facts to an explanation.
 
-use crate::facts::{Facts, percent};
+use crate::facts::Facts;
 use crate::limits::{self, Fits, Telling};
 use crate::moment::Piece;
-use model::finding::{
-    Conclusion, Confidence, Evidence, Explanation, Finding, Level, Limit, Phase, Share,
-};
+use model::finding::{Conclusion, Confidence, Explanation, Finding, Level, Limit, Phase, Share};
 use model::{Bytes, Direction, Nanos, Stage};
 use std::net::SocketAddr;
 
@@ -311,17 +309,12 @@ fn two_largest(shares: &[(Limit, Share)], facts: &Facts) -> Vec<Limit> {
 }
 
 fn finding(limit: Limit, level: Level, share: Share, telling: Telling) -> Finding {
-    let mut evidence = telling.evidence;
-    if level == Level::First {
-        let owned = format!("{} of the time, {}", percent(share.time_share), share.bytes);
-        evidence.insert(0, Evidence::new("owned", owned));
-    }
     Finding {
         limit,
         level,
         share,
         confidence: telling.confidence,
-        evidence,
+        evidence: telling.evidence,
         remedies: telling.remedies,
         decider: telling.decider,
     }

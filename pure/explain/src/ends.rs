@@ -5,9 +5,10 @@
 //! (RFC 5905, section 8): exact where both ways take as long when they are empty, else wrong by half of the
 //! difference. Changes of a way are not touched by that.
 
-use crate::facts::{Facts, percent, percentile};
+use crate::facts::{Facts, percentile};
+use crate::limits::Key;
 use crate::samples::{self, Ends};
-use model::finding::{Evidence, Explanation, Source};
+use model::finding::{Evidence, Explanation, Quantity, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
 use model::{
@@ -372,57 +373,33 @@ impl Between {
         Some(between)
     }
 
-    /// In words that a reader can check; whether the two places are the ends of the connection themselves.
-    fn tell(&self, begun: Nanos, [at_sender, at_receiver]: [bool; 2]) -> Vec<Evidence> {
-        let mut told = Vec::new();
-        let share = self.vanished as f64 / self.sent.max(1) as f64;
-        let near = if at_sender {
-            "the sender"
-        } else {
-            "the first place"
-        };
-        let far = if at_receiver {
-            "the receiver"
-        } else {
-            "the second place"
-        };
-        let mut vanished = Evidence::new(
-            format!("left {near} and never reached {far}"),
-            format!("{} of {}", Bytes(self.vanished), Bytes(self.sent)),
-        );
-        if self.vanished > 0 {
-            vanished.found = format!("{} ({})", vanished.found, percent(share));
-            vanished.at = self.first_vanished.map(|at| at.since(begun));
-        }
-        told.push(vanished);
+    /// What both places show; whether they are the ends of the connection themselves.
+    fn evidence(&self, begun: Nanos, source: Source, at_receiver: bool) -> Vec<Evidence> {
+        let of = |key| move |quantity: Quantity| Evidence::new(key, quantity, source);
+        let mut vanished = of(Key::UndeliveredBytes)(Bytes(self.vanished).into()).of(self.sent);
+        vanished.at = self
+            .first_vanished
+            .filter(|_| self.vanished > 0)
+            .map(|at| at.since(begun));
+        let mut all = vec![vanished];
         if self.again > 0 {
-            told.push(Evidence::new(
-                format!("segments sent again whose first copy had reached {far} all the same"),
-                format!("{} of {}", self.needless, self.again),
-            ));
+            all.push(of(Key::NeedlessRetransmissions)(self.needless.into()).of(self.again));
         }
-        for (what, way) in [
-            (format!("toward {far}"), self.toward),
-            (format!("back to {near}"), self.back),
+        // Elsewhere the path to the receiver and back is in that time.
+        let held = self.held.filter(|_| at_receiver);
+        for (middle, largest, times) in [
+            (Key::ForwardDelayMedian, Key::ForwardDelayMax, self.toward),
+            (Key::ReverseDelayMedian, Key::ReverseDelayMax, self.back),
+            (Key::AckDelayMedian, Key::AckDelayMax, held),
         ] {
-            if let Some((middle, most)) = way {
-                told.push(Evidence::new(
-                    format!("{what}, time beyond the shortest, median and largest"),
-                    format!("{middle}, {most}"),
-                ));
+            if let Some((median, most)) = times {
+                all.extend([of(middle)(median.into()), of(largest)(most.into())]);
             }
         }
-        // Elsewhere the way to the receiver and back is in that time.
-        if let Some((middle, most)) = self.held.filter(|_| at_receiver) {
-            told.push(
-                Evidence::new(
-                    "acknowledgements held back by the receiver, median, largest, late ones",
-                    format!("{middle}, {most}, {} of {}", self.late, self.acks),
-                )
-                .against(format!("{DELAYED_ACK_MIN} or more: late")),
-            );
+        if held.is_some() {
+            all.push(of(Key::DelayedAcks)(self.late.into()).of(self.acks));
         }
-        told
+        all
     }
 }
 
@@ -464,6 +441,9 @@ pub(crate) struct Reader {
     /// Process that reads.
     who: Option<String>,
 }
+
+/// What a receiver's socket shows comes from a trace.
+const SOURCE: Source = Source::TraceAtReceiver;
 
 impl Reader {
     /// From one end of a connection; `None` if no data came to it.
@@ -542,35 +522,23 @@ impl Reader {
         facts.readings.iter_mut().for_each(|r| r.unread = mean);
     }
 
-    pub(crate) fn tell(&self) -> Vec<Evidence> {
-        let mut told = Vec::new();
+    pub(crate) fn evidence(&self) -> Vec<Evidence> {
+        let of = |key| move |quantity: Quantity| Evidence::new(key, quantity, SOURCE);
+        let mut all = Vec::new();
         if let Some(mean) = self.unread(Nanos(0), Nanos(u64::MAX)) {
-            let who = self
-                .who
-                .as_ref()
-                .map_or(String::new(), |w| format!(" by {w}"));
-            told.push(
-                Evidence::new(
-                    format!("not read yet{who}, by the receive buffer, mean"),
-                    percent(mean),
-                )
-                .against("25 % or more: the reader is behind"),
-            );
+            let mut unread = of(Key::UnreadData)(mean.into());
+            unread.subject.clone_from(&self.who);
+            all.push(unread);
         }
         let (first, most) = self.buffer;
-        let grown = match first == most {
-            true => format!("{most} all the time"),
-            false => format!("{first} at first, {most} at its largest"),
-        };
-        told.push(Evidence::new("receive buffer (SO_RCVBUF)", grown));
-        if self.closed.0 > 0 {
-            let share = self.closed.0 as f64 / self.span.0.max(1) as f64;
-            told.push(Evidence::new(
-                "time in which the receiver offered less than a segment",
-                format!("{} ({})", self.closed, percent(share)),
-            ));
+        if first != most {
+            all.push(of(Key::ReceiveBufferFirst)(first.into()));
         }
-        told
+        all.push(of(Key::ReceiveBuffer)(most.into()));
+        if self.closed.0 > 0 {
+            all.push(of(Key::ZeroWindowTime)(self.closed.into()).of(self.span.0));
+        }
+        all
     }
 }
 
@@ -600,9 +568,9 @@ pub(crate) fn inform(
     let mut told = Vec::new();
     if let Some(between) = between {
         facts.needless = facts.needless.max(between.needless);
-        told = between.tell(begun, [true, true]);
+        told = between.evidence(begun, facts.source, true);
     }
-    told.extend(reader.iter().flat_map(Reader::tell));
+    told.extend(reader.iter().flat_map(Reader::evidence));
     told
 }
 
@@ -656,7 +624,7 @@ pub(crate) fn explain_leg(
             let told = samples::stream(run, leg, ends, n, &mut |facts| {
                 reader.iter().for_each(|r| r.inform_as_a_whole(facts));
             })?;
-            let ends = reader.iter().flat_map(Reader::tell).collect();
+            let ends = reader.iter().flat_map(Reader::evidence).collect();
             Some(Explanation { ends, ..told })
         })
         .collect()
@@ -809,10 +777,7 @@ pub fn joined(
             let is = |told: &Option<Explanation>, place| {
                 told.as_ref().is_some_and(|t| t.source == place)
             };
-            let places = [
-                is(&near, Source::CaptureAtSender),
-                is(&far, Source::CaptureAtReceiver),
-            ];
+            let at_receiver = is(&far, Source::CaptureAtReceiver);
             let own = near.or(far);
             let Some(mut own) = own else { continue };
             let mss = here.data.iter().chain(&across.data);
@@ -821,7 +786,7 @@ pub fn joined(
                 Some(between) => {
                     own.source = Source::CapturesAtTwoPlaces;
                     let begun = lines.0.data.first().map_or(Nanos(0), |(at, ..)| *at);
-                    own.ends = between.tell(begun, places);
+                    own.ends = between.evidence(begun, own.source, at_receiver);
                 }
                 None => own
                     .doubts
@@ -945,14 +910,12 @@ mod tests {
     fn nothing_is_said_of_a_receiver_that_no_capture_was_taken_at() {
         let (sender, receiver) = lines();
         let found = Between::of(&sender, &receiver, MSS as u32).unwrap();
-        let words = |places| {
-            let told = found.tell(at(0), places).into_iter();
-            told.map(|e| e.what).collect::<Vec<_>>().join("; ")
+        let shows = |at_receiver| {
+            let all = found.evidence(at(0), Source::CapturesAtTwoPlaces, at_receiver);
+            all.iter().any(|e| e.key == Key::DelayedAcks)
         };
-        assert!(words([true, true]).contains("held back by the receiver"));
-        let between = words([false, false]);
-        assert!(between.starts_with("left the first place and never reached the second place"));
-        assert!(!between.contains("receiver"), "{between}");
+        assert!(shows(true));
+        assert!(!shows(false));
     }
 
     #[test]

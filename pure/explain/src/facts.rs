@@ -1,7 +1,7 @@
 //! What is known of a connection as a whole: what the second level is judged by.
 
 use crate::owner::Behind;
-use model::finding::{Limit, Source};
+use model::finding::{Evidence, EvidenceKey, Limit, Quantity, Source};
 use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
 use tcp::thresholds::held_back;
 
@@ -17,6 +17,16 @@ const FEW_ROUND_TRIPS: u64 = 2;
 pub(crate) const MOST_SENT: usize = 16_384;
 /// Fewer stretches than this do not show whether a rate is steady.
 const FEWEST_WINDOWS: usize = 3;
+/// How well a queue or a bucket separates lost from delivered segments (0 to 0.9): from the first it is what loses, below
+/// the second none is.
+pub(crate) const SEEN: f64 = 0.6;
+pub(crate) const EXCLUDED: f64 = 0.4;
+/// Half the interquartile range of a rate by its median, up to which it is flat.
+pub(crate) const FLAT: f64 = 0.10;
+/// The same of the bytes in flight: something holds them.
+pub(crate) const HELD_FLIGHT: f64 = 0.05;
+/// Goodput above that of all of the transfer by no more than this is the same.
+pub(crate) const NO_MORE: f64 = 1.1;
 /// A path that was seen to reorder so often reorders.
 pub(crate) const MUCH_REORDERING: u64 = 20;
 /// So much above the shortest round trip is no queue, if that is short itself: acknowledgements that are
@@ -107,14 +117,19 @@ pub(crate) struct Rhythm {
 }
 
 impl Rhythm {
+    /// Drained round trips from which the sender idles.
+    pub const IDLING: f64 = 0.2;
+    /// Drained and paused round trips up to which sends are spread out.
+    pub const SPREAD: f64 = 0.1;
+
     /// The line fell idle again and again.
     pub fn is_idling(&self) -> bool {
-        self.drained >= 0.2
+        self.drained >= Rhythm::IDLING
     }
 
     /// Sends are spread out over the round trip all the time: no acknowledgement makes them so even.
     pub fn is_spread(&self) -> bool {
-        self.paused <= 0.1 && self.drained <= 0.1
+        self.paused <= Rhythm::SPREAD && self.drained <= Rhythm::SPREAD
     }
 }
 
@@ -215,7 +230,7 @@ impl Bucket {
     /// Some queue or bucket lost what was lost. One that would hold hardly a segment is none: who sends at a steady
     /// pace into a bucket that is never full again meets such a one in any.
     pub fn is_seen(&self) -> bool {
-        self.parts >= 0.6 && self.depth >= 4.0 * f64::from(self.segment)
+        self.parts >= SEEN && self.depth >= 4.0 * f64::from(self.segment)
     }
 
     /// It separates the lost from the passed nearly without exception: in labs 0.9 for queues, up to 0.83 for other losses in
@@ -226,7 +241,7 @@ impl Bucket {
 
     /// No queue and no bucket lost it: nothing parts it from the rest.
     pub fn is_excluded(&self) -> bool {
-        self.parts < 0.4
+        self.parts < EXCLUDED
     }
 
     /// How long what fills it would delay the next, if it were a queue.
@@ -387,7 +402,7 @@ impl Facts {
 
     /// The rate is the same all the time, within a tenth.
     pub fn is_flat(&self) -> bool {
-        self.unsteadiness().is_some_and(|u| u < 0.10)
+        self.unsteadiness().is_some_and(|u| u < FLAT)
     }
 
     /// Readings are so far apart that what happened within a round trip is not in them.
@@ -433,21 +448,22 @@ impl Facts {
     /// For two round trips and more a queue stood, and no more was delivered than in all the other time: the
     /// path was asked for more, and carried the same. Who sends no faster at any time fills no queue: round trips that
     /// are longer all the same are jitter.
-    pub fn asked_for_more(&self) -> bool {
-        let Some(min) = self.min_rtt.filter(|m| m.0 > 0) else {
-            return false;
-        };
+    /// The goodput of that time by that of all of it.
+    pub fn queued_goodput(&self) -> Option<f64> {
+        let min = self.min_rtt.filter(|m| m.0 > 0)?;
         let rate = self.rate();
-        let faster = |r: &Reading| r.passed as f64 > 1.1 * rate * r.to.since(r.from).as_secs_f64();
+        let faster =
+            |r: &Reading| r.passed as f64 > NO_MORE * rate * r.to.since(r.from).as_secs_f64();
         if !self.readings.iter().any(faster) {
-            return false;
+            return None;
         }
         let queued = |r: &&Reading| self.is_queue(r.srtt.0 as f64 / min.0 as f64, 1.25);
         let all = self.readings.iter().filter(queued);
         let (time, bytes) = all.fold((Nanos(0), 0), |(time, bytes), r| {
             (time + r.to.since(r.from), bytes + r.delivered)
         });
-        time.0 >= 2 * min.0 && bytes as f64 / time.as_secs_f64() <= 1.1 * rate
+        let ratio = bytes as f64 / time.as_secs_f64() / rate;
+        (time.0 >= 2 * min.0 && ratio <= NO_MORE).then_some(ratio)
     }
 
     /// The same amount in flight all the time, without loss and without a queue: something at the sender
@@ -463,7 +479,18 @@ impl Facts {
             percentile(&mut flights, 0.75)?,
         );
         let spread = (high - low) / 2.0 / mid;
-        (spread < 0.05).then_some(spread)
+        (spread < HELD_FLIGHT).then_some(spread)
+    }
+
+    /// A fact of this connection.
+    pub fn evidence(&self, key: EvidenceKey, quantity: impl Into<Quantity>) -> Evidence {
+        Evidence::new(key, quantity, self.source)
+    }
+
+    /// Retransmitted segments, of all.
+    pub fn retransmissions(&self) -> Evidence {
+        let count = self.evidence(EvidenceKey::RetransmittedSegments, self.retransmitted);
+        count.of(self.segments)
     }
 
     /// Segments sent again by all segments.
@@ -491,8 +518,13 @@ impl Facts {
 
     /// Whether a round trip of so many shortest ones shows a queue, where `factor` would.
     pub fn is_queue(&self, ratio: f64, factor: f64) -> bool {
+        ratio >= self.queue_from(factor)
+    }
+
+    /// Round trip by the shortest from which it shows a queue, where `factor` would on a path without noise.
+    pub fn queue_from(&self, factor: f64) -> f64 {
         let noise = 1.0 + NOISE.0 as f64 / self.rtt().0.max(1) as f64;
-        ratio >= factor.max(noise.min(NOISE_AT_MOST))
+        factor.max(noise.min(NOISE_AT_MOST))
     }
 
     /// Median time in queues at the losses.
@@ -569,16 +601,6 @@ pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
 /// Bytes a second as a rate.
 pub(crate) fn bit_rate(bytes_per_s: f64) -> BitRate {
     BitRate((bytes_per_s * 8.0) as u64)
-}
-
-/// A share as a percentage.
-pub(crate) fn percent(share: f64) -> String {
-    match share * 100.0 {
-        p if p > 0.0 && p < 0.01 => "under 0.01 %".to_owned(),
-        p if p < 1.0 => format!("{p:.2} %"),
-        p if p < 10.0 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
-    }
 }
 
 #[cfg(test)]

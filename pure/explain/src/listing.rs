@@ -3,8 +3,10 @@
 //! A window that was cut to the new threshold and three segments is a fast retransmit (RFC 5681, section 3.2). How often the
 //! receiver acknowledges is told with it, and what that follows from: it is a consequence.
 
+use crate::limits::Key;
 use model::finding::{
-    Conclusion, Confidence, Evidence, Explanation, Finding, Limit, Phase, Remedy, Share, Source,
+    Conclusion, Confidence, Evidence, Explanation, Finding, Limit, Phase, Quantity, Remedy, Share,
+    Source,
 };
 use model::listing::{Listing, Order, Row, Windows};
 use model::{Bytes, Nanos};
@@ -13,8 +15,6 @@ use tcp::thresholds::DELAYED_ACK_MIN;
 
 /// A wait is longer than so many usual gaps between two segments.
 const LONG: u64 = 2;
-/// Acknowledgements that are told one by one.
-const MOST_RUNS: usize = 12;
 
 /// Explains a listing. Its connection has no name there: `name` is the file's.
 pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
@@ -232,47 +232,33 @@ impl Scene {
         let (Some(was), Some(is)) = (rows[cut - 1].windows, rows[cut].windows) else {
             return Vec::new();
         };
+        // A fast retransmit sets the window to ssthresh and 3 segments (RFC 5681, 3.2).
         let threshold = is.threshold.unwrap_or_default();
-        let fell = format!("{} to {} B", was.congestion.0, is.congestion.0);
         let sum = threshold.0 + 3 * self.mss;
-        let rule = match is.congestion.0.abs_diff(sum) < self.mss {
-            true => format!(
-                "the new threshold and 3 segments, {} + 3 x {} = {sum}: a fast retransmit (RFC 5681, 3.2), so a segment was lost or overtaken",
-                threshold.0, self.mss
-            ),
-            false => "the threshold of slow start was set with it: a loss was noticed".to_owned(),
-        };
+        let after = of(Key::CwndAfterCut, is.congestion);
         let mut evidence = vec![
-            Evidence::new("congestion window", fell).against(rule),
-            Evidence::new("threshold of slow start", format!("{} B", threshold.0))
-                .against(format!("half of a window of {} B", 2 * threshold.0)),
+            of(Key::CwndBeforeCut, was.congestion),
+            match is.congestion.0.abs_diff(sum) < self.mss {
+                true => after.at_most((sum + self.mss) as f64),
+                false => after,
+            },
+            of(Key::SsthreshAfterCut, threshold),
         ];
         let stands =
             |pair: &&[Row]| pair[0].unacked.is_some() && pair[0].unacked == pair[1].unacked;
         let stood: Vec<&[Row]> = rows[cut - 1..].windows(2).filter(stands).collect();
+        // A new one adds to what is out: these are retransmissions.
         let again = stood.iter().filter(|pair| is_data(&pair[1])).count();
         if again > 0 {
-            evidence.push(
-                Evidence::new(
-                    "sent while no byte more was out",
-                    format!("{again} segments"),
-                )
-                .against("a new one adds to what is out: these were sent again"),
-            );
+            evidence.push(of(Key::SegmentsWithoutGrowth, again));
             let nothing = stood.iter().filter(|pair| !pair[1].sent).count();
-            evidence.push(
-                Evidence::new("acknowledgements of nothing new", nothing).against(
-                    "each says that another segment arrived behind the one that is missing",
-                ),
-            );
+            evidence.push(of(Key::DuplicateAcks, nothing));
         }
-        if let Some(out) = rows[cut - 1].unacked {
-            evidence.push(
-                Evidence::new("unacknowledged before", format!("{} B", out.0)).against(
-                    "a full congestion window on its way: the receiver is not slow, it misses a segment",
-                ),
-            );
-        }
+        evidence.extend(
+            rows[cut - 1]
+                .unacked
+                .map(|out| of(Key::InFlightBeforeCut, out)),
+        );
         evidence.extend(self.acknowledgements(rows));
         evidence
     }
@@ -283,18 +269,15 @@ impl Scene {
         let (Some(first), Some(last)) = (windows.first(), windows.last()) else {
             return Vec::new();
         };
-        let grew = format!("{} to {} B", first.congestion.0, last.congestion.0);
-        let mut window = Evidence::new("congestion window", grew);
-        if self.starting {
-            window = window.against(
-                "no threshold is set and it grows: slow start (RFC 5681, 3.1), which lets it grow only while it is full",
-            );
-        }
-        let peer = Evidence::new("the peer's receive window", format!("{} B", last.send.0));
         let waits =
             (1..rows.len()).filter(|n| !rows[*n].sent && is_long(self, &rows[n - 1], &rows[*n]));
-        let waits = Evidence::new("waits for an acknowledgement", waits.count());
-        [window, peer, waits]
+        let windows = [
+            of(Key::CwndFirst, first.congestion),
+            of(Key::CwndLast, last.congestion),
+            of(Key::ReceiveWindow, last.send),
+            of(Key::AckWaits, waits.count()),
+        ];
+        windows
             .into_iter()
             .chain(self.acknowledgements(rows))
             .collect()
@@ -303,31 +286,27 @@ impl Scene {
     /// The pace where nothing held.
     fn pace(&self, rows: &[Row]) -> Vec<Evidence> {
         let sent = rows.iter().filter(|row| is_data(row)).count();
-        let gap = Evidence::new("usual gap between two segments", self.gap);
-        let sent = Evidence::new("segments that left behind each other", sent);
         // Told with the window where that is the matter.
         let alone = self.cut.is_none() && !self.starting;
         let acknowledged = self.acknowledgements(rows).filter(|_| alone);
-        [sent, gap].into_iter().chain(acknowledged).collect()
+        [of(Key::SentSegments, sent), of(Key::SegmentGap, self.gap)]
+            .into_iter()
+            .chain(acknowledged)
+            .collect()
     }
 
-    /// How often the receiver acknowledged.
+    /// How often the receiver acknowledged: full segments between two acknowledgements, at the most.
     fn acknowledgements(&self, rows: &[Row]) -> Option<Evidence> {
         let full = |row: &Row| row.bytes.0 == self.mss;
-        let mut runs = vec![0_u64];
+        let (mut run, mut longest) = (0_u64, 0);
         for row in rows.iter().filter(|row| row.windows.is_some()) {
-            match (row.sent, runs.last_mut()) {
-                (true, Some(run)) => *run += u64::from(full(row)),
-                _ => runs.push(0),
-            }
+            run = match row.sent {
+                true => run + u64::from(full(row)),
+                false => 0,
+            };
+            longest = longest.max(run);
         }
-        runs.retain(|run| *run > 0);
-        let said: Vec<String> = runs.iter().take(MOST_RUNS).map(u64::to_string).collect();
-        (!said.is_empty()).then(|| {
-            Evidence::new("full segments from one acknowledgement to the next", said.join(", ")).against(
-                "a consequence: a receiver acknowledges what arrives, every second segment (RFC 5681, 4.2) or a whole burst at once",
-            )
-        })
+        (longest > 0).then(|| of(Key::SegmentsPerAck, longest))
     }
 
     /// What the time without anything to send was.
@@ -339,19 +318,19 @@ impl Scene {
         answers.sort();
         let mut evidence = Vec::new();
         if let Some(middle) = answers.get(answers.len() / 2) {
-            let found = format!("{}, half of them within {middle}", answers.len());
-            evidence.push(Evidence::new("answers to what came", found));
+            evidence.push(of(Key::Replies, answers.len()));
+            evidence.push(of(Key::ReplyTime, *middle));
         }
         let last = rows.len().saturating_sub(1);
         if last > 0 && !rows[last].sent && rows[last].bytes.0 == 0 && gap(last) >= DELAYED_ACK_MIN {
-            evidence.push(
-                Evidence::new("before the last acknowledgement", gap(last)).against(
-                    "the other end delayed it, as nothing more came (RFC 1122, 4.2.3.2): idle, and part of no request",
-                ),
-            );
+            evidence.push(of(Key::LastAckDelay, gap(last)).at_least(DELAYED_ACK_MIN.0 as f64));
         }
         evidence
     }
+}
+
+fn of(key: Key, quantity: impl Into<Quantity>) -> Evidence {
+    Evidence::new(key, quantity, Source::Listing)
 }
 
 fn is_data(row: &Row) -> bool {
@@ -380,6 +359,7 @@ fn cut(before: &Row, row: &Row, mss: u64) -> Option<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::finding::Threshold;
 
     /// Unacknowledged, time since the line before in us, sent or not, congestion window, threshold: of a slow sender.
     const SLOW: [(u64, u64, bool, u64, Option<u64>); 15] = [
@@ -431,21 +411,15 @@ mod tests {
         assert_eq!(told.cause(), Some(Limit::LossRecovery));
         assert!(told.is_confident());
         let evidence = &told.findings[0].evidence;
-        let rule = evidence[0].rule.as_deref().unwrap();
-        assert!(
-            rule.contains("72400 + 3 x 1448 = 76744: a fast retransmit"),
-            "{rule}"
+        let of = |key| evidence.iter().find(|e| e.key == key).unwrap();
+        // 72,400 + 3 x 1448, within a segment: a fast retransmit.
+        assert_eq!(
+            of(Key::CwndAfterCut).threshold,
+            Some(Threshold::AtMost(78_192.0))
         );
-        let of = |what: &str| evidence.iter().find(|e| e.what.contains(what)).unwrap();
-        assert_eq!(of("no byte more").found, "5 segments");
-        assert_eq!(of("nothing new").found, "4");
-        assert!(
-            of("from one acknowledgement")
-                .rule
-                .as_deref()
-                .unwrap()
-                .starts_with("a consequence")
-        );
+        assert_eq!(of(Key::SegmentsWithoutGrowth).quantity, 5_u64.into());
+        assert_eq!(of(Key::DuplicateAcks).quantity, 4_u64.into());
+        assert!(of(Key::SegmentsPerAck).holds());
         // Before it, the window was full.
         let full = told
             .finding(Limit::CongestionWindow)
@@ -510,7 +484,7 @@ mod tests {
         assert!(
             evidence
                 .iter()
-                .any(|e| e.found == "39.9 ms" && e.rule.as_deref().unwrap().contains("idle")),
+                .any(|e| e.key == Key::LastAckDelay && e.quantity == Nanos(39_933_000).into()),
             "{evidence:?}"
         );
     }

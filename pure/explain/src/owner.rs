@@ -1,8 +1,7 @@
 //! What the process behind "the application" did in the time that it held a connection up.
 
-use crate::facts::percent;
-use crate::limits::Telling;
-use model::finding::{Evidence, Remedy};
+use crate::limits::{Key, Telling};
+use model::finding::{Evidence, Quantity, Remedy, Source};
 use model::{Bytes, Comm, Nanos, Owner};
 use std::collections::BTreeMap;
 
@@ -130,8 +129,8 @@ impl Behind {
         self.owner = Some((stretch.pid, stretch.comm));
     }
 
-    /// Puts it into words: what the owner did most of that time comes first.
-    pub fn tell(&self, mut telling: Telling) -> Telling {
+    /// Adds what the owner did, most of that time first.
+    pub fn tell(&self, mut telling: Telling, source: Source) -> Telling {
         let time = self.total.time();
         let Some((pid, comm)) = self.owner.filter(|_| time >= FEWEST.0 as f64) else {
             return telling;
@@ -143,53 +142,47 @@ impl Behind {
             asleep,
             ..
         } = self.total;
-        let asleep_words = "asleep by itself";
-        let mut parts = [
-            (computing, "computing"),
-            (queued, "ready, without a processor"),
-            (disk, "waiting for the disk"),
-            (asleep, asleep_words),
-        ];
-        parts.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let most = parts[0].1;
-        let told: Vec<String> = parts
-            .iter()
-            .filter(|(part, _)| *part >= 0.01 * time)
-            .map(|(part, words)| format!("{} {words}", percent(part / time)))
-            .collect();
-        let mut told = vec![
-            Evidence::new(
-                format!("{comm} (process {pid}), in that time"),
-                told.join(", "),
-            )
-            .against(format!("seen over {}", Nanos(time as u64))),
-        ];
-        let place = self.total.places.iter().max_by(|a, b| a.1.total_cmp(b.1));
-        if let Some((place, _)) = place.filter(|_| most == asleep_words || disk > 0.0) {
-            told.push(Evidence::new("where it waited", waiting(place)));
-        }
-        if !self.total.storage_known {
-            told.push(Evidence::new(
-                "what it read from and wrote to storage",
-                "not known: that may not be read without the rights of its owner or of root",
-            ));
-        } else if self.total.storage >= 1.0 {
-            let bytes = Bytes(self.total.storage as u64);
-            told.push(Evidence::new("read from or written to storage", bytes));
-        }
-        telling.evidence.extend(told);
-        let words = match most {
-            "computing" => format!("{comm} computes meanwhile: perf top -p {pid} shows what"),
-            "waiting for the disk" => format!(
+        let words = [
+            format!("{comm} computes meanwhile: perf top -p {pid} shows what"),
+            format!("{comm} waits for a processor: other work keeps it from running"),
+            format!(
                 "{comm} waits for a disk: read ahead, in larger pieces, or from a faster one (iostat -x 1)"
             ),
-            "ready, without a processor" => {
-                format!("{comm} waits for a processor: other work keeps it from running")
-            }
-            _ => format!(
-                "{comm} waits for something else than the network: strace -p {pid} shows what"
-            ),
-        };
+            format!("{comm} waits for something else than the network: strace -p {pid} shows what"),
+        ];
+        let keys = [
+            Key::ProcessRunning,
+            Key::ProcessReady,
+            Key::ProcessDiskWait,
+            Key::ProcessAsleep,
+        ];
+        let mut parts: Vec<_> = [computing, queued, disk, asleep]
+            .into_iter()
+            .zip(keys)
+            .zip(words)
+            .collect();
+        parts.sort_by(|a, b| b.0.0.total_cmp(&a.0.0));
+        let of = |key| move |quantity: Quantity| Evidence::new(key, quantity, source);
+        telling.evidence.push(
+            of(Key::ProcessTime)(Nanos(time as u64).into())
+                .about(format!("{comm} (process {pid})")),
+        );
+        let shares = parts.iter().filter(|((part, _), _)| *part >= 0.01 * time);
+        telling
+            .evidence
+            .extend(shares.map(|((part, key), _)| of(*key)((part / time).into())));
+        let ((_, most), words) = parts.swap_remove(0);
+        let place = self.total.places.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        if let Some((place, _)) = place.filter(|_| most == Key::ProcessAsleep || disk > 0.0) {
+            telling
+                .evidence
+                .push(of(Key::WaitFunction)(place.as_str().into()));
+        }
+        // What may not be read without the rights of its owner or of root is left out.
+        if self.total.storage_known && self.total.storage >= 1.0 {
+            let bytes = Bytes(self.total.storage as u64);
+            telling.evidence.push(of(Key::StorageBytes)(bytes.into()));
+        }
         // It says more than what is advised of any application.
         telling.remedies = vec![Remedy {
             words,
@@ -197,28 +190,6 @@ impl Behind {
         }];
         telling
     }
-}
-
-/// The kernel's function, and what it means where that is known.
-fn waiting(place: &str) -> String {
-    let meaning = match place {
-        p if p.contains("nanosleep") => "a pause of its own",
-        p if p.contains("pipe") => "another process, by a pipe",
-        p if p.contains("futex") => "another thread",
-        p if p.contains("poll") || p.contains("select") => "whatever it polls for",
-        p if p.contains("sk_wait") || p.contains("wait_woken") => "a socket",
-        p if p.contains("io_schedule")
-            || p.contains("blk")
-            || p.contains("bio")
-            || p.contains("dio") =>
-        {
-            "a disk"
-        }
-        p if p.contains("folio") || p.contains("page") => "the page cache: a disk",
-        p if p.contains("wait4") || p == "do_wait" => "a child process",
-        _ => return place.to_owned(),
-    };
-    format!("{place}: {meaning}")
 }
 
 #[cfg(test)]

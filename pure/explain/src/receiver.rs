@@ -241,7 +241,7 @@ impl Receiver {
         let own = told.explanations.into_iter();
         let own = own.filter(|e| e.sender == Some(peer));
         own.map(|one| Explanation {
-            ends: reader.tell(),
+            ends: reader.evidence(),
             ..one
         })
         .collect()
@@ -252,6 +252,7 @@ impl Receiver {
 mod tests {
     use super::*;
     use model::TraceRecord;
+    use model::finding::{EvidenceKey, Quantity};
 
     /// Data that come to a connection, ten segments a round trip of 20 ms, half of the buffer unread; at the end its
     /// own end sends, or not.
@@ -311,7 +312,7 @@ mod tests {
         assert!(
             told.ends
                 .iter()
-                .any(|e| e.what.starts_with("not read yet") && e.found == "50 %"),
+                .any(|e| e.key == EvidenceKey::UnreadData && e.quantity == Quantity::Share(0.5)),
             "{told:#?}"
         );
         assert_eq!(

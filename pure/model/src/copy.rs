@@ -3,9 +3,6 @@
 use crate::{BitRate, Bytes, EndRecord, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// Stages that are busy for shares closer than this are about as fast as each other.
-const APART: f64 = 0.05;
-
 /// What bytes pass through, one stage after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -98,7 +95,7 @@ pub fn summarise_copy(sender: &EndRecord, receiver: &EndRecord) -> Option<CopySu
     Some(CopySummary {
         span,
         rate: bytes.per(span),
-        decided: stages[0].busy_share - stages[1].busy_share >= APART,
+        decided: stages[0].busy_share - stages[1].busy_share >= CopySummary::APART,
         stages,
         sender_ring_full_share: share(sender.ring_full, sender.transfer),
         sender_ring_empty_share: share(sender.ring_empty, sender.transfer),
@@ -116,6 +113,9 @@ pub fn summarise_copy(sender: &EndRecord, receiver: &EndRecord) -> Option<CopySu
 }
 
 impl CopySummary {
+    /// Stages that are busy for shares closer than this are about as fast as each other.
+    pub const APART: f64 = 0.05;
+
     /// The stage that held the copy up, if one stands out.
     pub fn bottleneck(&self) -> Option<&StageUse> {
         self.stages.first().filter(|_| self.decided)

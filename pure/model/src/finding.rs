@@ -1,5 +1,6 @@
 //! What limited a connection: causes, the time that each of them owns, and how sure that is.
 
+pub use crate::evidence::{Evidence, EvidenceKey, EvidenceSource, Quantity, Threshold, Unit};
 use crate::{BitRate, Bytes, Comm, Direction, Nanos};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -115,49 +116,6 @@ pub struct Share {
     pub time_share: f64,
     /// Bytes that moved in that time.
     pub bytes: Bytes,
-}
-
-/// A fact that a finding rests on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Evidence {
-    /// Which count, field or ratio.
-    pub what: String,
-    /// What it was.
-    pub found: String,
-    /// What it is judged by.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
-    /// When, since the start of the connection; `None` if all the time.
-    #[serde(rename = "at_ns", default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Nanos>,
-}
-
-impl Evidence {
-    /// A fact about all of the connection.
-    pub fn new(what: impl Into<String>, found: impl fmt::Display) -> Evidence {
-        Evidence {
-            what: what.into(),
-            found: found.to_string(),
-            rule: None,
-            at: None,
-        }
-    }
-
-    /// The same with the rule that it is judged by.
-    pub fn against(self, rule: impl Into<String>) -> Evidence {
-        Evidence {
-            rule: Some(rule.into()),
-            ..self
-        }
-    }
-
-    /// The same at a moment.
-    pub fn at(self, at: Nanos) -> Evidence {
-        Evidence {
-            at: Some(at),
-            ..self
-        }
-    }
 }
 
 /// How sure a finding is.

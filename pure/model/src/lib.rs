@@ -8,6 +8,7 @@ mod audit;
 mod blocks;
 mod clocks;
 mod copy;
+mod evidence;
 mod experiment;
 pub mod finding;
 mod fingerprint;

@@ -2,7 +2,7 @@
 //! that owned the time: the difference between two rates falls apart by limit, without a rest.
 
 use crate::explain::sentence;
-use crate::words::{self, Ink, Style, escape, escape_sentence, glue, wrap};
+use crate::words::{self, Ink, Style, escape, glue, wrap};
 use model::finding::{Explanation, Level, Limit};
 use model::{Direction, Nanos};
 
@@ -184,9 +184,8 @@ fn rests_on(name: &str, one: &Explanation, limit: Limit, style: Style) -> String
     }
     let mut out = format!("\n{name}, {}:\n", limit.words());
     for fact in evidence {
-        let rule = fact.rule.as_ref().map(|rule| format!(" ({rule})"));
-        let line = format!("{}: {}{}", fact.what, fact.found, rule.unwrap_or_default());
-        out.push_str(&wrap(&escape_sentence(&line), style.width, "  ", "    "));
+        let line = crate::evidence::line(fact);
+        out.push_str(&wrap(&line, style.width, "  ", "    "));
     }
     out
 }

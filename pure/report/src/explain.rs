@@ -10,8 +10,6 @@ use serde::Serialize;
 pub const EXPLAIN_SCHEMA: u32 = 1;
 /// Connections that are told in full; the others by their sentence, and beyond [`NAMED`] by number.
 const TOLD: usize = 8;
-/// Evidence beyond this is no figure with its unit any more.
-const LONGEST_FIGURE: usize = 24;
 /// Connections that are named.
 pub const NAMED: usize = 200;
 
@@ -252,6 +250,15 @@ fn finding(finding: &Finding, style: Style) -> String {
         "  ",
         "  ",
     );
+    if finding.level == Level::First {
+        let share = percent(finding.share.time_share);
+        let line = format!(
+            "limited the transfer for {} of the time, {}",
+            glue(share),
+            glue(finding.share.bytes)
+        );
+        out.push_str(&wrap(&line, style.width, "    ", "      "));
+    }
     evidence(&finding.evidence, style, &mut out);
     for remedy in &finding.remedies {
         let change = remedy
@@ -271,28 +278,8 @@ fn finding(finding: &Finding, style: Style) -> String {
 /// Facts, a line each.
 fn evidence(facts: &[Evidence], style: Style, out: &mut String) {
     for fact in facts {
-        let rule = fact
-            .rule
-            .as_ref()
-            .map(|r| format!(" ({})", escape_sentence(r)));
-        let at = fact.at.map(|at| format!(", at {}", glue(at)));
-        let line = format!(
-            "{}: {}{}{}",
-            escape_sentence(&fact.what),
-            figure(&fact.found),
-            at.unwrap_or_default(),
-            rule.unwrap_or_default()
-        );
+        let line = crate::evidence::line(fact);
         out.push_str(&wrap(&line, style.width, "    ", "      "));
-    }
-}
-
-/// A figure stays on one line with its unit; what is longer is a sentence.
-fn figure(found: &str) -> String {
-    let found = escape_sentence(found);
-    match found.len() <= LONGEST_FIGURE {
-        true => glue(found),
-        false => found,
     }
 }
 
@@ -435,14 +422,14 @@ mod tests {
           25 %  12.0 MiB  loss recovery
 
           random loss (possible)
-            segments sent again: 160 (0.41 %), at 1.20 s
-            round trip by the shortest, at losses: 1.02 (under 1.3: no queue had filled)
+            retransmitted segments: 160 of 39,000 (0.41 %), at 1.20 s
+            RTT by the shortest, at losses: 1.02 (<= 1.30: no queue had filled)
             Try: a congestion control that does not take every loss for congestion
                  (congestion=bbr)
 
           burst loss in a shallow buffer (possible)
-            segments sent again: 160 (0.41 %), at 1.20 s
-            round trip by the shortest, at losses: 1.02 (under 1.3: no queue had filled)
+            retransmitted segments: 160 of 39,000 (0.41 %), at 1.20 s
+            RTT by the shortest, at losses: 1.02 (<= 1.30: no queue had filled)
             Try: a congestion control that does not take every loss for congestion
                  (congestion=bbr)
 
@@ -481,7 +468,7 @@ mod tests {
         let mut evil = fixtures::rivals();
         evil.name = "\u{1b}[2Jx".to_owned();
         evil.doubts = vec!["\u{9b}2J".to_owned()];
-        evil.findings[0].evidence[0].found = "\u{202e}".to_owned();
+        evil.findings[0].evidence[0].subject = Some("\u{202e}".to_owned());
         let shown = text(&[evil], Some("\u{1b}]0;"), Style::PLAIN);
         assert!(
             shown

@@ -1,8 +1,8 @@
 //! Runs for the tests: a path of known figures, sampled once a second for ten seconds.
 
 use model::finding::{
-    Conclusion, Confidence, Decider, Evidence, Explanation, Finding, Glance, Level, Phase, Remedy,
-    Share, Source,
+    Conclusion, Confidence, Decider, Evidence, EvidenceKey, Explanation, Finding, Glance, Level,
+    Phase, Remedy, Share, Source,
 };
 use model::request::{
     Call, Cause, Causes, Links, Moment, Operation, Parts, REQUESTS_SCHEMA, Requests, Step, View,
@@ -368,9 +368,10 @@ pub fn rivals() -> Explanation {
         share,
         confidence,
         evidence: vec![
-            Evidence::new("segments sent again", "160 (0.41 %)").at(Nanos::from_millis(1200)),
-            Evidence::new("round trip by the shortest, at losses", "1.02")
-                .against("under 1.3: no queue had filled"),
+            Evidence::new(EvidenceKey::RetransmittedSegments, 160_u64, Source::Samples)
+                .of(39_000)
+                .at(Nanos::from_millis(1200)),
+            Evidence::new(EvidenceKey::RttOverMinRttAtLosses, 1.02, Source::Samples).at_most(1.3),
         ],
         remedies: vec![Remedy {
             words: "a congestion control that does not take every loss for congestion".to_owned(),

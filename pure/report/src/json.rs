@@ -345,6 +345,7 @@ mod tests {
             ("explanation", "phases") => "phase",
             ("finding", "share") => "share",
             ("finding", "evidence") => "evidence",
+            ("evidence", "threshold") => "threshold",
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
             ("requests", "clocks") => "clocks",
@@ -553,6 +554,7 @@ mod tests {
         }
         let mut explained = fixtures::rivals();
         explained.ends = explained.findings[0].evidence.clone();
+        explained.ends[0] = explained.ends[0].clone().about("eth0").at_least(1.0);
         see(crate::explain::json(&[explained]), "explained");
         see(
             crate::watch::json(&[fixtures::glance()], Nanos(1)),

@@ -8,6 +8,7 @@ pub mod blocks;
 pub mod copy;
 pub mod csv;
 mod diff;
+mod evidence;
 pub mod explain;
 #[cfg(test)]
 mod fixtures;

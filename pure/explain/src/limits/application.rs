@@ -2,10 +2,10 @@
 //!
 //! Near miss: an application that would write but waits for room ([`super::send_buffer`]).
 
-use super::Telling;
-use crate::facts::{Facts, percent};
+use super::{Key, Telling};
+use crate::facts::Facts;
 use crate::moment::{Moment, Release};
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 
 /// Nothing to send and nothing in flight.
 pub(crate) fn owns_idleness(moment: &Moment) -> bool {
@@ -23,25 +23,20 @@ pub(crate) fn owns_pacing(moment: &Moment) -> bool {
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    let mut evidence = vec![Evidence::new(
-        "written and not yet sent",
-        "nothing, in that time",
-    )];
     if !facts.always_writes {
-        let telling = Telling::new(Confidence::Certain, evidence).advise(
+        let telling = Telling::new(Confidence::Certain, Vec::new()).advise(
             "look at the sending application: what it computes, reads or waits for between writes",
         );
-        return facts.behind.tell(telling);
+        return facts.behind.tell(telling, facts.source);
     }
     // A load generator always has data: if it did not write, it did not run.
+    let mut evidence = Vec::new();
     if let Some(load) = facts.sender_load {
-        evidence.push(Evidence::new(
-            "processors that the sending process used",
-            format!("{:.2}", load.process),
-        ));
-        if let Some(host) = load.host {
-            evidence.push(Evidence::new("load of the sending host", percent(host)));
-        }
+        evidence.push(facts.evidence(Key::SenderProcessCpu, load.process));
+        evidence.extend(
+            load.host
+                .map(|host| facts.evidence(Key::SenderHostCpu, host)),
+        );
     }
     Telling::new(Confidence::Likely, evidence)
         .advise("give the sender more processor time: it is the load generator itself that paused")

@@ -3,9 +3,10 @@
 //!
 //! Near miss: a link that is down, where small segments vanish too.
 
-use super::Telling;
+use super::{Key, Telling};
 use crate::facts::Facts;
-use model::finding::{Confidence, Evidence};
+use model::Bytes;
+use model::finding::Confidence;
 
 /// So many backoffs of the same segment are no chance.
 pub(crate) const BACKOFFS: u32 = 3;
@@ -16,10 +17,14 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return None;
     }
     let evidence = vec![
-        Evidence::new("segment sent again and again, in bytes", gone.size).at(gone.at),
-        Evidence::new("largest that was ever acknowledged", gone.passed),
-        Evidence::new("backoffs of the timer", gone.backoffs)
-            .against(format!("{BACKOFFS} or more")),
+        facts
+            .evidence(Key::VanishedSegment, Bytes(gone.size.into()))
+            .at_least(f64::from(gone.passed) + 1.0)
+            .at(gone.at),
+        facts.evidence(Key::LargestDelivered, Bytes(gone.passed.into())),
+        facts
+            .evidence(Key::ConsecutiveTimeouts, gone.backoffs)
+            .at_least(BACKOFFS.into()),
     ];
     Some(
         Telling::new(Confidence::Certain, evidence)

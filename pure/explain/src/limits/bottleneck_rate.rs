@@ -3,8 +3,8 @@
 //!
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
-use super::Telling;
-use crate::facts::{Facts, bit_rate, middle, percent};
+use super::{Key, Telling};
+use crate::facts::{FLAT, Facts, NO_MORE, bit_rate, middle};
 use model::finding::{Confidence, Evidence};
 
 /// Round-trip time by the shortest, from which a queue is standing.
@@ -19,6 +19,8 @@ const MUCH_LOSS: f64 = 0.05;
 pub(super) const MANY_TIMEOUTS: u64 = 3;
 /// Payload of a full segment on most paths: a program that writes little sends smaller ones.
 const SEGMENT: u32 = 1448;
+/// What BBR offers in one of eight round trips, by its estimate (`bbr_pacing_gain` in `net/ipv4/tcp_bbr.c`).
+const BBR_PROBE_GAIN: f64 = 1.25;
 /// Segments in flight, median, below which the round trip is that of delayed acknowledgements.
 const FEWEST_OUT: f64 = 2.0;
 
@@ -27,16 +29,19 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let Some(spread) = facts.unsteadiness() else {
         return few_readings(facts);
     };
-    let mut evidence = vec![
-        Evidence::new("rate", rate),
-        Evidence::new("rate, half of its middle spread", percent(spread))
-            .against("under 10 %: flat"),
-    ];
+    let spread = facts.evidence(Key::GoodputSpread, spread);
+    let spread = match facts.is_flat() {
+        true => spread.at_most(FLAT),
+        false => spread,
+    };
+    let mut evidence = vec![facts.evidence(Key::Goodput, rate), spread];
     if let Some(link) = facts.link
         && rate.0 as f64 >= link.0 as f64 * LINE_RATE
     {
-        evidence
-            .push(Evidence::new("speed of the slower device", link).against("90 % of it or more"));
+        evidence[0] = facts
+            .evidence(Key::Goodput, rate)
+            .at_least(link.0 as f64 * LINE_RATE);
+        evidence.push(facts.evidence(Key::DeviceSpeed, link));
         return Some(Telling::new(Confidence::Certain, evidence).advise(LINE_IS_FULL));
     }
     // A full line is never idle.
@@ -57,19 +62,17 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     // Losses that came with a queue are its overflow: the sender yields more than it would have to.
     if !facts.is_flat() && facts.loss_hurts() && overflowed {
         evidence.push(
-            Evidence::new(
-                "round trip by the shortest, at losses",
-                format!("{at_loss:.2}"),
-            )
-            .against(format!("{QUEUE} and more: a queue overflowed")),
+            facts
+                .evidence(Key::RttOverMinRttAtLosses, at_loss)
+                .at_least(facts.queue_from(QUEUE)),
         );
         return Some(Telling::new(Confidence::Possible, evidence).advise(
             "a queue of a whole round trip at the slow link, or a congestion control that yields less",
         ));
     }
-    evidence.push(standing_queue(inflation));
+    evidence.push(standing_queue(facts, inflation));
     let spare = facts.window_to_spare().unwrap_or(0.0);
-    evidence.push(window_to_spare(spare));
+    evidence.push(window_to_spare(facts, spare));
     if !facts.is_flat() {
         // A queue that stands while the rate moves: it is the path's rate that does.
         return (queued && spare >= TO_SPARE)
@@ -85,11 +88,14 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return Some(Telling::new(confidence, evidence).advise(LINE_IS_FULL));
     }
     // Packets do not tell BBR, but that more was asked of the path once.
-    if facts.is_capture() && facts.asked_for_more() {
-        evidence.push(Evidence::new(
-            "while a queue stood",
-            "no more was delivered than without it",
-        ));
+    if facts.is_capture()
+        && let Some(ratio) = facts.queued_goodput()
+    {
+        evidence.push(
+            facts
+                .evidence(Key::QueuedGoodputOverGoodput, ratio)
+                .at_most(NO_MORE),
+        );
         let confidence = match facts.loss_share() > MUCH_LOSS {
             true => Confidence::Possible,
             false => Confidence::Likely,
@@ -98,10 +104,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     // BBR empties the queue on purpose; it keeps asking for a quarter more and did not get it.
     (facts.is_bbr() && spare >= TO_SPARE && facts.pacing.is_none()).then(|| {
-        evidence.push(Evidence::new(
-            "bbr asked for a quarter more every eight round trips",
-            "and got the same",
-        ));
+        evidence.push(facts.evidence(Key::BbrProbeGain, BBR_PROBE_GAIN));
         Telling::new(Confidence::Likely, evidence).advise(LINE_IS_FULL)
     })
 }
@@ -112,24 +115,30 @@ fn few_readings(facts: &Facts) -> Option<Telling> {
     let full = facts.is_queue(inflation, QUEUE) && spare >= TO_SPARE && !facts.loss_hurts();
     (facts.is_sampled() && full).then(|| {
         let evidence = vec![
-            Evidence::new("rate", bit_rate(facts.rate())),
-            standing_queue(inflation),
-            window_to_spare(spare),
+            facts.evidence(Key::Goodput, bit_rate(facts.rate())),
+            standing_queue(facts, inflation),
+            window_to_spare(facts, spare),
         ];
         Telling::new(Confidence::Possible, evidence).advise(LINE_IS_FULL)
     })
 }
 
-fn standing_queue(inflation: f64) -> Evidence {
-    let found = format!("{inflation:.2}");
-    Evidence::new("round trip by the shortest, median", found)
-        .against(format!("{QUEUE} and more: a queue stands"))
+/// Judged where a queue stands.
+fn standing_queue(facts: &Facts, inflation: f64) -> Evidence {
+    let evidence = facts.evidence(Key::RttOverMinRtt, inflation);
+    match facts.is_queue(inflation, QUEUE) {
+        true => evidence.at_least(facts.queue_from(QUEUE)),
+        false => evidence,
+    }
 }
 
-fn window_to_spare(spare: f64) -> Evidence {
-    let found = format!("{spare:.2}");
-    Evidence::new("what the window would carry, by the rate", found)
-        .against(format!("{TO_SPARE} and more"))
+/// Judged where the window has room.
+fn window_to_spare(facts: &Facts, spare: f64) -> Evidence {
+    let evidence = facts.evidence(Key::CwndOverBdp, spare);
+    match spare >= TO_SPARE {
+        true => evidence.at_least(TO_SPARE),
+        false => evidence,
+    }
 }
 
 const RATE_MOVES: &str =

@@ -4,7 +4,8 @@
 //!
 //! What tells a queue from a policer's bucket is time: bytes that stand in a queue delay those behind them.
 
-use crate::facts::{Bucket, Facts, Sent, bit_rate};
+use super::Key;
+use crate::facts::{Bucket, EXCLUDED, Facts, SEEN, Sent, bit_rate};
 use model::finding::Evidence;
 use model::{Bytes, Nanos};
 
@@ -77,25 +78,30 @@ fn filled(sent: &[Sent], segment: u32, rate: f64) -> Option<Bucket> {
     })
 }
 
-/// What the fit says.
-pub(crate) fn evidence(facts: &Facts) -> Vec<Evidence> {
+/// What the fit shows. A policer adds at most so much of the delay that a queue of this depth would.
+pub(crate) fn evidence(facts: &Facts, delay_at_most: Option<f64>) -> Vec<Evidence> {
     let Some(bucket) = &facts.bucket else {
         return Vec::new();
     };
-    let parts = format!("{:.2}", bucket.parts / AT_THE_BRIM);
-    let told = Evidence::new(
-        "how well a queue or a bucket of tokens tells the lost from the others",
-        parts,
-    );
+    let parts = facts.evidence(Key::LossSeparation, bucket.parts / AT_THE_BRIM);
     if !bucket.is_seen() {
-        return vec![told.against("0 as chance would, 1 without exception")];
+        return vec![match bucket.is_excluded() {
+            true => parts.at_most(EXCLUDED / AT_THE_BRIM),
+            false => parts,
+        }];
     }
-    let seen = facts.delay_at_loss().unwrap_or_default();
+    let delay = facts.evidence(
+        Key::RttAboveMinRttAtLosses,
+        facts.delay_at_loss().unwrap_or_default(),
+    );
     vec![
-        told.against("0.67 and more: it is what loses"),
-        Evidence::new("rate that empties it", bit_rate(bucket.rate)),
-        Evidence::new("bytes that it holds", Bytes(bucket.depth as u64)),
-        Evidence::new("delay at the losses", seen)
-            .against(format!("{} if it were a queue", bucket.delay())),
+        parts.at_least(SEEN / AT_THE_BRIM),
+        facts.evidence(Key::BucketRate, bit_rate(bucket.rate)),
+        facts.evidence(Key::BucketDepth, Bytes(bucket.depth as u64)),
+        facts.evidence(Key::BucketDrainTime, bucket.delay()),
+        match delay_at_most {
+            Some(share) => delay.at_most(bucket.delay().0 as f64 * share),
+            None => delay,
+        },
     ]
 }

@@ -2,10 +2,10 @@
 //!
 //! Near miss: a queue of the order of the round trip, as a loss-based sender needs it.
 
-use super::{Telling, bottleneck_rate};
+use super::{Key, Telling, bottleneck_rate};
 use crate::facts::Facts;
 use model::Nanos;
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 
 /// A queue below this is nobody's trouble.
 const SMALL: Nanos = Nanos::from_millis(50);
@@ -21,8 +21,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         telling.confidence = Confidence::Certain;
     }
     telling.evidence.push(
-        Evidence::new("time in queues, median", standing)
-            .against(format!("more than {bound} and the round trip")),
+        facts
+            .evidence(Key::RttAboveMinRtt, standing)
+            .at_least(bound.0 as f64),
     );
     telling.remedies.clear();
     Some(

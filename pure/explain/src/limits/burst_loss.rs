@@ -5,8 +5,8 @@
 //! decides is pacing. Losses that a queue separates from the others only with exceptions make it at most possible.
 
 use super::clumps::{self, Clumps};
-use super::{Telling, bucket, policer, random_loss};
-use crate::facts::{Bucket, Facts, Loss, middle, percent, percentile};
+use super::{Key, Telling, bucket, policer, random_loss};
+use crate::facts::{Bucket, Facts, Loss, middle, percentile};
 use model::finding::{Confidence, Evidence, Limit};
 
 /// With fewer losses a pattern is chance.
@@ -99,27 +99,23 @@ fn spread(episodes: &[&Loss]) -> Option<f64> {
 
 /// The evidence that parts it from random loss.
 pub(crate) fn spread_of_windows(facts: &Facts) -> Vec<Evidence> {
-    let mut evidence = bucket::evidence(facts);
+    let mut evidence = bucket::evidence(facts, None);
     if facts.bucket.is_some() {
         return evidence;
     }
     if let Some(spread) = spread(&episodes(facts)) {
         evidence.push(
-            Evidence::new(
-                "in flight at losses, half of its middle spread",
-                percent(spread),
-            )
-            .against("under 12 %: the same window each time; over 20 %: any"),
+            facts
+                .evidence(Key::InFlightSpreadAtLosses, spread)
+                .either(SAME_WINDOW, ANY_WINDOW),
         );
     }
     if let Some(place) = place(facts) {
-        evidence.push(
-            Evidence::new(
-                "place of the lost in their bursts, median",
-                format!("{place:.2}"),
-            )
-            .against("0.75 and more: at the end; 0.5: anywhere"),
-        );
+        let place_evidence = facts.evidence(Key::LossPositionInBurst, place);
+        evidence.push(match place >= AT_THE_END {
+            true => place_evidence.at_least(AT_THE_END),
+            false => place_evidence,
+        });
     }
     evidence
 }

@@ -1,6 +1,7 @@
 //! Whether segments are lost one by one, as chance does it, or several in the same round trip, as queues and
 //! buckets do that overflow. For random, burst loss and policer; no limit of its own.
 
+use super::Key;
 use crate::facts::Facts;
 use model::finding::Evidence;
 
@@ -62,20 +63,16 @@ fn measure(facts: &Facts) -> Option<(f64, usize)> {
     Some((lost as f64 / n as f64 / by_chance.max(1.0), n))
 }
 
-pub(super) fn evidence(facts: &Facts) -> Option<Evidence> {
-    let (ratio, events) = measure(facts)?;
-    Some(
-        Evidence::new(
-            "segments lost together, by what chance would give",
-            match events {
-                1 => format!("{ratio:.1}, once"),
-                _ => format!("{ratio:.1}, {events} times"),
-            },
-        )
-        .against(format!(
-            "up to {ONE_BY_ONE}: one by one; {TOGETHER} and more: something overflows"
-        )),
-    )
+pub(super) fn evidence(facts: &Facts) -> Vec<Evidence> {
+    let Some((ratio, events)) = measure(facts) else {
+        return Vec::new();
+    };
+    let run = facts.evidence(Key::LossRunOverRandom, ratio);
+    let run = match clumps(facts) {
+        Clumps::Unknown => run,
+        Clumps::OneByOne | Clumps::Together => run.either(ONE_BY_ONE, TOGETHER),
+    };
+    vec![run, facts.evidence(Key::LossEvents, events)]
 }
 
 #[cfg(test)]

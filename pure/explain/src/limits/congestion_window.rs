@@ -1,10 +1,10 @@
 //! The congestion window is full. What made it no larger is for the second level.
 
-use super::Telling;
+use super::{Key, Telling};
 use crate::facts::{Facts, middle, percentile};
 use crate::moment::Moment;
 use model::Bytes;
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     super::slow_start::window_holds(moment)
@@ -31,8 +31,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         return None;
     }
     let evidence = vec![
-        Evidence::new("congestion window", Bytes(high as u64)).against("never moves"),
-        Evidence::new("segments sent again", facts.retransmitted),
+        facts.evidence(Key::Cwnd, Bytes(high as u64)),
+        facts
+            .evidence(Key::CwndRange, Bytes((high - low) as u64))
+            .at_most(0.0),
+        facts.retransmissions().at_most(0.0),
     ];
     Some(Telling::new(Confidence::Likely, evidence).advise(
         "look for a clamp of the congestion window: cwnd in 'ip route show', TCP metrics, the application's socket options",
@@ -41,12 +44,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let cwnd = middle(facts.steady().iter().map(|r| r.cwnd as f64)).unwrap_or(0.0);
-    let mut evidence = vec![Evidence::new(
-        "congestion window, median",
-        Bytes(cwnd as u64),
-    )];
+    let mut evidence = vec![facts.evidence(Key::Cwnd, Bytes(cwnd as u64))];
     if let Some(name) = &facts.congestion {
-        evidence.push(Evidence::new("congestion control", name));
+        evidence.push(facts.evidence(Key::CongestionControl, name.as_str()));
     }
     Telling::new(Confidence::Possible, evidence)
 }

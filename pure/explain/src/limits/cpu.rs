@@ -2,8 +2,8 @@
 //!
 //! Near miss: a busy host whose path is slower still. A busy processor alone proves nothing.
 
-use super::Telling;
-use crate::facts::{Facts, Load, percent};
+use super::{Key, Telling};
+use crate::facts::{Facts, Load};
 use model::finding::{Confidence, Evidence, Limit};
 
 /// A process so busy has no time left on the one processor that a stream can use.
@@ -44,27 +44,35 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 }
 
 fn is_full(load: Load) -> bool {
-    load.process >= PROCESS_FULL * f64::from(load.streams.max(1))
+    load.process >= process_full(load)
         || (load.process >= WORKS && load.host.is_some_and(|host| host >= HOST_FULL))
 }
 
+/// A processor for each stream, nearly.
+fn process_full(load: Load) -> f64 {
+    PROCESS_FULL * f64::from(load.streams.max(1))
+}
+
 fn evidence(facts: &Facts) -> Vec<Evidence> {
-    let mut evidence = Vec::new();
-    for (whose, load) in [
-        ("sender", facts.sender_load),
-        ("receiver", facts.receiver_load),
-    ] {
-        let Some(load) = load else { continue };
-        let host = load.host.map_or_else(String::new, |host| {
-            format!(", its host {} busy", percent(host))
-        });
-        evidence.push(
-            Evidence::new(
-                format!("processors of the {whose}"),
-                format!("{:.2} used{host}", load.process),
-            )
-            .against("0.9 a stream, or 95 % of the host"),
-        );
-    }
-    evidence
+    [
+        (Key::SenderProcessCpu, Key::SenderHostCpu, facts.sender_load),
+        (
+            Key::ReceiverProcessCpu,
+            Key::ReceiverHostCpu,
+            facts.receiver_load,
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(process, host, load)| Some((process, host, load?)))
+    .flat_map(|(process, host, load)| {
+        let judged = |key, used: f64, full: f64| match used >= full {
+            true => facts.evidence(key, used).at_least(full),
+            false => facts.evidence(key, used),
+        };
+        let of_host = load.host.map(|used| judged(host, used, HOST_FULL));
+        [judged(process, load.process, process_full(load))]
+            .into_iter()
+            .chain(of_host)
+    })
+    .collect()
 }

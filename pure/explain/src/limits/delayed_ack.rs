@@ -5,30 +5,31 @@
 //! Near misses: Nagle's waits of one round trip, where the peer acknowledged at once; a window of one segment on a
 //! path that is as slow itself.
 
-use super::Telling;
+use super::{Key, Telling};
 use crate::facts::{Facts, Reading, middle};
 use model::Bytes;
 use model::finding::{Confidence, Evidence};
-use tcp::thresholds::{DELACK_TIMER, DELAYED_ACK_MIN};
+use tcp::thresholds::DELACK_TIMER;
 
 /// Of all the time, what delayed acknowledgements take at the least if they are what holds a window up.
 const MUCH: u64 = 4;
+/// Of the waits that Nagle's algorithm makes, one in so many is delayed at the least.
+const OFTEN: u64 = 5;
 /// A single full segment that the path itself were slow with would have raised the smoothed round trip by an eighth of
 /// what it takes longer (RFC 6298).
 const AT_ONCE: u64 = 10;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let held = facts.held;
-    if held.delayed == 0 || held.delayed * 5 < held.waits {
+    if held.delayed == 0 || held.delayed * OFTEN < held.waits {
         return None;
     }
     let evidence = vec![
-        Evidence::new(
-            "waits that outlast the round trip by a delayed acknowledgement",
-            format!("{} of {}", held.delayed, held.waits),
-        )
-        .against(format!("{DELAYED_ACK_MIN} or more")),
-        Evidence::new("time in them", held.delayed_time),
+        facts
+            .evidence(Key::DelayedAckWaits, held.delayed)
+            .of(held.waits)
+            .at_least(held.waits as f64 / OFTEN as f64),
+        facts.evidence(Key::DelayedAckTime, held.delayed_time),
     ];
     Some(Telling::new(Confidence::Certain, evidence).change(
         "nodelay=on",
@@ -59,12 +60,12 @@ fn counted(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
         return None;
     }
     let evidence = vec![
-        Evidence::new(
-            "single segments whose acknowledgement outlasted the round trip",
-            format!("{} of {}", alone.delayed, alone.waits),
-        )
-        .against(format!("by {DELAYED_ACK_MIN} or more")),
-        Evidence::new("time in them", alone.delayed_time),
+        facts
+            .evidence(Key::SingleSegmentWaits, alone.delayed)
+            .of(alone.waits),
+        facts
+            .evidence(Key::DelayedAckTime, alone.delayed_time)
+            .at_least((facts.span.0 / MUCH) as f64),
     ];
     // One that was acknowledged at once shows that the path is not as slow.
     let confidence = match alone.delayed < alone.waits {
@@ -83,9 +84,12 @@ fn sampled(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
         return None;
     }
     let evidence = vec![
-        Evidence::new("congestion window, median", Bytes(window)).against("a single segment"),
-        Evidence::new("round trip above the shortest, median", later)
-            .against("10 ms and more, without a queue of its own"),
+        facts
+            .evidence(Key::Cwnd, Bytes(window))
+            .at_most(facts.mss.into()),
+        facts
+            .evidence(Key::RttAboveMinRtt, later)
+            .at_least((DELACK_TIMER.0 / 4) as f64),
     ];
     let at_once = |r: &Reading| {
         r.delivered >= facts.mss.into() && r.srtt.since(facts.rtt()).0 <= later.0 / AT_ONCE

@@ -1,7 +1,7 @@
 //! Segments wait below TCP, in the queueing discipline or the ring of the sender's own device.
 
-use super::Telling;
-use crate::facts::Facts;
+use super::{Key, Telling};
+use crate::facts::{FLAT, Facts};
 use crate::moment::Moment;
 use model::Nanos;
 use model::finding::{Confidence, Evidence, Source};
@@ -19,13 +19,11 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     let mut telling = tell(facts);
     telling.confidence = Confidence::Possible;
-    telling.evidence[0] = Evidence::new("windows", "none is full, though data wait to be sent");
+    telling.evidence.extend(flat(facts));
     telling.evidence.push(
-        Evidence::new(
-            "processors that the sending process used",
-            format!("{:.2}", load.process),
-        )
-        .against(format!("under {IDLE}: it is not the processor")),
+        facts
+            .evidence(Key::SenderProcessCpu, load.process)
+            .at_most(IDLE),
     );
     Some(telling)
 }
@@ -37,10 +35,18 @@ pub(crate) fn fits_late(facts: &Facts) -> Option<Telling> {
         return None;
     }
     let mut telling = tell(facts);
-    telling.evidence[0] = Evidence::new("segments left after TCP had stamped them", late).against(
-        format!("{LATE} and more on the average: they lay below TCP"),
+    telling.evidence.push(
+        facts
+            .evidence(Key::TimeBelowTcp, late)
+            .at_least(LATE.0 as f64),
     );
+    telling.evidence.extend(flat(facts));
     Some(telling)
+}
+
+fn flat(facts: &Facts) -> Option<Evidence> {
+    let spread = facts.unsteadiness()?;
+    Some(facts.evidence(Key::GoodputSpread, spread).at_most(FLAT))
 }
 
 /// Seen of queues that pass 5 to 100 Mbit/s: 2 to 9 ms; of all else up to 0.4 ms.
@@ -50,14 +56,10 @@ const LATE: Nanos = Nanos::from_millis(1);
 const IDLE: f64 = 0.5;
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    let mut evidence = vec![Evidence::new(
-        "segments below TCP",
-        "as many as it lets wait there",
-    )];
-    if let Some(link) = facts.link {
-        evidence.push(Evidence::new("speed of the device", link));
-    }
-    Telling::new(Confidence::Likely, evidence).advise(
+    let speed = facts
+        .link
+        .map(|link| facts.evidence(Key::DeviceSpeed, link));
+    Telling::new(Confidence::Likely, speed.into_iter().collect()).advise(
         "the sender's own link, or its queueing discipline, is the slowest part: look at its rate",
     )
 }

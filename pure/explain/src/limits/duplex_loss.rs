@@ -4,9 +4,9 @@
 //! Near misses: random loss on a full-duplex link, of which no device says anything; collisions that are not late, as
 //! any half-duplex line has them without a loss; damaged frames, which a bad cable makes as well.
 
-use super::Telling;
-use crate::facts::{Facts, percent};
-use model::finding::{Confidence, Evidence};
+use super::{Key, Telling};
+use crate::facts::Facts;
+use model::finding::Confidence;
 
 /// Of what was sent again, arrived damaged at the least if damage is the reason.
 const OF_THE_LOST: f64 = 0.5;
@@ -18,33 +18,25 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if !facts.loss_hurts() {
         return None;
     }
-    let mut evidence = vec![Evidence::new(
-        "segments sent again",
-        format!("{} ({})", facts.retransmitted, percent(facts.loss_share())),
-    )];
-    let ends = || ["sender", "receiver"].into_iter().zip(&facts.line);
-    let all = ends().filter_map(|(end, line)| Some((end, line.as_ref()?)));
+    let mut evidence = vec![facts.retransmissions()];
+    let keys = [
+        (Key::SenderLateCollisions, Key::SenderDamagedFrames),
+        (Key::ReceiverLateCollisions, Key::ReceiverDamagedFrames),
+    ];
+    let ends = keys.into_iter().zip(&facts.line);
+    let all = ends.filter_map(|(keys, line)| Some((keys, line.as_ref()?)));
     let (mut late, mut damaged) = (0, 0);
-    for (end, line) in all {
-        for (count, what) in [
-            (
-                line.late_collisions,
-                "frames that collided late, and were lost",
-            ),
-            (line.damaged, "frames that arrived damaged"),
-        ] {
+    for ((collided, broken), line) in all {
+        for (key, count) in [(collided, line.late_collisions), (broken, line.damaged)] {
             if count > 0 {
-                evidence.push(Evidence::new(
-                    format!("{what}, at {} of the {end}", line.device),
-                    count,
-                ));
+                evidence.push(facts.evidence(key, count).about(line.device.as_str()));
             }
         }
         late += line.late_collisions;
         damaged += line.damaged;
     }
     if let Some(device) = &facts.half_duplex {
-        evidence.push(Evidence::new(format!("duplex of {device}"), "half"));
+        evidence.push(facts.evidence(Key::Duplex, "half").about(device.as_str()));
     }
     let many = damaged as f64 >= facts.retransmitted as f64 * OF_THE_LOST;
     let confidence = match facts.half_duplex.is_some() || late > 0 {

@@ -2,10 +2,10 @@
 //!
 //! Near miss: a transfer so short that the one round trip of a handshake is a good part of it.
 
-use super::Telling;
+use super::{Key, Telling};
 use crate::facts::Facts;
 use crate::moment::{Moment, Stage};
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     moment.stage == Stage::Opening
@@ -15,7 +15,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     if facts.syns_again == 0 {
         return Telling::new(Confidence::Certain, Vec::new());
     }
-    let evidence = Evidence::new("SYNs sent again", facts.syns_again);
+    let evidence = facts.evidence(Key::RetransmittedSyns, facts.syns_again);
     Telling::new(Confidence::Certain, vec![evidence]).advise(
         "look for what loses or holds back the first segments: a listener whose queue is full, a firewall, a path that is down at first",
     )

@@ -3,9 +3,9 @@
 //! Near miss: segments sent again because the path MTU fell in that instant; they are not loss.
 
 use super::Telling;
-use crate::facts::{Facts, percent};
+use crate::facts::Facts;
 use crate::moment::Moment;
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 use model::segment::ca_state;
 
 pub(crate) fn owns(moment: &Moment) -> bool {
@@ -13,9 +13,5 @@ pub(crate) fn owns(moment: &Moment) -> bool {
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    let share = format!("{} ({})", facts.retransmitted, percent(facts.loss_share()));
-    Telling::new(
-        Confidence::Certain,
-        vec![Evidence::new("segments sent again", share)],
-    )
+    Telling::new(Confidence::Certain, vec![facts.retransmissions()])
 }

@@ -36,6 +36,8 @@ use crate::facts::Facts;
 use crate::moment::Moment;
 use model::finding::{Confidence, Decider, Evidence, Limit, Remedy};
 
+pub(crate) use model::finding::EvidenceKey as Key;
+
 /// Whether a limit of the first level owns a moment.
 pub(crate) type Owns = fn(&Moment) -> bool;
 

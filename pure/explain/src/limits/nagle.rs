@@ -3,20 +3,17 @@
 //!
 //! Near miss: a short segment that went as soon as the application wrote more.
 
-use super::Telling;
+use super::{Key, Telling};
 use crate::facts::Facts;
 use crate::moment::{Moment, Release};
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     moment.held_until == Some(Release::Ack)
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    let evidence = vec![Evidence::new(
-        "short segments that waited for an acknowledgement",
-        facts.held.waits,
-    )];
+    let evidence = vec![facts.evidence(Key::NagleWaits, facts.held.waits)];
     // That it was written by then does not show in packets.
     let confidence = match facts.is_capture() {
         true => Confidence::Likely,

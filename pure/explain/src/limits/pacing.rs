@@ -1,23 +1,20 @@
 //! The socket spreads its segments out: by a rate that somebody set, or by one that its congestion
 //! control believes in (then the cause is behind it).
 
-use super::{Telling, send_buffer};
-use crate::facts::{Facts, bit_rate, percent};
+use super::{Key, Telling, send_buffer};
+use crate::facts::{Facts, Rhythm, bit_rate};
 use crate::moment::Moment;
 use model::BitRate;
-use model::finding::{Confidence, Evidence, Limit};
+use model::finding::{Confidence, Limit};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     moment.paced
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    let mut evidence = vec![Evidence::new("rate", bit_rate(facts.rate()))];
+    let mut evidence = vec![facts.evidence(Key::Goodput, bit_rate(facts.rate()))];
     if let Some(name) = &facts.congestion {
-        evidence.push(Evidence::new(
-            "congestion control, which sets the pace",
-            name,
-        ));
+        evidence.push(facts.evidence(Key::CongestionControl, name.as_str()));
     }
     Telling::new(Confidence::Possible, evidence)
 }
@@ -29,12 +26,10 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
     let rhythm = facts.rhythm.filter(|r| r.is_spread())?;
     let evidence = vec![
         steady,
-        Evidence::new(
-            "round trips in half of which nothing was sent",
-            percent(rhythm.paused),
-        )
-        .against("10 % or less: not acknowledgements but a clock lets segments go"),
-        Evidence::new("rate", bit_rate(facts.rate())),
+        facts
+            .evidence(Key::PausedRtts, rhythm.paused)
+            .at_most(Rhythm::SPREAD),
+        facts.evidence(Key::Goodput, bit_rate(facts.rate())),
     ];
     let faster = BitRate(bit_rate(facts.rate()).0 * 4);
     Some(
@@ -49,17 +44,20 @@ pub(crate) fn fits_spread(facts: &Facts) -> Option<Telling> {
     )
 }
 
+/// Of a pacing rate, goodput at the least if it is reached.
+const REACHED: f64 = 0.85;
+
 /// Somebody set a rate, and it is reached. Of the rate on the wire, headers are a few per cent.
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let asked = facts.pacing?;
     let rate = bit_rate(facts.rate());
-    let reached = rate.0 as f64 / asked.0.max(1) as f64;
-    (reached >= 0.85).then(|| {
+    let least = asked.0.max(1) as f64 * REACHED;
+    (rate.0 as f64 >= least).then(|| {
         Telling::new(
             Confidence::Certain,
             vec![
-                Evidence::new("rate that was set (SO_MAX_PACING_RATE)", asked),
-                Evidence::new("rate", rate).against("85 % of it or more"),
+                facts.evidence(Key::PacingRate, asked),
+                facts.evidence(Key::Goodput, rate).at_least(least),
             ],
         )
         .advise("set a higher pacing rate, or none")

@@ -8,10 +8,10 @@
 
 use super::burst_loss::{self, Pattern};
 use super::clumps::{self, Clumps};
-use super::{Telling, bucket, random_loss};
-use crate::facts::{Bucket, Facts, bit_rate, middle, percent, percentile};
+use super::{Key, Telling, bucket, random_loss};
+use crate::facts::{Bucket, Facts, bit_rate, middle, percentile};
 use model::Nanos;
-use model::finding::{Confidence, Evidence, Limit};
+use model::finding::{Confidence, Limit};
 
 const FEWEST_LOSSES: usize = 15;
 const FEWEST_SLICES: usize = 3;
@@ -40,22 +40,22 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     // Of a capture a bucket that parts some of them leaves the question open; a trace has their places as well.
     let told = |b: &Bucket| facts.is_traced() || b.is_seen() || b.is_excluded();
     if facts.bucket.as_ref().is_some_and(told) {
-        return is_policed(facts)
-            .then(|| advised(Telling::new(Confidence::Certain, bucket::evidence(facts))));
+        return is_policed(facts).then(|| {
+            advised(Telling::new(
+                Confidence::Certain,
+                bucket::evidence(facts, Some(DELAYS)),
+            ))
+        });
     }
     // Samples are late: what they show of the queue at a loss is also that of later losses.
-    let queued = match facts.is_traced() {
-        true => at_loss >= QUEUE,
-        false => facts.queue_at_loss(random_loss::QUEUE),
+    let queue_from = match facts.is_traced() {
+        true => QUEUE,
+        false => facts.queue_from(random_loss::QUEUE),
     };
-    if queued {
+    if at_loss >= queue_from {
         return None;
     }
-    let queue = Evidence::new(
-        "round trip by the shortest, at losses",
-        format!("{at_loss:.2}"),
-    )
-    .against(format!("under {QUEUE}: no queue"));
+    let queue = facts.evidence(Key::RttOverMinRttAtLosses, at_loss);
     let bucket = bucket_of_readings(facts);
     let pattern = burst_loss::pattern(facts);
     if let Some(bucket) = bucket
@@ -65,11 +65,12 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         let telling = advised(Telling::new(
             Confidence::Certain,
             vec![
-                Evidence::new("rate that the bucket fills at", bit_rate(bucket.rate)),
-                Evidence::new("losses at which it would be empty", percent(bucket.near))
-                    .against("95 % or more"),
-                Evidence::new("losses", facts.losses.len()),
-                queue,
+                facts.evidence(Key::BucketRate, bit_rate(bucket.rate)),
+                facts
+                    .evidence(Key::LossesAtEmptyBucket, bucket.near)
+                    .at_least(AT_LOSSES),
+                facts.evidence(Key::Losses, facts.losses.len()),
+                queue.at_most(QUEUE),
             ],
         ));
         // A regular sawtooth in a buffer without depth looks the same: then the rate is not flat, or
@@ -91,8 +92,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         && (pattern != Pattern::Anywhere || near.is_none_or(|near| near >= OFTEN_NEAR));
     let ignored = facts.is_bbr() && facts.loss_share() >= MUCH_LOSS && facts.is_flat();
     (open && (facts.loss_hurts() || ignored) && facts.losses.len() >= FEWEST_LOSSES).then(|| {
-        let share = percent(facts.loss_share());
-        let mut evidence = vec![Evidence::new("segments sent again", share), queue];
+        let mut evidence = vec![facts.retransmissions(), queue.at_most(queue_from)];
         evidence.extend(clumps::evidence(facts));
         // Whoever yields to a bucket stays near its rate; a buffer without depth lets the rate swing.
         let steady = facts.unsteadiness().is_some_and(|u| u < STEADY);

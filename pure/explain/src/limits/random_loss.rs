@@ -5,8 +5,8 @@
 //! (the sender saw more of these).
 
 use super::clumps::{self, Clumps};
-use super::{Telling, burst_loss};
-use crate::facts::{Facts, bit_rate, percent};
+use super::{Key, Telling, burst_loss};
+use crate::facts::{Facts, bit_rate};
 use model::BitRate;
 use model::finding::{Confidence, Evidence, Limit};
 
@@ -21,15 +21,10 @@ const MUCH_LOSS: f64 = 0.05;
 /// What was lost, that no queue had filled at the losses, and at which windows they came.
 pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
     let mut evidence = vec![
-        Evidence::new(
-            "segments sent again",
-            format!("{} ({})", facts.retransmitted, percent(facts.loss_share())),
-        ),
-        Evidence::new(
-            "round trip by the shortest, at losses",
-            format!("{at_loss:.2}"),
-        )
-        .against(format!("under {QUEUE}: no queue had filled")),
+        facts.retransmissions(),
+        facts
+            .evidence(Key::RttOverMinRttAtLosses, at_loss)
+            .at_most(facts.queue_from(QUEUE)),
     ];
     evidence.extend(burst_loss::spread_of_windows(facts));
     evidence.extend(clumps::evidence(facts));
@@ -94,16 +89,16 @@ pub(crate) fn paced(facts: &Facts) -> String {
 }
 
 /// What the loss alone explains, and what else would give.
-fn witness(facts: &Facts) -> Option<Evidence> {
-    let reach = facts.mathis()?;
+fn witness(facts: &Facts) -> Vec<Evidence> {
+    let Some(reach) = facts.mathis() else {
+        return Vec::new();
+    };
     let jumbo = reach * 8948.0 / f64::from(facts.mss.max(1));
-    Some(
-        Evidence::new("rate that this loss explains", bit_rate(reach)).against(format!(
-            "MSS/RTT x 1.22/sqrt(p); with an MSS of 8948 {}, at half the round trip {}",
-            bit_rate(jumbo),
-            bit_rate(reach * 2.0)
-        )),
-    )
+    vec![
+        facts.evidence(Key::LossLimitedRate, bit_rate(reach)),
+        facts.evidence(Key::LossLimitedRateJumbo, bit_rate(jumbo)),
+        facts.evidence(Key::LossLimitedRateHalfRtt, bit_rate(reach * 2.0)),
+    ]
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //!
 //! Near miss: a small buffer that is emptied at once.
 
-use super::Telling;
-use crate::facts::{Facts, Reading, percent, percentile};
-use model::finding::{Confidence, Evidence, Limit};
+use super::{Key, Telling};
+use crate::facts::{Facts, Reading, percentile};
+use model::finding::{Confidence, Limit};
 use model::{Bytes, Nanos};
 
 /// Unread data by the buffer from which the reader is behind.
@@ -17,19 +17,12 @@ const ROUND_TRIPS: u64 = 3;
 const MOMENT: Nanos = Nanos::from_millis(50);
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
-    let mut evidence = Vec::new();
     let steady = facts.steady();
     if let Some(unread) = unread(facts) {
         if unread < BEHIND {
             return None;
         }
-        evidence.push(
-            Evidence::new(
-                "unread at the receiver by its buffer, while its window held the sender",
-                percent(unread),
-            )
-            .against("25 % or more: the reader is behind"),
-        );
+        let evidence = vec![facts.evidence(Key::UnreadData, unread).at_least(BEHIND)];
         return Some(advised(Telling::new(Confidence::Certain, evidence), facts));
     }
     // The receiver did not tell: its window tells whether it is emptied.
@@ -38,21 +31,24 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let all = facts.readings.iter().map(|r| r.window as f64);
     let high = all.fold(0.0, f64::max);
     let closed = closed_longest(facts);
-    let long = closed.0 >= facts.rtt().0.saturating_mul(ROUND_TRIPS).max(MOMENT.0);
+    let least = facts.rtt().0.saturating_mul(ROUND_TRIPS).max(MOMENT.0);
+    let long = closed.0 >= least;
     if !long && low > high * CLOSES {
         return None;
     }
-    evidence.push(
-        Evidence::new(
-            "receive window, lower quartile and largest",
-            format!("{}, {}", Bytes(low as u64), Bytes(high as u64)),
-        )
-        .against("half and less: it closes and opens"),
-    );
+    let quartile = facts.evidence(Key::ReceiveWindowLowerQuartile, Bytes(low as u64));
+    let mut evidence = vec![
+        match low <= high * CLOSES {
+            true => quartile.at_most(high * CLOSES),
+            false => quartile,
+        },
+        facts.evidence(Key::ReceiveWindowMax, Bytes(high as u64)),
+    ];
     if long {
         evidence.push(
-            Evidence::new("the window was closed, at its longest", closed)
-                .against(format!("more than {ROUND_TRIPS} round trips")),
+            facts
+                .evidence(Key::ZeroWindowLongest, closed)
+                .at_least(least as f64),
         );
     }
     // Packets alone do not show whether a buffer is small or full.
@@ -97,7 +93,8 @@ fn closed_longest(facts: &Facts) -> Nanos {
 }
 
 fn advised(telling: Telling, facts: &Facts) -> Telling {
-    facts.reader.tell(telling.advise(
+    let telling = telling.advise(
         "look at the receiving application: its processor, its disk, the size of its reads",
-    ))
+    );
+    facts.reader.tell(telling, facts.source)
 }

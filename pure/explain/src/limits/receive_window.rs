@@ -2,11 +2,11 @@
 //!
 //! Near miss: a window that is nearly full because the congestion window grew to it.
 
-use super::Telling;
-use crate::facts::{Facts, bit_rate, middle, percent};
+use super::{Key, Telling};
+use crate::facts::{Facts, HELD_FLIGHT, bit_rate, middle};
 use crate::moment::Moment;
 use model::Bytes;
-use model::finding::{Confidence, Evidence, Limit};
+use model::finding::{Confidence, Limit};
 
 /// Share of the window in flight from which a capture calls it full; every other cause stays below
 /// half.
@@ -30,22 +30,21 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     let steady = facts.steady().iter();
     let window = middle(steady.filter(|r| r.window > 0).map(|r| r.window as f64));
     let window = Bytes(window.unwrap_or(0.0) as u64);
-    evidence.push(Evidence::new("receive window, median", window));
+    evidence.push(facts.evidence(Key::ReceiveWindow, window));
     if let Some(occupancy) = facts.occupancy() {
-        evidence.push(
-            Evidence::new("in flight by window, median", format!("{occupancy:.2}"))
-                .against(format!("{FULL} and more: full")),
-        );
+        let full = facts.evidence(Key::InFlightOverReceiveWindow, occupancy);
+        evidence.push(match occupancy >= FULL {
+            true => full.at_least(FULL),
+            false => full,
+        });
     }
     if let Some(buffer) = facts.receive_buffer {
-        evidence.push(Evidence::new(
-            "receive buffer (SO_RCVBUF, twice what was asked)",
-            buffer,
-        ));
+        evidence.push(facts.evidence(Key::ReceiveBuffer, buffer));
     }
     if let Some(rtt) = facts.min_rtt.filter(|rtt| rtt.0 > 0) {
-        evidence.push(Evidence::new(
-            format!("rate that {window} in each {rtt} can carry"),
+        evidence.push(facts.evidence(Key::MinRtt, rtt));
+        evidence.push(facts.evidence(
+            Key::ReceiveWindowRate,
             bit_rate(window.0 as f64 / rtt.as_secs_f64()),
         ));
     }
@@ -63,8 +62,9 @@ pub(crate) fn fits_unscaled(facts: &Facts) -> Option<Telling> {
         return None;
     }
     let spread = facts.held_flight()?;
-    let evidence = Evidence::new("in flight, half of its middle spread", percent(spread))
-        .against("under 5 %, without loss or queue: held by something, and how large the window is cannot be seen");
+    let evidence = facts
+        .evidence(Key::InFlightSpread, spread)
+        .at_most(HELD_FLIGHT);
     Some(
         Telling::new(Confidence::Possible, vec![evidence])
             .ranked(2)

@@ -3,9 +3,9 @@
 //! Near miss: real loss with a few needless retransmissions, a path that died after it had reordered, and segments that
 //! overtake each other now and then on their way through one machine.
 
-use super::{Telling, bottleneck_rate};
-use crate::facts::{Facts, MUCH_REORDERING, percent};
-use model::finding::{Confidence, Evidence};
+use super::{Key, Telling, bottleneck_rate};
+use crate::facts::{Facts, MUCH_REORDERING};
+use model::finding::Confidence;
 
 /// Share of retransmissions that the receiver had not needed.
 const NEEDLESS: f64 = 0.5;
@@ -32,15 +32,18 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     if !mostly && facts.reordered < MUCH_REORDERING {
         return None;
     }
-    let evidence = vec![
-        Evidence::new("segments sent again", facts.retransmitted),
-        Evidence::new(
-            "of these, the receiver had them already (DSACK)",
-            percent(needless),
-        )
-        .against("50 % or more"),
-        Evidence::new("times that the sender saw reordering", facts.reordered),
-    ];
+    let spurious = facts
+        .evidence(Key::NeedlessRetransmissions, facts.needless)
+        .of(facts.retransmitted);
+    let events = facts.evidence(Key::ReorderingEvents, facts.reordered);
+    let (spurious, events) = match mostly {
+        true => (
+            spurious.at_least(facts.retransmitted as f64 * NEEDLESS),
+            events,
+        ),
+        false => (spurious, events.at_least(MUCH_REORDERING as f64)),
+    };
+    let evidence = vec![facts.retransmissions(), spurious, events];
     Some(
         Telling::new(
             match (mostly, facts.reordered > 0) {

@@ -2,10 +2,10 @@
 //!
 //! Near miss: fast recovery, which needs no timer.
 
-use super::Telling;
+use super::{Key, Telling};
 use crate::facts::Facts;
 use crate::moment::Moment;
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 use model::segment::ca_state;
 
 pub(crate) fn owns(moment: &Moment) -> bool {
@@ -28,12 +28,15 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let mut evidence = vec![
-        Evidence::new("retransmission timeouts", facts.timeouts),
-        Evidence::new("segments sent again", facts.retransmitted),
+        facts.evidence(Key::RetransmissionTimeouts, facts.timeouts),
+        facts.retransmissions(),
     ];
     if facts.backoffs > 0 {
-        let row = Evidence::new("of these in a row, at the most", facts.backoffs);
-        evidence.push(row.against(format!("{DEAD} and more: nothing passed at all")));
+        let row = facts.evidence(Key::ConsecutiveTimeouts, facts.backoffs);
+        evidence.push(match facts.backoffs >= DEAD {
+            true => row.at_least(DEAD.into()),
+            false => row,
+        });
     }
     Telling::new(Confidence::Certain, evidence).advise(
         "look for what loses whole windows or the last segments of a transfer: a timeout means that \

@@ -3,8 +3,8 @@
 //!
 //! Near miss: an application with nothing to write. A capture cannot tell the two apart.
 
-use super::Telling;
-use crate::facts::{Facts, bit_rate, percent};
+use super::{Key, Telling};
+use crate::facts::{Facts, HELD_FLIGHT, Rhythm, bit_rate};
 use crate::moment::{Moment, Release};
 use model::Bytes;
 use model::finding::{Confidence, Evidence, Limit};
@@ -25,15 +25,12 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     let mut evidence = Vec::new();
     let mut needed = Bytes(4 << 20);
     if let Some(buffer) = facts.send_buffer {
-        evidence.push(Evidence::new(
-            "send buffer (SO_SNDBUF, twice what was asked)",
-            buffer,
-        ));
+        evidence.push(facts.evidence(Key::SendBuffer, buffer));
         needed = Bytes(buffer.0.saturating_mul(4).clamp(256 << 10, 64 << 20));
     }
-    evidence.push(Evidence::new("rate", bit_rate(facts.rate())));
+    evidence.push(facts.evidence(Key::Goodput, bit_rate(facts.rate())));
     if let Some(rtt) = facts.min_rtt {
-        evidence.push(Evidence::new("shortest round trip", rtt));
+        evidence.push(facts.evidence(Key::MinRtt, rtt));
     }
     Telling::new(Confidence::Certain, evidence).change(
         format!("sndbuf={}", needed.0),
@@ -47,8 +44,8 @@ const FEW_LOST: f64 = 0.002;
 /// From packets alone: the same amount is in flight all the time.
 pub(super) fn steady(facts: &Facts) -> Option<Evidence> {
     let spread = facts.held_flight()?;
-    let evidence = Evidence::new("in flight, half of its middle spread", percent(spread));
-    Some(evidence.against("under 5 %, without loss or queue: held at the sender"))
+    let evidence = facts.evidence(Key::InFlightSpread, spread);
+    Some(evidence.at_most(HELD_FLIGHT))
 }
 
 /// From packets alone, what shows that something at the sender holds it: the same amount is in flight all the time, or
@@ -59,11 +56,9 @@ pub(super) fn held(facts: &Facts) -> Option<Evidence> {
     }
     let rhythm = facts.rhythm.filter(|r| r.is_idling())?;
     (facts.loss_share() <= FEW_LOST).then(|| {
-        Evidence::new(
-            "round trips in which the path ran half empty",
-            percent(rhythm.drained),
-        )
-        .against("20 % and more, hardly any loss: the sender did not send, though it could")
+        facts
+            .evidence(Key::DrainedRtts, rhythm.drained)
+            .at_least(Rhythm::IDLING)
     })
 }
 

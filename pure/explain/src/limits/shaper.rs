@@ -2,9 +2,9 @@
 //!
 //! Near miss: a plain link, which is as slow at the start as later.
 
-use super::{Telling, bottleneck_rate};
+use super::{Key, Telling, bottleneck_rate};
 use crate::facts::{Facts, bit_rate};
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 
 /// The burst was so much faster than what followed.
 const FASTER: f64 = 1.25;
@@ -44,13 +44,13 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let burst_rate = excess / span + rate * FASTER;
     let excess = (burst_rate - rate) * span;
     telling.evidence.push(
-        Evidence::new("rate of the burst", bit_rate(burst_rate))
-            .against("1.25 times the later one and more"),
+        facts
+            .evidence(Key::BurstGoodput, bit_rate(burst_rate))
+            .at_least((bit_rate(rate).0 as f64 * FASTER).floor()),
     );
-    telling.evidence.push(Evidence::new(
-        "bytes that passed above the later rate",
-        model::Bytes(excess as u64),
-    ));
+    telling
+        .evidence
+        .push(facts.evidence(Key::BurstExcess, model::Bytes(excess as u64)));
     if facts.is_capture() {
         // A window that closed, or a loss, slows a sender down after its start as well.
         telling.confidence = Confidence::Possible;

@@ -2,21 +2,18 @@
 //!
 //! Near miss: storage just faster than the network, which waits for data now and then.
 
-use super::{Telling, source_storage};
-use crate::facts::{Facts, percent};
+use super::{Key, Telling, source_storage};
+use crate::facts::Facts;
 use model::Stage;
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let slow = facts.storage().filter(|s| s.stage == Stage::Sink)?;
     let (copy, _) = facts.copy.as_ref()?;
-    let mut evidence = source_storage::evidence(slow, "writing and making it safe");
-    evidence.push(Evidence::new(
-        "the receiver's ring was full",
-        percent(copy.receiver_ring_full_share),
-    ));
+    let mut evidence = source_storage::evidence(facts, Key::SinkBusy, slow);
+    evidence.push(facts.evidence(Key::ReceiverRingFull, copy.receiver_ring_full_share));
     if let Some(fsync) = copy.fsync {
-        evidence.push(Evidence::new("fsync at the end", fsync));
+        evidence.push(facts.evidence(Key::FsyncTime, fsync));
     }
     Some(
         Telling::new(Confidence::Certain, evidence)

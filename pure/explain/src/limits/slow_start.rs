@@ -1,10 +1,10 @@
 //! The window still doubles each round trip. An innocent in a short transfer: nothing is wrong, it is
 //! just not long enough.
 
-use super::Telling;
+use super::{Key, Telling};
 use crate::facts::Facts;
 use crate::moment::Moment;
-use model::finding::{Confidence, Evidence, Limit};
+use model::finding::{Confidence, Limit};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     moment.cwnd < moment.ssthresh && window_holds(moment)
@@ -18,7 +18,7 @@ pub(crate) fn window_holds(moment: &Moment) -> bool {
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let mut evidence = Vec::new();
     if let Some(rtt) = facts.min_rtt {
-        evidence.push(Evidence::new("shortest round trip", rtt));
+        evidence.push(facts.evidence(Key::MinRtt, rtt));
     }
     Telling::new(Confidence::Certain, evidence).change(
         "route.initcwnd=32@sender",

@@ -2,24 +2,18 @@
 //!
 //! Near miss: storage just faster than the network, which waits for room in its ring now and then.
 
-use super::Telling;
-use crate::facts::{Facts, percent};
-use model::Stage;
+use super::{Key, Telling};
+use crate::facts::Facts;
 use model::finding::{Confidence, Evidence};
+use model::{CopySummary, Stage, StageUse};
 
 pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let slow = facts.storage().filter(|s| s.stage == Stage::Source)?;
     let (copy, _) = facts.copy.as_ref()?;
-    let mut evidence = evidence(slow, "reading");
-    evidence.push(Evidence::new(
-        "the sender's ring was empty",
-        percent(copy.sender_ring_empty_share),
-    ));
+    let mut evidence = evidence(facts, Key::SourceBusy, slow);
+    evidence.push(facts.evidence(Key::SenderRingEmpty, copy.sender_ring_empty_share));
     if let Some(cached) = copy.source_cached_before_share {
-        evidence.push(Evidence::new(
-            "of the source in the page cache before",
-            percent(cached),
-        ));
+        evidence.push(facts.evidence(Key::SourceCached, cached));
     }
     Some(
         Telling::new(Confidence::Certain, evidence)
@@ -27,17 +21,18 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     )
 }
 
-/// What a stage that held a copy up is known by.
-pub(super) fn evidence(slow: &model::StageUse, doing: &str) -> Vec<Evidence> {
+/// How busy a stage was that held a copy up, by the next busiest.
+pub(super) fn evidence(facts: &Facts, busy: Key, slow: &StageUse) -> Vec<Evidence> {
+    let copy = facts.copy.as_ref();
+    let next = copy.and_then(|(copy, _)| copy.stages.get(1));
+    let next = next.map_or(0.0, |next| next.busy_share);
     let mut evidence = vec![
-        Evidence::new(
-            format!("the storage was {doing}"),
-            format!("{} of the time", percent(slow.busy_share)),
-        )
-        .against("more than the network and the other storage by 5 % and more"),
+        facts
+            .evidence(busy, slow.busy_share)
+            .at_least(next + CopySummary::APART),
     ];
     if let Some(alone) = slow.alone {
-        evidence.push(Evidence::new("its rate in that time", alone));
+        evidence.push(facts.evidence(Key::StorageRate, alone));
     }
     evidence
 }

@@ -2,10 +2,10 @@
 //!
 //! Near miss: a small window that is always open to a segment ([`super::receive_window`]).
 
-use super::Telling;
+use super::{Key, Telling};
 use crate::facts::Facts;
 use crate::moment::Moment;
-use model::finding::{Confidence, Evidence};
+use model::finding::Confidence;
 
 /// Nothing is in flight, so only a probe or an update of the window can end it.
 pub(crate) fn owns_silence(moment: &Moment) -> bool {
@@ -27,12 +27,10 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
         .iter()
         .find(|r| r.window < u64::from(facts.mss));
     let evidence = closed.map(|r| {
-        Evidence::new(
-            "window that the receiver advertised",
-            model::Bytes(r.window),
-        )
-        .against("less than a segment")
-        .at(r.from)
+        facts
+            .evidence(Key::ZeroWindow, model::Bytes(r.window))
+            .at_most(f64::from(facts.mss) - 1.0)
+            .at(r.from)
     });
     Telling::new(Confidence::Certain, evidence.into_iter().collect()).advise(
         "find out why the receiving application stops reading: its processor, its disk, or a lock",

@@ -52,6 +52,11 @@ impl Expect {
                 }
             }
         }
+        // A threshold that is not met would refute the finding.
+        let mut evidence = told.findings.iter().flat_map(|f| &f.evidence);
+        if let Some(refuting) = evidence.find(|e| !e.holds()) {
+            return wrong(format!("{refuting:?} does not hold"));
+        }
         for (limit, [least, most]) in &self.shares {
             let share = told.finding(*limit).map_or(0.0, |f| f.share.time_share);
             if !(*least..=*most).contains(&share) {

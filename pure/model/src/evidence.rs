@@ -1,0 +1,613 @@
+//! Evidence of a finding: numbers with their unit, threshold and source. `report` has the words.
+
+use crate::finding::Source;
+use crate::{BitRate, Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+macro_rules! keys {
+    ($($(#[doc = $doc:literal])* $name:ident: $unit:ident, $origin:ident;)*) => {
+        /// Which fact it is. The set is closed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum EvidenceKey { $($(#[doc = $doc])* $name,)* }
+
+        impl EvidenceKey {
+            /// Every key.
+            pub const ALL: &[EvidenceKey] = &[$(EvidenceKey::$name,)*];
+
+            /// Unit of its quantity.
+            pub fn unit(self) -> Unit {
+                match self { $(EvidenceKey::$name => Unit::$unit,)* }
+            }
+
+            /// What it is, in a sentence or two.
+            pub fn doc(self) -> &'static str {
+                match self { $(EvidenceKey::$name => concat!($($doc),*).trim_ascii(),)* }
+            }
+
+            fn origin(self) -> Origin {
+                match self { $(EvidenceKey::$name => Origin::$origin,)* }
+            }
+        }
+    };
+}
+
+/// Where a fact comes from.
+enum Origin {
+    /// Whatever the explanation was drawn from.
+    Connection,
+    Settings,
+    Counters,
+    Process,
+    Rings,
+}
+
+keys! {
+    // ---- rate ----
+    /// Goodput, median over stretches of at least ten round trips; of a short transfer its mean.
+    Goodput: BitRate, Connection;
+    /// Half the interquartile range of the goodput, by its median. A rate within 10 % is flat.
+    GoodputSpread: Share, Connection;
+    /// Goodput while a queue stood, by the goodput of all of the transfer: more was offered, and no more arrived.
+    QueuedGoodputOverGoodput: Ratio, Connection;
+    /// Goodput of the burst before a shaper's bucket was empty.
+    BurstGoodput: BitRate, Connection;
+    /// Bytes of that burst beyond what the later rate carries.
+    BurstExcess: Bytes, Connection;
+    /// Speed of the slower of both hosts' devices.
+    DeviceSpeed: BitRate, Settings;
+    /// What BBR offers in one of eight round trips, by its estimate of the bottleneck's rate.
+    BbrProbeGain: Ratio, Settings;
+
+    // ---- round-trip time ----
+    /// Shortest RTT.
+    MinRtt: Time, Connection;
+    /// Smoothed RTT by the shortest, median.
+    RttOverMinRtt: Ratio, Connection;
+    /// Smoothed RTT by the shortest, median of the moments at which segments were lost.
+    RttOverMinRttAtLosses: Ratio, Connection;
+    /// Smoothed RTT above the shortest, median: queueing delay, or delay of acknowledgements.
+    RttAboveMinRtt: Time, Connection;
+    /// The same at the moments at which segments were lost.
+    RttAboveMinRttAtLosses: Time, Connection;
+
+    // ---- windows ----
+    /// Congestion window, median.
+    Cwnd: Bytes, Connection;
+    /// Largest congestion window less its lower decile; 0: it never moves.
+    CwndRange: Bytes, Connection;
+    /// Congestion window by the bandwidth-delay product of goodput and shortest RTT.
+    CwndOverBdp: Ratio, Connection;
+    /// Congestion control of the sender.
+    CongestionControl: Name, Settings;
+    /// Congestion window before it was reduced.
+    CwndBeforeCut: Bytes, Connection;
+    /// Congestion window after it was reduced. A fast retransmit sets it to ssthresh and 3 segments (RFC 5681, 3.2).
+    CwndAfterCut: Bytes, Connection;
+    /// Slow-start threshold after the reduction: half of what was in flight.
+    SsthreshAfterCut: Bytes, Connection;
+    /// Bytes in flight before the reduction.
+    InFlightBeforeCut: Bytes, Connection;
+    /// Congestion window at the first line of a listing.
+    CwndFirst: Bytes, Connection;
+    /// Congestion window at the last line of a listing.
+    CwndLast: Bytes, Connection;
+    /// Half the interquartile range of the bytes in flight, by their median.
+    InFlightSpread: Share, Connection;
+    /// Half the interquartile range of the bytes in flight at losses, by their median.
+    /// Up to 12 %: the same window each time; from 20 %: any window.
+    InFlightSpreadAtLosses: Share, Connection;
+    /// Receive window, median; of a listing, its last.
+    ReceiveWindow: Bytes, Connection;
+    /// Receive window, lower quartile.
+    ReceiveWindowLowerQuartile: Bytes, Connection;
+    /// Receive window, largest.
+    ReceiveWindowMax: Bytes, Connection;
+    /// Bytes in flight by the receive window, median.
+    InFlightOverReceiveWindow: Ratio, Connection;
+    /// Rate that one receive window in each shortest RTT carries.
+    ReceiveWindowRate: BitRate, Connection;
+    /// A receive window that was too small for one segment.
+    ZeroWindow: Bytes, Connection;
+    /// Longest time for which the receive window was too small for one segment.
+    ZeroWindowLongest: Time, Connection;
+    /// Time for which the receiver advertised less than one segment.
+    ZeroWindowTime: Time, Connection;
+    /// `SO_SNDBUF` as the kernel holds it, twice what was asked for.
+    SendBuffer: Bytes, Settings;
+    /// `SO_RCVBUF` as the kernel holds it, at its largest; twice what was asked for.
+    ReceiveBuffer: Bytes, Settings;
+    /// `SO_RCVBUF` when the first data arrived.
+    ReceiveBufferFirst: Bytes, Settings;
+
+    // ---- losses ----
+    /// Retransmitted segments, of all data segments.
+    RetransmittedSegments: Count, Connection;
+    /// Retransmitted SYNs.
+    RetransmittedSyns: Count, Connection;
+    /// Retransmission timeouts.
+    RetransmissionTimeouts: Count, Connection;
+    /// Most retransmission timeouts in a row. Four and more: nothing passed at all.
+    ConsecutiveTimeouts: Count, Connection;
+    /// Lost segments that were judged.
+    Losses: Count, Connection;
+    /// Retransmissions that the receiver did not need (DSACK, or both captures), of all retransmissions.
+    NeedlessRetransmissions: Count, Connection;
+    /// Times that the sender noticed reordering.
+    ReorderingEvents: Count, Connection;
+    /// Segments delivered with an ECN mark, of all data segments.
+    EcnMarkedSegments: Count, Connection;
+    /// Segments lost in one event by the number that random loss gives. Up to 1.3: one by one;
+    /// from 1.45: something overflows.
+    LossRunOverRandom: Ratio, Connection;
+    /// Loss events that this rests on.
+    LossEvents: Count, Connection;
+    /// Place of lost segments in their bursts, median: 0 first, 0.5 anywhere, 1 last.
+    LossPositionInBurst: Ratio, Connection;
+    /// How well a queue or a token bucket separates lost from delivered segments: 0 by chance, 1 without exception.
+    LossSeparation: Ratio, Connection;
+    /// Rate that drains that queue, or refills that bucket.
+    BucketRate: BitRate, Connection;
+    /// Bytes that it holds.
+    BucketDepth: Bytes, Connection;
+    /// Time that it takes to drain: the delay that it adds if it is a queue.
+    BucketDrainTime: Time, Connection;
+    /// Losses at which the bucket of a policer was empty, of all losses.
+    LossesAtEmptyBucket: Share, Connection;
+    /// Rate that this loss and the shortest RTT allow: MSS/RTT x 1.22/sqrt(p) (Mathis, Semke, Mahdavi, Ott 1997).
+    LossLimitedRate: BitRate, Connection;
+    /// The same with an MSS of 8948 bytes.
+    LossLimitedRateJumbo: BitRate, Connection;
+    /// The same at half the RTT.
+    LossLimitedRateHalfRtt: BitRate, Connection;
+    /// Payload of a segment that was retransmitted and never acknowledged.
+    VanishedSegment: Bytes, Connection;
+    /// Payload of the largest segment that was acknowledged.
+    LargestDelivered: Bytes, Connection;
+
+    // ---- duplex ----
+    /// Late collisions of the sender's device.
+    SenderLateCollisions: Count, Counters;
+    /// Late collisions of the receiver's device.
+    ReceiverLateCollisions: Count, Counters;
+    /// Damaged frames that the sender's device received.
+    SenderDamagedFrames: Count, Counters;
+    /// Damaged frames that the receiver's device received.
+    ReceiverDamagedFrames: Count, Counters;
+    /// Duplex of a device.
+    Duplex: Name, Settings;
+
+    // ---- waits ----
+    /// Short segments that waited for an acknowledgement (Nagle's algorithm).
+    NagleWaits: Count, Connection;
+    /// Waits that outlast the RTT by a delayed acknowledgement (15 ms or more), of all waits.
+    DelayedAckWaits: Count, Connection;
+    /// Time in these waits.
+    DelayedAckTime: Time, Connection;
+    /// Single segments in flight whose acknowledgement outlasts the RTT by 15 ms or more, of all of them.
+    SingleSegmentWaits: Count, Connection;
+    /// Round trips in half of which nothing was sent.
+    PausedRtts: Share, Connection;
+    /// Round trips in which less than half of what the path holds was in flight.
+    DrainedRtts: Share, Connection;
+    /// Pacing rate that was set (`SO_MAX_PACING_RATE`).
+    PacingRate: BitRate, Settings;
+    /// Mean time of a segment below TCP, between its timestamp and its capture.
+    TimeBelowTcp: Time, Connection;
+
+    // ---- processes ----
+    /// Processors that the sending process used.
+    SenderProcessCpu: Cpus, Counters;
+    /// Load of all processors of the sending host.
+    SenderHostCpu: Share, Counters;
+    /// Processors that the receiving process used.
+    ReceiverProcessCpu: Cpus, Counters;
+    /// Load of all processors of the receiving host.
+    ReceiverHostCpu: Share, Counters;
+    /// Time of which the next four are shares: the process held the connection up, and was sampled.
+    ProcessTime: Time, Process;
+    /// The process ran on a processor.
+    ProcessRunning: Share, Process;
+    /// The process was ready to run, without a processor.
+    ProcessReady: Share, Process;
+    /// The process waited for a disk.
+    ProcessDiskWait: Share, Process;
+    /// The process slept.
+    ProcessAsleep: Share, Process;
+    /// Kernel function in which the process waited longest.
+    WaitFunction: Name, Process;
+    /// Bytes that the process read from and wrote to storage.
+    StorageBytes: Bytes, Process;
+    /// Unread data by the receive buffer, mean while the receive window was the limit; else of all the time.
+    UnreadData: Share, Connection;
+
+    // ---- copies ----
+    /// The source's storage was at work.
+    SourceBusy: Share, Rings;
+    /// The sink's storage was at work, fsync included.
+    SinkBusy: Share, Rings;
+    /// Rate of that storage while it was at work.
+    StorageRate: BitRate, Rings;
+    /// The sender's ring was empty.
+    SenderRingEmpty: Share, Rings;
+    /// The receiver's ring was full.
+    ReceiverRingFull: Share, Rings;
+    /// The source's share in the page cache before the copy.
+    SourceCached: Share, Rings;
+    /// The fsync at the end.
+    FsyncTime: Time, Rings;
+
+    // ---- listings ----
+    /// Segments that left while the bytes in flight did not grow: retransmissions.
+    SegmentsWithoutGrowth: Count, Connection;
+    /// Acknowledgements of nothing new: each reports a segment behind a missing one.
+    DuplicateAcks: Count, Connection;
+    /// Long waits for an acknowledgement.
+    AckWaits: Count, Connection;
+    /// Data segments that were sent.
+    SentSegments: Count, Connection;
+    /// Time from one segment to the next, median.
+    SegmentGap: Time, Connection;
+    /// Full segments from one acknowledgement to the next, largest. A receiver acknowledges at least every second
+    /// segment (RFC 5681, 4.2), or a whole burst at once.
+    SegmentsPerAck: Count, Connection;
+    /// Replies to received data.
+    Replies: Count, Connection;
+    /// Time to such a reply, median.
+    ReplyTime: Time, Connection;
+    /// Time before the last acknowledgement, which the peer delayed (RFC 1122, 4.2.3.2).
+    LastAckDelay: Time, Connection;
+
+    // ---- two places ----
+    /// Bytes that passed the first place and never the second, of all bytes.
+    UndeliveredBytes: Bytes, Connection;
+    /// Forward one-way delay above the smallest, median.
+    ForwardDelayMedian: Time, Connection;
+    /// Forward one-way delay above the smallest, largest.
+    ForwardDelayMax: Time, Connection;
+    /// Reverse one-way delay above the smallest, median.
+    ReverseDelayMedian: Time, Connection;
+    /// Reverse one-way delay above the smallest, largest.
+    ReverseDelayMax: Time, Connection;
+    /// Time for which the receiver held acknowledgements, median.
+    AckDelayMedian: Time, Connection;
+    /// Time for which the receiver held acknowledgements, largest.
+    AckDelayMax: Time, Connection;
+    /// Acknowledgements held for 15 ms or more, of all.
+    DelayedAcks: Count, Connection;
+}
+
+/// Unit of a quantity, as JSON has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// `count`.
+    Count,
+    /// `bytes`.
+    Bytes,
+    /// `ns`.
+    Time,
+    /// `bit_s`.
+    BitRate,
+    /// `ratio`.
+    Ratio,
+    /// `share`: 0 to 1.
+    Share,
+    /// `cpus`: 1 is one processor.
+    Cpus,
+    /// `name`: a word instead of a number.
+    Name,
+}
+
+impl Unit {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Count => "count",
+            Unit::Bytes => "bytes",
+            Unit::Time => "ns",
+            Unit::BitRate => "bit_s",
+            Unit::Ratio => "ratio",
+            Unit::Share => "share",
+            Unit::Cpus => "cpus",
+            Unit::Name => "name",
+        }
+    }
+}
+
+/// A number with its unit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "unit", content = "value")]
+pub enum Quantity {
+    /// A count.
+    #[serde(rename = "count")]
+    Count(u64),
+    /// An amount of data.
+    #[serde(rename = "bytes")]
+    Bytes(Bytes),
+    /// A time in nanoseconds.
+    #[serde(rename = "ns")]
+    Time(Nanos),
+    /// A rate in bit/s.
+    #[serde(rename = "bit_s")]
+    BitRate(BitRate),
+    /// A ratio.
+    #[serde(rename = "ratio")]
+    Ratio(f64),
+    /// A share, 0 to 1.
+    #[serde(rename = "share")]
+    Share(f64),
+    /// Processors.
+    #[serde(rename = "cpus")]
+    Cpus(f64),
+    /// A word.
+    #[serde(rename = "name")]
+    Name(String),
+}
+
+impl Quantity {
+    /// Its unit.
+    pub fn unit(&self) -> Unit {
+        match self {
+            Quantity::Count(_) => Unit::Count,
+            Quantity::Bytes(_) => Unit::Bytes,
+            Quantity::Time(_) => Unit::Time,
+            Quantity::BitRate(_) => Unit::BitRate,
+            Quantity::Ratio(_) => Unit::Ratio,
+            Quantity::Share(_) => Unit::Share,
+            Quantity::Cpus(_) => Unit::Cpus,
+            Quantity::Name(_) => Unit::Name,
+        }
+    }
+
+    /// Its number; `None` of a name.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Quantity::Count(n) | Quantity::Bytes(Bytes(n)) => Some(*n as f64),
+            Quantity::Time(Nanos(n)) | Quantity::BitRate(BitRate(n)) => Some(*n as f64),
+            Quantity::Ratio(x) | Quantity::Share(x) | Quantity::Cpus(x) => Some(*x),
+            Quantity::Name(_) => None,
+        }
+    }
+
+    /// A number of this unit; what has no fraction is rounded. A name stays what it is.
+    #[must_use]
+    pub fn with(&self, number: f64) -> Quantity {
+        let whole = number.round() as u64;
+        match self {
+            Quantity::Count(_) => Quantity::Count(whole),
+            Quantity::Bytes(_) => Quantity::Bytes(Bytes(whole)),
+            Quantity::Time(_) => Quantity::Time(Nanos(whole)),
+            Quantity::BitRate(_) => Quantity::BitRate(BitRate(whole)),
+            Quantity::Ratio(_) => Quantity::Ratio(number),
+            Quantity::Share(_) => Quantity::Share(number),
+            Quantity::Cpus(_) => Quantity::Cpus(number),
+            Quantity::Name(name) => Quantity::Name(name.clone()),
+        }
+    }
+}
+
+macro_rules! quantities {
+    ($($from:ty => $unit:ident($value:ident) $as:expr;)*) => {$(
+        impl From<$from> for Quantity {
+            fn from($value: $from) -> Quantity {
+                Quantity::$unit($as)
+            }
+        }
+    )*};
+}
+quantities! {
+    u64 => Count(n) n;
+    u32 => Count(n) n.into();
+    usize => Count(n) n as u64;
+    Bytes => Bytes(b) b;
+    Nanos => Time(t) t;
+    BitRate => BitRate(r) r;
+    f64 => Ratio(x) x;
+    &str => Name(n) n.to_owned();
+}
+
+/// What a quantity is judged by, in its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Threshold {
+    /// This or more supports the finding.
+    AtLeast(f64),
+    /// This or less supports the finding.
+    AtMost(f64),
+}
+
+/// Where a fact comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidenceSource {
+    /// TCP_INFO, read periodically.
+    Samples,
+    /// Segments with the socket's state.
+    Trace,
+    /// Captured packets.
+    Capture,
+    /// Lines that `tcp.d` of DTrace printed.
+    Listing,
+    /// Options of the socket, settings of the host and its devices.
+    Settings,
+    /// Counters of processors and devices.
+    Counters,
+    /// What the process did, sampled.
+    Process,
+    /// The rings of a copy between storage and network.
+    Rings,
+}
+
+impl From<Source> for EvidenceSource {
+    fn from(source: Source) -> EvidenceSource {
+        match source {
+            Source::Samples => EvidenceSource::Samples,
+            Source::Trace | Source::TraceOfBothEnds | Source::TraceAtReceiver => {
+                EvidenceSource::Trace
+            }
+            Source::PacketsAndSamples
+            | Source::CaptureAtSender
+            | Source::CaptureAtReceiver
+            | Source::CaptureBetween
+            | Source::CaptureSomewhere
+            | Source::CapturesAtTwoPlaces => EvidenceSource::Capture,
+            Source::Listing => EvidenceSource::Listing,
+        }
+    }
+}
+
+/// A fact that a finding rests on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Which fact.
+    pub key: EvidenceKey,
+    /// Its value and unit.
+    #[serde(flatten)]
+    pub quantity: Quantity,
+    /// The whole of which it is a part, in the same unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
+    /// What it is judged by; null: nothing, it is told for the reader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Threshold>,
+    /// Where it comes from.
+    pub source: EvidenceSource,
+    /// Device or process that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// When, since the start of the connection; null: all the time.
+    #[serde(rename = "at_ns", default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Nanos>,
+}
+
+impl Evidence {
+    /// A fact of a connection that was observed by `source`.
+    pub fn new(key: EvidenceKey, quantity: impl Into<Quantity>, source: Source) -> Evidence {
+        // A share and a number of processors are ratios too: the key decides.
+        let quantity = match (quantity.into(), key.unit()) {
+            (Quantity::Ratio(x), Unit::Share) => Quantity::Share(x),
+            (Quantity::Ratio(x), Unit::Cpus) => Quantity::Cpus(x),
+            (other, _) => other,
+        };
+        debug_assert_eq!(quantity.unit(), key.unit(), "{key:?}");
+        Evidence {
+            key,
+            quantity,
+            of: None,
+            threshold: None,
+            source: match key.origin() {
+                Origin::Connection => source.into(),
+                Origin::Settings => EvidenceSource::Settings,
+                Origin::Counters => EvidenceSource::Counters,
+                Origin::Process => EvidenceSource::Process,
+                Origin::Rings => EvidenceSource::Rings,
+            },
+            subject: None,
+            at: None,
+        }
+    }
+
+    /// A part of this whole.
+    #[must_use]
+    pub fn of(self, whole: u64) -> Evidence {
+        Evidence {
+            of: Some(whole),
+            ..self
+        }
+    }
+
+    /// Judged: this or more.
+    #[must_use]
+    pub fn at_least(self, bound: f64) -> Evidence {
+        Evidence {
+            threshold: Some(Threshold::AtLeast(bound)),
+            ..self
+        }
+    }
+
+    /// Judged: this or less.
+    #[must_use]
+    pub fn at_most(self, bound: f64) -> Evidence {
+        Evidence {
+            threshold: Some(Threshold::AtMost(bound)),
+            ..self
+        }
+    }
+
+    /// Judged by whichever of both it meets, by neither if it lies between.
+    #[must_use]
+    pub fn either(self, at_most: f64, at_least: f64) -> Evidence {
+        match self.quantity.number() {
+            Some(x) if x <= at_most => self.at_most(at_most),
+            Some(x) if x >= at_least => self.at_least(at_least),
+            _ => self,
+        }
+    }
+
+    /// At a moment.
+    #[must_use]
+    pub fn at(self, at: Nanos) -> Evidence {
+        Evidence {
+            at: Some(at),
+            ..self
+        }
+    }
+
+    /// About a device or a process.
+    #[must_use]
+    pub fn about(self, subject: impl Into<String>) -> Evidence {
+        Evidence {
+            subject: Some(subject.into()),
+            ..self
+        }
+    }
+
+    /// It meets its threshold, or has none: evidence that does not hold refutes its own finding.
+    pub fn holds(&self) -> bool {
+        match (self.quantity.number(), self.threshold) {
+            (Some(x), Some(Threshold::AtLeast(bound))) => x >= bound,
+            (Some(x), Some(Threshold::AtMost(bound))) => x <= bound,
+            (_, None) => true,
+            (None, Some(_)) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_in_json_is_a_number_with_its_unit() {
+        let fact = Evidence::new(EvidenceKey::NagleWaits, 3u32, Source::Trace)
+            .of(300)
+            .at_least(2.0);
+        let json = serde_json::to_string(&fact).unwrap();
+        assert_eq!(
+            json,
+            r#"{"key":"nagle_waits","unit":"count","value":3,"of":300,"threshold":{"at_least":2.0},"source":"trace"}"#
+        );
+        assert_eq!(serde_json::from_str::<Evidence>(&json).unwrap(), fact);
+        let busy = Evidence::new(EvidenceKey::SenderHostCpu, 0.5, Source::Trace);
+        assert_eq!(busy.quantity, Quantity::Share(0.5));
+        assert_eq!(busy.source, EvidenceSource::Counters);
+        assert!(fact.holds() && !fact.at_most(1.0).holds());
+    }
+
+    #[test]
+    fn units_have_one_name() {
+        for quantity in [
+            Quantity::Count(1),
+            Quantity::Bytes(Bytes(1)),
+            Quantity::Time(Nanos(1)),
+            Quantity::BitRate(BitRate(1)),
+            Quantity::Ratio(1.0),
+            Quantity::Share(1.0),
+            Quantity::Cpus(1.0),
+            Quantity::Name("x".to_owned()),
+        ] {
+            let json = serde_json::to_value(&quantity).unwrap();
+            assert_eq!(json["unit"], quantity.unit().name());
+        }
+    }
+}
