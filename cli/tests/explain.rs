@@ -240,8 +240,8 @@ fn shares_of_a_trace_agree_with_the_clocks_of_the_kernel() {
                 own = record["id"].as_u64();
             }
             let of = record["connection"].as_u64().unwrap_or(0);
-            if own == Some(of) && record["tcb"].is_object() {
-                theirs = f64::max(theirs, record["tcb"][clock].as_f64().unwrap_or(0.0));
+            if own == Some(of) && record["socket"]["probed"] == true {
+                theirs = f64::max(theirs, record["socket"][clock].as_f64().unwrap_or(0.0));
             }
         }
         (ours / span, theirs / span)

@@ -47,7 +47,7 @@ fn both_ways_against_this_machine() {
             assert_eq!(leg[end]["sockets"].as_array().unwrap().len(), 1);
         }
         let tcp = &leg[sender]["samples"].as_array().unwrap().last().unwrap()["streams"][0]["tcp"];
-        assert!(tcp["snd_cwnd"].as_u64().unwrap() > 0 && tcp["busy_ns"].as_u64().unwrap() > 0);
+        assert!(tcp["cwnd"].as_u64().unwrap() > 0 && tcp["busy_ns"].as_u64().unwrap() > 0);
         // What the last sample did not see acknowledged fits the send buffer.
         let acked = tcp["bytes_acked"].as_u64().unwrap();
         assert!(

@@ -405,7 +405,9 @@ fn packets_are_told_live_with_the_last_sample_beside_them() {
     assert!(of("segment") > 20 && of("sample") >= 4, "{}", stderr(&out));
     let segments = records.iter().filter(|r| r["kind"] == "segment");
     assert!(
-        segments.clone().all(|one| one["tcb"].is_null()),
+        segments
+            .clone()
+            .all(|one| one["socket"]["probed"].is_null()),
         "no state that was not read"
     );
     assert!(

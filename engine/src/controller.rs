@@ -13,7 +13,7 @@ use measure::Reconnect;
 use measure::copy::Reach;
 use model::{
     BlockServer, BlockStore, Blocks, Bytes, Direction, Directions, EndRecord, Ended, FileCopy, Leg,
-    Nanos, Placement, Reading, Run, Sample, Side, SocketSettings, SocketState, Spec, Warning,
+    Nanos, Placement, Reading, Run, Sample, Side, SocketOptions, SocketSettings, Spec, Warning,
     Workload,
 };
 use std::io::Write;
@@ -299,7 +299,7 @@ enum Told {
 
 /// What the thread of this host's end of a leg tells.
 enum Near {
-    Connected(Vec<SocketState>, Vec<Warning>),
+    Connected(Vec<SocketOptions>, Vec<Warning>),
     Sample(Sample),
     /// The trace of this end.
     Trace(Vec<u8>),

@@ -6,7 +6,7 @@ use measure::blocks;
 use measure::copy::{self, Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
 use model::{
-    Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketSettings, SocketState,
+    Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketOptions, SocketSettings,
     StoreRecord, Warning,
 };
 use std::net::TcpStream;
@@ -91,11 +91,11 @@ pub fn inspect(
     sockets: &[TcpStream],
     asked: &SocketSettings,
     whose: &str,
-) -> Result<(Vec<SocketState>, Vec<Warning>), observe::Error> {
+) -> Result<(Vec<SocketOptions>, Vec<Warning>), observe::Error> {
     let mut states = Vec::new();
     let mut warnings = Vec::new();
     for (stream, socket) in (0..).zip(sockets) {
-        let state = observe::socket_state(stream, socket.as_fd())?;
+        let state = observe::socket_options(stream, socket.as_fd())?;
         for warning in observe::setting_warnings(asked, &state, whose) {
             if !warnings.contains(&warning) {
                 warnings.push(warning);

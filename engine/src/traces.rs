@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use model::finding::Explanation;
 use model::{
-    End, Nanos, Run, Side, SocketState, TRACE_SCHEMA, Trace, TraceRecord, Traced, Warning,
+    End, Nanos, Run, Side, SocketOptions, TRACE_SCHEMA, Trace, TraceRecord, Traced, Warning,
 };
 use observe::trace::{Filter, Options, Recording, Tracer, Written};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ impl Tracing {
     }
 
     /// These are the sockets: whatever else came to the port is dropped unseen.
-    pub fn own(&self, sockets: &[SocketState]) {
+    pub fn own(&self, sockets: &[SocketOptions]) {
         let ends = sockets.iter().map(|s| (flat(s.local), flat(s.remote)));
         // A thread that is gone has left its reason.
         let _ = self.own.send(ends.collect());

@@ -6,15 +6,15 @@ use observe::decode_tcp_info;
 pub fn tcp_info(bytes: &[u8]) {
     let whole = decode_tcp_info(bytes);
     let shorter = decode_tcp_info(&bytes[..bytes.len().min(104)]);
-    assert_eq!(shorter.rtt, whole.rtt);
-    assert_eq!(shorter.snd_cwnd, whole.snd_cwnd);
-    assert_eq!(shorter.total_retrans, whole.total_retrans);
-    assert_eq!(shorter.bytes_acked, None);
+    assert_eq!(shorter.srtt(), whole.srtt());
+    assert_eq!(shorter.cwnd(), whole.cwnd());
+    assert_eq!(shorter.total_retrans(), whole.total_retrans());
+    assert_eq!(shorter.bytes_acked(), None);
     let mut longer = bytes.to_vec();
     longer.resize(bytes.len().max(1024), 0xff);
     assert_eq!(
-        decode_tcp_info(&longer).rtt,
-        decode_tcp_info(&longer[..104]).rtt
+        decode_tcp_info(&longer).srtt(),
+        decode_tcp_info(&longer[..104]).srtt()
     );
 }
 

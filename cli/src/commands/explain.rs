@@ -295,7 +295,7 @@ mod tests {
             r#"{"kind":"connection","id":0,"local":"10.0.0.1:1","remote":"10.0.0.2:2"}"#;
         let segment = |at: u32| {
             format!(
-                r#"{{"kind":"segment","at_ns":{at},"connection":0,"payload":9,"tcb":{{"state":1}}}}"#
+                r#"{{"kind":"segment","at_ns":{at},"connection":0,"payload":9,"socket":{{"probed":true,"state":1}}}}"#
             )
         };
         let whole = [begin, connection, &segment(5), &segment(9), ""].join("\n");

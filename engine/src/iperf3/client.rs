@@ -345,7 +345,7 @@ impl Test<'_> {
                 Sockets::Udp(streams) => {
                     for (stream, socket) in (0..).zip(streams) {
                         near.sockets
-                            .push(observe::socket_state(stream, socket.as_fd())?);
+                            .push(observe::socket_options(stream, socket.as_fd())?);
                     }
                 }
             }
@@ -754,7 +754,9 @@ impl Conductor<'_> {
         self.sending.iter().all(|socket| {
             observe::tcp_info(socket.as_fd()).map_or(true, |tcp| {
                 // 1 is TCP_ESTABLISHED: a broken connection acknowledges nothing any more.
-                tcp.state != 1 || (tcp.unacked == 0 && tcp.notsent_bytes.is_none_or(|b| b.0 == 0))
+                tcp.state() != Some(1)
+                    || (tcp.packets_out() == Some(0)
+                        && tcp.notsent_bytes().is_none_or(|b| b.0 == 0))
             })
         })
     }
@@ -834,7 +836,7 @@ impl Conductor<'_> {
             let up = leg.direction == Direction::Up;
             for stream in 0..count {
                 let seen = last.and_then(|sample| sample.streams.get(stream));
-                let again = seen.and_then(|s| s.tcp.as_ref()).map(|t| t.total_retrans);
+                let again = seen.and_then(|s| s.tcp.as_ref()?.total_retrans());
                 if up && again.is_some() {
                     sender_has_retransmits = 1;
                 }

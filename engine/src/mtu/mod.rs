@@ -61,17 +61,21 @@ fn tcp_header(to: SocketAddr) -> u32 {
 const TIMESTAMPS: u32 = 12;
 
 /// The MSS of the other end's handshake, as far as it bounds the segments that a socket makes now.
-fn handshake_mss(info: &model::TcpInfo) -> u32 {
-    info.snd_mss + options(info)
+fn handshake_mss(info: &model::SocketState) -> u32 {
+    info.mss().unwrap_or(0) + options(info)
 }
 
 /// The MSS that this end announced.
-fn announced_mss(info: &model::TcpInfo) -> u32 {
-    info.advmss + options(info)
+fn announced_mss(info: &model::SocketState) -> u32 {
+    info.advmss().unwrap_or(0) + options(info)
 }
 
-fn options(info: &model::TcpInfo) -> u32 {
-    if info.timestamps { TIMESTAMPS } else { 0 }
+fn options(info: &model::SocketState) -> u32 {
+    if info.timestamps() == Some(true) {
+        TIMESTAMPS
+    } else {
+        0
+    }
 }
 
 /// Has every hop quote a SYN to this place, and notes the MSS that it saw. What is not answered stays

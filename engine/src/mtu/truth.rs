@@ -2,7 +2,7 @@
 
 use super::handshake_mss;
 use anyhow::{Context, Result};
-use model::TcpInfo;
+use model::SocketState;
 use model::mtu::{MssSeen, TcpTruth};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -89,17 +89,17 @@ impl Opening {
 }
 
 /// The MSS that the other end announced, as this end saw it in the handshake.
-pub fn mss_seen(announced: u32, info: &TcpInfo, header: u32) -> MssSeen {
+pub fn mss_seen(announced: u32, info: &SocketState, header: u32) -> MssSeen {
     let seen = handshake_mss(info);
     // No segment is larger than half of the largest window that the other end offered (tcp_bound_to_half_wnd).
     let by_window = info
-        .snd_wnd
-        .is_some_and(|w| u64::from(info.snd_mss) >= w.0 / 2);
+        .snd_wnd()
+        .is_some_and(|w| u64::from(info.mss().unwrap_or(0)) >= w.0 / 2);
     MssSeen {
         announced,
         seen: seen.min(announced),
         // The kernel keeps the smaller of what was announced and what its own side bears.
-        at_least: by_window || seen + header >= info.pmtu,
+        at_least: by_window || seen + header >= info.pmtu().unwrap_or(0),
     }
 }
 
@@ -124,23 +124,23 @@ pub fn send(stream: &mut TcpStream) -> Result<TcpTruth> {
             Err(_) => since = since.checked_sub(HANGS_ANYWAY).unwrap_or(since),
         }
         let now = info()?;
-        let count = |info: &TcpInfo| info.bytes_acked.unwrap_or_default().0;
+        let count = |info: &SocketState| info.bytes_acked().unwrap_or_default().0;
         let acked = count(&now).saturating_sub(count(&before));
-        let unsent = now.notsent_bytes.unwrap_or_default().0;
-        let whole = written == ASKED && now.unacked == 0 && unsent == 0;
+        let unsent = now.notsent_bytes().unwrap_or_default().0;
+        let whole = written == ASKED && now.packets_out() == Some(0) && unsent == 0;
         if acked > best {
             (best, since) = (acked, Instant::now());
         }
-        let timeouts = now.total_rto.is_none_or(|count| count >= TIMEOUTS);
+        let timeouts = now.total_rto().is_none_or(|count| count >= TIMEOUTS);
         let stuck = since.elapsed() >= HANGS_AFTER && timeouts || since.elapsed() >= HANGS_ANYWAY;
         if whole || stuck {
             return Ok(TcpTruth {
                 asked: ASKED as u64,
                 acked: if whole { ASKED as u64 } else { acked },
                 hangs: !whole,
-                snd_mss: now.snd_mss,
-                pmtu: now.pmtu,
-                retransmitted: now.total_retrans,
+                snd_mss: now.mss().unwrap_or(0),
+                pmtu: now.pmtu().unwrap_or(0),
+                retransmitted: now.total_retrans().unwrap_or(0),
             });
         }
         std::thread::sleep(LOOK);
@@ -174,12 +174,13 @@ mod tests {
 
     #[test]
     fn half_of_a_window_is_no_lowered_mss() {
-        let info = |snd_mss, window| TcpInfo {
-            snd_mss,
-            timestamps: true,
-            pmtu: 65_535,
-            snd_wnd: Some(Bytes(window)),
-            ..TcpInfo::default()
+        let info = |snd_mss, window| {
+            model::socket_state! {
+                mss: Some(snd_mss),
+                timestamps: Some(true),
+                pmtu: Some(65_535),
+                snd_wnd: Some(Bytes(window)),
+            }
         };
         let seen = |snd_mss, window| mss_seen(65_495, &info(snd_mss, window), 40);
         assert!(seen(32_768, 65_536).at_least);

@@ -6,7 +6,7 @@
 
 use super::exchange::LARGEST;
 use super::near::{end_of, way};
-use super::{ask_mss, handshake_mss, tcp_header};
+use super::{ask_mss, handshake_mss, options, tcp_header};
 use crate::exit::Refusal;
 use crate::host::authority;
 use crate::transport;
@@ -295,10 +295,10 @@ impl Try {
             let why = format!("{} cannot be reached: {error}", self.at);
             return Err(Refusal::unreachable(why).into());
         }
-        Ok(self.info()?.state == ESTABLISHED)
+        Ok(self.info()?.state() == Some(ESTABLISHED))
     }
 
-    fn info(&self) -> Result<model::TcpInfo> {
+    fn info(&self) -> Result<model::SocketState> {
         Ok(observe::tcp_info(self.stream.as_fd())?)
     }
 
@@ -433,10 +433,10 @@ impl<'a> Job<'a> {
                     return Ok(Some(Outcome::Smaller));
                 }
                 let mut request = format!("{}X-Path: ", self.page.request()).into_bytes();
-                request.resize(2 * info.snd_mss as usize, b'x');
+                request.resize(2 * info.mss().unwrap_or(0) as usize, b'x');
                 let sent = self.connection.stream.write(&request)?;
                 self.stage = Stage::Pushed {
-                    mss: info.snd_mss,
+                    mss: info.mss().unwrap_or(0),
                     since: Instant::now(),
                 };
                 Ok((sent < request.len()).then_some(Outcome::Stuck))
@@ -449,12 +449,13 @@ impl<'a> Job<'a> {
             }
             Stage::Pushed { mss, since } => {
                 let info = self.connection.info()?;
-                if info.snd_mss < *mss {
+                if info.mss().is_some_and(|now| now < *mss) {
                     // A router has said that they are too big.
                     return Ok(Some(Outcome::Smaller));
                 }
-                let up = matches!(info.state, ESTABLISHED | CLOSE_WAIT);
-                if info.unacked == 0 && info.notsent_bytes.unwrap_or_default().0 == 0 {
+                let up = matches!(info.state(), Some(ESTABLISHED | CLOSE_WAIT));
+                if info.packets_out() == Some(0) && info.notsent_bytes().unwrap_or_default().0 == 0
+                {
                     return Ok(Some(if up { Outcome::Passes } else { Outcome::Stuck }));
                 }
                 Ok((since.elapsed() >= STUCK_AFTER).then_some(Outcome::Stuck))
@@ -462,8 +463,8 @@ impl<'a> Job<'a> {
             Stage::Fetching(reading) => {
                 reading.step(&mut self.connection.stream);
                 let info = self.connection.info()?;
-                let options = handshake_mss(&info) - info.snd_mss;
-                if info.rcv_mss + options + header >= self.size && reading.got > 0 {
+                let options = options(&info);
+                if info.rcv_mss().unwrap_or(0) + options + header >= self.size && reading.got > 0 {
                     return Ok(Some(Outcome::Passes));
                 }
                 // As much as was there when the page was fetched in small segments.

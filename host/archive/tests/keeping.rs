@@ -298,7 +298,10 @@ prop_compose! {
         sample.streams = rtts.into_iter().zip(0..).map(|(rtt, stream)| StreamSample {
             stream,
             bytes: Bytes(bytes / 2),
-            tcp: rtt.map(|rtt| model::TcpInfo { min_rtt: Some(Nanos(rtt)), ..tcp.clone() }),
+            tcp: rtt.map(|rtt| model::socket_state! {
+                from tcp.clone();
+                min_rtt: Some(Nanos(rtt)),
+            }),
             ..StreamSample::default()
         }).collect();
         Sample { at: Nanos(at), bytes: Bytes(bytes), requests, ..sample }

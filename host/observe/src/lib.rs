@@ -1,7 +1,7 @@
 //! Kernel to samples: TCP_INFO, CPU, the fingerprint of a host. Promise: reads only.
 //!
 //! - [`tcp_info`] reads the kernel's account of one TCP socket; [`decode_tcp_info`] is its pure half.
-//! - [`socket_state`] reads back the options of a live socket, and [`setting_warnings`] says in words
+//! - [`socket_options`] reads back the options of a live socket, and [`setting_warnings`] says in words
 //!   where they differ from those asked for.
 //! - [`Sampler`] takes the samples of one end of a leg.
 //! - [`path_end`] says what the kernel believes of the MTU of a path.
@@ -30,6 +30,6 @@ pub use error::Error;
 pub use fingerprint::fingerprint;
 pub use path::{path_end, path_end_after};
 pub use sampler::Sampler;
-pub use socket::socket_state;
+pub use socket::socket_options;
 pub use tcp_info::{decode_tcp_info, tcp_info};
 pub use warnings::setting_warnings;

@@ -1,7 +1,7 @@
 //! The options of a live socket as the kernel holds them.
 
 use crate::{Error, tcp_info};
-use model::{BitRate, Bytes, SocketState};
+use model::{BitRate, Bytes, SocketOptions};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 use sys::read_option::{read_int_option, read_option};
@@ -10,7 +10,7 @@ use sys::read_option::{read_int_option, read_option};
 ///
 /// # Errors
 /// [`Error`] if the socket is not connected, or not one of the internet protocols.
-pub fn socket_state(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketState, Error> {
+pub fn socket_options(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketOptions, Error> {
     let int = |option, level, name| {
         read_int_option(fd, level, name).map_err(|source| Error::Option { option, source })
     };
@@ -39,7 +39,7 @@ pub fn socket_state(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketState, Erro
         SocketAddr::V4(_) => int("IP_TOS", libc::IPPROTO_IP, libc::IP_TOS)?,
         SocketAddr::V6(_) => int("IPV6_TCLASS", libc::IPPROTO_IPV6, libc::IPV6_TCLASS)?,
     };
-    Ok(SocketState {
+    Ok(SocketOptions {
         stream,
         local,
         remote,
@@ -55,8 +55,8 @@ pub fn socket_state(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketState, Erro
         notsent_lowat: unsent
             .filter(|bytes| *bytes != 0)
             .map(|bytes| Bytes(u64::from(bytes.cast_unsigned()))),
-        snd_wscale: info.as_ref().and_then(|info| info.snd_wscale),
-        rcv_wscale: info.as_ref().and_then(|info| info.rcv_wscale),
+        snd_wscale: info.as_ref().and_then(|info| info.snd_wscale()),
+        rcv_wscale: info.as_ref().and_then(|info| info.rcv_wscale()),
     })
 }
 

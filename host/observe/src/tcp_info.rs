@@ -1,7 +1,7 @@
 //! `TCP_INFO` by the kernel's own layout.
 
 use crate::Error;
-use model::{BitRate, Bytes, Nanos, TcpInfo};
+use model::{BitRate, Bytes, Nanos, SocketState, socket_state};
 use std::os::fd::BorrowedFd;
 
 /// Room for `struct tcp_info` as any kernel may grow it in years to come: Linux 6.18 fills 280 bytes.
@@ -15,7 +15,7 @@ const ROOM: usize = 512;
 ///
 /// # Errors
 /// [`Error::Option`] if the descriptor is not a TCP socket.
-pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<TcpInfo, Error> {
+pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<SocketState, Error> {
     let mut raw = [0; ROOM];
     let filled = sys::read_option::read_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)
         .map_err(|source| Error::Option {
@@ -27,8 +27,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<TcpInfo, Error> {
 
 /// Decodes `struct tcp_info` (`include/uapi/linux/tcp.h`, as of Linux 6.18) from as many bytes as the
 /// kernel filled. The structure has only ever grown at its end, so an offset means the same on every
-/// kernel. A field that does not lie wholly within `raw` is `None`, or zero where the model has no
-/// `None` for it: those fields are all in the first 104 bytes, which every kernel since 2.6.x fills.
+/// kernel. A field that does not lie wholly within `raw` is `None`.
 ///
 /// The kernel's own conventions, and what becomes of them:
 /// - `tcpi_rtt` and `tcpi_rcv_rtt` are 0 before their first sample: kept, as zero.
@@ -40,48 +39,53 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<TcpInfo, Error> {
 /// - For a listening socket `tcpi_unacked` and `tcpi_sacked` are the length and limit of its queue.
 /// - `tcpi_rto` and all other times are in microseconds; busy, rwnd-limited and sndbuf-limited time move
 ///   by the kernel's tick, 1 to 10 ms (`CONFIG_HZ`), so short waits are not in them.
-pub fn decode_tcp_info(raw: &[u8]) -> TcpInfo {
+pub fn decode_tcp_info(raw: &[u8]) -> SocketState {
     let raw = Raw(raw);
-    let options = raw.byte(5);
-    let has = |bit: u8| options & bit != 0;
+    let has = |bit: u8| raw.u8(5).map(|options| options & bit != 0);
     // Bit-fields are laid out from the least significant bit on little-endian machines and from the
     // most significant on the others.
-    let [low, high] = nibbles(raw.byte(6));
+    let scales = raw
+        .u8(6)
+        .filter(|_| has(TCPI_OPT_WSCALE) == Some(true))
+        .map(nibbles);
     let app_limited = if cfg!(target_endian = "little") {
         0x01
     } else {
         0x80
     };
-    TcpInfo {
-        state: raw.byte(0),
-        ca_state: raw.byte(1),
+    socket_state! {
+        state: raw.u8(0),
+        ca_state: raw.u8(1),
+        retransmits: raw.u8(2),
+        probes_out: raw.u8(3),
+        backoff: raw.u8(4),
         timestamps: has(TCPI_OPT_TIMESTAMPS),
         sack: has(TCPI_OPT_SACK),
         ecn: has(TCPI_OPT_ECN),
         ecn_seen: has(TCPI_OPT_ECN_SEEN),
-        snd_wscale: has(TCPI_OPT_WSCALE).then_some(low),
-        rcv_wscale: has(TCPI_OPT_WSCALE).then_some(high),
-        delivery_rate_app_limited: raw.byte(7) & app_limited != 0,
-        rto: micros(raw.word(8)),
-        ato: micros(raw.word(12)),
-        snd_mss: raw.word(16),
-        rcv_mss: raw.word(20),
-        unacked: raw.word(24),
-        sacked: raw.word(28),
-        lost: raw.word(32),
-        retrans: raw.word(36),
+        snd_wscale: scales.map(|[low, _]| low),
+        rcv_wscale: scales.map(|[_, high]| high),
+        delivery_rate_app_limited: raw.u8(7).map(|bits| bits & app_limited != 0),
+        rto: raw.u32(8).map(micros),
+        ato: raw.u32(12).map(micros),
+        mss: raw.u32(16),
+        rcv_mss: raw.u32(20),
+        packets_out: raw.u32(24),
+        sacked_out: raw.u32(28),
+        lost_out: raw.u32(32),
+        retrans_out: raw.u32(36),
         // 40: fackets, always 0 since Linux 4.15; 44 to 56: milliseconds since last data and ACK.
-        pmtu: raw.word(60),
-        rcv_ssthresh: raw.word(64),
-        rtt: micros(raw.word(68)),
-        rttvar: micros(raw.word(72)),
-        snd_ssthresh: raw.word(76),
-        snd_cwnd: raw.word(80),
-        advmss: raw.word(84),
-        reordering: raw.word(88),
-        rcv_rtt: micros(raw.word(92)),
-        rcv_space: raw.word(96),
-        total_retrans: raw.word(100),
+        pmtu: raw.u32(60),
+        rcv_ssthresh: raw.u32(64).map(bytes),
+        srtt: raw.u32(68).map(micros),
+        rttvar: raw.u32(72).map(micros),
+        ssthresh: raw.u32(76),
+        cwnd: raw.u32(80),
+        advmss: raw.u32(84),
+        reordering: raw.u32(88),
+        rcv_rtt: raw.u32(92).map(micros),
+        rcv_space: raw.u32(96).map(bytes),
+        total_retrans: raw.u32(100),
         pacing_rate: raw.u64(104).filter(|r| *r != u64::MAX).map(rate),
         // 112: max_pacing_rate, which the socket option tells.
         bytes_acked: raw.u64(120).map(Bytes),
@@ -125,6 +129,10 @@ impl Raw<'_> {
         self.0.get(offset..offset + N)?.try_into().ok()
     }
 
+    fn u8(&self, offset: usize) -> Option<u8> {
+        self.0.get(offset).copied()
+    }
+
     fn u16(&self, offset: usize) -> Option<u16> {
         self.at(offset).map(u16::from_ne_bytes)
     }
@@ -135,14 +143,6 @@ impl Raw<'_> {
 
     fn u64(&self, offset: usize) -> Option<u64> {
         self.at(offset).map(u64::from_ne_bytes)
-    }
-
-    fn byte(&self, offset: usize) -> u8 {
-        self.0.get(offset).copied().unwrap_or(0)
-    }
-
-    fn word(&self, offset: usize) -> u32 {
-        self.u32(offset).unwrap_or(0)
     }
 }
 
@@ -190,37 +190,37 @@ mod tests {
 
     #[test]
     fn an_empty_answer_is_all_unknown() {
-        assert_eq!(decode_tcp_info(&[]), TcpInfo::default());
+        assert_eq!(decode_tcp_info(&[]), SocketState::default());
     }
 
     #[test]
     fn each_generation_of_the_kernel_ends_where_it_ended() {
         // 2.6 to 3.14: total_retrans is the last.
         let old = decode_tcp_info(&numbered(104));
-        assert_eq!(old.total_retrans, word(100));
-        assert_eq!(old.pmtu, word(60));
-        assert_eq!(old.rtt, micros(word(68)));
-        assert_eq!(old.pacing_rate, None);
-        assert_eq!(old.bytes_acked, None);
+        assert_eq!(old.total_retrans(), Some(word(100)));
+        assert_eq!(old.pmtu(), Some(word(60)));
+        assert_eq!(old.srtt(), Some(micros(word(68))));
+        assert_eq!(old.pacing_rate(), None);
+        assert_eq!(old.bytes_acked(), None);
 
         // 4.10: the limited times.
         let middle = decode_tcp_info(&numbered(192));
-        assert_eq!(middle.segs_out, Some(word(136)));
-        assert_eq!(middle.min_rtt, Some(micros(word(148))));
-        assert!(middle.sndbuf_limited.is_some());
-        assert_eq!(middle.delivered, None);
+        assert_eq!(middle.segs_out(), Some(word(136)));
+        assert_eq!(middle.min_rtt(), Some(micros(word(148))));
+        assert!(middle.sndbuf_limited().is_some());
+        assert_eq!(middle.delivered(), None);
 
         // 5.4: snd_wnd.
         let newer = decode_tcp_info(&numbered(232));
-        assert_eq!(newer.delivered_ce, Some(word(196)));
-        assert_eq!(newer.rcv_ooopack, Some(word(224)));
-        assert_eq!(newer.snd_wnd, Some(bytes(word(228))));
-        assert_eq!(newer.rcv_wnd, None);
+        assert_eq!(newer.delivered_ce(), Some(word(196)));
+        assert_eq!(newer.rcv_ooopack(), Some(word(224)));
+        assert_eq!(newer.snd_wnd(), Some(bytes(word(228))));
+        assert_eq!(newer.rcv_wnd(), None);
 
         // 6.7: timeouts.
         let recent = decode_tcp_info(&numbered(248));
-        assert_eq!(recent.rcv_wnd, Some(bytes(word(232))));
-        assert!(recent.total_rto.is_some());
+        assert_eq!(recent.rcv_wnd(), Some(bytes(word(232))));
+        assert!(recent.total_rto().is_some());
 
         // 6.18 adds only what is not kept.
         assert_eq!(decode_tcp_info(&numbered(280)), recent);
@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn a_field_cut_short_is_unknown() {
-        assert_eq!(decode_tcp_info(&numbered(231)).snd_wnd, None);
-        assert_eq!(decode_tcp_info(&numbered(111)).pacing_rate, None);
-        assert_eq!(decode_tcp_info(&numbered(103)).total_retrans, 0);
+        assert_eq!(decode_tcp_info(&numbered(231)).snd_wnd(), None);
+        assert_eq!(decode_tcp_info(&numbered(111)).pacing_rate(), None);
+        assert_eq!(decode_tcp_info(&numbered(103)).total_retrans(), None);
     }
 
     #[test]
@@ -250,13 +250,14 @@ mod tests {
         raw[104..112].fill(0xff);
         raw[148..152].fill(0xff);
         let info = decode_tcp_info(&raw);
-        assert_eq!((info.snd_wscale, info.rcv_wscale), (Some(7), Some(10)));
-        assert!(info.sack && info.ecn_seen && !info.ecn && !info.timestamps);
-        assert!(info.delivery_rate_app_limited);
-        assert_eq!(info.pacing_rate, None);
-        assert_eq!(info.min_rtt, None);
-        assert_eq!(info.delivery_rate, None);
-        assert_eq!(info.bytes_acked, Some(Bytes(0)));
+        assert_eq!((info.snd_wscale(), info.rcv_wscale()), (Some(7), Some(10)));
+        assert_eq!((info.sack(), info.ecn_seen()), (Some(true), Some(true)));
+        assert_eq!((info.ecn(), info.timestamps()), (Some(false), Some(false)));
+        assert_eq!(info.delivery_rate_app_limited(), Some(true));
+        assert_eq!(info.pacing_rate(), None);
+        assert_eq!(info.min_rtt(), None);
+        assert_eq!(info.delivery_rate(), None);
+        assert_eq!(info.bytes_acked(), Some(Bytes(0)));
 
         // The other bits of that byte are another field, and scales count only if negotiated.
         raw[5] = 0;
@@ -267,9 +268,9 @@ mod tests {
         };
         raw[104..112].copy_from_slice(&1_000_000u64.to_ne_bytes());
         let info = decode_tcp_info(&raw);
-        assert_eq!((info.snd_wscale, info.rcv_wscale), (None, None));
-        assert!(!info.delivery_rate_app_limited);
-        assert_eq!(info.pacing_rate, Some(BitRate(8_000_000)));
+        assert_eq!((info.snd_wscale(), info.rcv_wscale()), (None, None));
+        assert_eq!(info.delivery_rate_app_limited(), Some(false));
+        assert_eq!(info.pacing_rate(), Some(BitRate(8_000_000)));
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Where the kernel gave something else than was asked for.
 
-use model::{Bytes, SocketSettings, SocketState, Warning};
+use model::{Bytes, SocketOptions, SocketSettings, Warning};
 
 /// Says where the options in force on a live socket differ from those asked for, why that is so, what
 /// it means for the figures and what to do.
@@ -9,7 +9,7 @@ use model::{Bytes, SocketSettings, SocketState, Warning};
 /// the same deviation give equal warnings, so that a caller can show each once. Needs nothing but its
 /// arguments: the state of a far socket can be judged here, because what the kernel gave tells the
 /// limit that it applied.
-pub fn setting_warnings(asked: &SocketSettings, got: &SocketState, whose: &str) -> Vec<Warning> {
+pub fn setting_warnings(asked: &SocketSettings, got: &SocketOptions, whose: &str) -> Vec<Warning> {
     let mut warnings = Vec::new();
     warnings.extend(
         asked
@@ -200,8 +200,8 @@ mod tests {
     use super::*;
     use model::BitRate;
 
-    fn state() -> SocketState {
-        SocketState {
+    fn state() -> SocketOptions {
+        SocketOptions {
             stream: 0,
             local: "127.0.0.1:1".parse().unwrap(),
             remote: "127.0.0.1:2".parse().unwrap(),
@@ -235,7 +235,7 @@ mod tests {
             notsent_lowat: None,
             ip_version: None,
         };
-        let got = SocketState {
+        let got = SocketOptions {
             pacing: Some(BitRate(1_000_000_000)),
             dscp: 46,
             ..state()
@@ -269,7 +269,7 @@ mod tests {
             receive_buffer: Some(Bytes(100)),
             ..SocketSettings::default()
         };
-        let got = SocketState {
+        let got = SocketOptions {
             receive_buffer: Bytes(2304),
             ..state()
         };

@@ -1,8 +1,8 @@
 //! Sockets of the running kernel, on loopback.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-use linerate_observe::{Sampler, setting_warnings, socket_state, tcp_info};
-use model::{BitRate, Bytes, Nanos, SocketSettings, SocketState};
+use linerate_observe::{Sampler, setting_warnings, socket_options, tcp_info};
+use model::{BitRate, Bytes, Nanos, SocketOptions, SocketSettings};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -38,25 +38,26 @@ fn tcp_info_counts_what_was_moved() {
     transfer(&mut client, &mut server, SIZE);
 
     let sender = tcp_info(client.as_fd()).unwrap();
-    assert_eq!(sender.state, 1);
+    assert_eq!(sender.state(), Some(1));
     // The kernel counts the SYN as one byte.
-    assert_eq!(sender.bytes_acked, Some(Bytes(SIZE as u64 + 1)));
+    assert_eq!(sender.bytes_acked(), Some(Bytes(SIZE as u64 + 1)));
     assert_eq!(
-        sender.bytes_sent.unwrap() - sender.bytes_retrans.unwrap(),
+        sender.bytes_sent().unwrap() - sender.bytes_retrans().unwrap(),
         Bytes(SIZE as u64)
     );
-    assert!(sender.rtt > Nanos(0));
-    assert!(sender.min_rtt.unwrap() <= sender.rtt + sender.rttvar + sender.rttvar);
-    assert!(sender.busy.unwrap() >= sender.rwnd_limited.unwrap());
-    assert!(sender.snd_cwnd > 0 && sender.snd_mss > 0);
-    assert!(sender.delivery_rate.unwrap() > BitRate(0));
-    assert!(sender.snd_wnd.unwrap() > Bytes(0));
-    assert!(sender.segs_out.unwrap() >= sender.data_segs_out.unwrap());
+    assert!(sender.srtt() > Some(Nanos(0)));
+    let (srtt, rttvar) = (sender.srtt().unwrap(), sender.rttvar().unwrap());
+    assert!(sender.min_rtt().unwrap() <= srtt + rttvar + rttvar);
+    assert!(sender.busy().unwrap() >= sender.rwnd_limited().unwrap());
+    assert!(sender.cwnd() > Some(0) && sender.mss() > Some(0));
+    assert!(sender.delivery_rate().unwrap() > BitRate(0));
+    assert!(sender.snd_wnd().unwrap() > Bytes(0));
+    assert!(sender.segs_out().unwrap() >= sender.data_segs_out().unwrap());
 
     let receiver = tcp_info(server.as_fd()).unwrap();
-    assert_eq!(receiver.bytes_received, Some(Bytes(SIZE as u64)));
-    assert_eq!(receiver.rcv_wscale, sender.snd_wscale);
-    assert_eq!(receiver.snd_wscale, sender.rcv_wscale);
+    assert_eq!(receiver.bytes_received(), Some(Bytes(SIZE as u64)));
+    assert_eq!(receiver.rcv_wscale(), sender.snd_wscale());
+    assert_eq!(receiver.snd_wscale(), sender.rcv_wscale());
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn tcp_info_agrees_with_ss() {
     let (mut client, mut server) = pair("127.0.0.1:0");
     transfer(&mut client, &mut server, 1_000_000);
     let info = tcp_info(client.as_fd()).unwrap();
-    let state = socket_state(0, client.as_fd()).unwrap();
+    let state = socket_options(0, client.as_fd()).unwrap();
     let ss = ss(&client);
 
     let field = |name: &str| -> &str {
@@ -73,36 +74,42 @@ fn tcp_info_agrees_with_ss() {
             .unwrap_or_else(|| panic!("no {name} in: {ss}"))
     };
     let number = |name: &str| -> u64 { field(name).parse().unwrap() };
-    assert_eq!(number("cwnd"), u64::from(info.snd_cwnd));
-    assert_eq!(number("mss"), u64::from(info.snd_mss));
-    assert_eq!(number("pmtu"), u64::from(info.pmtu));
-    assert_eq!(number("advmss"), u64::from(info.advmss));
-    assert_eq!(number("rcvmss"), u64::from(info.rcv_mss));
-    assert_eq!(number("bytes_acked"), info.bytes_acked.unwrap().0);
-    assert_eq!(number("bytes_received"), info.bytes_received.unwrap().0);
-    assert_eq!(number("bytes_sent"), info.bytes_sent.unwrap().0);
+    assert_eq!(number("cwnd"), u64::from(info.cwnd().unwrap()));
+    assert_eq!(number("mss"), u64::from(info.mss().unwrap()));
+    assert_eq!(number("pmtu"), u64::from(info.pmtu().unwrap()));
+    assert_eq!(number("advmss"), u64::from(info.advmss().unwrap()));
+    assert_eq!(number("rcvmss"), u64::from(info.rcv_mss().unwrap()));
+    assert_eq!(number("bytes_acked"), info.bytes_acked().unwrap().0);
+    assert_eq!(number("bytes_received"), info.bytes_received().unwrap().0);
+    assert_eq!(number("bytes_sent"), info.bytes_sent().unwrap().0);
     assert_eq!(
         number("data_segs_out"),
-        info.data_segs_out.map(u64::from).unwrap()
+        info.data_segs_out().map(u64::from).unwrap()
     );
-    assert_eq!(number("delivered"), info.delivered.map(u64::from).unwrap());
-    assert_eq!(number("rcv_space"), u64::from(info.rcv_space));
-    assert_eq!(number("snd_wnd"), info.snd_wnd.unwrap().0);
-    let scales = (info.snd_wscale.unwrap(), info.rcv_wscale.unwrap());
+    assert_eq!(
+        number("delivered"),
+        info.delivered().map(u64::from).unwrap()
+    );
+    assert_eq!(number("rcv_space"), info.rcv_space().unwrap().0);
+    assert_eq!(number("snd_wnd"), info.snd_wnd().unwrap().0);
+    let scales = (info.snd_wscale().unwrap(), info.rcv_wscale().unwrap());
     assert_eq!(field("wscale"), format!("{},{}", scales.0, scales.1));
     let ms: f64 = field("minrtt").parse().unwrap();
-    assert_eq!((ms * 1e6).round() as u64, info.min_rtt.unwrap().0);
+    assert_eq!((ms * 1e6).round() as u64, info.min_rtt().unwrap().0);
     let (rtt, rttvar) = field("rtt").split_once('/').unwrap();
     let ns = |ms: &str| (ms.parse::<f64>().unwrap() * 1e6).round() as u64;
-    assert_eq!((ns(rtt), ns(rttvar)), (info.rtt.0, info.rttvar.0));
+    assert_eq!(
+        (ns(rtt), ns(rttvar)),
+        (info.srtt().unwrap().0, info.rttvar().unwrap().0)
+    );
     let has = |flag| ss.split_whitespace().any(|word| word == flag);
-    assert_eq!(has("ts"), info.timestamps);
-    assert_eq!(has("sack"), info.sack);
+    assert_eq!(Some(has("ts")), info.timestamps());
+    assert_eq!(Some(has("sack")), info.sack());
     assert!(has(&state.congestion), "{ss}");
     // Left out by ss while it is zero.
     let busy = ss.split_whitespace().find_map(|w| w.strip_prefix("busy:"));
     let busy: u64 = busy.map_or(0, |ms| ms.trim_end_matches("ms").parse().unwrap());
-    assert_eq!(busy, info.busy.unwrap().0 / 1_000_000);
+    assert_eq!(busy, info.busy().unwrap().0 / 1_000_000);
 }
 
 /// What `ss` says of one socket of ours.
@@ -122,7 +129,7 @@ fn a_socket_is_read_back() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (client, _server) = pair(address);
         client.set_nodelay(true).unwrap();
-        let state = socket_state(3, client.as_fd()).unwrap();
+        let state = socket_options(3, client.as_fd()).unwrap();
         assert_eq!(state.stream, 3);
         assert_eq!(state.local, client.local_addr().unwrap());
         assert_eq!(state.remote, client.peer_addr().unwrap());
@@ -140,7 +147,7 @@ fn ipv4_in_an_ipv6_socket_is_ipv4() {
     let port = listener.local_addr().unwrap().port();
     let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let (server, _) = listener.accept().unwrap();
-    let state = socket_state(0, server.as_fd()).unwrap();
+    let state = socket_options(0, server.as_fd()).unwrap();
     assert!(state.local.is_ipv4() && state.remote.is_ipv4());
     assert_eq!(state.local.port(), port);
 }
@@ -148,10 +155,10 @@ fn ipv4_in_an_ipv6_socket_is_ipv4() {
 #[test]
 fn datagrams_have_a_state_and_no_tcp_info() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let error = socket_state(0, socket.as_fd()).unwrap_err();
+    let error = socket_options(0, socket.as_fd()).unwrap_err();
     assert!(error.to_string().contains("remote address"), "{error}");
     socket.connect(socket.local_addr().unwrap()).unwrap();
-    let state = socket_state(0, socket.as_fd()).unwrap();
+    let state = socket_options(0, socket.as_fd()).unwrap();
     assert_eq!((state.mss, state.congestion.as_str()), (0, ""));
 
     assert!(tcp_info(socket.as_fd()).is_err());
@@ -176,8 +183,8 @@ fn a_socket_that_was_reset_keeps_its_counts() {
 
     let sample = sampler.sample(Nanos(1), &[Bytes(101_000)], None);
     let tcp = sample.streams[0].tcp.as_ref().unwrap();
-    assert_eq!(tcp.state, 7);
-    assert_eq!(tcp.bytes_sent, Some(Bytes(101_000)));
+    assert_eq!(tcp.state(), Some(7));
+    assert_eq!(tcp.bytes_sent(), Some(Bytes(101_000)));
 }
 
 #[test]
@@ -271,7 +278,7 @@ fn what_was_asked_is_in_force_or_told() {
 }
 
 /// The state of a client's socket that was set up as asked before it connected.
-fn configured(asked: &SocketSettings) -> SocketState {
+fn configured(asked: &SocketSettings) -> SocketOptions {
     let bytes = |size: Option<Bytes>| i32::try_from(size.unwrap().0).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -287,5 +294,5 @@ fn configured(asked: &SocketSettings) -> SocketState {
     set::set_pacing(fd, asked.pacing.unwrap().0 / 8).unwrap();
     set::set_tos_v4(fd, asked.dscp.unwrap() << 2).unwrap();
     set::connect(fd, &address, Duration::from_secs(5)).unwrap();
-    socket_state(0, fd).unwrap()
+    socket_options(0, fd).unwrap()
 }

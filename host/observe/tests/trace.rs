@@ -117,9 +117,8 @@ impl Told {
     }
 
     fn closed(&self) -> usize {
-        let closes = |s: &&Segment| {
-            s.what == What::State && s.tcb.as_ref().unwrap().state == tcp_state::CLOSE
-        };
+        let closes =
+            |s: &&Segment| s.what == What::State && s.probed().unwrap().state == tcp_state::CLOSE;
         self.segments.iter().filter(closes).count()
     }
 }
@@ -234,7 +233,7 @@ fn a_transfer_under_loss_is_complete_both_ways() {
         told_drops <= counted && 2 * told_drops > counted,
         "{told_drops} of {counted}"
     );
-    assert!(drops.iter().any(|drop| drop.tcb.is_some()));
+    assert!(drops.iter().any(|drop| drop.socket.is_some()));
     for drop in drops {
         let site = drop.dropped.as_ref().unwrap();
         assert!(site.reason.starts_with("QDISC_"), "{site:?}");
@@ -392,7 +391,7 @@ fn a_call_is_told_where_no_segment_tells_of_it() {
         told.stop(tracer)
     });
     let calls = |what| told.segments.iter().filter(move |s| s.what == what);
-    let held = |s: &Segment| s.tcb.as_ref().unwrap().unsent().0 == 11;
+    let held = |s: &Segment| s.probed().unwrap().unsent().0 == 11;
     assert_eq!(calls(What::Wrote).filter(|s| held(s)).count(), 1);
     assert!(calls(What::Read).any(|s| s.payload.0 == 1));
     // Of four a round; a busy machine lets some reads wait.

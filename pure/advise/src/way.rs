@@ -47,7 +47,7 @@ impl Way {
         let samples = leg.sender().samples.iter().filter(|s| s.at >= sums.ramp);
         let mut rtts: Vec<Nanos> = samples
             .flat_map(|s| &s.streams)
-            .filter_map(|s| Some(s.tcp.as_ref()?.rtt))
+            .filter_map(|s| s.tcp.as_ref()?.srtt())
             .filter(|rtt| *rtt > Nanos(0))
             .collect();
         rtts.sort_unstable();

@@ -12,7 +12,8 @@ use model::finding::{Evidence, Explanation, Quantity, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
 use model::{
-    Bytes, Comm, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketState, Tcb, Trace, What,
+    Bytes, Comm, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketOptions, SocketValues,
+    Trace, What,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -423,7 +424,7 @@ fn process((comm, pid): (Comm, u32)) -> String {
 }
 
 /// What is unread by the receive buffer, and whether less than a segment is offered.
-pub(crate) fn reading(tcb: &Tcb) -> (f64, bool) {
+pub(crate) fn reading(tcb: &SocketValues) -> (f64, bool) {
     let share = tcb.unread().0 as f64 / tcb.rcvbuf.0.max(1) as f64;
     let offered = tcb.rcv_wnd.since(tcb.unacked_received());
     (share, offered.0 < u64::from(tcb.rcv_mss))
@@ -448,7 +449,7 @@ const SOURCE: Source = Source::TraceAtReceiver;
 impl Reader {
     /// From one end of a connection; `None` if no data came to it.
     pub(crate) fn of(segments: &[&Segment]) -> Option<Reader> {
-        let known = segments.iter().filter_map(|s| Some((*s, s.tcb.as_ref()?)));
+        let known = segments.iter().filter_map(|s| Some((*s, s.probed()?)));
         let known: Vec<_> = known.collect();
         let data = |s: &Segment| s.what == What::Received && s.payload.0 > 0;
         let first = known.iter().position(|(s, _)| data(s))?;
@@ -645,7 +646,7 @@ fn stream_of(end: &EndRecord, connection: &Connection) -> Option<usize> {
     end.sockets.iter().position(|s| is_socket(s, connection))
 }
 
-fn is_socket(socket: &SocketState, connection: &Connection) -> bool {
+fn is_socket(socket: &SocketOptions, connection: &Connection) -> bool {
     let same = |a: SocketAddr, b: SocketAddr| {
         a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical()
     };
@@ -676,7 +677,7 @@ impl<'a> Traced<'a> {
         Some((self.trace.connections.get(n)?, self.events.get(n)?))
     }
 
-    fn at(&self, socket: &SocketState) -> Option<Events<'_>> {
+    fn at(&self, socket: &SocketOptions) -> Option<Events<'_>> {
         let mut all = self.trace.connections.iter();
         self.connection(all.position(|c| is_socket(socket, c))?)
     }

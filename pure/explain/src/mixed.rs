@@ -5,11 +5,11 @@
 use crate::facts::{Facts, Loss, MOST_LOSSES, Vanished};
 use crate::lately::{Lately, Sums};
 use crate::moment::{Piece, own};
-use crate::samples::{Idle, Row, count_all, interval};
+use crate::samples::{Idle, Row, count, count_all, interval};
 use model::finding::{Limit, Source};
 use model::segment::tcp_flag::{ACK, SYN};
 use model::segment::{before, tcp_state};
-use model::{Bytes, Nanos, Segment, TcpInfo, TraceSample, What};
+use model::{Bytes, Nanos, Segment, SocketState, TraceSample, What, socket_state};
 use std::collections::VecDeque;
 
 /// Sent segments that are remembered until they are acknowledged: more than any window holds.
@@ -45,9 +45,7 @@ pub(crate) struct Mixed {
 #[derive(Clone)]
 struct Known {
     at: Nanos,
-    tcp: TcpInfo,
-    send_buffer: Bytes,
-    buffer_used: Bytes,
+    tcp: SocketState,
 }
 
 /// A segment that left and is not acknowledged.
@@ -63,8 +61,8 @@ impl Known {
         Row {
             at: self.at,
             tcp: &self.tcp,
-            send_buffer: Some(self.send_buffer),
-            buffer_used: Some(self.buffer_used),
+            send_buffer: self.tcp.sndbuf(),
+            buffer_used: self.tcp.sndbuf_used(),
         }
     }
 }
@@ -145,20 +143,20 @@ impl Mixed {
             out.size = out.size.min(size);
             out.at
         });
-        let srtt = self.last.as_ref().map_or(Nanos(0), |last| last.tcp.rtt);
+        let socket = segment.socket.as_ref();
+        let srtt = self.last.as_ref().and_then(|last| last.tcp.srtt());
         if self.losses.len() < MOST_LOSSES {
             self.losses.push(Loss {
                 at: left,
-                srtt,
-                flight: segment.unacked_sent().unwrap_or_default().0,
+                srtt: srtt.unwrap_or_default(),
+                flight: socket
+                    .and_then(SocketState::unacked_sent)
+                    .unwrap_or_default()
+                    .0,
                 place: None,
             });
         }
-        if segment
-            .seen
-            .as_ref()
-            .is_some_and(|seen| seen.snd_una == segment.seq)
-        {
+        if socket.and_then(SocketState::snd_una) == Some(segment.seq) {
             self.again = match self.again {
                 (seq, times) if seq == segment.seq => (seq, times + 1),
                 _ => (segment.seq, 1),
@@ -180,15 +178,14 @@ impl Mixed {
     pub fn sample(&mut self, sample: &TraceSample) {
         let now = Known {
             at: sample.at.since(self.begun),
-            tcp: sample.tcp.clone(),
-            send_buffer: sample.sndbuf,
-            buffer_used: sample.sndbuf_used,
+            tcp: sample.socket.clone(),
         };
         if !sample.congestion.is_empty() {
             self.facts.congestion = Some(sample.congestion.clone());
         }
         let buffer = self.facts.send_buffer.unwrap_or_default();
-        self.facts.send_buffer = Some(buffer.max(sample.sndbuf)).filter(|buffer| buffer.0 > 0);
+        let buffer = Some(buffer).max(sample.socket.sndbuf());
+        self.facts.send_buffer = buffer.filter(|buffer| buffer.0 > 0);
         let was = match self.last.take() {
             Some(was) => was,
             None => {
@@ -199,8 +196,8 @@ impl Mixed {
             }
         };
         // The socket of a connection that is over: nothing of the transfer is in it any more.
-        let over =
-            now.tcp.state != tcp_state::ESTABLISHED && now.tcp.bytes_acked == was.tcp.bytes_acked;
+        let over = now.tcp.state() != Some(tcp_state::ESTABLISHED)
+            && now.tcp.bytes_acked() == was.tcp.bytes_acked();
         if now.at <= was.at || over {
             self.last = Some(was);
             return;
@@ -218,20 +215,20 @@ impl Mixed {
             self.lately.own(piece.from, piece.to, piece.limit);
             own(&mut self.pieces, piece);
         }
-        let moved = |bytes: fn(&TcpInfo) -> Option<Bytes>| {
+        let moved = |bytes: fn(&SocketState) -> Option<Bytes>| {
             let (was, now) = (bytes(&was.tcp), bytes(&now.tcp));
             now.unwrap_or_default().since(was.unwrap_or_default())
         };
-        let again = now.tcp.total_retrans.saturating_sub(was.tcp.total_retrans);
+        let again = count(was.tcp.total_retrans(), now.tcp.total_retrans());
         self.lately
-            .sent(now.at, moved(|tcp| tcp.bytes_acked), again.into());
+            .sent(now.at, moved(|tcp| tcp.bytes_acked()), again);
         self.lately
-            .received(now.at, moved(|tcp| tcp.bytes_received));
+            .received(now.at, moved(|tcp| tcp.bytes_received()));
         self.last = Some(now);
     }
 
     /// The last seconds before `now`, the socket as it was last, and for how long nothing was told of it.
-    pub fn lately(&self, now: Nanos) -> Option<(Sums, &TcpInfo, Nanos)> {
+    pub fn lately(&self, now: Nanos) -> Option<(Sums, &SocketState, Nanos)> {
         let last = self.last.as_ref()?;
         let now = now.since(self.begun).max(last.at);
         let sums = self.lately.sums(Nanos(0), now);
@@ -242,7 +239,7 @@ impl Mixed {
     pub fn has_sent(&self) -> bool {
         let moved = || {
             let (first, last) = self.first.as_ref().zip(self.last.as_ref())?;
-            Some(first.tcp.bytes_acked < last.tcp.bytes_acked)
+            Some(first.tcp.bytes_acked() < last.tcp.bytes_acked())
         };
         self.sent || (!self.packets && moved().unwrap_or(false))
     }
@@ -257,24 +254,23 @@ impl Mixed {
         let tcp = &now.tcp;
         Known {
             at: self.opened.unwrap_or_default(),
-            tcp: TcpInfo {
-                ca_state: 0,
-                snd_cwnd: FIRST_WINDOW,
-                snd_ssthresh: i32::MAX as u32,
-                total_retrans: 0,
-                bytes_acked: tcp.bytes_acked.map(|_| Bytes(0)),
-                data_segs_out: none(tcp.data_segs_out),
-                delivered: none(tcp.delivered),
-                delivered_ce: none(tcp.delivered_ce),
-                dsack_dups: none(tcp.dsack_dups),
-                reord_seen: none(tcp.reord_seen),
-                total_rto: tcp.total_rto.map(|_| 0),
-                busy: zero(tcp.busy),
-                rwnd_limited: zero(tcp.rwnd_limited),
-                sndbuf_limited: zero(tcp.sndbuf_limited),
-                ..tcp.clone()
+            tcp: socket_state! {
+                from tcp.clone();
+                ca_state: Some(0),
+                cwnd: Some(FIRST_WINDOW),
+                ssthresh: Some(i32::MAX as u32),
+                total_retrans: Some(0),
+                bytes_acked: tcp.bytes_acked().map(|_| Bytes(0)),
+                data_segs_out: none(tcp.data_segs_out()),
+                delivered: none(tcp.delivered()),
+                delivered_ce: none(tcp.delivered_ce()),
+                dsack_dups: none(tcp.dsack_dups()),
+                reord_seen: none(tcp.reord_seen()),
+                total_rto: tcp.total_rto().map(|_| 0),
+                busy: zero(tcp.busy()),
+                rwnd_limited: zero(tcp.rwnd_limited()),
+                sndbuf_limited: zero(tcp.sndbuf_limited()),
             },
-            ..now.clone()
         }
     }
 
@@ -313,21 +309,23 @@ impl Mixed {
 mod tests {
     use super::*;
     use crate::assemble::{Subject, assemble};
-    use model::Seen;
     use model::finding::Explanation;
 
     const MSS: u32 = 1448;
     const TRIP: u64 = 20;
 
     /// Two seconds of samples 10 ms apart over a path of 20 ms, 40 segments a round trip.
-    fn explained(each: impl Fn(u64, &mut TcpInfo), packets: impl Fn(&mut Mixed)) -> Explanation {
+    fn explained(
+        each: impl Fn(u64, &mut SocketState),
+        packets: impl Fn(&mut Mixed),
+    ) -> Explanation {
         explained_with((4 << 20, 1 << 20), each, packets)
     }
 
     /// The same with a send buffer and its use.
     fn explained_with(
         (buffer, used): (u64, u64),
-        each: impl Fn(u64, &mut TcpInfo),
+        each: impl Fn(u64, &mut SocketState),
         packets: impl Fn(&mut Mixed),
     ) -> Explanation {
         let mut mixed = Mixed::new(Nanos(0));
@@ -342,15 +340,15 @@ mod tests {
         for n in 3..=200u64 {
             let at = 10 * n;
             let segments = 20 * n as u32;
-            let mut tcp = TcpInfo {
-                state: tcp_state::ESTABLISHED,
-                snd_mss: MSS,
-                rtt: Nanos::from_millis(TRIP),
+            let mut tcp = socket_state! {
+                state: Some(tcp_state::ESTABLISHED),
+                mss: Some(MSS),
+                srtt: Some(Nanos::from_millis(TRIP)),
                 min_rtt: Some(Nanos::from_millis(TRIP)),
-                rto: Nanos::from_millis(220),
-                unacked: 40,
-                snd_cwnd: 80,
-                snd_ssthresh: 60,
+                rto: Some(Nanos::from_millis(220)),
+                packets_out: Some(40),
+                cwnd: Some(80),
+                ssthresh: Some(60),
                 bytes_acked: Some(Bytes(u64::from(segments * MSS))),
                 data_segs_out: Some(segments + 40),
                 delivered: Some(segments),
@@ -360,15 +358,17 @@ mod tests {
                 rwnd_limited: Some(Nanos(0)),
                 sndbuf_limited: Some(Nanos(0)),
                 total_rto: Some(0),
-                ..TcpInfo::default()
+                sacked_out: Some(0),
+                lost_out: Some(0),
+                retrans_out: Some(0),
+                sndbuf: Some(Bytes(buffer)),
+                sndbuf_used: Some(Bytes(used)),
             };
             each(at, &mut tcp);
             mixed.sample(&TraceSample {
                 at: Nanos::from_millis(at),
                 congestion: "cubic".to_owned(),
-                sndbuf: Bytes(buffer),
-                sndbuf_used: Bytes(used),
-                tcp,
+                socket: tcp,
                 ..TraceSample::default()
             });
         }
@@ -387,11 +387,17 @@ mod tests {
     #[test]
     fn the_kernels_clocks_tell_the_window_from_the_send_buffer() {
         let part = |at: u64| Some(Nanos::from_millis((at - TRIP) * 9 / 10));
-        let told = explained(|at, tcp| tcp.rwnd_limited = part(at), |_| ());
+        let told = explained(
+            |at, tcp| *tcp = socket_state! { from tcp.clone(); rwnd_limited: part(at) },
+            |_| (),
+        );
         assert_eq!(told.cause(), Some(Limit::ReceiveWindow), "{told:#?}");
         assert_eq!(told.source, Source::PacketsAndSamples);
         assert_eq!(told.phases[0].limit, Limit::Handshake);
-        let told = explained(|at, tcp| tcp.sndbuf_limited = part(at), |_| ());
+        let told = explained(
+            |at, tcp| *tcp = socket_state! { from tcp.clone(); sndbuf_limited: part(at) },
+            |_| (),
+        );
         assert_eq!(told.cause(), Some(Limit::SendBuffer), "{told:#?}");
     }
 
@@ -399,14 +405,14 @@ mod tests {
     fn the_last_seconds_are_told_meanwhile() {
         let part = |at: u64| Some(Nanos::from_millis((at - TRIP) * 9 / 10));
         explained(
-            |at, tcp| tcp.rwnd_limited = part(at),
+            |at, tcp| *tcp = socket_state! { from tcp.clone(); rwnd_limited: part(at) },
             |mixed| {
                 let (sums, tcp, silent) = mixed.lately(Nanos::from_millis(2_050)).unwrap();
                 let most = sums.owned.iter().max_by_key(|(_, time)| **time);
                 assert_eq!(most.map(|(limit, _)| *limit), Some(Limit::ReceiveWindow));
                 // From the first sample to the last, 20 segments each 10 ms.
                 assert_eq!(sums.sent, Bytes(200 * 20 * u64::from(MSS)));
-                assert_eq!((tcp.snd_cwnd, silent), (80, Nanos::from_millis(50)));
+                assert_eq!((tcp.cwnd(), silent), (Some(80), Nanos::from_millis(50)));
             },
         );
     }
@@ -415,9 +421,13 @@ mod tests {
     fn a_buffer_with_room_holds_nobody() {
         // An application that paces itself keeps half of a buffer of 46 kB in use; a full one is seen as well.
         for (used, cause) in [(24_160, Limit::Application), (40_000, Limit::SendBuffer)] {
-            let all_out = |_, tcp: &mut TcpInfo| {
-                (tcp.unacked, tcp.notsent_bytes) = (14, Some(Bytes(0)));
-                tcp.delivery_rate_app_limited = true;
+            let all_out = |_, tcp: &mut SocketState| {
+                *tcp = socket_state! {
+                    from tcp.clone();
+                    packets_out: Some(14),
+                    notsent_bytes: Some(Bytes(0)),
+                    delivery_rate_app_limited: Some(true),
+                };
             };
             let told = explained_with((46_080, used), all_out, |_| ());
             let owner = told.phases.last().map(|phase| phase.limit);
@@ -433,11 +443,7 @@ mod tests {
             seq,
             payload: Bytes(MSS.into()),
             segments: 1,
-            seen: Some(Seen {
-                snd_una: 1,
-                snd_nxt,
-                ..Seen::default()
-            }),
+            socket: Some(socket_state! { snd_una: Some(1), snd_nxt: Some(snd_nxt) }),
             ..Segment::default()
         };
         mixed.packet(&sent(1, 1, 1));

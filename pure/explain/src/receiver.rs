@@ -6,7 +6,7 @@ use crate::ends::{Kept, Reader, packet, reading};
 use model::finding::{Explanation, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
-use model::{Bytes, Comm, Connection, Nanos, Segment, Tcb, TraceSample, What};
+use model::{Bytes, Comm, Connection, Nanos, Segment, SocketValues, TraceSample, What};
 
 /// Packets that wait at most until the socket tells the round trip.
 const MOST_EARLY: usize = 256;
@@ -69,7 +69,7 @@ impl Receiver {
 
     /// Takes the next event.
     pub fn see(&mut self, segment: &Segment) {
-        if let Some(tcb) = &segment.tcb {
+        if let Some(tcb) = segment.probed() {
             self.state(segment, tcb);
         }
         if segment.what == What::Received && segment.payload.0 > 0 {
@@ -97,22 +97,23 @@ impl Receiver {
         if sample.gone {
             return;
         }
-        let tcp = &sample.tcp;
+        let tcp = &sample.socket;
         let scale = |scale: Option<u8>| scale.unwrap_or(0);
-        let trip = tcp.min_rtt.filter(|rtt| rtt.0 > 0).or(Some(tcp.rcv_rtt));
+        let trip = tcp.min_rtt().filter(|rtt| rtt.0 > 0).or(tcp.rcv_rtt());
         self.shake(
-            scale(tcp.rcv_wscale),
-            scale(tcp.snd_wscale),
-            tcp.advmss,
+            scale(tcp.rcv_wscale()),
+            scale(tcp.snd_wscale()),
+            tcp.advmss().unwrap_or(0),
             trip,
         );
         self.stretch(sample.at, None);
-        let share = sample.unread.0 as f64 / sample.rcvbuf.0.max(1) as f64;
+        let buffer = tcp.rcvbuf().unwrap_or_default();
+        let share = tcp.unread().unwrap_or_default().0 as f64 / buffer.0.max(1) as f64;
         self.was = Some((sample.at, share, false));
-        self.socket(sample.rcvbuf, sample.comm, sample.pid);
+        self.socket(buffer, sample.comm, sample.pid);
     }
 
-    fn state(&mut self, segment: &Segment, tcb: &Tcb) {
+    fn state(&mut self, segment: &Segment, tcb: &SocketValues) {
         self.is_read = true;
         let trip = Some(tcb.min_rtt)
             .filter(|rtt| rtt.0 > 0)
@@ -251,8 +252,8 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::TraceRecord;
     use model::finding::{EvidenceKey, Quantity};
+    use model::{SocketState, TraceRecord};
 
     /// Data that come to a connection, ten segments a round trip of 20 ms, half of the buffer unread; at the end its
     /// own end sends, or not.
@@ -266,7 +267,7 @@ mod tests {
             remote: ([192, 0, 2, 1], 40000).into(),
         };
         watcher.see(TraceRecord::Connection(connection));
-        let tcb = Tcb {
+        let tcb = SocketValues {
             state: model::segment::tcp_state::ESTABLISHED,
             min_rtt: Nanos::from_millis(20),
             rcv_wscale: 7,
@@ -274,7 +275,7 @@ mod tests {
             rcvbuf: Bytes(100_000),
             rcv_nxt: 50_000,
             rcv_wnd: Bytes(14_480),
-            ..Tcb::default()
+            ..SocketValues::default()
         };
         let mut seq = 1;
         for n in 0..1000u64 {
@@ -287,7 +288,7 @@ mod tests {
                 flags: ACK,
                 payload: Bytes(1448),
                 segments: 1,
-                tcb: Some(tcb.clone()),
+                socket: Some(SocketState::from_probe(tcb.clone())),
                 ..Segment::default()
             };
             seq += 1448;

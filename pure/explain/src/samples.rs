@@ -9,7 +9,7 @@ use crate::trace::GROWS_WITHIN;
 use model::finding::{Explanation, Limit, Source};
 use model::segment::{ca_state, tcp_state};
 use model::{
-    BitRate, Bytes, EndRecord, Fingerprint, Leg, Nanos, Run, StreamSample, TcpInfo, Workload,
+    BitRate, Bytes, EndRecord, Fingerprint, Leg, Nanos, Run, SocketState, StreamSample, Workload,
 };
 
 /// Round trips that bbr needs to fill a path (its gain of 2.89 doubles the rate each).
@@ -53,7 +53,7 @@ impl Ends<'_> {
             let acked = last
                 .into_iter()
                 .flatten()
-                .filter_map(|s| s.tcp.as_ref()?.bytes_acked);
+                .filter_map(|s| s.tcp.as_ref()?.bytes_acked());
             acked.map(|bytes| bytes.0).sum()
         };
         let answers = matches!(
@@ -178,7 +178,7 @@ impl Unread<'_> {
         while let Some(sample) = self.end.samples.get(self.next).filter(|s| s.at <= at) {
             self.next += 1;
             self.last = sample.streams.get(self.stream).and_then(|s| {
-                let arrived = s.tcp.as_ref()?.bytes_received?;
+                let arrived = s.tcp.as_ref()?.bytes_received()?;
                 let buffer = s.receive_buffer.filter(|b| b.0 > 0)?;
                 // A few bytes that open a stream are not the application's; of a buffer they are nothing.
                 Some(arrived.since(s.bytes).0 as f64 / buffer.0 as f64)
@@ -195,10 +195,10 @@ const TIMEOUTS: u32 = 3;
 /// and not one full segment ever did.
 fn vanished(rows: &[Row], facts: &Facts) -> Option<Vanished> {
     let (first, last) = (rows.first()?, rows.last()?);
-    let passed = last.tcp.bytes_acked?;
-    let size = rows.iter().map(|r| r.tcp.snd_mss).max()?;
-    let timeouts = u32::from(last.tcp.total_rto?);
-    let opened = passed.0 > 0 || last.tcp.bytes_received.is_some_and(|bytes| bytes.0 > 0);
+    let passed = last.tcp.bytes_acked()?;
+    let size = rows.iter().filter_map(|r| r.tcp.mss()).max()?;
+    let timeouts = u32::from(last.tcp.total_rto()?);
+    let opened = passed.0 > 0 || last.tcp.bytes_received().is_some_and(|bytes| bytes.0 > 0);
     let stuck = timeouts >= TIMEOUTS && opened && passed.0 < u64::from(size);
     (stuck && facts.always_writes).then_some(Vanished {
         size,
@@ -221,13 +221,13 @@ impl Idle {
     pub(crate) fn from(first: &Row) -> Idle {
         Idle {
             from: first.at,
-            busy: first.tcp.busy,
+            busy: first.tcp.busy(),
             given: Nanos(0),
         }
     }
 
     fn grown(&self, now: &Row) -> Nanos {
-        let Some((busy, before)) = now.tcp.busy.zip(self.busy) else {
+        let Some((busy, before)) = now.tcp.busy().zip(self.busy) else {
             return Nanos(0);
         };
         let outstanding = busy.since(before) + self.given;
@@ -238,7 +238,7 @@ impl Idle {
 /// A stream at one moment.
 pub(crate) struct Row<'a> {
     pub at: Nanos,
-    pub tcp: &'a TcpInfo,
+    pub tcp: &'a SocketState,
     pub send_buffer: Option<Bytes>,
     /// Its use, the kernel's overhead included, where that is told.
     pub buffer_used: Option<Bytes>,
@@ -259,7 +259,8 @@ fn rows(end: &EndRecord, n: usize) -> Vec<Row<'_>> {
         // The socket of a leg that is over: nothing of the transfer is in it any more.
         let over = rows.last().is_some_and(|last| {
             sample.at <= last.at
-                || (tcp.state != tcp_state::ESTABLISHED && tcp.bytes_acked == last.tcp.bytes_acked)
+                || (tcp.state() != Some(tcp_state::ESTABLISHED)
+                    && tcp.bytes_acked() == last.tcp.bytes_acked())
         });
         if !over {
             rows.push(Row {
@@ -287,22 +288,22 @@ fn facts(ends: Ends, n: usize, rows: &[Row]) -> Facts {
 
 /// What the kernel's counters say of the time between two moments.
 pub(crate) fn count_all(facts: &mut Facts, first: &Row, last: &Row) {
-    facts.mss = last.tcp.snd_mss;
+    facts.mss = last.tcp.mss().unwrap_or_default();
     facts.span = last.at.since(first.at);
-    facts.bytes = grown(first.tcp.bytes_acked, last.tcp.bytes_acked);
-    facts.min_rtt = last.tcp.min_rtt.filter(|rtt| rtt.0 > 0);
-    facts.segments = count(first.tcp.data_segs_out, last.tcp.data_segs_out);
-    facts.retransmitted = count(Some(first.tcp.total_retrans), Some(last.tcp.total_retrans));
+    facts.bytes = grown(first.tcp.bytes_acked(), last.tcp.bytes_acked());
+    facts.min_rtt = last.tcp.min_rtt().filter(|rtt| rtt.0 > 0);
+    facts.segments = count(first.tcp.data_segs_out(), last.tcp.data_segs_out());
+    facts.retransmitted = count(first.tcp.total_retrans(), last.tcp.total_retrans());
     facts.timeouts = count(
-        first.tcp.total_rto.map(u32::from),
-        last.tcp.total_rto.map(u32::from),
+        first.tcp.total_rto().map(u32::from),
+        last.tcp.total_rto().map(u32::from),
     );
-    facts.needless = count(first.tcp.dsack_dups, last.tcp.dsack_dups);
-    facts.reordered = count(first.tcp.reord_seen, last.tcp.reord_seen);
-    facts.marked = count(first.tcp.delivered_ce, last.tcp.delivered_ce);
+    facts.needless = count(first.tcp.dsack_dups(), last.tcp.dsack_dups());
+    facts.reordered = count(first.tcp.reord_seen(), last.tcp.reord_seen());
+    facts.marked = count(first.tcp.delivered_ce(), last.tcp.delivered_ce());
 }
 
-fn count(before: Option<u32>, now: Option<u32>) -> u64 {
+pub(crate) fn count(before: Option<u32>, now: Option<u32>) -> u64 {
     u64::from(now.unwrap_or(0).saturating_sub(before.unwrap_or(0)))
 }
 
@@ -349,10 +350,15 @@ pub(crate) fn interval(
     pieces: &mut Vec<Piece>,
 ) {
     let (a, b) = (before.tcp, now.tcp);
+    let (mss, srtt) = (
+        b.mss().unwrap_or_default().into(),
+        b.srtt().unwrap_or_default(),
+    );
+    let cwnd = b.cwnd_bytes().unwrap_or_default().0;
     let span = now.at.since(before.at);
-    let delivered = grown(a.bytes_acked, b.bytes_acked);
-    let resent = count(Some(a.total_retrans), Some(b.total_retrans));
-    let spent = |f: fn(&TcpInfo) -> Option<Nanos>| Some(f(b)?.since(f(a)?));
+    let delivered = grown(a.bytes_acked(), b.bytes_acked());
+    let resent = count(a.total_retrans(), b.total_retrans());
+    let spent = |f: fn(&SocketState) -> Option<Nanos>| Some(f(b)?.since(f(a)?));
     let mut left = span;
     let mut parts: Vec<(Limit, Nanos)> = Vec::new();
     let mut give = |limit: Limit, time: Nanos| {
@@ -362,32 +368,33 @@ pub(crate) fn interval(
             parts.push((limit, time));
         }
     };
-    let closed = b.snd_wnd.is_some_and(|w| w.0 < u64::from(b.snd_mss));
+    let closed = b.snd_wnd().is_some_and(|w| w.0 < mss);
     let window = if closed {
         Limit::ZeroWindow
     } else {
         Limit::ReceiveWindow
     };
-    give(window, spent(|t| t.rwnd_limited).unwrap_or_default());
-    let no_room = spent(|t| t.sndbuf_limited).unwrap_or_default();
+    give(window, spent(|t| t.rwnd_limited()).unwrap_or_default());
+    let no_room = spent(|t| t.sndbuf_limited()).unwrap_or_default();
     give(Limit::SendBuffer, no_room);
     let nothing_out = idle.grown(now).min(span);
     idle.given += nothing_out;
     give(Limit::Application, nothing_out);
-    let timeouts = count(a.total_rto.map(u32::from), b.total_rto.map(u32::from));
-    give(Limit::RtoStall, Nanos(b.rto.0.saturating_mul(timeouts)));
+    let timeouts = count(a.total_rto().map(u32::from), b.total_rto().map(u32::from));
+    let rto = b.rto().unwrap_or_default();
+    give(Limit::RtoStall, Nanos(rto.0.saturating_mul(timeouts)));
     if resent > 0
         && !matches!(
-            b.ca_state,
-            ca_state::CWR | ca_state::RECOVERY | ca_state::LOSS
+            b.ca_state(),
+            Some(ca_state::CWR | ca_state::RECOVERY | ca_state::LOSS)
         )
     {
         // A recovery that began and ended between the samples took a round trip at the least.
-        give(Limit::LossRecovery, b.rtt);
+        give(Limit::LossRecovery, srtt);
     }
-    let early = before.at.0 < STARTUP.saturating_mul(b.rtt.0);
+    let early = before.at.0 < STARTUP.saturating_mul(srtt.0);
     let buffer = now.send_buffer.unwrap_or_default().0 as f64;
-    let held = (flight(b) * u64::from(b.snd_mss) + b.notsent_bytes.unwrap_or_default().0) as f64;
+    let held = (flight(b) * mss + b.notsent_bytes().unwrap_or_default().0) as f64;
     let seems_full = match now.buffer_used {
         Some(used) => used.0 as f64 > WRITABLE * buffer,
         None => held >= BUFFER_FULL * buffer,
@@ -397,13 +404,13 @@ pub(crate) fn interval(
         .most_written
         .is_some_and(|most| most.0 as f64 <= buffer);
     let buffer_full = no_room.0 * 50 > span.0 || (buffer > 0.0 && seems_full && !fits);
-    let lately = Nanos(b.rtt.0.saturating_mul(GROWS_WITHIN));
+    let lately = Nanos(srtt.0.saturating_mul(GROWS_WITHIN));
     let readings = facts.readings.iter().rev();
     let grows = before.at < lately
-        || a.snd_cwnd < b.snd_cwnd
+        || a.cwnd() < b.cwnd()
         || readings
             .take_while(|r| now.at.since(r.to) < lately)
-            .any(|r| r.cwnd < b.cwnd_bytes().0);
+            .any(|r| r.cwnd < cwnd);
     let rest = owner(a, b, facts, buffer_full, early, grows);
     give(rest, span);
 
@@ -421,19 +428,18 @@ pub(crate) fn interval(
         });
         from = to;
     }
-    let mss = u64::from(b.snd_mss);
     // Selectively acknowledged segments have arrived too: behind a hole bytes_acked stands still.
-    let arrived = match (a.delivered, b.delivered) {
+    let arrived = match (a.delivered(), b.delivered()) {
         (Some(before), Some(now)) => u64::from(now.saturating_sub(before)) * mss,
         _ => delivered.0,
     };
     facts.read(Reading {
         from: before.at,
         to: now.at,
-        srtt: b.rtt,
-        cwnd: b.cwnd_bytes().0,
+        srtt,
+        cwnd,
         flight: flight(b) * mss,
-        window: b.snd_wnd.unwrap_or_default().0,
+        window: b.snd_wnd().unwrap_or_default().0,
         delivered: arrived,
         passed: arrived,
         retransmitted: u32::try_from(resent).unwrap_or(u32::MAX),
@@ -446,7 +452,7 @@ pub(crate) fn interval(
     for n in 0..told {
         facts.losses.push(Loss {
             at: before.at + Nanos(span.0 / (told + 1) * (n + 1)),
-            srtt: b.rtt.max(a.rtt),
+            srtt: srtt.max(a.srtt().unwrap_or_default()),
             flight: flight(a) * mss,
             place: None,
         });
@@ -454,40 +460,41 @@ pub(crate) fn interval(
 }
 
 /// Segments that are in the network as the sender sees it (`tcp_packets_in_flight`).
-fn flight(tcp: &TcpInfo) -> u64 {
-    let gone = u64::from(tcp.sacked) + u64::from(tcp.lost);
-    (u64::from(tcp.unacked) + u64::from(tcp.retrans)).saturating_sub(gone)
+fn flight(tcp: &SocketState) -> u64 {
+    tcp.in_flight().unwrap_or_default().into()
 }
 
 /// Who owns what the counters leave, by the state at the end of the interval.
 fn owner(
-    before: &TcpInfo,
-    now: &TcpInfo,
+    before: &SocketState,
+    now: &SocketState,
     facts: &Facts,
     buffer_full: bool,
     early: bool,
     grows: bool,
 ) -> Limit {
-    let unsent = now.notsent_bytes.unwrap_or(Bytes(1 << 20)).0;
+    let unsent = now.notsent_bytes().unwrap_or(Bytes(1 << 20)).0;
     let in_flight = flight(now);
-    let window = now.snd_wnd.unwrap_or(Bytes(u64::MAX)).0;
-    let mss = u64::from(now.snd_mss.max(1));
-    let idle = now.delivery_rate_app_limited && unsent < mss;
-    let full = (in_flight * mss) as f64 >= RECEIVE_WINDOW_FULL * window as f64;
-    if full && (facts.is_bbr() || now.rwnd_limited.is_none()) {
+    let window = now.snd_wnd().unwrap_or(Bytes(u64::MAX)).0;
+    let mss = now.mss().unwrap_or_default();
+    let cwnd = now.cwnd().unwrap_or_default();
+    let segment = u64::from(mss.max(1));
+    let idle = now.delivery_rate_app_limited() == Some(true) && unsent < segment;
+    let full = (in_flight * segment) as f64 >= RECEIVE_WINDOW_FULL * window as f64;
+    if full && (facts.is_bbr() || now.rwnd_limited().is_none()) {
         return Limit::ReceiveWindow;
     }
     let paced = facts.is_bbr() || facts.pacing.is_some();
-    let cwnd_full = in_flight as f64 >= WINDOW_FULL * f64::from(now.snd_cwnd);
+    let cwnd_full = in_flight as f64 >= WINDOW_FULL * f64::from(cwnd);
     // A pacing sender never empties its queue, but nearly all that the buffer holds is in flight.
-    let all_out = (in_flight * mss) as f64 >= ALL_OUT * (in_flight * mss + unsent) as f64;
+    let all_out = (in_flight * segment) as f64 >= ALL_OUT * (in_flight * segment + unsent) as f64;
     if buffer_full && (idle || (paced && all_out && !cwnd_full)) {
         return Limit::SendBuffer;
     }
-    if matches!(now.ca_state, ca_state::CWR | ca_state::RECOVERY) {
+    if matches!(now.ca_state(), Some(ca_state::CWR | ca_state::RECOVERY)) {
         return Limit::LossRecovery;
     }
-    if now.ca_state == ca_state::LOSS {
+    if now.ca_state() == Some(ca_state::LOSS) {
         return Limit::RtoStall;
     }
     if idle && !cwnd_full {
@@ -498,16 +505,16 @@ fn owner(
         (true, true) => u32::MAX,
         (true, false) => 0,
         _ if !grows => 0,
-        _ => now.snd_ssthresh.min(before.snd_ssthresh),
+        _ => now.ssthresh().min(before.ssthresh()).unwrap_or_default(),
     };
     let moment = Moment {
-        unsent: unsent.max(mss),
-        flight: if cwnd_full { now.snd_cwnd } else { 0 },
+        unsent: unsent.max(segment),
+        flight: if cwnd_full { cwnd } else { 0 },
         window,
         room: window,
-        cwnd: now.snd_cwnd,
+        cwnd,
         ssthresh,
-        mss: now.snd_mss,
+        mss,
         burst: 1,
         paced,
         ..Moment::default()

@@ -11,7 +11,9 @@ use crate::owner::{Behind, Stretch};
 use crate::receiver::Receiver;
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
 use model::segment::{chrono, tcp_flag, tcp_state, timer};
-use model::{Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, Tcb, TraceRecord, What};
+use model::{
+    Audit, Bytes, Comm, Connection, Nanos, Owner, Segment, SocketValues, TraceRecord, What,
+};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tcp::seq::{ahead, before};
@@ -254,16 +256,19 @@ impl Watched {
         if segment.pid != 0 {
             (self.pid, self.comm) = (segment.pid, segment.comm);
         }
-        let state = segment.tcb.as_ref().map(|tcb| tcb.state);
+        let state = segment.probed().map(|tcb| tcb.state);
         // A listener's socket can be closed, and opened again.
         self.closed = segment.what == What::State && state == Some(tcp_state::CLOSE);
-        if segment.tcb.is_none() {
+        if segment.probed().is_none() {
             self.mixed(segment.at).packet(&segment);
             return;
         }
         match &mut self.sender {
             Some(sender) => sender.see(segment),
-            None => self.sender = segment.tcb.clone().map(|tcb| Sender::new(segment, tcb)),
+            None => {
+                let first = segment.probed().cloned();
+                self.sender = first.map(|first| Sender::new(segment, first));
+            }
         }
     }
 
@@ -320,16 +325,16 @@ impl Watched {
             let mixed = self.mixed.as_ref()?;
             let (lately, tcp, silent) = mixed.lately(now)?;
             let now = Now {
-                cwnd: tcp.cwnd_bytes(),
-                srtt: tcp.rtt,
-                min_rtt: tcp.min_rtt.unwrap_or_default(),
+                cwnd: tcp.cwnd_bytes().unwrap_or_default(),
+                srtt: tcp.srtt().unwrap_or_default(),
+                min_rtt: tcp.min_rtt().unwrap_or_default(),
                 has_sent: mixed.has_sent(),
                 silent,
             };
             return self.told(&lately, now);
         };
         let last = sender.waiting.back().unwrap_or(&sender.was);
-        let tcb = last.tcb.as_ref()?;
+        let tcb = last.probed()?;
         let now = now.max(last.at);
         let mut lately = sender.lately.sums(sender.begun, now);
         // What the last event left lasts.
@@ -426,7 +431,7 @@ struct Sender {
     pieces: Vec<Piece>,
     begun: Nanos,
     /// The first state.
-    first: Tcb,
+    first: SocketValues,
     /// The event up to which time is owned, and those after it that wait for what decides them.
     was: Segment,
     waiting: VecDeque<Segment>,
@@ -457,7 +462,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(was: Segment, first: Tcb) -> Sender {
+    fn new(was: Segment, first: SocketValues) -> Sender {
         Sender {
             facts: Facts::new(Source::Trace),
             pieces: Vec::new(),
@@ -499,8 +504,7 @@ impl Sender {
         }
         if data && !now.is_retransmission() {
             let full = now
-                .tcb
-                .as_ref()
+                .probed()
                 .is_some_and(|t| t.unsent().0 >= u64::from(t.mss));
             let before = self.waiting.back().unwrap_or(&self.was);
             let release = match before.what == What::Received && !full {
@@ -528,7 +532,7 @@ impl Sender {
 
     fn take(&mut self, now: Segment, release: Release) {
         let was = std::mem::take(&mut self.was);
-        if let (Some(was_tcb), Some(tcb)) = (&was.tcb, &now.tcb) {
+        if let (Some(was_tcb), Some(tcb)) = (was.probed(), now.probed()) {
             self.interval((&was, was_tcb), (&now, tcb), release);
         }
         self.was = now;
@@ -537,8 +541,8 @@ impl Sender {
     /// Takes the time from one event to the next.
     fn interval(
         &mut self,
-        (was, was_tcb): (&Segment, &Tcb),
-        (now, tcb): (&Segment, &Tcb),
+        (was, was_tcb): (&Segment, &SocketValues),
+        (now, tcb): (&Segment, &SocketValues),
         release: Release,
     ) {
         let (from, to) = (was.at.since(self.begun), now.at.since(self.begun));
@@ -615,7 +619,7 @@ impl Sender {
 
     /// Who owns the time since the last event, if nothing changes.
     fn now(&self) -> Limit {
-        let Some(tcb) = &self.was.tcb else {
+        let Some(tcb) = self.was.probed() else {
             return Limit::Application;
         };
         let mut after = tcb.clone();
@@ -630,13 +634,13 @@ impl Sender {
     fn moment(
         &self,
         was: &Segment,
-        was_tcb: &Tcb,
-        tcb: &Tcb,
+        was_tcb: &SocketValues,
+        tcb: &SocketValues,
         release: Release,
         to: Nanos,
     ) -> Moment {
         let left_unsent = left_unsent(was, was_tcb);
-        let pace = tcb.pacing_rate.map_or(0, |rate| rate.0 / 8) >> 10;
+        let pace = (tcb.pacing_rate.0 / 8) >> 10;
         let mss = u64::from(tcb.mss.max(1));
         // tcp_tso_autosize: a millisecond's worth, and more on a short path.
         let near = LARGEST_BURST.checked_shr(((tcb.min_rtt.0 / 1000) >> 9) as u32);
@@ -680,7 +684,7 @@ impl Sender {
     }
 
     /// Counts the waits of short segments, and of a window that lets out one segment at a time.
-    fn hold(&mut self, limit: Limit, moment: &Moment, from: Nanos, tcb: &Tcb) {
+    fn hold(&mut self, limit: Limit, moment: &Moment, from: Nanos, tcb: &SocketValues) {
         let trip = self.facts.min_rtt.unwrap_or(tcb.srtt);
         let wait = |waits: bool, since: &mut Option<Nanos>, held: &mut Held| {
             if waits {
@@ -732,7 +736,7 @@ impl Sender {
         self.facts.vanished = self.facts.vanished.filter(|v| v.size > largest);
     }
 
-    fn sent(&mut self, segment: &Segment, tcb: &Tcb, at: Nanos) {
+    fn sent(&mut self, segment: &Segment, tcb: &SocketValues, at: Nanos) {
         let count = segment.segments.max(1);
         self.facts.segments += u64::from(count);
         self.reading.passed = self.reading.passed.saturating_add(segment.payload.0);
@@ -791,7 +795,7 @@ impl Sender {
         }
     }
 
-    fn lost(&mut self, segment: &Segment, tcb: &Tcb, count: u32, size: u32, at: Nanos) {
+    fn lost(&mut self, segment: &Segment, tcb: &SocketValues, count: u32, size: u32, at: Nanos) {
         self.facts.retransmitted += u64::from(count);
         self.reading.retransmitted = self.reading.retransmitted.saturating_add(count);
         let burst = self
@@ -867,7 +871,7 @@ impl Sender {
             self.close();
         }
         let (first, facts) = (&self.first, &mut self.facts);
-        let tcb = self.was.tcb.as_ref().unwrap_or(first);
+        let tcb = self.was.probed().unwrap_or(first);
         facts.span = self.was.at.since(self.begun);
         facts.bytes = tcb.bytes_acked.since(first.bytes_acked);
         // A FIN counts as one.
@@ -891,10 +895,11 @@ impl Sender {
 
 impl Pace {
     /// Takes the pace that a socket had for some time.
-    fn see(&mut self, tcb: &Tcb, time: Nanos) {
-        let (true, Some(rate)) = (tcb.pacing_status > 0, tcb.pacing_rate) else {
+    fn see(&mut self, tcb: &SocketValues, time: Nanos) {
+        let rate = tcb.pacing_rate;
+        if tcb.pacing_status == 0 || rate.0 == 0 {
             return;
-        };
+        }
         // tcp_update_pacing_rate: 2 or 1.2 windows a round trip.
         let window = u128::from(tcb.cwnd.max(tcb.packets_out)) * u128::from(tcb.mss) * 8;
         let follows = |parts: u128| {
@@ -917,7 +922,7 @@ impl Pace {
 }
 
 /// Bytes written and not yet sent once an event was over.
-fn left_unsent(was: &Segment, tcb: &Tcb) -> u64 {
+fn left_unsent(was: &Segment, tcb: &SocketValues) -> u64 {
     match was.what {
         What::Sent => {
             let end = was.seq.wrapping_add(was.sequence_length());
@@ -934,7 +939,7 @@ fn left_unsent(was: &Segment, tcb: &Tcb) -> u64 {
 
 /// What an event left unsent is less than a segment: Nagle's algorithm can hold it.
 fn is_short(was: &Segment) -> bool {
-    was.tcb.as_ref().is_some_and(|tcb| {
+    was.probed().is_some_and(|tcb| {
         let left = left_unsent(was, tcb);
         left > 0 && left < u64::from(tcb.mss)
     })

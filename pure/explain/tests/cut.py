@@ -21,20 +21,20 @@ sent = collections.Counter()
 events = collections.defaultdict(list)
 for line in open(path):
     event = json.loads(line)
-    if event["kind"] == "segment" and "tcb" in event and event.get("what", "sent") in KINDS:
+    if event["kind"] == "segment" and event.get("socket", {}).get("probed") and event.get("what", "sent") in KINDS:
         connection = event.get("connection", 0)
         events[connection].append(event)
         if event.get("what", "sent") == "sent":
             sent[connection] += event.get("payload", 0)
 events = events[sent.most_common(1)[0][0]][:most]
 begun = events[0].get("at_ns", 0) // 1000
-base = events[0]["tcb"].get("snd_una", 0) - 1
+base = events[0]["socket"].get("snd_una", 0) - 1
 print(f'about = "{about}"\nexpect = {{ is = "limited", by = [] }}\n')
 print('# time, kind, sequence number, bytes, segments of bytes each, flags; then what changed of the socket')
 print('events = """')
 was, at = dict.fromkeys(FIELDS, 0), begun
 for event in events:
-    now = {name: event["tcb"].get(name) or 0 for name in FIELDS}
+    now = {name: event["socket"].get(name) or 0 for name in FIELDS}
     for name in ("snd_una", "snd_nxt", "write_seq", "snd_sml"):
         now[name] = (now[name] - base) % 2**32
     for name in ("srtt_ns", "min_rtt_ns", "pacing_rate_bit_s"):

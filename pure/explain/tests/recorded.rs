@@ -32,12 +32,12 @@ fn number(letter: char) -> usize {
 }
 
 /// The socket of its figures.
-fn tcb(of: &[i64]) -> Tcb {
+fn socket(of: &[i64]) -> SocketValues {
     let at = |letter: char| of[number(letter)];
     let n8 = |letter| u8::try_from(at(letter)).unwrap();
     let n32 = |letter| u32::try_from(at(letter)).unwrap();
     let n64 = |letter| u64::try_from(at(letter)).unwrap();
-    Tcb {
+    SocketValues {
         state: n8('a'),
         ca_state: n8('b'),
         snd_una: n32('c'),
@@ -69,10 +69,10 @@ fn tcb(of: &[i64]) -> Tcb {
         no_space: at('C') > 0,
         chrono: n8('D'),
         app_limited: n32('E'),
-        pacing_rate: (at('F') > 0).then(|| BitRate(n64('F') * 1000)),
+        pacing_rate: BitRate(n64('F') * 1000),
         pacing_status: n8('G'),
         nonagle: n8('H'),
-        ..Tcb::default()
+        ..SocketValues::default()
     }
 }
 
@@ -115,7 +115,7 @@ impl Case {
                 let by: i64 = rest[..end.unwrap_or(rest.len())].parse().unwrap();
                 figures[number(letter.chars().next().unwrap())] += by;
             }
-            segment.tcb = Some(tcb(&figures));
+            segment.socket = Some(SocketState::from_probe(socket(&figures)));
             segments.push(segment);
         }
         Trace {

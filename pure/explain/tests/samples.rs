@@ -217,13 +217,13 @@ impl Case {
     }
 
     fn end(&self, sends: bool) -> EndRecord {
-        let mut tcp = TcpInfo {
-            state: 1,
-            snd_mss: MSS,
-            rtt: ms(self.rtt_ms),
+        let mut tcp = model::socket_state! {
+            state: Some(1),
+            mss: Some(MSS),
+            srtt: Some(ms(self.rtt_ms)),
             min_rtt: Some(ms(self.rtt_ms)),
-            snd_ssthresh: i32::MAX as u32,
-            snd_cwnd: 10,
+            ssthresh: Some(i32::MAX as u32),
+            cwnd: Some(10),
             bytes_acked: Some(Bytes(0)),
             data_segs_out: Some(0),
             busy: Some(Nanos(0)),
@@ -235,7 +235,6 @@ impl Case {
             total_rto: Some(0),
             notsent_bytes: Some(Bytes(0)),
             snd_wnd: Some(Bytes(65535)),
-            ..TcpInfo::default()
         };
         let mut samples = Vec::new();
         let mut at = Nanos(0);
@@ -251,7 +250,7 @@ impl Case {
             }
         }
         EndRecord {
-            sockets: vec![SocketState {
+            sockets: vec![SocketOptions {
                 stream: 0,
                 local: ([192, 0, 2, 1], 40000).into(),
                 remote: ([192, 0, 2, 2], 5210).into(),
@@ -266,7 +265,7 @@ impl Case {
                 snd_wscale: None,
                 rcv_wscale: None,
             }],
-            bytes: tcp.bytes_acked.unwrap(),
+            bytes: tcp.bytes_acked().unwrap(),
             duration: at,
             samples,
             copy: self.copy.map(|copy| copy.record(sends, at)),
@@ -278,7 +277,7 @@ impl Case {
         }
     }
 
-    fn sample(&self, at: Nanos, tcp: &TcpInfo, sends: bool) -> Sample {
+    fn sample(&self, at: Nanos, tcp: &SocketState, sends: bool) -> Sample {
         let [process, host] = if sends {
             self.sender_load
         } else {
@@ -287,10 +286,10 @@ impl Case {
         let part = |share: f64| Nanos((at.0 as f64 * share) as u64);
         Sample {
             at,
-            bytes: tcp.bytes_acked.unwrap(),
+            bytes: tcp.bytes_acked().unwrap(),
             streams: vec![StreamSample {
                 stream: 0,
-                bytes: tcp.bytes_acked.unwrap(),
+                bytes: tcp.bytes_acked().unwrap(),
                 tcp: Some(tcp.clone()),
                 send_buffer: self.send_buffer_kib.map(|k| Bytes(k << 10)),
                 receive_buffer: self.receive_buffer_kib.map(|k| Bytes(k << 10)),
@@ -308,35 +307,39 @@ impl Case {
 }
 
 impl Phase {
-    fn advance(&self, tcp: &mut TcpInfo, n: usize, step: f64, rtt_ms: f64) {
+    fn advance(&self, tcp: &mut SocketState, n: usize, step: f64, rtt_ms: f64) {
         let moved = (self.mbit.at(n) * 125_000.0 * step) as u64;
-        let add_time = |of: &mut Option<Nanos>, share: f64| {
-            *of = of.map(|t| t + Nanos((step * share * 1e9) as u64));
-        };
-        let add = |of: &mut Option<u32>, n: f64| *of = of.map(|c| c + n as u32);
-        add_time(&mut tcp.busy, self.busy);
-        add_time(&mut tcp.rwnd_limited, self.rwnd);
-        add_time(&mut tcp.sndbuf_limited, self.sndbuf);
-        tcp.bytes_acked = tcp.bytes_acked.map(|b| b + Bytes(moved));
+        let time =
+            |of: Option<Nanos>, share: f64| of.map(|t| t + Nanos((step * share * 1e9) as u64));
+        let count = |of: Option<u32>, more: f64| of.map(|c| c + more as u32);
         let resent = self.retrans.at(n);
-        add(
-            &mut tcp.data_segs_out,
-            moved as f64 / f64::from(MSS) + resent,
-        );
-        tcp.total_retrans += resent as u32;
-        tcp.total_rto = tcp.total_rto.map(|c| c + self.timeouts.at(n) as u16);
-        add(&mut tcp.dsack_dups, self.dsacks.at(n));
-        add(&mut tcp.reord_seen, self.reorder.at(n));
-        add(&mut tcp.delivered_ce, self.marks.at(n));
-        tcp.rtt = ms(self.srtt_ms.as_ref().map_or(rtt_ms, |f| f.at(n)));
-        tcp.rto = ms(self.rto_ms);
-        tcp.snd_cwnd = self.cwnd.at(n) as u32;
-        tcp.snd_ssthresh = self.ssthresh as u32;
-        tcp.unacked = self.flight.as_ref().unwrap_or(&self.cwnd).at(n) as u32;
-        tcp.notsent_bytes = Some(Bytes((self.unsent_kib * 1024.0) as u64));
-        tcp.snd_wnd = Some(Bytes((self.window_kib.at(n) * 1024.0) as u64));
-        tcp.ca_state = self.ca_state.at(n) as u8;
-        tcp.delivery_rate_app_limited = self.app_limited;
+        let sent = moved as f64 / f64::from(MSS) + resent;
+        let flight = self.flight.as_ref().unwrap_or(&self.cwnd).at(n);
+        *tcp = socket_state! {
+            from tcp.clone();
+            busy: time(tcp.busy(), self.busy),
+            rwnd_limited: time(tcp.rwnd_limited(), self.rwnd),
+            sndbuf_limited: time(tcp.sndbuf_limited(), self.sndbuf),
+            bytes_acked: tcp.bytes_acked().map(|b| b + Bytes(moved)),
+            data_segs_out: count(tcp.data_segs_out(), sent),
+            total_retrans: Some(tcp.total_retrans().unwrap_or(0) + resent as u32),
+            total_rto: tcp.total_rto().map(|c| c + self.timeouts.at(n) as u16),
+            dsack_dups: count(tcp.dsack_dups(), self.dsacks.at(n)),
+            reord_seen: count(tcp.reord_seen(), self.reorder.at(n)),
+            delivered_ce: count(tcp.delivered_ce(), self.marks.at(n)),
+            srtt: Some(ms(self.srtt_ms.as_ref().map_or(rtt_ms, |f| f.at(n)))),
+            rto: Some(ms(self.rto_ms)),
+            cwnd: Some(self.cwnd.at(n) as u32),
+            ssthresh: Some(self.ssthresh as u32),
+            packets_out: Some(flight as u32),
+            sacked_out: Some(0),
+            lost_out: Some(0),
+            retrans_out: Some(0),
+            notsent_bytes: Some(Bytes((self.unsent_kib * 1024.0) as u64)),
+            snd_wnd: Some(Bytes((self.window_kib.at(n) * 1024.0) as u64)),
+            ca_state: Some(self.ca_state.at(n) as u8),
+            delivery_rate_app_limited: Some(self.app_limited),
+        };
     }
 }
 

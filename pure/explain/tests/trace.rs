@@ -61,30 +61,30 @@ struct Step {
 
 const MSS: u32 = 1448;
 
-fn set(tcb: &mut Tcb, name: &str, value: i64) {
+fn set(socket: &mut SocketValues, name: &str, value: i64) {
     let n = u64::try_from(value).unwrap();
     match name {
-        "state" => tcb.state = n as u8,
-        "ca_state" => tcb.ca_state = n as u8,
-        "cwnd" => tcb.cwnd = n as u32,
-        "ssthresh" => tcb.ssthresh = n as u32,
-        "window" => tcb.snd_wnd = Bytes(n),
-        "retransmits" => tcb.retransmits = n as u8,
-        "timer" => tcb.timer = n as u8,
-        "no_space" => tcb.no_space = n > 0,
-        "chrono" => tcb.chrono = n as u8,
-        "nonagle" => tcb.nonagle = n as u8,
-        "lost_out" => tcb.lost_out = n as u32,
-        "sacked_out" => tcb.sacked_out = n as u32,
-        "pacing_status" => tcb.pacing_status = n as u8,
-        "pacing_mbit" => tcb.pacing_rate = Some(BitRate(n * 1_000_000)),
-        "app_limited" => tcb.app_limited = n as u32,
-        "wmem_alloc" => tcb.wmem_alloc = Bytes(n),
-        "srtt_us" => tcb.srtt = Nanos(n * 1000),
-        "dsacks" => tcb.dsack_dups = n as u32,
-        "reord_seen" => tcb.reord_seen = n as u32,
-        "delivered_ce" => tcb.delivered_ce = n as u32,
-        "mss" => tcb.mss = n as u32,
+        "state" => socket.state = n as u8,
+        "ca_state" => socket.ca_state = n as u8,
+        "cwnd" => socket.cwnd = n as u32,
+        "ssthresh" => socket.ssthresh = n as u32,
+        "window" => socket.snd_wnd = Bytes(n),
+        "retransmits" => socket.retransmits = n as u8,
+        "timer" => socket.timer = n as u8,
+        "no_space" => socket.no_space = n > 0,
+        "chrono" => socket.chrono = n as u8,
+        "nonagle" => socket.nonagle = n as u8,
+        "lost_out" => socket.lost_out = n as u32,
+        "sacked_out" => socket.sacked_out = n as u32,
+        "pacing_status" => socket.pacing_status = n as u8,
+        "pacing_mbit" => socket.pacing_rate = BitRate(n * 1_000_000),
+        "app_limited" => socket.app_limited = n as u32,
+        "wmem_alloc" => socket.wmem_alloc = Bytes(n),
+        "srtt_us" => socket.srtt = Nanos(n * 1000),
+        "dsacks" => socket.dsack_dups = n as u32,
+        "reord_seen" => socket.reord_seen = n as u32,
+        "delivered_ce" => socket.delivered_ce = n as u32,
+        "mss" => socket.mss = n as u32,
         _ => panic!("no such field: {name}"),
     }
 }
@@ -92,7 +92,7 @@ fn set(tcb: &mut Tcb, name: &str, value: i64) {
 impl Case {
     fn trace(&self) -> Trace {
         let srtt = Nanos(self.rtt_us * 1000);
-        let mut tcb = Tcb {
+        let mut socket = SocketValues {
             state: tcp_state::ESTABLISHED,
             snd_wnd: Bytes(6 << 20),
             cwnd: 10,
@@ -104,14 +104,14 @@ impl Case {
             snd_nxt: 1,
             write_seq: 1,
             snd_sml: 1,
-            ..Tcb::default()
+            ..SocketValues::default()
         };
         for (name, value) in &self.start {
-            set(&mut tcb, name, *value);
+            set(&mut socket, name, *value);
         }
         let mut segments = vec![Segment {
             what: What::Wrote,
-            tcb: Some(tcb.clone()),
+            socket: Some(SocketState::from_probe(socket.clone())),
             ..Segment::default()
         }];
         let mut at = Nanos(0);
@@ -120,7 +120,7 @@ impl Case {
                 for step in &part.step {
                     for _ in 0..step.repeat.max(1) {
                         at += Nanos(step.after_us * 1000);
-                        segments.push(step.event(at, &mut tcb));
+                        segments.push(step.event(at, &mut socket));
                     }
                 }
             }
@@ -140,50 +140,50 @@ impl Case {
 }
 
 impl Step {
-    fn event(&self, at: Nanos, tcb: &mut Tcb) -> Segment {
+    fn event(&self, at: Nanos, socket: &mut SocketValues) -> Segment {
         for (name, value) in &self.set {
-            set(tcb, name, *value);
+            set(socket, name, *value);
         }
-        tcb.write_seq += self.wrote;
+        socket.write_seq += self.wrote;
         let mut segment = Segment {
             at,
             ..Segment::default()
         };
         if let Some(acked) = self.acked {
             segment.what = What::Received;
-            segment.tcb = Some(tcb.clone());
-            tcb.segs_in += 1;
+            segment.socket = Some(SocketState::from_probe(socket.clone()));
+            socket.segs_in += 1;
             segment.segments = 1;
-            tcb.snd_una += acked;
+            socket.snd_una += acked;
             let segs = acked.div_ceil(MSS);
-            tcb.delivered += segs;
-            tcb.packets_out = tcb.packets_out.saturating_sub(segs);
-            tcb.bytes_acked += Bytes(acked.into());
+            socket.delivered += segs;
+            socket.packets_out = socket.packets_out.saturating_sub(segs);
+            socket.bytes_acked += Bytes(acked.into());
         } else if self.sent + self.again > 0 {
             let payload = self.sent + self.again;
             segment.what = What::Sent;
             segment.payload = Bytes(payload.into());
-            segment.segments = payload.div_ceil(tcb.mss);
-            segment.segment_size = if payload > tcb.mss { tcb.mss } else { 0 };
+            segment.segments = payload.div_ceil(socket.mss);
+            segment.segment_size = if payload > socket.mss { socket.mss } else { 0 };
             segment.seq = match self.again {
-                0 => tcb.snd_nxt,
-                _ => tcb.snd_una + self.at,
+                0 => socket.snd_nxt,
+                _ => socket.snd_una + self.at,
             };
-            tcb.segs_out += segment.segments;
+            socket.segs_out += segment.segments;
             if self.again > 0 {
-                tcb.total_retrans += segment.segments;
+                socket.total_retrans += segment.segments;
             }
-            segment.tcb = Some(tcb.clone());
-            tcb.snd_nxt += self.sent;
+            segment.socket = Some(SocketState::from_probe(socket.clone()));
+            socket.snd_nxt += self.sent;
             if self.sent > 0 {
-                tcb.packets_out += segment.segments;
+                socket.packets_out += segment.segments;
             }
-            if !self.sent.is_multiple_of(tcb.mss) {
-                tcb.snd_sml = tcb.snd_nxt;
+            if !self.sent.is_multiple_of(socket.mss) {
+                socket.snd_sml = socket.snd_nxt;
             }
         } else {
             segment.what = What::Wrote;
-            segment.tcb = Some(tcb.clone());
+            segment.socket = Some(SocketState::from_probe(socket.clone()));
         }
         segment
     }

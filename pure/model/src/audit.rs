@@ -53,16 +53,16 @@ pub struct Tally {
 impl Tally {
     /// Of an event; `None` where there is no socket.
     pub fn of(segment: &Segment) -> Option<Tally> {
-        let tcb = segment.tcb.as_ref()?;
+        let socket = segment.probed()?;
         Some(Tally {
             at: segment.at,
             what: segment.what,
             segments: segment.segments,
             retransmission: segment.is_retransmission(),
-            state: tcb.state,
-            segs_out: tcb.segs_out,
-            segs_in: tcb.segs_in,
-            total_retrans: tcb.total_retrans,
+            state: socket.state,
+            segs_out: socket.segs_out,
+            segs_in: socket.segs_in,
+            total_retrans: socket.total_retrans,
         })
     }
 
@@ -229,9 +229,11 @@ impl Audit {
 
     /// Takes the next sample of the connection's socket.
     pub fn sample(&mut self, sample: &TraceSample) {
-        let (Some(sent), Some(received)) = (sample.tcp.segs_out, sample.tcp.segs_in) else {
+        let socket = &sample.socket;
+        let (Some(sent), Some(received)) = (socket.segs_out(), socket.segs_in()) else {
             return;
         };
+        let retransmitted = socket.total_retrans().unwrap_or_default();
         let (seen_sent, seen_received) = (self.sent.expected, self.received.expected);
         let born = self.born;
         let sampled = self.sampled.get_or_insert_with(|| Sampled {
@@ -240,7 +242,7 @@ impl Audit {
                 false => (
                     sent.wrapping_sub(seen_sent),
                     received.wrapping_sub(seen_received),
-                    sample.tcp.total_retrans,
+                    retransmitted,
                 ),
             },
             settles: match born {
@@ -250,7 +252,7 @@ impl Audit {
             last: (sample.at, sent, received),
             ..Sampled::default()
         });
-        sampled.retransmitted = sample.tcp.total_retrans;
+        sampled.retransmitted = retransmitted;
         let (at, out, inn) = match sample.gone {
             // Its packets have left: the kernel keeps a socket until they have.
             true => (sample.at, sent, received),
@@ -371,13 +373,13 @@ impl Count {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bytes, Tcb};
+    use crate::{Bytes, SocketState, SocketValues};
     use proptest::prelude::*;
 
     /// A kernel that counts, and the events that it would tell of.
     #[derive(Default)]
     struct Kernel {
-        tcb: Tcb,
+        socket: SocketValues,
         at: u64,
     }
 
@@ -385,20 +387,22 @@ mod tests {
         fn event(&mut self, what: What, segments: u32) -> Segment {
             self.at += 10;
             if what == What::Sent {
-                self.tcb.segs_out = self.tcb.segs_out.wrapping_add(segments);
+                self.socket.segs_out = self.socket.segs_out.wrapping_add(segments);
             }
             let segment = Segment {
                 at: Nanos(self.at),
                 what,
                 segments,
                 payload: Bytes(u64::from(segments) * 100),
-                seq: self.tcb.snd_nxt,
-                tcb: Some(self.tcb.clone()),
+                seq: self.socket.snd_nxt,
+                socket: Some(SocketState::from_probe(self.socket.clone())),
                 ..Segment::default()
             };
             match what {
-                What::Sent => self.tcb.snd_nxt = self.tcb.snd_nxt.wrapping_add(segments * 100),
-                What::Received => self.tcb.segs_in = self.tcb.segs_in.wrapping_add(segments),
+                What::Sent => {
+                    self.socket.snd_nxt = self.socket.snd_nxt.wrapping_add(segments * 100)
+                }
+                What::Received => self.socket.segs_in = self.socket.segs_in.wrapping_add(segments),
                 _ => {}
             }
             segment
@@ -434,7 +438,7 @@ mod tests {
         audit.see(&kernel.event(What::Sent, 1));
         kernel.event(What::Received, 1);
         assert!(audit.result().is_complete());
-        kernel.tcb.state = tcp_state::CLOSE;
+        kernel.socket.state = tcp_state::CLOSE;
         audit.see(&kernel.event(What::State, 0));
         assert_eq!(audit.result().received_missing, 1);
     }
@@ -446,7 +450,7 @@ mod tests {
         let mut audit = Audit::default();
         let first = kernel.event(What::Received, 1);
         let mut second = kernel.event(What::Received, 1);
-        second.tcb = first.tcb.clone();
+        second.socket = first.socket.clone();
         let third = kernel.event(What::Received, 1);
         for segment in [&first, &second, &third] {
             audit.see(segment);
@@ -457,10 +461,10 @@ mod tests {
     #[test]
     fn retransmissions_agree_with_the_kernel() {
         let mut kernel = Kernel::default();
-        kernel.tcb.total_retrans = 7;
+        kernel.socket.total_retrans = 7;
         let mut audit = Audit::default();
         audit.see(&kernel.event(What::Sent, 4));
-        kernel.tcb.total_retrans += 2;
+        kernel.socket.total_retrans += 2;
         let mut again = kernel.event(What::Sent, 2);
         again.seq = 0;
         audit.see(&again);
@@ -482,14 +486,13 @@ mod tests {
     }
 
     fn sample(at: u64, segs_out: u32, segs_in: u32) -> TraceSample {
-        let tcp = crate::TcpInfo {
+        let socket = crate::socket_state! {
             segs_out: Some(segs_out),
             segs_in: Some(segs_in),
-            ..crate::TcpInfo::default()
         };
         TraceSample {
             at: Nanos(at),
-            tcp,
+            socket,
             ..TraceSample::default()
         }
     }
@@ -564,7 +567,7 @@ mod tests {
             start in any::<u32>(),
         ) {
             let mut kernel = Kernel::default();
-            (kernel.tcb.segs_out, kernel.tcb.segs_in) = (start, start.wrapping_mul(3));
+            (kernel.socket.segs_out, kernel.socket.segs_in) = (start, start.wrapping_mul(3));
             let mut audit = Audit::default();
             audit.see(&kernel.event(What::Wrote, 0));
             let (mut out, mut inn) = (0, 0);
@@ -578,7 +581,7 @@ mod tests {
                     inn += u64::from(segments);
                 }
             }
-            kernel.tcb.state = tcp_state::CLOSE;
+            kernel.socket.state = tcp_state::CLOSE;
             audit.see(&kernel.event(What::State, 0));
             let found = audit.result();
             prop_assert_eq!((found.sent_missing, found.received_missing), (out, inn));

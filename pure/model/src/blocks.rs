@@ -486,7 +486,7 @@ pub(crate) fn read_again(spec: &Spec, leg: &Leg) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sample, StreamSample, TcpInfo};
+    use crate::{Sample, StreamSample};
     use proptest::prelude::*;
 
     #[test]
@@ -506,10 +506,7 @@ mod tests {
             }),
         };
         let seen = |rtt| StreamSample {
-            tcp: Some(TcpInfo {
-                min_rtt: Some(micros(rtt)),
-                ..TcpInfo::default()
-            }),
+            tcp: Some(crate::socket_state! {                min_rtt: Some(micros(rtt)),}),
             ..StreamSample::default()
         };
         let client = EndRecord {

@@ -24,10 +24,10 @@ mod run;
 mod sample;
 pub mod segment;
 mod setting;
+pub mod socket;
 mod spec;
 mod stream_figures;
 mod summary;
-mod tcp;
 mod tuning;
 mod units;
 mod verdict;
@@ -46,17 +46,18 @@ pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, 
 pub use published::{About, Doubt, Published, PublishedComparison, Statistics};
 pub use run::{
     CopyRecord, Datagrams, EndRecord, Ended, Leg, LineErrors, Run, RunId, SCHEMA_VERSION,
-    SocketState, Traced, Warning,
+    SocketOptions, Traced, Warning,
 };
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
-    Begin, Comm, Connection, Dropped, End, Lost, Owner, Retransmission, Seen, Segment,
-    TRACE_SCHEMA, Tcb, Trace, TraceRecord, TraceSample, TraceSource, What,
+    Begin, Comm, Connection, Dropped, End, Lost, Owner, Retransmission, Segment, TRACE_SCHEMA,
+    Trace, TraceRecord, TraceSample, TraceSource, What,
 };
 pub use setting::{
     DeviceKnob, Knob, OffloadKnob, On, Qdisc, QdiscKind, Reading, RingKnob, RouteKnob, Scope,
     Setting, SettingError, Shape, SocketKnob, SysctlKey, Value, apply_to_spec,
 };
+pub use socket::{SocketField, SocketState, SocketValues};
 pub use spec::{
     Bulk, Cache, Direction, Directions, FileCopy, IpVersion, Limit, Placement, Request, Side,
     SocketSettings, Spec, Udp, Wait, Workload,
@@ -66,7 +67,6 @@ pub use summary::{
     CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, shortest_trip,
     summarise, summarise_leg,
 };
-pub use tcp::TcpInfo;
 pub use tuning::{Attempt, Fate, Look, Round, TUNING_SCHEMA, Tuning};
 pub use units::{BitRate, Bytes, Nanos, ParseUnitError};
 pub use verdict::{

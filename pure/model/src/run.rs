@@ -107,7 +107,7 @@ impl Leg {
 #[serde(default)]
 pub struct EndRecord {
     /// The live sockets as they were read back once connected.
-    pub sockets: Vec<SocketState>,
+    pub sockets: Vec<SocketOptions>,
     /// From the start of the leg; the first at time zero, the last when the leg ended.
     pub samples: Vec<Sample>,
     /// Application bytes in all; more exact than the last sample.
@@ -243,7 +243,7 @@ pub struct Datagrams {
 
 /// Options of a live data socket, read back from the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SocketState {
+pub struct SocketOptions {
     /// Number of the stream, from 0.
     pub stream: u32,
     /// This end.
@@ -314,7 +314,7 @@ mod tests {
         let old = r#"{"stream":0,"local":"192.0.2.1:1","remote":"192.0.2.2:2","send_buffer":1,
             "receive_buffer":2,"mss":1448,"congestion":"cubic","nodelay":false,"pacing_bit_s":null,
             "dscp":0}"#;
-        let state: SocketState = serde_json::from_str(old).unwrap();
+        let state: SocketOptions = serde_json::from_str(old).unwrap();
         assert_eq!(state.mss, 1448);
         assert_eq!((state.notsent_lowat, state.rcv_wscale), (None, None));
     }

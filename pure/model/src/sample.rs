@@ -1,6 +1,6 @@
 //! What one end saw at one moment.
 
-use crate::{Bytes, Datagrams, Latency, Nanos, TcpInfo};
+use crate::{Bytes, Datagrams, Latency, Nanos, SocketState};
 use serde::{Deserialize, Serialize};
 
 /// One reading at one end of a leg. All counters count from the start of the leg, so that the
@@ -33,7 +33,7 @@ pub struct StreamSample {
     pub bytes: Bytes,
     /// The kernel's account of the socket; `None` once it is closed, or for UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpInfo>,
+    pub tcp: Option<SocketState>,
     /// `SO_SNDBUF` as the kernel holds it now: autotuning moves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<Bytes>,

@@ -4,7 +4,7 @@
 //! [`Segment`], [`Owner`]s from time to time, [`Lost`] where events were lost, and [`End`]. Where sockets could
 //! not be read at each segment, [`TraceSample`]s stand between the segments. [`Trace`] is the same held in memory.
 
-use crate::{BitRate, Bytes, Nanos, TcpInfo};
+use crate::{Bytes, Nanos, SocketState, SocketValues};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::SocketAddr;
@@ -97,7 +97,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 sparse! {
     /// One event of a connection at one host: a segment sent or received, or a step of its socket.
     ///
-    /// `tcb` is the socket before a received segment was processed, and before a sent one counted as sent
+    /// `socket` is its state before a received segment was processed, and before a sent one counted as sent
     /// (`segs_out`, `bytes_sent` and `total_retrans` count it already): it describes the time since the
     /// connection's event before.
     pub struct Segment {
@@ -145,29 +145,9 @@ sparse! {
         /// Where and why it was dropped ([`What::Dropped`] alone).
         pub dropped: Option<Box<Dropped>>,
 
-        /// The socket; `None` where only packets could be seen.
-        pub tcb: Option<Tcb>,
-        /// What the packets before this one show of the socket; `None` where the socket itself was read, and
-        /// until a packet of each direction was seen.
-        pub seen: Option<Seen>,
-    }
-}
-
-sparse! {
-    /// What a connection's packets show of its socket, as [`Tcb`] has it where that can be read.
-    pub struct Seen {
-        /// Oldest sequence number not acknowledged.
-        pub snd_una: u32,
-        /// Behind the last byte sent.
-        pub snd_nxt: u32,
-        /// Behind the last byte received in order.
-        pub rcv_nxt: u32,
-        /// The last acknowledgement that left.
-        pub rcv_wup: u32,
-        /// The peer's receive window, from `snd_una`; `None` while its scale is not known.
-        pub snd_wnd: Option<Bytes>,
-        /// The window that this end last offered, from `rcv_wup`; `None` while its scale is not known.
-        pub rcv_wnd: Option<Bytes>,
+        /// The socket, as far as it is known: read by a probe, or else what the packets before this one show of
+        /// it, once a packet of each direction was seen.
+        pub socket: Option<SocketState>,
     }
 }
 
@@ -188,20 +168,8 @@ sparse! {
         pub gone: bool,
         /// Congestion control, by its name; empty where not told.
         pub congestion: String,
-        /// Send buffer (`SO_SNDBUF`).
-        pub sndbuf: Bytes,
-        /// Its use, the kernel's overhead included.
-        pub sndbuf_used: Bytes,
-        /// Receive buffer (`SO_RCVBUF`).
-        pub rcvbuf: Bytes,
-        /// Its use, the kernel's overhead included.
-        pub rcvbuf_used: Bytes,
-        /// Bytes handed to the device and not yet sent by it, the kernel's overhead included.
-        pub wmem_alloc: Bytes,
-        /// Bytes received and not yet read by the application.
-        pub unread: Bytes,
-        /// The kernel's account.
-        pub tcp: TcpInfo,
+        /// The socket, as TCP_INFO and sock_diag read it.
+        pub socket: SocketState,
     }
 }
 
@@ -218,9 +186,9 @@ pub enum What {
     Wrote,
     /// A receive call of the application returned.
     Read,
-    /// The connection's state is now `tcb.state`.
+    /// The connection's state is now `socket.state`.
     State,
-    /// The congestion state is now `tcb.ca_state`.
+    /// The congestion state is now `socket.ca_state`.
     Congestion,
     /// A segment was dropped inside this host, before it left or after it arrived: see [`Segment::dropped`].
     /// Its numbers are those of [`What::Sent`] or [`What::Received`]. The socket is `None` where nobody knew
@@ -259,158 +227,6 @@ pub enum Retransmission {
     Other,
 }
 
-sparse! {
-    /// A socket's transmission control block (RFC 9293), as `struct tcp_sock` holds it.
-    pub struct Tcb {
-        /// Connection state, see [`tcp_state`].
-        pub state: u8,
-        /// Congestion state, see [`ca_state`].
-        pub ca_state: u8,
-        /// The application was inside a call on this socket.
-        pub owned: bool,
-
-        /// Oldest sequence number not acknowledged.
-        pub snd_una: u32,
-        /// Next sequence number to send.
-        pub snd_nxt: u32,
-        /// Sequence number behind the last byte written by the application.
-        pub write_seq: u32,
-        /// End of the last segment sent that was smaller than the MSS (Minshall's rule for Nagle).
-        pub snd_sml: u32,
-        /// Next sequence number expected.
-        pub rcv_nxt: u32,
-        /// `rcv_nxt` when the last acknowledgement left.
-        pub rcv_wup: u32,
-        /// Next byte that the application will read.
-        pub copied_seq: u32,
-
-        /// The peer's receive window, from `snd_una`, scale applied.
-        pub snd_wnd: Bytes,
-        /// The window that this end last offered, from `rcv_wup`, scale applied.
-        pub rcv_wnd: Bytes,
-        /// Scale of the peer's window; zero if none was agreed.
-        pub snd_wscale: u8,
-        /// Scale of this end's window; zero if none was agreed.
-        pub rcv_wscale: u8,
-        /// Largest window that this end would offer now.
-        pub rcv_ssthresh: Bytes,
-        /// Space that autotuning of the receive buffer aims at.
-        pub rcv_space: Bytes,
-
-        /// Congestion window, in segments.
-        pub cwnd: u32,
-        /// Slow-start threshold, in segments; 2^31 - 1 means not set yet.
-        pub ssthresh: u32,
-        /// The last flight was as large as the congestion window allowed.
-        pub is_cwnd_limited: bool,
-        /// Smoothed round-trip time; zero before the first measurement, as the next two.
-        #[serde(rename = "srtt_ns")]
-        pub srtt: Nanos,
-        /// Its mean deviation.
-        #[serde(rename = "rttvar_ns")]
-        pub rttvar: Nanos,
-        /// Smallest round-trip time seen lately.
-        #[serde(rename = "min_rtt_ns")]
-        pub min_rtt: Nanos,
-        /// Round-trip time as the receiver estimates it; zero if it never could.
-        #[serde(rename = "rcv_rtt_ns")]
-        pub rcv_rtt: Nanos,
-        /// Retransmission timeout.
-        #[serde(rename = "rto_ns")]
-        pub rto: Nanos,
-        /// Largest segment to send, in bytes of payload.
-        pub mss: u32,
-        /// Largest segment received lately, in bytes of payload.
-        pub rcv_mss: u32,
-        /// MSS announced to the peer.
-        pub advmss: u32,
-
-        /// Segments sent and not acknowledged.
-        pub packets_out: u32,
-        /// Of them, selectively acknowledged.
-        pub sacked_out: u32,
-        /// Of them, believed lost.
-        pub lost_out: u32,
-        /// Of them, retransmitted and still out.
-        pub retrans_out: u32,
-        /// Retransmission timeouts in a row without progress.
-        pub retransmits: u8,
-        /// Doublings of the timeout.
-        pub backoff: u8,
-        /// Zero-window probes without answer.
-        pub probes_out: u8,
-        /// Pending timer of the sender, see [`timer`].
-        pub timer: u8,
-        /// Reordering distance that the sender tolerates, in segments.
-        pub reordering: u32,
-
-        /// Segments sent since the connection began, pure acknowledgements included, and this one.
-        pub segs_out: u32,
-        /// Segments received before this one, pure acknowledgements included.
-        pub segs_in: u32,
-        /// Segments retransmitted since the connection began.
-        pub total_retrans: u32,
-        /// Segments delivered, those with a retransmission included.
-        pub delivered: u32,
-        /// Segments delivered with an ECN mark.
-        pub delivered_ce: u32,
-        /// Times that reordering was seen.
-        pub reord_seen: u32,
-        /// Duplicate SACKs received (RFC 2883): retransmissions that were not needed.
-        pub dsack_dups: u32,
-        /// Bytes acknowledged; the SYN counts as one at the end that connected.
-        pub bytes_acked: Bytes,
-        /// Bytes received in order.
-        pub bytes_received: Bytes,
-        /// Bytes sent, retransmissions and this segment included.
-        pub bytes_sent: Bytes,
-        /// Bytes retransmitted.
-        pub bytes_retrans: Bytes,
-
-        /// Send buffer (`SO_SNDBUF`).
-        pub sndbuf: Bytes,
-        /// Its use, the kernel's overhead included.
-        pub sndbuf_used: Bytes,
-        /// Receive buffer (`SO_RCVBUF`).
-        pub rcvbuf: Bytes,
-        /// Its use, the kernel's overhead included.
-        pub rcvbuf_used: Bytes,
-        /// Bytes handed to the device and not yet sent by it, the kernel's overhead included.
-        pub wmem_alloc: Bytes,
-        /// The application waits for room in the send buffer (`SOCK_NOSPACE`).
-        pub no_space: bool,
-
-        /// What the chronograph runs on, see [`chrono`].
-        pub chrono: u8,
-        /// Time with data outstanding; the two below are parts of it.
-        #[serde(rename = "busy_ns")]
-        pub busy: Nanos,
-        /// Time limited by the peer's window.
-        #[serde(rename = "rwnd_limited_ns")]
-        pub rwnd_limited: Nanos,
-        /// Time limited by the send buffer.
-        #[serde(rename = "sndbuf_limited_ns")]
-        pub sndbuf_limited: Nanos,
-        /// Delivered count up to which the rate is limited by the application; zero if it is not.
-        pub app_limited: u32,
-        /// Pacing rate; `None` if not limited.
-        #[serde(rename = "pacing_rate_bit_s")]
-        pub pacing_rate: Option<BitRate>,
-        /// Who paces: 0 nobody, 1 TCP itself, 2 the fq queue.
-        pub pacing_status: u8,
-
-        /// Delayed-acknowledgement timeout.
-        #[serde(rename = "ato_ns")]
-        pub ato: Nanos,
-        /// Interactive exchanges seen: acknowledgements are delayed from 1 on (3 on older kernels).
-        pub pingpong: u8,
-        /// Immediate acknowledgements still to come.
-        pub quick: u8,
-        /// 0: Nagle's rule holds; 1: `TCP_NODELAY`; 2: `TCP_CORK`; 4: pushed.
-        pub nonagle: u8,
-    }
-}
-
 impl Segment {
     /// Bytes of sequence space: the payload, SYN and FIN.
     pub fn sequence_length(&self) -> u32 {
@@ -425,92 +241,28 @@ impl Segment {
         self.what == What::Sent
             && self.flags & tcp_flag::RST == 0
             && self.sequence_length() > 0
-            && match (&self.tcb, &self.seen) {
-                (Some(tcb), _) => tcb.state != tcp_state::LISTEN && before(self.seq, tcb.snd_nxt),
-                (None, Some(seen)) => before(self.seq, seen.snd_nxt),
-                (None, None) => false,
-            }
+            && self.socket.as_ref().is_some_and(|socket| {
+                socket.state() != Some(tcp_state::LISTEN)
+                    && socket.snd_nxt().is_some_and(|next| before(self.seq, next))
+            })
+    }
+
+    /// The socket, where a probe read it.
+    #[inline]
+    pub fn probed(&self) -> Option<&SocketValues> {
+        self.socket.as_ref()?.probed()
     }
 
     /// What a retransmission is due to, by the state in which it leaves.
     pub fn retransmission(&self) -> Option<Retransmission> {
-        let tcb = self.tcb.as_ref().filter(|_| self.is_retransmission())?;
-        Some(match (tcb.state, tcb.ca_state) {
+        let socket = self.probed().filter(|_| self.is_retransmission())?;
+        Some(match (socket.state, socket.ca_state) {
             (tcp_state::SYN_SENT | tcp_state::SYN_RECV, _) => Retransmission::Handshake,
             (_, ca_state::LOSS) => Retransmission::Timeout,
             (_, ca_state::RECOVERY) => Retransmission::Fast,
-            _ if tcb.timer == timer::TAIL_LOSS_PROBE => Retransmission::TailLossProbe,
+            _ if socket.timer == timer::TAIL_LOSS_PROBE => Retransmission::TailLossProbe,
             _ => Retransmission::Other,
         })
-    }
-
-    /// Bytes sent and not acknowledged, as the socket or else the packets tell.
-    pub fn unacked_sent(&self) -> Option<Bytes> {
-        let seen = || Some(self.seen.as_ref()?.unacked_sent());
-        self.tcb.as_ref().map(Tcb::unacked_sent).or_else(seen)
-    }
-
-    /// Bytes received and not acknowledged, as the socket or else the packets tell.
-    pub fn unacked_received(&self) -> Option<Bytes> {
-        let seen = || Some(self.seen.as_ref()?.unacked_received());
-        self.tcb.as_ref().map(Tcb::unacked_received).or_else(seen)
-    }
-
-    /// The peer's receive window, as the socket or else the packets tell.
-    pub fn send_window(&self) -> Option<Bytes> {
-        let seen = || self.seen.as_ref()?.snd_wnd;
-        self.tcb.as_ref().map(|tcb| tcb.snd_wnd).or_else(seen)
-    }
-
-    /// This end's receive window, as the socket or else the packets tell.
-    pub fn receive_window(&self) -> Option<Bytes> {
-        let seen = || self.seen.as_ref()?.rcv_wnd;
-        self.tcb.as_ref().map(|tcb| tcb.rcv_wnd).or_else(seen)
-    }
-}
-
-impl Seen {
-    /// Bytes sent and not acknowledged.
-    pub fn unacked_sent(&self) -> Bytes {
-        distance(self.snd_una, self.snd_nxt)
-    }
-
-    /// Bytes received and not yet acknowledged.
-    pub fn unacked_received(&self) -> Bytes {
-        distance(self.rcv_wup, self.rcv_nxt)
-    }
-}
-
-impl Tcb {
-    /// Bytes sent and not acknowledged (RFC 9293: SND.NXT - SND.UNA).
-    pub fn unacked_sent(&self) -> Bytes {
-        distance(self.snd_una, self.snd_nxt)
-    }
-
-    /// Bytes received and not yet acknowledged.
-    pub fn unacked_received(&self) -> Bytes {
-        distance(self.rcv_wup, self.rcv_nxt)
-    }
-
-    /// Bytes written by the application and not yet sent.
-    pub fn unsent(&self) -> Bytes {
-        distance(self.snd_nxt, self.write_seq)
-    }
-
-    /// Bytes received and not yet read by the application.
-    pub fn unread(&self) -> Bytes {
-        distance(self.copied_seq, self.rcv_nxt)
-    }
-
-    /// Segments in flight: `packets_out - sacked_out - lost_out + retrans_out` (RFC 6675's pipe).
-    pub fn in_flight(&self) -> u32 {
-        let sent = self.packets_out.saturating_add(self.retrans_out);
-        sent.saturating_sub(self.sacked_out.saturating_add(self.lost_out))
-    }
-
-    /// Bytes that the peer's window still allows.
-    pub fn send_window_left(&self) -> Bytes {
-        self.snd_wnd.since(self.unacked_sent())
     }
 }
 
@@ -520,7 +272,7 @@ pub fn before(a: u32, b: u32) -> bool {
 }
 
 /// From one sequence number on to another; zero if it does not lie ahead.
-fn distance(from: u32, to: u32) -> Bytes {
+pub(crate) fn distance(from: u32, to: u32) -> Bytes {
     Bytes(u64::try_from(to.wrapping_sub(from) as i32).unwrap_or(0))
 }
 
@@ -769,12 +521,16 @@ mod tests {
         Segment {
             seq,
             payload: Bytes(payload),
-            tcb: Some(Tcb {
+            socket: probed(SocketValues {
                 snd_nxt,
-                ..Tcb::default()
+                ..SocketValues::default()
             }),
             ..Segment::default()
         }
+    }
+
+    fn probed(values: SocketValues) -> Option<SocketState> {
+        Some(SocketState::from_probe(values))
     }
 
     #[test]
@@ -802,9 +558,10 @@ mod tests {
         let mut answer = sent(1000, 0, 2448);
         answer.flags = tcp_flag::SYN | tcp_flag::ACK;
         assert!(answer.is_retransmission());
-        answer.tcb = answer.tcb.map(|tcb| Tcb {
+        answer.socket = probed(SocketValues {
             state: tcp_state::LISTEN,
-            ..tcb
+            snd_nxt: 2448,
+            ..SocketValues::default()
         });
         assert!(!answer.is_retransmission());
     }
@@ -813,11 +570,12 @@ mod tests {
     fn a_retransmission_has_its_cause() {
         let with = |state, ca_state, timer| {
             let mut segment = sent(1000, 1448, 2448);
-            segment.tcb = segment.tcb.map(|tcb| Tcb {
+            segment.socket = probed(SocketValues {
                 state,
                 ca_state,
                 timer,
-                ..tcb
+                snd_nxt: 2448,
+                ..SocketValues::default()
             });
             segment.retransmission().unwrap()
         };
@@ -838,36 +596,21 @@ mod tests {
     }
 
     #[test]
-    fn distances_survive_the_wrap_and_a_state_read_halfway() {
-        let tcb = Tcb {
-            snd_una: u32::MAX - 99,
-            snd_nxt: 100,
-            write_seq: 99,
-            snd_wnd: Bytes(150),
-            ..Tcb::default()
-        };
-        assert_eq!(tcb.unacked_sent(), Bytes(200));
-        assert_eq!(tcb.unsent(), Bytes(0));
-        assert_eq!(tcb.send_window_left(), Bytes(0));
-    }
-
-    #[test]
     fn what_is_zero_is_left_out_and_comes_back() {
         let record = TraceRecord::Segment(Segment {
             at: Nanos(5),
             what: What::Received,
             comm: Comm::new(b"dd\0\0"),
-            tcb: Some(Tcb {
+            socket: probed(SocketValues {
                 state: tcp_state::ESTABLISHED,
-                pacing_rate: Some(BitRate(8)),
-                ..Tcb::default()
+                ..SocketValues::default()
             }),
             ..Segment::default()
         });
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(
             text,
-            r#"{"kind":"segment","at_ns":5,"what":"received","comm":"dd","tcb":{"state":1,"pacing_rate_bit_s":8}}"#
+            r#"{"kind":"segment","at_ns":5,"what":"received","comm":"dd","socket":{"probed":true,"state":1}}"#
         );
         assert_eq!(serde_json::from_str::<TraceRecord>(&text).unwrap(), record);
     }

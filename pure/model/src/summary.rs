@@ -4,8 +4,8 @@ use crate::physics::HEADERS;
 use crate::request::Links;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
-    Latency, Leg, Limit, Nanos, Run, Sample, SocketState, Spec, StreamSample, TcpInfo, Warning,
-    Workload, blocks::read_again, summarise_blocks, summarise_copy,
+    Latency, Leg, Limit, Nanos, Run, Sample, SocketOptions, SocketState, Spec, StreamSample,
+    Warning, Workload, blocks::read_again, summarise_blocks, summarise_copy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -203,7 +203,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
     };
     let first_tcp = || sender.samples.first().into_iter().flat_map(tcp_of);
     let rtt_idle = first_tcp()
-        .filter_map(|tcp| tcp.min_rtt.or(Some(tcp.rtt)))
+        .filter_map(|tcp| tcp.min_rtt().or(tcp.srtt()))
         .filter(|rtt| *rtt > Nanos(0))
         .min();
     let span = span(spec.limit, counted);
@@ -219,23 +219,23 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         steady
             .iter()
             .flat_map(|s| tcp_of(s))
-            .map(|t| t.rtt)
+            .filter_map(|t| t.srtt())
             .filter(|r| *r > Nanos(0))
     };
     let rtt_loaded = median(rtts().collect());
     let last = last_tcp(sender);
-    let first: Vec<&TcpInfo> = first_tcp().collect();
-    let busy = sum_of(&last, |t| t.busy);
+    let first: Vec<&SocketState> = first_tcp().collect();
+    let busy = sum_of(&last, |t| t.busy());
     let share_of_busy = |part: Option<Nanos>| match (part, busy) {
         (Some(part), Some(busy)) if busy > Nanos(0) => Some(part.0 as f64 / busy.0 as f64),
         _ => None,
     };
     let streams = last.len().max(1) as f64;
     let grown = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
-    let retransmitted = |tcp: &[&TcpInfo]| sum_of(tcp, |t| Some(u64::from(t.total_retrans)));
-    let bytes_sent: Option<Bytes> = sum_of(&last, |t| t.bytes_sent);
-    let bytes_retrans: Option<Bytes> = sum_of(&last, |t| t.bytes_retrans);
-    let together = |f: fn(&TcpInfo) -> Option<Bytes>| {
+    let retransmitted = |tcp: &[&SocketState]| sum_of(tcp, |t| t.total_retrans().map(u64::from));
+    let bytes_sent: Option<Bytes> = sum_of(&last, |t| t.bytes_sent());
+    let bytes_retrans: Option<Bytes> = sum_of(&last, |t| t.bytes_retrans());
+    let together = |f: fn(&SocketState) -> Option<Bytes>| {
         let sums = steady
             .iter()
             .filter_map(|s| sum_of(&tcp_of(s).collect::<Vec<_>>(), f));
@@ -255,7 +255,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
             (Some(again), Some(all)) if all > Bytes(0) => Some(again.0 as f64 / all.0 as f64),
             _ => None,
         },
-        ecn_marks: sum_of(&last, |t| t.delivered_ce.map(u64::from)),
+        ecn_marks: sum_of(&last, |t| t.delivered_ce().map(u64::from)),
         rtt_idle,
         rtt_loaded,
         rtt_loaded_max: rtts().max(),
@@ -263,15 +263,15 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
             (Some(rate), Some(rtt)) => Some(rate.bytes_in(rtt)),
             _ => None,
         },
-        window: together(|t| t.snd_wnd),
-        cwnd: together(|t| Some(t.cwnd_bytes())),
-        unsent: together(|t| t.notsent_bytes),
+        window: together(|t| t.snd_wnd()),
+        cwnd: together(|t| t.cwnd_bytes()),
+        unsent: together(|t| t.notsent_bytes()),
         send_buffer: largest(sender, |s| s.send_buffer)
             .or(sender.sockets.first().map(|s| s.send_buffer)),
         receive_buffer: largest(receiver, |s| s.receive_buffer)
             .or(receiver.sockets.first().map(|s| s.receive_buffer)),
-        rwnd_limited_share: share_of_busy(sum_of(&last, |t| t.rwnd_limited)),
-        sndbuf_limited_share: share_of_busy(sum_of(&last, |t| t.sndbuf_limited)),
+        rwnd_limited_share: share_of_busy(sum_of(&last, |t| t.rwnd_limited())),
+        sndbuf_limited_share: share_of_busy(sum_of(&last, |t| t.sndbuf_limited())),
         busy_share: busy.zip(sender.samples.last()).and_then(|(busy, end)| {
             let span = end.at.0 as f64 * streams;
             (span > 0.0).then(|| (busy.0 as f64 / span).min(1.0))
@@ -294,12 +294,12 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
 /// The shortest round trip that the kernel of an end saw; the handshake of each connection is one.
 pub fn shortest_trip(end: &EndRecord) -> Option<Nanos> {
     let all = end.samples.iter().flat_map(tcp_of);
-    all.filter_map(|tcp| tcp.min_rtt).min()
+    all.filter_map(|tcp| tcp.min_rtt()).min()
 }
 
 /// Puts beside what requests took what the path needs for one at the least.
 fn ideals(workload: &Workload, client: &EndRecord, links: &Links, figures: &mut LegSummary) {
-    let segment = last_tcp(client).iter().map(|tcp| tcp.snd_mss).max();
+    let segment = last_tcp(client).iter().filter_map(|tcp| tcp.mss()).max();
     let (Some(trip), Some(segment)) = (shortest_trip(client), segment) else {
         return;
     };
@@ -321,7 +321,7 @@ fn ideals(workload: &Workload, client: &EndRecord, links: &Links, figures: &mut 
     }
 }
 
-fn tcp_of(sample: &Sample) -> impl Iterator<Item = &TcpInfo> {
+fn tcp_of(sample: &Sample) -> impl Iterator<Item = &SocketState> {
     sample
         .streams
         .iter()
@@ -337,7 +337,7 @@ fn largest(end: &EndRecord, f: impl Fn(&StreamSample) -> Option<Bytes>) -> Optio
 }
 
 /// The newest account of each stream: streams may close at different times.
-fn last_tcp(end: &EndRecord) -> Vec<&TcpInfo> {
+fn last_tcp(end: &EndRecord) -> Vec<&SocketState> {
     let mut newest = std::collections::BTreeMap::new();
     for stream in end.samples.iter().flat_map(|s| &s.streams) {
         if let Some(tcp) = &stream.tcp {
@@ -348,7 +348,10 @@ fn last_tcp(end: &EndRecord) -> Vec<&TcpInfo> {
 }
 
 /// The sum over all streams; `None` if there is none or one does not tell.
-fn sum_of<T: std::iter::Sum>(tcp: &[&TcpInfo], f: impl Fn(&TcpInfo) -> Option<T>) -> Option<T> {
+fn sum_of<T: std::iter::Sum>(
+    tcp: &[&SocketState],
+    f: impl Fn(&SocketState) -> Option<T>,
+) -> Option<T> {
     if tcp.is_empty() {
         return None;
     }
@@ -438,16 +441,17 @@ impl LatencySummary {
 
 fn settings(
     spec: &Spec,
-    sender: Option<&SocketState>,
-    receiver: Option<&SocketState>,
+    sender: Option<&SocketOptions>,
+    receiver: Option<&SocketOptions>,
 ) -> Vec<SettingInForce> {
-    let row =
-        |name: &str, asked: Option<String>, read: &dyn Fn(&SocketState) -> String| SettingInForce {
+    let row = |name: &str, asked: Option<String>, read: &dyn Fn(&SocketOptions) -> String| {
+        SettingInForce {
             name: name.to_owned(),
             asked,
             sender: sender.map(read),
             receiver: receiver.map(read),
-        };
+        }
+    };
     let socket = &spec.socket;
     let on_off = |on: bool| if on { "on" } else { "off" }.to_owned();
     let or_unlimited =
@@ -510,7 +514,7 @@ mod tests {
     }
 
     /// A sample of two streams at second `at`, each of which has moved `mb` 10^6 bytes.
-    fn sample(at: u64, mb: u64, tcp: Option<&TcpInfo>) -> Sample {
+    fn sample(at: u64, mb: u64, tcp: Option<&SocketState>) -> Sample {
         let stream = |stream| StreamSample {
             stream,
             bytes: Bytes(mb * 1_000_000),
@@ -533,20 +537,19 @@ mod tests {
         }
     }
 
-    fn tcp(rtt_ms: u64, retrans: u32) -> TcpInfo {
-        TcpInfo {
-            rtt: Nanos::from_millis(rtt_ms),
+    fn tcp(rtt_ms: u64, retrans: u32) -> SocketState {
+        crate::socket_state! {
+            srtt: Some(Nanos::from_millis(rtt_ms)),
             min_rtt: Some(Nanos::from_millis(1)),
-            total_retrans: retrans,
-            snd_mss: 1000,
-            snd_cwnd: 50,
+            total_retrans: Some(retrans),
+            mss: Some(1000),
+            cwnd: Some(50),
             snd_wnd: Some(Bytes(1 << 20)),
             busy: Some(Nanos::from_secs(8)),
             rwnd_limited: Some(Nanos::from_secs(2)),
             sndbuf_limited: Some(Nanos(0)),
             bytes_sent: Some(Bytes(1000)),
             bytes_retrans: Some(Bytes(10)),
-            ..TcpInfo::default()
         }
     }
 

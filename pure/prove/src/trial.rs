@@ -4,7 +4,7 @@
 use crate::blocks::Slot;
 use model::{
     Bytes, Difference, Direction, EndRecord, Ended, Fingerprint, Leg, LegSummary, Limit, Metric,
-    Nanos, Plan, Reading, Run, Side, SocketSettings, SocketState, Summary, Trial, Witness,
+    Nanos, Plan, Reading, Run, Side, SocketOptions, SocketSettings, Summary, Trial, Witness,
     Workload, apply_to_spec,
 };
 use serde_json::Value;
@@ -203,7 +203,7 @@ struct SocketOption {
     name: &'static str,
     at: Acts,
     asked: fn(&SocketSettings) -> Option<u64>,
-    found: fn(&SocketState) -> Option<u64>,
+    found: fn(&SocketOptions) -> Option<u64>,
     /// Whether what is there is what was asked.
     same: fn(u64, u64) -> bool,
     print: fn(u64) -> String,
@@ -293,7 +293,7 @@ fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
     for option in OPTIONS.iter().filter(|o| (o.asked)(&touched).is_some()) {
         for side in ends(option.at) {
             let wanted = (option.asked)(&asked);
-            let holds = |s: &SocketState| match (wanted, (option.found)(s)) {
+            let holds = |s: &SocketOptions| match (wanted, (option.found)(s)) {
                 (None, _) => true,
                 (Some(wanted), Some(found)) => (option.same)(wanted, found),
                 (Some(_), None) => false,
@@ -310,7 +310,7 @@ fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
     if touched.congestion.is_some() {
         for side in ends(Acts::Sender) {
             let wanted = asked.congestion.as_deref();
-            let holds = |s: &SocketState| wanted.is_none_or(|w| w == s.congestion);
+            let holds = |s: &SocketOptions| wanted.is_none_or(|w| w == s.congestion);
             readings.extend(reading(leg.end(side), holds, |socket, in_force| Reading {
                 setting: "TCP_CONGESTION".to_owned(),
                 side,
@@ -327,8 +327,8 @@ fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
 /// end did not tell.
 fn reading(
     end: &EndRecord,
-    holds: impl Fn(&SocketState) -> bool,
-    say: impl FnOnce(&SocketState, bool) -> Reading,
+    holds: impl Fn(&SocketOptions) -> bool,
+    say: impl FnOnce(&SocketOptions, bool) -> Reading,
 ) -> Option<Reading> {
     let odd = end.sockets.iter().find(|s| !holds(s));
     let socket = odd.or(end.sockets.first())?;
@@ -420,8 +420,8 @@ mod tests {
     };
 
     /// A live socket as the kernel makes it when nothing is asked.
-    fn socket() -> SocketState {
-        SocketState {
+    fn socket() -> SocketOptions {
+        SocketOptions {
             stream: 0,
             local: ([192, 0, 2, 1], 40_000).into(),
             remote: ([192, 0, 2, 2], 5211).into(),
@@ -559,7 +559,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_rounds_is_in_force() {
-        type Set = fn(&mut SocketState);
+        type Set = fn(&mut SocketOptions);
         let cases: &[(&str, Set, bool)] = &[
             ("mss=1000", |s| s.mss = 988, true),
             ("mss=1000", |s| s.mss = 1448, false),

@@ -1,9 +1,8 @@
 //! A run's samples as a table for a spreadsheet or a data frame.
 
 use crate::words::escape;
-use model::{Latency, Leg, Nanos, Run, Sample, Side, StreamSample, TcpInfo};
-use serde::Serialize;
-use serde_json::Value;
+use model::socket::FIELDS;
+use model::{Latency, Leg, Nanos, Run, Sample, Side, StreamSample};
 use std::borrow::Cow;
 
 /// One row for each leg, side, sample and stream, behind a header whose names carry the units (bytes
@@ -13,14 +12,13 @@ use std::borrow::Cow;
 /// row of each stream. A cell is empty where the end did not tell. Names are escaped like all text, for
 /// a table is often looked at in a terminal first.
 pub fn run(run: &Run) -> String {
-    let tcp_fields = fields(&TcpInfo::default());
     let mut table = Table::default();
     let mut header: Vec<String> = KEYS
         .iter()
         .chain(&COUNTERS)
         .map(|s| (*s).to_owned())
         .collect();
-    header.extend(tcp_fields.iter().map(|(name, _)| format!("tcp_{name}")));
+    header.extend(FIELDS.iter().map(|field| format!("tcp_{}", field.name)));
     table.row(&header);
 
     for (index, leg) in run.legs.iter().enumerate() {
@@ -34,10 +32,8 @@ pub fn run(run: &Run) -> String {
                 for stream in streams {
                     let mut row = keys(run, index, leg, side, sample, stream);
                     row.extend(counters(sample, stream));
-                    match stream.and_then(|s| s.tcp.as_ref()) {
-                        Some(tcp) => row.extend(fields(tcp).into_iter().map(|(_, value)| value)),
-                        None => row.extend(tcp_fields.iter().map(|_| String::new())),
-                    }
+                    let tcp = stream.and_then(|s| s.tcp.as_ref());
+                    row.extend(FIELDS.iter().map(|field| cell(tcp.and_then(field.get))));
                     table.row(&row);
                 }
             }
@@ -128,22 +124,6 @@ fn cell(value: Option<impl ToString>) -> String {
     value.map(|v| v.to_string()).unwrap_or_default()
 }
 
-/// Names and values of a flat record by its JSON form, so that no field can be forgotten here.
-fn fields(record: &impl Serialize) -> Vec<(String, String)> {
-    let Ok(Value::Object(fields)) = serde_json::to_value(record) else {
-        return Vec::new();
-    };
-    let text = |value: Value| match value {
-        Value::Null => String::new(),
-        Value::String(text) => text,
-        other => other.to_string(),
-    };
-    fields
-        .into_iter()
-        .map(|(name, value)| (name, text(value)))
-        .collect()
-}
-
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) text: String,
@@ -225,10 +205,10 @@ mod tests {
         );
         assert_eq!((cell("at_ns"), cell("stream")), ("2000000000", "0"));
         assert_eq!(cell("bytes"), "176812500");
-        assert_eq!(cell("tcp_rtt_ns"), "1900000");
-        assert_eq!(cell("tcp_snd_cwnd"), "410");
+        assert_eq!(cell("tcp_srtt_ns"), "1900000");
+        assert_eq!(cell("tcp_cwnd"), "410");
         assert_eq!(cell("tcp_sack"), "false");
-        assert_eq!((cell("tcp_pmtu"), cell("tcp_total_rto")), ("0", ""));
+        assert_eq!((cell("tcp_pmtu"), cell("tcp_total_rto")), ("", ""));
         assert_eq!(cell("end_requests"), "");
         let requests = &rows[1 + 22 + 1];
         assert_eq!(requests[column("end_requests")], "1000");
@@ -236,7 +216,7 @@ mod tests {
         assert_eq!(
             (
                 silent[column("stream")].as_str(),
-                silent[column("tcp_rtt_ns")].as_str()
+                silent[column("tcp_srtt_ns")].as_str()
             ),
             ("", "")
         );

@@ -179,8 +179,8 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
     }
 }
 
-pub fn socket(port: u16) -> SocketState {
-    SocketState {
+pub fn socket(port: u16) -> SocketOptions {
+    SocketOptions {
         stream: 0,
         local: ([192, 0, 2, 1], port).into(),
         remote: ([192, 0, 2, 2], 5211).into(),
@@ -197,23 +197,29 @@ pub fn socket(port: u16) -> SocketState {
     }
 }
 
-fn tcp(way: Way, s: u64, sent: Bytes, sends: bool) -> TcpInfo {
+fn tcp(way: Way, s: u64, sent: Bytes, sends: bool) -> SocketState {
     let busy = Nanos::from_secs(s);
     let share = |of: f64| Some(Nanos((busy.0 as f64 * of) as u64));
     let retransmitted = way.retransmits * s as u32;
-    TcpInfo {
-        state: 1,
-        snd_mss: 1448,
-        rcv_mss: 1448,
-        rtt: match (sends, s) {
+    model::socket_state! {
+        state: Some(1),
+        mss: Some(1448),
+        rcv_mss: Some(1448),
+        srtt: Some(match (sends, s) {
             (false, _) | (_, 0) => way.idle,
             // The largest once, so that it differs from the median.
             (_, 7) => Nanos(way.loaded.0 * 3 / 2),
             _ => way.loaded,
-        },
+        }),
         min_rtt: Some(way.idle),
-        total_retrans: if sends { retransmitted } else { 0 },
-        snd_cwnd: way.cwnd,
+        sack: Some(false),
+        ssthresh: Some(0),
+        packets_out: Some(0),
+        sacked_out: Some(0),
+        lost_out: Some(0),
+        retrans_out: Some(0),
+        total_retrans: Some(if sends { retransmitted } else { 0 }),
+        cwnd: Some(way.cwnd),
         snd_wnd: Some(way.window),
         notsent_bytes: Some(Bytes(512 << 10)),
         bytes_acked: Some(if sends { sent } else { Bytes(1) }),
@@ -223,7 +229,6 @@ fn tcp(way: Way, s: u64, sent: Bytes, sends: bool) -> TcpInfo {
         rwnd_limited: share(way.rwnd_limited),
         sndbuf_limited: share(way.sndbuf_limited),
         delivered_ce: Some(0),
-        ..TcpInfo::default()
     }
 }
 
@@ -319,7 +324,8 @@ pub fn request_leg(times: u64) -> Leg {
     for sample in leg.near.samples.iter_mut().skip(1) {
         sample.requests = Some(latencies(times / 10));
         for tcp in sample.streams.iter_mut().filter_map(|s| s.tcp.as_mut()) {
-            tcp.min_rtt = Some(Nanos::from_micros(4));
+            let min_rtt = Some(Nanos::from_micros(4));
+            *tcp = model::socket_state! { from tcp.clone(); min_rtt: min_rtt };
         }
     }
     leg

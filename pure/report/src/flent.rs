@@ -147,8 +147,8 @@ impl Series {
             let tcp = stream_of(sample, stream?)?.tcp.as_ref()?;
             Some(json!({
                 "t": unix(sample.at),
-                "tcp_rtt": tcp.rtt.as_secs_f64() * 1e3,
-                "tcp_cwnd": tcp.snd_cwnd,
+                "tcp_rtt": tcp.srtt()?.as_secs_f64() * 1e3,
+                "tcp_cwnd": tcp.cwnd()?,
             }))
         });
         raw.extend(sockets);

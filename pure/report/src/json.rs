@@ -305,7 +305,7 @@ mod tests {
             ("end", "trace") => "traced",
             ("sample", "streams") => "stream",
             ("sample", "cpu") => "cpu_times",
-            ("stream", "tcp") => "tcp",
+            ("stream", "tcp") => "socket_state",
             ("summary", "legs") => "leg_summary",
             ("leg_summary", "sender_cpu" | "receiver_cpu") => "cpu_use",
             ("leg_summary", "requests") => "latency_summary",
@@ -458,9 +458,8 @@ mod tests {
             record("owner", fields::<Owner>()),
             record("lost", fields::<Lost>()),
             record("end", fields::<End>()),
-            ("trace_tcb".to_owned(), fields::<Tcb>()),
+            ("socket_state".to_owned(), fields::<SocketState>()),
             ("trace_dropped".to_owned(), fields::<Dropped>()),
-            ("trace_seen".to_owned(), fields::<Seen>()),
         ])
     }
 
@@ -475,6 +474,36 @@ mod tests {
             section("look", fields::<Look>()),
             section("attempt", fields::<Attempt>()),
         ])
+    }
+
+    use model::socket::{FIELDS, SocketFieldInfo, StateSource};
+
+    /// The rows of `socket_state`, from the table of its fields.
+    fn socket_rows() -> String {
+        let row = |field: &SocketFieldInfo| {
+            let kind = if field.is_flag { "boolean" } else { "integer" };
+            let unit = match field.unit {
+                "" | "ns" | "bit/s" => String::new(),
+                unit => format!(", {unit}"),
+            };
+            let by = |source: &StateSource| match source {
+                StateSource::Probe => "probe",
+                StateSource::TcpInfo => "TCP_INFO",
+                StateSource::SockDiag => "sock_diag",
+                StateSource::Packets => "packets",
+            };
+            let sources: Vec<_> = field.sources.iter().map(by).collect();
+            let (name, doc, sources) = (field.name, field.doc, sources.join(", "));
+            format!("| `{name}` | {kind}{unit} | {sources} | {doc} |\n")
+        };
+        FIELDS.iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_documentation_of_a_socket_is_its_table() {
+        let rows = socket_rows();
+        let document = include_str!("../../../docs/json.md");
+        assert!(document.contains(&rows), "in docs/json.md stands:\n{rows}");
     }
 
     #[test]

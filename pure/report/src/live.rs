@@ -229,7 +229,7 @@ impl EndView {
         for stream in sample.streams.iter().filter(|s| s.stream < MOST_STREAMS) {
             let fresh = !self.streams.contains_key(&stream.stream);
             let view = self.streams.entry(stream.stream).or_default();
-            let acked = stream.tcp.as_ref().and_then(|tcp| tcp.bytes_acked);
+            let acked = stream.tcp.as_ref().and_then(|tcp| tcp.bytes_acked());
             let moved = match acked {
                 // Never more than was written: the handshake and the stream's token are not payload.
                 Some(acked) if sends => acked.min(stream.bytes),
@@ -238,16 +238,17 @@ impl EndView {
             view.moved = view.moved.max(moved.0);
             if let Some(tcp) = &stream.tcp {
                 self.knows_tcp = true;
+                let retransmits = u64::from(tcp.total_retrans().unwrap_or(0));
                 if fresh {
-                    view.retransmits_at_start = u64::from(tcp.total_retrans);
+                    view.retransmits_at_start = retransmits;
                 }
-                view.retransmits = view.retransmits.max(u64::from(tcp.total_retrans));
-                rtts.extend((tcp.rtt > Nanos(0)).then_some(tcp.rtt));
-                cwnd = Some(cwnd.unwrap_or_default() + tcp.cwnd_bytes());
-                unsent = match (unsent, tcp.notsent_bytes) {
-                    (sum, Some(more)) => Some(sum.unwrap_or_default() + more),
-                    (sum, None) => sum,
+                view.retransmits = view.retransmits.max(retransmits);
+                rtts.extend(tcp.srtt().filter(|srtt| *srtt > Nanos(0)));
+                let add = |sum: Option<Bytes>, more: Option<Bytes>| {
+                    sum.into_iter().chain(more).reduce(|a, b| a + b)
                 };
+                cwnd = add(cwnd, tcp.cwnd_bytes());
+                unsent = add(unsent, tcp.notsent_bytes());
             }
         }
         rtts.sort_unstable();

@@ -105,7 +105,7 @@ fn padded(to: &mut Vec<u8>, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Tcb;
+    use model::{SocketState, SocketValues};
 
     /// The blocks of a capture: kind and body.
     fn blocks(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
@@ -138,7 +138,7 @@ mod tests {
         let segment = Segment {
             at: Nanos(7),
             length: 1500,
-            tcb: Some(Tcb::default()),
+            socket: Some(SocketState::from_probe(SocketValues::default())),
             ..Segment::default()
         };
         let mut file = begin();

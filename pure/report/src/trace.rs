@@ -3,8 +3,8 @@
 use crate::words::{counted, escape, grouped};
 use model::segment::{ca_state, chrono, tcp_flag, tcp_state};
 use model::{
-    Bytes, Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment, Tcb,
-    TraceSample, What,
+    Bytes, Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment,
+    SocketState, TraceSample, What,
 };
 
 /// What a line is made of.
@@ -73,45 +73,38 @@ pub static COLUMNS: &[Column] = columns! {
     "seq" 10 "sequence number" |r| of_packet(r, r.segment.seq);
     "ack" 10 "acknowledgement number" |r| of_packet(r, r.segment.ack);
     "offset" 12 "place of the first byte in its stream" |r| told(r.segment.offset);
-    "flight" 9 "bytes sent and not acknowledged" |r| bytes(r.segment.unacked_sent());
-    "unrcv" 7 "bytes received and not acknowledged" |r| bytes(r.segment.unacked_received());
-    "unsent" 9 "bytes written and not sent" |r| of_either(r, |t| t.unsent().0, |s| Some(s.tcp.notsent_bytes?.0));
-    "unread" 9 "bytes received and not read by the application" |r| of_either(r, |t| t.unread().0, |s| Some(s.unread.0));
-    "swnd" 9 "send window in bytes: what the peer offered" |r| bytes(r.segment.send_window());
-    "sws" 3 "its scale" |r| of_either(r, |t| t.snd_wscale, |s| s.tcp.snd_wscale);
-    "rwnd" 9 "receive window in bytes: what this end offered" |r| bytes(r.segment.receive_window());
-    "rws" 3 "its scale" |r| of_either(r, |t| t.rcv_wscale, |s| s.tcp.rcv_wscale);
-    "cwnd" 9 "congestion window in bytes" |r| of_either(r, |t| u64::from(t.cwnd) * u64::from(t.mss), |s| Some(s.tcp.cwnd_bytes().0));
-    "ssthresh" 9 "slow-start threshold in bytes; - before there is one" |r| match (&r.segment.tcb, r.sample) {
-        (Some(t), _) => threshold(t.ssthresh, t.mss, ""),
-        (None, Some(s)) => threshold(s.tcp.snd_ssthresh, s.tcp.snd_mss, "~"),
-        (None, None) => "-".to_owned(),
-    };
-    "rtt" 8 "smoothed round-trip time in microseconds" |r| of_either(r, |t| t.srtt.0 / 1_000, |s| Some(s.tcp.rtt.0 / 1_000));
-    "minrtt" 8 "smallest round-trip time in microseconds" |r| of_either(r, |t| t.min_rtt.0 / 1_000, |s| Some(s.tcp.min_rtt?.0 / 1_000));
-    "rto" 6 "retransmission timeout in milliseconds" |r| of_either(r, |t| t.rto.0 / 1_000_000, |s| Some(s.tcp.rto.0 / 1_000_000));
-    "mss" 5 "largest segment to send, in bytes" |r| of_either(r, |t| t.mss, |s| Some(s.tcp.snd_mss));
+    "flight" 9 "bytes sent and not acknowledged" |r| state_of(r, |s| Some(s.unacked_sent()?.0));
+    "unrcv" 7 "bytes received and not acknowledged" |r| state_of(r, |s| Some(s.unacked_received()?.0));
+    "unsent" 9 "bytes written and not sent" |r| state_of(r, |s| Some(s.unsent()?.0));
+    "unread" 9 "bytes received and not read by the application" |r| state_of(r, |s| Some(s.unread()?.0));
+    "swnd" 9 "send window in bytes: what the peer offered" |r| state_of(r, |s| Some(s.snd_wnd()?.0));
+    "sws" 3 "its scale" |r| state_of(r, SocketState::snd_wscale);
+    "rwnd" 9 "receive window in bytes: what this end offered" |r| state_of(r, |s| Some(s.rcv_wnd()?.0));
+    "rws" 3 "its scale" |r| state_of(r, SocketState::rcv_wscale);
+    "cwnd" 9 "congestion window in bytes" |r| state_of(r, |s| Some(s.cwnd_bytes()?.0));
+    "ssthresh" 9 "slow-start threshold in bytes; - before there is one" |r| state_of(r, threshold);
+    "rtt" 8 "smoothed round-trip time in microseconds" |r| state_of(r, |s| Some(s.srtt()?.0 / 1_000));
+    "minrtt" 8 "smallest round-trip time in microseconds" |r| state_of(r, |s| Some(s.min_rtt()?.0 / 1_000));
+    "rto" 6 "retransmission timeout in milliseconds" |r| state_of(r, |s| Some(s.rto()?.0 / 1_000_000));
+    "mss" 5 "largest segment to send, in bytes" |r| state_of(r, SocketState::mss);
     "re" 2 left "R where the segment is a retransmission" |r| match r.segment.is_retransmission() {
         true => "R".to_owned(),
         false => String::new(),
     };
     "why" 9 left "what a retransmission is due to" |r| r.segment.retransmission().map_or("", why).to_owned();
-    "cpu" 3 "processor" |r| told(r.segment.tcb.as_ref().map(|_| r.segment.cpu));
-    "state" 11 left "state of the connection" |r| of_either(r, |t| state(t.state), |s| Some(state(s.tcp.state)));
-    "ca" 8 left "state of congestion control" |r| of_either(r, |t| congestion(t.ca_state), |s| Some(congestion(s.tcp.ca_state)));
-    "limit" 6 left "what the kernel says limits the sender" |r| of(r, limit);
-    "pacing" 9 "pacing rate in Mbit/s" |r| match &r.segment.tcb {
-        Some(t) => told(t.pacing_rate.map(|rate| rate.0 / 1_000_000)),
-        None => of_either(r, |_| 0, |s| Some(s.tcp.pacing_rate?.0 / 1_000_000)),
-    };
-    "sndbuf" 9 "send buffer in bytes" |r| of_either(r, |t| t.sndbuf.0, |s| Some(s.sndbuf.0));
-    "sndused" 9 "its use" |r| of_either(r, |t| t.sndbuf_used.0, |s| Some(s.sndbuf_used.0));
-    "rcvbuf" 9 "receive buffer in bytes" |r| of_either(r, |t| t.rcvbuf.0, |s| Some(s.rcvbuf.0));
-    "rcvused" 9 "its use" |r| of_either(r, |t| t.rcvbuf_used.0, |s| Some(s.rcvbuf_used.0));
-    "queued" 9 "bytes handed to the device and not yet sent by it" |r| of_either(r, |t| t.wmem_alloc.0, |s| Some(s.wmem_alloc.0));
-    "lost" 4 "segments believed lost" |r| of_either(r, |t| t.lost_out, |s| Some(s.tcp.lost));
-    "sacked" 6 "segments selectively acknowledged" |r| of_either(r, |t| t.sacked_out, |s| Some(s.tcp.sacked));
-    "retrans" 7 "segments retransmitted since the connection began" |r| of_either(r, |t| t.total_retrans, |s| Some(s.tcp.total_retrans));
+    "cpu" 3 "processor" |r| told(r.segment.probed().map(|_| r.segment.cpu));
+    "state" 11 left "state of the connection" |r| state_of(r, |s| s.state().map(state));
+    "ca" 8 left "state of congestion control" |r| state_of(r, |s| s.ca_state().map(congestion));
+    "limit" 6 left "what the kernel says limits the sender" |r| state_of(r, |s| s.chrono().map(limit));
+    "pacing" 9 "pacing rate in Mbit/s" |r| state_of(r, |s| Some(s.pacing_rate()?.0 / 1_000_000));
+    "sndbuf" 9 "send buffer in bytes" |r| state_of(r, |s| Some(s.sndbuf()?.0));
+    "sndused" 9 "its use" |r| state_of(r, |s| Some(s.sndbuf_used()?.0));
+    "rcvbuf" 9 "receive buffer in bytes" |r| state_of(r, |s| Some(s.rcvbuf()?.0));
+    "rcvused" 9 "its use" |r| state_of(r, |s| Some(s.rcvbuf_used()?.0));
+    "queued" 9 "bytes handed to the device and not yet sent by it" |r| state_of(r, |s| Some(s.wmem_alloc()?.0));
+    "lost" 4 "segments believed lost" |r| state_of(r, SocketState::lost_out);
+    "sacked" 6 "segments selectively acknowledged" |r| state_of(r, SocketState::sacked_out);
+    "retrans" 7 "segments retransmitted since the connection began" |r| state_of(r, SocketState::total_retrans);
 };
 
 /// The columns that a list names: `delta,conn,send`; `+rtt,...` adds to the usual ones.
@@ -189,20 +182,21 @@ pub fn connection(connection: &Connection) -> String {
 
 /// A sample of a socket, in a line of its own.
 pub fn sample(sample: &TraceSample) -> String {
-    let tcp = &sample.tcp;
+    let socket = &sample.socket;
+    let bytes = |figure: Option<Bytes>| told(figure.map(|bytes| bytes.0));
     format!(
         "{:.6} connection {} {}{}: {} segments out, cwnd {}, rtt {} us, window {}, unsent {}, unread {}, retransmitted {}",
         sample.at.as_secs_f64(),
         sample.connection,
-        state(tcp.state),
+        told(socket.state().map(state)),
         if sample.gone { ", gone" } else { "" },
-        tcp.unacked,
-        tcp.cwnd_bytes().0,
-        tcp.rtt.0 / 1_000,
-        told(tcp.snd_wnd.map(|bytes| bytes.0)),
-        told(tcp.notsent_bytes.map(|bytes| bytes.0)),
-        sample.unread.0,
-        tcp.total_retrans,
+        told(socket.packets_out()),
+        bytes(socket.cwnd_bytes()),
+        told(socket.srtt().map(|srtt| srtt.0 / 1_000)),
+        bytes(socket.snd_wnd()),
+        bytes(socket.unsent()),
+        bytes(socket.unread()),
+        told(socket.total_retrans()),
     )
 }
 
@@ -293,7 +287,7 @@ pub fn end(end: &End) -> String {
 /// The state of the socket in a few words, for a comment beside a packet; where it was not read at the packet,
 /// that of the last sample, behind a `~`.
 pub fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> String {
-    if segment.tcb.is_none() && segment.seen.is_none() && sample.is_none() {
+    if segment.socket.is_none() && sample.is_none() {
         return String::new();
     }
     let cells = [
@@ -324,8 +318,8 @@ pub fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> String {
         cells.join("; "),
         segment.pid,
         escape(&segment.comm.to_string()),
-    ) + match (&segment.tcb, sample) {
-        (Some(tcb), _) if tcb.no_space => "; waits for the send buffer".to_owned(),
+    ) + match (segment.probed(), sample) {
+        (Some(socket), _) if socket.no_space => "; waits for the send buffer".to_owned(),
         (None, Some(sample)) => format!("; ~ is of {} before", segment.at.since(sample.at)),
         _ => String::new(),
     }
@@ -343,33 +337,20 @@ fn connection_of_nothing() -> Connection {
     }
 }
 
-fn of<T: ToString>(row: &Row<'_>, figure: impl FnOnce(&Tcb) -> T) -> String {
-    told(row.segment.tcb.as_ref().map(figure))
+/// A figure of the socket at the segment, or behind a `~` of its last sample.
+fn state_of<T: ToString>(row: &Row<'_>, figure: impl Fn(&SocketState) -> Option<T>) -> String {
+    let now = row.segment.socket.as_ref().and_then(&figure);
+    let before = || format!("~{}", figure(&row.sample?.socket)?.to_string()).into();
+    let text = now.map(|figure| figure.to_string()).or_else(before);
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Of the socket at the segment, or behind a `~` of its last sample.
-fn of_either<T: ToString>(
-    row: &Row<'_>,
-    socket: impl FnOnce(&Tcb) -> T,
-    sample: impl FnOnce(&TraceSample) -> Option<T>,
-) -> String {
-    match (&row.segment.tcb, row.sample.and_then(sample)) {
-        (Some(tcb), _) => socket(tcb).to_string(),
-        (None, Some(figure)) => format!("~{}", figure.to_string()),
-        (None, None) => "-".to_owned(),
-    }
-}
-
-fn threshold(segments: u32, mss: u32, mark: &str) -> String {
-    match segments {
-        // Not set yet (`TCP_INFINITE_SSTHRESH`).
-        0x7fff_ffff.. => "-".to_owned(),
-        _ => format!("{mark}{}", u64::from(segments) * u64::from(mss)),
-    }
-}
-
-fn bytes(figure: Option<Bytes>) -> String {
-    told(figure.map(|bytes| bytes.0))
+/// Bytes of the slow-start threshold, once it is set (`TCP_INFINITE_SSTHRESH`).
+fn threshold(socket: &SocketState) -> Option<u64> {
+    let segments = socket
+        .ssthresh()
+        .filter(|segments| *segments < 0x7fff_ffff)?;
+    Some(u64::from(segments) * u64::from(socket.mss()?))
 }
 
 fn of_packet(row: &Row<'_>, number: u32) -> String {
@@ -400,11 +381,11 @@ fn seconds(at: Nanos) -> String {
 
 /// What is no segment, in place of the bytes.
 fn step(segment: &Segment) -> String {
-    match (segment.what, &segment.tcb) {
+    match (segment.what, segment.probed()) {
         (What::Wrote, _) => format!("write {}", segment.payload.0),
         (What::Read, _) => format!("read {}", segment.payload.0),
-        (What::State, Some(tcb)) => state(tcb.state).to_owned(),
-        (What::Congestion, Some(tcb)) => congestion(tcb.ca_state).to_owned(),
+        (What::State, Some(socket)) => state(socket.state).to_owned(),
+        (What::Congestion, Some(socket)) => congestion(socket.ca_state).to_owned(),
         (What::Dropped, _) => format!("drop {}", segment.payload.0),
         (What::Retransmitted, _) => format!("again {}", segment.payload.0),
         _ => String::new(),
@@ -466,8 +447,8 @@ fn congestion(state: u8) -> &'static str {
     }
 }
 
-fn limit(tcb: &Tcb) -> &'static str {
-    match tcb.chrono {
+fn limit(chronograph: u8) -> &'static str {
+    match chronograph {
         chrono::BUSY => "busy",
         chrono::RWND_LIMITED => "rwnd",
         chrono::SNDBUF_LIMITED => "sndbuf",
@@ -478,7 +459,7 @@ fn limit(tcb: &Tcb) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Bytes, Comm};
+    use model::{Comm, SocketValues, socket_state};
 
     fn sent() -> (Segment, Connection) {
         let segment = Segment {
@@ -489,7 +470,7 @@ mod tests {
             payload: Bytes(1448),
             segments: 1,
             seq: 1,
-            tcb: Some(Tcb {
+            socket: Some(SocketState::from_probe(SocketValues {
                 snd_una: 1,
                 snd_nxt: 147_001,
                 snd_wnd: Bytes(195_200),
@@ -501,8 +482,8 @@ mod tests {
                 srtt: Nanos(350_000),
                 rto: Nanos(204_000_000),
                 mss: 1448,
-                ..Tcb::default()
-            }),
+                ..SocketValues::default()
+            })),
             ..Segment::default()
         };
         let connection = Connection {
@@ -518,18 +499,21 @@ mod tests {
     fn what_packets_and_samples_tell_stands_in_the_same_columns() {
         let (segment, connection) = sent();
         let packet = Segment {
-            tcb: None,
-            seen: Some(model::Seen {
-                snd_una: 1,
-                snd_nxt: 1449,
+            socket: Some(socket_state! {
+                snd_una: Some(1),
+                snd_nxt: Some(1449),
                 rcv_wnd: Some(Bytes(65_536)),
-                ..model::Seen::default()
             }),
             ..segment
         };
-        let mut sample = TraceSample::default();
-        (sample.tcp.snd_cwnd, sample.tcp.snd_mss) = (10, 1448);
-        sample.tcp.snd_ssthresh = 0x7fff_ffff;
+        let sample = TraceSample {
+            socket: socket_state! {
+                cwnd: Some(10),
+                mss: Some(1448),
+                ssthresh: Some(0x7fff_ffff),
+            },
+            ..TraceSample::default()
+        };
         let columns = columns("flight,swnd,rwnd,cwnd,ssthresh,re,cpu").unwrap();
         let cells = |sample| {
             let row = Row {

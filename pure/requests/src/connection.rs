@@ -5,7 +5,7 @@ use crate::passage::{Passage, Spare, Wait};
 use crate::way::{Came, Found, Piece, Way};
 use crate::wires::{Role, What, Wire};
 use model::Nanos;
-use model::Tcb;
+use model::SocketValues;
 use model::packet::Packet;
 use model::request::Cause;
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
@@ -51,7 +51,7 @@ struct Pending {
 pub(crate) struct Beside<'a> {
     /// The end that is traced.
     pub local: SocketAddr,
-    pub tcb: Option<&'a Tcb>,
+    pub tcb: Option<&'a SocketValues>,
     /// What the data had waited for.
     pub wait: Option<Wait>,
 }

@@ -163,9 +163,8 @@ impl Observer {
             What::Received => (remote, local),
             What::State
                 if segment
-                    .tcb
-                    .as_ref()
-                    .is_some_and(|t| t.state == tcp_state::CLOSE) =>
+                    .probed()
+                    .is_some_and(|socket| socket.state == tcp_state::CLOSE) =>
             {
                 self.sockets.remove(&segment.connection);
                 return;
@@ -182,7 +181,7 @@ impl Observer {
             options_cut: true,
             ..Packet::new(from, to)
         };
-        let tcb = segment.tcb.as_ref();
+        let tcb = segment.probed();
         self.at_end(remote, &packet, &Beside { local, tcb, wait });
     }
 

@@ -6,7 +6,7 @@
 use crate::passage::Wait;
 use model::request::{Cause, Causes};
 use model::segment::{ca_state, tcp_state};
-use model::{Nanos, Segment, Tcb, What};
+use model::{Nanos, Segment, SocketValues, What};
 use std::net::SocketAddr;
 use tcp::seq::{ahead, before};
 use tcp::thresholds::held_back;
@@ -45,7 +45,7 @@ impl Socket {
 
     /// Takes the next event; of one that sends new data, says what these had waited for, where that is known.
     pub fn see(&mut self, segment: &Segment) -> Option<Wait> {
-        let tcb = segment.tcb.as_ref().filter(|tcb| is_open(tcb))?;
+        let tcb = segment.probed().filter(|tcb| is_open(tcb))?;
         let from = std::mem::replace(&mut self.at, segment.at);
         let unsent = self.unsent.replace(left_unsent(segment, tcb));
         match unsent {
@@ -66,7 +66,7 @@ impl Socket {
         None
     }
 
-    fn sends(&mut self, tcb: &Tcb) -> Wait {
+    fn sends(&mut self, tcb: &SocketValues) -> Wait {
         let waited = std::mem::take(&mut self.waited).ranked();
         let cause = waited.first().map_or(Cause::Rate, |(cause, _)| *cause);
         let written = std::mem::replace(&mut self.written, self.at);
@@ -86,7 +86,7 @@ impl Socket {
 }
 
 /// Sequence numbers mean something.
-fn is_open(tcb: &Tcb) -> bool {
+fn is_open(tcb: &SocketValues) -> bool {
     use tcp_state::{CLOSE_WAIT, CLOSING, ESTABLISHED, FIN_WAIT1, LAST_ACK};
     matches!(
         tcb.state,
@@ -95,7 +95,7 @@ fn is_open(tcb: &Tcb) -> bool {
 }
 
 /// Bytes that are still to be sent after an event.
-fn left_unsent(segment: &Segment, tcb: &Tcb) -> u64 {
+fn left_unsent(segment: &Segment, tcb: &SocketValues) -> u64 {
     let end = segment.seq.wrapping_add(segment.sequence_length());
     let next = match segment.what {
         What::Sent if before(tcb.snd_nxt, end) => end,
@@ -105,7 +105,7 @@ fn left_unsent(segment: &Segment, tcb: &Tcb) -> u64 {
 }
 
 /// What so many bytes wait for that were written and not sent: what `tcp_write_xmit` asks, in its order.
-fn waits_for(tcb: &Tcb, unsent: u64) -> Cause {
+fn waits_for(tcb: &SocketValues, unsent: u64) -> Cause {
     let mss = u64::from(tcb.mss.max(1));
     let next = unsent.min(mss);
     // Minshall's change of Nagle's rule: only while an earlier short segment is out.
@@ -134,7 +134,7 @@ mod tests {
     use crate::Observer;
     use model::request::{Call, View};
     use model::segment::tcp_flag::{ACK, PSH};
-    use model::{Bytes, Connection, TraceRecord};
+    use model::{Bytes, Connection, SocketState, TraceRecord};
 
     const MSS: u32 = 1000;
     /// From the client to the server and back.
@@ -147,7 +147,7 @@ mod tests {
     /// A trace of a connection at its client, where a round trip takes 10 ms.
     struct Traced {
         observer: Observer,
-        tcb: Tcb,
+        tcb: SocketValues,
     }
 
     impl Traced {
@@ -163,13 +163,13 @@ mod tests {
                 remote,
             };
             observer.record(&TraceRecord::Connection(connection));
-            let tcb = Tcb {
+            let tcb = SocketValues {
                 state: tcp_state::ESTABLISHED,
                 snd_wnd: Bytes(60_000),
                 cwnd: 10,
                 mss: MSS,
                 min_rtt: TRIP,
-                ..Tcb::default()
+                ..SocketValues::default()
             };
             Traced { observer, tcb }
         }
@@ -189,7 +189,7 @@ mod tests {
                 flags: ACK | PSH,
                 payload: Bytes(bytes.into()),
                 segments: 1,
-                tcb: Some(self.tcb.clone()),
+                socket: Some(SocketState::from_probe(self.tcb.clone())),
                 ..Segment::default()
             }));
         }

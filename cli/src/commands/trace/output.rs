@@ -241,9 +241,8 @@ impl Lines {
                 self.last = Some(segment.at);
                 let closed = segment.what == What::State
                     && segment
-                        .tcb
-                        .as_ref()
-                        .is_some_and(|tcb| tcb.state == model::segment::tcp_state::CLOSE);
+                        .probed()
+                        .is_some_and(|socket| socket.state == model::segment::tcp_state::CLOSE);
                 if closed && self.connections.len() > MOST_CLOSED {
                     self.connections.remove(&segment.connection);
                 }

@@ -165,21 +165,21 @@ impl Ring {
     /// Whether a socket had a timeout since its sample before.
     fn timed_out(&mut self, sample: &TraceSample) -> bool {
         // Older kernels do not count them, but being in one is a state.
-        let in_one = u16::from(sample.tcp.ca_state == ca_state::LOSS);
-        let now = sample.tcp.total_rto.unwrap_or(in_one);
+        let in_one = u16::from(sample.socket.ca_state() == Some(ca_state::LOSS));
+        let now = sample.socket.total_rto().unwrap_or(in_one);
         let before = self.timeouts.insert(sample.connection, now);
         self.triggers.contains(&Trigger::Rto) && before.is_some_and(|before| before < now)
     }
 
     fn fires(&mut self, segment: &Segment) -> bool {
         let waited = self.answered(segment);
-        let tcb = segment.tcb.as_ref();
+        let socket = segment.probed();
         let is_data = segment.flags & (tcp_flag::SYN | tcp_flag::RST) == 0;
         self.triggers.iter().any(|trigger| match trigger {
             Trigger::Retransmission => segment.is_retransmission(),
             Trigger::Rto => {
                 segment.what == What::Congestion
-                    && tcb.is_some_and(|tcb| tcb.ca_state == ca_state::LOSS)
+                    && socket.is_some_and(|socket| socket.ca_state == ca_state::LOSS)
             }
             Trigger::ZeroWindow => {
                 matches!(segment.what, What::Sent | What::Received)
@@ -227,7 +227,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Bytes, Tcb};
+    use model::{Bytes, SocketState, SocketValues, socket_state};
 
     fn event(at_ms: u64, what: What, payload: u64) -> Segment {
         Segment {
@@ -262,10 +262,10 @@ mod tests {
     #[test]
     fn what_led_to_it_is_told_once_and_nothing_older() {
         let again = Segment {
-            tcb: Some(Tcb {
+            socket: Some(SocketState::from_probe(SocketValues {
                 snd_nxt: 5,
-                ..Tcb::default()
-            }),
+                ..SocketValues::default()
+            })),
             ..event(25, What::Sent, 1)
         };
         let events = vec![
@@ -298,10 +298,10 @@ mod tests {
     #[test]
     fn timeouts_and_closed_windows() {
         let loss = Segment {
-            tcb: Some(Tcb {
+            socket: Some(SocketState::from_probe(SocketValues {
                 ca_state: ca_state::LOSS,
-                ..Tcb::default()
-            }),
+                ..SocketValues::default()
+            })),
             ..event(1, What::Congestion, 0)
         };
         assert_eq!(told("rto", vec![loss]), [1]);
@@ -323,10 +323,7 @@ mod tests {
         let mut told = 0;
         for total_rto in [3, 3, 4] {
             let sample = TraceSample {
-                tcp: model::TcpInfo {
-                    total_rto: Some(total_rto),
-                    ..model::TcpInfo::default()
-                },
+                socket: socket_state! { total_rto: Some(total_rto) },
                 ..TraceSample::default()
             };
             let record = TraceRecord::Sample(sample);

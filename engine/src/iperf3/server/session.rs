@@ -511,10 +511,10 @@ impl Half {
                 .map(|(bytes, socket)| {
                     let tcp = observe::tcp_info(socket.as_fd()).ok();
                     // What still waits in this host has not been sent.
-                    let unsent = tcp.as_ref().and_then(|tcp| tcp.notsent_bytes);
+                    let unsent = tcp.as_ref().and_then(|tcp| tcp.notsent_bytes());
                     Counts {
                         bytes: bytes.since(unsent.filter(|_| self.sends).unwrap_or_default()),
-                        retransmits: tcp.map(|tcp| tcp.total_retrans),
+                        retransmits: tcp.and_then(|tcp| tcp.total_retrans()),
                         datagrams: Datagrams::default(),
                     }
                 })
@@ -583,7 +583,7 @@ fn results(
     for half in halves {
         if let AnyLoad::Tcp(load) = &half.load
             && let Some(socket) = load.sockets().first()
-            && let Ok(state) = observe::socket_state(0, socket.as_fd())
+            && let Ok(state) = observe::socket_options(0, socket.as_fd())
         {
             congestion_used = Some(state.congestion);
         }

@@ -8,8 +8,8 @@
 use model::{
     BitRate, BlockOperation, BlockRecord, Bulk, Bytes, CopyRecord, CpuTimes, Datagrams, Direction,
     Directions, EndRecord, Ended, Fingerprint, Latency, Leg, Limit, LineErrors, Nanos, Placement,
-    Run, SCHEMA_VERSION, Sample, SocketState, Spec, StoreRecord, StreamSample, TcpInfo, Traced,
-    Unread, Warning, Workload,
+    Run, SCHEMA_VERSION, Sample, SocketOptions, Spec, StoreRecord, StreamSample, Traced, Unread,
+    Warning, Workload,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -110,10 +110,9 @@ pub fn sample(n: u64) -> Sample {
         streams: vec![StreamSample {
             stream: 0,
             bytes: Bytes(10_000_000 * n),
-            tcp: Some(TcpInfo {
-                rtt: Nanos(1_000_000 + n),
+            tcp: Some(model::socket_state! {
+                srtt: Some(Nanos(1_000_000 + n)),
                 min_rtt: Some(Nanos(900_000)),
-                ..TcpInfo::default()
             }),
             ..StreamSample::default()
         }],
@@ -131,7 +130,7 @@ pub fn end(samples: u64) -> EndRecord {
     let samples: Vec<Sample> = (0..samples).map(sample).collect();
     let last = samples.last().cloned().unwrap_or_default();
     EndRecord {
-        sockets: vec![SocketState {
+        sockets: vec![SocketOptions {
             stream: 0,
             local: "[::1]:1".parse().unwrap(),
             remote: "127.0.0.1:2".parse().unwrap(),

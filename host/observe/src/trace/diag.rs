@@ -3,7 +3,7 @@
 use super::Filter;
 use crate::decode_tcp_info;
 use crate::netlink::messages;
-use model::{Bytes, TcpInfo};
+use model::{Bytes, SocketState, socket_state};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use sys::netlink::{Protocol, Socket};
@@ -39,13 +39,7 @@ pub(super) struct Told {
     /// Zero once no process holds it.
     pub inode: u32,
     pub congestion: String,
-    pub sndbuf: Bytes,
-    pub sndbuf_used: Bytes,
-    pub rcvbuf: Bytes,
-    pub rcvbuf_used: Bytes,
-    pub wmem_alloc: Bytes,
-    pub unread: Bytes,
-    pub tcp: TcpInfo,
+    pub socket: SocketState,
 }
 
 /// A socket's two addresses, its own first.
@@ -218,9 +212,9 @@ fn decode(message: &[u8]) -> Option<(Pair, Told)> {
     let mut told = Told {
         cookie: u64::from(word(44)) | u64::from(word(48)) << 32,
         inode: word(68),
-        unread: Bytes(word(56).into()),
         ..Told::default()
     };
+    let (mut info, mut memory) = (SocketState::default(), [None; 5]);
     let mut rest = &body[ANSWER..];
     while rest.len() >= 4 {
         let length = usize::from(u16::from_ne_bytes(array(rest, 0)));
@@ -228,7 +222,7 @@ fn decode(message: &[u8]) -> Option<(Pair, Told)> {
             break;
         };
         match u16::from_ne_bytes(array(rest, 2)) {
-            INFO => told.tcp = decode_tcp_info(value),
+            INFO => info = decode_tcp_info(value),
             CONGESTION => {
                 let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
                 told.congestion = String::from_utf8_lossy(name).into_owned();
@@ -236,16 +230,22 @@ fn decode(message: &[u8]) -> Option<(Pair, Told)> {
             // SK_MEMINFO_*.
             MEMORY if value.len() >= 24 => {
                 let bytes = |n: usize| Bytes(u32::from_ne_bytes(array(value, 4 * n)).into());
-                told.rcvbuf_used = bytes(0);
-                told.rcvbuf = bytes(1);
-                told.wmem_alloc = bytes(2);
-                told.sndbuf = bytes(3);
-                told.sndbuf_used = bytes(5);
+                memory = [0, 1, 2, 3, 5].map(|n| Some(bytes(n)));
             }
             _ => {}
         }
         rest = &rest[length.next_multiple_of(4).min(rest.len())..];
     }
+    let [rcvbuf_used, rcvbuf, wmem_alloc, sndbuf, sndbuf_used] = memory;
+    told.socket = socket_state! {
+        from info;
+        rqueue: Some(Bytes(word(56).into())),
+        rcvbuf_used: rcvbuf_used,
+        rcvbuf: rcvbuf,
+        wmem_alloc: wmem_alloc,
+        sndbuf: sndbuf,
+        sndbuf_used: sndbuf_used,
+    };
     Some((pair, told))
 }
 
@@ -320,10 +320,10 @@ mod tests {
             assert_eq!(found.is_some(), wanted, "{filter:?}");
             if let Some(told) = found {
                 assert!(
-                    told.cookie > 0 && told.inode > 0 && told.sndbuf.0 > 0,
+                    told.cookie > 0 && told.inode > 0 && told.socket.sndbuf() > Some(Bytes(0)),
                     "{told:?}"
                 );
-                assert_eq!(told.tcp.state, 1);
+                assert_eq!(told.socket.state(), Some(1));
                 assert!(!told.congestion.is_empty());
             }
         }

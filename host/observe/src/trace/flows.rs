@@ -3,7 +3,10 @@
 use super::diag::Pair;
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, RST, SYN};
-use model::{Bytes, Comm, Connection, Nanos, Seen, Segment, TraceRecord, TraceSample, What};
+use model::{
+    Bytes, Comm, Connection, Nanos, Segment, SocketState, TraceRecord, TraceSample, What,
+    socket_state,
+};
 use std::collections::HashMap;
 use tcp::seq::{Unwrap, before, later};
 
@@ -144,7 +147,7 @@ impl Flows {
             tos: caught.tos,
             ttl: caught.ttl,
             length: caught.length,
-            seen: flow.seen(),
+            socket: flow.socket(),
             ..Segment::default()
         };
         flow.take(caught);
@@ -170,8 +173,8 @@ impl Flows {
             self.known.remove(&pair);
         }
         let (flow, mut teller) = self.flow(pair);
-        flow.sent.scale = sample.tcp.rcv_wscale.or(flow.sent.scale);
-        flow.received.scale = sample.tcp.snd_wscale.or(flow.received.scale);
+        flow.sent.scale = sample.socket.rcv_wscale().or(flow.sent.scale);
+        flow.received.scale = sample.socket.snd_wscale().or(flow.received.scale);
         flow.closed |= sample.gone;
         let before = flow.sampled.as_ref();
         let changed = before.is_some_and(|before| {
@@ -256,13 +259,13 @@ impl Flow {
         }
     }
 
-    /// What the packets so far show.
-    fn seen(&self) -> Option<Seen> {
-        Some(Seen {
-            snd_una: self.received.acked?,
-            snd_nxt: self.sent.next?,
-            rcv_nxt: self.received.next?,
-            rcv_wup: self.sent.acked?,
+    /// What the packets so far show of the socket.
+    fn socket(&self) -> Option<SocketState> {
+        Some(socket_state! {
+            snd_una: Some(self.received.acked?),
+            snd_nxt: Some(self.sent.next?),
+            rcv_nxt: Some(self.received.next?),
+            rcv_wup: Some(self.sent.acked?),
             snd_wnd: self.received.offered(&self.sent),
             rcv_wnd: self.sent.offered(&self.received),
         })
@@ -332,7 +335,6 @@ fn newest(known: Option<u32>, new: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::TcpInfo;
 
     fn pair() -> Pair {
         (
@@ -409,7 +411,9 @@ mod tests {
         all.see(&mut flows, 4, caught(true, ACK, next, 10, 1448));
         assert_eq!(all.connections(), [(0, 0)]);
         let segments = all.segments();
-        let flight = segments.iter().map(|s| s.unacked_sent().map(|b| b.0));
+        let flight = segments
+            .iter()
+            .map(|s| Some(s.socket.as_ref()?.unacked_sent()?.0));
         assert_eq!(
             flight.collect::<Vec<_>>(),
             [
@@ -428,12 +432,9 @@ mod tests {
             [false, false, false, false, false, false, true]
         );
         assert_eq!(segments[6].offset, Some(1448));
-        assert_eq!(segments[6].send_window(), Some(Bytes(128_000)));
-        assert_eq!(
-            segments[3].send_window(),
-            Some(Bytes(1000)),
-            "that of a SYN has no scale"
-        );
+        let window = |n: usize| segments[n].socket.as_ref()?.snd_wnd();
+        assert_eq!(window(6), Some(Bytes(128_000)));
+        assert_eq!(window(3), Some(Bytes(1000)), "that of a SYN has no scale");
     }
 
     #[test]
@@ -469,10 +470,7 @@ mod tests {
             let sample = TraceSample {
                 at: Nanos::from_millis(at),
                 gone,
-                tcp: TcpInfo {
-                    bytes_acked: Some(Bytes(bytes)),
-                    ..TcpInfo::default()
-                },
+                socket: socket_state! {                    bytes_acked: Some(Bytes(bytes)),},
                 ..TraceSample::default()
             };
             let before = all.0.len();

@@ -502,7 +502,7 @@ impl<'a> Written<'a> {
     pub fn headers(self, segment: &Segment) -> &'a [u8] {
         let length = (segment.length as usize).saturating_sub(segment.payload.0 as usize);
         // They are all there is of a packet, and stand behind what probes write.
-        let behind = match segment.tcb {
+        let behind = match segment.probed() {
             Some(_) => RECORD,
             None => 0,
         };

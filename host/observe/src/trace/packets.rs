@@ -376,13 +376,7 @@ impl Watch {
             comm,
             gone,
             congestion: told.congestion,
-            sndbuf: told.sndbuf,
-            sndbuf_used: told.sndbuf_used,
-            rcvbuf: told.rcvbuf,
-            rcvbuf_used: told.rcvbuf_used,
-            wmem_alloc: told.wmem_alloc,
-            unread: told.unread,
-            tcp: told.tcp,
+            socket: told.socket,
         };
         let waiting = Waiting::Sample(pair, Box::new(sample), told.cookie);
         self.waiting.push((at, waiting));

@@ -3,7 +3,9 @@
 use super::connections::Place;
 
 use model::segment::{before, tcp_flag, tcp_state};
-use model::{BitRate, Bytes, Comm, Dropped, Nanos, Segment, Tally, Tcb, What};
+use model::{
+    BitRate, Bytes, Comm, Dropped, Nanos, Segment, SocketState, SocketValues, Tally, What,
+};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -315,15 +317,15 @@ impl<'a> Event<'a> {
             ttl: self.ttl(),
             length: self.length(),
             dropped: (self.kind() == What::Dropped).then(|| Box::new(dropped())),
-            tcb: (self.cookie() != 0).then(|| self.tcb(terms.clock.tick)),
-            seen: None,
+            socket: (self.cookie() != 0)
+                .then(|| SocketState::from_probe(self.socket(terms.clock.tick))),
         }
     }
 
-    fn tcb(self, tick: Nanos) -> Tcb {
+    fn socket(self, tick: Nanos) -> SocketValues {
         let bytes = |n: u32| Bytes(n.into());
         let ticks = |n: u32| Nanos(u64::from(n).saturating_mul(tick.0));
-        Tcb {
+        SocketValues {
             state: self.state(),
             ca_state: self.ca_state(),
             owned: self.bits() & BIT_OWNED != 0,
@@ -387,14 +389,17 @@ impl<'a> Event<'a> {
             rwnd_limited: ticks(self.rwnd_limited_ticks()),
             sndbuf_limited: ticks(self.sndbuf_limited_ticks()),
             app_limited: self.app_limited(),
-            pacing_rate: Some(self.pacing_rate())
-                .filter(|rate| *rate != u64::MAX)
-                .map(|rate| BitRate(rate.saturating_mul(8))),
+            // All ones where it is not limited.
+            pacing_rate: BitRate(match self.pacing_rate() {
+                u64::MAX => 0,
+                rate => rate.saturating_mul(8),
+            }),
             pacing_status: self.pacing_status(),
             ato: ticks(self.ato_ticks()),
             pingpong: self.pingpong(),
             quick: self.quick(),
             nonagle: self.nonagle(),
+            ..SocketValues::default()
         }
     }
 }
@@ -479,10 +484,14 @@ mod tests {
         let event = Event::of(&bytes).unwrap();
         let segment = event.segment(&place(), &terms());
         assert_eq!((segment.at, segment.what), (Nanos(3_000), What::Received));
-        let tcb = segment.tcb.unwrap();
-        assert_eq!(tcb.srtt, Nanos(1_000));
-        assert_eq!((tcb.min_rtt, tcb.rto), (Nanos(0), Nanos::from_millis(204)));
-        assert_eq!((tcb.wmem_alloc, tcb.pacing_rate), (Bytes(0), None));
+        let socket = segment.socket.unwrap();
+        assert_eq!(socket.srtt(), Some(Nanos(1_000)));
+        assert_eq!(socket.min_rtt(), None);
+        assert_eq!(socket.rto(), Some(Nanos::from_millis(204)));
+        assert_eq!(
+            (socket.wmem_alloc(), socket.pacing_rate()),
+            (Some(Bytes(0)), None)
+        );
         assert_eq!(event.here(), "10.0.0.1:0".parse().unwrap());
         assert_eq!(event.there(), "[fd00::2]:2049".parse().unwrap());
     }
@@ -520,14 +529,14 @@ mod tests {
             Event::of(&bytes).unwrap().segment(&place(), &terms())
         };
         let segment = drop(65, 1, 0);
-        assert!(segment.tcb.is_some());
+        assert!(segment.socket.is_some());
         let dropped = *segment.dropped.unwrap();
         assert_eq!(
             (&dropped.reason[..], &dropped.device[..], dropped.arrived),
             ("QDISC_OVERLIMIT", "eth0", false)
         );
         let segment = drop(999, 0, BIT_ARRIVED);
-        assert_eq!(segment.tcb, None);
+        assert_eq!(segment.socket, None);
         let dropped = *segment.dropped.unwrap();
         assert_eq!((&dropped.reason[..], dropped.arrived), ("999", true));
     }

@@ -666,7 +666,7 @@ mod tests {
         let mut arms = arms();
         for run in &mut arms[1].runs {
             run.spec.socket.congestion = Some("bbr".to_owned());
-            run.legs[0].near.sockets = vec![model::SocketState {
+            run.legs[0].near.sockets = vec![model::SocketOptions {
                 stream: 0,
                 local: ([127, 0, 0, 1], 1).into(),
                 remote: ([127, 0, 0, 1], 2).into(),

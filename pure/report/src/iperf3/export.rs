@@ -3,7 +3,7 @@
 use crate::json::pretty;
 use model::{
     BitRate, Bytes, CpuTimes, Datagrams, Direction, EndRecord, Ended, Fingerprint, Leg, Limit,
-    Nanos, Run, Sample, SocketState, Spec, StreamSample, Summary, TcpInfo, Workload,
+    Nanos, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary, Workload,
 };
 use serde_json::{Map, Value, json};
 
@@ -61,7 +61,7 @@ fn line(event: &str, data: &Value) -> String {
 
 fn start(run: &Run) -> Value {
     let spec = &run.spec;
-    let sockets: Vec<(u64, &SocketState)> = (0..)
+    let sockets: Vec<(u64, &SocketOptions)> = (0..)
         .zip(run.legs.iter().flat_map(|leg| &leg.near.sockets))
         .map(|(index, socket)| (socket_number(index), socket))
         .collect();
@@ -171,19 +171,20 @@ fn interval(
             );
             if let Some(tcp) = stream.tcp.as_ref().filter(|_| sends) {
                 let earlier = was
-                    .and_then(|s| s.tcp.as_ref())
-                    .map_or(0, |t| t.total_retrans);
-                let retransmits = u64::from(tcp.total_retrans.saturating_sub(earlier));
+                    .and_then(|s| s.tcp.as_ref()?.total_retrans())
+                    .unwrap_or(0);
+                let total = tcp.total_retrans().unwrap_or(0);
+                let retransmits = u64::from(total.saturating_sub(earlier));
                 again += retransmits;
                 told = true;
                 for (key, value) in [
                     ("retransmits", retransmits),
-                    ("snd_cwnd", tcp.cwnd_bytes().0),
-                    ("snd_wnd", tcp.snd_wnd.unwrap_or_default().0),
-                    ("rtt", tcp.rtt.0 / 1_000),
-                    ("rttvar", tcp.rttvar.0 / 1_000),
-                    ("pmtu", u64::from(tcp.pmtu)),
-                    ("reorder", u64::from(tcp.reord_seen.unwrap_or(0))),
+                    ("snd_cwnd", tcp.cwnd_bytes().unwrap_or_default().0),
+                    ("snd_wnd", tcp.snd_wnd().unwrap_or_default().0),
+                    ("rtt", tcp.srtt().unwrap_or_default().0 / 1_000),
+                    ("rttvar", tcp.rttvar().unwrap_or_default().0 / 1_000),
+                    ("pmtu", tcp.pmtu().unwrap_or(0).into()),
+                    ("reorder", u64::from(tcp.reord_seen().unwrap_or(0))),
                 ] {
                     entry.insert(key.into(), json!(value));
                 }
@@ -300,15 +301,18 @@ fn end_stream(spec: &Spec, leg: &Leg, stream: u32, socket: u64) -> Value {
         );
         entry.insert("socket".into(), json!(socket));
         if sent {
-            let accounts: Vec<&TcpInfo> = record
+            let accounts: Vec<&SocketState> = record
                 .samples
                 .iter()
                 .flat_map(|sample| of_stream(sample, stream))
                 .filter_map(|s| s.tcp.as_ref())
                 .collect();
-            let first = accounts.first().map_or(0, |t| t.total_retrans);
+            let first = accounts.first().and_then(|t| t.total_retrans());
             let again = match accounts.last() {
-                Some(last) => Some(u64::from(last.total_retrans.saturating_sub(first))),
+                Some(last) => {
+                    let total = last.total_retrans().unwrap_or(0);
+                    Some(u64::from(total.saturating_sub(first.unwrap_or(0))))
+                }
                 // A stock peer tells each stream's; only their sum is kept.
                 None if spec.streams == 1 => record.retransmits,
                 None => None,
@@ -319,14 +323,20 @@ fn end_stream(spec: &Spec, leg: &Leg, stream: u32, socket: u64) -> Value {
             let rtts = || {
                 accounts
                     .iter()
-                    .map(|t| t.rtt.0 / 1_000)
+                    .filter_map(|t| Some(t.srtt()?.0 / 1_000))
                     .filter(|rtt| *rtt > 0)
             };
             let count = rtts().count() as u64;
-            let largest = |f: &dyn Fn(&TcpInfo) -> u64| accounts.iter().map(|t| f(t)).max();
+            let largest = |f: &dyn Fn(&SocketState) -> u64| accounts.iter().map(|t| f(t)).max();
             for (key, value) in [
-                ("max_snd_cwnd", largest(&|t| t.cwnd_bytes().0)),
-                ("max_snd_wnd", largest(&|t| t.snd_wnd.unwrap_or_default().0)),
+                (
+                    "max_snd_cwnd",
+                    largest(&|t| t.cwnd_bytes().unwrap_or_default().0),
+                ),
+                (
+                    "max_snd_wnd",
+                    largest(&|t| t.snd_wnd().unwrap_or_default().0),
+                ),
                 ("max_rtt", rtts().max()),
                 ("min_rtt", rtts().min()),
                 ("mean_rtt", rtts().sum::<u64>().checked_div(count)),
@@ -411,8 +421,7 @@ fn retransmits(record: &EndRecord) -> Option<u64> {
         let told: Vec<u64> = sample
             .streams
             .iter()
-            .filter_map(|s| s.tcp.as_ref())
-            .map(|t| u64::from(t.total_retrans))
+            .filter_map(|s| s.tcp.as_ref()?.total_retrans().map(u64::from))
             .collect();
         (!told.is_empty()).then(|| told.iter().sum::<u64>())
     };

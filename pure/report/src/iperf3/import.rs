@@ -2,8 +2,8 @@
 
 use model::{
     BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended,
-    Fingerprint, Leg, Limit, Nanos, Placement, Run, SCHEMA_VERSION, Sample, SocketSettings,
-    SocketState, Spec, StreamSample, TcpInfo, Udp, Warning, Workload,
+    Fingerprint, Leg, Limit, Nanos, Placement, Run, SCHEMA_VERSION, Sample, SocketOptions,
+    SocketSettings, SocketState, Spec, StreamSample, Udp, Warning, Workload,
 };
 use serde_json::{Map, Value, json};
 use std::net::{IpAddr, SocketAddr};
@@ -453,7 +453,7 @@ impl Reader<'_> {
     }
 
     /// The sockets of one direction: iperf3 lists those that it sends on first.
-    fn sockets(&self, spec: &Spec, sends: bool, second: bool) -> Vec<SocketState> {
+    fn sockets(&self, spec: &Spec, sends: bool, second: bool) -> Vec<SocketOptions> {
         let Some(Value::Array(all)) = self.start.get("connected") else {
             return Vec::new();
         };
@@ -483,7 +483,7 @@ impl Reader<'_> {
                     let port = u16::try_from(entry.get(port)?.as_u64()?).ok()?;
                     Some(SocketAddr::new(ip, port))
                 };
-                Some(SocketState {
+                Some(SocketOptions {
                     stream,
                     local: address("local_host", "local_port")?,
                     remote: address("remote_host", "remote_port")?,
@@ -595,20 +595,19 @@ impl Reader<'_> {
 }
 
 /// iperf3 has the window in bytes; the kernel counts segments.
-fn tcp_info(stream: &Value, mss: u32, total_retrans: u64) -> TcpInfo {
+fn tcp_info(stream: &Value, mss: u32, total_retrans: u64) -> SocketState {
     let micros = |key| Nanos::from_micros(whole(Some(stream), key).0);
     let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    TcpInfo {
-        snd_mss: mss,
-        snd_cwnd: small(whole(Some(stream), "snd_cwnd").0 / u64::from(mss)),
+    model::socket_state! {
+        mss: Some(mss),
+        cwnd: Some(small(whole(Some(stream), "snd_cwnd").0 / u64::from(mss))),
         snd_wnd: stream
-            .get("snd_wnd")
-            .map(|_| whole(Some(stream), "snd_wnd")),
-        rtt: micros("rtt"),
-        rttvar: micros("rttvar"),
-        pmtu: small(whole(Some(stream), "pmtu").0),
-        total_retrans: small(total_retrans),
-        ..TcpInfo::default()
+        .get("snd_wnd")
+        .map(|_| whole(Some(stream), "snd_wnd")),
+        srtt: Some(micros("rtt")),
+        rttvar: Some(micros("rttvar")),
+        pmtu: Some(small(whole(Some(stream), "pmtu").0)),
+        total_retrans: Some(small(total_retrans)),
     }
 }
 

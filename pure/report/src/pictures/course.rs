@@ -9,7 +9,7 @@ use crate::page::{Series, Stroke};
 use model::finding::{Explanation, Phase};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
-use model::{Bytes, Connection, Nanos, Segment, TraceSample, What};
+use model::{Bytes, Connection, Nanos, Segment, SocketState, TraceSample, What};
 use std::net::SocketAddr;
 
 /// Columns that hold anything: about the pixels of a picture.
@@ -164,7 +164,7 @@ impl Course {
         }
         let at = self.pass.at(segment.at);
         let pass = &mut self.pass;
-        if let Some(tcb) = segment.tcb.as_ref().filter(|_| own) {
+        if let Some(tcb) = segment.probed().filter(|_| own) {
             pass.knows(at, tcb.mss, (tcb.cwnd, tcb.ssthresh), tcb.sndbuf, tcb.srtt);
         }
         if !matches!(segment.what, What::Sent | What::Received) {
@@ -174,15 +174,16 @@ impl Course {
         if (segment.what == What::Sent) == own {
             pass.sends(at, segment.seq, syn, segment.payload.0 as u32);
         } else if segment.flags & ACK != 0 {
-            let scale = segment.tcb.as_ref().map(|tcb| match (syn, own) {
+            let socket = segment.socket.as_ref();
+            let scale = segment.probed().map(|tcb| match (syn, own) {
                 (true, _) => 0,
                 (_, true) => tcb.snd_wscale,
                 (_, false) => tcb.rcv_wscale,
             });
             let window = match (scale, own) {
                 (Some(scale), _) => Some(u64::from(segment.window) << scale.min(14)),
-                (None, true) => segment.send_window().map(|window| window.0),
-                (None, false) => segment.receive_window().map(|window| window.0),
+                (None, true) => socket.and_then(SocketState::snd_wnd).map(|window| window.0),
+                (None, false) => socket.and_then(SocketState::rcv_wnd).map(|window| window.0),
             };
             let heard = Heard {
                 ack: segment.ack,
@@ -199,10 +200,11 @@ impl Course {
             return;
         }
         let at = self.pass.at(sample.at);
-        let tcp = &sample.tcp;
-        let windows = (tcp.snd_cwnd, tcp.snd_ssthresh);
-        self.pass
-            .knows(at, tcp.snd_mss, windows, sample.sndbuf, tcp.rtt);
+        let socket = &sample.socket;
+        let windows = (socket.cwnd().unwrap_or(0), socket.ssthresh().unwrap_or(0));
+        let (mss, srtt) = (socket.mss().unwrap_or(0), socket.srtt().unwrap_or_default());
+        let sndbuf = socket.sndbuf().unwrap_or_default();
+        self.pass.knows(at, mss, windows, sndbuf, srtt);
     }
 
     /// Whether the events of a connection of a trace belong to it.
@@ -571,7 +573,7 @@ impl Range {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Tcb;
+    use model::SocketValues;
 
     const ENDS: [([u8; 4], u16); 2] = [([192, 0, 2, 1], 40_000), ([192, 0, 2, 2], 5201)];
 
@@ -722,7 +724,7 @@ mod tests {
             flags: ACK,
             window: 100,
             payload: Bytes(payload),
-            tcb: Some(Tcb {
+            socket: Some(SocketState::from_probe(SocketValues {
                 state: 1,
                 cwnd: 10,
                 ssthresh: NO_THRESHOLD,
@@ -731,8 +733,8 @@ mod tests {
                 rcv_wscale: 7,
                 sndbuf: Bytes(5000),
                 srtt: Nanos(7000),
-                ..Tcb::default()
-            }),
+                ..SocketValues::default()
+            })),
             ..Segment::default()
         };
         let mut course = course();

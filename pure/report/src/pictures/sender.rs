@@ -1,6 +1,6 @@
 //! What a sender's kernel held at a moment.
 
-use model::{Leg, Sample, TcpInfo};
+use model::{Leg, Sample, SocketState};
 
 /// The state of a sender, all its connections together; `None` where its kernel did not tell. Bytes and seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -31,15 +31,12 @@ pub fn states(leg: &Leg) -> Vec<State> {
 }
 
 fn state(sample: &Sample) -> State {
-    let sum = |of: &dyn Fn(&TcpInfo) -> Option<f64>| {
+    let sum = |of: &dyn Fn(&SocketState) -> Option<f64>| {
         let told = sample.streams.iter().filter_map(|s| of(s.tcp.as_ref()?));
         told.reduce(|a, b| a + b)
     };
-    let segments = |n: u32, tcp: &TcpInfo| f64::from(n) * f64::from(tcp.snd_mss);
-    let rtts = sample
-        .streams
-        .iter()
-        .filter_map(|s| Some(s.tcp.as_ref()?.rtt));
+    let segments = |n: Option<u32>, tcp: &SocketState| Some(f64::from(n?) * f64::from(tcp.mss()?));
+    let rtts = sample.streams.iter().filter_map(|s| s.tcp.as_ref()?.srtt());
     let buffers = sample.streams.iter().filter_map(|s| s.send_buffer);
     State {
         at: sample.at.as_secs_f64(),
@@ -47,20 +44,13 @@ fn state(sample: &Sample) -> State {
             .filter(|rtt| rtt.0 > 0)
             .max()
             .map(|rtt| rtt.as_secs_f64()),
-        cwnd: sum(&|t| Some(segments(t.snd_cwnd, t))),
-        ssthresh: sum(&|t| (t.snd_ssthresh < i32::MAX as u32).then(|| segments(t.snd_ssthresh, t))),
-        // As tcp_packets_in_flight of the kernel counts (include/net/tcp.h).
-        in_flight: sum(&|t| {
-            let left = t.sacked.saturating_add(t.lost);
-            Some(segments(
-                t.unacked.saturating_sub(left).saturating_add(t.retrans),
-                t,
-            ))
-        }),
-        send_window: sum(&|t| t.snd_wnd.map(|w| w.0 as f64)),
-        receive_window: sum(&|t| t.rcv_wnd.map(|w| w.0 as f64)),
+        cwnd: sum(&|t| segments(t.cwnd(), t)),
+        ssthresh: sum(&|t| segments(t.ssthresh().filter(|n| *n < i32::MAX as u32), t)),
+        in_flight: sum(&|t| segments(t.in_flight(), t)),
+        send_window: sum(&|t| t.snd_wnd().map(|w| w.0 as f64)),
+        receive_window: sum(&|t| t.rcv_wnd().map(|w| w.0 as f64)),
         send_buffer: buffers.map(|b| b.0 as f64).reduce(|a, b| a + b),
-        sent_again: sum(&|t| Some(f64::from(t.total_retrans))),
+        sent_again: sum(&|t| t.total_retrans().map(f64::from)),
     }
 }
 
@@ -72,17 +62,17 @@ mod tests {
     #[test]
     fn connections_are_added_up() {
         let stream = |rtt_us, ssthresh| StreamSample {
-            tcp: Some(TcpInfo {
-                snd_mss: 1000,
-                snd_cwnd: 10,
-                snd_ssthresh: ssthresh,
-                unacked: 8,
-                sacked: 3,
-                lost: 1,
-                retrans: 1,
-                rtt: model::Nanos::from_micros(rtt_us),
+            tcp: Some(model::socket_state! {
+                mss: Some(1000),
+                cwnd: Some(10),
+                ssthresh: Some(ssthresh),
+                packets_out: Some(8),
+                sacked_out: Some(3),
+                lost_out: Some(1),
+                retrans_out: Some(1),
+                total_retrans: Some(0),
+                srtt: Some(model::Nanos::from_micros(rtt_us)),
                 snd_wnd: Some(Bytes(65_536)),
-                ..TcpInfo::default()
             }),
             send_buffer: Some(Bytes(1 << 20)),
             ..StreamSample::default()

@@ -2,7 +2,7 @@
 
 use model::advice::Configured;
 use model::mtu::{Climb, PathEnd, TcpTruth};
-use model::{BitRate, SocketSettings, SocketState, Warning, Workload};
+use model::{BitRate, SocketOptions, SocketSettings, Warning, Workload};
 use model::{EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Setting};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -277,7 +277,7 @@ pub enum ToController {
         /// Number of the leg.
         leg: u32,
         /// The agent's live sockets, read back.
-        sockets: Vec<SocketState>,
+        sockets: Vec<SocketOptions>,
         /// The agent's host, seen from this path.
         fingerprint: Box<Fingerprint>,
         /// Settings that did not take.
