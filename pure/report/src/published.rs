@@ -1,38 +1,37 @@
-//! What was found in numbers that somebody published.
+//! What was found in published numbers.
 
 use crate::json::pretty;
+use crate::prove::phrase::{answer, level, share, signed, size};
 use crate::words::{Ink, Style, escape, escape_sentence, glue, wrap};
-use model::{Estimate, Outcome, Published, PublishedComparison};
+use model::{Outcome, Published, PublishedComparison};
 
-/// Comparisons and doubts that are told; a table has fewer.
-const TOLD: usize = 50;
+/// Comparisons and doubts that are shown; a table has fewer.
+const SHOWN: usize = 50;
 
-/// All of it as text: each difference with its verdict, then what to know before it is believed.
+/// All of it as text: each difference with its verdict, then the caveats.
 pub fn text(of: &Published, style: Style) -> String {
+    let more = |all: usize, what: &str| match all.saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("And {more} more{what} (--json has all).\n"),
+    };
     let mut out = String::new();
-    for one in of.comparisons.iter().take(TOLD) {
-        out.push_str(&comparison(one, of.margin_share, style));
+    for one in of.comparisons.iter().take(SHOWN) {
+        let word = answer(one.outcome);
+        let text = format!("{word}. {}", explained(one, of.margin_share));
+        // Painted after wrapping, so that escapes count for no width.
+        let text = wrap(&text, style.width, "  ", "  ");
+        out += &wrap(&values(one), style.width, "", "  ");
+        out += &text.replacen(word, &style.paint(Ink::Bold, word), 1);
     }
-    if of.comparisons.len() > TOLD {
-        let more = of.comparisons.len() - TOLD;
-        out.push_str(&format!("And {more} more comparisons (--json has all).\n"));
-    }
+    out += &more(of.comparisons.len(), " comparisons");
     if !of.doubts.is_empty() {
-        out.push_str("\nBefore this is believed:\n");
+        out += "\nBefore this is believed:\n";
     }
-    for doubt in of.doubts.iter().take(TOLD) {
-        out.push_str(&wrap(
-            &escape_sentence(&doubt.words),
-            style.width,
-            "- ",
-            "  ",
-        ));
+    for doubt in of.doubts.iter().take(SHOWN) {
+        let words = escape_sentence(&doubt.words);
+        out += &wrap(&words, style.width, "- ", "  ");
     }
-    if of.doubts.len() > TOLD {
-        let more = of.doubts.len() - TOLD;
-        out.push_str(&format!("And {more} more (--json has all).\n"));
-    }
-    out
+    out + &more(of.doubts.len(), "")
 }
 
 /// The document; `docs/json.md` has its keys.
@@ -42,8 +41,8 @@ pub fn json(of: &Published) -> String {
 
 /// A difference and its verdict in one line.
 pub(crate) fn sentence(one: &PublishedComparison, margin_share: f64) -> String {
-    let (word, sentence) = verdict(one, margin_share);
-    format!("{}: {word}. {sentence}", values(one))
+    let explained = explained(one, margin_share);
+    format!("{}: {}. {explained}", values(one), answer(one.outcome))
 }
 
 fn values(one: &PublishedComparison) -> String {
@@ -51,73 +50,53 @@ fn values(one: &PublishedComparison) -> String {
         "" => String::new(),
         of => format!("{}: ", escape(of)),
     };
-    format!(
-        "{of}{} ({}) and {} ({})",
-        escape(&one.control),
-        value(one.control_value, &one.unit),
-        escape(&one.arm),
-        value(one.arm_value, &one.unit)
-    )
+    let value = |value: f64| glue(format!("{value} {}", one.unit).trim());
+    let (control, arm) = (escape(&one.control), escape(&one.arm));
+    let [before, after] = [one.control_value, one.arm_value].map(value);
+    format!("{of}{control} ({before}) and {arm} ({after})")
 }
 
-fn comparison(one: &PublishedComparison, margin_share: f64, style: Style) -> String {
-    let (word, sentence) = verdict(one, margin_share);
-    let answer = wrap(&format!("{word}. {sentence}"), style.width, "  ", "  ");
-    // Painted after wrapping, so that escapes count for no width.
-    let answer = answer.replacen(word, &style.paint(Ink::Bold, word), 1);
-    wrap(&values(one), style.width, "", "  ") + &answer
-}
-
-/// The verdict in a word and a sentence.
-fn verdict(one: &PublishedComparison, margin_share: f64) -> (&'static str, String) {
+/// The verdict in a sentence.
+fn explained(one: &PublishedComparison, margin_share: f64) -> String {
     let [control, arm] = one.runs;
-    let runs = match (one.paired, one.runs) {
-        (true, _) => format!("{control} pairs"),
-        (false, _) => format!("{control} and {arm} runs without pairs"),
+    let runs = match one.paired {
+        true => format!("{control} pairs"),
+        false => format!("{control} and {arm} runs without pairs"),
     };
-    let level = |e: &Estimate| format!("{:.0} % interval", 100.0 * e.level);
-    let judged = |word, than: &str, e: Estimate| {
-        let sentence = format!(
-            "A typical run was {} {than} ({} {} to {}; {runs}).",
-            glue(percent(e.effect_share.abs())),
+    let Some(e) = one.estimate.filter(|_| one.outcome != Outcome::NoVerdict) else {
+        return unjudged(one);
+    };
+    let (low, high) = (glue(signed(e.low_share)), glue(signed(e.high_share)));
+    match one.outcome {
+        Outcome::NoDifference => {
+            let margin = glue(share(margin_share));
+            format!("Between {low} and {high} ({margin} matters; {runs}).")
+        }
+        Outcome::NotEnoughData | Outcome::NoVerdict => {
+            format!("Anything from {low} to {high} fits {runs}.")
+        }
+        Outcome::Faster | Outcome::Slower => format!(
+            "A typical run was {} {} ({} interval {low} to {high}; {runs}).",
+            glue(size(e.effect_share.abs())),
+            if one.outcome == Outcome::Faster {
+                "faster"
+            } else {
+                "slower"
+            },
             level(&e),
-            glue(signed(e.low_share)),
-            glue(signed(e.high_share)),
-        );
-        (word, sentence)
-    };
-    match (one.outcome, one.estimate) {
-        (Outcome::Faster, Some(e)) => judged("FASTER", "faster", e),
-        (Outcome::Slower, Some(e)) => judged("SLOWER", "slower", e),
-        (Outcome::NoDifference, Some(e)) => (
-            "NO DIFFERENCE THAT MATTERS",
-            format!(
-                "Between {} and {} ({} matters; {runs}).",
-                glue(signed(e.low_share)),
-                glue(signed(e.high_share)),
-                glue(percent(margin_share)),
-            ),
         ),
-        (Outcome::NotEnoughData, Some(e)) => (
-            "NOT ENOUGH DATA",
-            format!(
-                "Anything from {} to {} fits {runs}.",
-                glue(signed(e.low_share)),
-                glue(signed(e.high_share)),
-            ),
-        ),
-        _ => ("NO VERDICT", unjudged(one)),
     }
 }
 
 /// What can be said where there is no interval.
 fn unjudged(one: &PublishedComparison) -> String {
-    let change = one.change_share.map_or(String::new(), |share| {
-        let printed = one.printed_share.map_or(String::new(), |printed| {
-            format!(" (printed {})", glue(signed(printed)))
-        });
-        format!("The values differ by {}{printed}; ", glue(signed(share)))
-    });
+    let printed = one
+        .printed_share
+        .map(|p| format!(" (printed {})", glue(signed(p))));
+    let printed = printed.unwrap_or_default();
+    let change = one
+        .change_share
+        .map(|share| format!("The values differ by {}{printed}; ", glue(signed(share))));
     let why = match one.runs {
         [0, _] | [_, 0] => "the runs behind them were not published.".to_owned(),
         [1, 1] => "one run a side has no interval.".to_owned(),
@@ -126,28 +105,14 @@ fn unjudged(one: &PublishedComparison) -> String {
         }
         [control, arm] => format!("the {control} and {arm} values are not judged, see below."),
     };
-    format!("{change}{why}")
-}
-
-fn value(value: f64, unit: &str) -> String {
-    glue(format!("{value} {unit}").trim())
-}
-
-fn percent(share: f64) -> String {
-    let p = 100.0 * share;
-    let decimals = if p.abs() < 9.95 { 1 } else { 0 };
-    format!("{p:.decimals$} %")
-}
-
-fn signed(share: f64) -> String {
-    let sign = if share >= 0.0 { "+" } else { "" };
-    format!("{sign}{}", percent(share))
+    change.unwrap_or_default() + &why
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixtures::published;
+    use model::Estimate;
 
     fn one(
         outcome: Outcome,
@@ -188,41 +153,26 @@ mod tests {
             one(Outcome::NoVerdict, [3, 3], None),
         ]), @r"
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          FASTER. A typical run was 12 % faster (95 % interval +6.0 % to +19 %; 8 and 9
+          FASTER. A typical run was 12.0 % faster (95 % interval +6.0 % to +19.0 %; 8
+          and 9 runs without pairs).
+        cubic (100 Mbit/s) and bbr (112 Mbit/s)
+          NO DIFFERENCE THAT MATTERS. Between -2.1 % and +3.3 % (5 % matters; 20 and 20
           runs without pairs).
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO DIFFERENCE THAT MATTERS. Between -2.1 % and +3.3 % (5.0 % matters; 20 and
-          20 runs without pairs).
-        cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NOT ENOUGH DATA. Anything from -7.0 % to +15 % fits 8 and 8 runs without
+          NOT ENOUGH DATA. Anything from -7.0 % to +15.0 % fits 8 and 8 runs without
           pairs.
         table 1, write: cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO VERDICT. The values differ by +12 % (printed +0.5 %); one run a side has no
-          interval.
+          NO VERDICT. The values differ by +12.0 % (printed +0.5 %); one run a side has
+          no interval.
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO VERDICT. The values differ by +12 %; the runs behind them were not
+          NO VERDICT. The values differ by +12.0 %; the runs behind them were not
           published.
         cubic (100 Mbit/s) and bbr (112 Mbit/s)
-          NO VERDICT. The values differ by +12 %; 3 and 3 runs are too few for an
+          NO VERDICT. The values differ by +12.0 %; 3 and 3 runs are too few for an
           interval.
 
         Before this is believed:
         - The order was not drawn at random, and \u{1b}[2J is no word.
         ");
-    }
-
-    #[test]
-    fn an_effect_is_never_denied() {
-        for outcome in [
-            Outcome::NoDifference,
-            Outcome::NotEnoughData,
-            Outcome::NoVerdict,
-        ] {
-            let words = said(vec![one(outcome, [8, 8], Some((0.0, -0.01, 0.01)))]);
-            assert!(
-                !words.contains("no effect") && !words.contains("ignificant"),
-                "{words}"
-            );
-        }
     }
 }

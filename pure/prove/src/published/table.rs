@@ -1,4 +1,4 @@
-//! A table in CSV as cells by the names of columns.
+//! A table in CSV as cells by the names of columns, and the units in those names.
 
 use super::Error;
 
@@ -6,123 +6,121 @@ const MOST_BYTES: usize = 16 << 20;
 const MOST_ROWS: usize = 20_000;
 const MOST_COLUMNS: usize = 200;
 
-pub(super) struct Table {
-    header: Vec<String>,
-    rows: Vec<Row>,
-}
+pub(super) use csv::StringRecord as Row;
 
-pub(super) struct Row {
-    pub line: u64,
-    cells: Vec<String>,
+pub(super) struct Table {
+    /// Names of the columns, in small letters.
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Row>,
 }
 
 /// A number and how exactly it was printed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy)]
 pub(super) struct Printed {
-    pub value: f64,
+    pub(super) value: f64,
     /// Half of the last printed digit.
-    pub half: f64,
+    pub(super) half: f64,
+}
+
+/// What a column counts.
+#[derive(Clone, Copy)]
+pub(super) struct Unit {
+    /// As it is printed; empty if unknown.
+    pub(super) name: &'static str,
+    /// A time: less is better.
+    pub(super) is_time: bool,
 }
 
 impl Table {
-    pub fn read(text: &str) -> Result<Table, Error> {
+    pub(super) fn read(text: &str) -> Result<Table, Error> {
+        let not_csv = |why: String| Error::NotCsv(why);
         if text.len() > MOST_BYTES {
-            return Err(Error::TooMuch {
-                what: "MiB",
-                most: MOST_BYTES >> 20,
-            });
+            return Err(not_csv(format!(
+                "it has more than {} MiB",
+                MOST_BYTES >> 20
+            )));
         }
-        let broken = |error: csv::Error| Error::NotCsv(error.to_string());
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)
             .comment(Some(b'#'))
             .from_reader(text.trim_start_matches('\u{feff}').as_bytes());
-        let header: Vec<String> = reader
-            .headers()
-            .map_err(broken)?
-            .iter()
-            .map(str::to_lowercase)
-            .collect();
-        if header.len() > MOST_COLUMNS {
-            return Err(Error::TooMuch {
-                what: "columns",
-                most: MOST_COLUMNS,
-            });
+        let header = reader.headers().map_err(|e| not_csv(e.to_string()))?;
+        let header: Vec<String> = header.iter().map(str::to_lowercase).collect();
+        let records = reader.records().take(MOST_ROWS + 1);
+        let rows: Vec<Row> = records
+            .collect::<Result<_, _>>()
+            .map_err(|e| not_csv(e.to_string()))?;
+        if rows.is_empty() {
+            return Err(not_csv("it has no rows".to_owned()));
         }
-        let mut rows = Vec::new();
-        for record in reader.records().take(MOST_ROWS + 1) {
-            let record = record.map_err(broken)?;
-            rows.push(Row {
-                line: record.position().map_or(0, csv::Position::line),
-                cells: record.iter().map(str::to_owned).collect(),
-            });
+        if rows.len() > MOST_ROWS || header.len() > MOST_COLUMNS {
+            let bounds = format!("it has more than {MOST_ROWS} rows or {MOST_COLUMNS} columns");
+            return Err(not_csv(bounds));
         }
-        match rows.len() {
-            0 => Err(Error::NotCsv("it has no rows".to_owned())),
-            1..=MOST_ROWS => Ok(Table { header, rows }),
-            _ => Err(Error::TooMuch {
-                what: "rows",
-                most: MOST_ROWS,
-            }),
-        }
+        Ok(Table { header, rows })
     }
 
-    pub fn header(&self) -> &[String] {
-        &self.header
-    }
-
-    pub fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    pub fn has(&self, column: &str) -> bool {
+    pub(super) fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
     }
 
     /// The first column whose name begins so.
-    pub fn starting(&self, prefix: &str) -> Option<&str> {
+    pub(super) fn starting(&self, prefix: &str) -> Option<&str> {
         let mut names = self.header.iter().map(String::as_str);
         names.find(|name| name.starts_with(prefix))
     }
 
-    /// A cell; empty if there is no such column.
-    pub fn text<'a>(&self, row: &'a Row, column: &str) -> &'a str {
-        let at = self.header.iter().position(|name| name == column);
-        at.and_then(|at| row.cells.get(at))
-            .map_or("", String::as_str)
+    /// The column of the values: `value...`, or the first in a unit of rate.
+    pub(super) fn values(&self) -> Option<&str> {
+        let is_rate = |name: &&String| !unit_of(name).name.is_empty() && !unit_of(name).is_time;
+        let rate = self.header.iter().find(is_rate).map(String::as_str);
+        self.starting("value").or(rate)
     }
 
-    /// The number in a cell.
-    pub fn number(&self, row: &Row, column: &str) -> Result<Printed, Error> {
+    /// A cell; empty if there is no such column.
+    pub(super) fn text<'a>(&self, row: &'a Row, column: &str) -> &'a str {
+        let at = self.header.iter().position(|name| name == column);
+        at.and_then(|at| row.get(at)).unwrap_or_default()
+    }
+
+    /// A rate or a time: a number of at least 0.
+    pub(super) fn amount(&self, row: &Row, column: &str) -> Result<Printed, Error> {
         let text = self.text(row, column);
-        Printed::read(text).ok_or_else(|| Error::NoNumber {
-            line: row.line,
+        let amount = Printed::read(text).filter(|number| number.value >= 0.0);
+        amount.ok_or_else(|| Error::NoNumber {
+            line: line_of(row),
             column: column.to_owned(),
             text: text.chars().take(40).collect(),
-            expected: "a number",
-        })
-    }
-
-    /// A rate or a time: not below zero.
-    pub fn amount(&self, row: &Row, column: &str) -> Result<Printed, Error> {
-        let number = self.number(row, column)?;
-        if number.value >= 0.0 {
-            return Ok(number);
-        }
-        Err(Error::NoNumber {
-            line: row.line,
-            column: column.to_owned(),
-            text: number.value.to_string(),
-            expected: "an amount: it is below zero",
         })
     }
 }
 
 impl Printed {
-    pub fn read(text: &str) -> Option<Printed> {
+    pub(super) fn read(text: &str) -> Option<Printed> {
         let value: f64 = text.parse().ok()?;
         let decimals = text.split_once('.').map_or(0, |(_, after)| after.len());
         let half = 0.5 * 10f64.powi(-(decimals.min(18) as i32));
         value.is_finite().then_some(Printed { value, half })
     }
+}
+
+pub(super) fn line_of(row: &Row) -> u64 {
+    row.position().map_or(0, csv::Position::line)
+}
+
+/// The unit that the name of a column ends with.
+pub(super) fn unit_of(column: &str) -> Unit {
+    let endings = [
+        ("gbits_per_s gbit_s gbps", "Gbit/s", false),
+        ("mbits_per_s mbit_s mbps", "Mbit/s", false),
+        ("_bits_per_s _bit_s _bps", "bit/s", false),
+        ("mb_per_s mbytes_per_s mb_s", "MB/s", false),
+        ("_ms", "ms", true),
+        ("_us", "us", true),
+        ("_s _seconds", "s", true),
+    ];
+    let ends = |names: &str| names.split(' ').any(|ending| column.ends_with(ending));
+    let found = endings.into_iter().find(|(names, ..)| ends(names));
+    let (_, name, is_time) = found.unwrap_or_default();
+    Unit { name, is_time }
 }

@@ -1,4 +1,4 @@
-//! The page of numbers that somebody else measured.
+//! The page of published numbers.
 
 use super::{facts, filled};
 use crate::page::{Page, Section};
@@ -8,65 +8,59 @@ use crate::published;
 use crate::words::{Style, escape, escape_sentence};
 use model::{Outcome, Published};
 
-/// Differences that are told first.
-const TOLD: usize = 6;
+/// Differences that stand at the top.
+const TOP: usize = 6;
 
-/// Each difference with its verdict, what to know before it is believed, and the figures as they were printed.
+/// Each difference with its verdict, the caveats, and the figures as they were printed.
 pub fn published(of: &Published) -> Page {
     let wide = Style {
         width: u16::MAX,
         ..Style::PLAIN
     };
-    let mut told: Vec<String> = of
-        .comparisons
-        .iter()
-        .take(TOLD)
+    let top = of.comparisons.iter().take(TOP);
+    let mut verdict: Vec<String> = top
         .map(|one| published::sentence(one, of.margin_share))
         .collect();
     // Without a verdict the gravest doubt is the answer.
-    let gravest = of
-        .doubts
-        .first()
-        .filter(|_| of.outcome() == Outcome::NoVerdict);
-    told.extend(gravest.map(|doubt| escape_sentence(&doubt.words)));
-    if of.comparisons.len() > TOLD {
-        told.push(format!("And {} more, below.", of.comparisons.len() - TOLD));
+    let no_verdict = of.outcome() == Outcome::NoVerdict;
+    let gravest = of.doubts.first().filter(|_| no_verdict);
+    verdict.extend(gravest.map(|doubt| escape_sentence(&doubt.words)));
+    let more = of.comparisons.len().saturating_sub(TOP);
+    if more > 0 {
+        verdict.push(format!("And {more} more, below."));
     }
     let doubts = of.doubts.iter().map(|d| escape_sentence(&d.words));
+    let section = |heading: &str| Section {
+        heading: heading.to_owned(),
+        ..Section::default()
+    };
     let sections = vec![
         Section {
-            heading: "As it was printed".to_owned(),
             pictures: bars::of_published(of).into_iter().collect(),
-            ..Section::default()
+            ..section("As it was printed")
         },
         Section {
-            heading: "Before this is believed".to_owned(),
             words: doubts.collect(),
-            ..Section::default()
+            ..section("Before this is believed")
         },
         Section {
-            heading: "Effects".to_owned(),
             pictures: forest::of_published(of).into_iter().collect(),
-            ..Section::default()
+            ..section("Effects")
         },
         Section {
-            heading: "Every difference".to_owned(),
-            // A few were told first.
-            listing: match of.comparisons.len() > TOLD {
-                true => published::text(of, wide),
-                false => String::new(),
+            listing: if more > 0 {
+                published::text(of, wide)
+            } else {
+                String::new()
             },
             folded: true,
-            ..Section::default()
+            ..section("Every difference")
         },
     ];
+    let file = of.name.rsplit('/').next().unwrap_or_default();
     Page {
-        // Of a path, what the file is called.
-        title: format!(
-            "What {} shows",
-            escape(of.name.rsplit('/').next().unwrap_or_default())
-        ),
-        verdict: told,
+        title: format!("What {} shows", escape(file)),
+        verdict,
         facts: facts([
             ("From", escape(&of.name)),
             ("Matters", format!("{} and more", share(of.margin_share))),

@@ -459,9 +459,9 @@ pub(crate) fn interval(metric: Metric, estimate: &Estimate) -> String {
     format!("{} interval {ends}", level(estimate))
 }
 
-fn level(estimate: &Estimate) -> String {
-    let text = format!("{:.2}", estimate.level * 100.0);
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+/// `95 %`, `97.5 %`.
+pub(crate) fn level(estimate: &Estimate) -> String {
+    share(estimate.level)
 }
 
 /// From twice as much on a change is told in times, not in per cent.

@@ -1,0 +1,614 @@
+//! Published numbers, or runs that nobody planned as one experiment: is the difference larger than the
+//! noise, and what speaks against believing it?
+//!
+//! The columns of a table say what its rows are:
+//! - `arm` or `configuration`, a value, and perhaps `block`: one run a row;
+//! - `setting_a`, `value_a...`, `setting_b`, `value_b...`, perhaps `printed_difference...`: one
+//!   difference a row;
+//! - `statistic`: averages, medians and extremes of the columns behind it.
+//!
+//! Names of columns carry units: `value_mbits_per_s`, `value_mb_per_s`, `value_ms`.
+
+mod runs;
+mod table;
+
+pub use runs::{RunsOfArm, of_runs};
+
+use crate::looks;
+use crate::stats::change::change_point;
+use crate::stats::decision::decide;
+use crate::stats::spread::median;
+use crate::stats::total::mean;
+use crate::stats::{ALPHA, Estimate, rank_sum, signed_rank};
+use model::{About, Doubt, Outcome, Published, PublishedComparison, Statistics};
+use std::collections::BTreeMap;
+use table::{Printed, Row, Table, Unit, line_of, unit_of};
+
+/// Values of one arm that are accepted at most: more are no runs.
+const MOST: usize = 1_000;
+/// From this many values on neighbours can be compared.
+const FEWEST_FOR_SECONDS: usize = 20;
+/// A shift of the level is reported if noise shows one as clear in fewer series than this.
+const DRIFT: f64 = 0.05;
+
+/// Why numbers could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text is no table.
+    #[error("it is not a table in CSV: {0}")]
+    NotCsv(String),
+    /// A cell has no number where one is needed.
+    #[error("line {line}: '{text}' in the column {column} is not a number of at least 0")]
+    NoNumber {
+        /// Line in the file.
+        line: u64,
+        /// Name of the column.
+        column: String,
+        /// Content of the cell.
+        text: String,
+    },
+    /// Nothing in it can be compared.
+    #[error("{0}")]
+    NothingToCompare(String),
+}
+
+/// Reads a table and judges it. `margin` is the equivalence margin, as a share.
+///
+/// # Errors
+/// If it is no such table: what is wrong and where.
+pub fn of_table(name: &str, text: &str, margin: f64) -> Result<Published, Error> {
+    let table = Table::read(text)?;
+    let found = if table.has("setting_a") && table.has("setting_b") {
+        differences(&table)?
+    } else if table.has("statistic") {
+        statistics(&table)?
+    } else {
+        rows_of_runs(&table, margin)?
+    };
+    Ok(found.published(name, margin))
+}
+
+/// The comparisons of one source.
+struct Found {
+    comparisons: Vec<PublishedComparison>,
+    statistics: Vec<Statistics>,
+    doubts: Vec<Doubt>,
+}
+
+impl Found {
+    fn published(mut self, name: &str, margin: f64) -> Published {
+        self.doubts.sort_by_key(|doubt| doubt.about);
+        Published {
+            name: name.to_owned(),
+            margin_share: margin,
+            comparisons: self.comparisons,
+            statistics: self.statistics,
+            doubts: self.doubts,
+        }
+    }
+
+    /// Takes the verdict of those comparisons back whose arms are concerned.
+    fn withdraw(&mut self, concerns: impl Fn(&PublishedComparison) -> bool) {
+        for one in self.comparisons.iter_mut().filter(|one| concerns(one)) {
+            (one.outcome, one.estimate) = (Outcome::NoVerdict, None);
+        }
+    }
+}
+
+fn doubt(about: About, words: impl Into<String>) -> Doubt {
+    Doubt {
+        about,
+        words: words.into(),
+    }
+}
+
+/// A change in per cent: `+3.31 %`.
+fn percent(share: f64) -> String {
+    format!("{:+.2} %", 100.0 * share)
+}
+
+// ---- one run a row ----
+
+/// A run and its place.
+struct Entry<'a> {
+    arm: usize,
+    block: Option<&'a str>,
+    value: f64,
+}
+
+fn rows_of_runs(table: &Table, margin: f64) -> Result<Found, Error> {
+    let unknown = || {
+        Error::NothingToCompare(format!(
+            "its columns ({}) are of no kind that can be read: one run a row has the columns arm,value (and block, where runs were \
+             paired)",
+            table.header.join(", ")
+        ))
+    };
+    let arm = ["arm", "configuration"].into_iter().find(|c| table.has(c));
+    let (Some(arm), Some(column)) = (arm, table.values()) else {
+        return Err(unknown());
+    };
+    let mut names: Vec<String> = Vec::new();
+    let mut entries = Vec::new();
+    for row in &table.rows {
+        let name = table.text(row, arm);
+        let known = names.iter().position(|known| known == name);
+        let arm = known.unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        let block = table.has("block").then(|| table.text(row, "block"));
+        let value = table.amount(row, column)?.value;
+        entries.push(Entry { arm, block, value });
+    }
+    compare(&names, &entries, unit_of(column), margin)
+}
+
+/// Compares each arm with the first; `entries` are in the order of time, or of the table.
+fn compare(
+    names: &[String],
+    entries: &[Entry<'_>],
+    unit: Unit,
+    margin: f64,
+) -> Result<Found, Error> {
+    let refused = |why: String| Err(Error::NothingToCompare(why));
+    if let [only] = names {
+        return refused(format!(
+            "all its rows are of '{only}'; two arms are needed to compare"
+        ));
+    }
+    let values = |arm: usize| -> Vec<f64> {
+        let of_arm = entries.iter().filter(|e| e.arm == arm);
+        of_arm.map(|e| e.value).collect()
+    };
+    let arms: Vec<Vec<f64>> = (0..names.len()).map(values).collect();
+    if arms.iter().any(|values| values.len() > MOST) {
+        return refused(format!(
+            "it has more than {MOST} values of one arm; runs are counted here, not their seconds"
+        ));
+    }
+    let blocks = pairs(entries, arms.len());
+    // Bonferroni: all intervals together hold 5 %.
+    let level = ALPHA / (arms.len() - 1) as f64;
+    let comparisons: Vec<PublishedComparison> = (1..arms.len())
+        .map(|arm| {
+            let estimate = match &blocks {
+                Some(blocks) => of_pairs(blocks, arm, unit, level),
+                None => {
+                    let speeds =
+                        |of: &[f64]| of.iter().map(|v| speed(*v, unit)).collect::<Vec<_>>();
+                    rank_sum::shift(&speeds(&arms[0]), &speeds(&arms[arm]), level)
+                }
+            };
+            let typical = [0, arm].map(|of| median(&arms[of]).unwrap_or(0.0));
+            PublishedComparison {
+                runs: [0, arm].map(|of| arms[of].len() as u32),
+                estimate: estimate.map(|e| looks::share(e.value, e.interval, 1.0 - level)),
+                paired: blocks.is_some(),
+                outcome: estimate.map_or(Outcome::NoVerdict, |e| {
+                    looks::outcome_of(decide(e.interval, margin.ln_1p())).0
+                }),
+                ..described([&names[0], &names[arm]], typical, unit)
+            }
+        })
+        .collect();
+    let seconds: Vec<Doubt> = names.iter().zip(&arms).filter_map(seconds).collect();
+    let mut doubts = vec![order(arms.len(), entries, blocks.is_some())];
+    doubts.extend(single_runs(names, &arms));
+    doubts.extend(comparisons.iter().filter_map(units));
+    doubts.extend(drift(&arms, entries));
+    let mut found = Found {
+        comparisons,
+        statistics: names.iter().zip(&arms).map(statistics_of).collect(),
+        doubts,
+    };
+    if !seconds.is_empty() {
+        found.withdraw(|_| true);
+        found.doubts.extend(seconds);
+    }
+    Ok(found)
+}
+
+/// The two values and their change, without a verdict.
+fn described(names: [&str; 2], values: [f64; 2], unit: Unit) -> PublishedComparison {
+    let [control, arm] = values;
+    let ratio = if unit.is_time {
+        control / arm
+    } else {
+        arm / control
+    };
+    PublishedComparison {
+        of: String::new(),
+        control: names[0].to_owned(),
+        arm: names[1].to_owned(),
+        runs: [0, 0],
+        control_value: control,
+        arm_value: arm,
+        unit: unit.name.to_owned(),
+        change_share: ratio.is_finite().then_some(ratio - 1.0),
+        printed_share: None,
+        estimate: None,
+        paired: false,
+        outcome: Outcome::NoVerdict,
+    }
+}
+
+fn statistics_of((name, values): (&String, &Vec<f64>)) -> Statistics {
+    // One value has no median of its own, and no extremes.
+    let several = |of: Option<f64>| of.filter(|_| values.len() > 1);
+    Statistics {
+        of: String::new(),
+        arm: name.clone(),
+        average: mean(values),
+        median: several(median(values)),
+        min: several(values.iter().copied().reduce(f64::min)),
+        max: several(values.iter().copied().reduce(f64::max)),
+    }
+}
+
+/// The values of each block, one an arm; `None` unless each block has one of each arm.
+fn pairs(entries: &[Entry<'_>], arms: usize) -> Option<Vec<Vec<f64>>> {
+    let mut blocks: BTreeMap<&str, Vec<Option<f64>>> = BTreeMap::new();
+    for entry in entries {
+        let block = blocks
+            .entry(entry.block?)
+            .or_insert_with(|| vec![None; arms]);
+        if block[entry.arm].replace(entry.value).is_some() {
+            return None;
+        }
+    }
+    let whole = blocks
+        .into_values()
+        .map(|block| block.into_iter().collect());
+    whole.collect()
+}
+
+fn of_pairs(blocks: &[Vec<f64>], arm: usize, unit: Unit, level: f64) -> Option<Estimate> {
+    let difference = |block: &Vec<f64>| speed(block[arm], unit) - speed(block[0], unit);
+    let d: Vec<f64> = blocks.iter().map(difference).collect();
+    let critical = signed_rank::critical_value(u32::try_from(d.len()).ok()?, level)?;
+    Some(Estimate {
+        value: signed_rank::hodges_lehmann(&d)?,
+        interval: signed_rank::interval(&d, critical)?,
+    })
+}
+
+/// The logarithm of a speed. A run that moved nothing is the slowest of all, and is not left out.
+fn speed(value: f64, unit: Unit) -> f64 {
+    let log = value.max(f64::MIN_POSITIVE).ln();
+    if unit.is_time { -log } else { log }
+}
+
+// ---- doubts ----
+
+fn single_runs(names: &[String], arms: &[Vec<f64>]) -> Option<Doubt> {
+    let alone = names
+        .iter()
+        .zip(arms)
+        .filter(|(_, values)| values.len() == 1);
+    let alone: Vec<String> = alone.map(|(name, _)| format!("'{name}'")).collect();
+    (!alone.is_empty()).then(|| {
+        doubt(
+            About::OneRun,
+            format!(
+                "There is one run of {}: without a spread no interval exists, so nothing can be said of the difference. Four runs a side \
+                 are the fewest, six pairs in random order are better.",
+                alone.join(" and ")
+            ),
+        )
+    })
+}
+
+/// A ratio that looks like two units.
+fn units(one: &PublishedComparison) -> Option<Doubt> {
+    let ratio = one.arm_value / one.control_value;
+    let near = |wanted: f64, within: f64| {
+        (ratio / wanted - 1.0).abs() < within || (ratio * wanted - 1.0).abs() < within
+    };
+    let factors = [(1.024, "K"), (1.048_576, "M"), (1.073_741_824, "G")];
+    let found = factors
+        .into_iter()
+        .find(|(factor, _)| near(*factor, 0.0015));
+    let words = if near(8.0, 0.06) {
+        "one is about 8 times the other, as where MB and Mbit are compared".to_owned()
+    } else {
+        let (factor, letter) = found?;
+        format!(
+            "they differ by just the ratio of a {letter} of 1024 to one of 1000 ({:.1} %): check that both were counted alike",
+            100.0 * (factor - 1.0)
+        )
+    };
+    let subject = match one.of.as_str() {
+        "" => format!("'{}' and '{}'", one.control, one.arm),
+        of => of.to_owned(),
+    };
+    Some(doubt(About::Units, format!("{subject}: {words}.")))
+}
+
+/// What is known of the order in which the runs were made.
+fn order(arms: usize, entries: &[Entry<'_>], is_paired: bool) -> Doubt {
+    let turns = entries
+        .windows(2)
+        .filter(|two| two[0].arm != two[1].arm)
+        .count();
+    let words = if is_paired {
+        "Whether the order within the blocks was drawn at random is not known: if one arm always came first, its place is mistaken for \
+         its effect."
+    } else if turns + 1 == arms {
+        "All runs of one arm stand before all of the next. If they were made in that order, any other change of the path is mistaken for \
+         the effect: up to 61 % of such comparisons of a setting with itself find one. The interval does not contain this."
+    } else {
+        "The runs are not paired, and their order was not drawn at random as far as is known: drift of the path widens the interval, or \
+         moves it."
+    };
+    doubt(About::Order, words)
+}
+
+/// A shift of the level in all arms together.
+fn drift(arms: &[Vec<f64>], entries: &[Entry<'_>]) -> Option<Doubt> {
+    let medians: Vec<f64> = arms.iter().filter_map(|values| median(values)).collect();
+    let rest: Vec<f64> = entries
+        .iter()
+        .filter_map(|e| Some(e.value - medians.get(e.arm)?))
+        .collect();
+    let found = change_point(&rest).filter(|found| found.p < DRIFT)?;
+    let typical = median(&medians).filter(|m| *m > 0.0)?;
+    let words = format!(
+        "After value {} of {} the level moves by about {} in all arms together: the path changed during the measurement.",
+        found.after,
+        entries.len(),
+        percent((found.after_median - found.before_median) / typical)
+    );
+    Some(doubt(About::Drift, words))
+}
+
+/// Neighbouring values that resemble each other, as the seconds of one run do.
+fn seconds((name, values): (&String, &Vec<f64>)) -> Option<Doubt> {
+    let n = values.len();
+    let mean = mean(values).filter(|_| n >= FEWEST_FOR_SECONDS)?;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    let neighbours: f64 = values
+        .windows(2)
+        .map(|v| (v[0] - mean) * (v[1] - mean))
+        .sum();
+    let correlation = neighbours / squares;
+    // Three standard errors of the correlation of independent values.
+    (correlation > 3.0 / (n as f64).sqrt()).then(|| {
+        doubt(
+            About::NotRuns,
+            format!(
+                "The {n} values of '{name}' resemble their neighbours (correlation {correlation:.2}). If they are seconds of a run, the \
+                 run is one value: no interval can be given."
+            ),
+        )
+    })
+}
+
+// ---- one difference a row ----
+
+/// A row: two values, and the difference that was printed beside them.
+struct Difference {
+    table: String,
+    name: String,
+    settings: [String; 2],
+    values: [Printed; 2],
+    share: f64,
+    printed: Option<Printed>,
+}
+
+fn differences(table: &Table) -> Result<Found, Error> {
+    let (Some(a), Some(b)) = (table.starting("value_a"), table.starting("value_b")) else {
+        return Err(Error::NothingToCompare(
+            "it has setting_a and setting_b, but no columns value_a and value_b".to_owned(),
+        ));
+    };
+    let rows = table.rows.iter().map(|row| difference(table, row, [a, b]));
+    let all: Vec<Difference> = rows.collect::<Result<_, _>>()?;
+    let unit = unit_of(a);
+    let compared = |d: &Difference| PublishedComparison {
+        of: d.name.clone(),
+        runs: [1, 1],
+        printed_share: d.printed.map(|p| p.value / 100.0),
+        ..described(
+            [&d.settings[0], &d.settings[1]],
+            d.values.map(|v| v.value),
+            unit,
+        )
+    };
+    let comparisons: Vec<PublishedComparison> = all.iter().map(compared).collect();
+    let mut doubts = wrong(&all);
+    doubts.push(doubt(
+        About::OneRun,
+        "Each value is one figure without a spread: no interval exists, so no row can be judged, whatever its difference.",
+    ));
+    doubts.extend(comparisons.iter().filter_map(units));
+    if unit_of(a).name != unit_of(b).name {
+        let words = format!("{a} and {b} are in different units.");
+        doubts.push(doubt(About::Units, words));
+    }
+    let value = |d: &Difference, side: usize| Statistics {
+        of: d.name.clone(),
+        arm: d.settings[side].clone(),
+        average: Some(d.values[side].value),
+        ..Statistics::default()
+    };
+    Ok(Found {
+        statistics: all
+            .iter()
+            .flat_map(|d| [value(d, 0), value(d, 1)])
+            .collect(),
+        comparisons,
+        doubts,
+    })
+}
+
+fn difference(table: &Table, row: &Row, columns: [&str; 2]) -> Result<Difference, Error> {
+    let values = [
+        table.amount(row, columns[0])?,
+        table.amount(row, columns[1])?,
+    ];
+    if values[0].value == 0.0 {
+        let line = line_of(row);
+        return Err(Error::NothingToCompare(format!(
+            "line {line}: nothing can be compared with 0"
+        )));
+    }
+    let printed = table.starting("printed_difference");
+    let (of, operation) = (table.text(row, "table"), table.text(row, "operation"));
+    Ok(Difference {
+        table: of.to_owned(),
+        name: match (of, operation) {
+            ("", operation) => operation.to_owned(),
+            (of, "") => format!("table {of}"),
+            (of, operation) => format!("table {of}, {operation}"),
+        },
+        settings: ["setting_a", "setting_b"].map(|column| table.text(row, column).to_owned()),
+        values,
+        share: values[1].value / values[0].value - 1.0,
+        printed: printed.and_then(|column| Printed::read(table.text(row, column))),
+    })
+}
+
+impl Difference {
+    /// True if this printed difference is that of these values, but for rounding.
+    fn explains(&self, printed: Printed) -> bool {
+        let [a, b] = self.values;
+        let digits = a.half / a.value + b.half / b.value.max(f64::MIN_POSITIVE);
+        let rounding = 100.0 * (1.0 + self.share) * digits + printed.half;
+        (printed.value - 100.0 * self.share).abs() <= rounding
+    }
+}
+
+/// Rows whose printed difference is not that of their values: of each other's, or of none.
+fn wrong(all: &[Difference]) -> Vec<Doubt> {
+    let wrong: Vec<(&Difference, Printed)> = all
+        .iter()
+        .filter_map(|d| Some((d, d.printed.filter(|p| !d.explains(*p))?)))
+        .collect();
+    let mut doubts = Vec::new();
+    let mut swapped = vec![false; wrong.len()];
+    for (at, (one, printed)) in wrong.iter().enumerate() {
+        if swapped[at] {
+            continue;
+        }
+        let values = format!("The values of {} give {}", one.name, percent(one.share));
+        let swap = (at + 1..wrong.len()).find(|&other| {
+            let (other, others) = wrong[other];
+            one.table == other.table && one.explains(others) && other.explains(*printed)
+        });
+        let words = match swap {
+            Some(other) => {
+                swapped[other] = true;
+                let (other, others) = wrong[other];
+                format!(
+                    "{values}, those of {} give {}; printed are {:+} % and {:+} %: the printed differences are swapped.",
+                    other.name,
+                    percent(other.share),
+                    printed.value,
+                    others.value
+                )
+            }
+            None => format!("{values}; printed is {:+} %.", printed.value),
+        };
+        doubts.push(doubt(About::WrongDifference, words));
+    }
+    doubts
+}
+
+// ---- statistics instead of runs ----
+
+fn statistics(table: &Table) -> Result<Found, Error> {
+    let at = table
+        .header
+        .iter()
+        .position(|name| name == "statistic")
+        .unwrap_or(0);
+    let (settings, windows) = (&table.header[..at], &table.header[at + 1..]);
+    let mut all: Vec<Statistics> = Vec::new();
+    for window in windows {
+        for row in &table.rows {
+            let arm = match settings.first() {
+                Some(column) => format!("{column} {}", table.text(row, column)),
+                None => format!("line {}", line_of(row)),
+            };
+            let known = all
+                .iter()
+                .position(|one| one.of == *window && one.arm == arm);
+            let at = known.unwrap_or_else(|| {
+                let of = window.clone();
+                all.push(Statistics {
+                    of,
+                    arm,
+                    ..Statistics::default()
+                });
+                all.len() - 1
+            });
+            let place = match table.text(row, "statistic").to_lowercase().as_str() {
+                "average" | "mean" => &mut all[at].average,
+                "median" => &mut all[at].median,
+                "min" | "minimum" => &mut all[at].min,
+                "max" | "maximum" => &mut all[at].max,
+                _ => continue,
+            };
+            *place = Some(table.amount(row, window)?.value);
+        }
+    }
+    let tests = all.len() / windows.len().max(1);
+    if tests < 2 {
+        return Err(Error::NothingToCompare(
+            "its rows are of one test; two are needed to compare".to_owned(),
+        ));
+    }
+    // The cells of each test, in the order of the columns.
+    let typical = |one: &Statistics| one.median.or(one.average).unwrap_or(0.0);
+    let cells: Vec<Vec<f64>> = (0..tests)
+        .map(|test| all[test..].iter().step_by(tests).map(typical).collect())
+        .collect();
+    let level = |test: usize| median(&cells[test]).unwrap_or(0.0);
+    let names = |test: usize| all[test].arm.as_str();
+    let compared = |test| {
+        described(
+            [names(0), names(test)],
+            [level(0), level(test)],
+            unit_of(""),
+        )
+    };
+    let mut doubts = vec![doubt(
+        About::NotRuns,
+        "These are statistics, not runs: how many values stand behind each, and whether they are seconds of a few runs (which are no \
+         sample), cannot be seen. An interval needs the value of each run; 6 interleaved pairs are the fewest from which a verdict at \
+         5 % exists.",
+    )];
+    doubts.extend(moved(&cells.concat(), windows, names));
+    Ok(Found {
+        comparisons: (1..tests).map(compared).collect(),
+        doubts,
+        statistics: all,
+    })
+}
+
+/// Where the level moves in the order of the table, and whether a setting changed there.
+fn moved<'a>(
+    series: &[f64],
+    windows: &[String],
+    names: impl Fn(usize) -> &'a str,
+) -> Option<Doubt> {
+    let found = change_point(series).filter(|found| found.p < DRIFT)?;
+    let (test, cell) = (
+        (found.after - 1) / windows.len(),
+        (found.after - 1) % windows.len(),
+    );
+    let why = if cell + 1 == windows.len() {
+        "just where the settings change, but the tests were made one after another, so the path may have changed there as well"
+    } else {
+        "and not where a setting changes: a path that drifts looks like this, a setting does not, and tests made one after another \
+         cannot tell the two apart"
+    };
+    let words = format!(
+        "In the order of the table the level moves once ({}), after the {} cell of {}, {why}.",
+        percent(found.after_median / found.before_median - 1.0),
+        windows[cell],
+        names(test)
+    );
+    Some(doubt(About::Drift, words))
+}
