@@ -93,3 +93,24 @@ fn every_room_knows_only_whom_it_may() {
         }
     }
 }
+
+/// Lines of a decision: context, decision, consequences. Measurements belong in bench/results.
+const DECISION_LINES: usize = 40;
+
+#[test]
+fn a_decision_has_at_most_40_lines() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/decisions");
+    let mut checked = 0;
+    for entry in std::fs::read_dir(folder).expect("there are decisions") {
+        let path = entry.expect("the folder can be listed").path();
+        let text = std::fs::read_to_string(&path).expect("a decision can be read");
+        let lines = text.lines().count();
+        assert!(lines <= DECISION_LINES, "{}: {lines} lines", path.display());
+        for part in ["## Context", "## Decision", "## Consequences"] {
+            let has = text.lines().any(|line| line == part);
+            assert!(has, "{}: '{part}' is missing", path.display());
+        }
+        checked += 1;
+    }
+    assert!(checked > 20, "{checked} decisions");
+}
