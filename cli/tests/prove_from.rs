@@ -126,7 +126,7 @@ fn iperf3s_runs_are_compared_by_arm() {
     let text = stdout(&out);
     assert_eq!(out.status.code(), Some(0), "{text}{}", stderr(&out));
     assert!(
-        text.contains("FASTER. A typical run was 29 % faster"),
+        text.contains("FASTER. A typical run was 29.4 % faster"),
         "{text}"
     );
     assert!(

@@ -60,7 +60,7 @@ pub struct ClosedLoop<'a> {
     audience: &'a mut dyn Audience,
     stop: &'a AtomicBool,
     story: Tuning,
-    experiments: Vec<Experiment>,
+    experiments: Vec<(Experiment, Verdict)>,
     seen: Option<(Run, Look)>,
     /// The far host's address; of an iperf3 server a run tells it.
     peer: Option<IpAddr>,
@@ -70,8 +70,8 @@ pub struct ClosedLoop<'a> {
 pub struct Told {
     /// The story.
     pub story: Tuning,
-    /// Its experiments.
-    pub experiments: Vec<Experiment>,
+    /// Its experiments, each with its verdict.
+    pub experiments: Vec<(Experiment, Verdict)>,
     /// Experiments that would be made, of a dry run.
     pub plans: Vec<Plan>,
     /// Why it broke off, if it did.
@@ -395,7 +395,7 @@ impl<'a> ClosedLoop<'a> {
             let round = self.story.rounds.last_mut();
             let round = round.expect("experiments are of a round");
             round.experiments.push(experiment.id.clone());
-            self.experiments.push(experiment);
+            self.experiments.push((experiment, verdict.clone()));
         }
         match over? {
             Over::Done => Ok(verdict),

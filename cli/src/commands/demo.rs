@@ -17,7 +17,7 @@ use engine::host::Host;
 use engine::record::blank;
 use engine::{chance, lab, transport, tuning};
 use model::finding::Explanation;
-use model::{Direction, Directions, Experiment, LegSummary, Limit, Look, Nanos, Run, Spec, Tuning};
+use model::{Direction, Directions, LegSummary, Limit, Look, Nanos, Run, Spec, Tuning};
 use prove::plan::usual_run;
 use report::pages::Story;
 use report::tune::Judged;
@@ -208,10 +208,7 @@ impl Play<'_> {
         Archive::open(&self.archive)?.keep_tuning(&told.story)?;
         match told.broke {
             Some(error) => Err(error),
-            None => Ok((
-                told.story,
-                told.experiments.into_iter().map(judged).collect(),
-            )),
+            None => Ok((told.story, told.experiments)),
         }
     }
 
@@ -246,7 +243,7 @@ impl Play<'_> {
         let (view, archive) = (&mut self.view, self.archive.clone());
         let driver = Driver::new(&mut experiment, &mut self.far, archive, view, self.stop);
         match driver.run()? {
-            Over::Done => Ok(judged(experiment)),
+            Over::Done => Ok(prove::judged(experiment)),
             Over::Interrupted => Err(Refusal::interrupted("interrupted").into()),
         }
     }
@@ -259,11 +256,6 @@ fn short() -> Spec {
         ramp: Some(RAMP),
         ..usual_run()
     }
-}
-
-fn judged(experiment: Experiment) -> Judged {
-    let verdict = prove::judge(&experiment);
-    (experiment, verdict)
 }
 
 /// The way that carried less, as if it alone had been measured.

@@ -312,13 +312,7 @@ impl Show {
 pub(super) fn judged(archive: &Archive, story: &Tuning) -> Vec<Judged> {
     let experiments = story.rounds.iter().flat_map(|round| &round.experiments);
     let kept = experiments.filter_map(|id| archive.experiment(id).ok());
-    kept.map(judge).collect()
-}
-
-/// An experiment with its verdict.
-pub(super) fn judge(experiment: Experiment) -> Judged {
-    let verdict = prove::judge(&experiment);
-    (experiment, verdict)
+    kept.map(prove::judged).collect()
 }
 
 impl Export {

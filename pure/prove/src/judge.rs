@@ -69,6 +69,12 @@ pub fn judge(experiment: &Experiment) -> Verdict {
     }
 }
 
+/// An experiment with its verdict: computed once, and handed on.
+pub fn judged(experiment: Experiment) -> (Experiment, Verdict) {
+    let verdict = judge(&experiment);
+    (experiment, verdict)
+}
+
 /// The one answer to several comparisons, see [`Outcome`].
 fn overall(outcomes: &[Outcome]) -> Outcome {
     use Outcome::{Faster, NoDifference, NoVerdict, NotEnoughData, Slower};

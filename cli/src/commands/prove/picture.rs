@@ -4,7 +4,7 @@
 use super::super::live::{Picture, View};
 use engine::experiment::Audience;
 use engine::progress::Event;
-use model::{BitRate, Design, Experiment, Metric, Nanos, Phase, Plan, Spec, Trial};
+use model::{BitRate, Design, Experiment, Metric, Nanos, Phase, Plan, Spec, Trial, Verdict};
 use prove::Slot;
 use report::Style;
 use report::live::Live;
@@ -60,7 +60,7 @@ impl Audience for View<Pairs> {
             pairs.live = None;
             let verdict = prove::judge(experiment);
             pairs.so_far = report::prove::monitor(experiment, &verdict, Style::PLAIN);
-            if let Some(line) = block_done(experiment) {
+            if let Some(line) = block_done(experiment, &verdict) {
                 pairs.done.push(line);
                 pairs.left = left(experiment);
             }
@@ -119,7 +119,7 @@ fn word(plan: &Plan, phase: Phase) -> &'static str {
 }
 
 /// A line for the block that the last trial completes.
-fn block_done(experiment: &Experiment) -> Option<String> {
+fn block_done(experiment: &Experiment, verdict: &Verdict) -> Option<String> {
     let plan = &experiment.plan;
     let last = experiment.trials.last()?;
     let mut block: Vec<&Trial> = experiment
@@ -161,7 +161,6 @@ fn block_done(experiment: &Experiment) -> Option<String> {
         let faster = if plan.metric.is_time() { a / b } else { b / a };
         line += &format!("  {}", signed(faster - 1.0));
     }
-    let verdict = prove::judge(experiment);
     if let [comparison] = &verdict.comparisons[..]
         && let Some(share) = comparison.running_share
     {

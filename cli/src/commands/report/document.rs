@@ -1,7 +1,6 @@
 //! The page of a document: what linerate printed as JSON, or a table that somebody published.
 
 use super::Told;
-use crate::commands::runs;
 use anyhow::Result;
 use engine::documents::{self, Document};
 use engine::exit::Refusal;
@@ -44,7 +43,7 @@ pub(super) fn told(path: &Path) -> Result<Told> {
         },
         Document::Tuning(story, experiments) => Told {
             page: {
-                let judged = experiments.into_iter().map(runs::judge);
+                let judged = experiments.into_iter().map(prove::judged);
                 pages::tuning(&story, &judged.collect::<Vec<_>>())
             },
             name: story.id,

@@ -148,8 +148,7 @@ impl Path {
             .warnings
             .extend(watch.into_iter().flat_map(lab::Watch::end));
         Archive::open(&archive)?.keep_tuning(&story)?;
-        let judged: Vec<Judged> = experiments.into_iter().map(runs::judge).collect();
-        print(&story, &judged, &self.form)?;
+        print(&story, &experiments, &self.form)?;
         if !self.form.json {
             plans.iter().try_for_each(forecast)?;
         }
