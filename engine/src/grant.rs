@@ -1,7 +1,8 @@
 //! The agent's data listener: open for one leg, to whoever holds its token.
 
+use crate::transport::acceptor::{Acceptor, Arrival, Limits, Slots, WhenFull, is_passing};
 use anyhow::{Context, Result, bail};
-use measure::{Acceptor, accept_options};
+use measure::accept_options;
 use model::SocketSettings;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -9,13 +10,14 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use sys::poll::{PollFd, poll};
 use wire::control::{Order, PREAMBLE_LEN, Preamble, Token};
 
 /// A data connection must have proved itself by then.
 const PROVE_WITHIN: Duration = Duration::from_secs(2);
 /// Connections that may be proving themselves at once; more wait in the listener's queue.
 const MAX_PENDING: usize = 160;
+/// Between two looks at the wish to stop.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// One leg's right to data connections.
 pub struct Grant {
@@ -79,63 +81,48 @@ impl Grant {
         &self.token
     }
 
-    /// Takes connections until each stream has one, in the order of their numbers. A stranger, or
-    /// a connection that says nothing, is closed and holds nobody up.
+    /// Accepts connections until each stream has one, in the order of their numbers. A connection without the token,
+    /// or one that sends nothing, is closed and delays no other.
     pub fn collect(&self, until: Instant, stop: &AtomicBool) -> Result<Vec<TcpStream>> {
         let mut streams: Vec<Option<TcpStream>> = (0..self.streams).map(|_| None).collect();
-        let mut pending: Vec<Pending> = Vec::new();
+        let limits = Limits {
+            prefix: PREAMBLE_LEN,
+            within: PROVE_WITHIN,
+            when_full: WhenFull::Wait,
+            only: self.peer,
+        };
+        // The peer is known: all may be of one source.
+        let slots = Slots::new(MAX_PENDING, MAX_PENDING);
+        let mut acceptor = Acceptor::new([&self.listener], limits, slots);
         while streams.iter().any(Option::is_none) {
-            let now = Instant::now();
             if stop.load(Ordering::Relaxed) {
                 bail!("the session ended before the data connections came");
             }
-            if now >= until {
+            if Instant::now() >= until {
                 let came = streams.iter().flatten().count();
                 bail!(
                     "{came} of {} data connections came in time; is the data port open in every firewall on the way?",
                     self.streams
                 );
             }
-            pending.retain(|p| now < p.until);
-            let mut fds: Vec<PollFd<'_>> = pending
-                .iter()
-                .map(|p| PollFd::new(p.stream.as_fd(), true, false))
-                .collect();
-            let room = pending.len() < MAX_PENDING;
-            fds.push(PollFd::new(self.listener.as_fd(), room, false));
-            poll(&mut fds, Some(Duration::from_millis(50))).context("waiting for connections")?;
-            let ready: Vec<bool> = fds.iter().map(PollFd::readable).collect();
-
-            for at in (0..pending.len()).rev() {
-                if !ready[at] {
-                    continue;
-                }
-                match pending[at].read() {
-                    Reading::More => {}
-                    Reading::Over => drop(pending.swap_remove(at)),
-                    Reading::Whole(preamble) => {
-                        let proved = pending.swap_remove(at).stream;
-                        let free = usize::try_from(preamble.stream)
-                            .ok()
-                            .and_then(|n| streams.get_mut(n));
-                        if let (true, Some(slot @ None)) =
-                            (preamble.token.matches(&self.token), free)
-                        {
-                            proved.set_nonblocking(false)?;
-                            *slot = Some(proved);
-                        }
+            for arrival in acceptor.poll(LOOK).context("waiting for connections")? {
+                let conn = match arrival {
+                    Arrival::Ready(conn) => conn,
+                    Arrival::Refused(..) => continue,
+                    Arrival::Failed(error) => {
+                        return Err(error).context("cannot accept a data connection");
                     }
+                };
+                let Some(preamble) = conn.prefix.first_chunk().map(Preamble::decode) else {
+                    continue;
+                };
+                let stream = usize::try_from(preamble.stream).unwrap_or(usize::MAX);
+                if let (true, Some(slot @ None)) =
+                    (preamble.token.matches(&self.token), streams.get_mut(stream))
+                {
+                    accept_options(&conn.stream, &self.settings)?;
+                    *slot = Some(conn.stream);
                 }
-            }
-            if ready.last() == Some(&true)
-                && let Some(stream) = self.next()?
-            {
-                pending.push(Pending {
-                    stream,
-                    bytes: [0; PREAMBLE_LEN],
-                    read: 0,
-                    until: now + PROVE_WITHIN,
-                });
             }
         }
         Ok(streams.into_iter().flatten().collect())
@@ -145,7 +132,7 @@ impl Grant {
     fn next(&self) -> Result<Option<TcpStream>> {
         let (stream, from) = match self.listener.accept() {
             Ok(accepted) => accepted,
-            Err(error) if passing(&error) => return Ok(None),
+            Err(error) if is_passing(&error) => return Ok(None),
             Err(error) => return Err(error).context("cannot accept a data connection"),
         };
         if self
@@ -161,7 +148,7 @@ impl Grant {
 }
 
 /// Requests that each want a connection of their own come here while the leg runs.
-impl Acceptor for Grant {
+impl measure::Acceptor for Grant {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
@@ -181,46 +168,6 @@ impl Acceptor for Grant {
         stream.set_read_timeout(None)?;
         Ok(Some(stream))
     }
-}
-
-/// A connection that has not proved itself yet.
-struct Pending {
-    stream: TcpStream,
-    bytes: [u8; PREAMBLE_LEN],
-    read: usize,
-    until: Instant,
-}
-
-enum Reading {
-    More,
-    Over,
-    Whole(Preamble),
-}
-
-impl Pending {
-    fn read(&mut self) -> Reading {
-        match self.stream.read(&mut self.bytes[self.read..]) {
-            Ok(0) => Reading::Over,
-            Ok(n) => {
-                self.read += n;
-                if self.read == PREAMBLE_LEN {
-                    Reading::Whole(Preamble::decode(&self.bytes))
-                } else {
-                    Reading::More
-                }
-            }
-            Err(error) if passing(&error) => Reading::More,
-            Err(_) => Reading::Over,
-        }
-    }
-}
-
-/// An error of one connection or one moment, not of the listener (accept(2)).
-fn passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-    )
 }
 
 fn is_taken(error: &measure::Error) -> bool {

@@ -6,6 +6,7 @@
 
 use crate::clock::unix_seconds;
 use crate::log;
+use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slot, Slots, WhenFull};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{Sender, discard};
 use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, host_name};
@@ -13,14 +14,12 @@ use anyhow::{Context, Result, bail};
 use measure::copy::Reach;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use sys::poll::{PollFd, poll};
 use wire::control::enrol::{Answer, REQUEST_LEN, Request};
 use wire::control::{Agent, PROTOCOL, ToController, encode_frame};
 
@@ -86,6 +85,8 @@ struct Shared {
     store: Store,
     ledger: Arc<Ledger>,
     session: Box<Session>,
+    /// Connections whose key is not known yet.
+    unknown: Slots,
     tables: Mutex<Tables>,
     changed: Condvar,
     next_session: AtomicU64,
@@ -93,7 +94,6 @@ struct Shared {
 
 #[derive(Default)]
 struct Tables {
-    unknown: BTreeMap<IpAddr, usize>,
     sessions: BTreeMap<u64, Seat>,
     lines: (u64, u32),
 }
@@ -121,6 +121,7 @@ impl Listener {
             identity,
             ledger,
             session,
+            unknown: Slots::new(MAX_UNKNOWN, MAX_UNKNOWN_PER_SOURCE),
             tables: Mutex::default(),
             changed: Condvar::new(),
             next_session: AtomicU64::new(1),
@@ -159,14 +160,17 @@ impl Listener {
     pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
             self.look()?;
-            let mut fds: Vec<PollFd<'_>> = self
-                .sockets
-                .iter()
-                .map(|socket| PollFd::new(socket.as_fd(), true, false))
-                .collect();
-            poll(&mut fds, Some(LOOK)).context("cannot wait for connections")?;
-            for socket in &self.sockets {
-                self.accept(socket);
+            // They need not send anything before their handshake, which has a thread and a deadline of its own.
+            let limits = Limits {
+                prefix: 0,
+                within: HANDSHAKE,
+                when_full: WhenFull::Refuse,
+                only: None,
+            };
+            let unknown = self.shared.unknown.clone();
+            let arrivals = Acceptor::new(&self.sockets, limits, unknown).poll(LOOK);
+            for arrival in arrivals.context("cannot wait for connections")? {
+                self.serve(arrival);
             }
         }
         self.sockets.clear();
@@ -247,37 +251,29 @@ impl Listener {
         Ok(())
     }
 
-    /// Takes what waits and starts a thread for each.
-    fn accept(&self, listener: &TcpListener) {
-        // As many as may be unknown at once; the rest waits in the queue for the next round.
-        for _ in 0..MAX_UNKNOWN {
-            let (socket, address) = match listener.accept() {
-                Ok(accepted) => accepted,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e) => {
-                    // A connection that is gone again, or no file to take it with: the latter lasts.
-                    self.shared.note(&format!("cannot take a connection: {e}"));
-                    if e.kind() != io::ErrorKind::ConnectionAborted {
-                        std::thread::sleep(Duration::from_millis(50));
-                    }
-                    return;
-                }
-            };
-            let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-            let Some(guest) = Unknown::enter(&self.shared, address.ip()) else {
-                self.shared.note(&format!(
+    /// Starts a thread for a connection.
+    fn serve(&self, arrival: Arrival) {
+        let conn = match arrival {
+            Arrival::Ready(conn) => conn,
+            Arrival::Refused(_, address) => {
+                return self.shared.note(&format!(
                     "{address}: dropped: too many connections that are not authenticated yet"
                 ));
-                continue;
-            };
-            let shared = Arc::clone(&self.shared);
-            let started = std::thread::Builder::new()
-                .name("client".to_owned())
-                .spawn(move || shared.receive(socket, address, guest));
-            if let Err(error) = started {
-                self.shared
-                    .note(&format!("{address}: dropped: no thread for it: {error}"));
             }
+            Arrival::Failed(error) => {
+                return self
+                    .shared
+                    .note(&format!("cannot take a connection: {error}"));
+            }
+        };
+        let address = conn.peer;
+        let shared = Arc::clone(&self.shared);
+        let started = std::thread::Builder::new()
+            .name("client".to_owned())
+            .spawn(move || shared.receive(conn));
+        if let Err(error) = started {
+            self.shared
+                .note(&format!("{address}: dropped: no thread for it: {error}"));
         }
     }
 }
@@ -314,7 +310,13 @@ fn bind_all(addresses: &[IpAddr], port: u16) -> Result<Vec<TcpListener>> {
 
 impl Shared {
     /// From the connection to the end of its session.
-    fn receive(self: &Arc<Shared>, socket: TcpStream, address: SocketAddr, guest: Unknown) {
+    fn receive(self: &Arc<Shared>, conn: ReadyConn) {
+        let ReadyConn {
+            stream: socket,
+            peer: address,
+            slot,
+            ..
+        } = conn;
         let trust = match self.store.load() {
             Ok(trust) => trust,
             Err(error) => return self.note(&format!("{address}: refused: {error:#}")),
@@ -336,8 +338,8 @@ impl Shared {
         };
         let id = tls.peer();
         match (tls.protocol(), trust.allowed(&id, Right::Measure)) {
-            (Some(ENROL), _) => self.enrol(tls, address, guest),
-            (Some(SESSION), Some(entry)) => self.serve(tls, address, entry, guest),
+            (Some(ENROL), _) => self.enrol(tls, address, slot),
+            (Some(SESSION), Some(entry)) => self.serve(tls, address, entry, slot),
             (Some(SESSION), None) => {
                 self.note(&format!(
                     "{address}: refused: its key {id} is not trusted here to measure"
@@ -354,7 +356,7 @@ impl Shared {
     }
 
     /// The one thing that a stranger may do.
-    fn enrol(&self, mut tls: Tls, address: SocketAddr, _guest: Unknown) {
+    fn enrol(&self, mut tls: Tls, address: SocketAddr, _slot: Slot) {
         let until = Instant::now() + ENROLMENT;
         let id = tls.peer();
         let mut frame = [0; REQUEST_LEN];
@@ -400,7 +402,7 @@ impl Shared {
         }
     }
 
-    fn serve(self: &Arc<Shared>, mut tls: Tls, address: SocketAddr, entry: &Entry, guest: Unknown) {
+    fn serve(self: &Arc<Shared>, mut tls: Tls, address: SocketAddr, entry: &Entry, slot: Slot) {
         let who = format!("{address} {}", entry.name);
         let may_tune = self.may_tune(entry);
         let may_files = self.may_files(entry);
@@ -418,7 +420,7 @@ impl Shared {
             return dismiss(&mut tls, &why);
         };
         // It is known now: what it does no longer counts against its neighbours.
-        drop(guest);
+        drop(slot);
         let listen = tls
             .local_address()
             .map_or(Ipv4Addr::UNSPECIFIED.into(), |a| a.ip());
@@ -552,41 +554,6 @@ fn dismiss(tls: &mut Tls, why: &str) {
         }
     }
     discard(tls);
-}
-
-/// A connection whose key is not known yet.
-struct Unknown {
-    shared: Arc<Shared>,
-    source: IpAddr,
-}
-
-impl Unknown {
-    fn enter(shared: &Arc<Shared>, address: IpAddr) -> Option<Unknown> {
-        let source = match address {
-            IpAddr::V4(_) => address,
-            // One host has as many addresses of its network as it likes.
-            IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
-        };
-        let mut tables = shared.tables();
-        let all: usize = tables.unknown.values().sum();
-        let here = tables.unknown.get(&source).copied().unwrap_or_default();
-        if all >= MAX_UNKNOWN || here >= MAX_UNKNOWN_PER_SOURCE {
-            return None;
-        }
-        tables.unknown.insert(source, here + 1);
-        let shared = Arc::clone(shared);
-        Some(Unknown { shared, source })
-    }
-}
-
-impl Drop for Unknown {
-    fn drop(&mut self) {
-        let mut tables = self.shared.tables();
-        match tables.unknown.get_mut(&self.source) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(tables.unknown.remove(&self.source)),
-        }
-    }
 }
 
 /// A session's place in the table.

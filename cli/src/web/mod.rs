@@ -8,14 +8,13 @@ pub use folder::write_all;
 pub use site::Site;
 
 use anyhow::{Context, Result};
+use engine::transport::acceptor::{Acceptor, Arrival, Limits, Slots, WhenFull};
 use site::Answer;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use sys::poll::{PollFd, poll};
 use wire::http::{self, Status};
 
 /// For a whole request to come.
@@ -41,42 +40,41 @@ pub fn serve(listener: &TcpListener, site: Site, stop: &AtomicBool) -> Result<()
     let failed = "cannot take connections from browsers";
     listener.set_nonblocking(true).context(failed)?;
     let site = Arc::new(site);
-    let open = Arc::new(AtomicUsize::new(0));
+    // The request is read, under a deadline of its own, by the connection's thread.
+    let limits = Limits {
+        prefix: 0,
+        within: REQUEST,
+        when_full: WhenFull::Refuse,
+        only: None,
+    };
+    let mut acceptor = Acceptor::new([listener], limits, Slots::new(MOST, MOST));
     while !stop.load(Ordering::Relaxed) {
-        poll(
-            &mut [PollFd::new(listener.as_fd(), true, false)],
-            Some(LOOK),
-        )
-        .context(failed)?;
-        // Also what a client that is gone already leaves behind.
-        let Ok((mut stream, _)) = listener.accept() else {
-            continue;
-        };
-        if open.load(Ordering::Relaxed) >= MOST {
-            // It fits into the socket's buffer; who sends faster than it is read loses it.
-            let _ = stream
-                .set_nonblocking(true)
-                .and_then(|()| stream.write_all(&Answer::of(Status::Busy).bytes(false)));
-            continue;
+        for arrival in acceptor.poll(LOOK).context(failed)? {
+            let mut conn = match arrival {
+                Arrival::Ready(conn) => conn,
+                Arrival::Refused(mut stream, _) => {
+                    // It fits into the socket's buffer; who sends faster than it is read loses it.
+                    let _ = stream.write_all(&Answer::of(Status::Busy).bytes(false));
+                    continue;
+                }
+                Arrival::Failed(_) => continue,
+            };
+            let site = Arc::clone(&site);
+            // Without a thread the connection is closed, and the next one tries again.
+            let _ = std::thread::Builder::new()
+                .name("web".to_owned())
+                .spawn(move || {
+                    // Whoever goes away in the middle of an answer does not want it.
+                    let _ = talk(&mut conn.stream, &site);
+                    drop(conn);
+                });
         }
-        let seat = Seat::take(&open);
-        let site = Arc::clone(&site);
-        let talk = move || {
-            // Whoever goes away in the middle of an answer does not want it.
-            let _ = talk(&mut stream, &site);
-            drop(seat);
-        };
-        // Without a thread the connection is closed, and the next one tries again.
-        let _ = std::thread::Builder::new()
-            .name("web".to_owned())
-            .spawn(talk);
     }
     Ok(())
 }
 
 /// Reads the request and answers it.
 fn talk(stream: &mut TcpStream, site: &Site) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
     let (answer, head_only) = match request(stream)? {
         Ok(request) => (site.answer(&request), request.head_only),
         Err(status) => (Answer::of(status), false),
@@ -134,21 +132,5 @@ fn left(until: Instant) -> io::Result<Duration> {
     match left.is_zero() {
         true => Err(io::ErrorKind::TimedOut.into()),
         false => Ok(left),
-    }
-}
-
-/// One of the connections that are open.
-struct Seat(Arc<AtomicUsize>);
-
-impl Seat {
-    fn take(open: &Arc<AtomicUsize>) -> Seat {
-        open.fetch_add(1, Ordering::Relaxed);
-        Seat(Arc::clone(open))
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -34,16 +34,16 @@ pub fn token(credentials: &Credentials, key: &Path, pkcs1: bool) -> Result<Strin
 }
 
 /// Whom a server lets in.
-pub struct Doorkeeper {
+pub struct Authenticator {
     key: RsaPrivateKey,
     users: UsersFile,
     skew_s: u64,
     pkcs1: bool,
 }
 
-impl Doorkeeper {
+impl Authenticator {
     /// Reads the server's key and its users.
-    pub fn open(key: &Path, users: &Path, skew_s: u64, pkcs1: bool) -> Result<Doorkeeper> {
+    pub fn open(key: &Path, users: &Path, skew_s: u64, pkcs1: bool) -> Result<Authenticator> {
         let pem = read(key, "private key")?;
         let parsed = RsaPrivateKey::from_pkcs8_pem(&pem)
             .map_err(|error| error.to_string())
@@ -60,7 +60,7 @@ impl Doorkeeper {
         let users = UsersFile::parse(&text).map_err(|error| {
             Refusal::usage(format!("{} cannot be used: {error}", users.display()))
         })?;
-        Ok(Doorkeeper {
+        Ok(Authenticator {
             key,
             users,
             skew_s,
@@ -69,7 +69,7 @@ impl Doorkeeper {
     }
 
     /// Lets a client in, and says who it is. `now`: seconds since 1970.
-    pub fn admit(&self, token: Option<&str>, now: i64) -> Result<String, AuthError> {
+    pub fn verify(&self, token: Option<&str>, now: i64) -> Result<String, AuthError> {
         let token = token.ok_or(AuthError::NotAToken)?;
         let encrypted = STANDARD
             .decode(token.trim_end())
@@ -157,27 +157,29 @@ mod tests {
             password: password.into(),
             seconds: 1000,
         };
-        let modern = Doorkeeper::open(&private, &users, 10, false).unwrap();
-        let lenient = Doorkeeper::open(&private, &users, 10, true).unwrap();
+        let modern = Authenticator::open(&private, &users, 10, false).unwrap();
+        let lenient = Authenticator::open(&private, &users, 10, true).unwrap();
         let oaep = token(&who("rossi"), &public, false).unwrap();
         let old = token(&who("rossi"), &public, true).unwrap();
         let wrong = token(&who("verdi"), &public, false).unwrap();
-        assert_eq!(modern.admit(Some(&oaep), 1005), Ok("mario".into()));
-        assert_eq!(modern.admit(Some(&old), 1005), Err(AuthError::NotAToken));
-        assert_eq!(lenient.admit(Some(&old), 1005), Ok("mario".into()));
-        assert_eq!(lenient.admit(Some(&oaep), 1005), Ok("mario".into()));
-        assert_eq!(modern.admit(Some(&wrong), 1005), Err(AuthError::Denied));
+        assert_eq!(modern.verify(Some(&oaep), 1005), Ok("mario".into()));
+        assert_eq!(modern.verify(Some(&old), 1005), Err(AuthError::NotAToken));
+        assert_eq!(lenient.verify(Some(&old), 1005), Ok("mario".into()));
+        assert_eq!(lenient.verify(Some(&oaep), 1005), Ok("mario".into()));
+        assert_eq!(modern.verify(Some(&wrong), 1005), Err(AuthError::Denied));
         assert_eq!(
-            modern.admit(Some(&oaep), 2000),
+            modern.verify(Some(&oaep), 2000),
             Err(AuthError::Skew {
                 by: 1000,
                 allowed: 10
             })
         );
-        assert_eq!(modern.admit(None, 1005), Err(AuthError::NotAToken));
-        assert_eq!(modern.admit(Some("%%"), 1005), Err(AuthError::NotAToken));
+        assert_eq!(modern.verify(None, 1005), Err(AuthError::NotAToken));
+        assert_eq!(modern.verify(Some("%%"), 1005), Err(AuthError::NotAToken));
 
-        let error = Doorkeeper::open(&public, &users, 10, false).err().unwrap();
+        let error = Authenticator::open(&public, &users, 10, false)
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("is not an RSA private key"));
         fs::remove_dir_all(&folder).unwrap();
     }

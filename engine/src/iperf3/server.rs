@@ -4,30 +4,30 @@
 //! cookie names a running session goes to that session, any other begins one. Each session has a
 //! thread of its own, so that a silent client costs nobody else anything.
 
-mod desk;
-mod house;
+mod server_state;
 mod session;
+mod udp_accept;
 
-use super::auth::Doorkeeper;
+use super::auth::Authenticator;
 use crate::exit::Refusal;
+use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
 use anyhow::{Context, Result, bail};
-use house::House;
 use model::{BitRate, Bytes, Nanos, Placement, SocketSettings};
-use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use server_state::ServerState;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Scope;
-use std::time::{Duration, Instant};
-use sys::poll::{PollFd, poll};
+use std::time::Duration;
 use wire::iperf3::{COOKIE_LEN, Cookie, DEFAULT_PORT, DEFAULT_SKEW_S, is_cookie};
 
 /// How long a connection may take to send its cookie.
 const COOKIE_WITHIN: Duration = Duration::from_secs(10);
-/// Connections that may be about to send their cookie; beyond that the oldest is dropped.
-const MAX_STRANGERS: usize = 256;
-/// How soon the server notices that it is to stop.
+/// Connections that have not sent their cookie yet: in all, and from one source. A client opens 129 at most
+/// (128 streams and the control connection).
+const MAX_PENDING: usize = 256;
+const MAX_PENDING_FROM_ONE: usize = 160;
+/// Between two looks at whether the server is to stop.
 const TICK: Duration = Duration::from_millis(100);
 
 /// What a server for iperf3 clients allows.
@@ -71,8 +71,8 @@ pub fn serve(
     stop: &AtomicBool,
     log: &(dyn Fn(&str) + Sync),
 ) -> Result<()> {
-    let doorkeeper = match (&options.rsa_private_key, &options.authorized_users) {
-        (Some(key), Some(users)) => Some(Doorkeeper::open(
+    let authenticator = match (&options.rsa_private_key, &options.authorized_users) {
+        (Some(key), Some(users)) => Some(Authenticator::open(
             key,
             users,
             options.time_skew,
@@ -83,7 +83,7 @@ pub fn serve(
             "--rsa-private-key and --authorized-users belong together: give both or none"
         )),
     };
-    let listen = bind.unwrap_or(match doorkeeper {
+    let listen = bind.unwrap_or(match authenticator {
         Some(_) => Ipv6Addr::UNSPECIFIED.into(),
         None => Ipv4Addr::LOCALHOST.into(),
     });
@@ -92,157 +92,66 @@ pub fn serve(
         .with_context(|| format!("cannot serve iperf3 clients on {local}"))?;
     listener.set_nonblocking(true)?;
     let local = listener.local_addr()?;
-    let doorkeeper_is_absent = doorkeeper.is_none();
-    let house = House::open(options.clone(), tests, doorkeeper, local, stop, log)
+    let everybody_may_test = authenticator.is_none();
+    let server = ServerState::open(options.clone(), tests, authenticator, local, stop, log)
         .with_context(|| format!("cannot serve iperf3 datagrams on {local}"))?;
     log(&format!("iperf3 clients are served on {local}"));
-    if bind.is_none() && doorkeeper_is_absent {
+    if bind.is_none() && everybody_may_test {
         log(
             "only this host can reach it: give --bind 0.0.0.0 to let everybody test, or \
              --rsa-private-key and --authorized-users to let some",
         );
     }
+    let limits = Limits {
+        prefix: COOKIE_LEN,
+        within: COOKIE_WITHIN,
+        when_full: WhenFull::Refuse,
+        only: None,
+    };
+    let slots = Slots::new(MAX_PENDING, MAX_PENDING_FROM_ONE);
+    let mut acceptor = Acceptor::new([&listener], limits, slots);
     std::thread::scope(|scope| {
-        scope.spawn(|| house.desk.run(stop));
-        let door = Door {
-            listener,
-            house: &house,
-            strangers: Vec::new(),
-            arrivals: 0,
-        };
-        door.run(scope, stop)
-    })
-}
-
-/// Where connections come in.
-struct Door<'a> {
-    listener: TcpListener,
-    house: &'a House<'a>,
-    strangers: Vec<Stranger>,
-    arrivals: u64,
-}
-
-/// A connection that has not said its cookie yet.
-struct Stranger {
-    stream: TcpStream,
-    peer: SocketAddr,
-    cookie: Vec<u8>,
-    until: Instant,
-    /// Position in the order of connections, which tells the streams of a test apart.
-    arrival: u64,
-}
-
-impl<'a> Door<'a> {
-    fn run<'scope>(mut self, scope: &'scope Scope<'scope, '_>, stop: &AtomicBool) -> Result<()>
-    where
-        'a: 'scope,
-    {
+        scope.spawn(|| server.udp.run(stop));
         while !stop.load(Ordering::Relaxed) {
-            let mut fds = vec![PollFd::new(self.listener.as_fd(), true, false)];
-            fds.extend(
-                self.strangers
-                    .iter()
-                    .map(|s| PollFd::new(s.stream.as_fd(), true, false)),
-            );
-            poll(&mut fds, Some(TICK)).context("cannot wait for connections")?;
-            let knocking = fds[0].readable();
-            let speaking: Vec<bool> = fds[1..].iter().map(PollFd::readable).collect();
-            drop(fds);
-            let now = Instant::now();
-            let mut speaking = speaking.into_iter();
-            for mut stranger in std::mem::take(&mut self.strangers) {
-                let done = speaking.next() == Some(true) && !stranger.listen();
-                if done {
-                    self.enter(scope, stranger);
-                } else if stranger.until > now {
-                    self.strangers.push(stranger);
+            let arrivals = acceptor.poll(TICK);
+            for arrival in arrivals.context("cannot wait for connections")? {
+                // A connection beyond the limits is closed; an error of one connection ends nothing.
+                if let Arrival::Ready(conn) = arrival {
+                    serve_connection(scope, &server, conn);
                 }
-            }
-            if knocking {
-                self.accept();
             }
         }
         Ok(())
-    }
-
-    fn accept(&mut self) {
-        // Each error that can happen here is of one connection, or passes.
-        while let Ok((stream, peer)) = self.listener.accept() {
-            // An IPv4 client of a socket for both versions is told by its IPv4 address.
-            let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            if self.strangers.len() >= MAX_STRANGERS {
-                self.strangers.remove(0);
-            }
-            self.arrivals += 1;
-            self.strangers.push(Stranger {
-                stream,
-                peer,
-                cookie: Vec::with_capacity(COOKIE_LEN),
-                until: Instant::now() + COOKIE_WITHIN,
-                arrival: self.arrivals,
-            });
-        }
-    }
-
-    fn enter<'scope>(&self, scope: &'scope Scope<'scope, '_>, stranger: Stranger)
-    where
-        'a: 'scope,
-    {
-        let Ok(cookie) = Cookie::try_from(&stranger.cookie[..]) else {
-            return;
-        };
-        if !is_cookie(&cookie) {
-            (self.house.log)(&format!(
-                "{} does not speak iperf3's protocol; turned away",
-                stranger.peer
-            ));
-            return;
-        }
-        let Stranger {
-            stream,
-            peer,
-            arrival,
-            ..
-        } = stranger;
-        let Some(stream) = self.house.seat(&cookie, peer, arrival, stream) else {
-            return;
-        };
-        let house = self.house;
-        if house.enter(peer.ip()) {
-            let spawned = std::thread::Builder::new()
-                .name("iperf3-session".to_owned())
-                .spawn_scoped(scope, move || {
-                    session::run(house, stream, peer, cookie);
-                    house.leave(peer.ip());
-                });
-            if spawned.is_err() {
-                house.leave(peer.ip());
-            }
-        } else {
-            session::deny(stream);
-            (house.log)(&format!("{peer}: too many clients at once; turned away"));
-        }
-    }
+    })
 }
 
-impl Stranger {
-    /// Reads on; false once there is no more to wait for.
-    fn listen(&mut self) -> bool {
-        let mut buffer = [0; COOKIE_LEN];
-        let missing = COOKIE_LEN - self.cookie.len();
-        match self.stream.read(&mut buffer[..missing]) {
-            Ok(0) => false,
-            Ok(count) => {
-                self.cookie.extend_from_slice(&buffer[..count]);
-                self.cookie.len() < COOKIE_LEN
-            }
-            Err(error) => matches!(
-                error.kind(),
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
-            ),
-        }
+/// Attaches the connection to the session that its cookie names, or begins a session.
+fn serve_connection<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    server: &'scope ServerState<'scope>,
+    conn: ReadyConn,
+) {
+    let peer = conn.peer;
+    let Ok(cookie) = Cookie::try_from(&conn.prefix[..]) else {
+        return;
+    };
+    if !is_cookie(&cookie) {
+        return (server.log)(&format!(
+            "{peer} does not speak iperf3's protocol; turned away"
+        ));
     }
+    let Some(stream) = server.attach(&cookie, peer, conn.number, conn.stream) else {
+        return;
+    };
+    let Some(client) = server.clients.take(peer.ip()) else {
+        session::deny(stream);
+        return (server.log)(&format!("{peer}: too many clients at once; turned away"));
+    };
+    // Without a thread the connection is closed.
+    let _ = std::thread::Builder::new()
+        .name("iperf3-session".to_owned())
+        .spawn_scoped(scope, move || {
+            session::run(server, stream, peer, cookie);
+            drop(client);
+        });
 }

@@ -15,6 +15,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, Stream};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use wire::control::{Order, ToAgent, Token};
 
 /// A server whose sessions say of every order that it is refused.

@@ -5,14 +5,15 @@ use super::exchange::{Exchange, LARGEST};
 use super::truth::{self, Opening, Sends};
 use crate::exit::sentence;
 use crate::transport::Sender;
+use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
 use crate::trust::{Admitted, Denied, Peer};
 use crate::tuning;
 use anyhow::{Context, Result};
 use model::mtu::{PathEnd, TcpTruth};
 use model::{BitRate, Bulk, Bytes, Limit, Nanos, Placement, SocketSettings, Workload};
 use probe::{Datagrams, unspecified};
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -210,19 +211,30 @@ impl Port {
         let say = |message| drop(sender.send(message));
         let started = Instant::now();
         let (tell, told) = mpsc::channel();
+        let limits = Limits {
+            prefix: PREAMBLE_LEN,
+            within: PROVE_WITHIN,
+            when_full: WhenFull::Wait,
+            only: self.only,
+        };
+        let slots = Slots::new(CONNECTIONS, CONNECTIONS);
+        let mut acceptor = Acceptor::new([&self.listener], limits, slots);
         let mut taken = 0;
         while !stop.load(Ordering::Relaxed) && started.elapsed() < OPEN_FOR {
             self.exchange.wait(LOOK);
             self.exchange.pump();
-            if taken < CONNECTIONS
-                && let Some(connection) = self.accept()
-            {
-                let (token, tell) = (self.token, tell.clone());
-                taken += 1;
-                std::thread::spawn(move || {
-                    // A stranger is not answered, a connection that breaks says nothing more.
-                    let _ = converse(connection, &token, tell);
-                });
+            // An error of one connection ends nothing.
+            for arrival in acceptor.poll(Duration::ZERO).unwrap_or_default() {
+                if let Arrival::Ready(conn) = arrival
+                    && taken < CONNECTIONS
+                {
+                    let (token, tell) = (self.token, tell.clone());
+                    taken += 1;
+                    std::thread::spawn(move || {
+                        // A connection that breaks reports nothing more.
+                        let _ = converse(conn, &token, tell);
+                    });
+                }
             }
             let moved = self.exchange.moved();
             if self
@@ -268,29 +280,18 @@ impl Port {
             }
         }
     }
-
-    /// A data connection from the controller.
-    fn accept(&self) -> Option<TcpStream> {
-        let (stream, from) = self.listener.accept().ok()?;
-        let known = self
-            .only
-            .is_none_or(|only| only == from.ip().to_canonical());
-        known.then_some(stream)
-    }
 }
 
 /// Plays a data connection's other end.
-fn converse(mut stream: TcpStream, token: &Token, tell: mpsc::Sender<TcpTruth>) -> Result<()> {
-    stream.set_nonblocking(false)?;
+fn converse(conn: ReadyConn, token: &Token, tell: mpsc::Sender<TcpTruth>) -> Result<()> {
+    let mut stream = conn.stream;
     stream.set_read_timeout(Some(PROVE_WITHIN))?;
     stream.set_nodelay(true)?;
     sys::socket::set_lost_after(stream.as_fd(), LOST_AFTER)?;
-    let mut bytes = [0; PREAMBLE_LEN];
-    stream.read_exact(&mut bytes)?;
-    let preamble = Preamble::decode(&bytes);
-    if !preamble.token.matches(token) {
+    let preamble = conn.prefix.first_chunk().map(Preamble::decode);
+    let Some(preamble) = preamble.filter(|preamble| preamble.token.matches(token)) else {
         return Ok(());
-    }
+    };
     match Sends::of(preamble.stream) {
         Some(Sends::Near) => {
             drop(tell);

@@ -3,6 +3,7 @@
 //! [`connect`] reaches the agent of a [`Host`]; [`at_stdio`] is an agent's end of a pipe, and
 //! [`crate::listener`] accepts agents' ends from the network.
 
+pub mod acceptor;
 mod channel;
 mod child;
 mod reach;

@@ -1,6 +1,6 @@
-//! One client, from its cookie to its good bye.
+//! One iperf3 session: params, auth, streams, test, results.
 
-use super::house::House;
+use super::server_state::{ServerState, TestSlot};
 use crate::clock::unix_seconds;
 use crate::iperf3::control::Control;
 use crate::iperf3::udp;
@@ -36,16 +36,16 @@ pub fn deny(mut stream: TcpStream) {
 }
 
 /// Serves one client.
-pub fn run(house: &House<'_>, stream: TcpStream, peer: SocketAddr, cookie: Cookie) {
-    let outcome = Session::open(house, stream, peer, cookie).and_then(Session::serve);
+pub fn run(server: &ServerState<'_>, stream: TcpStream, peer: SocketAddr, cookie: Cookie) {
+    let outcome = Session::open(server, stream, peer, cookie).and_then(Session::serve);
     match outcome {
-        Ok(done) => (house.log)(&format!("{peer}: {done}")),
-        Err(why) => (house.log)(&format!("{peer}: {why}")),
+        Ok(done) => (server.log)(&format!("{peer}: {done}")),
+        Err(why) => (server.log)(&format!("{peer}: {why}")),
     }
 }
 
 struct Session<'a> {
-    house: &'a House<'a>,
+    server: &'a ServerState<'a>,
     control: Control<Server>,
     peer: SocketAddr,
     local: SocketAddr,
@@ -82,7 +82,7 @@ struct Counts {
 
 impl<'a> Session<'a> {
     fn open(
-        house: &'a House<'a>,
+        server: &'a ServerState<'a>,
         stream: TcpStream,
         peer: SocketAddr,
         cookie: Cookie,
@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
         machine.receive(Nanos(0), &cookie);
         let control = Control::new(stream, machine).map_err(|error| error.to_string())?;
         Ok(Session {
-            house,
+            server,
             control,
             peer,
             local,
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
     fn serve(mut self) -> Result<String, String> {
         let params = self.params()?;
         self.admit(&params)?;
-        let _turn = self.turn()?;
+        let _slot = self.slot()?;
         let streams = match params.protocol {
             Protocol::Tcp => Streams::Tcp(self.tcp_streams(&params)?),
             Protocol::Udp => Streams::Udp(self.udp_streams(&params)?),
@@ -121,14 +121,14 @@ impl<'a> Session<'a> {
 
     /// Looks at who asks for what; refuses in iperf3's words.
     fn admit(&mut self, params: &Params) -> Result<(), String> {
-        if let Some(doorkeeper) = &self.house.doorkeeper {
+        if let Some(authenticator) = &self.server.authenticator {
             let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
-            match doorkeeper.admit(params.authtoken.as_deref(), now) {
-                Ok(user) => (self.house.log)(&format!("{}: is the user {user}", self.peer)),
+            match authenticator.verify(params.authtoken.as_deref(), now) {
+                Ok(user) => (self.server.log)(&format!("{}: is the user {user}", self.peer)),
                 Err(why) => return Err(self.refuse(code::AUTH, &why.to_string())),
             }
         }
-        let options = &self.house.options;
+        let options = &self.server.options;
         let asked = Nanos::from_secs(u64::from(params.time_s) + u64::from(params.omit_s));
         if asked > options.iperf3_max_time {
             let why = format!(
@@ -155,15 +155,15 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until there is room for another test.
-    fn turn(&mut self) -> Result<super::house::Turn<'a>, String> {
+    fn slot(&mut self) -> Result<TestSlot<'a>, String> {
         let until = Instant::now() + QUEUE_FOR;
         let mut told = false;
         loop {
-            if let Some(turn) = self.house.turn() {
-                return Ok(turn);
+            if let Some(slot) = self.server.acquire_slot() {
+                return Ok(slot);
             }
             if !told {
-                (self.house.log)(&format!("{}: waits in the queue", self.peer));
+                (self.server.log)(&format!("{}: waits in the queue", self.peer));
                 told = true;
             }
             self.step(None)?;
@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
 
     fn tcp_streams(&mut self, params: &Params) -> Result<Vec<TcpStream>, String> {
         let count = stream_count(params);
-        let reservation = match self.house.reserve(self.cookie, self.peer.ip(), count) {
+        let reservation = match self.server.reserve(self.cookie, self.peer.ip(), count) {
             Ok(Some(reservation)) => reservation,
             Ok(None) => return Err(self.refuse(code::RECEIVE_COOKIE, "its cookie is in use")),
             Err(error) => return Err(self.refuse(code::STREAM_ACCEPT, &error.to_string())),
@@ -210,13 +210,13 @@ impl<'a> Session<'a> {
     fn udp_streams(&mut self, params: &Params) -> Result<Vec<UdpSocket>, String> {
         let count = stream_count(params);
         let until = Instant::now() + QUEUE_FOR;
-        let waiting = loop {
-            let claim = self
-                .house
-                .desk
-                .claim(self.peer.ip(), self.local.ip(), count);
-            match claim {
-                Ok(Some(waiting)) => break waiting,
+        let pending = loop {
+            let expected = self
+                .server
+                .udp
+                .expect(self.peer.ip(), self.local.ip(), count);
+            match expected {
+                Ok(Some(pending)) => break pending,
                 Ok(None) if Instant::now() < until => {
                     self.step(None)?;
                 }
@@ -232,9 +232,9 @@ impl<'a> Session<'a> {
         self.control.machine.open(now);
         let mut streams = Vec::new();
         while streams.len() < count {
-            self.step(Some(&waiting.waker))?;
-            waiting.waker.clear();
-            streams.extend(waiting.streams.try_iter());
+            self.step(Some(&pending.waker))?;
+            pending.waker.clear();
+            streams.extend(pending.streams.try_iter());
         }
         for stream in &streams {
             // A buffer or a code point that does not take changes no count: the test goes on.
@@ -251,7 +251,7 @@ impl<'a> Session<'a> {
     /// The test itself, from its start to the exchange of results.
     fn test(&mut self, params: &Params, streams: Streams) -> Result<String, String> {
         let span = match params.time_s {
-            0 => self.house.options.iperf3_max_time,
+            0 => self.server.options.iperf3_max_time,
             time_s => Nanos::from_secs(u64::from(time_s) + u64::from(params.omit_s)),
         };
         let at_most = span + GRACE;
@@ -420,12 +420,12 @@ impl<'a> Session<'a> {
 
     /// What each stream may have of the highest rate.
     fn share_of_limit(&self, params: &Params) -> Option<u64> {
-        let limit = self.house.options.iperf3_max_rate?;
+        let limit = self.server.options.iperf3_max_rate?;
         Some((limit.0 / stream_count(params) as u64).max(8))
     }
 
     fn within_limits(&self, halves: &[Half], started: Instant) -> Result<(), (i32, String)> {
-        let options = &self.house.options;
+        let options = &self.server.options;
         let total: Bytes = halves.iter().map(Half::total).sum();
         if let Some(limit) = options.iperf3_max_bytes
             && total > limit
@@ -459,7 +459,7 @@ impl<'a> Session<'a> {
         waker: Option<&Waker>,
         until: Instant,
     ) -> Result<Option<ServerEvent>, String> {
-        if self.house.stop.load(Ordering::Relaxed) {
+        if self.server.stop.load(Ordering::Relaxed) {
             self.control.machine.terminate();
             self.control.flush();
             return Err("told that this server stops".to_owned());

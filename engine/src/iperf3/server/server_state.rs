@@ -1,8 +1,9 @@
-//! What all sessions share: who is in, whose data connections are awaited, how many tests run.
+//! What all sessions share: the sessions that await data connections, the tests that run, the limits.
 
 use super::Options;
-use super::desk::Desk;
-use crate::iperf3::auth::Doorkeeper;
+use super::udp_accept::UdpAcceptor;
+use crate::iperf3::auth::Authenticator;
+use crate::transport::acceptor::Slots;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -14,99 +15,74 @@ use wire::iperf3::Cookie;
 
 /// Sessions at once, those in the queue included.
 const MAX_SESSIONS: usize = 64;
-/// Sessions at once from one address, so that one client cannot fill the house.
+/// Sessions at once from one address, so that one client cannot take them all.
 const MAX_FROM_ONE: usize = 16;
 
 /// A data connection, with its position in the order of connections.
 pub type Arrival = (u64, TcpStream);
 
 /// The state of a server.
-pub struct House<'a> {
+pub struct ServerState<'a> {
     /// What it allows.
     pub options: Options,
     /// Tests at the same time.
     pub tests: u32,
-    /// Whom it lets in; `None`: everybody.
-    pub doorkeeper: Option<Doorkeeper>,
-    /// Where datagrams come in.
-    pub desk: Desk,
+    /// Verifies users; `None`: everybody may test.
+    pub authenticator: Option<Authenticator>,
+    /// Accepts UDP streams.
+    pub udp: UdpAcceptor,
     /// The server is to stop.
     pub stop: &'a AtomicBool,
     /// Takes a line about what happened.
     pub log: &'a (dyn Fn(&str) + Sync),
-    guests: Mutex<BTreeMap<IpAddr, usize>>,
-    seats: Mutex<BTreeMap<Cookie, Seat>>,
+    /// Clients that are served or wait in the queue.
+    pub clients: Slots,
+    sessions: Mutex<BTreeMap<Cookie, Awaiting>>,
     running: Mutex<u32>,
 }
 
 /// A session that awaits data connections.
-struct Seat {
+struct Awaiting {
     peer: IpAddr,
     left: usize,
     to: Sender<Arrival>,
     waker: Arc<Waker>,
 }
 
-/// Ends the waiting for data connections when it goes.
+/// Data connections that a session awaits; no more are attached once it is dropped.
 pub struct Reservation<'a> {
-    house: &'a House<'a>,
+    server: &'a ServerState<'a>,
     cookie: Cookie,
     /// The connections.
     pub arrivals: Receiver<Arrival>,
-    /// Rung for each.
+    /// Woken for each.
     pub waker: Arc<Waker>,
 }
 
-/// A running test; another may start when it goes.
-pub struct Turn<'a>(&'a House<'a>);
+/// A running test; another may start once it is dropped.
+pub struct TestSlot<'a>(&'a ServerState<'a>);
 
-impl<'a> House<'a> {
+impl<'a> ServerState<'a> {
     /// Opens the socket for datagrams beside the listener at `local`.
     pub fn open(
         options: Options,
         tests: u32,
-        doorkeeper: Option<Doorkeeper>,
+        authenticator: Option<Authenticator>,
         local: SocketAddr,
         stop: &'a AtomicBool,
         log: &'a (dyn Fn(&str) + Sync),
-    ) -> io::Result<House<'a>> {
-        Ok(House {
+    ) -> io::Result<ServerState<'a>> {
+        Ok(ServerState {
             options,
             tests,
-            doorkeeper,
-            desk: Desk::open(local)?,
+            authenticator,
+            udp: UdpAcceptor::open(local)?,
             stop,
             log,
-            guests: Mutex::default(),
-            seats: Mutex::default(),
+            clients: Slots::new(MAX_SESSIONS, MAX_FROM_ONE),
+            sessions: Mutex::default(),
             running: Mutex::default(),
         })
-    }
-
-    /// Counts a session in; false if there are too many.
-    pub fn enter(&self, peer: IpAddr) -> bool {
-        let mut guests = lock(&self.guests);
-        if guests.values().sum::<usize>() >= MAX_SESSIONS {
-            return false;
-        }
-        let own = guests.entry(peer.to_canonical()).or_default();
-        *own += 1;
-        if *own > MAX_FROM_ONE {
-            *own -= 1;
-            return false;
-        }
-        true
-    }
-
-    /// Counts a session out.
-    pub fn leave(&self, peer: IpAddr) {
-        let mut guests = lock(&self.guests);
-        if let Some(own) = guests.get_mut(&peer.to_canonical()) {
-            *own -= 1;
-            if *own == 0 {
-                guests.remove(&peer.to_canonical());
-            }
-        }
     }
 
     /// Awaits `count` data connections of the test with this cookie from `peer`; `None` if a test
@@ -119,13 +95,13 @@ impl<'a> House<'a> {
     ) -> io::Result<Option<Reservation<'a>>> {
         let waker = Arc::new(Waker::new()?);
         let (to, arrivals) = mpsc::channel();
-        let mut seats = lock(&self.seats);
-        if seats.contains_key(&cookie) {
+        let mut sessions = lock(&self.sessions);
+        if sessions.contains_key(&cookie) {
             return Ok(None);
         }
-        seats.insert(
+        sessions.insert(
             cookie,
-            Seat {
+            Awaiting {
                 peer: peer.to_canonical(),
                 left: count,
                 to,
@@ -133,53 +109,53 @@ impl<'a> House<'a> {
             },
         );
         Ok(Some(Reservation {
-            house: self,
+            server: self,
             cookie,
             arrivals,
             waker,
         }))
     }
 
-    /// Hands a connection to the session that its cookie names. Gives it back if there is none;
+    /// Attaches a connection to the session that its cookie names. Returns it if there is none;
     /// drops it if the session awaits no more, or the peer is another than that of the session.
-    pub fn seat(
+    pub fn attach(
         &self,
         cookie: &Cookie,
         peer: SocketAddr,
         arrival: u64,
         stream: TcpStream,
     ) -> Option<TcpStream> {
-        let mut seats = lock(&self.seats);
-        let Some(seat) = seats.get_mut(cookie) else {
+        let mut sessions = lock(&self.sessions);
+        let Some(session) = sessions.get_mut(cookie) else {
             return Some(stream);
         };
-        if seat.peer == peer.ip().to_canonical() && seat.left > 0 {
-            seat.left -= 1;
+        if session.peer == peer.ip().to_canonical() && session.left > 0 {
+            session.left -= 1;
             // A session that has just ended does not take it: then it closes, as it should.
-            let _ = seat.to.send((arrival, stream));
-            seat.waker.wake();
+            let _ = session.to.send((arrival, stream));
+            session.waker.wake();
         }
         None
     }
 
     /// Starts a test, if there is room for one.
-    pub fn turn(&'a self) -> Option<Turn<'a>> {
+    pub fn acquire_slot(&'a self) -> Option<TestSlot<'a>> {
         let mut running = lock(&self.running);
         if *running >= self.tests {
             return None;
         }
         *running += 1;
-        Some(Turn(self))
+        Some(TestSlot(self))
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        lock(&self.house.seats).remove(&self.cookie);
+        lock(&self.server.sessions).remove(&self.cookie);
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TestSlot<'_> {
     fn drop(&mut self) {
         *lock(&self.0.running) -= 1;
     }

@@ -1,0 +1,417 @@
+//! Accepts TCP connections: for agents, data connections, iperf3 clients, probes and browsers.
+//!
+//! A connection that has not authenticated itself costs nobody else anything: how many there are is bounded in all
+//! and by source, and what it must send first has a deadline.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+
+/// After an error that lasts (no file descriptor is left), before the next attempt to accept.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+/// What an [`Acceptor`] allows.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes that a connection sends before it is ready; 0: it is ready at once.
+    pub prefix: usize,
+    /// For these bytes to arrive.
+    pub within: Duration,
+    /// What connections beyond [`Slots`] meet.
+    pub when_full: WhenFull,
+    /// The one address that connections are accepted from, if it is known.
+    pub only: Option<IpAddr>,
+}
+
+/// What happens to a connection for which there is no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is handed to the caller as [`Arrival::Refused`].
+    Refuse,
+    /// It waits in the listener's backlog.
+    Wait,
+}
+
+/// Connections at once: in all, and from one source (IPv4: an address; IPv6: a /64, of which one host may use any
+/// address). Clones count together.
+#[derive(Clone)]
+pub struct Slots(Arc<SlotTable>);
+
+struct SlotTable {
+    most: usize,
+    per_source: usize,
+    taken: Mutex<BTreeMap<IpAddr, usize>>,
+}
+
+/// One of the [`Slots`], free again when it is dropped.
+pub struct Slot {
+    table: Arc<SlotTable>,
+    source: IpAddr,
+}
+
+impl Slots {
+    /// `most` in all, `per_source` from one source.
+    pub fn new(most: usize, per_source: usize) -> Slots {
+        Slots(Arc::new(SlotTable {
+            most,
+            per_source,
+            taken: Mutex::default(),
+        }))
+    }
+
+    /// A slot for a connection from `address`, if one is free.
+    pub fn take(&self, address: IpAddr) -> Option<Slot> {
+        let source = match address.to_canonical() {
+            IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
+            v4 @ IpAddr::V4(_) => v4,
+        };
+        let table = &self.0;
+        let mut taken = table.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = taken.get(&source).copied().unwrap_or_default();
+        if taken.values().sum::<usize>() >= table.most || here >= table.per_source {
+            return None;
+        }
+        taken.insert(source, here + 1);
+        Some(Slot {
+            table: Arc::clone(table),
+            source,
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        let taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.values().sum::<usize>() >= self.0.most
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut taken = self
+            .table
+            .taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match taken.get_mut(&self.source) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(taken.remove(&self.source)),
+        }
+    }
+}
+
+/// A connection that has sent its prefix, in blocking mode.
+pub struct ReadyConn {
+    /// The connection.
+    pub stream: TcpStream,
+    /// Its other end; the address of an IPv4 client as IPv4.
+    pub peer: SocketAddr,
+    /// What it sent first: [`Limits::prefix`] bytes.
+    pub prefix: Vec<u8>,
+    /// Its position in the order in which connections were accepted.
+    pub number: u64,
+    /// Counts until it is dropped.
+    pub slot: Slot,
+}
+
+/// What [`Acceptor::poll`] returns.
+pub enum Arrival {
+    /// A connection to be served.
+    Ready(ReadyConn),
+    /// One for which there is no slot, in non-blocking mode.
+    Refused(TcpStream, SocketAddr),
+    /// A connection could not be accepted; the next ones may be.
+    Failed(io::Error),
+}
+
+/// A connection that has not sent its prefix yet.
+struct PendingConn {
+    conn: ReadyConn,
+    until: Instant,
+}
+
+/// Accepts from some listeners.
+pub struct Acceptor<'a> {
+    listeners: Vec<&'a TcpListener>,
+    limits: Limits,
+    slots: Slots,
+    pending: Vec<PendingConn>,
+    accepted: u64,
+    /// No listener is read before.
+    pause: Option<Instant>,
+}
+
+impl<'a> Acceptor<'a> {
+    /// Accepts from `listeners`, which are in non-blocking mode.
+    pub fn new(
+        listeners: impl IntoIterator<Item = &'a TcpListener>,
+        limits: Limits,
+        slots: Slots,
+    ) -> Acceptor<'a> {
+        Acceptor {
+            listeners: listeners.into_iter().collect(),
+            limits,
+            slots,
+            pending: Vec::new(),
+            accepted: 0,
+            pause: None,
+        }
+    }
+
+    /// Waits for connections and their bytes for `timeout` at most. A connection that closes, breaks or sends
+    /// nothing in time is dropped.
+    ///
+    /// # Errors
+    /// What `poll(2)` returns.
+    pub fn poll(&mut self, timeout: Duration) -> io::Result<Vec<Arrival>> {
+        let now = Instant::now();
+        self.pending.retain(|pending| now < pending.until);
+        self.pause = self.pause.filter(|until| now < *until);
+        let full = self.limits.when_full == WhenFull::Wait && self.slots.is_full();
+        let accepting = !full && self.pause.is_none();
+        let next = self.pending.iter().map(|pending| pending.until);
+        let next = next.chain(self.pause).min();
+        let timeout = next.map_or(timeout, |next| timeout.min(next - now));
+        let pending = self.pending.iter().map(|p| p.conn.stream.as_fd());
+        let listeners = self.listeners.iter().map(|listener| listener.as_fd());
+        let mut fds: Vec<PollFd<'_>> = pending
+            .map(|fd| PollFd::new(fd, true, false))
+            .chain(listeners.map(|fd| PollFd::new(fd, accepting, false)))
+            .collect();
+        poll(&mut fds, Some(timeout))?;
+        let ready: Vec<bool> = fds.iter().map(PollFd::readable).collect();
+        drop(fds);
+
+        let (of_pending, of_listeners) = ready.split_at(self.pending.len());
+        let mut arrivals = Vec::new();
+        let pending = std::mem::take(&mut self.pending);
+        for (mut pending, ready) in pending.into_iter().zip(of_pending) {
+            match ready {
+                false => self.pending.push(pending),
+                true => match pending.conn.read(self.limits.prefix) {
+                    Progress::More => self.pending.push(pending),
+                    Progress::Whole => arrivals.push(Arrival::Ready(pending.conn)),
+                    Progress::Over => {}
+                },
+            }
+        }
+        for (listener, ready) in self.listeners.clone().into_iter().zip(of_listeners) {
+            if accepting && *ready {
+                self.accept(listener, &mut arrivals);
+            }
+        }
+        Ok(arrivals)
+    }
+
+    /// Accepts what waits; as many as there may be, so that other connections are read in between.
+    fn accept(&mut self, listener: &TcpListener, arrivals: &mut Vec<Arrival>) {
+        for _ in 0..self.slots.0.most {
+            if self.limits.when_full == WhenFull::Wait && self.slots.is_full() {
+                return;
+            }
+            match listener.accept() {
+                Ok((stream, peer)) => {
+                    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+                    if self.limits.only.is_none_or(|only| only == peer.ip()) {
+                        arrivals.extend(self.admit(stream, peer));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Errors of one connection that is gone already (accept(2)).
+                Err(error) if is_passing(&error) => {}
+                Err(error) => {
+                    self.pause = Some(Instant::now() + RETRY_AFTER);
+                    return arrivals.push(Arrival::Failed(error));
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) -> Option<Arrival> {
+        let Some(slot) = self.slots.take(peer.ip()) else {
+            stream.set_nonblocking(true).ok()?;
+            return Some(Arrival::Refused(stream, peer));
+        };
+        self.accepted += 1;
+        let conn = ReadyConn {
+            stream,
+            peer,
+            prefix: Vec::with_capacity(self.limits.prefix),
+            number: self.accepted,
+            slot,
+        };
+        if self.limits.prefix == 0 {
+            return Some(Arrival::Ready(conn));
+        }
+        conn.stream.set_nonblocking(true).ok()?;
+        self.pending.push(PendingConn {
+            conn,
+            until: Instant::now() + self.limits.within,
+        });
+        None
+    }
+}
+
+enum Progress {
+    More,
+    Whole,
+    Over,
+}
+
+impl ReadyConn {
+    /// Reads on until `length` bytes are there.
+    fn read(&mut self, length: usize) -> Progress {
+        let missing = length - self.prefix.len();
+        let mut reader = (&self.stream).take(missing as u64);
+        match reader.read_to_end(&mut self.prefix) {
+            Err(error) if !is_passing(&error) => Progress::Over,
+            _ if self.prefix.len() == length => match self.stream.set_nonblocking(false) {
+                Ok(()) => Progress::Whole,
+                Err(_) => Progress::Over,
+            },
+            Err(_) => Progress::More,
+            Ok(_) => Progress::Over,
+        }
+    }
+}
+
+/// An error of one connection or one moment, not of the listener (accept(2)).
+pub fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    fn limits(prefix: usize, within: Duration, when_full: WhenFull) -> Limits {
+        Limits {
+            prefix,
+            within,
+            when_full,
+            only: None,
+        }
+    }
+
+    /// The next `count` arrivals.
+    fn arrivals(acceptor: &mut Acceptor<'_>, count: usize) -> Vec<Arrival> {
+        let until = Instant::now() + SOON;
+        let mut all = Vec::new();
+        while all.len() < count && Instant::now() < until {
+            all.extend(acceptor.poll(Duration::from_millis(20)).unwrap());
+        }
+        assert_eq!(all.len(), count);
+        all
+    }
+
+    fn ready(acceptor: &mut Acceptor<'_>) -> ReadyConn {
+        match arrivals(acceptor, 1).pop() {
+            Some(Arrival::Ready(conn)) => conn,
+            _ => panic!("no connection is ready"),
+        }
+    }
+
+    #[test]
+    fn a_prefix_in_pieces_is_whole_and_what_follows_it_stays_unread() {
+        let (listener, address) = listener();
+        let limits = limits(4, SOON, WhenFull::Refuse);
+        let mut acceptor = Acceptor::new([&listener], limits, Slots::new(8, 8));
+        let silent = TcpStream::connect(address).unwrap();
+        let mut pieces = TcpStream::connect(address).unwrap();
+        pieces.write_all(b"ab").unwrap();
+        while acceptor.pending.len() < 2 || acceptor.pending[1].conn.prefix.len() < 2 {
+            assert!(acceptor.poll(SOON).unwrap().is_empty());
+        }
+        pieces.write_all(b"cdef").unwrap();
+        let mut conn = ready(&mut acceptor);
+        assert_eq!((&conn.prefix[..], conn.number), (&b"abcd"[..], 2));
+        let mut rest = [0; 2];
+        conn.stream.read_exact(&mut rest).unwrap();
+        assert_eq!(&rest, b"ef");
+        drop(silent);
+    }
+
+    #[test]
+    fn a_silent_connection_is_dropped_at_its_deadline_and_frees_its_slot() {
+        let (listener, address) = listener();
+        let slots = Slots::new(1, 1);
+        let limits = limits(1, Duration::from_millis(30), WhenFull::Wait);
+        let mut acceptor = Acceptor::new([&listener], limits, slots);
+        let mut silent = TcpStream::connect(address).unwrap();
+        while acceptor.pending.is_empty() {
+            acceptor.poll(SOON).unwrap();
+        }
+        let mut next = TcpStream::connect(address).unwrap();
+        next.write_all(b"x").unwrap();
+        assert_eq!(ready(&mut acceptor).prefix, b"x");
+        silent.set_read_timeout(Some(SOON)).unwrap();
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn slots_are_bounded_in_all_and_by_source() {
+        let slots = Slots::new(3, 2);
+        let v4 = |last| IpAddr::from([192, 0, 2, last]);
+        let v6 = |last| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]);
+        let first = slots.take(v6(1)).unwrap();
+        let _second = slots.take(v6(2)).unwrap();
+        assert!(slots.take(v6(3)).is_none(), "one /64 is one source");
+        let mapped = "::ffff:192.0.2.1".parse().unwrap();
+        let _third = slots.take(mapped).unwrap();
+        assert!(slots.take(v4(2)).is_none(), "three in all");
+        drop(first);
+        assert!(slots.take(v4(1)).is_some(), "a mapped address is IPv4");
+    }
+
+    #[test]
+    fn beyond_the_slots_connections_are_refused_or_wait() {
+        for when_full in [WhenFull::Refuse, WhenFull::Wait] {
+            let (listener, address) = listener();
+            let limits = limits(0, SOON, when_full);
+            let mut acceptor = Acceptor::new([&listener], limits, Slots::new(1, 1));
+            let _clients = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+            let first = ready(&mut acceptor);
+            match when_full {
+                WhenFull::Refuse => {
+                    let second = arrivals(&mut acceptor, 1).pop();
+                    assert!(matches!(second, Some(Arrival::Refused(..))));
+                }
+                WhenFull::Wait => {
+                    assert!(acceptor.poll(Duration::from_millis(50)).unwrap().is_empty());
+                    drop(first);
+                    assert_eq!(ready(&mut acceptor).number, 2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_addresses_than_the_expected_one_are_dropped() {
+        let (listener, address) = listener();
+        let limits = Limits {
+            only: Some([127, 0, 0, 2].into()),
+            ..limits(0, SOON, WhenFull::Refuse)
+        };
+        let mut acceptor = Acceptor::new([&listener], limits, Slots::new(1, 1));
+        let mut dropped = TcpStream::connect(address).unwrap();
+        assert!(acceptor.poll(SOON).unwrap().is_empty());
+        dropped.set_read_timeout(Some(SOON)).unwrap();
+        assert_eq!(dropped.read(&mut [0]).unwrap(), 0);
+    }
+}
