@@ -90,6 +90,7 @@ fn told(findings: Vec<Finding>) -> Explanation {
         receiver: None,
         direction: Some(Direction::Up),
         source: Source::Samples,
+        stream: None,
         span: Nanos::from_secs(10),
         bytes: Bytes(0),
         conclusion: Conclusion::Limited {

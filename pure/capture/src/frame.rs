@@ -192,6 +192,8 @@ struct Carried<'a> {
     length: usize,
     /// It goes on in later fragments.
     fragment: bool,
+    /// Identification of IPv4; 0 without one.
+    id: u16,
     /// Congestion experienced.
     marked: bool,
 }
@@ -243,6 +245,7 @@ fn ipv4(ip: &[u8]) -> Result<Carried<'_>, Skip> {
         bytes,
         length: total.checked_sub(header).ok_or(Skip::Cut)?,
         fragment: fragment & 0x2000 != 0,
+        id: u16::from_be_bytes([head[4], head[5]]),
         marked: head[1] & 3 == 3,
     })
 }
@@ -259,6 +262,7 @@ fn ipv6(ip: &[u8]) -> Result<Carried<'_>, Skip> {
             length => length,
         },
         fragment: false,
+        id: 0,
         marked: head[1] >> 4 & 3 == 3,
     })
 }
@@ -290,6 +294,7 @@ impl<'a> Carried<'a> {
             stamps: None,
             options_cut: behind.len() < options,
             fragment: self.fragment,
+            ip_id: self.id,
             marked: self.marked,
         };
         // Options that the capture cut off are as if they were not there.

@@ -153,6 +153,7 @@ pub(crate) fn assemble(
         receiver: subject.receiver,
         direction: subject.direction,
         source: facts.source,
+        stream: None,
         span: facts.span,
         bytes: facts.bytes,
         conclusion,

@@ -3,7 +3,6 @@
 use crate::owner::Behind;
 use model::finding::{Evidence, EvidenceKey, Limit, Quantity, Source};
 use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
-use tcp::thresholds::held_back;
 
 /// Most readings that are kept of one connection; beyond it neighbours are joined.
 const MOST_READINGS: usize = 4096;
@@ -143,14 +142,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Counts a wait that ended, on a path of this round trip. The peer's own timeout is not told; an explicit one of
-    /// this end's is no better guess.
-    pub fn waited(&mut self, wait: Nanos, trip: Nanos) {
+    /// Counts a wait that ended; for so long the receiver held back the acknowledgement that ended it.
+    pub fn waited(&mut self, held: Nanos) {
         self.waits += 1;
-        if held_back(wait, trip).0 > 0 {
-            self.delayed += 1;
-            self.delayed_time += wait;
-        }
+        self.delayed += u64::from(held.0 > 0);
+        self.delayed_time += held;
     }
 }
 

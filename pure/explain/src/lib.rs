@@ -20,7 +20,7 @@ mod trace;
 
 use model::finding::Explanation;
 
-pub use capture::{Counted, Observer, Told};
+pub use capture::{Observer, Told};
 pub use ends::{Tapes, joined};
 pub use listing::explain_listing;
 use model::{Nanos, Run, Side, Trace, TraceRecord};

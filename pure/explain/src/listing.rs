@@ -64,6 +64,7 @@ pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
         receiver: None,
         direction: None,
         source: Source::Listing,
+        stream: None,
         span,
         bytes: rows
             .iter()

@@ -17,6 +17,7 @@ use model::{
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tcp::seq::{ahead, before};
+use tcp::thresholds::held_back;
 
 /// A reading is no shorter than this.
 const SHORTEST_READING: Nanos = Nanos::from_millis(1);
@@ -690,7 +691,7 @@ impl Sender {
             if waits {
                 since.get_or_insert(from);
             } else if let Some(begun) = since.take() {
-                held.waited(from.since(begun), trip);
+                held.waited(held_back(from.since(begun), trip));
             }
         };
         let alone =

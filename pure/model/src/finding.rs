@@ -1,7 +1,7 @@
 //! What limited a connection: causes, the time that each of them owns, and how sure that is.
 
 pub use crate::evidence::{Evidence, EvidenceKey, EvidenceSource, Quantity, Threshold, Unit};
-use crate::{BitRate, Bytes, Comm, Direction, Nanos};
+use crate::{BitRate, Bytes, Comm, Direction, Nanos, StreamFigures};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -258,6 +258,9 @@ pub struct Explanation {
     pub direction: Option<Direction>,
     /// What it was drawn from.
     pub source: Source,
+    /// What its packets show, from a capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamFigures>,
     /// Its length.
     #[serde(rename = "span_ns")]
     pub span: Nanos,

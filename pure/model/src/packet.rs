@@ -34,6 +34,8 @@ pub struct Packet {
     pub options_cut: bool,
     /// The first fragment of an IP packet: more payload follows, in frames without a TCP header.
     pub fragment: bool,
+    /// Identification of the IPv4 packet (RFC 6864); 0 if it has none.
+    pub ip_id: u16,
     /// The path marked it: congestion experienced (RFC 3168).
     pub marked: bool,
 }
@@ -56,6 +58,7 @@ impl Packet {
             stamps: None,
             options_cut: false,
             fragment: false,
+            ip_id: 0,
             marked: false,
         }
     }

@@ -402,6 +402,7 @@ pub fn rivals() -> Explanation {
         receiver: Some(([192, 0, 2, 2], 5210).into()),
         direction: Some(Direction::Up),
         source: Source::Samples,
+        stream: None,
         span: Nanos::from_secs(10),
         bytes: Bytes(54 << 20),
         conclusion: Conclusion::Limited {

@@ -3,5 +3,10 @@
 //! The only room that knows what a sequence number is. It names no limit, no request, and formats nothing.
 
 pub mod clock;
+pub mod connection;
 pub mod seq;
+pub mod stream;
+pub mod table;
 pub mod thresholds;
+pub mod vantage;
+pub mod waits;

@@ -18,6 +18,8 @@ pub const RTO_MIN: Nanos = Nanos::from_millis(190);
 pub const IDLE: Nanos = Nanos::from_millis(200);
 /// Data that leave so soon after an acknowledgement were released by it, on a host that is busy.
 pub const AT_ONCE: Nanos = Nanos::from_millis(1);
+/// A pause so short needs no cause of its own.
+pub const NO_PAUSE: Nanos = Nanos::from_micros(100);
 /// A SYN again and sooner is the same packet, captured twice: no timer is so short (RFC 6298 and Linux'
 /// `TCP_TIMEOUT_INIT`: 1 s).
 pub const SYN_AGAIN: Nanos = Nanos::from_millis(100);

@@ -1,6 +1,6 @@
 //! Which connection has these ends.
 
-use super::{Ends, Place};
+use super::Ends;
 use std::collections::BTreeMap;
 
 /// Places of a row: as many as a processor fetches at once.
@@ -61,13 +61,13 @@ impl Default for Index {
 impl Index {
     /// The place of the connection with these ends.
     #[inline]
-    pub fn get(&self, ends: Ends, places: &[Place]) -> Option<u32> {
+    pub fn get(&self, ends: Ends, ends_of: impl Fn(u32) -> Option<Ends>) -> Option<u32> {
         let hash = hash(&ends);
         let row = &self.rows[self.row(hash)];
         let mut bits = row.of(hash);
         while bits != 0 {
             let n = row.places[bits.trailing_zeros() as usize].wrapping_sub(1);
-            if places.get(n as usize).is_some_and(|p| p.ends == ends) {
+            if ends_of(n) == Some(ends) {
                 return Some(n);
             }
             bits &= bits - 1;
@@ -144,7 +144,7 @@ impl Index {
 }
 
 /// By multiplication with 2^64 / golden ratio (Knuth), twice.
-pub(super) fn hash(ends: &Ends) -> u32 {
+pub(crate) fn hash(ends: &Ends) -> u32 {
     const RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
     let [[a, b], [c, d]] = ends.addresses;
     let ports = u64::from(ends.ports);

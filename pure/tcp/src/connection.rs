@@ -1,23 +1,15 @@
-//! One connection: its handshake, where the capture stood, and its two directions.
+//! One connection: its handshake, where it was observed, and its two directions.
 
-use super::stream::{Frame, Half, Place};
-use super::{Counted, Ends};
-use crate::facts::Facts;
+use crate::seq::before;
+use crate::stream::{Arrival, Followed, Half, Heard, View};
+use crate::thresholds::SYN_AGAIN;
+use crate::vantage::Trips;
 use model::Nanos;
-use model::finding::{Explanation, Source};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
-use tcp::seq::before;
-use tcp::thresholds::SYN_AGAIN;
-
-/// Time from a host to the capture and back, by the whole round trip, below which it stood there.
-const HERE: f64 = 0.1;
-/// A half of fewer bytes than this part of the other is not explained: requests against their
-/// replies, acknowledged writes.
-const SMALL_WAY: u64 = 10;
 
 /// The SYN of a connection that nothing else is known of.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     at: Nanos,
     seq: u32,
     mss: Option<u16>,
@@ -42,12 +34,12 @@ impl Asked {
     }
 
     /// Another packet comes.
-    pub fn goes_on(
+    pub fn goes_on<C: Default, S: View>(
         &self,
         packet: &Packet,
         second: bool,
-        spare: Option<Box<Connection>>,
-    ) -> Box<Connection> {
+        spare: Option<Box<Connection<C, S>>>,
+    ) -> Box<Connection<C, S>> {
         let (from, to) = match second == self.second {
             true => (packet.from, packet.to),
             false => (packet.to, packet.from),
@@ -62,7 +54,7 @@ impl Asked {
             ..Packet::new(from, to)
         };
         let mut connection = Connection::begin(&syn, self.second, spare);
-        connection.see(&syn, self.second);
+        connection.push(&syn, self.second);
         connection
     }
 
@@ -72,12 +64,25 @@ impl Asked {
     }
 }
 
-/// What is looked at when it is forgotten comes first, as in [`Stream`](super::stream::Stream).
+/// What a packet was to its connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// Its sender: 0 the client, 1 the server.
+    pub side: usize,
+    /// Its data, in the stream of its sender.
+    pub data: Option<Arrival>,
+    /// Its acknowledgement, of the stream of the other end, if that carried data.
+    pub heard: Option<Heard>,
+    /// The connection is over with it.
+    pub over: bool,
+}
+
+/// A connection. What is looked at when it is forgotten comes first, as in [`Followed`].
 #[repr(C)]
-pub(super) struct Connection {
+pub struct Connection<C, S> {
     /// The client's, the server's.
-    halves: [Half; 2],
-    /// From the capture to either end and back by timestamps, where the handshake is missing.
+    halves: [Half<S>; 2],
+    /// From the observer to either end and back by timestamps, where the handshake is missing.
     echoes: Option<Box<[Echo; 2]>>,
     /// The second of the ends is the client: who asked, or else who sent the first packet seen.
     client_is_second: bool,
@@ -85,23 +90,22 @@ pub(super) struct Connection {
     last: Nanos,
     syn: Option<Nanos>,
     syn_ack: Option<Nanos>,
-    /// A SYN was sent again: which one was answered?
+    /// A SYN was retransmitted: which one was answered?
     unsure: bool,
-    /// How often a SYN was.
     syns_again: u8,
-    /// From the first SYN to its answer.
     opened: Option<Nanos>,
-    /// From the capture to the client and back, and to the server and back: as the handshake showed it.
+    /// From the observer to the client and back, and to the server and back: as the handshake showed it.
     away: [Option<Nanos>; 2],
-    /// Where the capture stands by these, as seen from the client, from the server.
-    places: [Place; 2],
+    /// The same as far as is known, for the client's and for the server's data.
+    trips: [Trips; 2],
     reset: bool,
-    /// Both ends acknowledged all, or one reset it.
     over: bool,
+    /// What the view keeps of it.
+    pub view: C,
 }
 
-/// One timestamp of an end on its way to the other and back (RFC 7323): from its first packet to the
-/// first that echoes it.
+/// One timestamp of an end on its way to the other and back (RFC 7323): from its first packet to the first that
+/// echoes it.
 #[derive(Default)]
 struct Echo {
     last: Option<u32>,
@@ -110,9 +114,13 @@ struct Echo {
     shortest: Option<Nanos>,
 }
 
-impl Connection {
+impl<C: Default, S: View> Connection<C, S> {
     /// One in the memory of another that is forgotten, with that of its streams, if there is one.
-    pub fn begin(packet: &Packet, second: bool, spare: Option<Box<Connection>>) -> Box<Connection> {
+    pub(crate) fn begin(
+        packet: &Packet,
+        second: bool,
+        spare: Option<Box<Connection<C, S>>>,
+    ) -> Box<Connection<C, S>> {
         let begun = Connection::new(packet, second);
         let Some(mut spare) = spare else {
             return Box::new(begun);
@@ -125,7 +133,8 @@ impl Connection {
         spare
     }
 
-    fn new(packet: &Packet, second: bool) -> Connection {
+    /// A connection that begins with this packet, sent by the second of its ends or by the first.
+    pub fn new(packet: &Packet, second: bool) -> Connection<C, S> {
         // A SYN-ACK comes from the server.
         let answers = packet.has(SYN) && packet.has(ACK);
         Connection {
@@ -140,9 +149,10 @@ impl Connection {
             opened: None,
             away: [None; 2],
             echoes: None,
-            places: Default::default(),
+            trips: Default::default(),
             reset: false,
             over: false,
+            view: C::default(),
         }
     }
 
@@ -158,8 +168,9 @@ impl Connection {
         self.halves.iter_mut().for_each(Half::slim);
     }
 
+    /// Either end sent data.
     pub fn carries_data(&self) -> bool {
-        self.halves.iter().any(|d| d.stream.is_some())
+        self.halves.iter().any(|d| d.followed.is_some())
     }
 
     /// Asked for, and never answered.
@@ -167,23 +178,110 @@ impl Connection {
         self.syn.is_some() && self.syn_ack.is_none() && !self.carries_data()
     }
 
+    /// Bytes of both directions, seen or acknowledged unseen.
     pub fn bytes(&self) -> u64 {
         self.halves.iter().map(|half| half.bytes).sum()
     }
 
-    /// Takes a packet. Whether the connection is over with it.
-    pub fn see(&mut self, packet: &Packet, second: bool) -> bool {
-        self.follow(packet, second);
+    /// Bytes of one direction.
+    pub fn bytes_of(&self, side: usize) -> u64 {
+        self.halves[side].bytes
+    }
+
+    /// The data of the client (0) or the server (1).
+    pub fn stream(&self, side: usize) -> Option<&Followed<S>> {
+        self.halves[side].followed.as_deref()
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn stream_mut(&mut self, side: usize) -> Option<&mut Followed<S>> {
+        self.halves[side].followed.as_deref_mut()
+    }
+
+    /// Takes the data of one direction out of it.
+    pub fn take_stream(&mut self, side: usize) -> Option<Box<Followed<S>>> {
+        self.halves[side].followed.take()
+    }
+
+    /// The second of the ends is the client.
+    pub fn client_is_second(&self) -> bool {
+        self.client_is_second
+    }
+
+    /// The first packet.
+    pub fn begun(&self) -> Nanos {
+        self.begun
+    }
+
+    /// From the first to the last packet.
+    pub fn span(&self) -> Nanos {
+        self.last.since(self.begun)
+    }
+
+    /// From the first SYN to its answer.
+    pub fn opened(&self) -> Option<Nanos> {
+        self.opened
+    }
+
+    /// How often a SYN was retransmitted.
+    pub fn syns_again(&self) -> u8 {
+        self.syns_again
+    }
+
+    /// Bytes of a full segment, as both ends announced it; 0 if neither did.
+    pub fn segment(&self) -> u32 {
+        self.halves[0].segment
+    }
+
+    /// The window scale that an end uses, where it is known.
+    pub fn scale(&self, side: usize) -> Option<u8> {
+        self.halves[side].scale
+    }
+
+    /// Both SYNs are known, with their options.
+    pub fn knows_options(&self) -> bool {
+        self.halves.iter().all(|d| d.offered.is_some())
+    }
+
+    /// The handshake shows the round trips to both ends.
+    pub fn is_whole(&self) -> bool {
+        self.away.iter().all(Option::is_some)
+    }
+
+    /// From the observer to the client and back, and to the server and back.
+    pub fn away(&self) -> [Option<Nanos>; 2] {
+        match (self.away, &self.echoes) {
+            ([Some(_), Some(_)], _) | (_, None) => self.away,
+            // What the server echoes was on its way to the server.
+            (_, Some(echoes)) => [echoes[1].shortest, echoes[0].shortest],
+        }
+    }
+
+    /// The round trips for the data of one side.
+    pub fn trips(&self, side: usize) -> Trips {
+        self.trips[side]
+    }
+
+    /// Takes a packet.
+    #[inline]
+    pub fn push(&mut self, packet: &Packet, second: bool) -> Passed {
+        let side = usize::from(second != self.client_is_second);
+        let (data, heard) = self.follow(packet, side);
         let ends = !self.over && (self.reset || self.halves.iter().all(|d| d.closed));
         if ends {
             self.over = true;
             self.halves.iter_mut().for_each(Half::settle);
         }
-        ends
+        Passed {
+            side,
+            data,
+            heard,
+            over: ends,
+        }
     }
 
-    fn follow(&mut self, packet: &Packet, second: bool) {
-        let side = usize::from(second != self.client_is_second);
+    fn follow(&mut self, packet: &Packet, side: usize) -> (Option<Arrival>, Option<Heard>) {
         self.last = self.last.max(packet.at);
         self.reset |= packet.has(RST);
         if packet.has(SYN) {
@@ -195,21 +293,20 @@ impl Connection {
             }
             // Data may ride on it (RFC 7413).
             if packet.payload == 0 {
-                return;
+                return (None, None);
             }
         }
         if packet.has(ACK) && side == 0 && self.away[0].is_none() && !self.unsure {
             self.away[0] = self.syn_ack.map(|syn_ack| packet.at.since(syn_ack));
             self.locate();
         }
-        let placed = self.away[0].is_some() && self.away[1].is_some();
-        if !placed && packet.stamps.is_some() {
+        if packet.stamps.is_some() && !self.is_whole() {
             self.echo(packet, side);
         }
         if self.halves[side].sends(packet) {
             self.agree();
         }
-        let place = self.places[side];
+        let trips = self.trips[side];
         let [client, server] = &mut self.halves;
         let (own, peer) = match side {
             0 => (client, server),
@@ -218,12 +315,12 @@ impl Connection {
         if packet.has(FIN) {
             own.end = Some(packet.end());
         }
-        if packet.payload > 0 {
-            own.data(packet, place);
-        }
-        if packet.has(ACK) {
-            peer.hears(packet, own.scale, place.total);
-        }
+        let data = (packet.payload > 0).then(|| own.data(packet, trips));
+        let heard = match packet.has(ACK) {
+            true => peer.hears(packet, own.scale),
+            false => None,
+        };
+        (data, heard)
     }
 
     /// Works out what both ends agreed on, after something more is known of it.
@@ -237,9 +334,7 @@ impl Connection {
             _ => [None; 2],
         };
         for (half, scale) in self.halves.iter_mut().zip(scales) {
-            let stamps = if half.stamped { 12 } else { 0 };
-            half.segment = u32::from(announced.unwrap_or(0)).saturating_sub(stamps);
-            half.scale = scale;
+            half.agrees(announced, scale);
         }
     }
 
@@ -292,92 +387,9 @@ impl Connection {
         }
     }
 
-    /// Works out where the capture stands, after something more is known of it.
+    /// Works out where the observer stands, after something more is known of it.
     fn locate(&mut self) {
-        let away = self.away().map(Option::unwrap_or_default);
-        let total = away[0] + away[1];
-        self.places = away.map(|to_sender| Place {
-            // At the sender an acknowledgement has arrived once it is seen.
-            to_sender: match to_sender.0 as f64 <= HERE * total.0 as f64 {
-                true => Nanos(0),
-                false => to_sender,
-            },
-            total,
-        });
-    }
-
-    /// From the capture to the client and back, and to the server and back.
-    fn away(&self) -> [Option<Nanos>; 2] {
-        match (self.away, &self.echoes) {
-            ([Some(_), Some(_)], _) | (_, None) => self.away,
-            // What the server echoes was on its way to the server.
-            (_, Some(echoes)) => [echoes[1].shortest, echoes[0].shortest],
-        }
-    }
-
-    pub fn counted(&self, ends: &Ends) -> impl Iterator<Item = Counted> {
-        self.halves
-            .iter()
-            .zip([self.client_is_second, !self.client_is_second])
-            .filter_map(|(half, second)| {
-                let stream = half.stream.as_ref()?;
-                Some(stream.counted(ends.end(second), ends.end(!second)))
-            })
-    }
-
-    pub fn explain(self, ends: &Ends, more: &mut dyn FnMut(&mut Facts)) -> Vec<Explanation> {
         let away = self.away();
-        let most = self.halves.iter().map(|half| half.bytes).max().unwrap_or(0);
-        let by_handshake = self.away[0].is_some() && self.away[1].is_some();
-        let scaled = self.halves.iter().all(|d| d.offered.is_some());
-        let mut doubts = Vec::new();
-        let source = match away {
-            [Some(client), Some(server)] if (client + server).0 > 0 => Some([client, server]),
-            _ => None,
-        };
-        match (by_handshake, scaled) {
-            (true, true) => {}
-            (_, true) => doubts.push("the handshake is not whole in the capture".to_owned()),
-            (_, false) => doubts.push(
-                "the handshake is not whole in the capture: the scale of the windows is not known"
-                    .to_owned(),
-            ),
-        }
-        let opened = self.opened;
-        let segment = self.halves[0].segment;
-        let seconds = [self.client_is_second, !self.client_is_second];
-        let is_exchange = self.halves.iter().all(|half| half.stream.is_some());
-        let mut told = Vec::new();
-        for (side, half) in (0..).zip(self.halves) {
-            let second: bool = seconds[side];
-            let Some(stream) = half.stream.filter(|_| half.bytes >= most / SMALL_WAY) else {
-                continue;
-            };
-            let place = source.map(|away: [Nanos; 2]| (away[side], away[0] + away[1]));
-            let source = match place {
-                Some((near, whole)) => match near.0 as f64 / whole.0 as f64 {
-                    p if p <= HERE => Source::CaptureAtSender,
-                    p if p >= 1.0 - HERE => Source::CaptureAtReceiver,
-                    _ => Source::CaptureBetween,
-                },
-                None => Source::CaptureSomewhere,
-            };
-            let frame = Frame {
-                from: ends.end(second),
-                to: ends.end(!second),
-                source,
-                near: place.map(|(near, _)| near).unwrap_or_default(),
-                total: place.map(|(_, total)| total).unwrap_or_default(),
-                begun: self.begun,
-                span: self.last.since(self.begun),
-                opened,
-                syns_again: self.syns_again,
-                segment,
-                is_exchange,
-                doubts: doubts.clone(),
-            };
-            told.push(stream.explain(frame, more));
-        }
-        told
+        self.trips = [Trips::of(away), Trips::of([away[1], away[0]])];
     }
 }

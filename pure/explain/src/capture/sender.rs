@@ -1,0 +1,577 @@
+//! What a sender does over time, as the packets of its stream show it: readings, and who limits each of them.
+
+use crate::assemble::{FEWEST_SEGMENTS, Subject, assemble};
+use crate::facts::{
+    self, Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Rhythm, Sent, Vanished,
+};
+use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
+use crate::moment::{self, Piece};
+use model::finding::{Conclusion, Explanation, Limit, Source};
+use model::packet::Packet;
+use model::{Bytes, Nanos, Vantage};
+use std::net::SocketAddr;
+use tcp::seq::before;
+use tcp::stream::{Arrival, Followed, Heard, Retransmission, Stream, View, usual};
+use tcp::thresholds::{LEAST_INITIAL_WINDOW, TIMESTAMP_TICK};
+use tcp::waits::{Release, Wait};
+
+/// A reading is no shorter than this.
+const SHORTEST_READING: Nanos = Nanos::from_millis(5);
+/// Readings whose packets are looked at for how long they lay below TCP: later, clocks may have drifted.
+const TIMED: usize = 1000;
+/// Fewer readings without a loss show no rhythm.
+const FEWEST_READINGS: u32 = 10;
+/// A stream of fewer packets is not kept packet by packet.
+const FEWEST_SENT: u64 = 32;
+/// What left before the first loss, as far as it may matter: some round trips.
+const BEFORE_LOSS: usize = 1024;
+/// More than this part of an advertised window cannot be in flight: then the window is not what it seems.
+const BEYOND: f64 = 1.25;
+
+/// What a direction's explanation takes from its connection.
+pub(super) struct Frame {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub vantage: Vantage,
+    /// From the observer to the sender and back.
+    pub near: Nanos,
+    /// The whole round trip, as the handshake showed it.
+    pub total: Nanos,
+    pub begun: Nanos,
+    pub span: Nanos,
+    pub opened: Option<Nanos>,
+    pub syns_again: u8,
+    pub segment: u32,
+    /// The other direction carries data as well.
+    pub is_exchange: bool,
+    pub doubts: Vec<String>,
+}
+
+/// A sender: the reading that runs, and what came before it.
+pub(super) struct Sender {
+    /// What left, from the first [`FEWEST_SENT`] packets on.
+    departed: Option<Box<Departed>>,
+    course: Option<Box<Course>>,
+    losses: Vec<Loss>,
+    vanished: Option<Vanished>,
+    /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
+    stamped: Option<u32>,
+    last_data: Nanos,
+    /// When the reading that runs began, and what is in it so far.
+    reading_from: Nanos,
+    flight: u64,
+    /// The least that was in flight when more was sent, and the longest time in which nothing was.
+    least: u64,
+    pause: Nanos,
+    window: u64,
+    delivered: u64,
+    passed: u64,
+    again: u32,
+    /// Time with nothing left to send, in waits of short segments, and in waits that ended in a retransmission.
+    idle: Nanos,
+    held: Nanos,
+    stalled: Nanos,
+    least_window: u64,
+}
+
+/// What left, in the order of time: all from shortly before the first loss, up to [`MOST_SENT`].
+#[derive(Default)]
+struct Departed {
+    sent: Vec<Sent>,
+    /// Number of the first that is kept.
+    first: u32,
+    lossy: bool,
+}
+
+impl Departed {
+    fn keep(&mut self, packet: &Packet, segment: u32) {
+        if !self.lossy && self.sent.len() >= 2 * BEFORE_LOSS {
+            self.sent.drain(..BEFORE_LOSS);
+            self.first = self.first.wrapping_add(BEFORE_LOSS as u32);
+        }
+        if self.sent.len() < MOST_SENT {
+            self.sent.push(Sent {
+                at: packet.at,
+                bytes: packet.payload,
+                lost: 0,
+                lost_from: u32::MAX,
+                size: packet.payload.min(usual(segment)),
+            });
+        }
+    }
+
+    /// What had left last of these numbers is lost.
+    fn lost(&mut self, (number, behind): (u32, u32), (seq, end): (u32, u32)) {
+        self.lossy = true;
+        let at = number.wrapping_sub(self.first) as usize;
+        let Some(sent) = self.sent.get_mut(at) else {
+            return;
+        };
+        let begin = behind.wrapping_sub(sent.bytes);
+        let from = if before(begin, seq) { seq } else { begin };
+        let to = if before(end, behind) { end } else { behind };
+        if before(from, to) {
+            sent.lost_from = sent.lost_from.min(from.wrapping_sub(begin));
+            sent.lost = (sent.lost + to.wrapping_sub(from)).min(sent.bytes);
+        }
+    }
+}
+
+/// What only streams that last have.
+#[derive(Default)]
+struct Course {
+    readings: Vec<Reading>,
+    pieces: Vec<Piece>,
+    /// Readings with more in flight than the window allows, and those with less.
+    beyond: u32,
+    within: u32,
+    held: Held,
+    alone: Held,
+    pace: Pace,
+}
+
+/// How a sender spreads out what it sends: readings without a loss, by what was seen in them.
+#[derive(Default)]
+struct Pace {
+    readings: u32,
+    /// Less than half of what the path holds was in flight for a moment.
+    drained: u32,
+    /// Nothing was sent for half of the round trip.
+    paused: u32,
+    /// Packets with timestamps, and the microseconds that they were late.
+    stamped: u32,
+    late: u64,
+}
+
+impl Pace {
+    fn rhythm(&self) -> Option<Rhythm> {
+        let share = |of: u32| f64::from(of) / f64::from(self.readings);
+        let late = self
+            .late
+            .checked_div(self.stamped.into())
+            .map(Nanos::from_micros);
+        (self.readings >= FEWEST_READINGS).then(|| Rhythm {
+            drained: share(self.drained),
+            paused: share(self.paused),
+            // On the average a packet leaves half a tick after the tick of its stamp.
+            late: late.map(|late| late.since(Nanos(TIMESTAMP_TICK.0 / 2))),
+        })
+    }
+}
+
+impl View for Sender {
+    fn begin(at: Nanos) -> Sender {
+        Sender {
+            departed: None,
+            course: None,
+            losses: Vec::new(),
+            vanished: None,
+            stamped: None,
+            last_data: at,
+            reading_from: at,
+            flight: 0,
+            least: u64::MAX,
+            pause: Nanos(0),
+            window: 0,
+            delivered: 0,
+            passed: 0,
+            again: 0,
+            idle: Nanos(0),
+            held: Nanos(0),
+            stalled: Nanos(0),
+            least_window: u64::MAX,
+        }
+    }
+}
+
+impl Sender {
+    /// A data packet passed.
+    pub fn data(&mut self, stream: &Stream, packet: &Packet, arrival: &Arrival, segment: u32) {
+        match arrival {
+            Arrival::KeepAlive | Arrival::Stray | Arrival::Duplicate => return,
+            Arrival::Reordered => {}
+            Arrival::New {
+                release, flight, ..
+            } => {
+                self.released(release);
+                self.least = self.least.min(*flight);
+                self.pause = self.pause.max(packet.at.since(self.last_data));
+                self.departs(stream, packet, segment);
+            }
+            Arrival::Retransmission(again) => self.repeats(stream, packet, again, segment),
+        }
+        if let Some((value, _)) = packet.stamps {
+            self.stamped(packet.at, value);
+        }
+        if stream.flight() > self.flight {
+            self.flight = stream.flight();
+            self.window = stream.window();
+        }
+        self.passed += u64::from(packet.payload);
+        self.last_data = packet.at;
+    }
+
+    /// New data leave after all was acknowledged. What let them go shows what was waited for.
+    fn released(&mut self, release: &Release) {
+        if !release.all_acked {
+            return;
+        }
+        if !release.by_ack {
+            // By itself, or with the peer's answer: it had sent all that it had.
+            self.idle += release.gap;
+        } else if release.wait == Wait::Nagle || release.was_alone {
+            let wait = release.until_ack;
+            let course = self.course.get_or_insert_default();
+            if release.wait == Wait::Nagle {
+                self.held += wait;
+                course.held.waited(release.held);
+            } else {
+                course.alone.waited(release.held);
+            }
+        }
+    }
+
+    /// How much later than its timestamp a packet passes, by the least that was seen. Linux counts milliseconds.
+    fn stamped(&mut self, at: Nanos, value: u32) {
+        let apart = ((at.0 / 1000) as u32).wrapping_sub(value.wrapping_mul(1000));
+        let least = self.stamped.get_or_insert(apart);
+        let late = apart.wrapping_sub(*least);
+        if late > u32::MAX / 2 {
+            *least = apart;
+        } else if let Some(course) = &mut self.course
+            && course.readings.len() < TIMED
+        {
+            course.pace.stamped += 1;
+            course.pace.late += u64::from(late);
+        }
+    }
+
+    /// Keeps what leaves.
+    fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
+        if self.departed.is_none() && stream.packets() > FEWEST_SENT {
+            self.departed = Some(Box::new(Departed {
+                first: stream.departures(),
+                ..Departed::default()
+            }));
+        }
+        if let Some(departed) = &mut self.departed {
+            departed.keep(packet, segment);
+        }
+    }
+
+    fn repeats(&mut self, stream: &Stream, packet: &Packet, again: &Retransmission, segment: u32) {
+        self.again += 1;
+        if let Some(departed) = &mut self.departed {
+            for out in stream.repeated() {
+                departed.lost(*out, again.range);
+            }
+        }
+        self.departs(stream, packet, segment);
+        if let Some(waited) = again.timeout {
+            self.stalled += waited;
+            let size = packet.payload.min(usual(segment));
+            let is_oldest = again.range.0 == stream.acked();
+            if is_oldest && again.backoffs > 1 && size > stream.largest_acked() {
+                self.vanished = Some(Vanished {
+                    size,
+                    passed: stream.largest_acked(),
+                    backoffs: again.backoffs,
+                    at: packet.at.since(waited),
+                });
+            }
+        }
+        if self.losses.len() < MOST_LOSSES {
+            self.losses.push(Loss {
+                at: again.first_sent,
+                srtt: stream.srtt(),
+                flight: stream.unacked(),
+                place: None,
+            });
+        }
+    }
+
+    /// The receiver acknowledged; `total` is the round trip of the handshake.
+    #[inline]
+    pub fn heard(
+        &mut self,
+        stream: &Stream,
+        at: Nanos,
+        heard: &Heard,
+        (segment, total): (u32, Nanos),
+    ) {
+        if let Some(window) = heard.window {
+            self.least_window = self.least_window.min(window);
+        }
+        self.delivered += u64::from(heard.gained);
+        if heard.gained > 0 && self.vanished.is_some() {
+            let largest = stream.largest_acked();
+            self.vanished = self.vanished.filter(|v| v.size > largest);
+        }
+        self.turn(stream, at, segment, total);
+    }
+
+    /// Ends the reading when it is long enough.
+    #[inline]
+    fn turn(&mut self, stream: &Stream, at: Nanos, segment: u32, total: Nanos) {
+        let least = stream.min_rtt().unwrap_or_default().max(total);
+        if at.since(self.reading_from) >= SHORTEST_READING.max(least) {
+            self.read(stream, at, segment, total);
+        }
+    }
+
+    /// Ends the reading, and says who owned it.
+    #[inline(never)]
+    fn read(&mut self, stream: &Stream, at: Nanos, segment: u32, total: Nanos) {
+        let span = at.since(self.reading_from);
+        let closed =
+            self.least_window < u64::from(stream.mss(segment).max(1)) && stream.bytes() > 0;
+        let course = self.course.get_or_insert_default();
+        let occupancy = self.flight as f64 / self.window.max(1) as f64;
+        let full = self.window > 0 && occupancy >= RECEIVE_WINDOW_FULL;
+        if self.window > 0 && self.flight > 0 {
+            course.beyond += u32::from(occupancy > BEYOND);
+            course.within += u32::from(occupancy <= BEYOND);
+        }
+        if self.least < u64::MAX && self.again == 0 {
+            let trip = stream.min_rtt().unwrap_or_default().max(total);
+            let holds = u128::from(self.delivered) * u128::from(trip.0) / u128::from(span.0.max(1));
+            course.pace.readings += 1;
+            course.pace.drained += u32::from(u128::from(self.least) < holds / 2);
+            course.pace.paused += u32::from(self.pause.0 > trip.0 / 2);
+        }
+        let idle = self.idle.min(span);
+        let held = self.held.min(span.since(idle));
+        let stalled = self.stalled.min(span.since(idle).since(held));
+        let rest = if closed {
+            Limit::ZeroWindow
+        } else if full {
+            Limit::ReceiveWindow
+        } else if self.again > 0 {
+            Limit::LossRecovery
+        } else {
+            Limit::CongestionWindow
+        };
+        // Nothing in flight behind a closed window: the receiver's, not the application's.
+        let nothing = if closed {
+            Limit::ZeroWindow
+        } else {
+            Limit::Application
+        };
+        let mut from = self.reading_from;
+        let left = span.since(idle).since(held).since(stalled);
+        let parts = [
+            (nothing, idle),
+            (Limit::Nagle, held),
+            (Limit::RtoStall, stalled),
+            (rest, left),
+        ];
+        for (n, (limit, time)) in parts.into_iter().enumerate() {
+            if time.0 == 0 {
+                continue;
+            }
+            let to = from + time;
+            let bytes = Bytes(if n == 3 { self.delivered } else { 0 });
+            let piece = Piece {
+                from,
+                to,
+                limit,
+                bytes,
+            };
+            moment::own(&mut course.pieces, piece);
+            from = to;
+        }
+        facts::keep(
+            &mut course.readings,
+            Reading {
+                from: self.reading_from,
+                to: at,
+                srtt: stream.srtt(),
+                // The congestion window is not in a packet: what was in flight stands for it.
+                cwnd: self.flight,
+                flight: self.flight,
+                window: self.window,
+                delivered: self.delivered,
+                passed: self.passed,
+                retransmitted: self.again,
+                limit: parts.iter().max_by_key(|(_, t)| *t).map(|(l, _)| *l),
+                unread: None,
+            },
+        );
+        self.reading_from = at;
+        (self.flight, self.delivered, self.passed, self.again) = (0, 0, 0, 0);
+        (self.least, self.pause) = (u64::MAX, Nanos(0));
+        self.idle = self.idle.since(idle);
+        self.held = self.held.since(held);
+        self.stalled = Nanos(0);
+        self.least_window = u64::MAX;
+    }
+
+    /// Explains the direction.
+    pub fn explain(
+        followed: Followed<Sender>,
+        frame: Frame,
+        more: &mut dyn FnMut(&mut Facts),
+    ) -> Explanation {
+        let Followed {
+            mut stream,
+            view: mut this,
+        } = followed;
+        let end = frame.begun + frame.span;
+        this.stalled += stream.close(end);
+        if this.stalled.0 > 0 {
+            this.turn(&stream, end, frame.segment, frame.total);
+        }
+        let figures = stream.figures(frame.from, frame.to, frame.vantage, frame.near);
+        let (timeouts, backoffs, stalled) = stream.timeouts();
+        let mut course = this.course.take().unwrap_or_default();
+        let mut doubts = frame.doubts;
+        // More was in flight than the window allows, again and again: its scale is not the one that was
+        // offered, for a box on the path changed it or its own.
+        let wrong_scale = course.beyond > course.within;
+        if wrong_scale {
+            doubts.push(
+                "more was in flight than the receive windows allow: their scale is not the one in the handshake, and they are left out"
+                    .to_owned(),
+            );
+            for reading in &mut course.readings {
+                reading.window = 0;
+            }
+            for piece in &mut course.pieces {
+                if matches!(piece.limit, Limit::ReceiveWindow | Limit::ZeroWindow) {
+                    piece.limit = Limit::CongestionWindow;
+                }
+            }
+        }
+        let counts = [
+            (
+                stream.duplicates(),
+                "packets are in the capture twice, and are counted once",
+            ),
+            (
+                stream.strays(),
+                "packets with sequence numbers far from the others were left out",
+            ),
+        ];
+        for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+            doubts.push(format!("{count} {what}"));
+        }
+        // Where most was not seen, it was never there to see.
+        let one_way = if stream.acknowledgements() == 0 {
+            Some("no acknowledgement of these data is in the capture: it was taken in one direction only, so round trips and windows are not known".to_owned())
+        } else if stream.unseen() > stream.range() / 2 {
+            Some(format!(
+                "{} were acknowledged, and most of them never seen: the capture was taken in one direction only, or lost the other",
+                Bytes(stream.range())
+            ))
+        } else {
+            None
+        };
+        let blind = one_way.is_some();
+        match one_way {
+            Some(doubt) => doubts.push(doubt),
+            None if stream.unseen() > 0 => doubts.push(format!(
+                "{} were acknowledged and never seen: the capture itself lost packets",
+                Bytes(stream.unseen())
+            )),
+            None => {}
+        }
+        let near = frame.near;
+        let begun = frame.begun;
+        let mut facts = Facts::new(source_of(frame.vantage));
+        facts.span = frame.span;
+        facts.mss = stream.mss(frame.segment);
+        facts.bytes = Bytes(stream.range());
+        facts.min_rtt = stream.min_rtt().map(|rtt| rtt + near);
+        facts.segments = figures.segments;
+        facts.retransmitted = figures.retransmissions;
+        facts.timeouts = timeouts;
+        facts.stalled = stalled;
+        facts.backoffs = backoffs;
+        facts.vanished = this.vanished.map(|v| Vanished {
+            at: v.at.since(begun),
+            ..v
+        });
+        facts.is_exchange = frame.is_exchange;
+        facts.syns_again = frame.syns_again.into();
+        facts.held = course.held;
+        facts.alone = course.alone;
+        facts.rhythm = course.pace.rhythm();
+        facts.needless = figures.needless_retransmissions;
+        facts.reordered = figures.reordered;
+        facts.marked = stream.marked();
+        facts.readings = course.readings;
+        facts.losses = this.losses;
+        // Elsewhere than at the sender, what was lost before was never seen to leave.
+        let departed = this.departed.filter(|_| frame.vantage == Vantage::AtSender);
+        facts.bucket = departed.and_then(|departed| bucket::fit(&departed.sent));
+        for reading in &mut facts.readings {
+            reading.from = reading.from.since(begun);
+            reading.to = reading.to.since(begun);
+            if reading.srtt.0 > 0 {
+                reading.srtt += near;
+            }
+        }
+        for loss in &mut facts.losses {
+            loss.at = loss.at.since(begun);
+            if loss.srtt.0 > 0 {
+                loss.srtt += near;
+            }
+        }
+        let mut pieces = course.pieces;
+        for piece in &mut pieces {
+            piece.from = piece.from.since(begun);
+            piece.to = piece.to.since(begun);
+        }
+        // What any initial window takes whole was not held by the congestion window, unless a loss made that smaller.
+        let least_window = u64::from(LEAST_INITIAL_WINDOW * usual(frame.segment));
+        if facts.retransmitted == 0 && stream.range() <= least_window {
+            for piece in &mut pieces {
+                if piece.limit == Limit::CongestionWindow {
+                    piece.limit = Limit::Application;
+                }
+            }
+        }
+        if let (Some(opened), Some(first)) = (frame.opened, pieces.first_mut()) {
+            let opened = opened.min(first.to);
+            if opened > first.from {
+                let (from, to) = (first.from, opened);
+                first.from = opened;
+                pieces.insert(
+                    0,
+                    Piece {
+                        from,
+                        to,
+                        limit: Limit::Handshake,
+                        bytes: Bytes(0),
+                    },
+                );
+            }
+        }
+        let subject = Subject {
+            name: format!("{} to {}", frame.from, frame.to),
+            sender: Some(frame.from),
+            receiver: Some(frame.to),
+            direction: None,
+        };
+        if blind {
+            pieces.clear();
+        }
+        more(&mut facts);
+        let mut told = assemble(subject, &pieces, &facts, doubts);
+        // Of a few segments nothing is to be expected, seen or not.
+        if blind && facts.span.0 > 0 && facts.bytes.0 >= FEWEST_SEGMENTS * u64::from(facts.mss) {
+            told.conclusion = Conclusion::Unexplained;
+        }
+        told.stream = Some(figures);
+        told
+    }
+}
+
+fn source_of(vantage: Vantage) -> Source {
+    match vantage {
+        Vantage::AtSender => Source::CaptureAtSender,
+        Vantage::AtReceiver => Source::CaptureAtReceiver,
+        Vantage::Between => Source::CaptureBetween,
+        Vantage::Unknown => Source::CaptureSomewhere,
+    }
+}

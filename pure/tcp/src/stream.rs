@@ -1,0 +1,939 @@
+//! One direction of a connection: its data, and the acknowledgements of them.
+//!
+//! What the sender knew is worked out from where the observer stood. A data packet that passes now was sent when the
+//! acknowledgements of half a round trip earlier had reached the sender: so each acknowledgement counts only after
+//! the time from here to the sender and back. At the sender that is none, at the receiver a whole round trip.
+
+use crate::seq::{ahead, before, offset};
+use crate::thresholds::{
+    LARGEST_FRAME, LARGEST_WINDOW, RTO_MIN, SOON, TIMESTAMPS, TOO_SOON, USUAL_SEGMENT,
+};
+use crate::vantage::Trips;
+use crate::waits::{Before, Known, Release, Segment, Sender};
+use model::packet::Packet;
+use model::segment::tcp_flag::{ECE, PSH, SYN};
+use model::{Bytes, Nanos, StreamFigures, Vantage};
+use std::collections::VecDeque;
+use std::mem::take;
+use std::net::SocketAddr;
+
+/// Packets of one direction that are remembered until they are acknowledged.
+const MOST_OUT: usize = 1 << 16;
+/// Of most connections no more at a time.
+const USUAL_OUT: usize = 8;
+/// Gaps in the sequence that are remembered.
+const MOST_GAPS: usize = 256;
+/// Data packets whose identification is remembered: what a capture records twice comes close together.
+const RECENT: usize = 8;
+
+/// What a view keeps of a direction that carries data.
+pub trait View {
+    /// The first of its data, or an acknowledgement of them, was seen; the sender's packet before it was at this moment.
+    fn begin(at: Nanos) -> Self;
+}
+
+impl View for () {
+    fn begin(_: Nanos) {}
+}
+
+/// A direction with its data, and its view.
+#[repr(C)]
+pub struct Followed<S> {
+    /// What its packets say.
+    pub stream: Stream,
+    /// What the view keeps of it.
+    pub view: S,
+}
+
+/// One direction before its first data: what is known of it from the other packets of its sender.
+pub(crate) struct Half<S> {
+    /// Its SYN was seen, and offered this scale of windows, or none.
+    pub offered: Option<Option<u8>>,
+    /// Behind its FIN, where that was seen.
+    pub end: Option<u32>,
+    /// The peer acknowledged all, with the FIN.
+    pub closed: bool,
+    pub followed: Option<Box<Followed<S>>>,
+    /// Memory for it.
+    pub spare: Option<Box<Followed<S>>>,
+    /// Bytes of its data, seen or acknowledged unseen: those of the stream, near at hand.
+    pub bytes: u64,
+    /// The MSS that its SYN announced.
+    pub announced: Option<u16>,
+    /// Its packets have timestamps, which take 12 bytes of each segment.
+    stamped: bool,
+    /// Bytes of a full segment, as both ends announced it; 0 if neither did.
+    pub segment: u32,
+    /// Of the windows that it offers, if that is known.
+    pub scale: Option<u8>,
+    start: Start,
+    last_sent: Nanos,
+    last_heard: Nanos,
+    window: Option<u32>,
+}
+
+/// The sequence number of the first byte.
+#[derive(Clone, Copy)]
+enum Start {
+    Unknown,
+    /// Only acknowledgements of it were seen.
+    Heard(u32),
+    Seen(u32),
+}
+
+impl<S: View> Half<S> {
+    pub fn new(at: Nanos) -> Half<S> {
+        Half {
+            offered: None,
+            end: None,
+            closed: false,
+            followed: None,
+            spare: None,
+            bytes: 0,
+            announced: None,
+            stamped: false,
+            segment: 0,
+            scale: None,
+            start: Start::Unknown,
+            last_sent: at,
+            last_heard: at,
+            window: None,
+        }
+    }
+
+    /// Its SYN.
+    pub fn opens(&mut self, syn: &Packet) {
+        if matches!(self.start, Start::Seen(_)) {
+            return;
+        }
+        self.start = Start::Seen(syn.seq.wrapping_add(1));
+        if syn.wscale.is_some() || !syn.options_cut {
+            self.offered = Some(syn.wscale);
+        }
+        self.announced = syn.mss;
+        self.last_sent = syn.at;
+    }
+
+    /// Both ends agreed on this MSS, and it uses this window scale.
+    pub fn agrees(&mut self, mss: Option<u16>, scale: Option<u8>) {
+        let stamps = if self.stamped { TIMESTAMPS } else { 0 };
+        self.segment = u32::from(mss.unwrap_or(0)).saturating_sub(stamps);
+        self.scale = scale;
+    }
+
+    /// The peer's SYN acknowledges its own, which need not be in the capture.
+    pub fn answered(&mut self, ack: u32) {
+        if matches!(self.start, Start::Unknown) {
+            self.start = Start::Heard(ack);
+        }
+    }
+
+    /// A connection that begins there is another one.
+    pub fn has_other_start(&self, syn: u32) -> bool {
+        matches!(self.start, Start::Seen(start) if start != syn.wrapping_add(1))
+    }
+
+    /// Another packet of its sender. Whether it is the first with timestamps.
+    pub fn sends(&mut self, packet: &Packet) -> bool {
+        if !matches!(self.start, Start::Seen(_)) {
+            // What was acknowledged up to now was sent before the capture began.
+            self.start = Start::Seen(packet.seq);
+            self.followed = None;
+        }
+        let first = !self.stamped && packet.stamps.is_some();
+        self.stamped |= first;
+        first
+    }
+
+    /// A packet with payload passes.
+    pub fn data(&mut self, packet: &Packet, trips: Trips) -> Arrival {
+        let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
+        let segment = self.segment;
+        let stream = &mut self.follow(seq).stream;
+        let arrival = stream.data(packet, seq, segment, trips);
+        self.bytes = stream.range;
+        arrival
+    }
+
+    /// The peer acknowledges, and offers a window of this scale.
+    #[inline]
+    pub fn hears(&mut self, packet: &Packet, scale: Option<u8>) -> Option<Heard> {
+        self.closed |= self.end.is_some_and(|end| !before(packet.ack, end));
+        if self.followed.is_none() {
+            self.hears_first(packet, scale);
+        }
+        let segment = self.segment;
+        let stream = &mut self.followed.as_mut()?.stream;
+        let heard = stream.hears(packet, scale, segment);
+        self.bytes = stream.range;
+        heard
+    }
+
+    /// The peer acknowledges before any data were seen.
+    fn hears_first(&mut self, packet: &Packet, scale: Option<u8>) {
+        self.last_heard = packet.at;
+        self.window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
+        match self.start {
+            Start::Unknown => self.start = Start::Heard(packet.ack),
+            // Data that were acknowledged, and not seen; a FIN alone takes one number.
+            Start::Heard(start) | Start::Seen(start)
+                if (2..LARGEST_WINDOW).contains(&packet.ack.wrapping_sub(start)) =>
+            {
+                self.follow(start);
+            }
+            _ => {}
+        }
+    }
+
+    fn follow(&mut self, start: u32) -> &mut Followed<S> {
+        let sent = self.last_sent;
+        let start = match self.start {
+            Start::Seen(start) | Start::Heard(start) => start,
+            Start::Unknown => start,
+        };
+        let known = Known {
+            at: self.last_heard,
+            ack: start,
+            window: self.window,
+            bare: false,
+        };
+        let spare = &mut self.spare;
+        self.followed.get_or_insert_with(|| {
+            let begun = Followed {
+                stream: Stream::new(sent, known),
+                view: S::begin(sent),
+            };
+            let Some(mut spare) = spare.take() else {
+                return Box::new(begun);
+            };
+            let coming = take(&mut spare.stream.coming);
+            let out = take(&mut spare.stream.out);
+            *spare = begun;
+            (spare.stream.coming, spare.stream.out) = (coming, out);
+            spare
+        })
+    }
+
+    /// What another may have of its memory.
+    pub fn forget(&mut self) -> Option<Box<Followed<S>>> {
+        let mut followed = self.followed.take().or(self.spare.take())?;
+        followed.stream.settle();
+        Some(followed)
+    }
+
+    /// The connection is kept for its figures, and takes no packets any more.
+    pub fn slim(&mut self) {
+        self.spare = None;
+        if let Some(followed) = &mut self.followed {
+            (followed.stream.coming, followed.stream.out) = Default::default();
+        }
+    }
+
+    /// The connection is over: what was remembered of packets is not needed any more.
+    pub fn settle(&mut self) {
+        if let Some(followed) = &mut self.followed {
+            followed.stream.settle();
+        }
+    }
+}
+
+/// What a data packet is.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrival {
+    /// Bytes that were not seen before.
+    New {
+        /// What let them go.
+        release: Release,
+        /// In flight before it, as the sender knew it.
+        flight: u64,
+    },
+    /// Bytes that had left before.
+    Retransmission(Retransmission),
+    /// It was overtaken by later ones.
+    Reordered,
+    /// The capture recorded the same packet twice.
+    Duplicate,
+    /// A byte that was acknowledged long ago (RFC 9293, 3.8.4).
+    KeepAlive,
+    /// Its sequence number is far from all others.
+    Stray,
+}
+
+/// A retransmission.
+#[derive(Clone, Copy, Debug)]
+pub struct Retransmission {
+    /// When the bytes had left first, as far as that was seen, else now.
+    pub first_sent: Nanos,
+    /// It had been waited for so long that it was a timeout's.
+    pub timeout: Option<Nanos>,
+    /// Timeouts in a row for the same segment; 0 if it is none's.
+    pub backoffs: u32,
+    /// The receiver had acknowledged the bytes, as was seen before it passed.
+    pub needless: bool,
+    /// Sequence numbers of its first byte and behind its last.
+    pub range: (u32, u32),
+}
+
+/// What an acknowledgement of this direction's data is.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// Bytes that were not acknowledged before.
+    pub gained: u32,
+    /// The advertised window, where its scale is known or it is 0.
+    pub window: Option<u64>,
+    /// A round trip from the observer to the receiver (Karn's rule).
+    pub trip: Option<Nanos>,
+    /// The receiver had these bytes already (RFC 2883).
+    pub is_dsack: bool,
+}
+
+/// The account of one direction with its data. What is looked at when it is forgotten comes first and together: by
+/// then none of it is in the processor's cache.
+#[repr(C)]
+pub struct Stream {
+    /// Acknowledgements on their way to the sender.
+    coming: VecDeque<Known>,
+    out: VecDeque<Out>,
+    trouble: Option<Box<Trouble>>,
+    /// Behind the last byte seen.
+    next: u32,
+    /// Behind the last byte that the peer acknowledged.
+    acked: u32,
+    /// What the sender knew when the packets that pass now left; and what it knew before that.
+    known: Known,
+    known_before: Known,
+    sender: Sender,
+    /// Data packets that left: new ones and retransmissions.
+    departures: u32,
+    /// The last packet goes on in fragments that have no TCP header.
+    open_end: bool,
+    packets: u64,
+    segments: u64,
+    bytes: u64,
+    range: u64,
+    marked: u64,
+    echoed: u32,
+    acknowledgements: u64,
+    min_rtt: Option<Nanos>,
+    srtt: Nanos,
+    last_data: Nanos,
+    last_new: Nanos,
+    last_gain: Nanos,
+    largest_acked: u32,
+    delayed_ack: Nanos,
+    /// The latest data packets: their sequence numbers and IP identifications; and the latest acknowledgement's.
+    recent: [(u32, u16); RECENT],
+    last_heard_id: u16,
+}
+
+/// Keeps no more memory than most need.
+#[inline]
+fn empty<T>(queue: &mut VecDeque<T>) {
+    queue.clear();
+    if queue.capacity() > USUAL_OUT {
+        queue.shrink_to(USUAL_OUT);
+    }
+}
+
+/// Bytes of a full segment, announced or not.
+pub fn usual(segment: u32) -> u32 {
+    match segment {
+        0 => USUAL_SEGMENT,
+        announced => announced,
+    }
+}
+
+/// What most streams have nothing of.
+#[derive(Default)]
+struct Trouble {
+    gaps: VecDeque<(u32, u32, Nanos)>,
+    retransmitted: u64,
+    /// The same with those that were joined counted one by one.
+    resent: u64,
+    timeouts: u64,
+    out_of_order: u64,
+    twice: u64,
+    strays: u64,
+    unseen: u64,
+    /// Retransmissions of what had been acknowledged when they passed, and those that the receiver reported.
+    seen_needless: u64,
+    dsacks: u64,
+    /// The oldest segment, retransmitted after timeouts: its number, and how often.
+    backed_off: (u32, u32),
+    backoffs: u32,
+    stalled: Nanos,
+    /// The departures that the last retransmission repeats, and what was behind each of them.
+    repeated: Vec<(u32, u32)>,
+}
+
+/// A data packet that is not yet acknowledged.
+struct Out {
+    begin: u32,
+    end: u32,
+    at: Nanos,
+    /// Its number among the departures.
+    number: u32,
+    /// IP identification of the last packet that carried it.
+    id: u16,
+    /// Sent once: its acknowledgement tells a round trip (Karn).
+    once: bool,
+    /// Retransmitted, and no needless one reported since.
+    again: bool,
+    /// A SACK named it.
+    sacked: bool,
+}
+
+impl Stream {
+    fn new(last_sent: Nanos, known: Known) -> Stream {
+        Stream {
+            next: known.ack,
+            acked: known.ack,
+            known,
+            known_before: known,
+            sender: Sender::default(),
+            coming: VecDeque::new(),
+            out: VecDeque::new(),
+            trouble: None,
+            departures: 0,
+            open_end: false,
+            packets: 0,
+            segments: 0,
+            bytes: 0,
+            range: 0,
+            marked: 0,
+            echoed: 0,
+            acknowledgements: 0,
+            min_rtt: None,
+            srtt: Nanos(0),
+            last_data: last_sent,
+            last_new: last_sent,
+            last_gain: known.at,
+            largest_acked: 0,
+            delayed_ack: Nanos(0),
+            recent: [(0, 0); RECENT],
+            last_heard_id: 0,
+        }
+    }
+
+    /// Behind the last byte that was seen.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Behind the last byte that was acknowledged.
+    pub fn acked(&self) -> u32 {
+        self.acked
+    }
+
+    /// Bytes in flight, as the sender knew it when the last data packet left.
+    pub fn flight(&self) -> u64 {
+        ahead(self.known.ack, self.next)
+    }
+
+    /// The advertised window that the sender knew then; 0 if it is not known.
+    pub fn window(&self) -> u64 {
+        self.known.window.unwrap_or(0).into()
+    }
+
+    /// Bytes that were seen and not acknowledged.
+    pub fn unacked(&self) -> u64 {
+        u64::from(self.next.wrapping_sub(self.acked))
+    }
+
+    /// Data packets that left: new ones and retransmissions. The last one has this number.
+    pub fn departures(&self) -> u32 {
+        self.departures
+    }
+
+    /// The departures that the last retransmission repeats, and the sequence number behind each of them.
+    pub fn repeated(&self) -> &[(u32, u32)] {
+        self.trouble.as_deref().map_or(&[], |t| &t.repeated)
+    }
+
+    /// Data packets; what the capture recorded twice counts once.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// The same with those that offload joined counted one by one.
+    pub fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    /// Sequence space between the first and the last byte, seen or acknowledged unseen.
+    pub fn range(&self) -> u64 {
+        self.range
+    }
+
+    /// Payload, retransmissions included.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Packets with a mark of congestion, or acknowledgements that echo one (RFC 3168).
+    pub fn marked(&self) -> u64 {
+        self.marked.max(self.echoed.into())
+    }
+
+    /// Acknowledgements of any kind.
+    pub fn acknowledgements(&self) -> u64 {
+        self.acknowledgements
+    }
+
+    /// The shortest round trip between the observer and the receiver.
+    pub fn min_rtt(&self) -> Option<Nanos> {
+        self.min_rtt
+    }
+
+    /// The same, smoothed as the sender does (RFC 6298); 0 before the first.
+    pub fn srtt(&self) -> Nanos {
+        self.srtt
+    }
+
+    /// The last data packet.
+    pub fn last_data(&self) -> Nanos {
+        self.last_data
+    }
+
+    /// The largest segment that was acknowledged.
+    pub fn largest_acked(&self) -> u32 {
+        self.largest_acked
+    }
+
+    /// Time in which the sender waited for acknowledgements that the receiver held back.
+    pub fn delayed_ack(&self) -> Nanos {
+        self.delayed_ack
+    }
+
+    /// Retransmitted packets; with those that were joined counted one by one.
+    pub fn retransmitted(&self) -> (u64, u64) {
+        self.of_trouble(|t| (t.retransmitted, t.resent))
+    }
+
+    /// Retransmissions that the receiver had not needed.
+    pub fn needless(&self) -> u64 {
+        self.of_trouble(|t| t.dsacks.max(t.seen_needless).min(t.resent))
+    }
+
+    /// Packets that were overtaken.
+    pub fn reordered(&self) -> u64 {
+        self.of_trouble(|t| t.out_of_order)
+    }
+
+    /// Packets that the capture recorded twice.
+    pub fn duplicates(&self) -> u64 {
+        self.of_trouble(|t| t.twice)
+    }
+
+    /// Packets with sequence numbers far from all others.
+    pub fn strays(&self) -> u64 {
+        self.of_trouble(|t| t.strays)
+    }
+
+    /// Bytes that were acknowledged and never seen.
+    pub fn unseen(&self) -> u64 {
+        self.of_trouble(|t| t.unseen)
+    }
+
+    /// Retransmission timeouts; the most in a row for one segment; the time that they took.
+    pub fn timeouts(&self) -> (u64, u32, Nanos) {
+        self.of_trouble(|t| (t.timeouts, t.backoffs, t.stalled))
+    }
+
+    fn of_trouble<T: Default>(&self, of: impl Fn(&Trouble) -> T) -> T {
+        self.trouble.as_deref().map(of).unwrap_or_default()
+    }
+
+    /// Bytes of a full segment: as announced, unless all were smaller.
+    pub fn mss(&self, segment: u32) -> u32 {
+        match (segment, self.sender.largest()) {
+            (0, largest @ 0..=LARGEST_FRAME) => largest,
+            (0, _) => USUAL_SEGMENT,
+            (_, 0) => segment,
+            (_, largest) => largest.min(segment),
+        }
+    }
+
+    /// What was never acknowledged, though timeouts repeated it, has its time until the end as well; returns it.
+    pub fn close(&mut self, end: Nanos) -> Nanos {
+        let (acked, last) = (self.acked, self.last_data);
+        match &mut self.trouble {
+            Some(trouble) if trouble.backed_off.1 > 0 && trouble.backed_off.0 == acked => {
+                trouble.stalled += end.since(last);
+                end.since(last)
+            }
+            _ => Nanos(0),
+        }
+    }
+
+    /// The figures that every output shows. `near` is the round trip between the observer and the sender.
+    pub fn figures(
+        &self,
+        sender: SocketAddr,
+        receiver: SocketAddr,
+        vantage: Vantage,
+        near: Nanos,
+    ) -> StreamFigures {
+        StreamFigures {
+            sender,
+            receiver,
+            vantage,
+            segments: self.segments,
+            retransmissions: self.retransmitted().1,
+            needless_retransmissions: self.needless(),
+            reordered: self.reordered(),
+            capture_duplicates: self.duplicates(),
+            unseen: Bytes(self.unseen()),
+            min_rtt: self.min_rtt.map(|rtt| rtt + near),
+            delayed_ack: self.delayed_ack,
+            path: None,
+        }
+    }
+
+    /// Forgets the packets that it remembers, and keeps no more memory for them than most need.
+    fn settle(&mut self) {
+        empty(&mut self.coming);
+        empty(&mut self.out);
+        if let Some(trouble) = &mut self.trouble {
+            trouble.gaps = VecDeque::new();
+        }
+    }
+
+    fn trouble(&mut self) -> &mut Trouble {
+        self.trouble.get_or_insert_default()
+    }
+
+    fn data(&mut self, packet: &Packet, seq: u32, segment: u32, trips: Trips) -> Arrival {
+        while let Some(coming) = self.coming.front() {
+            if coming.at + trips.to_sender > packet.at {
+                break;
+            }
+            let coming = *coming;
+            self.learns(coming);
+            self.coming.pop_front();
+        }
+        // One byte below what is acknowledged keeps a connection alive, and is no data.
+        if packet.payload == 1 && before(seq, self.acked) {
+            return Arrival::KeepAlive;
+        }
+        let step = offset(self.next, seq);
+        if step.unsigned_abs() > LARGEST_WINDOW.into() {
+            self.trouble().strays += 1;
+            return Arrival::Stray;
+        }
+        let end = seq.wrapping_add(packet.payload);
+        if step < 0 && self.is_duplicate(packet, seq, end, trips.total) {
+            self.trouble().twice += 1;
+            return Arrival::Duplicate;
+        }
+        self.recent[self.packets as usize % RECENT] = (seq, packet.ip_id);
+        self.packets += 1;
+        let count = match segment {
+            0 => 1,
+            _ if packet.payload <= segment => 1,
+            _ => u64::from(packet.payload.div_ceil(segment)),
+        };
+        self.segments += count;
+        self.bytes += u64::from(packet.payload);
+        self.marked += u64::from(packet.marked);
+        let arrival = match step < 0 {
+            true => self.again(packet, (seq, end), count, trips.total),
+            false => self.new_data(packet, (seq, end), count, segment, trips),
+        };
+        self.last_data = packet.at;
+        arrival
+    }
+
+    fn learns(&mut self, coming: Known) {
+        match coming.is_behind(&self.known) {
+            true => self.known_before = std::mem::replace(&mut self.known, coming),
+            false => self.known.window = coming.window,
+        }
+    }
+
+    fn new_data(
+        &mut self,
+        packet: &Packet,
+        (seq, end): (u32, u32),
+        count: u64,
+        segment: u32,
+        trips: Trips,
+    ) -> Arrival {
+        let release = self.release(packet, seq, count, segment, trips);
+        self.delayed_ack += release.held;
+        let flight = self.flight();
+        if seq != self.next && !self.open_end {
+            let gap = (self.next, seq, packet.at);
+            let gaps = &mut self.trouble().gaps;
+            if gaps.len() >= MOST_GAPS {
+                gaps.pop_front();
+            }
+            gaps.push_back(gap);
+        }
+        self.range += u64::from(end.wrapping_sub(self.next));
+        self.next = end;
+        self.last_new = packet.at;
+        self.open_end = packet.fragment;
+        if self.out.len() >= MOST_OUT {
+            self.out.pop_front();
+        }
+        self.departures = self.departures.wrapping_add(1);
+        self.out.push_back(Out {
+            begin: seq,
+            end,
+            at: packet.at,
+            number: self.departures,
+            id: packet.ip_id,
+            once: true,
+            again: false,
+            sacked: false,
+        });
+        Arrival::New { release, flight }
+    }
+
+    fn release(
+        &mut self,
+        packet: &Packet,
+        seq: u32,
+        count: u64,
+        segment: u32,
+        trips: Trips,
+    ) -> Release {
+        // The round trip is known from the handshake, as a rule, and later ones can be shorter.
+        let near = Nanos(trips.to_sender.0 - trips.to_sender.0 / 10);
+        let (mut newest, mut known) = (self.known, self.known_before);
+        let arrived = |known: &&Known| known.at + near <= packet.at;
+        for coming in self.coming.iter().take_while(arrived) {
+            if coming.is_behind(&newest) {
+                known = std::mem::replace(&mut newest, *coming);
+            }
+        }
+        self.sender.sends(
+            &Segment {
+                at: packet.at,
+                begin: seq,
+                bytes: packet.payload,
+                push: packet.has(PSH),
+                announced: segment,
+                count,
+            },
+            &Before {
+                last: self.last_new,
+                newest,
+                known,
+                near,
+                far: [trips.to_receiver, self.min_rtt],
+            },
+        )
+    }
+
+    /// The place in `out` of the packet that holds this byte.
+    fn place_of(&self, seq: u32) -> usize {
+        self.out.partition_point(|out| !before(seq, out.end))
+    }
+
+    /// Whether the capture recorded the same packet before: its identification says so; where it has none, that it
+    /// passed a moment ago.
+    fn is_duplicate(&self, packet: &Packet, seq: u32, end: u32, total: Nanos) -> bool {
+        let out = self.out.get(self.place_of(seq));
+        if packet.ip_id != 0 {
+            let known = |out: &Out| out.id == packet.ip_id && out.begin == seq;
+            return out.is_some_and(known) || self.recent.contains(&(seq, packet.ip_id));
+        }
+        let soon = self.min_rtt.unwrap_or(total).max(total).0 / TOO_SOON;
+        let mut gaps = self.trouble.iter().flat_map(|trouble| &trouble.gaps);
+        out.is_some_and(|out| out.once && !before(out.end, end) && packet.at.since(out.at).0 < soon)
+            && !gaps.any(|(from, to, _)| before(seq, *to) && before(*from, end))
+    }
+
+    /// A packet that begins before what was seen last: overtaken, or retransmitted.
+    fn again(
+        &mut self,
+        packet: &Packet,
+        (seq, end): (u32, u32),
+        segments: u64,
+        total: Nanos,
+    ) -> Arrival {
+        let first = self.place_of(seq);
+        let trouble = self.trouble.get_or_insert_default();
+        let gaps = &mut trouble.gaps;
+        let gap = gaps
+            .iter()
+            .position(|(from, to, _)| !before(seq, *from) && before(seq, *to));
+        if let Some((from, to, since)) = gap.and_then(|n| gaps.remove(n)) {
+            for (a, b) in [(from, seq), (end, to)] {
+                if before(a, b) {
+                    gaps.push_back((a, b, since));
+                }
+            }
+            let soon = match total.0 {
+                0 => SOON.0.max(self.min_rtt.unwrap_or_default().0 / TOO_SOON),
+                total => self.min_rtt.unwrap_or_default().0.max(total) / TOO_SOON,
+            };
+            if packet.at.since(since).0 < soon {
+                trouble.out_of_order += 1;
+                return Arrival::Reordered;
+            }
+        }
+        self.sender.resends(packet.payload);
+        trouble.retransmitted += 1;
+        trouble.resent += segments;
+        self.departures = self.departures.wrapping_add(1);
+        let waited = packet.at.since(self.last_data.max(self.last_gain));
+        let timeout = (waited >= RTO_MIN + self.srtt).then_some(waited);
+        let mut backoffs = 0;
+        if let Some(waited) = timeout {
+            trouble.timeouts += 1;
+            trouble.stalled += waited;
+            let (oldest, times) = trouble.backed_off;
+            backoffs = if oldest == seq { times + 1 } else { 1 };
+            trouble.backed_off = (seq, backoffs);
+            trouble.backoffs = trouble.backoffs.max(backoffs);
+        }
+        let mut first_sent = packet.at;
+        let mut needless = !before(self.acked, end);
+        trouble.repeated.clear();
+        for out in self.out.range_mut(first..) {
+            if out.once {
+                first_sent = first_sent.min(out.at);
+            }
+            needless |= out.sacked && out.begin == seq && out.end == end;
+            (out.once, out.again) = (false, true);
+            trouble.repeated.push((out.number, out.end));
+            if out.end == end {
+                (out.number, out.id) = (self.departures, packet.ip_id);
+            }
+            if !before(out.end, end) {
+                break;
+            }
+        }
+        trouble.seen_needless += u64::from(needless);
+        Arrival::Retransmission(Retransmission {
+            first_sent,
+            timeout,
+            backoffs,
+            needless,
+            range: (seq, end),
+        })
+    }
+
+    fn hears(&mut self, packet: &Packet, scale: Option<u8>, segment: u32) -> Option<Heard> {
+        if packet.ip_id != 0
+            && packet.ip_id == std::mem::replace(&mut self.last_heard_id, packet.ip_id)
+        {
+            return None;
+        }
+        self.acknowledgements += 1;
+        self.echoed += u32::from(packet.flags & (ECE | SYN) == ECE); // RFC 3168
+        // Without its scale a window says something only when it is closed.
+        let window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
+        let mut heard = Heard {
+            gained: 0,
+            window: window.map(u64::from).or((packet.window == 0).then_some(0)),
+            trip: None,
+            is_dsack: false,
+        };
+        if let Some((from, to)) = packet.sack
+            && before(from, to)
+            && !before(packet.ack, to)
+        {
+            heard.is_dsack = true; // RFC 2883: the first block lies below what is acknowledged
+        } else if let Some((from, to)) = packet.sack {
+            let repeats = packet.ack == self.acked && packet.payload == 0;
+            (heard.trip, heard.is_dsack) = self.overtook(packet.at, from, to, repeats);
+        }
+        if heard.is_dsack {
+            self.trouble().dsacks += 1;
+        }
+        let gained = packet.ack.wrapping_sub(self.acked);
+        // Below a wild number nothing can be said.
+        if gained > 0 && gained <= LARGEST_WINDOW {
+            heard.gained = gained;
+            self.gains(packet.ack);
+            self.last_gain = packet.at;
+            heard.trip = self.trip(packet, segment).or(heard.trip);
+            self.acked = packet.ack;
+        }
+        if self.coming.len() >= MOST_OUT {
+            self.coming.pop_front();
+        }
+        self.coming.push_back(Known {
+            at: packet.at,
+            ack: self.acked,
+            window,
+            bare: packet.payload == 0,
+        });
+        Some(heard)
+    }
+
+    /// All below is acknowledged: what of it was not seen is missing in the capture.
+    fn gains(&mut self, ack: u32) {
+        if before(self.next, ack) {
+            let unseen = u64::from(ack.wrapping_sub(self.next));
+            // A FIN takes a number and carries nothing.
+            if unseen > 1 {
+                self.range += unseen;
+                if !self.open_end {
+                    self.trouble().unseen += unseen;
+                }
+            }
+            self.next = ack;
+        }
+        if let Some(trouble) = &mut self.trouble {
+            let filled = |to: &u32| !before(ack, *to);
+            let lost = trouble.gaps.iter().filter(|(_, to, _)| filled(to));
+            trouble.unseen += lost
+                .map(|(from, to, _)| u64::from(to.wrapping_sub(*from)))
+                .sum::<u64>();
+            trouble.gaps.retain(|(_, to, _)| !filled(to));
+        }
+    }
+
+    /// The round trip of the newest packet that is now acknowledged, unless what fills a gap acknowledges it.
+    fn trip(&mut self, packet: &Packet, segment: u32) -> Option<Nanos> {
+        let (mut newest, mut at_once) = (None, true);
+        let mut from = self.acked;
+        while let Some(out) = self.out.front() {
+            if before(packet.ack, out.end) {
+                break;
+            }
+            newest = Some(out.at);
+            at_once &= out.once;
+            let size = out.end.wrapping_sub(from).min(usual(segment));
+            self.largest_acked = self.largest_acked.max(size);
+            from = out.end;
+            self.out.pop_front();
+        }
+        let trip = newest
+            .filter(|_| at_once)
+            .map(|sent| packet.at.since(sent))?;
+        Some(self.took(trip))
+    }
+
+    /// The first block of a SACK ends with what has just arrived behind a gap (RFC 2018): a round trip too. Where it
+    /// names a single segment that was retransmitted and reported before, that arrived twice.
+    fn overtook(&mut self, at: Nanos, from: u32, to: u32, repeats: bool) -> (Option<Nanos>, bool) {
+        let place = self.place_of(to.wrapping_sub(1));
+        let Some(out) = self.out.get_mut(place).filter(|out| out.end == to) else {
+            return (None, false);
+        };
+        let twice = repeats && out.sacked && out.again && out.begin == from;
+        out.again &= !twice;
+        out.sacked = true;
+        if !std::mem::take(&mut out.once) {
+            return (None, twice);
+        }
+        let sent = out.at;
+        (Some(self.took(at.since(sent))), twice)
+    }
+
+    fn took(&mut self, trip: Nanos) -> Nanos {
+        self.min_rtt = Some(self.min_rtt.map_or(trip, |m| m.min(trip)));
+        // RFC 6298, of what is seen from here.
+        self.srtt = match self.srtt.0 {
+            0 => trip,
+            srtt => Nanos(srtt - srtt / 8 + trip.0 / 8),
+        };
+        trip
+    }
+}

@@ -1,0 +1,344 @@
+//! The connections of a capture by their addresses: bounds, eviction, ports that are used again.
+//!
+//! Memory is that of the connections that go on, not of the packets: an attempt is its SYN as long as nothing else
+//! came of it. Connections that are over make room. Attempts that never carried data do as well, so that a flood of
+//! them hides nothing.
+
+mod index;
+#[cfg(test)]
+mod tests;
+
+use crate::connection::{Asked, Connection, Passed};
+use crate::stream::View;
+use index::Index;
+use model::packet::Packet;
+use model::segment::tcp_flag::{ACK, SYN};
+use std::collections::VecDeque;
+use std::net::{Ipv6Addr, SocketAddr};
+
+/// How many connections are followed at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Packets of others are only counted.
+    pub connections: usize,
+    /// Connections that are over and still known, for packets that come late; at least 1.
+    pub over: usize,
+}
+
+/// Follows connections, and keeps a view `C` of each of them and a view `S` of each direction with data.
+pub struct Table<C, S> {
+    bounds: Bounds,
+    index: Index,
+    slots: Vec<Slot<C, S>>,
+    free: Vec<u32>,
+    /// The slot of the packet before: that of the next one most often.
+    recent: u32,
+    /// Connections in the order in which they began, some with data by now, or gone.
+    oldest: VecDeque<Name>,
+    /// Connections in the order in which they came to an end.
+    over: VecDeque<Name>,
+    begun: u32,
+    /// A forgotten one: the next takes its memory.
+    spare: Option<Box<Connection<C, S>>>,
+    attempts: u64,
+    unfollowed: u64,
+}
+
+/// A connection that is forgotten.
+pub struct Gone<C, S> {
+    /// Its addresses.
+    pub ends: Ends,
+    /// Connections are numbered in the order of their first packets.
+    pub number: u32,
+    /// What is known of it.
+    pub connection: Box<Connection<C, S>>,
+}
+
+/// What is followed in one slot: as much as a processor fetches at once.
+struct Slot<C, S> {
+    ends: Ends,
+    number: u32,
+    course: Course<C, S>,
+}
+
+enum Course<C, S> {
+    Free,
+    /// A SYN, and nothing came of it so far.
+    Asked(Asked),
+    Goes(Box<Connection<C, S>>),
+}
+
+/// A connection: slots are used again, numbers are not.
+#[derive(Clone, Copy)]
+struct Name {
+    slot: u32,
+    number: u32,
+}
+
+/// Both ends of a connection, the lesser first. Addresses are those of IPv6, each in two words. Packed, so that a slot
+/// is no larger than it is.
+#[derive(Clone, Copy, Debug, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
+pub struct Ends {
+    addresses: [[u64; 2]; 2],
+    /// The upper half is the first's.
+    ports: u32,
+}
+
+impl PartialEq for Ends {
+    /// Word by word: more at once than was written at once waits until it is in the cache.
+    #[inline]
+    fn eq(&self, other: &Ends) -> bool {
+        let ([[a, b], [c, d]], [[e, f], [g, h]]) = (self.addresses, other.addresses);
+        b == f && self.ports == other.ports && d == h && a == e && c == g
+    }
+}
+
+impl Ends {
+    /// Of a packet; and whether its sender is the second.
+    pub fn of(packet: &Packet) -> (Ends, bool) {
+        let address = |at: &SocketAddr| match at {
+            SocketAddr::V4(at) => [0, u64::from(u32::from(*at.ip())) | 0xffff << 32],
+            SocketAddr::V6(at) => {
+                let all = u128::from(*at.ip());
+                [(all >> 64) as u64, all as u64]
+            }
+        };
+        let (from, to) = (address(&packet.from), address(&packet.to));
+        let (p, q) = (u32::from(packet.from.port()), u32::from(packet.to.port()));
+        // Ports first: they differ nearly always.
+        let second = if p == q { from > to } else { p > q };
+        let (addresses, ports) = match second {
+            false => ([from, to], p << 16 | q),
+            true => ([to, from], q << 16 | p),
+        };
+        (Ends { addresses, ports }, second)
+    }
+
+    /// The first or the second end.
+    pub fn end(&self, second: bool) -> SocketAddr {
+        let ([high, low], port) = match second {
+            false => (self.addresses[0], self.ports >> 16),
+            true => (self.addresses[1], self.ports),
+        };
+        let ip = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
+        SocketAddr::new(ip.to_canonical(), port as u16)
+    }
+}
+
+impl<C: Default, S: View> Table<C, S> {
+    /// An empty one.
+    pub fn new(bounds: Bounds) -> Table<C, S> {
+        Table {
+            bounds,
+            index: Index::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            recent: 0,
+            oldest: VecDeque::new(),
+            over: VecDeque::new(),
+            begun: 0,
+            spare: None,
+            attempts: 0,
+            unfollowed: 0,
+        }
+    }
+
+    /// Attempts to connect that came to nothing, and are not known any more.
+    pub fn attempts(&self) -> u64 {
+        self.attempts
+    }
+
+    /// Packets of connections beyond [`Bounds::connections`].
+    pub fn unfollowed(&self) -> u64 {
+        self.unfollowed
+    }
+
+    /// Takes the next packet; what passed, and its connection. `forget` gets each connection with data that is
+    /// forgotten, and may give its memory back.
+    #[inline]
+    pub fn push(
+        &mut self,
+        packet: &Packet,
+        forget: &mut dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>>,
+    ) -> Option<(&mut Connection<C, S>, Passed)> {
+        let (ends, second) = Ends::of(packet);
+        let mut known = match self.slots.get(self.recent as usize) {
+            Some(slot) if slot.ends == ends && !slot.is_free() => Some(self.recent),
+            _ => {
+                let ends_of = |n: u32| self.slots.get(n as usize).map(|slot| slot.ends);
+                self.index.get(ends, ends_of)
+            }
+        };
+        if let Some(n) = known
+            && packet.flags & (SYN | ACK) == SYN
+            && self.slots[n as usize].is_before(packet, second)
+        {
+            // The same ends again: a connection after another.
+            self.index.remove(&ends, n);
+            self.end(n, forget);
+            known = None;
+        }
+        let Some(n) = known.or_else(|| self.begin(ends)) else {
+            self.unfollowed += 1;
+            return None;
+        };
+        self.recent = n;
+        let passed = self.slots[n as usize].push(packet, second, &mut self.spare)?;
+        if passed.over {
+            self.end(n, forget);
+        }
+        match &mut self.slots[n as usize].course {
+            Course::Goes(connection) => Some((connection, passed)),
+            Course::Asked(_) | Course::Free => None,
+        }
+    }
+
+    /// A slot for one more connection; none if all that are followed carry data.
+    fn begin(&mut self, ends: Ends) -> Option<u32> {
+        let n = match self.free.pop() {
+            Some(n) => n,
+            None if self.slots.len() < self.bounds.connections => {
+                self.slots.push(Slot {
+                    ends,
+                    number: 0,
+                    course: Course::Free,
+                });
+                self.slots.len() as u32 - 1
+            }
+            None => loop {
+                let name = self.oldest.pop_front()?;
+                let slot = &self.slots[name.slot as usize];
+                if slot.makes_room(name) {
+                    self.index.remove(&slot.ends, name.slot);
+                    self.attempts += 1;
+                    break name.slot;
+                }
+            },
+        };
+        self.begun = self.begun.wrapping_add(1);
+        self.slots[n as usize] = Slot {
+            ends,
+            number: self.begun,
+            course: Course::Free,
+        };
+        self.index.insert(ends, n);
+        if self.oldest.len() >= 2 * self.slots.len() {
+            let slots = &self.slots;
+            self.oldest
+                .retain(|name| slots[name.slot as usize].makes_room(*name));
+        }
+        self.oldest.push_back(Name {
+            slot: n,
+            number: self.begun,
+        });
+        Some(n)
+    }
+
+    /// A connection is over: it is forgotten when enough others are over as well.
+    fn end(&mut self, n: u32, forget: &mut dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>>) {
+        self.over.push_back(Name {
+            slot: n,
+            number: self.slots[n as usize].number,
+        });
+        if self.over.len() <= self.bounds.over.max(1) {
+            return;
+        }
+        let Some(first) = self.over.pop_front() else {
+            return;
+        };
+        let slot = &mut self.slots[first.slot as usize];
+        if slot.number == first.number && !slot.is_free() {
+            let course = std::mem::replace(&mut slot.course, Course::Free);
+            let ends = slot.ends;
+            self.index.remove(&ends, first.slot);
+            self.free.push(first.slot);
+            self.forget(ends, first.number, course, forget);
+        }
+    }
+
+    fn forget(
+        &mut self,
+        ends: Ends,
+        number: u32,
+        course: Course<C, S>,
+        forget: &mut dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>>,
+    ) {
+        match course {
+            Course::Goes(connection) if connection.carries_data() => {
+                let gone = Gone {
+                    ends,
+                    number,
+                    connection,
+                };
+                self.spare = forget(gone).or(self.spare.take());
+            }
+            Course::Goes(connection) => {
+                self.attempts += u64::from(connection.is_unanswered());
+                self.spare = Some(connection);
+            }
+            Course::Asked(_) => self.attempts += 1,
+            Course::Free => {}
+        }
+    }
+
+    /// Nothing more comes: all connections are forgotten.
+    pub fn close(&mut self, forget: &mut dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>>) {
+        for slot in std::mem::take(&mut self.slots) {
+            self.forget(slot.ends, slot.number, slot.course, forget);
+        }
+        *self = Table {
+            attempts: self.attempts,
+            unfollowed: self.unfollowed,
+            ..Table::new(self.bounds)
+        };
+    }
+}
+
+impl<C: Default, S: View> Slot<C, S> {
+    fn is_free(&self) -> bool {
+        matches!(self.course, Course::Free)
+    }
+
+    /// Takes a packet. None: it is the SYN of an attempt, of which nothing else is known.
+    #[inline]
+    fn push(
+        &mut self,
+        packet: &Packet,
+        second: bool,
+        spare: &mut Option<Box<Connection<C, S>>>,
+    ) -> Option<Passed> {
+        let begun = match &mut self.course {
+            Course::Goes(connection) => return Some(connection.push(packet, second)),
+            Course::Asked(asked) => asked.goes_on(packet, second, spare.take()),
+            Course::Free => match Asked::of(packet, second) {
+                Some(asked) => {
+                    self.course = Course::Asked(asked);
+                    return None;
+                }
+                None => Connection::begin(packet, second, spare.take()),
+            },
+        };
+        self.course = Course::Goes(begun);
+        self.push(packet, second, spare)
+    }
+
+    /// A SYN of the same ends belongs to another connection, after this one.
+    fn is_before(&self, syn: &Packet, second: bool) -> bool {
+        match &self.course {
+            Course::Goes(connection) => connection.is_before(syn, second),
+            Course::Asked(asked) => asked.is_before(syn, second),
+            Course::Free => false,
+        }
+    }
+
+    /// A connection that is still here may be forgotten for another.
+    fn makes_room(&self, name: Name) -> bool {
+        let empty = match &self.course {
+            Course::Free => false,
+            Course::Asked(_) => true,
+            Course::Goes(connection) => !connection.carries_data(),
+        };
+        empty && self.number == name.number
+    }
+}

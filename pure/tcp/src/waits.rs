@@ -1,0 +1,253 @@
+//! What each new segment had waited for since the one before it: one answer for limits and for requests.
+//!
+//! Acknowledgements are seen where the observer is. They reach the sender half a round trip (between it and the
+//! observer) later, and what they release is seen half of one later again: at the sender both are 0.
+
+use crate::seq::{ahead, before};
+use crate::thresholds::{AT_ONCE, IDLE, INITIAL_WINDOW, NO_PAUSE, USUAL_SEGMENT, held_back};
+use model::Nanos;
+
+/// What a segment waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing but the segment before: the line, its bottleneck, pacing.
+    #[default]
+    Rate,
+    /// The sending application, or its host.
+    Application,
+    /// An acknowledgement that opened the congestion window.
+    CongestionWindow,
+    /// The advertised window.
+    AdvertisedWindow,
+    /// A short segment waited for the acknowledgement of one before it (RFC 896).
+    Nagle,
+    /// A retransmission came between.
+    Retransmission,
+}
+
+/// What released a new segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// What it had waited for.
+    pub wait: Wait,
+    /// Since the data before it.
+    pub gap: Nanos,
+    /// Of it, the time for which the receiver held the acknowledgement back that was waited for (RFC 1122, 4.2.3.2).
+    pub held: Nanos,
+    /// All data before it were acknowledged.
+    pub all_acked: bool,
+    /// An acknowledgement without data had just arrived.
+    pub by_ack: bool,
+    /// From the data before it until that acknowledgement arrived at the sender.
+    pub until_ack: Nanos,
+    /// A single segment had been in flight.
+    pub was_alone: bool,
+}
+
+/// What an acknowledgement says, and when it was seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub at: Nanos,
+    pub ack: u32,
+    /// The advertised window, where its scale is known.
+    pub window: Option<u32>,
+    /// It carried no data.
+    pub bare: bool,
+}
+
+impl Known {
+    /// Whether it lets more go than another.
+    pub fn is_behind(&self, other: &Known) -> bool {
+        let edge = |k: &Known| k.ack.wrapping_add(k.window.unwrap_or(0));
+        before(other.ack, self.ack) || self.ack == other.ack && before(edge(other), edge(self))
+    }
+}
+
+/// A new segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Segment {
+    pub at: Nanos,
+    pub begin: u32,
+    pub bytes: u32,
+    /// The last of a write at least (PSH).
+    pub push: bool,
+    /// What the handshake says of a full segment; 0 if nothing.
+    pub announced: u32,
+    /// Offload joined so many.
+    pub count: u64,
+}
+
+/// The newest acknowledgement that can have released a segment, what the sender knew before that, and the round trips
+/// from the observer.
+pub(crate) struct Before {
+    pub last: Nanos,
+    pub newest: Known,
+    pub known: Known,
+    pub near: Nanos,
+    /// To the receiver and back: as the handshake showed it, and the shortest of data.
+    pub far: [Option<Nanos>; 2],
+}
+
+impl Before {
+    /// A short segment takes as long as a SYN; a full one may take longer.
+    fn trip(&self, is_short: bool) -> Option<Nanos> {
+        match self.far {
+            [Some(a), Some(b)] if is_short => Some(a.min(b)),
+            [handshake, data] => data.or(handshake),
+        }
+    }
+}
+
+/// What the sender of a direction could send at each moment.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    /// Most that was in flight since the last loss or idleness: the congestion window was at least so large.
+    most_out: u32,
+    /// Behind the last segment that was smaller than a full one.
+    short_end: Option<u32>,
+    largest: u32,
+    begun: bool,
+    /// Nagle's rule does not hold: a short segment left while another was out.
+    no_nagle: bool,
+    /// The segment before was short, and the last that was there to send.
+    drained: bool,
+    /// It was the last of a write at least.
+    pushed: bool,
+    lost: bool,
+    /// A retransmission since the last new data.
+    again: bool,
+    /// A single segment left since all was acknowledged.
+    alone: bool,
+}
+
+impl Sender {
+    /// What a full segment carries: the largest that was seen, if it is of the order of what was announced (the path
+    /// or other options may make segments smaller).
+    pub fn full(&self, announced: u32) -> u32 {
+        let told = match announced {
+            0 => USUAL_SEGMENT,
+            told => told,
+        };
+        match self.largest >= told / 2 {
+            true => self.largest.min(told),
+            false => told,
+        }
+    }
+
+    /// The largest segment that left.
+    pub fn largest(&self) -> u32 {
+        self.largest
+    }
+
+    /// Old data left again.
+    pub fn resends(&mut self, bytes: u32) {
+        (self.again, self.lost, self.alone) = (true, true, false);
+        self.most_out = 0;
+        self.largest = self.largest.max(bytes);
+    }
+
+    /// New data leave.
+    pub fn sends(&mut self, segment: &Segment, before: &Before) -> Release {
+        self.largest = self.largest.max(segment.bytes);
+        let full = self.full(segment.announced).max(1);
+        let is_short = segment.bytes < full;
+        let newest = &before.newest;
+        let arrived = newest.at + before.near;
+        let gap = segment.at.since(before.last);
+        let all_acked = ahead(newest.ack, segment.begin) == 0;
+        if gap > IDLE && all_acked {
+            self.most_out = 0;
+        }
+        let at_once = self.begun
+            && newest.at + before.near >= before.last
+            && segment.at.since(arrived) <= AT_ONCE.max(Nanos(before.near.0 / 4));
+        let by_ack = at_once && newest.bare;
+        let held = match all_acked && by_ack {
+            true => held_back(
+                newest.at.since(before.last),
+                before.trip(is_short).unwrap_or_default(),
+            ),
+            false => Nanos(0),
+        };
+        let wait = match () {
+            () if self.again => Wait::Retransmission,
+            () if gap.0 == 0 => Wait::Rate,
+            () => at_once
+                .then(|| self.released(segment, before, is_short, full, held))
+                .flatten()
+                .unwrap_or_else(|| self.paused(gap, before)),
+        };
+        let release = Release {
+            wait,
+            gap,
+            held: match wait {
+                Wait::Nagle | Wait::CongestionWindow => held,
+                _ => Nanos(0),
+            },
+            all_acked,
+            by_ack,
+            until_ack: arrived.since(before.last),
+            was_alone: self.alone,
+        };
+        let end = segment.begin.wrapping_add(segment.bytes);
+        if is_short {
+            self.no_nagle |= self
+                .short_end
+                .is_some_and(|short| ahead(newest.ack, short) > 0);
+            self.short_end = Some(end);
+        }
+        let is_even = segment.bytes.is_multiple_of(full);
+        (self.pushed, self.drained) = (segment.push, segment.push && !is_even);
+        self.alone = all_acked && segment.count == 1;
+        self.most_out = self.most_out.max(ahead(newest.ack, end) as u32);
+        (self.begun, self.again) = (true, false);
+        release
+    }
+
+    /// What the acknowledgement that had just arrived let go.
+    fn released(
+        &self,
+        segment: &Segment,
+        before: &Before,
+        is_short: bool,
+        full: u32,
+        held: Nanos,
+    ) -> Option<Wait> {
+        let Before { newest, known, .. } = before;
+        let end = segment.begin.wrapping_add(segment.bytes);
+        let edge = known.window.map(|window| known.ack.wrapping_add(window));
+        if edge.is_some_and(|edge| ahead(edge, end) > 0) {
+            return Some(Wait::AdvertisedWindow);
+        }
+        let out = ahead(known.ack, segment.begin) as u32;
+        if out == 0 {
+            return None;
+        }
+        let is_short = is_short && !self.no_nagle;
+        let short_was_out = self
+            .short_end
+            .is_some_and(|short| ahead(known.ack, short) > 0 && ahead(newest.ack, short) == 0);
+        let fills = u64::from(out) + u64::from(segment.bytes) + u64::from(self.most_out / 8)
+            > self.most_out.into();
+        // All was sent that there was, and an initial window was not full.
+        let idle = self.drained && !self.lost && out / full < INITIAL_WINDOW;
+        match () {
+            () if is_short && newest.bare && short_was_out => Some(Wait::Nagle),
+            () if fills && !idle => Some(Wait::CongestionWindow),
+            // Of other systems: any data in flight, not only a short segment's.
+            () if is_short && held.0 > 0 => Some(Wait::Nagle),
+            () => None,
+        }
+    }
+
+    /// No acknowledgement was waited for. Where more was written than sent, or what was sent is even, the sender took
+    /// its time: pacing, the line.
+    fn paused(&self, gap: Nanos, before: &Before) -> Wait {
+        let trip = before.trip(true);
+        let even = trip.is_some_and(|trip| gap.0 < (before.near + trip).0 / 2);
+        match gap <= NO_PAUSE || !self.pushed || (even && !self.drained) {
+            true => Wait::Rate,
+            false => Wait::Application,
+        }
+    }
+}
