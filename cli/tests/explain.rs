@@ -9,9 +9,12 @@ mod common;
 use causes::Truth;
 use common::{Home, Lab, Lines, Pair, Running, alone, json, stderr, stdout};
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tcp::stream::{Stream, View};
+use tcp::table::{Bounds, Table};
 
 /// What a program records into a file until it is ended.
 struct Recorder {
@@ -86,20 +89,83 @@ fn trace(home: &Home, lab: &Lab<'_>, host: &str) -> Recorder {
     )
 }
 
-/// What we count in the direction of the data, and the explanation of it.
-fn counted(file: &Path) -> explain::Counted {
-    let mut observer = explain::Observer::new();
-    capture::read(std::fs::File::open(file).unwrap(), |p| observer.see(p)).unwrap();
-    let all = observer.counted();
-    all.into_iter().max_by_key(|c| c.bytes).unwrap()
+/// What we count in one direction.
+struct Counted {
+    from: SocketAddr,
+    to: SocketAddr,
+    stream: Stream,
+    /// Round trips, in seconds.
+    trips: Vec<f64>,
+}
+
+#[derive(Default)]
+struct Trips(Vec<f64>);
+
+impl View for Trips {
+    fn begin(_: model::Nanos) -> Trips {
+        Trips::default()
+    }
+}
+
+/// What we count in each direction of each connection, in the order of their first packets.
+fn followed(file: &Path) -> Vec<Counted> {
+    let bounds = Bounds {
+        connections: 100,
+        over: 1,
+    };
+    let mut table: Table<(), Trips> = Table::new(bounds);
+    let mut gone = Vec::new();
+    let file = std::fs::File::open(file).unwrap();
+    let account = capture::read(file, |packet| {
+        let forget = &mut |one| {
+            gone.push(one);
+            None
+        };
+        let Some((connection, passed)) = table.push(packet, forget) else {
+            return;
+        };
+        let trip = passed.heard.and_then(|heard| heard.trip);
+        if let Some(peer) = connection.stream_mut(1 - passed.side) {
+            peer.view.0.extend(trip.map(|trip| trip.as_secs_f64()));
+        }
+    })
+    .unwrap();
+    assert_eq!(account.skipped.get(&capture::Skip::Tunnel), None);
+    table.close(&mut |one| {
+        gone.push(one);
+        None
+    });
+    gone.sort_by_key(|one| one.number);
+    let mut all = Vec::new();
+    for mut one in gone {
+        let second = one.connection.client_is_second();
+        for (side, second) in [second, !second].into_iter().enumerate() {
+            let Some(followed) = one.connection.take_stream(side) else {
+                continue;
+            };
+            all.push(Counted {
+                from: one.ends.end(second),
+                to: one.ends.end(!second),
+                stream: followed.stream,
+                trips: followed.view.0,
+            });
+        }
+    }
+    all
+}
+
+/// The same in the direction of the data.
+fn counted(file: &Path) -> Counted {
+    let all = followed(file).into_iter();
+    all.max_by_key(|c| c.stream.bytes()).unwrap()
 }
 
 /// Frames in the direction of the data that tshark finds to be this.
-fn tshark(file: &Path, of: &explain::Counted, filter: &str) -> Vec<String> {
+fn tshark(file: &Path, [from, to]: [SocketAddr; 2], filter: &str) -> Vec<String> {
     let filter = format!(
         "tcp.srcport == {} && tcp.dstport == {} && {filter}",
-        of.from.port(),
-        of.to.port()
+        from.port(),
+        to.port()
     );
     let out = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-Y", &filter, "-T", "fields"])
@@ -134,18 +200,18 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
         (&at_receiver, "capture_at_receiver"),
     ] {
         let ours = counted(file);
-        assert_eq!(ours.unseen.0, 0, "{source}");
+        assert_eq!(ours.stream.unseen(), 0, "{source}");
         // A stream begins with its token.
-        let token = ours.range.checked_sub(arrived);
+        let token = ours.stream.range().checked_sub(arrived);
         assert!(
             token.is_some_and(|t| t < 256),
             "{source}: {} of {arrived}",
-            ours.range
+            ours.stream.range()
         );
         let again = "(tcp.analysis.retransmission || tcp.analysis.out_of_order)";
-        let theirs = tshark(file, &ours, again).len() as u64;
+        let theirs = tshark(file, [ours.from, ours.to], again).len() as u64;
         assert_eq!(
-            ours.retransmitted + ours.out_of_order,
+            ours.stream.retransmitted().0 + ours.stream.reordered(),
             theirs,
             "{source} and tshark"
         );
@@ -156,24 +222,19 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
     }
 
     let ours = counted(&at_sender);
+    let (retransmitted, _) = ours.stream.retransmitted();
     // The last sample is taken before the last bytes are through.
     let counted = lost..=lost + 5;
     assert!(
-        counted.contains(&ours.retransmitted),
-        "{} and the kernel's {lost}",
-        ours.retransmitted
+        counted.contains(&retransmitted),
+        "{retransmitted} and the kernel's {lost}",
     );
-    let reversed = explain::Counted {
-        from: ours.to,
-        to: ours.from,
-        ..ours.clone()
-    };
-    let trips: Vec<f64> = tshark(&at_sender, &reversed, "tcp.analysis.ack_rtt")
+    let trips: Vec<f64> = tshark(&at_sender, [ours.to, ours.from], "tcp.analysis.ack_rtt")
         .iter()
         .filter_map(|line| line.split('\t').nth(1)?.parse().ok())
         .collect();
     let mean = trips.iter().sum::<f64>() / trips.len() as f64;
-    let own = ours.mean_rtt.unwrap().as_secs_f64();
+    let own = ours.trips.iter().sum::<f64>() / ours.trips.len() as f64;
     assert!((own / mean - 1.0).abs() < 0.05, "{own} and tshark's {mean}");
 
     let out = Command::new("tcptrace")
@@ -197,11 +258,10 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
             .collect()
     };
     assert!(
-        figure("rexmt data pkts").contains(&(ours.retransmitted as f64)),
-        "{} again; tcptrace says\n{text}",
-        ours.retransmitted
+        figure("rexmt data pkts").contains(&(retransmitted as f64)),
+        "{retransmitted} retransmissions; tcptrace says\n{text}",
     );
-    let least = ours.min_rtt.unwrap().as_secs_f64() * 1e3;
+    let least = ours.stream.min_rtt().unwrap().as_secs_f64() * 1e3;
     assert!(
         figure("RTT min").iter().any(|ms| (ms - least).abs() <= 0.1),
         "{least} ms; tcptrace says\n{text}"
@@ -361,15 +421,11 @@ fn flows_by_tshark(file: &Path) -> Flows {
 }
 
 fn flows_by_us(file: &Path) -> Flows {
-    let mut observer = explain::Observer::new();
-    let account = capture::read(std::fs::File::open(file).unwrap(), |p| observer.see(p)).unwrap();
-    assert_eq!(account.skipped.get(&capture::Skip::Tunnel), None);
-    let counted = observer.counted().into_iter();
-    let flows = counted.map(|c| {
-        assert_eq!(c.unseen.0, 0, "{c:?}");
-        let again = c.retransmitted + c.out_of_order;
+    let flows = followed(file).into_iter().map(|c| {
+        assert_eq!(c.stream.unseen(), 0, "{}", c.from);
+        let again = c.stream.retransmitted().0 + c.stream.reordered();
         let ends = (c.from.to_string(), c.to.to_string());
-        (ends, (c.packets, c.range, again))
+        (ends, (c.stream.packets(), c.stream.range(), again))
     });
     flows.collect()
 }
