@@ -1,9 +1,14 @@
 //! As much as fits, one way.
 
 use crate::Error;
-use crate::load::{Phase, Stream, Tally};
-use crate::place::{Busy, Distance};
-use model::Bulk;
+use crate::cpu_distance::{Busy, Distance};
+use crate::job::{Job, Role};
+use crate::noise::noise;
+use crate::spin::{Spin, is_pause};
+use crate::stream::{Phase, Stream, Tally};
+use crate::stride::Stride;
+use crate::workload::{WorkloadEnd, no_such_role};
+use model::{Bulk, Limit, WorkloadOrder};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
@@ -11,24 +16,43 @@ use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use sys::socket::{self, SendMode};
 
-/// The largest write that an order may ask for: the far end allocates it.
-const WRITE_MAX: u64 = 64 << 20;
 /// Bytes a read.
 const READ: usize = 1 << 20;
 
-pub(crate) fn check(order: &Bulk) -> Result<(), Error> {
-    match order.write_size {
-        Some(size) if size.0 == 0 || size.0 > WRITE_MAX => {
-            Err(Error::range("write size", size, "choose 1 byte to 64 MiB"))
+enum BulkEnd {
+    Send(Bulk),
+    Receive(Bulk),
+}
+
+/// This end of a bulk transfer.
+pub(crate) fn end(job: &Job, order: &Bulk) -> Result<Box<dyn WorkloadEnd>, Error> {
+    if matches!(job.limit, Limit::Requests(_) | Limit::Whole) {
+        return Err(Error::Job(
+            "a bulk load ends neither by requests nor with a file; limit it by time or bytes"
+                .into(),
+        ));
+    }
+    order.check(1).map_err(Error::Job)?;
+    Ok(Box::new(match job.role {
+        Role::Send => BulkEnd::Send(order.clone()),
+        Role::Receive => BulkEnd::Receive(order.clone()),
+        Role::Ask | Role::Answer => return Err(no_such_role()),
+    }))
+}
+
+impl WorkloadEnd for BulkEnd {
+    fn run(&self, stream: &Stream<'_>, _spin: Spin) -> Result<(), String> {
+        match self {
+            BulkEnd::Send(order) => send(stream, order),
+            BulkEnd::Receive(order) => receive(stream, order),
         }
-        _ => Ok(()),
     }
 }
 
 /// Writes until the limit, then ends the stream.
-pub(crate) fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
+fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
-    let mut stride = Stride::new(order);
+    let mut stride = Stride::new(order.write_size);
     let buffer = noise(stride.largest());
     let mut zerocopy = ZeroCopy::new(stream, order.zerocopy)?;
     let first = Instant::now();
@@ -64,7 +88,7 @@ pub(crate) fn send(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
 }
 
 /// Reads to the end of the stream.
-pub(crate) fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
+fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
     let _busy = Busy::count();
     let mut buffer = vec![0; if order.discard { 0 } else { READ }];
     let mut intake = Intake::new(stream);
@@ -103,57 +127,6 @@ pub(crate) fn receive(stream: &Stream<'_>, order: &Bulk) -> Result<(), String> {
         stream.moved(first, last);
     }
     result
-}
-
-/// Not an error: a signal, or a timeout that only serves to look at the phase.
-pub(crate) fn is_pause(e: &io::Error) -> bool {
-    matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
-}
-
-/// The size of the next write. It follows the path: a write that takes long makes the counters jump
-/// and the end late, a short one costs a system call. So a size whose write took less than a
-/// millisecond doubles, and one that took more than four halves.
-pub(crate) struct Stride {
-    pub(crate) size: usize,
-    fixed: bool,
-}
-
-impl Stride {
-    const SMALLEST: usize = 16 << 10;
-    const FIRST: usize = 64 << 10;
-    const LARGEST: usize = 1 << 20;
-    const SHORT: Duration = Duration::from_millis(1);
-    const LONG: Duration = Duration::from_millis(4);
-
-    pub(crate) fn new(order: &Bulk) -> Stride {
-        Stride {
-            size: order.write_size.map_or(Self::FIRST, |s| s.0 as usize),
-            fixed: order.write_size.is_some(),
-        }
-    }
-
-    fn largest(&self) -> usize {
-        if self.fixed { self.size } else { Self::LARGEST }
-    }
-
-    /// Takes the end of the write before, returns the end of this one. One look at the clock for
-    /// up to 1 MiB is a ten-thousandth of what the copy costs.
-    pub(crate) fn follow(&mut self, before: Instant) -> Instant {
-        if self.fixed {
-            return before;
-        }
-        let now = Instant::now();
-        self.adapt(now - before);
-        now
-    }
-
-    fn adapt(&mut self, took: Duration) {
-        if took < Self::SHORT {
-            self.size = (self.size * 2).min(Self::LARGEST);
-        } else if took > Self::LONG {
-            self.size = (self.size / 2).max(Self::SMALLEST);
-        }
-    }
 }
 
 /// How a receiver takes data in from a fast path.
@@ -230,20 +203,6 @@ impl<'a> Intake<'a> {
         self.stream.socket().set_read_timeout(patience)?;
         socket::set_receive_low_water(self.stream.fd(), batch as i32)
     }
-}
-
-/// Data that nothing on the way can compress: xorshift64 (Marsaglia 2003).
-pub fn noise(len: usize) -> Vec<u8> {
-    let mut x = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x.to_ne_bytes()
-    };
-    let mut data: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next()).collect();
-    data.truncate(len);
-    data
 }
 
 /// Sends, by `MSG_ZEROCOPY` if asked. The buffer never changes, so it may be sent again before the
@@ -335,21 +294,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_write_size_follows_the_path() {
-        let mut stride = Stride::new(&Bulk::default());
-        for _ in 0..10 {
-            stride.adapt(Duration::from_micros(125));
-        }
-        assert_eq!(stride.size, Stride::LARGEST);
-        stride.adapt(Duration::from_millis(2));
-        assert_eq!(stride.size, Stride::LARGEST);
-        for _ in 0..10 {
-            stride.adapt(Duration::from_millis(80));
-        }
-        assert_eq!(stride.size, Stride::SMALLEST);
-    }
-
-    #[test]
     fn a_batch_is_an_eighth_of_a_millisecond_within_bounds() {
         let ms = Duration::from_millis;
         let batch = |bytes, span, room| Intake::batch(bytes, span, room);
@@ -360,13 +304,5 @@ mod tests {
         assert_eq!(batch(100_000_000, ms(10), 70_000), 64 << 10, "small buffer");
         assert_eq!(batch(100_000_000, ms(10), 60_000), 1, "too small a buffer");
         assert_eq!(batch(0, ms(20), 8 << 20), 1, "silence");
-    }
-
-    #[test]
-    fn noise_has_its_length_and_no_pattern() {
-        let data = noise(1001);
-        assert_eq!(data.len(), 1001);
-        let ones: u32 = data.iter().map(|b| b.count_ones()).sum();
-        assert!((3600..4400).contains(&ones), "{ones}");
     }
 }

@@ -4,23 +4,31 @@
 //! [`Job`] and its connected sockets become a [`Load`]: one thread a stream, counters that anyone
 //! may read meanwhile, and an [`Outcome`] at the end that never loses what was counted.
 
-pub mod blocks;
+mod block_client;
+mod blocks;
 mod bulk;
-pub mod copy;
-mod dialogue;
+mod copy;
+mod cpu_distance;
 mod error;
+mod job;
 mod load;
+mod noise;
 mod open;
-mod place;
 mod request;
 mod ring;
+mod spin;
+pub mod storage;
+mod stream;
+mod stride;
 mod udp;
+mod workload;
 
-pub use bulk::noise;
-pub use dialogue::{Dialogue, Dialogues};
+pub use block_client::{BlockClient, BlockClients};
+pub use blocks::ready;
 pub use error::Error;
-pub use load::{
-    Acceptor, Connector, DRAIN, Job, LOST_AFTER, Load, Outcome, Reconnect, Role, StreamError,
-};
+pub use job::{Acceptor, Connector, DRAIN, Job, LOST_AFTER, Reconnect, Role};
+pub use load::{Load, Outcome};
+pub use noise::noise;
 pub use open::{accept_options, connect, connect_privileged, listen};
+pub use stream::StreamError;
 pub use udp::{Count, Stamp, UdpJob, UdpLoad, UdpOutcome};

@@ -1,150 +1,70 @@
 //! Small requests, each answered.
 
-use crate::load::{Acceptor, Connector, Phase, Stream, Tally, Task};
-use crate::place::Distance;
-use crate::{Error, blocks};
-use model::{Request, Wait, Warning};
+use crate::Error;
+use crate::cpu_distance::Distance;
+use crate::job::{Acceptor, Connector, Job, Reconnect, Role};
+use crate::spin::{Spin, is_pause};
+use crate::stream::{Phase, Stream, Tally};
+use crate::workload::{WorkloadEnd, no_such_role};
+use model::{Request, Wait, WorkloadOrder};
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use sys::poll::{PollFd, poll};
 use sys::sched;
 use sys::socket::{self, SendMode};
 
-/// The largest request or reply that an order may ask for.
-const SIZE_MAX: u64 = 1 << 30;
 /// Bytes of a reply (or request) that are held at once.
 const CHUNK: usize = 1 << 20;
-/// How long an end spins for data before it sleeps. A little more than a quick exchange in a data
-/// centre takes; sleeping and waking costs about as much, so that spinning at most doubles the price.
-const SPIN: Duration = Duration::from_micros(50);
-/// A paced client wakes up this much before a request is due and spins, so that the lateness of
-/// timers does not count as latency of the path.
-const EARLY: Duration = Duration::from_micros(80);
-
-pub(crate) fn check(order: &Request) -> Result<(), Error> {
-    let sizes = [
-        ("request size", order.request_size, Request::MIN_SIZE.0),
-        ("reply size", order.reply_size, 1),
-    ];
-    for (option, size, least) in sizes {
-        if size.0 < least || size.0 > SIZE_MAX {
-            let remedy = format!("choose {least} bytes to 1 GiB");
-            return Err(Error::range(option, size, remedy));
-        }
-    }
-    match order.pace_per_s {
-        Some(pace) if !(pace.is_finite() && pace > 0.0) => Err(Error::range(
-            "pace",
-            pace,
-            "choose requests per second above 0",
-        )),
-        _ => Ok(()),
-    }
+enum RequestEnd {
+    Client(Request, Option<Arc<dyn Connector>>),
+    Server(Request, Option<Arc<dyn Acceptor>>),
 }
 
-/// How long threads may spin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spin {
-    /// For data.
-    data: Duration,
-    /// For the moment that a request is due.
-    due: Duration,
+/// This end of requests.
+pub(crate) fn end(job: &Job, order: &Request) -> Result<Box<dyn WorkloadEnd>, Error> {
+    order.check(1).map_err(Error::Job)?;
+    let order = order.clone();
+    Ok(Box::new(
+        match (job.role, &job.reconnect, order.reconnect) {
+            (Role::Ask, None, false) => RequestEnd::Client(order, None),
+            (Role::Ask, Some(Reconnect::Connect(connector)), true) => {
+                RequestEnd::Client(order, Some(Arc::clone(connector)))
+            }
+            (Role::Answer, None, false) => RequestEnd::Server(order, None),
+            (Role::Answer, Some(Reconnect::Accept(acceptor)), true) => {
+                RequestEnd::Server(order, Some(Arc::clone(acceptor)))
+            }
+            (Role::Send | Role::Receive, ..) => return Err(no_such_role()),
+            (Role::Ask | Role::Answer, ..) => {
+                return Err(Error::Job(
+                    "an order for new connections and their source must go together".into(),
+                ));
+            }
+        },
+    ))
 }
 
-impl Spin {
-    /// Spinning threads must not take each other's processors: with more threads than processors
-    /// (both ends counted if the peer is on this host) all sleep, and a warning says so.
-    pub(crate) fn allowed(task: &Task, sockets: &[TcpStream], warnings: &mut Vec<Warning>) -> Spin {
-        let wait = match task {
-            Task::Ask(order, _) | Task::Answer(order, _) => order.wait,
-            Task::Converse(order, _) => order.wait,
-            Task::Serve(order, store) if blocks::workers(order, store.as_ref()) == 0 => order.wait,
-            _ => return Spin::NEVER,
-        };
-        let ends_here = sockets.first().map_or(1, |s| 1 + usize::from(is_local(s)));
-        let threads = sockets.len() * ends_here;
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        Spin::within(wait, threads, cpus, warnings)
-    }
-
-    fn within(wait: Wait, threads: usize, cpus: usize, warnings: &mut Vec<Warning>) -> Spin {
-        let crowded = threads > cpus;
-        if crowded && wait == Wait::Hybrid {
-            warnings.push(Warning {
-                what: format!("{threads} threads on {cpus} processors cannot all spin; they sleep"),
-                meaning: "latencies include waking up, as with waiting mode block".into(),
-                remedy: "use fewer connections to measure what the network takes".into(),
-            });
-        }
-        match (crowded, wait) {
-            (true, _) => Spin::NEVER,
-            (false, Wait::Hybrid) => Spin {
-                data: SPIN,
-                due: EARLY,
-            },
-            (false, Wait::Block) => Spin {
-                data: Duration::ZERO,
-                due: EARLY,
-            },
+impl WorkloadEnd for RequestEnd {
+    fn wait(&self) -> Option<Wait> {
+        match self {
+            RequestEnd::Client(order, _) | RequestEnd::Server(order, _) => Some(order.wait),
         }
     }
 
-    const NEVER: Spin = Spin {
-        data: Duration::ZERO,
-        due: Duration::ZERO,
-    };
-
-    /// Receives, spinning before it sleeps; `in_vain` is called if spinning brought nothing.
-    pub(crate) fn receive(
-        &self,
-        fd: BorrowedFd<'_>,
-        buffer: &mut [u8],
-        in_vain: impl FnOnce(),
-    ) -> io::Result<usize> {
-        if !self.data.is_zero() {
-            let got = self.until(|| match socket::receive_now(fd, buffer) {
-                Err(e) if e.kind() == ErrorKind::WouldBlock => None,
-                other => Some(other),
-            });
-            if let Some(got) = got {
-                return got;
-            }
-            in_vain();
+    fn run(&self, stream: &Stream<'_>, spin: Spin) -> Result<(), String> {
+        match self {
+            RequestEnd::Client(order, source) => ask(stream, order, source.as_deref(), spin),
+            RequestEnd::Server(order, source) => answer(stream, order, source.as_deref(), spin),
         }
-        socket::receive(fd, buffer)
-    }
-
-    /// Tries until it gives something or the time to spin is over.
-    fn until<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        /// Attempts between looks at the clock, which would otherwise delay the answer.
-        const UNWATCHED: usize = 16;
-        let mut over = None;
-        loop {
-            for _ in 0..UNWATCHED {
-                if let Some(result) = attempt() {
-                    return Some(result);
-                }
-            }
-            let now = Instant::now();
-            if now >= *over.get_or_insert(now + self.data) {
-                return None;
-            }
-        }
-    }
-}
-
-fn is_local(socket: &TcpStream) -> bool {
-    match (socket.local_addr(), socket.peer_addr()) {
-        (Ok(local), Ok(peer)) => peer.ip().is_loopback() || local.ip() == peer.ip(),
-        _ => false,
     }
 }
 
 /// Asks until the limit.
-pub(crate) fn ask(
+fn ask(
     stream: &Stream<'_>,
     order: &Request,
     connector: Option<&dyn Connector>,
@@ -207,7 +127,7 @@ pub(crate) fn ask(
 }
 
 /// Answers until the client closes.
-pub(crate) fn answer(
+fn answer(
     stream: &Stream<'_>,
     order: &Request,
     acceptor: Option<&dyn Acceptor>,
@@ -503,9 +423,4 @@ pub(crate) fn send_all(
         }
     }
     Ok(())
-}
-
-/// Not an error: a signal, or a timeout that only serves to look at the phase.
-pub(crate) fn is_pause(e: &io::Error) -> bool {
-    matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
 }

@@ -1,5 +1,6 @@
 //! The blocks between storage and network at one end, and who waited for whom.
 
+use crate::noise::noise;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -84,7 +85,7 @@ pub(crate) struct Waits {
 impl<T: Default> Ring<T> {
     /// Of so many blocks of so many bytes, with room for a header before each.
     pub fn new(blocks: usize, size: usize, header: usize) -> Ring<T> {
-        let noise = crate::bulk::noise(size);
+        let noise = noise(size);
         let block = |_| Block::new(&noise, header, T::default());
         Ring {
             state: Mutex::new(State {

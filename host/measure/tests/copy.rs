@@ -3,13 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use linerate_measure::blocks::{Store, open, ready};
-use linerate_measure::copy::{Reach, Sink, Source, Storage, sink, source};
-use linerate_measure::{Job, Load, Outcome, accept_options, connect, listen};
+use linerate_measure::storage::{
+    Reach, Sink, Source, Storage, Store, open_store as open, sink, source,
+};
+use linerate_measure::{Job, Load, Outcome, Role, accept_options, connect, listen, ready};
 use model::{
     BitRate, BlockOperation, BlockServer, BlockStore, BlockSummary, Blocks, Bytes, Cache,
     CopySummary, EndRecord, FileCopy, Limit, Nanos, Placement, SocketSettings, Stage, Wait,
-    summarise_blocks, summarise_copy,
+    Workload, summarise_blocks, summarise_copy,
 };
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
@@ -88,8 +89,12 @@ fn sockets(pacing: Option<BitRate>) -> (TcpStream, TcpStream) {
 
 fn run(from: Storage, to: Storage, limit: Limit, pacing: Option<BitRate>) -> [Outcome; 2] {
     let (near, far) = sockets(pacing);
-    let receiver = Load::start(Job::copy(FileCopy::default(), limit, to), vec![far]).unwrap();
-    let sender = Load::start(Job::copy(FileCopy::default(), limit, from), vec![near]).unwrap();
+    let job = |role, storage| Job {
+        storage: Some(storage),
+        ..Job::new(role, Workload::Copy(FileCopy::default()), limit)
+    };
+    let receiver = Load::start(job(Role::Receive, to), vec![far]).unwrap();
+    let sender = Load::start(job(Role::Send, from), vec![near]).unwrap();
     // A receiver that failed lets its sender go when it closes.
     let [received, sent] = [receiver, sender].map(|load| {
         assert!(load.wait(Instant::now() + PATIENCE), "the copy hangs");
@@ -380,12 +385,17 @@ fn blocks(depth: u32, mix: &[BlockOperation], store: BlockStore) -> Blocks {
 }
 
 /// What the client and the end with the blocks came to.
+fn job(role: Role, order: &Blocks, limit: Limit) -> Job {
+    Job::new(role, Workload::Blocks(order.clone()), limit)
+}
+
 fn asked(order: &Blocks, store: Arc<dyn Store>, limit: Limit) -> [Outcome; 2] {
     let (near, far) = sockets(None);
     let (near, far, stop) = (vec![near], vec![far], AtomicBool::new(false));
-    let mut server = Job::peer_blocks(order.clone(), limit, Some(Storage::Store(store)));
+    let mut server = job(Role::Answer, order, limit);
+    server.storage = Some(Storage::Store(store));
     assert_eq!(ready(&mut server, &far, &stop), Ok(true));
-    let mut client = Job::peer_blocks(order.clone(), limit, None);
+    let mut client = job(Role::Ask, order, limit);
     assert_eq!(ready(&mut client, &near, &stop), Ok(true));
     let server = Load::start(server, far).unwrap();
     let client = Load::start(client, near).unwrap();
@@ -584,7 +594,7 @@ fn a_storage_that_fails_ends_both_ends_with_its_reason() {
 fn who_waits_for_blocks_that_never_come_says_so_or_stops() {
     let order = blocks(1, &[BlockOperation::Read], BlockStore::default());
     let (near, far) = sockets(None);
-    let (near, mut client) = (vec![near], Job::peer_blocks(order, Limit::Whole, None));
+    let (near, mut client) = (vec![near], job(Role::Ask, &order, Limit::Whole));
     let stopped = ready(&mut client, &near, &AtomicBool::new(true));
     assert_eq!(stopped, Ok(false));
     drop(far);

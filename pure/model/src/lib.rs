@@ -31,6 +31,7 @@ mod summary;
 mod tuning;
 mod units;
 mod verdict;
+mod workload;
 
 pub use audit::{Audit, Completeness, Gap, Tally};
 pub use blocks::{
@@ -58,10 +59,7 @@ pub use setting::{
     Setting, SettingError, Shape, SocketKnob, SysctlKey, Value, apply_to_spec,
 };
 pub use socket::{SocketField, SocketState, SocketValues};
-pub use spec::{
-    Bulk, Cache, Direction, Directions, FileCopy, IpVersion, Limit, Placement, Request, Side,
-    SocketSettings, Spec, Udp, Wait, Workload,
-};
+pub use spec::{Direction, Directions, IpVersion, Limit, Placement, Side, SocketSettings, Spec};
 pub use stream_figures::{PathFigures, StreamFigures, Vantage};
 pub use summary::{
     CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, shortest_trip,
@@ -72,4 +70,7 @@ pub use units::{BitRate, Bytes, Nanos, ParseUnitError};
 pub use verdict::{
     ArmTable, ChangePoint, Check, Comparison, Estimate, FactorEffect, Forecast, Gate, GateState,
     Outcome, Outlier, Pilot, SearchStory, Verdict,
+};
+pub use workload::{
+    Bulk, Cache, Exchange, FileCopy, Request, Udp, Wait, Workload, WorkloadKind, WorkloadOrder,
 };

@@ -1,6 +1,6 @@
 //! What is to be done: the order for a run, as data.
 
-use crate::{BitRate, Blocks, Bytes, Nanos};
+use crate::{BitRate, Bytes, Nanos, Workload};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -30,118 +30,6 @@ pub struct Spec {
     pub near: Placement,
     /// Where the load runs on the other host.
     pub far: Placement,
-}
-
-/// What moves over the connections of a leg.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Workload {
-    /// As much as fits, one way.
-    Bulk(Bulk),
-    /// Small requests, each answered.
-    Request(Request),
-    /// Datagrams at a set rate (towards and from iperf3 only).
-    Udp(Udp),
-    /// From storage at the sender to storage at the receiver.
-    Copy(FileCopy),
-    /// Reads and writes of blocks at the other end, or at an NFS server.
-    Blocks(Blocks),
-}
-
-impl Workload {
-    /// Its name in lists and files.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Workload::Bulk(_) => "bulk",
-            Workload::Request(_) => "request",
-            Workload::Udp(_) => "udp",
-            Workload::Copy(_) => "copy",
-            Workload::Blocks(_) => "blocks",
-        }
-    }
-}
-
-/// Bulk transfer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Bulk {
-    /// Bytes a write; `None`: chosen by the engine and adapted to the path.
-    pub write_size: Option<Bytes>,
-    /// The receiver discards in the kernel (`MSG_TRUNC`): measures the path, not the reader.
-    pub discard: bool,
-    /// The sender asks for `MSG_ZEROCOPY`.
-    pub zerocopy: bool,
-}
-
-/// Request and response.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Request {
-    /// Bytes of a request, at least [`Request::MIN_SIZE`].
-    pub request_size: Bytes,
-    /// Bytes of a reply, at least 1.
-    pub reply_size: Bytes,
-    /// Requests a second over all connections together; `None`: closed loop, the next request
-    /// leaves when the reply is in. Paced latencies count from the moment that the request was due,
-    /// so that a stall is charged to every request that it delays (coordinated omission).
-    pub pace_per_s: Option<f64>,
-    /// A new connection for every request; its handshake counts.
-    pub reconnect: bool,
-    /// How both ends wait for data.
-    pub wait: Wait,
-}
-
-impl Request {
-    /// A request begins with the size of the reply that it wants, 32-bit big-endian.
-    pub const MIN_SIZE: Bytes = Bytes(4);
-}
-
-/// How an end waits for data: what the network takes, or what a sleeping server takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Wait {
-    /// Spin for some tens of microseconds, then sleep: leaves the wake-up of a core out.
-    #[default]
-    Hybrid,
-    /// Sleep at once, as most servers do.
-    Block,
-}
-
-/// A copy: what the sender reads is hashed, moved, hashed again, written and made safe. Memory at an end takes
-/// its storage out of the way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileCopy {
-    /// The file at the sender; `None`: memory.
-    pub from: Option<String>,
-    /// The new file at the receiver; `None`: memory.
-    pub to: Option<String>,
-    /// What the sender's page cache is to hold of the file before.
-    pub cache: Cache,
-    /// Past the page cache at both ends (`O_DIRECT`).
-    pub direct: bool,
-    /// The new file stays; otherwise it is removed once it has been verified.
-    pub keep: bool,
-}
-
-/// What the page cache holds of a file before it is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cache {
-    /// Nothing: it comes from the disk.
-    #[default]
-    Cold,
-    /// All of it, as far as it fits.
-    Hot,
-    /// What it happens to hold.
-    AsIs,
-}
-
-/// Datagrams at a set rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Udp {
-    /// Rate of each stream.
-    #[serde(rename = "rate_bit_s")]
-    pub rate: BitRate,
-    /// Payload bytes of a datagram.
-    pub datagram_size: Bytes,
 }
 
 /// One way between the two hosts, seen from the host of the command.

@@ -1,215 +1,194 @@
-//! The end that asks.
+//! The client's load: so many calls outstanding at a server of blocks, in any protocol.
 
-use super::{REPLY, STRANGE, code};
-use crate::dialogue::{Dialogue, Dialogues};
-use model::{Answer, Asked, AtServer, BlockOperation, Blocks, Bytes, Nanos, Outstanding, Places};
-use std::sync::Arc;
+use crate::block_client::BlockClient;
+use crate::spin::{Spin, is_pause};
+use crate::stream::{Phase, Stream, Tally, counts, latencies};
+use hdrhistogram::Histogram;
+use model::{Answer, AtServer, BlockOperation, BlockRecord, Blocks, Bytes, Nanos, ServerRecord};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+use sys::poll::{PollFd, poll};
+use sys::sched;
+use sys::socket::{self, SendMode};
 
-/// Clients of a peer that has this many blocks, one for each of the connections.
-pub(super) fn dialogues(order: &Blocks, all: u64, streams: u64) -> Arc<Dialogues> {
-    let order = order.clone();
-    let noise = crate::bulk::noise(order.block.0 as usize);
-    Arc::new(move |stream| {
-        Box::new(Client {
-            places: Places::new(&order, all, stream as u64, streams),
-            mix: order.mix.clone(),
-            block: noise.clone(),
-            outstanding: Outstanding::default(),
-            head: Vec::with_capacity(REPLY),
-            reply: None,
-        })
-    })
+/// Bytes that are received at once.
+const CHUNK: usize = 1 << 18;
+/// An end that was asked for while everything waits is noticed after this.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Asks until the limit, so that `depth` calls are outstanding all the time.
+pub(super) fn ask(
+    stream: &Stream<'_>,
+    order: &Blocks,
+    client: &mut dyn BlockClient,
+    spin: Spin,
+) -> Result<(), String> {
+    // Timers may be late otherwise; without it they only are.
+    let _ = sched::wake_on_time();
+    let prepared = stream.socket().set_nonblocking(true);
+    prepared.map_err(|error| stream.broken(&error))?;
+    let started = Instant::now();
+    let mut calls = Calls {
+        stream,
+        client,
+        spin,
+        started,
+        out: Vec::new(),
+        gone: 0,
+        outstanding: 0,
+        buffer: vec![0; CHUNK],
+        records: BTreeMap::new(),
+    };
+    let result = calls.run(order.depth);
+    if stream.phase() == Phase::Cut {
+        let lost = calls.outstanding;
+        stream.tally(|tally: &mut Tally| tally.unanswered += lost);
+    }
+    // Tells the server that this was all.
+    let _ = stream.socket().shutdown(Shutdown::Write);
+    stream.operated(calls.records.into_iter().map(Record::finish));
+    stream.moved(started, Instant::now());
+    match stream.phase() {
+        Phase::Cut => Ok(()),
+        _ => result,
+    }
 }
 
-struct Client {
-    places: Places,
-    mix: Vec<BlockOperation>,
-    /// What is written: nothing on the way or in the storage makes it smaller.
-    block: Vec<u8>,
-    outstanding: Outstanding,
-    /// Of the head of the reply that is coming in, what is there.
-    head: Vec<u8>,
-    /// Its head is whole.
-    reply: Option<Reply>,
+struct Calls<'a> {
+    stream: &'a Stream<'a>,
+    client: &'a mut dyn BlockClient,
+    spin: Spin,
+    started: Instant,
+    out: Vec<u8>,
+    /// Of `out`, what the kernel has.
+    gone: usize,
+    outstanding: u64,
+    buffer: Vec<u8>,
+    records: BTreeMap<BlockOperation, Record>,
 }
 
-struct Reply {
-    begun: Nanos,
-    call: Asked,
-    at_server: AtServer,
-    /// Bytes that are still to come.
-    left: usize,
-}
-
-impl Dialogue for Client {
-    fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
-        let number = self.outstanding.next();
-        let operation = self.mix[number as usize % self.mix.len()];
-        let block = match operation {
-            BlockOperation::Commit | BlockOperation::Getattr => 0,
-            _ => self.places.next_block(),
-        };
-        let begin = out.len();
-        out.extend_from_slice(&number.to_be_bytes());
-        out.push(code(operation));
-        out.extend_from_slice(&block.to_be_bytes());
-        let [sent, _] = operation.carries(self.size());
-        out.extend_from_slice(&self.block[..sent.0 as usize]);
-        self.outstanding.ask(now, operation, out.len() - begin);
+impl Calls<'_> {
+    fn now(&self) -> Nanos {
+        self.started.elapsed().into()
     }
 
-    fn sent(&mut self, now: Nanos, bytes: usize) {
-        self.outstanding.sent(now, bytes);
-    }
-
-    fn hear(
-        &mut self,
-        now: Nanos,
-        mut bytes: &[u8],
-        answered: &mut dyn FnMut(Answer),
-    ) -> Result<(), String> {
-        while !bytes.is_empty() {
-            let reply = match &mut self.reply {
-                Some(reply) => reply,
-                None => {
-                    let missing = (REPLY - self.head.len()).min(bytes.len());
-                    self.head.extend_from_slice(&bytes[..missing]);
-                    bytes = &bytes[missing..];
-                    if self.head.len() < REPLY {
-                        return Ok(());
-                    }
-                    let begun = self.begin(now)?;
-                    self.reply.insert(begun)
-                }
-            };
-            let here = reply.left.min(bytes.len());
-            reply.left -= here;
-            bytes = &bytes[here..];
-            if reply.left == 0
-                && let Some(reply) = self.reply.take()
+    fn run(&mut self, depth: u32) -> Result<(), String> {
+        let stream = self.stream;
+        loop {
+            while self.outstanding < u64::from(depth)
+                && stream.phase() == Phase::Running
+                && stream.claim(1) == 1
             {
-                answered(reply.answer(now, self.size()));
+                self.client.ask(self.now(), &mut self.out);
+                self.outstanding += 1;
+            }
+            if self.outstanding == 0 || stream.phase() == Phase::Cut {
+                return Ok(());
+            }
+            self.send().map_err(|error| stream.broken(&error))?;
+            let spins = self.gone == self.out.len();
+            let received = match spins {
+                true => self.spin.receive(stream.fd(), &mut self.buffer, || {}),
+                false => socket::receive(stream.fd(), &mut self.buffer),
+            };
+            match received {
+                Ok(0) => return Err(stream.broken(&ErrorKind::BrokenPipe.into())),
+                Ok(got) => self.recv(got)?,
+                Err(error) if is_pause(&error) => {
+                    let mut both = [PollFd::new(stream.fd(), true, !spins)];
+                    poll(&mut both, Some(LOOK)).map_err(|error| stream.broken(&error))?;
+                }
+                Err(error) => return Err(stream.broken(&error)),
             }
         }
+    }
+
+    /// As much as the kernel takes.
+    fn send(&mut self) -> std::io::Result<()> {
+        while self.gone < self.out.len() {
+            match socket::send(self.stream.fd(), &self.out[self.gone..], SendMode::Copy) {
+                Ok(sent) => {
+                    self.gone += sent;
+                    self.client.sent(self.started.elapsed().into(), sent);
+                }
+                Err(error) if is_pause(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.gone = 0;
         Ok(())
     }
-}
 
-impl Client {
-    fn size(&self) -> Bytes {
-        Bytes(self.block.len() as u64)
-    }
-
-    /// Reads the head of a reply, whose bytes come together as a rule.
-    fn begin(&mut self, now: Nanos) -> Result<Reply, String> {
-        let head: [u8; REPLY] = self.head.as_slice().try_into().expect("all of it is there");
-        self.head.clear();
-        let (number, times) = head.split_at(4);
-        let number = u32::from_be_bytes(number.try_into().expect("four bytes"));
-        let call = self.outstanding.take(number).ok_or(STRANGE)?;
-        let time = |at: usize| {
-            Nanos(u64::from_be_bytes(
-                times[at..at + 8].try_into().expect("eight bytes"),
-            ))
-        };
-        let [_, answered] = call.operation.carries(self.size());
-        Ok(Reply {
-            begun: now,
-            left: answered.0 as usize,
-            call,
-            at_server: AtServer {
-                queued: time(0),
-                storage: time(8),
-            },
+    fn recv(&mut self, got: usize) -> Result<(), String> {
+        let (stream, records, outstanding) =
+            (self.stream, &mut self.records, &mut self.outstanding);
+        let now = self.started.elapsed().into();
+        self.client.recv(now, &self.buffer[..got], &mut |answer| {
+            *outstanding = outstanding.saturating_sub(1);
+            stream.record(answer.total().into());
+            stream.count(answer.data.0 as usize);
+            records.entry(answer.operation).or_default().take(&answer);
         })
     }
 }
 
-impl Reply {
-    fn answer(&self, now: Nanos, block: Bytes) -> Answer {
-        let [sent, answered] = self.call.operation.carries(block);
-        self.call
-            .answer(self.begun, now, sent + answered, Some(self.at_server))
+/// What one operation came to on this connection.
+struct Record {
+    latency: Histogram<u64>,
+    data: Bytes,
+    call_send: Nanos,
+    waited: Nanos,
+    reply_send: Nanos,
+    storage: Histogram<u64>,
+    at_server: Option<AtServer>,
+}
+
+impl Default for Record {
+    fn default() -> Record {
+        Record {
+            latency: latencies(),
+            data: Bytes(0),
+            call_send: Nanos(0),
+            waited: Nanos(0),
+            reply_send: Nanos(0),
+            storage: latencies(),
+            at_server: None,
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::blocks::CALL;
-    use model::{BlockServer, BlockStore, Wait};
-
-    fn client() -> Box<dyn Dialogue> {
-        let order = Blocks {
-            server: BlockServer::Peer(BlockStore::default()),
-            block: Bytes(600),
-            depth: 3,
-            mix: vec![BlockOperation::Read, BlockOperation::Write],
-            random: false,
-            seed: 0,
-            wait: Wait::Block,
-        };
-        dialogues(&order, 5, 1)(0)
-    }
-
-    fn reply(number: u32, data: usize) -> Vec<u8> {
-        let mut bytes = number.to_be_bytes().to_vec();
-        bytes.extend_from_slice(&7u64.to_be_bytes());
-        bytes.extend_from_slice(&9u64.to_be_bytes());
-        bytes.resize(bytes.len() + data, 1);
-        bytes
-    }
-
-    #[test]
-    fn whatever_comes_is_heard_the_same_in_pieces() {
-        for n in 0..200 {
-            // Often the number of a call, seldom of none.
-            let mut bytes = crate::bulk::noise(1500 + n)[n..].to_vec();
-            bytes[..4].copy_from_slice(&(n as u32 % 4).to_be_bytes());
-            let hear = |piece: usize| {
-                let (mut client, mut answers) = (client(), Vec::new());
-                (0..3).for_each(|_| client.ask(Nanos(0), &mut Vec::new()));
-                let mut pieces = bytes.chunks(piece);
-                let heard = pieces
-                    .try_for_each(|one| client.hear(Nanos(1), one, &mut |told| answers.push(told)));
-                (answers, heard)
-            };
-            assert_eq!(hear(1), hear(1500));
+impl Record {
+    fn take(&mut self, answer: &Answer) {
+        // Only a value beyond what the histogram can ever hold fails: half an eternity.
+        let _ = self.latency.record(answer.total().0);
+        self.data += answer.data;
+        self.call_send += answer.call_send;
+        self.waited += answer.waited;
+        self.reply_send += answer.reply_send;
+        if let Some(one) = answer.at_server {
+            let _ = self.storage.record(one.storage.0);
+            let all = self.at_server.get_or_insert_default();
+            all.storage += one.storage;
+            all.queued += one.queued;
         }
     }
 
-    #[test]
-    fn replies_in_any_order_and_pieces_are_those_of_their_calls() {
-        for piece in [1, 19, 700] {
-            let (mut client, mut out, mut answers) = (client(), Vec::new(), Vec::new());
-            (0..3).for_each(|at| client.ask(Nanos(at), &mut out));
-            assert_eq!(out.len(), 3 * CALL + 600);
-            assert_eq!(out[..CALL], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-            assert_eq!(out[CALL..2 * CALL], [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
-            client.sent(Nanos(10), CALL);
-            client.sent(Nanos(20), out.len() - CALL);
-            let heard = [reply(1, 0), reply(2, 600), reply(0, 600)].concat();
-            for (at, bytes) in (100..).zip(heard.chunks(piece)) {
-                client
-                    .hear(Nanos(at), bytes, &mut |answer| answers.push(answer))
-                    .unwrap();
-            }
-            let told: Vec<_> = answers
-                .iter()
-                .map(|one| (one.operation, one.call_send, one.data))
-                .collect();
-            use BlockOperation::{Read, Write};
-            assert_eq!(
-                told,
-                [
-                    (Write, Nanos(19), Bytes(600)),
-                    (Read, Nanos(18), Bytes(600)),
-                    (Read, Nanos(10), Bytes(600))
-                ]
-            );
-            let at_server = answers[0].at_server.unwrap();
-            assert_eq!((at_server.queued, at_server.storage), (Nanos(7), Nanos(9)));
-            assert!(client.hear(Nanos(900), &reply(1, 0), &mut |_| ()).is_err());
+    fn finish((operation, record): (BlockOperation, Record)) -> BlockRecord {
+        BlockRecord {
+            operation,
+            latency: counts(&record.latency),
+            data: record.data,
+            call_send: record.call_send,
+            waited: record.waited,
+            reply_send: record.reply_send,
+            at_server: record.at_server.map(|all| ServerRecord {
+                storage: counts(&record.storage),
+                storage_time: all.storage,
+                queued: all.queued,
+            }),
         }
     }
 }

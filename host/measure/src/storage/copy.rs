@@ -1,15 +1,16 @@
 //! What a copy comes from and goes to: memory, or a file that is read as asked, or put in place only when it is whole.
 
+use super::files::{Reach, direct, new_part, prepare, tells, unopened};
 use crate::Error;
 use crate::ring::ALIGNED;
 use model::{Bytes, Cache, FileCopy};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use sys::file::{self, Bound, Open};
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::file::{self, Open};
 
 /// What a copy comes from.
 pub trait Source: Send + Sync {
@@ -66,15 +67,6 @@ pub trait Sink: Send + Sync {
     fn cached(&self, _length: u64) -> Option<f64> {
         None
     }
-}
-
-/// Which files an order may name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Those of the user whose process this is.
-    Anywhere,
-    /// Those below a directory, by whatever path.
-    Beneath(PathBuf),
 }
 
 /// Opens what a copy comes from.
@@ -151,78 +143,10 @@ pub fn sink(order: &FileCopy, reach: &Reach) -> Result<Box<dyn Sink>, Error> {
     Ok(Box::new(sink))
 }
 
-/// A new file of a directory, under a name that nobody else has.
-pub(crate) fn new_part(directory: &File, bound: Bound) -> io::Result<(PathBuf, File)> {
-    /// Names that an earlier process with the same number may have left.
-    const ATTEMPTS: u32 = 100;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..ATTEMPTS {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let part = PathBuf::from(format!(".linerate-{}-{number}.part", std::process::id()));
-        match file::open_at(directory.as_fd(), &part, Open::New, bound) {
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            opened => return opened.map(|file| (part, file)),
-        }
-    }
-    Err(ErrorKind::AlreadyExists.into())
-}
-
-impl Reach {
-    /// Where a path is looked up from, and how it is written from there.
-    pub(crate) fn start(&self, path: &str) -> Result<(File, PathBuf, Bound), Error> {
-        let open = |directory: &Path| {
-            File::open(directory)
-                .map_err(|e| Error::system(format!("open {}", directory.display()), e))
-        };
-        match self {
-            Reach::Anywhere => Ok((open(Path::new("."))?, path.into(), Bound::None)),
-            Reach::Beneath(directory) => {
-                // Its own name may stand before the path.
-                let path = Path::new(path);
-                let relative = path.strip_prefix(directory).unwrap_or(path).to_owned();
-                Ok((open(directory)?, relative, Bound::Beneath))
-            }
-        }
-    }
-}
-
-/// `EXDEV` of asm-generic/errno-base.h.
-const LEADS_OUT: i32 = 18;
-/// `EINVAL` of the same.
-const INVALID: i32 = 22;
-
-pub(crate) fn unopened(what: &str, path: &str, reach: &Reach, e: io::Error) -> Error {
-    match reach {
-        Reach::Beneath(directory) if e.raw_os_error() == Some(LEADS_OUT) => Error::Job(format!(
-            "cannot {what} {path}: it is not below {}, where alone files may be used here",
-            directory.display()
-        )),
-        _ => Error::Job(format!("cannot {what} {path}: {e}")),
-    }
-}
-
 fn taken(path: &str) -> Error {
     Error::Job(format!(
         "cannot write {path}: the name is taken, and nothing is overwritten; name a new file"
     ))
-}
-
-pub(crate) fn direct(file: &File, path: &str) -> Result<(), Error> {
-    file::set_direct(file.as_fd(), true).map_err(|e| {
-        let why = match e.raw_os_error() {
-            Some(INVALID) => "its file system has no O_DIRECT".to_owned(),
-            _ => e.to_string(),
-        };
-        Error::Job(format!(
-            "cannot pass the page cache by for {path}: {why}; leave --direct out"
-        ))
-    })
-}
-
-/// Whether the kernel tells this process the truth about a file's pages (mincore(2)).
-pub(crate) fn tells(owner: u32) -> bool {
-    let user = sys::process::effective_user();
-    user == 0 || user == owner
 }
 
 struct Memory;
@@ -282,40 +206,6 @@ impl Source for FileSource {
         let told = self.tells && self.length > 0;
         let share = || file::cached_share(self.file.as_fd(), self.length).ok();
         told.then(share).flatten()
-    }
-}
-
-/// Brings the page cache to the state that was asked for.
-pub(crate) fn prepare(
-    file: &File,
-    path: &str,
-    length: Bytes,
-    cache: Cache,
-    direct: bool,
-) -> Result<(), String> {
-    let fail = |e| format!("cannot prepare the page cache for {path}: {e}");
-    match cache {
-        Cache::AsIs => Ok(()),
-        // What is not on the disk yet cannot be dropped.
-        Cache::Cold => file
-            .sync_data()
-            .and_then(|()| file::drop_cached(file.as_fd()))
-            .map_err(fail),
-        // Past the page cache there is nothing to warm.
-        Cache::Hot if direct => Ok(()),
-        Cache::Hot => {
-            let mut buffer = vec![0; 1 << 20];
-            let mut at = 0;
-            while at < length.0 {
-                match file.read_at(&mut buffer, at) {
-                    Ok(0) => break,
-                    Ok(bytes) => at += bytes as u64,
-                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                    Err(e) => return Err(fail(e)),
-                }
-            }
-            Ok(())
-        }
     }
 }
 

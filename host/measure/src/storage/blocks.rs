@@ -1,8 +1,8 @@
 //! What the blocks are in: memory, a file of the run's own that has no name, or a file that is there and only read.
 
+use super::files::{Reach, direct, new_part, prepare, tells, unopened};
 use crate::Error;
-use crate::copy::Reach;
-use crate::copy::storage::{direct, new_part, prepare, tells, unopened};
+use crate::noise::noise;
 use crate::ring::ALIGNED;
 use model::{BlockOperation, BlockStore, Blocks, Bytes, Cache};
 use std::fs::File;
@@ -194,7 +194,7 @@ impl FileStore {
             false => Ok(()),
         };
         through(false).map_err(fail)?;
-        let noise = crate::bulk::noise(PIECE);
+        let noise = noise(PIECE);
         let mut at = 0;
         while at < self.length.0 && !stop.load(Ordering::Relaxed) {
             let part = (self.length.0 - at).min(PIECE as u64);

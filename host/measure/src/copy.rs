@@ -2,15 +2,15 @@
 //!
 //! On the wire: blocks with their lengths before them, a length of zero, and the [`Trailer`].
 
-pub(crate) mod storage;
-
-pub use storage::{Reach, Sink, Source, sink, source};
-
-use crate::blocks::Store;
-use crate::bulk::{Stride, is_pause};
-use crate::load::{Phase, Stream};
+use crate::Error;
+use crate::job::{Job, Role, STORAGE_DRAIN};
 use crate::ring;
-use model::{Bulk, CopyRecord};
+use crate::spin::{Spin, is_pause};
+use crate::storage::{Sink, Source, Storage};
+use crate::stream::{Phase, Stream};
+use crate::stride::Stride;
+use crate::workload::{WorkloadEnd, no_such_role};
+use model::CopyRecord;
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -31,22 +31,6 @@ type Ring = ring::Ring<u128>;
 
 fn new_ring() -> Ring {
     Ring::new(BLOCKS, BLOCK, HEADER)
-}
-
-/// A sink that writes nothing for so long (a disk that catches up) does not count as a lost peer.
-pub(crate) const LOST_AFTER: Duration = Duration::from_secs(60);
-/// What a sender under a time limit has begun to send it may finish.
-pub(crate) const DRAIN: Duration = Duration::from_secs(30);
-
-/// What is read or written at this end of a load.
-#[derive(Clone)]
-pub enum Storage {
-    /// A copy comes from here.
-    Source(Arc<dyn Source>),
-    /// A copy goes here.
-    Sink(Arc<dyn Sink>),
-    /// The blocks that the other end asks for.
-    Store(Arc<dyn Store>),
 }
 
 /// The end of a copy on the wire.
@@ -84,6 +68,39 @@ impl Trailer {
     }
 }
 
+enum CopyEnd {
+    From(Arc<dyn Source>),
+    To(Arc<dyn Sink>),
+}
+
+/// This end of a copy.
+pub(crate) fn end(job: &Job) -> Result<Box<dyn WorkloadEnd>, Error> {
+    Ok(Box::new(match (job.role, &job.storage) {
+        (Role::Send, Some(Storage::Source(source))) => CopyEnd::From(Arc::clone(source)),
+        (Role::Receive, Some(Storage::Sink(sink))) => CopyEnd::To(Arc::clone(sink)),
+        (Role::Send | Role::Receive, _) => {
+            return Err(Error::Job("a copy needs its storage".into()));
+        }
+        (Role::Ask | Role::Answer, _) => return Err(no_such_role()),
+    }))
+}
+
+impl WorkloadEnd for CopyEnd {
+    fn prepare(&self) -> Result<(), String> {
+        match self {
+            CopyEnd::From(source) => source.prepare(),
+            CopyEnd::To(_) => Ok(()),
+        }
+    }
+
+    fn run(&self, stream: &Stream<'_>, _spin: Spin) -> Result<(), String> {
+        match self {
+            CopyEnd::From(source) => send(stream, source.as_ref()),
+            CopyEnd::To(sink) => receive(stream, sink.as_ref()),
+        }
+    }
+}
+
 /// What the storage's thread did.
 #[derive(Default)]
 struct Worked {
@@ -97,7 +114,7 @@ struct Worked {
 }
 
 /// Reads, hashes and sends until the end of the source, of the bytes or of the time.
-pub(crate) fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
+fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), String> {
     let cached_before = source.cached();
     let ring = new_ring();
     let begun = Instant::now();
@@ -122,12 +139,7 @@ pub(crate) fn send(stream: &Stream<'_>, source: &dyn Source) -> Result<(), Strin
         };
         hash = hex(*last);
         let bytes = trailer.encode();
-        outcome = write(
-            stream,
-            &mut Stride::new(&Bulk::default()),
-            &bytes,
-            bytes.len(),
-        );
+        outcome = write(stream, &mut Stride::new(None), &bytes, bytes.len());
     }
     // With the connection the receiver learns that it was not all.
     let _ = stream.socket().shutdown(Shutdown::Write);
@@ -181,7 +193,7 @@ fn read(stream: &Stream<'_>, source: &dyn Source, ring: &Ring) -> Worked {
 
 /// The network's thread at the sender: how much it has sent, and the hash of that.
 fn push(stream: &Stream<'_>, ring: &Ring) -> Result<(u64, u128), String> {
-    let mut stride = Stride::new(&Bulk::default());
+    let mut stride = Stride::new(None);
     let (mut length, mut hash) = (0, Hasher::new().finish_128());
     while stream.phase() == Phase::Running {
         let Some(mut block) = ring.filled() else {
@@ -218,7 +230,7 @@ fn write(
             Err(e) if is_pause(&e) => {
                 return Err(format!(
                     "what was begun could not be finished within {} s; the copy was not kept",
-                    DRAIN.as_secs()
+                    STORAGE_DRAIN.as_secs()
                 ));
             }
             Err(e) => return Err(stream.broken(&e)),
@@ -228,7 +240,7 @@ fn write(
 }
 
 /// Receives, hashes and writes until the sender's end, verifies, makes it safe and puts it in its place.
-pub(crate) fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
+fn receive(stream: &Stream<'_>, sink: &dyn Sink) -> Result<(), String> {
     let ring = new_ring();
     // The time of a copy begins with its first byte: the source may have had to be prepared.
     let mut header = [0; HEADER];

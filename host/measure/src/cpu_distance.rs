@@ -1,6 +1,6 @@
 //! Where the threads of a load run, if nobody placed them.
 
-use crate::load::Stream;
+use crate::stream::Stream;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use sys::{sched, socket};

@@ -1,0 +1,195 @@
+//! The server of blocks.
+
+use super::frame::{CALL, Call, REPLY};
+use crate::cpu_distance::Distance;
+use crate::request::send_all;
+use crate::ring::{Block, Ring};
+use crate::spin::{Spin, is_pause};
+use crate::storage::Store;
+use crate::stream::{Phase, Stream};
+use model::{BlockOperation, Blocks, Nanos, StoreRecord};
+use std::io::ErrorKind;
+use std::net::Shutdown;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+/// Does what the other end asks until it closes. With several calls outstanding on blocks of a file, each has a thread
+/// of its own, so that the storage sees as many at once.
+pub(super) fn serve(
+    stream: &Stream<'_>,
+    order: &Blocks,
+    store: &dyn Store,
+    spin: Spin,
+) -> Result<(), String> {
+    let workers = workers(order, store);
+    let desk = Desk {
+        stream,
+        order,
+        store,
+        ring: Ring::new(workers.max(1), order.block.0 as usize, REPLY),
+        turn: Mutex::default(),
+        failed: Mutex::default(),
+    };
+    let started = Instant::now();
+    let result = thread::scope(|scope| {
+        let result = (0..workers)
+            .try_for_each(|_| {
+                let worker = thread::Builder::new().spawn_scoped(scope, || desk.work());
+                worker.map(drop).map_err(|e| {
+                    format!("cannot start a thread for each request ({e}); lower --depth")
+                })
+            })
+            .and_then(|()| desk.listen(spin, workers == 0));
+        desk.ring.end();
+        result
+    });
+    stream.moved(started, Instant::now());
+    let failed = desk
+        .failed
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    let result = failed.map_or(result, Err);
+    if result.is_err() {
+        // The other end need not wait for an answer.
+        let _ = stream.socket().shutdown(Shutdown::Both);
+    }
+    match stream.phase() {
+        Phase::Cut => Ok(()),
+        _ => result,
+    }
+}
+
+/// Threads for what a connection asks at once; none: its own does it, one after the other.
+pub(super) fn workers(order: &Blocks, store: &dyn Store) -> usize {
+    match order.depth {
+        1 => 0,
+        _ if store.is_immediate() => 0,
+        depth => depth as usize,
+    }
+}
+
+struct Desk<'a> {
+    stream: &'a Stream<'a>,
+    order: &'a Blocks,
+    store: &'a dyn Store,
+    ring: Ring<Option<Call>>,
+    /// Replies go one after the other.
+    turn: Mutex<()>,
+    failed: Mutex<Option<String>>,
+}
+
+impl Desk<'_> {
+    /// Takes calls; does them itself, or passes them on.
+    fn listen(&self, spin: Spin, alone: bool) -> Result<(), String> {
+        let distance = Distance::new(self.stream);
+        let mut head = [0; CALL];
+        // Without a free block the other end has more outstanding than it ordered, or all broke.
+        while let Some(mut block) = self.ring.free() {
+            if !self.fill(&mut head, spin, &distance, true)? {
+                return Ok(());
+            }
+            let mut call = Call::decode(&head, self.order, self.store.blocks())?;
+            let [sent, _] = call.operation.carries(self.order.block);
+            self.fill(block.room(sent.0 as usize), spin, &distance, false)?;
+            call.arrived = Instant::now();
+            block.note = Some(call);
+            match alone {
+                true => {
+                    self.execute(&mut block)?;
+                    self.ring.release(block);
+                }
+                false => self.ring.fill(block),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what was passed on, until there is no more or something fails.
+    fn work(&self) {
+        while let Some(mut block) = self.ring.filled() {
+            if let Err(why) = self.execute(&mut block) {
+                self.failed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .get_or_insert(why);
+                self.ring.abandon();
+                let _ = self.stream.socket().shutdown(Shutdown::Both);
+            }
+            self.ring.release(block);
+        }
+    }
+
+    /// Has the storage do it, and replies.
+    fn execute(&self, block: &mut Block<Option<Call>>) -> Result<(), String> {
+        let call = block
+            .note
+            .take()
+            .expect("a block is passed on with its call");
+        let size = self.order.block.0;
+        let at = call.block * size;
+        let begun = Instant::now();
+        match call.operation {
+            BlockOperation::Read => self.store.read(at, block.room(size as usize)),
+            BlockOperation::Write => self.store.write(at, block.data()),
+            BlockOperation::WriteStable => {
+                let written = self.store.write(at, block.data());
+                written.and_then(|()| self.store.sync())
+            }
+            BlockOperation::Commit => self.store.sync(),
+            BlockOperation::Getattr => Ok(()),
+        }
+        .inspect_err(|why| self.stream.storage_failed(why))?;
+        let took = [begun.duration_since(call.arrived), begun.elapsed()].map(Nanos::from);
+        if call.operation != BlockOperation::Read {
+            block.room(0);
+        }
+        let mut head = [0; REPLY];
+        head[..4].copy_from_slice(&call.number.to_be_bytes());
+        head[4..12].copy_from_slice(&took[0].0.to_be_bytes());
+        head[12..].copy_from_slice(&took[1].0.to_be_bytes());
+        let reply = block.behind(&head);
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        send_all(self.stream, self.stream.fd(), reply, reply.len() as u64)
+            .map_err(|e| self.stream.broken(&e))?;
+        let [sent, answered] = call.operation.carries(self.order.block);
+        self.stream.count((sent + answered).0 as usize);
+        Ok(())
+    }
+
+    /// Fills all of this; `false` if the other end closed before its first byte, where it may.
+    fn fill(
+        &self,
+        mut room: &mut [u8],
+        spin: Spin,
+        distance: &Distance<'_>,
+        mut may_end: bool,
+    ) -> Result<bool, String> {
+        while !room.is_empty() {
+            match spin.receive(self.stream.fd(), room, || distance.keep()) {
+                Ok(0) if may_end => return Ok(false),
+                Ok(0) => return Err(self.stream.broken(&ErrorKind::BrokenPipe.into())),
+                Ok(got) => {
+                    may_end = false;
+                    room = &mut room[got..];
+                }
+                Err(e) if is_pause(&e) && self.stream.phase() != Phase::Cut => {}
+                Err(e) => return Err(self.stream.broken(&e)),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What the storage came to, once all connections are over: what was written and not made safe is made safe.
+pub(super) fn settle(store: &dyn Store, failed: Option<String>) -> StoreRecord {
+    let begun = Instant::now();
+    let safe = store.settle();
+    StoreRecord {
+        blocks: store.blocks(),
+        fsync: matches!(safe, Ok(true)).then(|| begun.elapsed().into()),
+        cached_before_share: store.cached_before(),
+        cached_after_share: store.cached(),
+        failed: failed.or(safe.err()),
+    }
+}

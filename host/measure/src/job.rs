@@ -1,0 +1,138 @@
+//! What one end of a load is to do, as its caller describes it.
+
+use crate::block_client::BlockClients;
+use crate::storage::Storage;
+use model::{Limit, Workload};
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a receiver goes on reading after the sender's time is over, unless the job says else.
+pub const DRAIN: Duration = Duration::from_secs(3);
+
+/// A peer that acknowledges nothing for this long is lost, unless the job says else.
+pub const LOST_AFTER: Duration = Duration::from_secs(8);
+
+/// A sink that writes nothing for so long (a disk that catches up) does not count as a lost peer.
+const STORAGE_LOST_AFTER: Duration = Duration::from_secs(60);
+/// What a sender under a time limit has begun to send it may finish.
+pub(crate) const STORAGE_DRAIN: Duration = Duration::from_secs(30);
+
+/// What this end does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Bulk: writes until the limit, then shuts down its sending side.
+    Send,
+    /// Bulk: reads until the peer's end of stream.
+    Receive,
+    /// Client of requests.
+    Ask,
+    /// Server of requests.
+    Answer,
+}
+
+impl Role {
+    /// The role of the leg's sender, or of its receiver.
+    pub fn of(workload: &Workload, sender: bool) -> Role {
+        match (workload.is_answered(), sender) {
+            (true, true) => Role::Ask,
+            (true, false) => Role::Answer,
+            (false, true) => Role::Send,
+            (false, false) => Role::Receive,
+        }
+    }
+}
+
+/// What a load is to do.
+#[derive(Clone)]
+pub struct Job {
+    /// What this end does.
+    pub role: Role,
+    /// What moves: bulk for [`Role::Send`] and [`Role::Receive`], requests for the others.
+    pub workload: Workload,
+    /// When the sending (or asking) end stops. The other end reads to the end of the stream; under
+    /// a time limit it gives up `drain` after that time.
+    pub limit: Limit,
+    /// Processors for the stream threads, given out in turn; empty: the scheduler's choice.
+    pub cpus: Vec<u32>,
+    /// How long the receiving end reads on after the time limit or after [`Load::stop`].
+    pub drain: Duration,
+    /// After how long without any acknowledgement the peer is lost (`TCP_USER_TIMEOUT`, keepalive).
+    pub lost_after: Duration,
+    /// The sender ends its stream with a FIN (default). Without it the connection stays open and
+    /// the peer learns of the end elsewhere, as in iperf3's protocol.
+    pub half_close: bool,
+    /// `TCP_NODELAY` as the order has it; unless `Some(false)`, requests and replies never wait for
+    /// an acknowledgement (RFC 896).
+    pub nodelay: Option<bool>,
+    /// Where the connection of each request comes from, if the order wants a new one every time.
+    /// The sockets given to [`Load::start`] then stay open and idle, one a stream; the client
+    /// closing them tells the server that it is done.
+    pub reconnect: Option<Reconnect>,
+    /// What a copy comes from or goes to at this end, or what has the blocks.
+    pub storage: Option<Storage>,
+    /// The clients of a server that has the blocks.
+    pub clients: Option<Arc<BlockClients>>,
+}
+
+impl Job {
+    /// A job with the defaults of its workload: no affinity, no reconnecting, no storage yet.
+    pub fn new(role: Role, workload: Workload, limit: Limit) -> Job {
+        let stored = workload.order().has_storage();
+        Job {
+            role,
+            limit: match (role, &workload) {
+                // However long the sender prepares its source: the connection ends it.
+                (Role::Receive, Workload::Copy(_)) => Limit::Whole,
+                _ => limit,
+            },
+            cpus: Vec::new(),
+            drain: if stored { STORAGE_DRAIN } else { DRAIN },
+            lost_after: if stored {
+                STORAGE_LOST_AFTER
+            } else {
+                LOST_AFTER
+            },
+            // Where there is storage, the protocol has an end of its own.
+            half_close: !stored,
+            nodelay: None,
+            reconnect: None,
+            storage: None,
+            clients: None,
+            workload,
+        }
+    }
+}
+
+/// Where new connections come from while a load runs.
+#[derive(Clone)]
+pub enum Reconnect {
+    /// The client opens them.
+    Connect(Arc<dyn Connector>),
+    /// The server takes them.
+    Accept(Arc<dyn Acceptor>),
+}
+
+/// Opens a data connection for one request of `stream`, preamble sent. Any
+/// `Fn(u32) -> io::Result<TcpStream>` is one.
+pub trait Connector: Send + Sync {
+    /// Opens the connection; blocks until it stands.
+    fn connect(&self, stream: u32) -> io::Result<TcpStream>;
+}
+
+impl<F: Fn(u32) -> io::Result<TcpStream> + Send + Sync> Connector for F {
+    fn connect(&self, stream: u32) -> io::Result<TcpStream> {
+        self(stream)
+    }
+}
+
+/// Takes data connections, called by several threads.
+pub trait Acceptor: Send + Sync {
+    /// Readable when [`Acceptor::accept`] may have something: the listener, in non-blocking mode.
+    fn as_fd(&self) -> BorrowedFd<'_>;
+    /// Takes one connection, checks its preamble (with a deadline) and returns it; `None` if none
+    /// waits or the stranger was turned away.
+    fn accept(&self) -> io::Result<Option<TcpStream>>;
+}

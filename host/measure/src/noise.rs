@@ -1,0 +1,28 @@
+//! Incompressible data.
+
+/// Data that nothing on the way can compress: xorshift64 (Marsaglia 2003).
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut x = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x.to_ne_bytes()
+    };
+    let mut data: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next()).collect();
+    data.truncate(len);
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_has_its_length_and_no_pattern() {
+        let data = noise(1001);
+        assert_eq!(data.len(), 1001);
+        let ones: u32 = data.iter().map(|b| b.count_ones()).sum();
+        assert!((3600..4400).contains(&ones), "{ones}");
+    }
+}

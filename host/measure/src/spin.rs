@@ -1,0 +1,120 @@
+//! How a thread waits for data: spinning first, or asleep at once.
+
+use model::{Wait, Warning};
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::os::fd::BorrowedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+use sys::socket;
+
+/// How long an end spins for data before it sleeps. A little more than a quick exchange in a data
+/// centre takes; sleeping and waking costs about as much, so that spinning at most doubles the price.
+const SPIN: Duration = Duration::from_micros(50);
+/// A paced client wakes up this much before a request is due and spins, so that the lateness of
+/// timers does not count as latency of the path.
+const EARLY: Duration = Duration::from_micros(80);
+
+/// How long threads may spin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spin {
+    /// For data.
+    data: Duration,
+    /// For the moment that a request is due.
+    pub(crate) due: Duration,
+}
+
+impl Spin {
+    /// Spinning threads must not take each other's processors: with more threads than processors
+    /// (both ends counted if the peer is on this host) all sleep, and a warning says so.
+    pub(crate) fn allowed(
+        wait: Option<Wait>,
+        sockets: &[TcpStream],
+        warnings: &mut Vec<Warning>,
+    ) -> Spin {
+        let Some(wait) = wait else {
+            return Spin::NEVER;
+        };
+        let ends_here = sockets.first().map_or(1, |s| 1 + usize::from(is_local(s)));
+        let threads = sockets.len() * ends_here;
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        Spin::within(wait, threads, cpus, warnings)
+    }
+
+    fn within(wait: Wait, threads: usize, cpus: usize, warnings: &mut Vec<Warning>) -> Spin {
+        let crowded = threads > cpus;
+        if crowded && wait == Wait::Hybrid {
+            warnings.push(Warning {
+                what: format!("{threads} threads on {cpus} processors cannot all spin; they sleep"),
+                meaning: "latencies include waking up, as with waiting mode block".into(),
+                remedy: "use fewer connections to measure what the network takes".into(),
+            });
+        }
+        match (crowded, wait) {
+            (true, _) => Spin::NEVER,
+            (false, Wait::Hybrid) => Spin {
+                data: SPIN,
+                due: EARLY,
+            },
+            (false, Wait::Block) => Spin {
+                data: Duration::ZERO,
+                due: EARLY,
+            },
+        }
+    }
+
+    const NEVER: Spin = Spin {
+        data: Duration::ZERO,
+        due: Duration::ZERO,
+    };
+
+    /// Receives, spinning before it sleeps; `in_vain` is called if spinning brought nothing.
+    pub(crate) fn receive(
+        &self,
+        fd: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        in_vain: impl FnOnce(),
+    ) -> io::Result<usize> {
+        if !self.data.is_zero() {
+            let got = self.until(|| match socket::receive_now(fd, buffer) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => None,
+                other => Some(other),
+            });
+            if let Some(got) = got {
+                return got;
+            }
+            in_vain();
+        }
+        socket::receive(fd, buffer)
+    }
+
+    /// Tries until it gives something or the time to spin is over.
+    pub(crate) fn until<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        /// Attempts between looks at the clock, which would otherwise delay the answer.
+        const UNWATCHED: usize = 16;
+        let mut over = None;
+        loop {
+            for _ in 0..UNWATCHED {
+                if let Some(result) = attempt() {
+                    return Some(result);
+                }
+            }
+            let now = Instant::now();
+            if now >= *over.get_or_insert(now + self.data) {
+                return None;
+            }
+        }
+    }
+}
+
+fn is_local(socket: &TcpStream) -> bool {
+    match (socket.local_addr(), socket.peer_addr()) {
+        (Ok(local), Ok(peer)) => peer.ip().is_loopback() || local.ip() == peer.ip(),
+        _ => false,
+    }
+}
+
+/// Not an error: a signal, or a timeout that only serves to look at the phase.
+pub(crate) fn is_pause(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+}

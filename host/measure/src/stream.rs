@@ -1,0 +1,516 @@
+//! One load's streams while they run: phases, limits, counters, and each thread's view of them.
+
+use crate::Error;
+use crate::job::{Job, Role};
+use hdrhistogram::Histogram;
+use model::{BlockRecord, Bytes, CopyRecord, Latency, Limit, Warning};
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+use sys::{sched, socket};
+
+/// A stream that broke: the others went on, and its counts are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamError {
+    /// Number of the stream, from 0.
+    pub stream: u32,
+    /// One sentence: what happened, to what, what to do.
+    pub what: String,
+}
+
+/// How far the load is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Go on.
+    Running = 0,
+    /// The limit is reached or someone stopped it: senders stop, receivers read to the end.
+    Ending = 1,
+    /// The time to drain is over too: leave everything.
+    Cut = 2,
+}
+
+/// What all threads of a load see.
+pub(crate) struct Shared {
+    pub(crate) sockets: Vec<TcpStream>,
+    pub(crate) streams: Vec<PerStream>,
+    /// The scheduler chooses the processors.
+    pub(crate) roams: bool,
+    pub(crate) asks: bool,
+    sends: bool,
+    /// Both ends send: requests.
+    talks: bool,
+    half_close: bool,
+    drain: Duration,
+    lost_after: Duration,
+    nodelay: bool,
+    pub(crate) begun: Instant,
+    /// When a sender stops by the clock.
+    ends: Option<Instant>,
+    phase: AtomicU8,
+    /// Bytes or requests that may still be started; `None`: no such limit.
+    budget: Option<AtomicU64>,
+    state: Mutex<State>,
+    pub(crate) changed: Condvar,
+}
+
+/// Counters of one stream on cache lines of their own, so that streams never disturb each other
+/// (128: neighbouring lines are fetched in pairs).
+#[repr(align(128))]
+pub(crate) struct PerStream {
+    bytes: AtomicU64,
+    peer: Option<SocketAddr>,
+    recent: Mutex<Histogram<u64>>,
+}
+
+pub(crate) struct State {
+    pub(crate) running: usize,
+    pub(crate) stopped: bool,
+    pub(crate) first: Option<Instant>,
+    pub(crate) last: Option<Instant>,
+    pub(crate) errors: Vec<StreamError>,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) tally: Tally,
+    pub(crate) copy: Option<CopyRecord>,
+    /// Why what has the blocks failed, if it did.
+    pub(crate) storage_failed: Option<String>,
+    pub(crate) operations: Vec<BlockRecord>,
+    /// All latencies that were taken out of the streams.
+    pub(crate) all: Histogram<u64>,
+    /// Empty, to be swapped with a stream's.
+    spare: Histogram<u64>,
+}
+
+/// Counts that become warnings once, whatever the number of streams.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) zerocopy_sends: u64,
+    pub(crate) zerocopy_copied: u64,
+    pub(crate) zerocopy_refused: u64,
+    pub(crate) cut_receivers: u64,
+    pub(crate) unanswered: u64,
+    pub(crate) never_sent: u64,
+}
+
+/// What every data connection gets, whenever it is made.
+fn prepare(fd: BorrowedFd<'_>, lost_after: Duration, nodelay: bool) -> io::Result<()> {
+    socket::set_lost_after(fd, lost_after)?;
+    match nodelay {
+        true => socket::set_nodelay(fd, true),
+        false => Ok(()),
+    }
+}
+
+impl Shared {
+    /// The same for one that is made meanwhile.
+    pub(crate) fn prepare(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        prepare(fd, self.lost_after, self.nodelay)
+    }
+
+    pub(crate) fn new(
+        job: &Job,
+        sockets: Vec<TcpStream>,
+        warnings: Vec<Warning>,
+    ) -> Result<Shared, Error> {
+        let talks = matches!(job.role, Role::Ask | Role::Answer);
+        let nodelay = talks && job.nodelay != Some(false);
+        for stream in &sockets {
+            let fail = |e| Error::system("prepare a data connection", e);
+            prepare(stream.as_fd(), job.lost_after, nodelay).map_err(fail)?;
+            if job.role == Role::Send && !job.half_close {
+                // Nothing else ends a blocked write while the connection stays open.
+                stream
+                    .set_write_timeout(Some(Duration::from_millis(100)))
+                    .map_err(fail)?;
+            }
+        }
+        let begun = Instant::now();
+        let limits_here = matches!(job.role, Role::Send | Role::Ask);
+        let budget = job.workload.order().budget(job.limit);
+        let ends = match job.limit {
+            Limit::Time(time) => begun.checked_add(time.into()),
+            _ => None,
+        };
+        Ok(Shared {
+            streams: sockets.iter().map(PerStream::new).collect(),
+            roams: job.cpus.is_empty(),
+            asks: job.role == Role::Ask,
+            sends: job.role == Role::Send,
+            talks,
+            half_close: job.half_close,
+            drain: job.drain,
+            lost_after: job.lost_after,
+            nodelay,
+            begun,
+            ends: ends.filter(|_| limits_here).or_else(|| {
+                // The end that only follows ends by itself when the sender's time and its own
+                // patience are over, see `keep`.
+                ends.and_then(|at| at.checked_add(job.drain))
+            }),
+            phase: AtomicU8::new(Phase::Running as u8),
+            budget: budget.filter(|_| limits_here).map(AtomicU64::new),
+            state: Mutex::new(State {
+                running: sockets.len(),
+                stopped: false,
+                first: None,
+                last: None,
+                errors: Vec::new(),
+                warnings,
+                tally: Tally::default(),
+                copy: None,
+                storage_failed: None,
+                operations: Vec::new(),
+                all: latencies(),
+                spare: latencies(),
+            }),
+            changed: Condvar::new(),
+            sockets,
+        })
+    }
+
+    /// Moves the load through its phases; ends with the last stream.
+    pub(crate) fn keep(&self, threads: Vec<Thread>) {
+        let limits_here = self.asks || self.sends;
+        let mut cut_at = None;
+        let mut state = self.lock();
+        while state.running > 0 {
+            let now = Instant::now();
+            let phase = self.phase();
+            let next = if phase == Phase::Running {
+                self.ends
+            } else {
+                cut_at
+            };
+            let due = next.is_some_and(|at| now >= at);
+            if phase == Phase::Running && (due || state.stopped) {
+                if due && !limits_here {
+                    self.cut();
+                } else {
+                    cut_at = now.checked_add(self.drain);
+                    self.end();
+                }
+                threads.iter().for_each(Thread::unpark);
+            } else if phase == Phase::Ending && due {
+                self.cut();
+                threads.iter().for_each(Thread::unpark);
+            }
+            let left = match self.phase() {
+                Phase::Running => self.ends,
+                Phase::Ending => cut_at,
+                Phase::Cut => None,
+            }
+            .map_or(FOR_EVER, |at| at.saturating_duration_since(Instant::now()));
+            state = self.sleep(state, left);
+        }
+    }
+
+    fn end(&self) {
+        self.phase.store(Phase::Ending as u8, Ordering::Relaxed);
+        if self.sends && self.half_close {
+            // Also wakes a writer that waits for room on a stalled path.
+            self.shutdown(Shutdown::Write);
+        }
+    }
+
+    pub(crate) fn cut(&self) {
+        self.phase.store(Phase::Cut as u8, Ordering::Relaxed);
+        match (self.sends, self.talks) {
+            (_, true) => self.shutdown(Shutdown::Both),
+            (false, _) => self.shutdown(Shutdown::Read),
+            (true, _) if self.half_close => self.shutdown(Shutdown::Write),
+            (true, _) => {}
+        }
+    }
+
+    fn shutdown(&self, side: Shutdown) {
+        for socket in &self.sockets {
+            // A connection that is gone already needs none.
+            let _ = socket.shutdown(side);
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::Running,
+            1 => Phase::Ending,
+            _ => Phase::Cut,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn sleep<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        time: Duration,
+    ) -> MutexGuard<'a, State> {
+        self.changed
+            .wait_timeout(state, time)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<Bytes> {
+        let read = |s: &PerStream| Bytes(s.bytes.load(Ordering::Relaxed));
+        self.streams.iter().map(read).collect()
+    }
+
+    pub(crate) fn take_latencies(&self) -> Latency {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let mut taken = Latency::default();
+        for stream in &self.streams {
+            // Swapped, so that the stream waits for a moment only.
+            std::mem::swap(&mut *stream.recent(), &mut state.spare);
+            if state.spare.is_empty() {
+                continue;
+            }
+            taken = taken.merged(&counts(&state.spare));
+            state
+                .all
+                .add(&state.spare)
+                .expect("a resizing histogram takes every value");
+            state.spare.reset();
+        }
+        taken
+    }
+}
+
+/// Longer than any load; a condition variable needs some time.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+impl PerStream {
+    fn new(socket: &TcpStream) -> PerStream {
+        PerStream {
+            bytes: AtomicU64::new(0),
+            peer: socket.peer_addr().ok(),
+            recent: Mutex::new(latencies()),
+        }
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Histogram<u64>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Nanoseconds to three significant digits, growing as needed.
+pub(crate) fn latencies() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits are within what the histogram allows")
+}
+
+pub(crate) fn counts(histogram: &Histogram<u64>) -> Latency {
+    let recorded = histogram.iter_recorded();
+    Latency::from_counts(recorded.map(|v| (v.value_iterated_to(), v.count_at_value())))
+}
+
+/// One thread's view of the load.
+pub(crate) struct Stream<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) index: usize,
+}
+
+impl Stream<'_> {
+    /// Runs this thread's part, and keeps why it broke.
+    pub(crate) fn play(
+        &self,
+        cpu: Option<u32>,
+        part: impl FnOnce(&Stream<'_>) -> Result<(), String>,
+    ) {
+        let placed = cpu.map_or(Ok(()), |cpu| sched::run_on(&[cpu]));
+        let result = placed
+            .map_err(|e| format!("cannot keep a thread on its CPU: {e}; leave CPUs away"))
+            .and_then(|()| part(self));
+        let mut state = self.shared.lock();
+        state.running -= 1;
+        if let Err(what) = result {
+            state.errors.push(StreamError {
+                stream: u32::try_from(self.index).unwrap_or(u32::MAX),
+                what,
+            });
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.shared.sockets[self.index]
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket().as_fd()
+    }
+
+    pub(crate) fn streams(&self) -> usize {
+        self.shared.streams.len()
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.shared.phase()
+    }
+
+    pub(crate) fn half_close(&self) -> bool {
+        self.shared.half_close
+    }
+
+    /// When this end stops by the clock.
+    pub(crate) fn ends(&self) -> Option<Instant> {
+        self.shared.ends
+    }
+
+    /// Counts bytes. This thread is the only writer, so that no locked instruction is needed.
+    pub(crate) fn count(&self, bytes: usize) {
+        let counter = &self.shared.streams[self.index].bytes;
+        counter.store(
+            counter.load(Ordering::Relaxed) + bytes as u64,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// The time from the first byte to the last.
+    pub(crate) fn moved(&self, first: Instant, last: Instant) {
+        let mut state = self.shared.lock();
+        state.first = Some(state.first.map_or(first, |f| f.min(first)));
+        state.last = Some(state.last.map_or(last, |l| l.max(last)));
+    }
+
+    pub(crate) fn record(&self, latency: Duration) {
+        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        // Only a value beyond what the histogram can ever hold fails: half an eternity.
+        let _ = self.shared.streams[self.index].recent().record(ns);
+    }
+
+    /// Takes up to `want` of what the limit still allows; zero: the limit is reached.
+    pub(crate) fn claim(&self, want: u64) -> u64 {
+        let Some(budget) = &self.shared.budget else {
+            return want;
+        };
+        let take = |left: u64| Some(left.saturating_sub(want));
+        let order = Ordering::Relaxed;
+        let before = budget.fetch_update(order, order, take).unwrap_or(0);
+        before.min(want)
+    }
+
+    /// Gives back what was claimed and not used.
+    pub(crate) fn give_back(&self, unused: u64) {
+        if let Some(budget) = &self.shared.budget {
+            budget.fetch_add(unused, Ordering::Relaxed);
+        }
+    }
+
+    /// Somebody ended the load early.
+    pub(crate) fn stopped(&self) -> bool {
+        self.shared.lock().stopped
+    }
+
+    /// Keeps what the storage of a copy did.
+    pub(crate) fn copied(&self, record: CopyRecord) {
+        self.shared.lock().copy = Some(record);
+    }
+
+    /// Keeps why what has the blocks failed.
+    pub(crate) fn storage_failed(&self, why: &str) {
+        let mut state = self.shared.lock();
+        state.storage_failed.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// Adds what the operations of a connection came to.
+    pub(crate) fn operated(&self, records: impl Iterator<Item = BlockRecord>) {
+        let mut state = self.shared.lock();
+        for record in records {
+            let known = |of: &&mut BlockRecord| of.operation == record.operation;
+            match state.operations.iter_mut().find(known) {
+                Some(of) => of.add(&record),
+                None => state.operations.push(record),
+            }
+        }
+    }
+
+    pub(crate) fn tally(&self, add: impl FnOnce(&mut Tally)) {
+        add(&mut self.shared.lock().tally);
+    }
+
+    /// A sentence for a connection that broke.
+    pub(crate) fn broken(&self, e: &io::Error) -> String {
+        let peer = match self.shared.streams[self.index].peer {
+            Some(peer) => peer.to_string(),
+            None => "the peer".into(),
+        };
+        match e.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => format!(
+                "{peer} closed the connection before the end ({e}); see what its own side says"
+            ),
+            io::ErrorKind::TimedOut => format!(
+                "{peer} has acknowledged nothing for {} s and counts as lost ({e}); check the host \
+                 and the path",
+                self.shared.lost_after.as_secs_f64()
+            ),
+            _ => format!("the connection with {peer} broke ({e}); check the host and the path"),
+        }
+    }
+}
+
+impl Tally {
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let mut all = Vec::new();
+        let mut warn = |what: String, meaning: &str, remedy: &str| {
+            all.push(Warning {
+                what,
+                meaning: meaning.into(),
+                remedy: remedy.into(),
+            });
+        };
+        if self.zerocopy_copied > 0 {
+            warn(
+                format!(
+                    "the kernel copied the data of {} of {} zero-copy sends all the same",
+                    self.zerocopy_copied, self.zerocopy_sends
+                ),
+                "CPU use is that of copying plus the bookkeeping for zero-copy",
+                "leave zero-copy away here: loopback, veth and devices without scatter-gather copy",
+            );
+        }
+        if self.zerocopy_refused > 0 {
+            warn(
+                format!(
+                    "the kernel refused {} zero-copy sends for want of memory; they were copied",
+                    self.zerocopy_refused
+                ),
+                "part of the load was not zero-copy",
+                "raise net.core.optmem_max or the limit of locked memory (ulimit -l)",
+            );
+        }
+        if self.cut_receivers > 0 {
+            warn(
+                format!(
+                    "{} stream(s) had not reached their end when the time to drain was over",
+                    self.cut_receivers
+                ),
+                "bytes still under way are not counted, so sender and receiver differ",
+                "measure for longer, or with a smaller send buffer on a slow path",
+            );
+        }
+        if self.unanswered > 0 {
+            warn(
+                format!("{} request(s) were never answered", self.unanswered),
+                "their latency is missing: the worst figures are worse than shown",
+                "look at the server and the path for a stall at the end of the run",
+            );
+        }
+        if self.never_sent > 0 {
+            warn(
+                format!(
+                    "{} request(s) were due and never sent: the ones before took too long",
+                    self.never_sent
+                ),
+                "the asked pace was not reached and the latencies are those of an overload",
+                "lower the pace or use more connections",
+            );
+        }
+        all
+    }
+}

@@ -1,0 +1,44 @@
+//! What every workload implements; the workloads themselves are one file each.
+
+use crate::Error;
+use crate::spin::Spin;
+use crate::stream::Stream;
+use model::{StoreRecord, Wait};
+
+/// One end of a workload. [`WorkloadEnd::run`] is called once a stream: the loop inside it is the workload's own, and no
+/// system call of it goes through this trait.
+pub(crate) trait WorkloadEnd: Send + Sync {
+    /// How a stream's thread waits for data; `None`: it never spins.
+    fn wait(&self) -> Option<Wait> {
+        None
+    }
+
+    /// Called once, before the first stream starts.
+    ///
+    /// # Errors
+    /// A sentence: the load does not start.
+    fn prepare(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Runs one stream to its end, on a thread of its own.
+    ///
+    /// # Errors
+    /// A sentence: the stream broke.
+    fn run(&self, stream: &Stream<'_>, spin: Spin) -> Result<(), String>;
+
+    /// Called once after the last stream, with the first failure of the storage: the record of the blocks' storage,
+    /// at the end that has it.
+    fn settle(&self, _failed: Option<String>) -> Option<StoreRecord> {
+        None
+    }
+}
+
+/// The error of a role that the workload does not have.
+pub(crate) fn no_such_role() -> Error {
+    Error::Job(
+        "role and workload do not fit together: bulk is sent and received, requests are asked and \
+         answered"
+            .into(),
+    )
+}

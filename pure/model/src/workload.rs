@@ -1,0 +1,551 @@
+//! Workloads: what moves over the connections of a leg, and the properties of each, in one place.
+//!
+//! A workload is a variant of [`Workload`], its order, and an `impl WorkloadOrder` for the order: its row of
+//! [`WorkloadKind`] and whatever differs from the defaults. Other crates ask these instead of matching variants.
+
+use crate::{BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bytes, Limit, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// What moves over the connections of a leg.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Workload {
+    /// As much as fits, one way.
+    Bulk(Bulk),
+    /// Small requests, each answered.
+    Request(Request),
+    /// Datagrams at a set rate (towards and from iperf3 only).
+    Udp(Udp),
+    /// From storage at the sender to storage at the receiver.
+    Copy(FileCopy),
+    /// Reads and writes of blocks at the other end, or at an NFS server.
+    Blocks(Blocks),
+}
+
+/// Who sends on the connections of a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// One end sends a stream of bytes, the other receives it.
+    Stream,
+    /// A client's calls are answered: both ends send.
+    Calls,
+    /// Datagrams, one way.
+    Datagrams,
+}
+
+/// The properties of a workload that no order changes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WorkloadKind {
+    /// Name in options, files and lists.
+    pub name: &'static str,
+    /// One line for `--help`.
+    pub help: &'static str,
+    /// What its runs consist of, in titles.
+    pub title: &'static str,
+    /// Who sends.
+    pub exchange: Exchange,
+    /// The legs if no option selects them are the one up; otherwise up, then down.
+    pub one_leg: bool,
+    /// It uses exactly one connection.
+    pub one_connection: bool,
+    /// What the agent does, for its log: as the leg's sender, as its receiver.
+    pub agent_does: [&'static str; 2],
+    /// Why an agent does not play it, if it does not.
+    pub not_with_agent: Option<&'static str>,
+    /// Why a stock iperf3 server does not play it, if it does not.
+    pub not_with_iperf3: Option<&'static str>,
+    /// Why experiments cannot judge it, and what to do instead, if they cannot.
+    pub not_judged: Option<[&'static str; 2]>,
+}
+
+impl WorkloadKind {
+    /// All workloads.
+    pub const ALL: [&'static WorkloadKind; 5] = [
+        &Bulk::KIND,
+        &Request::KIND,
+        &Udp::KIND,
+        &FileCopy::KIND,
+        &Blocks::KIND,
+    ];
+}
+
+/// The order of a workload. The defaults are those of a plain stream of bytes.
+pub trait WorkloadOrder {
+    /// What no order changes.
+    fn kind(&self) -> &'static WorkloadKind;
+
+    /// Bytes that are written at once at most, as far as the order bounds it: a call, or those that are outstanding.
+    fn most_written(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// Its unit of work in bytes: of a write, a block, a datagram, or a reply.
+    fn unit(&self) -> Bytes;
+
+    /// The rate that the order sets for each stream.
+    fn rate(&self) -> Option<BitRate> {
+        None
+    }
+
+    /// The sender writes whenever the socket takes data; its storage never makes it wait.
+    fn always_writes(&self) -> bool {
+        false
+    }
+
+    /// Storage of an end of ours is part of it: the load may wait for a disk, and the protocol marks its own end.
+    fn has_storage(&self) -> bool {
+        false
+    }
+
+    /// The file that the leg's sender (or its receiver) reads or writes.
+    fn file(&self, _sender: bool) -> Option<&str> {
+        None
+    }
+
+    /// The order as the peer gets it, which is the leg's sender or not: without the names of files at the other end.
+    fn without_own_files(&self, peer_sends: bool) -> Workload;
+
+    /// When a leg ends if nothing else is ordered.
+    fn usual_limit(&self) -> Limit {
+        Limit::Time(Nanos::from_secs(10))
+    }
+
+    /// Calls (of [`Exchange::Calls`]) or bytes that a limit allows all streams together; `None`: no such bound.
+    fn budget(&self, limit: Limit) -> Option<u64> {
+        match limit {
+            Limit::Bytes(bytes) => Some(bytes.0),
+            Limit::Requests(requests) => Some(requests),
+            Limit::Time(_) | Limit::Whole => None,
+        }
+    }
+
+    /// Bytes that went in both directions, from those that the load counts in the leg's own.
+    fn both_directions(&self, counted: Bytes) -> Bytes {
+        counted
+    }
+
+    /// Every call has a new connection.
+    fn reconnects(&self) -> bool {
+        false
+    }
+
+    /// What of the order is out of bounds, whoever sends it. Each end checks it: the peer is not trusted.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn check(&self, streams: u32) -> Result<(), String>;
+}
+
+impl Workload {
+    /// Its order: the one place that names all variants.
+    pub fn order(&self) -> &dyn WorkloadOrder {
+        match self {
+            Workload::Bulk(order) => order,
+            Workload::Request(order) => order,
+            Workload::Udp(order) => order,
+            Workload::Copy(order) => order,
+            Workload::Blocks(order) => order,
+        }
+    }
+
+    /// What no order changes.
+    pub fn kind(&self) -> &'static WorkloadKind {
+        self.order().kind()
+    }
+
+    /// Both ends send: a client's calls are answered.
+    pub fn is_answered(&self) -> bool {
+        self.kind().exchange == Exchange::Calls
+    }
+}
+
+/// Largest request, reply and block: both ends keep a buffer of it for each stream.
+const MAX_MESSAGE: Bytes = Bytes(1 << 30);
+/// The largest write of a bulk transfer.
+const MAX_WRITE: Bytes = Bytes(64 << 20);
+/// Requests a second over all connections.
+const MAX_PACE: f64 = 1e7;
+/// Operations that a connection may ask for in turn.
+const MAX_MIX: usize = 1000;
+/// Requests for blocks that all connections of a leg may have outstanding: each may have a thread at the server.
+const MAX_OUTSTANDING: u64 = 1024;
+/// Blocks that all connections of a leg may have outstanding: the server keeps a buffer of each.
+const MAX_HELD: Bytes = Bytes(1 << 30);
+
+fn within(what: &str, size: Bytes, least: Bytes, most: Bytes) -> Result<(), String> {
+    if (least..=most).contains(&size) {
+        Ok(())
+    } else {
+        Err(format!("{what} of {size}: {least} to {most} are possible"))
+    }
+}
+
+/// Bulk transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bulk {
+    /// Bytes a write; `None`: chosen by the engine and adapted to the path.
+    pub write_size: Option<Bytes>,
+    /// The receiver discards in the kernel (`MSG_TRUNC`): measures the path, not the reader.
+    pub discard: bool,
+    /// The sender asks for `MSG_ZEROCOPY`.
+    pub zerocopy: bool,
+}
+
+impl Bulk {
+    const KIND: WorkloadKind = WorkloadKind {
+        name: "bulk",
+        help: "As much as fits",
+        title: "Transfers",
+        exchange: Exchange::Stream,
+        one_leg: false,
+        one_connection: false,
+        agent_does: ["sends", "receives"],
+        not_with_agent: None,
+        not_with_iperf3: None,
+        not_judged: None,
+    };
+}
+
+impl WorkloadOrder for Bulk {
+    fn kind(&self) -> &'static WorkloadKind {
+        &Bulk::KIND
+    }
+
+    fn unit(&self) -> Bytes {
+        // The write of iperf3 (DEFAULT_TCP_BLKSIZE).
+        self.write_size.unwrap_or(Bytes(128 << 10))
+    }
+
+    fn always_writes(&self) -> bool {
+        true
+    }
+
+    fn without_own_files(&self, _peer_sends: bool) -> Workload {
+        Workload::Bulk(self.clone())
+    }
+
+    fn check(&self, _streams: u32) -> Result<(), String> {
+        within("writes", self.unit(), Bytes(1), MAX_WRITE)
+    }
+}
+
+/// Request and response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Bytes of a request, at least [`Request::MIN_SIZE`].
+    pub request_size: Bytes,
+    /// Bytes of a reply, at least 1.
+    pub reply_size: Bytes,
+    /// Requests a second over all connections together; `None`: closed loop, the next request
+    /// leaves when the reply is in. Paced latencies count from the moment that the request was due,
+    /// so that a stall is charged to every request that it delays (coordinated omission).
+    pub pace_per_s: Option<f64>,
+    /// A new connection for every request; its handshake counts.
+    pub reconnect: bool,
+    /// How both ends wait for data.
+    pub wait: Wait,
+}
+
+impl Request {
+    /// A request begins with the size of the reply that it wants, 32-bit big-endian.
+    pub const MIN_SIZE: Bytes = Bytes(4);
+}
+
+impl Request {
+    const KIND: WorkloadKind = WorkloadKind {
+        name: "request",
+        help: "Requests, each answered",
+        title: "Requests",
+        exchange: Exchange::Calls,
+        one_leg: true,
+        one_connection: false,
+        agent_does: ["sends requests", "answers requests"],
+        not_with_agent: None,
+        not_with_iperf3: Some(
+            "an iperf3 server answers no requests: measure bulk or udp there, or requests against a linerate agent",
+        ),
+        not_judged: None,
+    };
+}
+
+impl WorkloadOrder for Request {
+    fn kind(&self) -> &'static WorkloadKind {
+        &Request::KIND
+    }
+
+    fn most_written(&self) -> Option<Bytes> {
+        Some(self.request_size.max(self.reply_size))
+    }
+
+    fn unit(&self) -> Bytes {
+        self.reply_size
+    }
+
+    fn without_own_files(&self, _peer_sends: bool) -> Workload {
+        Workload::Request(self.clone())
+    }
+
+    fn budget(&self, limit: Limit) -> Option<u64> {
+        match limit {
+            // By the bytes that the requests send: the last one may go over.
+            Limit::Bytes(bytes) => Some(bytes.0.div_ceil(self.request_size.0.max(1))),
+            Limit::Requests(requests) => Some(requests),
+            Limit::Time(_) | Limit::Whole => None,
+        }
+    }
+
+    fn both_directions(&self, counted: Bytes) -> Bytes {
+        let requests = counted.0 / self.request_size.0.max(1);
+        counted + Bytes(requests.saturating_mul(self.reply_size.0))
+    }
+
+    fn reconnects(&self) -> bool {
+        self.reconnect
+    }
+
+    fn check(&self, _streams: u32) -> Result<(), String> {
+        within(
+            "requests",
+            self.request_size,
+            Request::MIN_SIZE,
+            MAX_MESSAGE,
+        )?;
+        within("replies", self.reply_size, Bytes(1), MAX_MESSAGE)?;
+        match self.pace_per_s {
+            Some(pace) if !(pace > 0.0 && pace <= MAX_PACE) => Err(format!(
+                "{pace} requests a second: more than 0 and up to 10 million are possible"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How an end waits for data: what the network takes, or what a sleeping server takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// Spin for some tens of microseconds, then sleep: leaves the wake-up of a core out.
+    #[default]
+    Hybrid,
+    /// Sleep at once, as most servers do.
+    Block,
+}
+
+/// A copy: what the sender reads is hashed, moved, hashed again, written and made safe. Memory at an end takes
+/// its storage out of the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileCopy {
+    /// The file at the sender; `None`: memory.
+    pub from: Option<String>,
+    /// The new file at the receiver; `None`: memory.
+    pub to: Option<String>,
+    /// What the sender's page cache is to hold of the file before.
+    pub cache: Cache,
+    /// Past the page cache at both ends (`O_DIRECT`).
+    pub direct: bool,
+    /// The new file stays; otherwise it is removed once it has been verified.
+    pub keep: bool,
+}
+
+impl FileCopy {
+    const KIND: WorkloadKind = WorkloadKind {
+        name: "copy",
+        help: "From a file or memory at one end to a file or memory at the other",
+        title: "Copies",
+        exchange: Exchange::Stream,
+        one_leg: true,
+        one_connection: true,
+        agent_does: ["sends a copy", "receives a copy"],
+        not_with_agent: None,
+        not_with_iperf3: Some("an iperf3 server copies no files: copy to or from a linerate agent"),
+        not_judged: Some([
+            "copies have no verdict: their storage is not the network's",
+            "write workload = \"bulk\" or \"request\"; 'linerate measure --workload copy --corners' compares copies",
+        ]),
+    };
+}
+
+impl WorkloadOrder for FileCopy {
+    fn kind(&self) -> &'static WorkloadKind {
+        &FileCopy::KIND
+    }
+
+    fn unit(&self) -> Bytes {
+        Bytes(1 << 20)
+    }
+
+    fn always_writes(&self) -> bool {
+        self.from.is_none()
+    }
+
+    fn has_storage(&self) -> bool {
+        true
+    }
+
+    fn file(&self, sender: bool) -> Option<&str> {
+        if sender { &self.from } else { &self.to }.as_deref()
+    }
+
+    fn without_own_files(&self, peer_sends: bool) -> Workload {
+        let mut order = self.clone();
+        *(if peer_sends {
+            &mut order.to
+        } else {
+            &mut order.from
+        }) = None;
+        Workload::Copy(order)
+    }
+
+    fn usual_limit(&self) -> Limit {
+        match self.from {
+            Some(_) => Limit::Whole,
+            None => Limit::Time(Nanos::from_secs(10)),
+        }
+    }
+
+    fn check(&self, streams: u32) -> Result<(), String> {
+        match streams {
+            1 => Ok(()),
+            _ => Err("a copy goes over one connection".to_owned()),
+        }
+    }
+}
+
+/// What the page cache holds of a file before it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// Nothing: it comes from the disk.
+    #[default]
+    Cold,
+    /// All of it, as far as it fits.
+    Hot,
+    /// What it happens to hold.
+    AsIs,
+}
+
+/// Datagrams at a set rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Udp {
+    /// Rate of each stream.
+    #[serde(rename = "rate_bit_s")]
+    pub rate: BitRate,
+    /// Payload bytes of a datagram.
+    pub datagram_size: Bytes,
+}
+
+impl Udp {
+    const KIND: WorkloadKind = WorkloadKind {
+        name: "udp",
+        help: "Datagrams at a set rate",
+        title: "Datagrams",
+        exchange: Exchange::Datagrams,
+        one_leg: false,
+        one_connection: false,
+        agent_does: ["datagrams", "datagrams"],
+        not_with_agent: Some(
+            "datagrams are measured with iperf3 only: linerate measure iperf3:HOST --workload udp",
+        ),
+        not_with_iperf3: None,
+        not_judged: Some([
+            "datagrams have no verdict: nothing in TCP can be changed for them",
+            "write workload = \"bulk\" or \"request\"",
+        ]),
+    };
+}
+
+impl WorkloadOrder for Udp {
+    fn kind(&self) -> &'static WorkloadKind {
+        &Udp::KIND
+    }
+
+    fn unit(&self) -> Bytes {
+        self.datagram_size
+    }
+
+    fn rate(&self) -> Option<BitRate> {
+        Some(self.rate)
+    }
+
+    fn without_own_files(&self, _peer_sends: bool) -> Workload {
+        Workload::Udp(self.clone())
+    }
+
+    fn check(&self, _streams: u32) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl Blocks {
+    const KIND: WorkloadKind = WorkloadKind {
+        name: "blocks",
+        help: "Reads and writes of blocks at the other end",
+        title: "Requests",
+        exchange: Exchange::Calls,
+        one_leg: true,
+        one_connection: false,
+        agent_does: ["asks for blocks", "has blocks"],
+        not_with_agent: None,
+        not_with_iperf3: Some(
+            "an iperf3 server has no blocks: ask a linerate agent or an NFS server",
+        ),
+        not_judged: Some([
+            "blocks have no verdict: their storage is not the network's",
+            "write workload = \"bulk\" or \"request\"",
+        ]),
+    };
+}
+
+impl WorkloadOrder for Blocks {
+    fn kind(&self) -> &'static WorkloadKind {
+        &Blocks::KIND
+    }
+
+    fn most_written(&self) -> Option<Bytes> {
+        Some(Bytes(self.block.0.saturating_mul(self.depth.into())))
+    }
+
+    fn unit(&self) -> Bytes {
+        self.block
+    }
+
+    fn has_storage(&self) -> bool {
+        self.store().is_some()
+    }
+
+    fn file(&self, sender: bool) -> Option<&str> {
+        let store = self.store().filter(|_| !sender)?;
+        store.store.as_deref()
+    }
+
+    fn without_own_files(&self, peer_sends: bool) -> Workload {
+        let mut order = self.clone();
+        if peer_sends {
+            order.server = BlockServer::Peer(BlockStore::default());
+        }
+        Workload::Blocks(order)
+    }
+
+    fn check(&self, streams: u32) -> Result<(), String> {
+        within("blocks", self.block, Blocks::SMALLEST, MAX_MESSAGE)?;
+        let known = |one: &BlockOperation| *one != BlockOperation::Getattr;
+        if self.mix.is_empty() || self.mix.len() > MAX_MIX || !self.mix.iter().all(known) {
+            return Err(format!(
+                "1 to {MAX_MIX} reads, writes and commits in turn are possible"
+            ));
+        }
+        let all = u64::from(self.depth) * u64::from(streams);
+        if !(1..=Blocks::DEEPEST).contains(&self.depth)
+            || all > MAX_OUTSTANDING
+            || all * self.block.0 > MAX_HELD.0
+        {
+            return Err(format!(
+                "{} blocks of {} outstanding on each of {streams} connections: 1 to {} are possible, {MAX_OUTSTANDING} in all, and {MAX_HELD} of them",
+                self.depth,
+                self.block,
+                Blocks::DEEPEST
+            ));
+        }
+        Ok(())
+    }
+}
