@@ -93,7 +93,7 @@ impl Archive {
                     column(experiment.started.0),
                     plan.host,
                     plan.title,
-                    plan.run.workload.kind(),
+                    plan.run.workload.kind().name,
                     end_of(&experiment.ended),
                     head
                 ],

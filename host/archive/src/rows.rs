@@ -93,7 +93,7 @@ impl Head<'_> {
                 column(run.started.0),
                 run.host,
                 run.title,
-                run.spec.workload.kind(),
+                run.spec.workload.kind().name,
                 end_of(&run.ended),
                 self.document,
                 run.experiment
@@ -113,7 +113,7 @@ impl Head<'_> {
                 column(run.started.0),
                 run.host,
                 run.title,
-                run.spec.workload.kind(),
+                run.spec.workload.kind().name,
                 end_of(&run.ended),
                 self.document
             ],

@@ -74,7 +74,7 @@ impl Way {
             receive_buffer_set: run.spec.socket.receive_buffer.is_some(),
             told: None,
             mtu: None,
-            latency: matches!(run.spec.workload, Workload::Request(_)),
+            latency: run.spec.workload.is_answered(),
         })
     }
 }

@@ -27,7 +27,7 @@ const WINDOW_FULL: f64 = 0.8;
 
 /// Streams of a leg that can be explained: none for datagrams and for ends that told nothing.
 pub(crate) fn streams(run: &Run, ends: Ends) -> usize {
-    if matches!(run.spec.workload, Workload::Udp(_)) {
+    if run.spec.workload.is_udp() {
         return 0;
     }
     let streams = ends.sender.samples.iter().map(|s| s.streams.len());
@@ -56,10 +56,7 @@ impl Ends<'_> {
                 .filter_map(|s| s.tcp.as_ref()?.bytes_acked());
             acked.map(|bytes| bytes.0).sum()
         };
-        let answers = matches!(
-            run.spec.workload,
-            Workload::Request(_) | Workload::Blocks(_)
-        );
+        let answers = run.spec.workload.is_answered();
         if answers && sent(own.receiver) > sent(own.sender) {
             return Ends {
                 sender: own.receiver,
@@ -137,16 +134,9 @@ pub(crate) fn of_hosts(run: &Run, ends: Ends, n: usize, facts: &mut Facts) {
     let congestion = socket.map(|s| s.congestion.clone());
     facts.congestion = congestion.filter(|name| !name.is_empty());
     facts.pacing = socket.and_then(|s| s.pacing);
-    facts.always_writes = match &run.spec.workload {
-        Workload::Bulk(_) => true,
-        Workload::Copy(copy) => copy.from.is_none(),
-        Workload::Request(_) | Workload::Udp(_) | Workload::Blocks(_) => false,
-    };
-    facts.most_written = match &run.spec.workload {
-        Workload::Request(order) => Some(order.request_size.max(order.reply_size)),
-        Workload::Blocks(order) => Some(Bytes(order.block.0.saturating_mul(order.depth.into()))),
-        Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) => None,
-    };
+    let order = run.spec.workload.order();
+    facts.always_writes = order.always_writes();
+    facts.most_written = order.most_written();
     if let Workload::Copy(copy) = &run.spec.workload {
         facts.copy = model::summarise_copy(ends.sender, ends.receiver)
             .map(|told| (told, [copy.from.is_some(), copy.to.is_some()]));

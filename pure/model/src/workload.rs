@@ -153,6 +153,11 @@ impl Workload {
         self.order().kind()
     }
 
+    /// Its sockets are those of UDP.
+    pub fn is_udp(&self) -> bool {
+        self.kind().exchange == Exchange::Datagrams
+    }
+
     /// Both ends send: a client's calls are answered.
     pub fn is_answered(&self) -> bool {
         self.kind().exchange == Exchange::Calls

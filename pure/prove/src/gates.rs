@@ -5,7 +5,7 @@ use crate::plan::{P99_REQUESTS, pairs_of};
 use crate::trial::{LEFT_ALONE, end_name};
 use model::{
     BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Nanos, Phase,
-    Pilot, Plan, RouteKnob, Setting, Side, SocketKnob, Trial, Workload,
+    Pilot, Plan, RouteKnob, Setting, Side, SocketKnob, Trial,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -283,7 +283,7 @@ fn relevance(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
 fn by_design(plan: &Plan, arm: u32, setting: &Setting) -> Option<&'static str> {
     let socket = plan.spec_of(arm).socket;
     let name = setting.knob.to_string();
-    let bulk = matches!(plan.run.workload, Workload::Bulk(_));
+    let bulk = !plan.run.workload.is_answered();
     match name.trim_start_matches("sysctl:") {
         "net.ipv4.tcp_rmem" | "net.ipv4.tcp_moderate_rcvbuf" if socket.receive_buffer.is_some() => {
             Some("the runs ask for a receive buffer (SO_RCVBUF), which switches its autotuning off")
@@ -307,7 +307,7 @@ fn by_design(plan: &Plan, arm: u32, setting: &Setting) -> Option<&'static str> {
 
 /// Why a setting had nothing to act on, by what the kernel saw in the runs of its arm and the control.
 fn by_evidence(plan: &Plan, arm: u32, setting: &Setting, judged: &[&Trial]) -> Option<String> {
-    if !matches!(plan.run.workload, Workload::Bulk(_)) {
+    if plan.run.workload.is_answered() {
         return None;
     }
     let runs: Vec<&&Trial> = judged

@@ -5,7 +5,7 @@ use crate::blocks::Slot;
 use model::{
     Bytes, Difference, Direction, EndRecord, Ended, Fingerprint, Leg, LegSummary, Limit, Metric,
     Nanos, Plan, Reading, Run, Side, SocketOptions, SocketSettings, Summary, Trial, Witness,
-    Workload, apply_to_spec,
+    apply_to_spec,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -282,7 +282,7 @@ fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
         apply_to_spec(&arm.settings, &mut touched);
     }
     let asked = plan.spec_of(arm).socket;
-    let both = matches!(plan.run.workload, Workload::Request(_));
+    let both = plan.run.workload.is_answered();
     let ends = |at: Acts| {
         let sender = leg.direction.sender();
         [Side::Near, Side::Far]
@@ -686,7 +686,7 @@ mod tests {
         let plan = plan(Ask {
             metric: Metric::LatencyP99,
             run: Some(model::Spec {
-                workload: Workload::Request(Request {
+                workload: model::Workload::Request(Request {
                     request_size: Bytes(128),
                     reply_size: Bytes(8192),
                     pace_per_s: None,

@@ -6,7 +6,7 @@
 
 use crate::json::pretty;
 use crate::words::utc;
-use model::{Bytes, Direction, EndRecord, Leg, Nanos, Run, Sample, StreamSample, Workload};
+use model::{Bytes, Direction, EndRecord, Exchange, Leg, Nanos, Run, Sample, StreamSample};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -18,8 +18,9 @@ const VERSION: u32 = 4;
 /// # Errors
 /// A sentence, if flent has no test of such a workload, or nothing was measured.
 pub fn json(run: &Run) -> Result<String, String> {
-    if !matches!(run.spec.workload, Workload::Bulk(_) | Workload::Copy(_)) {
-        let kind = run.spec.workload.kind();
+    let kind = run.spec.workload.kind();
+    if kind.exchange != Exchange::Stream {
+        let kind = kind.name;
         return Err(format!(
             "flent has no test that is like a run of workload {kind}: export it as JSON or CSV"
         ));
@@ -170,6 +171,7 @@ fn iso(unix: Nanos) -> String {
 mod tests {
     use super::*;
     use crate::fixtures::{self, LAN, LOSSY};
+    use model::Workload;
 
     fn read(run: &Run) -> Value {
         serde_json::from_str(&json(run).unwrap()).unwrap()

@@ -7,7 +7,7 @@ use crate::words::{
     Ink, Style, escape_sentence, grouped, per_second, round_span, spark, three_digits,
 };
 use model::{
-    BitRate, Bytes, Direction, Ended, Latency, Limit, Nanos, Sample, Side, Spec, Workload,
+    BitRate, Bytes, Direction, Ended, Exchange, Latency, Limit, Nanos, Sample, Side, Spec,
 };
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const MOST_STREAMS: u32 = 1024;
 
 /// The run so far, as far as a viewer cares.
 pub struct Live {
-    kind: Kind,
+    kind: Exchange,
     limit: Limit,
     interval: Nanos,
     planned_legs: usize,
@@ -28,13 +28,6 @@ pub struct Live {
     waiting: Option<String>,
     header_due: bool,
     pending: Vec<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Bulk,
-    Request,
-    Udp,
 }
 
 struct LegView {
@@ -79,11 +72,7 @@ impl Live {
     /// Before anything has happened.
     pub fn new(spec: &Spec) -> Live {
         Live {
-            kind: match spec.workload {
-                Workload::Bulk(_) | Workload::Copy(_) => Kind::Bulk,
-                Workload::Request(_) | Workload::Blocks(_) => Kind::Request,
-                Workload::Udp(_) => Kind::Udp,
-            },
+            kind: spec.workload.kind().exchange,
             limit: spec.limit,
             interval: spec.interval,
             planned_legs: spec.directions.legs().len(),
@@ -220,7 +209,7 @@ impl Live {
 }
 
 impl EndView {
-    fn take(&mut self, sample: &Sample, sends: bool, kind: Kind) {
+    fn take(&mut self, sample: &Sample, sends: bool, kind: Exchange) {
         if self.history.last().is_some_and(|last| sample.at <= last.at) {
             return;
         }
@@ -264,10 +253,10 @@ impl EndView {
                 .fold(0u64, |sum, s| sum.saturating_add(s.moved))
         };
         let moved = match kind {
-            Kind::Request => self.answered,
-            Kind::Udp => sample.bytes.0,
-            Kind::Bulk if sample.streams.is_empty() => sample.bytes.0,
-            Kind::Bulk => by_stream(),
+            Exchange::Calls => self.answered,
+            Exchange::Datagrams => sample.bytes.0,
+            Exchange::Stream if sample.streams.is_empty() => sample.bytes.0,
+            Exchange::Stream => by_stream(),
         };
         if self.history.is_empty() && sample.at > Nanos(0) {
             self.history.push(Point::default());
@@ -358,14 +347,14 @@ impl LegView {
 
     /// The end whose samples set the pace: the client of requests, else the end on this host, which
     /// is always heard.
-    fn teller(&self, kind: Kind) -> Side {
+    fn teller(&self, kind: Exchange) -> Side {
         match kind {
-            Kind::Request => self.direction.sender(),
-            Kind::Bulk | Kind::Udp => Side::Near,
+            Exchange::Calls => self.direction.sender(),
+            Exchange::Stream | Exchange::Datagrams => Side::Near,
         }
     }
 
-    fn plain_line(&mut self, kind: Kind, span: Nanos) -> String {
+    fn plain_line(&mut self, kind: Exchange, span: Nanos) -> String {
         let end = self.end(self.teller(kind));
         let now = end.history.last().copied().unwrap_or_default();
         let moved = now.moved.saturating_sub(self.line_at.moved);
@@ -373,7 +362,7 @@ impl LegView {
         let retransmits = sender.retransmits();
         let again = retransmits.map(|all| all.saturating_sub(self.line_retransmits));
         let line = match kind {
-            Kind::Request => columns(&[
+            Exchange::Calls => columns(&[
                 &self.direction.to_string(),
                 &seconds(now.at),
                 &three_or_grouped(moved as f64 / span.as_secs_f64()),
@@ -382,12 +371,12 @@ impl LegView {
                 &told(end.latest_requests.as_ref().and_then(Latency::max)),
                 &told(again),
             ]),
-            Kind::Udp => columns(&[
+            Exchange::Datagrams => columns(&[
                 &self.direction.to_string(),
                 &seconds(now.at),
                 &Bytes(moved).per(span).to_string(),
             ]),
-            Kind::Bulk => columns(&[
+            Exchange::Stream => columns(&[
                 &self.direction.to_string(),
                 &seconds(now.at),
                 &Bytes(moved).per(span).to_string(),
@@ -402,7 +391,7 @@ impl LegView {
         line
     }
 
-    fn ended_line(&self, kind: Kind, ended: &Ended, style: Style) -> String {
+    fn ended_line(&self, kind: Exchange, ended: &Ended, style: Style) -> String {
         let end = self.end(self.teller(kind));
         let rate = end
             .rate_overall()
@@ -416,7 +405,7 @@ impl LegView {
         style.paint(Ink::Faint, &cut(&line, usize::from(style.width)))
     }
 
-    fn running_lines(&self, kind: Kind, style: Style) -> Vec<String> {
+    fn running_lines(&self, kind: Exchange, style: Style) -> Vec<String> {
         let width = usize::from(style.width);
         let end = self.end(self.teller(kind));
         let Some(rate) = end.rate_now() else {
@@ -445,11 +434,11 @@ impl LegView {
         let mut piece = |ink, name: &str, value: Option<String>| {
             pieces.extend(value.map(|value| (ink, format!("{name} {value}"))));
         };
-        if kind == Kind::Request {
+        if kind == Exchange::Calls {
             piece(None, "p50", percentile(end, 0.5).map(|p| p.to_string()));
             piece(None, "p99", percentile(end, 0.99).map(|p| p.to_string()));
         }
-        if kind != Kind::Udp {
+        if kind != Exchange::Datagrams {
             piece(None, "RTT", sender.rtt.map(|rtt| rtt.to_string()));
             let ink = sender
                 .retransmits()
@@ -457,7 +446,7 @@ impl LegView {
                 .then_some(Ink::Yellow);
             piece(ink, "retransmitted", sender.retransmits().map(grouped));
         }
-        if kind == Kind::Bulk {
+        if kind == Exchange::Stream {
             piece(None, "cwnd", sender.cwnd.map(|cwnd| cwnd.to_string()));
             piece(
                 None,
@@ -485,10 +474,12 @@ impl LegView {
     }
 }
 
-fn header(kind: Kind) -> String {
+fn header(kind: Exchange) -> String {
     match kind {
-        Kind::Bulk => columns(&["leg", "seconds", "rate", "RTT", "cwnd", "unsent", "retrans"]),
-        Kind::Request => columns(&[
+        Exchange::Stream => {
+            columns(&["leg", "seconds", "rate", "RTT", "cwnd", "unsent", "retrans"])
+        }
+        Exchange::Calls => columns(&[
             "leg",
             "seconds",
             "requests/s",
@@ -497,7 +488,7 @@ fn header(kind: Kind) -> String {
             "max",
             "retrans",
         ]),
-        Kind::Udp => columns(&["leg", "seconds", "rate"]),
+        Exchange::Datagrams => columns(&["leg", "seconds", "rate"]),
     }
 }
 
@@ -531,10 +522,10 @@ fn rate(from: Point, to: Point) -> Option<f64> {
     (span > 0.0).then(|| to.moved.saturating_sub(from.moved) as f64 / span)
 }
 
-fn rate_words(kind: Kind, rate: f64) -> String {
+fn rate_words(kind: Exchange, rate: f64) -> String {
     match kind {
-        Kind::Request => format!("{} requests/s", per_second(rate).trim_end_matches("/s")),
-        Kind::Bulk | Kind::Udp => BitRate((rate * 8.0) as u64).to_string(),
+        Exchange::Calls => format!("{} requests/s", per_second(rate).trim_end_matches("/s")),
+        Exchange::Stream | Exchange::Datagrams => BitRate((rate * 8.0) as u64).to_string(),
     }
 }
 
@@ -565,6 +556,7 @@ fn cut(text: &str, width: usize) -> String {
 mod tests {
     use super::*;
     use crate::fixtures::{self, LAN, LOSSY};
+    use model::Workload;
     use model::{Directions, Leg};
 
     fn style(width: u16) -> Style {

@@ -226,7 +226,7 @@ fn labels(run: &Run, leg: &LegSummary) -> String {
     [
         label("near", &run.near.hostname),
         label("host", &run.host),
-        label("workload", run.spec.workload.kind()),
+        label("workload", run.spec.workload.kind().name),
         label("direction", &leg.direction.to_string()),
     ]
     .join(",")

@@ -179,7 +179,7 @@ fn answer(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
     };
     let span = format!("in {}", glue(round_span(figures.duration)));
     let (figure, mut told) = match (&run.spec.workload, &figures.requests) {
-        (Workload::Request(_) | Workload::Blocks(_), Some(requests)) => (
+        (workload, Some(requests)) if workload.is_answered() => (
             format!(
                 "{} requests/s",
                 per_second(requests.per_s).trim_end_matches("/s")
@@ -189,7 +189,7 @@ fn answer(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
                 format!("{} answered {span}", grouped(requests.count)),
             ],
         ),
-        (Workload::Request(_) | Workload::Blocks(_), None) => {
+        (workload, None) if workload.is_answered() => {
             ("no request was answered".to_owned(), vec![span])
         }
         _ if figures.bytes == Bytes(0) => ("nothing arrived".to_owned(), vec![span]),
@@ -201,7 +201,7 @@ fn answer(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
             ],
         ),
         (Workload::Copy(_), _) => copy::answer(figures),
-        (Workload::Bulk(_), _) => {
+        _ => {
             let mut told: Vec<String> = steady(figures).into_iter().collect();
             told.push(format!("{} {span}", glue(figures.bytes)));
             (figures.goodput.to_string(), told)
@@ -395,8 +395,8 @@ fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
         Workload::Bulk(_) | Workload::Blocks(_) => {}
     }
 
-    let tcp = !matches!(run.spec.workload, Workload::Udp(_));
-    let bulk = matches!(run.spec.workload, Workload::Bulk(_) | Workload::Copy(_));
+    let tcp = !run.spec.workload.is_udp();
+    let bulk = tcp && !run.spec.workload.is_answered();
     if tcp {
         row("retransmitted segments", "retransmissions", &|l| {
             l.retransmits.map(|n| match l.retransmit_share {

@@ -261,38 +261,26 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
         return wrong("run", what, "give a time, size or count above 0");
     }
     let metric = plan.metric;
+    if let Some([why, remedy]) = run.workload.kind().not_judged {
+        return wrong("run.workload", why, remedy);
+    }
     match (&run.workload, run.limit) {
-        (Workload::Udp(_), _) => wrong(
-            "run.workload",
-            "datagrams have no verdict: nothing in TCP can be changed for them",
-            "write workload = \"bulk\" or \"request\"",
-        ),
-        (Workload::Copy(_), _) => wrong(
-            "run.workload",
-            "copies have no verdict: their storage is not the network's",
-            "write workload = \"bulk\" or \"request\"; 'linerate measure --workload copy --corners' compares copies",
-        ),
-        (Workload::Blocks(_), _) => wrong(
-            "run.workload",
-            "blocks have no verdict: their storage is not the network's",
-            "write workload = \"bulk\" or \"request\"",
-        ),
-        (Workload::Bulk(_), _) if metric.is_latency() => wrong(
+        (workload, _) if metric.is_latency() && !workload.is_answered() => wrong(
             "metric",
             format!("{metric} is told by requests, and the runs are bulk transfers"),
             "add workload = \"request\" under [run] (--workload request)",
         ),
-        (Workload::Request(_), _) if !metric.is_latency() => wrong(
+        (workload, _) if !metric.is_latency() && workload.is_answered() => wrong(
             "metric",
             format!("{metric} is told by bulk transfers, and the runs are requests"),
             "compare latency-p50 or latency-p99, or leave the workload out",
         ),
-        (Workload::Bulk(_), Limit::Requests(_)) => wrong(
+        (workload, Limit::Requests(_)) if !workload.is_answered() => wrong(
             "run.requests",
             "requests end a run of requests, and the runs are bulk transfers",
             "write time or bytes instead",
         ),
-        (Workload::Request(_), Limit::Bytes(_)) => wrong(
+        (workload, Limit::Bytes(_)) if workload.is_answered() => wrong(
             "run.bytes",
             "bytes end a bulk transfer, and the runs are requests",
             "write time or requests instead",
@@ -319,7 +307,7 @@ fn run(plan: &Plan) -> Result<(), PlanError> {
                 _ => Ok(()),
             }
         }
-        (Workload::Bulk(_), _) => Ok(()),
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::json::pretty;
 use model::{
     BitRate, Bytes, CpuTimes, Datagrams, Direction, EndRecord, Ended, Fingerprint, Leg, Limit,
-    Nanos, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary, Workload,
+    Nanos, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
 };
 use serde_json::{Map, Value, json};
 
@@ -97,7 +97,7 @@ fn start(run: &Run) -> Value {
         "sndbuf_actual": first.map_or(Bytes(0), |socket| socket.send_buffer),
         "rcvbuf_actual": first.map_or(Bytes(0), |socket| socket.receive_buffer),
         "test_start": {
-            "protocol": if is_udp(spec) { "UDP" } else { "TCP" },
+            "protocol": if spec.workload.is_udp() { "UDP" } else { "TCP" },
             "num_streams": spec.streams,
             "blksize": block_size(spec),
             "omit": 0,
@@ -112,7 +112,7 @@ fn start(run: &Run) -> Value {
             "interval": spec.interval.as_secs_f64(),
         },
     });
-    if !is_udp(spec) {
+    if !spec.workload.is_udp() {
         start["tcp_mss_default"] = json!(first.map_or(0, |socket| socket.mss));
     }
     if let Some(title) = &run.title {
@@ -189,7 +189,7 @@ fn interval(
                     entry.insert(key.into(), json!(value));
                 }
             }
-            if is_udp(spec) {
+            if spec.workload.is_udp() {
                 entry.insert("packets".into(), json!(bytes.0 / block_size(spec).max(1)));
                 // The counts are of all streams together: those of one are known if there is one.
                 if spec.streams == 1 {
@@ -206,7 +206,7 @@ fn interval(
     if told {
         sum.insert("retransmits".into(), json!(again));
     }
-    if is_udp(spec) {
+    if spec.workload.is_udp() {
         sum.insert("packets".into(), json!(bytes.0 / block_size(spec).max(1)));
         sum.extend(interval_counts(before, sample, sends));
     }
@@ -248,7 +248,7 @@ fn end(run: &Run) -> Value {
                 socket_number(u64::from(number)),
             ));
         }
-        if is_udp(spec) {
+        if spec.workload.is_udp() {
             end.insert(sum_key("sum", second), udp_sum(spec, leg));
         }
         for (name, sent) in [("sum_sent", true), ("sum_received", false)] {
@@ -257,7 +257,7 @@ fn end(run: &Run) -> Value {
     }
     end.insert("streams".into(), streams.into());
     end.insert("cpu_utilization_percent".into(), cpu(run));
-    if let (Some(leg), false) = (run.legs.first(), is_udp(spec)) {
+    if let (Some(leg), false) = (run.legs.first(), spec.workload.is_udp()) {
         for (key, record) in [
             ("sender_tcp_congestion", leg.sender()),
             ("receiver_tcp_congestion", leg.receiver()),
@@ -272,7 +272,7 @@ fn end(run: &Run) -> Value {
 
 fn end_stream(spec: &Spec, leg: &Leg, stream: u32, socket: u64) -> Value {
     let sends = leg.direction == Direction::Up;
-    if is_udp(spec) {
+    if spec.workload.is_udp() {
         let sender = leg.sender();
         let mut udp = span(
             Nanos(0),
@@ -353,7 +353,7 @@ fn end_stream(spec: &Spec, leg: &Leg, stream: u32, socket: u64) -> Value {
 fn sum(spec: &Spec, leg: &Leg, sent: bool) -> Value {
     let record = if sent { leg.sender() } else { leg.receiver() };
     let mut sum = span(Nanos(0), record.duration, record.bytes);
-    if is_udp(spec) {
+    if spec.workload.is_udp() {
         if sent {
             let packets = record.datagrams.map_or(0, |d| d.packets);
             for (key, value) in [
@@ -381,7 +381,7 @@ fn sum(spec: &Spec, leg: &Leg, sent: bool) -> Value {
 }
 
 fn udp_sum(spec: &Spec, leg: &Leg) -> Value {
-    debug_assert!(is_udp(spec), "only datagrams have this sum");
+    debug_assert!(spec.workload.is_udp(), "only datagrams have this sum");
     let mut sum = span(Nanos(0), leg.receiver().duration, leg.sender().bytes);
     sum.extend(counts(leg));
     sum.insert("sender".into(), json!(leg.direction == Direction::Up));
@@ -509,25 +509,12 @@ fn sum_key(name: &str, second: bool) -> String {
     format!("{name}{tail}")
 }
 
-fn is_udp(spec: &Spec) -> bool {
-    matches!(spec.workload, Workload::Udp(_))
-}
-
 fn block_size(spec: &Spec) -> u64 {
-    match &spec.workload {
-        Workload::Udp(udp) => udp.datagram_size.0,
-        Workload::Bulk(bulk) => bulk.write_size.map_or(131_072, |size| size.0),
-        Workload::Request(request) => request.reply_size.0,
-        Workload::Copy(_) => 1 << 20,
-        Workload::Blocks(blocks) => blocks.block.0,
-    }
+    spec.workload.order().unit().0
 }
 
 fn target(spec: &Spec) -> BitRate {
-    match &spec.workload {
-        Workload::Udp(udp) => udp.rate,
-        _ => BitRate(0),
-    }
+    spec.workload.order().rate().unwrap_or_default()
 }
 
 fn fq_rate(spec: &Spec) -> BitRate {

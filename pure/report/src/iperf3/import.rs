@@ -330,7 +330,7 @@ impl Reader<'_> {
         let again = sent
             .and_then(|s| s.get("retransmits"))
             .and_then(Value::as_u64);
-        if let Workload::Udp(_) = spec.workload {
+        if spec.workload.is_udp() {
             let counted = received.or(sum("sum"));
             let at_receiver = counted.map(|s| Datagrams {
                 packets: whole(Some(s), "packets").0,
@@ -369,7 +369,7 @@ impl Reader<'_> {
         let mut totals: Vec<(u64, Bytes, u64)> = Vec::new();
         let mut samples: Vec<Sample> = Vec::new();
         let mut counted = Datagrams::default();
-        let udp = matches!(spec.workload, Workload::Udp(_));
+        let udp = spec.workload.is_udp();
         for interval in self.intervals {
             let Some(Value::Array(streams)) = interval.get("streams") else {
                 continue;

@@ -69,7 +69,10 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
         let (host, at) = (escape(&side.run.host), utc(side.run.started));
         (
             format!("Run {}", side.name()),
-            format!("{host}, {}, {at}{title}", side.run.spec.workload.kind()),
+            format!(
+                "{host}, {}, {at}{title}",
+                side.run.spec.workload.kind().name
+            ),
         )
     };
     Page {

@@ -2,7 +2,7 @@
 
 use crate::page::{document, inert};
 use crate::words::utc;
-use model::Nanos;
+use model::{Nanos, WorkloadKind};
 use std::fmt::Write as _;
 
 /// What the list says.
@@ -68,8 +68,6 @@ pub struct Search {
 /// A kind that can be compared.
 pub const RUN: &str = "run";
 
-const WORKLOADS: [&str; 5] = ["bulk", "request", "udp", "copy", "blocks"];
-
 const TITLE: &str = "The archive of linerate";
 
 const COLUMNS: [&str; 7] = [
@@ -129,7 +127,7 @@ fn search(out: &mut String, search: &Search) {
         );
     }
     out.push_str("<label>Workload <select name=\"workload\"><option value=\"\">any</option>");
-    for kind in WORKLOADS {
+    for kind in WorkloadKind::ALL.map(|kind| kind.name) {
         let chosen = if search.workload == kind {
             " selected"
         } else {

@@ -39,12 +39,7 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
 
 /// What went on, and between whom.
 fn subject(run: &Run) -> String {
-    let what = match run.spec.workload {
-        Workload::Bulk(_) => "Transfers",
-        Workload::Request(_) | Workload::Blocks(_) => "Requests",
-        Workload::Udp(_) => "Datagrams",
-        Workload::Copy(_) => "Copies",
-    };
+    let what = run.spec.workload.kind().title;
     match run.near.hostname.as_str() {
         "" => format!("{what} with {}", run.host),
         here => format!("{what} between {here} and {}", run.host),

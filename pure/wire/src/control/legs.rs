@@ -5,7 +5,7 @@ use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS};
 use super::messages::{
     MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, ToAgent, ToController, TuneRequest,
 };
-use model::{Limit, Nanos, Workload};
+use model::{Limit, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Legs that one session may have in all.
@@ -263,11 +263,10 @@ impl Legs {
         if self.live.len() >= MAX_LIVE_LEGS || self.over.len() + self.waiting.len() >= MAX_LEGS {
             return Err(Fault::order("opened more legs than a session may have"));
         }
-        let longest = match (order.limit, &order.workload) {
-            // However long the network took, storage may take longer.
-            (_, Workload::Copy(_) | Workload::Blocks(_))
-            | (Limit::Bytes(_) | Limit::Requests(_) | Limit::Whole, _) => LONGEST,
-            (Limit::Time(span), _) => span.min(LONGEST),
+        let longest = match order.limit {
+            // However long the network takes, storage may take longer.
+            Limit::Time(span) if !order.workload.order().has_storage() => span.min(LONGEST),
+            _ => LONGEST,
         };
         let leg = Leg {
             stage: Stage::Asked,
