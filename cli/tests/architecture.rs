@@ -64,7 +64,9 @@ fn every_room_knows_only_whom_it_may() {
         let allowed: &[&str] = match room.as_str() {
             "model" | "sys" => &[],
             // Views of one account of a connection.
-            "explain" | "requests" | "report" => &["model", "tcp"],
+            "explain" | "report" => &["model", "tcp"],
+            // The formats of the messages that it reads are in wire.
+            "requests" => &["model", "tcp", "wire"],
             pure if PURE.contains(&pure) => &["model"],
             "lab" => &["model", "sys", "emulate"],
             // What a packet socket sees is decoded where captures are.

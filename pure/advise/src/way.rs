@@ -1,6 +1,6 @@
 //! What a run tells of one direction of a path.
 
-use model::{BitRate, Bytes, Direction, Nanos, Run, Workload, summarise_leg};
+use model::{BitRate, Bytes, Direction, Nanos, Run, summarise_leg};
 
 /// One direction of a path, and how it was used.
 #[derive(Clone, Debug, PartialEq)]

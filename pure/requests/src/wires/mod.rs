@@ -4,7 +4,6 @@ mod iscsi;
 mod nfs;
 mod rpc;
 mod smb;
-mod xdr;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -3,137 +3,27 @@
 //! NFSv2 (RFC 1094), NFSv3 with MOUNT and NLM (RFC 1813), NFSv4.0 (RFC 7530), 4.1 (RFC 8881), 4.2 (RFC 7862),
 //! extended attributes (RFC 8276), the port mapper (RFC 1833).
 
-use super::xdr::Xdr;
 use super::{Detail, What, range};
 use std::borrow::Cow;
-
-/// A procedure: its name behind that of its program, and what it is for.
-type Procedure = (&'static str, &'static str);
-
-const PORTMAP: &[Procedure] = &[
-    ("PORTMAP NULL", "is the server there?"),
-    ("PORTMAP SET", "registers a service"),
-    ("PORTMAP UNSET", "takes a service off the list"),
-    ("PORTMAP GETPORT", "which port has this service?"),
-    ("PORTMAP DUMP", "all services and their ports"),
-];
-
-const MOUNT: &[Procedure] = &[
-    ("MOUNT NULL", "is the server there?"),
-    ("MOUNT MNT", "the handle of an exported folder"),
-    ("MOUNT DUMP", "who has mounted what"),
-    ("MOUNT UMNT", "the folder is not used any more"),
-    ("MOUNT UMNTALL", "no folder is used any more"),
-    ("MOUNT EXPORT", "which folders are exported"),
-];
-
-const V2: &[Procedure] = &[
-    ("NFSv2 NULL", "is the server there?"),
-    (
-        "NFSv2 GETATTR",
-        "attributes of a file: does the cache still hold?",
-    ),
-    (
-        "NFSv2 SETATTR",
-        "changes attributes: mode, owner, size or times",
-    ),
-    ("NFSv2 ROOT", ""),
-    ("NFSv2 LOOKUP", "a name to the handle of its file"),
-    ("NFSv2 READLINK", "where a symbolic link points"),
-    ("NFSv2 READ", "reads data"),
-    ("NFSv2 WRITECACHE", ""),
-    ("NFSv2 WRITE", "writes data"),
-    ("NFSv2 CREATE", "makes a file"),
-    ("NFSv2 REMOVE", "removes a file"),
-    ("NFSv2 RENAME", "renames a file"),
-    ("NFSv2 LINK", "makes a hard link"),
-    ("NFSv2 SYMLINK", "makes a symbolic link"),
-    ("NFSv2 MKDIR", "makes a folder"),
-    ("NFSv2 RMDIR", "removes a folder"),
-    ("NFSv2 READDIR", "names in a folder"),
-    ("NFSv2 STATFS", "space of the file system"),
-];
-
-const V3: &[Procedure] = &[
-    ("NFSv3 NULL", "is the server there?"),
-    (
-        "NFSv3 GETATTR",
-        "attributes of a file: does the cache still hold?",
-    ),
-    (
-        "NFSv3 SETATTR",
-        "changes attributes: mode, owner, size or times",
-    ),
-    ("NFSv3 LOOKUP", "a name to the handle of its file"),
-    ("NFSv3 ACCESS", "what may this user do with it?"),
-    ("NFSv3 READLINK", "where a symbolic link points"),
-    ("NFSv3 READ", "reads data"),
-    ("NFSv3 WRITE", "writes data"),
-    ("NFSv3 CREATE", "makes a file"),
-    ("NFSv3 MKDIR", "makes a folder"),
-    ("NFSv3 SYMLINK", "makes a symbolic link"),
-    ("NFSv3 MKNOD", "makes a special file"),
-    ("NFSv3 REMOVE", "removes a file"),
-    ("NFSv3 RMDIR", "removes a folder"),
-    ("NFSv3 RENAME", "renames a file"),
-    ("NFSv3 LINK", "makes a hard link"),
-    ("NFSv3 READDIR", "names in a folder"),
-    (
-        "NFSv3 READDIRPLUS",
-        "names in a folder, with their attributes",
-    ),
-    ("NFSv3 FSSTAT", "space of the file system"),
-    (
-        "NFSv3 FSINFO",
-        "the largest read and write that the server takes",
-    ),
-    ("NFSv3 PATHCONF", "limits of names and links"),
-    ("NFSv3 COMMIT", "has what was written put on stable storage"),
-];
-
-/// All else is a compound.
-const V4_NULL: &[Procedure] = &[("NFSv4 NULL", "is the server there?")];
-
-const NLM: &[Procedure] = &[
-    ("NLM NULL", "is the server there?"),
-    ("NLM TEST", "could this be locked?"),
-    ("NLM LOCK", "locks a part of a file"),
-    ("NLM CANCEL", "gives up waiting for a lock"),
-    ("NLM UNLOCK", "releases a lock"),
-    ("NLM GRANTED", "a lock that was waited for is held now"),
-];
-
-const ACL: &[Procedure] = &[
-    ("NFSACL NULL", "is the server there?"),
-    ("NFSACL GETACL", "the access list of a file"),
-    ("NFSACL SETACL", "changes the access list of a file"),
-];
+use wire::nfs::programs::{self, MOUNT, NFS};
+use wire::nfs::xdr::Xdr;
 
 /// What a call of a program asks.
 pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_>) -> What {
-    let (name, procedures): (&str, &[Procedure]) = match (program, version) {
-        (100_000, _) => ("PORTMAP", PORTMAP),
-        (100_003, 2) => ("NFSv2", V2),
-        (100_003, 3) => ("NFSv3", V3),
-        (100_003, 4) if procedure == 1 => {
-            let (compound, detail) = Compound::of(arguments);
-            let (operation, purpose) = compound.named();
-            return What {
-                operation: operation.into(),
-                purpose,
-                detail,
-                compound: Some(Box::new(compound)),
-            };
-        }
-        (100_003, 4) => ("NFSv4", V4_NULL),
-        (100_005, _) => ("MOUNT", MOUNT),
-        (100_011, _) => ("RQUOTA", &[]),
-        (100_021, _) => ("NLM", NLM),
-        (100_024, _) => ("NSM", &[]),
-        (100_227, _) => ("NFSACL", ACL),
+    if (program, version, procedure) == (NFS, 4, 1) {
+        let (compound, detail) = Compound::of(arguments);
+        let (operation, purpose) = compound.named();
+        return What {
+            operation: operation.into(),
+            purpose,
+            detail,
+            compound: Some(Box::new(compound)),
+        };
+    }
+    let (name, procedures) = match (program, version) {
         // The server's calls to its client, on its client's connection.
-        (0x4000_0000.., 1 | 4) if procedure == 1 => ("NFSv4", &[]),
-        _ => ("", &[]),
+        (0x4000_0000.., 1 | 4) if procedure == 1 => ("NFSv4", &[][..]),
+        _ => programs::program(program, version).unwrap_or_default(),
     };
     let known = procedures.get(procedure as usize);
     let (operation, purpose): (Cow<'static, str>, _) = match (name, known) {
@@ -147,8 +37,10 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
     };
     What {
         detail: match (program, version) {
-            (100_003, 3) => detail(procedure, arguments).unwrap_or_default(),
-            (100_005, _) if procedure == 1 => { arguments }.name().unwrap_or_default().into(),
+            (NFS, 3) => detail(procedure, arguments).unwrap_or_default(),
+            (MOUNT, _) if procedure == 1 => {
+                file_name(&mut { arguments }).unwrap_or_default().into()
+            }
             _ => Detail::default(),
         },
         operation,
@@ -160,10 +52,10 @@ pub(super) fn call(program: u32, version: u32, procedure: u32, arguments: Xdr<'_
 /// What a call of NFSv3 asks for.
 fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<Detail> {
     // Each of them begins with the handle of a file or folder.
-    xdr.opaque()?;
+    xdr.opaque(usize::MAX)?;
     match procedure {
         // LOOKUP, CREATE to RENAME.
-        3 | 8..=14 => Some(xdr.name()?.into()),
+        3 | 8..=14 => Some(file_name(&mut xdr)?.into()),
         6 => Some(range(xdr.u64()?, xdr.u32()?)),
         21 => committed(&mut xdr),
         // WRITE.
@@ -176,8 +68,37 @@ fn detail(procedure: u32, mut xdr: Xdr<'_>) -> Option<Detail> {
     }
 }
 
+/// A name that a peer chose.
+fn file_name(xdr: &mut Xdr<'_>) -> Option<String> {
+    Some(String::from_utf8_lossy(xdr.opaque(usize::MAX)?).into_owned())
+}
+
+/// Steps over values by their shapes: `w` 4 bytes, `d` 8, `s` 16, `o` opaque, `b` a list of words, `z` a list
+/// that is empty, `f` attributes of NFSv4; anything else is not known.
+pub(super) fn step(xdr: &mut Xdr<'_>, shapes: &str) -> Option<()> {
+    for shape in shapes.chars() {
+        match shape {
+            'w' => xdr.skip(4)?,
+            'd' => xdr.skip(8)?,
+            's' => xdr.skip(16)?,
+            'o' => xdr.opaque(usize::MAX)?,
+            'z' if xdr.u32()? == 0 => &[],
+            'b' => {
+                let words = xdr.u32()? as usize;
+                xdr.skip(words.checked_mul(4)?)?
+            }
+            'f' => {
+                step(xdr, "b")?;
+                xdr.opaque(usize::MAX)?
+            }
+            _ => return None,
+        };
+    }
+    Some(())
+}
+
 /// An operation of NFSv4, by its number from 3 on: its name; the shapes of its arguments and of its results when it
-/// succeeds, see [`Xdr::step`] (`!`: not known, or not of one shape); and what it is for, empty where it
+/// succeeds, see [`step`] (`!`: not known, or not of one shape); and what it is for, empty where it
 /// only serves others.
 type Operation = (&'static str, &'static str, &'static str, &'static str);
 
@@ -347,7 +268,7 @@ impl Compound {
     }
 
     fn walk(&mut self, xdr: &mut Xdr<'_>, detail: &mut Detail) -> Option<()> {
-        xdr.opaque()?;
+        xdr.opaque(usize::MAX)?;
         self.minor = xdr.u32()?;
         let count = xdr.u32()? as usize;
         for _ in 0..count.min(MOST_OPERATIONS) {
@@ -361,7 +282,7 @@ impl Compound {
                 "OPEN" => open(xdr)?,
                 "CREATE" => create(xdr)?,
                 "LOCK" => lock(xdr)?,
-                _ => xdr.step(arguments)?,
+                _ => step(xdr, arguments)?,
             }
         }
         (count <= MOST_OPERATIONS).then_some(())
@@ -375,14 +296,14 @@ impl Compound {
         let mut seen = Vec::new();
         let mut walk = || {
             let _status = xdr.u32()?;
-            xdr.opaque()?;
+            xdr.opaque(usize::MAX)?;
             let count = xdr.u32()? as usize;
             for _ in 0..count.min(MOST_OPERATIONS) {
                 let number = xdr.u32()?;
                 let (_, _, results, _) = operation(number)?;
                 seen.push(number);
                 if xdr.u32()? == 0 {
-                    xdr.step(results)?;
+                    step(&mut xdr, results)?;
                 }
             }
             Some(())
@@ -429,45 +350,47 @@ impl Compound {
 fn asked(operation: &str, mut xdr: Xdr<'_>) -> Option<Detail> {
     match operation {
         "READ" | "READ_PLUS" => {
-            xdr.step("s")?;
+            step(&mut xdr, "s")?;
             Some(range(xdr.u64()?, xdr.u32()?))
         }
         "WRITE" => {
-            xdr.step("s")?;
+            step(&mut xdr, "s")?;
             let (offset, how) = (xdr.u64()?, stable(xdr.u32()?));
             let bytes = xdr.u32()?;
             Some(Detail::Range { offset, bytes, how })
         }
         "COMMIT" => committed(&mut xdr),
         "ALLOCATE" | "DEALLOCATE" => {
-            xdr.step("s")?;
+            step(&mut xdr, "s")?;
             let (offset, bytes) = (xdr.u64()?, xdr.u64()?);
             Some(format!("{bytes} bytes at {offset}").into())
         }
         "COPY" | "CLONE" => {
-            xdr.step("ss")?;
+            step(&mut xdr, "ss")?;
             let [from, to, bytes] = [xdr.u64()?, xdr.u64()?, xdr.u64()?];
             Some(format!("{bytes} bytes at {from} to {to}").into())
         }
-        "LOOKUP" | "REMOVE" | "RENAME" | "GETXATTR" | "REMOVEXATTR" => Some(xdr.name()?.into()),
+        "LOOKUP" | "REMOVE" | "RENAME" | "GETXATTR" | "REMOVEXATTR" => {
+            Some(file_name(&mut xdr)?.into())
+        }
         "SETXATTR" => {
-            xdr.step("w")?;
-            Some(xdr.name()?.into())
+            step(&mut xdr, "w")?;
+            Some(file_name(&mut xdr)?.into())
         }
         "OPEN" => {
-            xdr.step("wwwdo")?;
+            step(&mut xdr, "wwwdo")?;
             made(&mut xdr)?;
             // CLAIM_NULL and those of delegations name the file.
             match xdr.u32()? {
                 0 | 3 => {}
-                2 => xdr.step("s")?,
+                2 => step(&mut xdr, "s")?,
                 _ => return None,
             }
-            Some(xdr.name()?.into())
+            Some(file_name(&mut xdr)?.into())
         }
         "CREATE" => {
             kind(&mut xdr)?;
-            Some(xdr.name()?.into())
+            Some(file_name(&mut xdr)?.into())
         }
         _ => None,
     }
@@ -494,25 +417,25 @@ fn stable(how: u32) -> &'static str {
 /// Steps over the arguments of CREATE (RFC 8881, 18.4.1).
 fn create(xdr: &mut Xdr<'_>) -> Option<()> {
     kind(xdr)?;
-    xdr.step("of")
+    step(xdr, "of")
 }
 
 /// Steps over what is to be made (`createtype4`).
 fn kind(xdr: &mut Xdr<'_>) -> Option<()> {
     match xdr.u32()? {
         // Devices, and a symbolic link.
-        3 | 4 => xdr.step("ww"),
-        5 => xdr.step("o"),
+        3 | 4 => step(xdr, "ww"),
+        5 => step(xdr, "o"),
         _ => Some(()),
     }
 }
 
 /// Steps over the arguments of LOCK (RFC 8881, 18.10.1).
 fn lock(xdr: &mut Xdr<'_>) -> Option<()> {
-    xdr.step("wwdd")?;
+    step(xdr, "wwdd")?;
     match xdr.u32()? {
-        0 => xdr.step("sw"),
-        _ => xdr.step("wswdo"),
+        0 => step(xdr, "sw"),
+        _ => step(xdr, "wswdo"),
     }
 }
 
@@ -527,12 +450,12 @@ fn made(xdr: &mut Xdr<'_>) -> Option<()> {
         3 => "df",
         _ => "!",
     };
-    xdr.step(how)
+    step(xdr, how)
 }
 
 /// Steps over the arguments of OPEN (RFC 8881, 18.16.1).
 fn open(xdr: &mut Xdr<'_>) -> Option<()> {
-    xdr.step("wwwdo")?;
+    step(xdr, "wwwdo")?;
     made(xdr)?;
     let claim = match xdr.u32()? {
         0 | 3 => "o",
@@ -542,5 +465,5 @@ fn open(xdr: &mut Xdr<'_>) -> Option<()> {
         5 => "s",
         _ => "!",
     };
-    xdr.step(claim)
+    step(xdr, claim)
 }

@@ -1,8 +1,9 @@
 //! ONC RPC (RFC 5531): records of fragments, each call with a number that its reply repeats.
 
 use super::nfs;
-use super::xdr::Xdr;
+use super::nfs::step;
 use super::{Message, Piece, Role, What};
+use wire::nfs::xdr::Xdr;
 
 /// Authentication that encrypts what follows: RPCSEC_GSS (RFC 2203).
 const GSS: u32 = 6;
@@ -64,7 +65,7 @@ fn call(mut xdr: Xdr<'_>) -> Option<What> {
     let [program, version, procedure] = [xdr.u32()?, xdr.u32()?, xdr.u32()?];
     let mut arguments = || {
         let flavor = xdr.u32()?;
-        xdr.step("owo")?;
+        step(&mut xdr, "owo")?;
         Some(xdr).filter(|_| flavor != GSS)
     };
     let arguments = arguments().unwrap_or(Xdr(&[]));
@@ -76,6 +77,6 @@ pub(super) fn results(body: &[u8]) -> Option<Xdr<'_>> {
     let mut xdr = Xdr(body);
     let [_number, _kind, denied] = [xdr.u32()?, xdr.u32()?, xdr.u32()?];
     let flavor = xdr.u32()?;
-    xdr.step("o")?;
+    step(&mut xdr, "o")?;
     (denied == 0 && flavor != GSS && xdr.u32()? == 0).then_some(xdr)
 }

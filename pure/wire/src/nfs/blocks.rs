@@ -1,8 +1,9 @@
 //! Reads and writes of blocks with several calls outstanding, each timed by the moments that it is told.
 
-use super::procedures::{ATTRIBUTES, Handle, NFS, skip_change};
+use super::procedures::{ATTRIBUTES, Handle, skip_change};
+use super::programs::NFS;
 use super::rpc::{self, Credentials, Failure, LAST};
-use super::xdr::{Reader, Writer};
+use super::xdr::{Writer, Xdr};
 use model::{Answer, BlockOperation, Blocks, Bytes, Nanos, Outstanding, Places};
 
 /// Of a reply so many bytes are looked at: more than stands in front of the data of a READ.
@@ -123,7 +124,7 @@ impl Client {
     }
 
     fn answer(&mut self, now: Nanos, reply: &Incoming) -> Result<Answer, Failure> {
-        let mut from = Reader(&reply.kept);
+        let mut from = Xdr(&reply.kept);
         let call = from.u32().and_then(|n| self.outstanding.take(n));
         let call = call.ok_or(Failure::Malformed("a call"))?;
         let name = call.operation.name();
@@ -181,7 +182,7 @@ fn procedure(operation: BlockOperation) -> u32 {
 }
 
 /// How much a reply says that it moved, or its status; `None`: it is cut off.
-fn moved(operation: BlockOperation, from: &mut Reader<'_>) -> Option<Result<Bytes, u32>> {
+fn moved(operation: BlockOperation, from: &mut Xdr<'_>) -> Option<Result<Bytes, u32>> {
     let status = from.u32()?;
     if status != 0 {
         return Some(Err(status));
@@ -237,7 +238,7 @@ mod tests {
 
     /// What a call asks: its number, procedure, and the words behind the handle.
     fn asked(call: &[u8]) -> (u32, u32, Vec<u32>) {
-        let mut from = Reader(call);
+        let mut from = Xdr(call);
         assert_eq!(from.u32().unwrap() & !LAST, call.len() as u32 - 4);
         let number = from.u32().unwrap();
         let head: Vec<u32> = (0..4).map(|_| from.u32().unwrap()).collect();

@@ -3,8 +3,9 @@
 
 mod blocks;
 mod procedures;
+pub mod programs;
 mod rpc;
-mod xdr;
+pub mod xdr;
 
 pub use blocks::Client;
 pub use procedures::{

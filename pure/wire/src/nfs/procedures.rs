@@ -1,12 +1,10 @@
 //! The procedures that the client needs: of the port mapper (RFC 1833), of MOUNT and of NFS (RFC 1813).
 
+use super::programs::{MOUNT, NFS, PORTMAP};
 use super::rpc::Procedure;
-use super::xdr::{Reader, Writer};
+use super::xdr::{Writer, Xdr};
 use model::Bytes;
 
-const PORTMAP: u32 = 100_000;
-pub(super) const NFS: u32 = 100_003;
-const MOUNT: u32 = 100_005;
 /// The longest handle, and path, that a server may send.
 const HANDLE: usize = 64;
 const PATH: usize = 1024;
@@ -19,19 +17,19 @@ const BEFORE: usize = 24;
 pub struct Handle(pub(super) Vec<u8>);
 
 impl Handle {
-    fn read(from: &mut Reader<'_>) -> Option<Handle> {
+    fn read(from: &mut Xdr<'_>) -> Option<Handle> {
         from.opaque(HANDLE).map(|bytes| Handle(bytes.to_vec()))
     }
 }
 
 /// Attributes before and after a change (`wcc_data`).
-pub(super) fn skip_change(from: &mut Reader<'_>) -> Option<()> {
+pub(super) fn skip_change(from: &mut Xdr<'_>) -> Option<()> {
     from.skip_optional(BEFORE)?;
     from.skip_optional(ATTRIBUTES)
 }
 
 /// Whether it was done; else the status behind which nothing of interest stands.
-fn done(from: &mut Reader<'_>) -> Option<Result<(), u32>> {
+fn done(from: &mut Xdr<'_>) -> Option<Result<(), u32>> {
     Some(match from.u32()? {
         0 => Ok(()),
         status => Err(status),
@@ -63,7 +61,6 @@ impl Port {
 impl Procedure for Port {
     type Answer = u16;
     const NUMBERS: [u32; 3] = [PORTMAP, 2, 3];
-    const NAME: &'static str = "PORTMAP GETPORT";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         const TCP: u32 = 6;
@@ -72,7 +69,7 @@ impl Procedure for Port {
         }
     }
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<u16, u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<u16, u32>> {
         u16::try_from(from.u32()?).ok().map(Ok)
     }
 }
@@ -83,13 +80,12 @@ pub struct Mount<'a>(pub &'a str);
 impl Procedure for Mount<'_> {
     type Answer = Handle;
     const NUMBERS: [u32; 3] = [MOUNT, 3, 1];
-    const NAME: &'static str = "MOUNT MNT";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         to.opaque(self.0.as_bytes());
     }
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<Handle, u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Handle, u32>> {
         or_status!(from);
         Handle::read(from).map(Ok)
     }
@@ -101,13 +97,12 @@ pub struct Unmount<'a>(pub &'a str);
 impl Procedure for Unmount<'_> {
     type Answer = ();
     const NUMBERS: [u32; 3] = [MOUNT, 3, 3];
-    const NAME: &'static str = "MOUNT UMNT";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         to.opaque(self.0.as_bytes());
     }
 
-    fn results(&self, _: &mut Reader<'_>) -> Option<Result<(), u32>> {
+    fn results(&self, _: &mut Xdr<'_>) -> Option<Result<(), u32>> {
         Some(Ok(()))
     }
 }
@@ -118,11 +113,10 @@ pub struct Exports;
 impl Procedure for Exports {
     type Answer = Vec<String>;
     const NUMBERS: [u32; 3] = [MOUNT, 3, 5];
-    const NAME: &'static str = "MOUNT EXPORT";
 
     fn arguments(&self, _: &mut Writer<'_>) {}
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<Vec<String>, u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Vec<String>, u32>> {
         let mut all = Vec::new();
         while from.bool()? {
             all.push(String::from_utf8_lossy(from.opaque(PATH)?).into_owned());
@@ -150,13 +144,12 @@ pub struct FsInfo<'a>(pub &'a Handle);
 impl Procedure for FsInfo<'_> {
     type Answer = Sizes;
     const NUMBERS: [u32; 3] = [NFS, 3, 19];
-    const NAME: &'static str = "NFSv3 FSINFO";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         to.opaque(&self.0.0);
     }
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<Sizes, u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Sizes, u32>> {
         or_status!(from);
         from.skip_optional(ATTRIBUTES)?;
         let mut size = || from.u32().map(|most| Bytes(most.into()));
@@ -179,7 +172,6 @@ pub struct Create<'a> {
 impl Procedure for Create<'_> {
     type Answer = Option<Handle>;
     const NUMBERS: [u32; 3] = [NFS, 3, 8];
-    const NAME: &'static str = "NFSv3 CREATE";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         const GUARDED: u32 = 1;
@@ -194,7 +186,7 @@ impl Procedure for Create<'_> {
         }
     }
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<Option<Handle>, u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Option<Handle>, u32>> {
         or_status!(from);
         match from.bool()? {
             true => Handle::read(from).map(|handle| Ok(Some(handle))),
@@ -214,14 +206,13 @@ pub struct Lookup<'a> {
 impl Procedure for Lookup<'_> {
     type Answer = Handle;
     const NUMBERS: [u32; 3] = [NFS, 3, 3];
-    const NAME: &'static str = "NFSv3 LOOKUP";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         to.opaque(&self.folder.0);
         to.opaque(self.name.as_bytes());
     }
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<Handle, u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Handle, u32>> {
         or_status!(from);
         Handle::read(from).map(Ok)
     }
@@ -238,14 +229,13 @@ pub struct Remove<'a> {
 impl Procedure for Remove<'_> {
     type Answer = ();
     const NUMBERS: [u32; 3] = [NFS, 3, 12];
-    const NAME: &'static str = "NFSv3 REMOVE";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         to.opaque(&self.folder.0);
         to.opaque(self.name.as_bytes());
     }
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<(), u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<(), u32>> {
         done(from)
     }
 }
@@ -263,7 +253,6 @@ pub struct Write<'a> {
 impl Procedure for Write<'_> {
     type Answer = Bytes;
     const NUMBERS: [u32; 3] = [NFS, 3, 7];
-    const NAME: &'static str = "NFSv3 WRITE";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         to.opaque(&self.file.0);
@@ -273,7 +262,7 @@ impl Procedure for Write<'_> {
         to.opaque(self.data);
     }
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<Bytes, u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Bytes, u32>> {
         or_status!(from);
         skip_change(from)?;
         from.u32().map(|count| Ok(Bytes(count.into())))
@@ -286,7 +275,6 @@ pub struct Commit<'a>(pub &'a Handle);
 impl Procedure for Commit<'_> {
     type Answer = ();
     const NUMBERS: [u32; 3] = [NFS, 3, 21];
-    const NAME: &'static str = "NFSv3 COMMIT";
 
     fn arguments(&self, to: &mut Writer<'_>) {
         to.opaque(&self.0.0);
@@ -294,7 +282,7 @@ impl Procedure for Commit<'_> {
         to.u32(0);
     }
 
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<(), u32>> {
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<(), u32>> {
         done(from)
     }
 }

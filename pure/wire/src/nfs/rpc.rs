@@ -1,6 +1,7 @@
 //! ONC RPC over TCP (RFC 5531): calls with the user's numbers (`AUTH_SYS`), and the replies to them.
 
-use super::xdr::{Reader, Writer};
+use super::programs;
+use super::xdr::{Writer, Xdr};
 
 /// A reply that is taken whole is smaller: a list of exports, not a block.
 const LARGEST: usize = 1 << 20;
@@ -27,13 +28,13 @@ pub trait Procedure {
     /// Program, its version, the number of the procedure.
     const NUMBERS: [u32; 3];
     /// As in its specification.
-    const NAME: &'static str;
+    const NAME: &'static str = programs::name(Self::NUMBERS);
     /// Appends the arguments.
     #[doc(hidden)]
     fn arguments(&self, to: &mut Writer<'_>);
     /// Reads what stands behind the head of the reply; `None`: it is cut off, or something else.
     #[doc(hidden)]
-    fn results(&self, from: &mut Reader<'_>) -> Option<Result<Self::Answer, u32>>;
+    fn results(&self, from: &mut Xdr<'_>) -> Option<Result<Self::Answer, u32>>;
 }
 
 /// Why a call brought nothing.
@@ -130,7 +131,7 @@ pub fn answer<P: Procedure>(
     number: u32,
     reply: &[u8],
 ) -> Result<Option<P::Answer>, Failure> {
-    let mut from = Reader(reply);
+    let mut from = Xdr(reply);
     if from.u32() != Some(number) {
         return Ok(None);
     }
@@ -146,7 +147,7 @@ pub fn answer<P: Procedure>(
 }
 
 /// Reads the head of a reply, behind its number.
-pub(super) fn accepted(from: &mut Reader<'_>, call: &'static str) -> Result<(), Failure> {
+pub(super) fn accepted(from: &mut Xdr<'_>, call: &'static str) -> Result<(), Failure> {
     let mut read = || {
         if from.u32()? != 1 {
             return None;
@@ -193,7 +194,7 @@ impl Records {
     /// If it is larger than any reply to a single call.
     pub fn take(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let mut record = Vec::new();
-        let mut rest = Reader(&self.bytes);
+        let mut rest = Xdr(&self.bytes);
         loop {
             let Some(mark) = rest.u32() else {
                 return Ok(None);

@@ -4,10 +4,12 @@
 pub struct Writer<'a>(pub &'a mut Vec<u8>);
 
 impl Writer<'_> {
+    /// An unsigned integer.
     pub fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_be_bytes());
     }
 
+    /// An unsigned hyper integer.
     pub fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_be_bytes());
     }
@@ -22,23 +24,31 @@ impl Writer<'_> {
     }
 }
 
-/// Reads values one behind the other; `None` is: not there.
+/// The bytes that are left to read; `None` from a method: the value is cut off or malformed.
 #[derive(Clone, Copy)]
-pub struct Reader<'a>(pub &'a [u8]);
+pub struct Xdr<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> Xdr<'a> {
+    /// The next bytes, whatever they are.
     pub fn skip(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;
         Some(taken)
     }
 
+    /// An unsigned integer.
     pub fn u32(&mut self) -> Option<u32> {
         let (word, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(u32::from_be_bytes(*word))
     }
 
+    /// An unsigned hyper integer.
+    pub fn u64(&mut self) -> Option<u64> {
+        Some(u64::from(self.u32()?) << 32 | u64::from(self.u32()?))
+    }
+
+    /// 0 or 1.
     pub fn bool(&mut self) -> Option<bool> {
         match self.u32()? {
             0 => Some(false),
@@ -47,7 +57,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Opaque data of variable length, of at most so many bytes.
+    /// Opaque data of variable length, at most `most` bytes, padded to four.
     pub fn opaque(&mut self, most: usize) -> Option<&'a [u8]> {
         let length = self.u32()? as usize;
         if length > most {
@@ -58,7 +68,7 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// What may be there or not, and is of no interest.
+    /// Skips a value of this many bytes that is optional.
     pub fn skip_optional(&mut self, bytes: usize) -> Option<()> {
         if self.bool()? {
             self.skip(bytes)?;
