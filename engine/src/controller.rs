@@ -10,11 +10,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
-use measure::copy::Reach;
+use measure::storage::Reach;
 use model::{
-    BlockServer, BlockStore, Blocks, Bytes, Direction, Directions, EndRecord, Ended, FileCopy, Leg,
-    Nanos, Placement, Reading, Run, Sample, Side, SocketOptions, SocketSettings, Spec, Warning,
-    Workload,
+    Bytes, Direction, Directions, EndRecord, Ended, Leg, Nanos, Placement, Reading, Run, Sample,
+    Side, SocketOptions, SocketSettings, Spec, Warning,
 };
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -505,7 +504,9 @@ impl Drive<'_> {
             for flight in flights.iter_mut() {
                 flight.leg.started = Nanos::from(self.started.elapsed());
                 let (index, direction) = (flight.index, flight.leg.direction);
-                if let Workload::Blocks(_) = self.run.spec.workload {
+                if self.run.spec.workload.is_answered()
+                    && self.run.spec.workload.order().has_storage()
+                {
                     self.watcher
                         .event(&Progress::Waiting("the blocks are made ready"));
                 }
@@ -814,7 +815,10 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
     Order {
         leg,
         agent_sends: direction.sender() == Side::Far,
-        workload: of_agent(&spec.workload, direction),
+        workload: spec
+            .workload
+            .order()
+            .without_own_files(direction.sender() == Side::Far),
         streams: spec.streams,
         limit: spec.limit,
         interval: spec.interval,
@@ -827,29 +831,9 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
     }
 }
 
-/// What moves, as far as it is the agent's business: not the file at this end.
-fn of_agent(workload: &Workload, direction: Direction) -> Workload {
-    match (workload, direction.sender()) {
-        (Workload::Copy(copy), Side::Near) => Workload::Copy(FileCopy {
-            from: None,
-            ..copy.clone()
-        }),
-        (Workload::Copy(copy), Side::Far) => Workload::Copy(FileCopy {
-            to: None,
-            ..copy.clone()
-        }),
-        (Workload::Blocks(blocks), Side::Far) => Workload::Blocks(Blocks {
-            server: BlockServer::Peer(BlockStore::default()),
-            ..blocks.clone()
-        }),
-        _ => workload.clone(),
-    }
-}
-
 /// The congestion control to set on one side: a host that only receives does not need to have it.
 fn congestion(spec: &Spec, direction: Direction, side: Side) -> Option<String> {
-    let both = matches!(spec.workload, Workload::Request(_) | Workload::Blocks(_));
-    let sends = direction.sender() == side || both;
+    let sends = direction.sender() == side || spec.workload.is_answered();
     spec.socket.congestion.clone().filter(|_| sends)
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Result, anyhow};
 use archive::Archive;
 use model::{
     Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Limit, Nanos, Phase, Plan, Reading,
-    Run, Setting, Side, Spec, Trial, Warning, Workload, apply_to_spec, summarise,
+    Run, Setting, Side, Spec, Trial, Warning, apply_to_spec, summarise,
 };
 use prove::trial::{Before, of_run, without_run};
 use prove::{Next, Slot};
@@ -509,11 +509,9 @@ pub fn patience(spec: &Spec) -> Duration {
 /// The same run, just long enough to look at its sockets.
 fn short(spec: &Spec) -> Spec {
     Spec {
-        limit: match spec.workload {
-            Workload::Request(_) => Limit::Requests(u64::from(spec.streams)),
-            Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) | Workload::Blocks(_) => {
-                Limit::Bytes(REHEARSED)
-            }
+        limit: match spec.workload.is_answered() {
+            true => Limit::Requests(u64::from(spec.streams)),
+            false => Limit::Bytes(REHEARSED),
         },
         ..spec.clone()
     }

@@ -2,8 +2,7 @@
 
 use crate::exit::sentence;
 use crate::traces::{self, Tracing};
-use measure::blocks;
-use measure::copy::{self, Reach, Storage};
+use measure::storage::{Reach, Storage};
 use measure::{Job, Load, Reconnect, Role};
 use model::{
     Direction, EndRecord, Ended, Leg, Nanos, Sample, Side, SocketOptions, SocketSettings,
@@ -20,13 +19,7 @@ const STOP_WITHIN: Duration = Duration::from_millis(50);
 
 /// What `side` does in a leg of `direction`.
 pub fn role(workload: &model::Workload, direction: Direction, side: Side) -> Role {
-    let starts = direction.sender() == side;
-    match (workload, starts) {
-        (model::Workload::Request(_) | model::Workload::Blocks(_), true) => Role::Ask,
-        (model::Workload::Request(_) | model::Workload::Blocks(_), false) => Role::Answer,
-        (_, true) => Role::Send,
-        (_, false) => Role::Receive,
-    }
+    Role::of(workload, direction.sender() == side)
 }
 
 /// Opens what a copy comes from or goes to at `side`, or what has the blocks there, before any connection is made for
@@ -39,17 +32,8 @@ pub fn storage(
     side: Side,
     reach: &Reach,
 ) -> Result<Option<Storage>, measure::Error> {
-    let role = role(&order.workload, direction(order), side);
-    Ok(match (&order.workload, role) {
-        (model::Workload::Copy(copy), Role::Send) => {
-            Some(Storage::Source(copy::source(copy, reach)?.into()))
-        }
-        (model::Workload::Copy(copy), _) => Some(Storage::Sink(copy::sink(copy, reach)?.into())),
-        (model::Workload::Blocks(order), Role::Answer) => {
-            Some(Storage::Store(blocks::open(order, reach)?.into()))
-        }
-        _ => None,
-    })
+    let sender = direction(order).sender() == side;
+    measure::storage::open(&order.workload, sender, reach)
 }
 
 fn direction(order: &Order) -> Direction {
@@ -69,17 +53,10 @@ pub fn job(
     reconnect: impl FnOnce() -> Reconnect,
 ) -> Job {
     let role = role(&order.workload, direction(order), side);
-    let mut job = match (storage, &order.workload) {
-        (Some(storage), model::Workload::Copy(copy)) => {
-            Job::copy(copy.clone(), order.limit, storage)
-        }
-        (storage, model::Workload::Blocks(blocks)) => {
-            Job::peer_blocks(blocks.clone(), order.limit, storage)
-        }
-        _ => Job::new(role, order.workload.clone(), order.limit),
-    };
+    let mut job = Job::new(role, order.workload.clone(), order.limit);
+    job.storage = storage;
     job.cpus = cpus.to_vec();
-    if matches!(&order.workload, model::Workload::Request(request) if request.reconnect) {
+    if order.workload.order().reconnects() {
         job.reconnect = Some(reconnect());
     }
     job
@@ -119,7 +96,7 @@ pub fn run_end(
     stop: &AtomicBool,
     on_sample: &mut dyn FnMut(Sample),
 ) -> anyhow::Result<(EndRecord, Option<String>)> {
-    match blocks::ready(&mut job, &sockets, stop) {
+    match measure::ready(&mut job, &sockets, stop) {
         Ok(true) => {}
         Ok(false) => return Ok((EndRecord::default(), None)),
         Err(why) => {

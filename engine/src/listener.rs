@@ -11,7 +11,7 @@ use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VE
 use crate::transport::{Sender, discard};
 use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, host_name};
 use anyhow::{Context, Result, bail};
-use measure::copy::Reach;
+use measure::storage::Reach;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};

@@ -85,7 +85,7 @@ impl Listed {
         Listed {
             row: Row {
                 title: Some(format!("{}: {title}", report::prove::answer(outcome))),
-                workload: plan.run.workload.kind().to_owned(),
+                workload: plan.run.workload.kind().name.to_owned(),
                 ended: end(&experiment.ended).to_owned(),
                 ..bare(&experiment.id, experiment.started, &plan.host)
             },

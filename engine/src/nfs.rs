@@ -9,7 +9,7 @@ use crate::log;
 use crate::progress::{Event, Watcher};
 use crate::transport;
 use anyhow::{Context, Result, bail};
-use measure::{Dialogue, Dialogues, Job};
+use measure::{BlockClient, BlockClients, Job, Role};
 use model::{
     Answer, BlockOperation, BlockServer, Blocks, Bytes, Direction, EndRecord, Ended, Leg, Nanos,
     Places, Run, SocketSettings, Spec, Warning, Workload,
@@ -223,7 +223,8 @@ impl Desk<'_> {
             index: 0,
             direction,
         });
-        let mut job = Job::blocks(order.clone(), self.spec.limit, self.dialogues(order, files));
+        let mut job = Job::new(Role::Ask, self.spec.workload.clone(), self.spec.limit);
+        job.clients = Some(self.clients(order, files));
         job.cpus.clone_from(&self.spec.near.cpus);
         job.nodelay = self.spec.socket.nodelay;
         let mut samples = Vec::new();
@@ -259,7 +260,7 @@ impl Desk<'_> {
         Ok(leg)
     }
 
-    fn dialogues(&self, order: &Blocks, files: &Files<'_>) -> Arc<Dialogues> {
+    fn clients(&self, order: &Blocks, files: &Files<'_>) -> Arc<BlockClients> {
         let (order, who, handles) = (order.clone(), self.who.clone(), files.handles.clone());
         let all = files.size.0 / order.block.0;
         // Nothing on the way or at the server makes it smaller.
@@ -272,15 +273,15 @@ impl Desk<'_> {
                 Places::new(&order, all, 0, 1),
                 block.clone(),
             );
-            Box::new(Speaker(client)) as Box<dyn Dialogue>
+            Box::new(NfsClient(client)) as Box<dyn BlockClient>
         })
     }
 }
 
-/// The client's machine as the load has it.
-struct Speaker(Client);
+/// The protocol's machine as the load drives it.
+struct NfsClient(Client);
 
-impl Dialogue for Speaker {
+impl BlockClient for NfsClient {
     fn ask(&mut self, now: Nanos, out: &mut Vec<u8>) {
         self.0.ask(now, out);
     }
@@ -289,14 +290,14 @@ impl Dialogue for Speaker {
         self.0.sent(now, bytes);
     }
 
-    fn hear(
+    fn recv(
         &mut self,
         now: Nanos,
         bytes: &[u8],
         answered: &mut dyn FnMut(Answer),
     ) -> Result<(), String> {
-        let heard = self.0.hear(now, bytes, answered);
-        heard.map_err(|failure| failure.to_string())
+        let received = self.0.hear(now, bytes, answered);
+        received.map_err(|failure| failure.to_string())
     }
 }
 

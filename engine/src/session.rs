@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
-use measure::copy::{Reach, Storage};
-use model::{Bytes, EndRecord, Sample, Side, Workload};
+use measure::storage::{Reach, Storage};
+use model::{Bytes, EndRecord, Sample, Side};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -212,14 +212,7 @@ impl Session {
 impl Session {
     /// What the agent's end of a leg reads or writes, as far as the peer may use files here.
     fn storage(&self, order: &Order) -> Result<Option<Storage>, String> {
-        let file = match (&order.workload, order.agent_sends) {
-            (Workload::Copy(copy), true) => copy.from.as_ref(),
-            (Workload::Copy(copy), false) => copy.to.as_ref(),
-            (Workload::Blocks(blocks), false) => {
-                blocks.store().and_then(|whose| whose.store.as_ref())
-            }
-            _ => None,
-        };
+        let file = order.workload.order().file(order.agent_sends);
         let reach = match (&self.peer.may_files, file) {
             (Err(why), Some(_)) => return Err(why.clone()),
             (Ok(reach), _) => reach,
@@ -285,11 +278,5 @@ fn play(
 
 /// What a leg has moved in both directions, from the bytes that its load counts in the leg's own.
 fn moved(order: &Order, bytes: Bytes) -> Bytes {
-    match &order.workload {
-        Workload::Request(request) => {
-            let requests = bytes.0 / request.request_size.0.max(1);
-            bytes + Bytes(requests.saturating_mul(request.reply_size.0))
-        }
-        Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_) | Workload::Blocks(_) => bytes,
-    }
+    order.workload.order().both_directions(bytes)
 }

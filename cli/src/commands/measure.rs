@@ -23,7 +23,7 @@ use engine::record::{Record, blank};
 use engine::traces;
 use engine::transport::{self, How};
 use model::finding::Explanation;
-use model::{Ended, Fingerprint, Run, Spec, Workload};
+use model::{Ended, Fingerprint, Run, Spec};
 use report::json::Line;
 use report::live::Live;
 use std::net::IpAddr;
@@ -164,11 +164,10 @@ impl Measure {
             .order
             .spec(&host)
             .map_err(|e| Refusal::usage(e.to_string()))?;
-        if spec_is_for_iperf3_only(&spec, &host) {
-            return Err(Refusal::usage(
-                "datagrams are measured with iperf3 peers only: linerate measure iperf3:HOST --workload udp",
-            )
-            .into());
+        if let Some(why) = spec.workload.kind().not_with_agent
+            && !matches!(host, Host::Iperf3 { .. })
+        {
+            return Err(Refusal::usage(why).into());
         }
         if spec.trace && matches!(host, Host::Iperf3 { .. } | Host::Nfs { .. }) {
             return Err(Refusal::usage(
@@ -363,10 +362,6 @@ impl Watcher for Stream {
             Event::Waiting(what) => Line::Waiting { what },
         });
     }
-}
-
-fn spec_is_for_iperf3_only(spec: &Spec, host: &Host) -> bool {
-    matches!(spec.workload, Workload::Udp(_)) && !matches!(host, Host::Iperf3 { .. })
 }
 
 /// Measures with an agent; in a lab its emulator is watched meanwhile.

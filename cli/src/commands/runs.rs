@@ -69,7 +69,7 @@ struct List {
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Since>,
     /// Only runs of this workload
-    #[arg(long, value_name = "KIND", value_parser = ["bulk", "request", "udp", "copy", "blocks"])]
+    #[arg(long, value_name = "KIND", value_parser = model::WorkloadKind::ALL.map(|kind| kind.name))]
     workload: Option<String>,
     /// At most this many
     #[arg(short = 'n', long = "number", value_name = "N", default_value_t = 20)]

@@ -7,7 +7,7 @@ use archive::{Archive, Filter, Named};
 use engine::exit::{Exit, exit_of, sentence};
 use engine::listing::{self, Listed};
 use engine::{clock, traces};
-use model::{Direction, Nanos, summarise};
+use model::{Direction, Exchange, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
 use report::page;
 use report::pages::{Entry, Figure, History, Index, Past, Search, Shift, Side, Way};
@@ -255,7 +255,8 @@ pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
 
 /// Whether runs of this kind are told by their latency.
 fn of_latency(workload: &str) -> bool {
-    matches!(workload, "request" | "blocks")
+    let calls = |kind: &&WorkloadKind| kind.name == workload && kind.exchange == Exchange::Calls;
+    WorkloadKind::ALL.iter().any(calls)
 }
 
 /// Two runs side by side.

@@ -236,7 +236,7 @@ impl Test<'_> {
 
     fn open_streams(&self, direction: Direction, cookie: &[u8]) -> Result<Sockets> {
         let streams = 0..self.spec.streams;
-        if let Workload::Udp(_) = self.spec.workload {
+        if self.spec.workload.is_udp() {
             return streams
                 .map(|_| self.open_udp())
                 .collect::<Result<_>>()
@@ -558,7 +558,10 @@ impl Test<'_> {
             bytes,
             duration,
             retransmits: retransmits.filter(|_| sends && results.sender_has_retransmits == 1),
-            datagrams: matches!(self.spec.workload, Workload::Udp(_))
+            datagrams: self
+                .spec
+                .workload
+                .is_udp()
                 .then(|| together(&datagrams.collect::<Vec<_>>())),
             ..EndRecord::default()
         }
@@ -622,9 +625,7 @@ impl Test<'_> {
                 fq_rate_bit_s: server_rate,
                 ..params
             },
-            Workload::Request(_) | Workload::Copy(_) | Workload::Blocks(_) => {
-                unreachable!("checked before the first connection")
-            }
+            other => bail!("an iperf3 server plays no {}", other.kind().name),
         })
     }
 
@@ -944,16 +945,8 @@ fn is_refused(error: &anyhow::Error) -> bool {
 }
 
 fn check(spec: &Spec) -> Result<()> {
-    if let Workload::Request(_) = spec.workload {
-        bail!(Refusal::usage(
-            "an iperf3 server answers no requests: measure bulk or udp there, or requests against \
-             a linerate agent"
-        ));
-    }
-    if let Workload::Copy(_) = spec.workload {
-        bail!(Refusal::usage(
-            "an iperf3 server copies no files: copy to or from a linerate agent"
-        ));
+    if let Some(why) = spec.workload.kind().not_with_iperf3 {
+        bail!(Refusal::usage(why));
     }
     if let Limit::Requests(_) = spec.limit {
         bail!(Refusal::usage(

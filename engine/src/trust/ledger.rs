@@ -3,8 +3,8 @@
 use super::identity::NodeId;
 use super::store::{self, Limits};
 use anyhow::{Context, Result};
-use measure::copy::Reach;
-use model::{BitRate, BlockOperation, Blocks, Bytes, Limit, Nanos, Request, Warning, Workload};
+use measure::storage::Reach;
+use model::{BitRate, Bytes, Limit, Nanos, Warning};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,18 +20,6 @@ const MAX_STREAMS: u32 = 128;
 
 /// Shortest time between samples.
 const MIN_INTERVAL: Nanos = Nanos::from_millis(10);
-
-/// Largest request, reply and write: both ends keep a buffer of it for each stream.
-const MAX_MESSAGE: Bytes = Bytes(1 << 30);
-
-/// Operations that a connection may ask for in turn.
-const MAX_MIX: usize = 1000;
-
-/// Requests for blocks that all connections of a leg may have outstanding: each may have a thread here.
-const MAX_OUTSTANDING: u64 = 1024;
-
-/// Blocks that all connections of a leg may have outstanding: this end keeps a buffer of each.
-const MAX_HELD: Bytes = Bytes(1 << 30);
 
 /// What is set aside for a leg's beginning and end when somebody asks how long to wait.
 const AROUND_A_LEG: Duration = Duration::from_secs(3);
@@ -418,17 +406,8 @@ fn add_usage(
 
 /// An order for the log.
 fn in_words(order: &Order) -> String {
-    let what = match (&order.workload, order.agent_sends) {
-        (Workload::Bulk(_), true) => "sends",
-        (Workload::Bulk(_), false) => "receives",
-        (Workload::Request(_), true) => "sends requests",
-        (Workload::Request(_), false) => "answers requests",
-        (Workload::Copy(_), true) => "sends a copy",
-        (Workload::Copy(_), false) => "receives a copy",
-        (Workload::Udp(_), _) => "datagrams",
-        (Workload::Blocks(_), true) => "asks for blocks",
-        (Workload::Blocks(_), false) => "has blocks",
-    };
+    let [sends, receives] = order.workload.kind().agent_does;
+    let what = if order.agent_sends { sends } else { receives };
     let limit = match order.limit {
         Limit::Time(span) => format!("for {span}"),
         Limit::Bytes(bytes) => format!("up to {bytes}"),
@@ -463,63 +442,10 @@ fn possible(order: &Order) -> Result<(), String> {
     ) {
         return Err("a leg of nothing measures nothing".to_owned());
     }
-    let size = |what: &str, size: Bytes, least: Bytes| {
-        if (least..=MAX_MESSAGE).contains(&size) {
-            Ok(())
-        } else {
-            Err(format!(
-                "{what} of {size}: {least} to {MAX_MESSAGE} are possible"
-            ))
-        }
-    };
-    match &order.workload {
-        Workload::Bulk(bulk) => match bulk.write_size {
-            Some(write) => size("writes", write, Bytes(1)),
-            None => Ok(()),
-        },
-        Workload::Request(request) => {
-            size("requests", request.request_size, Request::MIN_SIZE)?;
-            size("replies", request.reply_size, Bytes(1))?;
-            match request.pace_per_s {
-                Some(pace) if !(pace > 0.0 && pace <= 1e7) => Err(format!(
-                    "{pace} requests a second: more than 0 and up to 10 million are possible"
-                )),
-                _ => Ok(()),
-            }
-        }
-        Workload::Copy(_) if order.streams != 1 => {
-            Err("a copy goes over one connection".to_owned())
-        }
-        Workload::Copy(_) => Ok(()),
-        Workload::Blocks(blocks) => {
-            size("blocks", blocks.block, Blocks::SMALLEST)?;
-            let known = |one: &BlockOperation| *one != BlockOperation::Getattr;
-            if blocks.mix.is_empty() || blocks.mix.len() > MAX_MIX || !blocks.mix.iter().all(known)
-            {
-                return Err(format!(
-                    "1 to {MAX_MIX} reads, writes and commits in turn are possible"
-                ));
-            }
-            let all = u64::from(blocks.depth) * u64::from(order.streams);
-            if !(1..=Blocks::DEEPEST).contains(&blocks.depth)
-                || all > MAX_OUTSTANDING
-                || all * blocks.block.0 > MAX_HELD.0
-            {
-                return Err(format!(
-                    "{} blocks of {} outstanding on each of {} connections: 1 to {} are possible, {MAX_OUTSTANDING} in all, and {MAX_HELD} of them",
-                    blocks.depth,
-                    blocks.block,
-                    order.streams,
-                    Blocks::DEEPEST
-                ));
-            }
-            Ok(())
-        }
-        Workload::Udp(_) => Err(
-            "datagrams are measured with iperf3 only: linerate measure iperf3:HOST --workload udp"
-                .to_owned(),
-        ),
+    if let Some(why) = order.workload.kind().not_with_agent {
+        return Err(why.to_owned());
     }
+    order.workload.order().check(order.streams)
 }
 
 /// Makes an order fit the limits, and says where.
@@ -558,7 +484,7 @@ mod tests {
     use super::super::identity::tests::fresh;
     use super::*;
     use crate::testing::TempDir;
-    use model::{Bulk, Placement, SocketSettings};
+    use model::{Bulk, Placement, SocketSettings, Workload};
     use std::net::Ipv4Addr;
 
     fn order(limit: Limit) -> Order {

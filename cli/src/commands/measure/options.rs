@@ -316,21 +316,15 @@ impl Order {
         if self.kind() != Kind::Copy && (!memory || self.copy.corners) {
             bail!("--from, --to and --corners belong to copies: add --workload copy");
         }
-        if self.way.trace && matches!(&workload, Workload::Request(r) if r.reconnect) {
+        if self.way.trace && workload.order().reconnects() {
             bail!(
                 "--trace follows connections that last: leave out --reconnect, or watch with 'linerate trace'"
             );
         }
-        if self.directions() != Directions::Up
-            && matches!(&workload, Workload::Request(r) if r.reconnect)
-        {
+        if self.directions() != Directions::Up && workload.order().reconnects() {
             bail!("--reconnect opens connections from here: leave out --down and --bidir");
         }
-        let ten_seconds = Limit::Time(Nanos::from_secs(10));
-        let usual = match &workload {
-            Workload::Copy(copy) if copy.from.is_some() => Limit::Whole,
-            _ => ten_seconds,
-        };
+        let usual = workload.order().usual_limit();
         let spec = self.load.spec(workload, self.directions(), usual)?;
         Ok(Spec {
             trace: self.way.trace,
@@ -499,10 +493,10 @@ impl Load {
             (None, None, None) => usual,
         };
         match (&workload, limit) {
-            (Workload::Bulk(_) | Workload::Udp(_) | Workload::Copy(_), Limit::Requests(_)) => {
+            (workload, Limit::Requests(_)) if !workload.is_answered() => {
                 bail!("--requests counts answers: add --workload request, or end with --bytes")
             }
-            (Workload::Request(_) | Workload::Blocks(_), Limit::Bytes(_)) => {
+            (workload, Limit::Bytes(_)) if workload.is_answered() => {
                 bail!(
                     "--bytes ends a bulk transfer: end the request workload with --requests or --time"
                 )
