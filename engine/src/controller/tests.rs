@@ -43,7 +43,7 @@ fn run(directions: Directions, limit: Limit) -> Run {
         title: None,
         experiment: None,
         spec: Spec {
-            workload: Workload::Bulk(Bulk::default()),
+            workload: model::Workload::Bulk(Bulk::default()),
             directions,
             streams: 2,
             limit,
