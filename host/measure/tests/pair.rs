@@ -598,12 +598,12 @@ fn orders_that_do_not_fit_together_are_refused() {
     let cases = [
         (Job::new(Role::Send, udp, limit), "do not fit together"),
         (request(Role::Send, limit, &small()), "do not fit together"),
-        (bulk(Role::Send, limit, &huge), "write size"),
+        (bulk(Role::Send, limit, &huge), "writes of 16384 PiB"),
         (
             bulk(Role::Send, Limit::Requests(1), &Bulk::default()),
             "requests",
         ),
-        (request(Role::Ask, limit, &tiny), "request size 3 B"),
+        (request(Role::Ask, limit, &tiny), "requests of 3 B"),
         (request(Role::Ask, limit, &anew), "must go together"),
     ];
     for (job, words) in cases {
