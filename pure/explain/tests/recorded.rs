@@ -1,5 +1,5 @@
 //! The beginnings of traces that real kernels made on paths whose cause is known, and what is to be found of
-//! them. `cases/recorded/*.toml`, made by `cut.py` there.
+//! them: `cases/recorded/*.toml`, each with its events beside it in a `.gz`, both made by `cut.py`.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -11,6 +11,7 @@ mod common;
 use common::Expect;
 use model::*;
 use serde::Deserialize;
+use std::io::Read;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,8 +20,17 @@ struct Case {
     #[allow(dead_code, reason = "for the reader")]
     about: String,
     expect: Expect,
-    /// One event a line, as `cut.py` says.
-    events: String,
+}
+
+/// The events of a case, one a line as `cut.py` says.
+fn events(name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/recorded");
+    let packed = std::fs::read(format!("{folder}/{name}.gz")).unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(packed.as_slice())
+        .read_to_string(&mut text)
+        .unwrap();
+    text
 }
 
 /// Which figure a letter stands for.
@@ -76,66 +86,64 @@ fn socket(of: &[i64]) -> SocketValues {
     }
 }
 
-impl Case {
-    fn trace(&self) -> Trace {
-        let mut figures = vec![0i64; 52];
-        let mut at = Nanos(0);
-        let mut segments = Vec::new();
-        for line in self.events.lines() {
-            let mut words = line.split(' ');
-            at += Nanos(words.next().unwrap().parse::<u64>().unwrap() * 1000);
-            let mut segment = Segment {
-                at,
-                what: match words.next().unwrap() {
-                    "S" => What::Sent,
-                    "R" => What::Received,
-                    "W" => What::Wrote,
-                    "D" => What::Read,
-                    "T" => What::State,
-                    _ => What::Congestion,
-                },
-                ..Segment::default()
-            };
-            if segment.what == What::Sent {
-                let mut next = || words.next().unwrap().parse::<u32>().unwrap();
-                segment.seq = next();
-                segment.payload = Bytes(next().into());
-                segment.segments = next();
-                segment.segment_size = next();
-                segment.flags = u8::try_from(next()).unwrap();
-            }
-            if segment.what == What::Received {
-                segment.segments = 1;
-            }
-            let changes = words.next().unwrap_or_default();
-            let letters = changes.match_indices(|c: char| c.is_ascii_alphabetic());
-            for (start, letter) in letters {
-                let rest = &changes[start + 1..];
-                let end = rest.find(|c: char| c.is_ascii_alphabetic());
-                let by: i64 = rest[..end.unwrap_or(rest.len())].parse().unwrap();
-                figures[number(letter.chars().next().unwrap())] += by;
-            }
-            segment.socket = Some(SocketState::from_probe(socket(&figures)));
-            segments.push(segment);
+fn trace(events: &str) -> Trace {
+    let mut figures = vec![0i64; 52];
+    let mut at = Nanos(0);
+    let mut segments = Vec::new();
+    for line in events.lines() {
+        let mut words = line.split(' ');
+        at += Nanos(words.next().unwrap().parse::<u64>().unwrap() * 1000);
+        let mut segment = Segment {
+            at,
+            what: match words.next().unwrap() {
+                "S" => What::Sent,
+                "R" => What::Received,
+                "W" => What::Wrote,
+                "D" => What::Read,
+                "T" => What::State,
+                _ => What::Congestion,
+            },
+            ..Segment::default()
+        };
+        if segment.what == What::Sent {
+            let mut next = || words.next().unwrap().parse::<u32>().unwrap();
+            segment.seq = next();
+            segment.payload = Bytes(next().into());
+            segment.segments = next();
+            segment.segment_size = next();
+            segment.flags = u8::try_from(next()).unwrap();
         }
-        Trace {
-            connections: vec![Connection {
-                id: 0,
-                cookie: 1,
-                netns: 0,
-                local: ([192, 0, 2, 1], 40000).into(),
-                remote: ([192, 0, 2, 2], 5201).into(),
-            }],
-            segments,
-            ..Trace::default()
+        if segment.what == What::Received {
+            segment.segments = 1;
         }
+        let changes = words.next().unwrap_or_default();
+        let letters = changes.match_indices(|c: char| c.is_ascii_alphabetic());
+        for (start, letter) in letters {
+            let rest = &changes[start + 1..];
+            let end = rest.find(|c: char| c.is_ascii_alphabetic());
+            let by: i64 = rest[..end.unwrap_or(rest.len())].parse().unwrap();
+            figures[number(letter.chars().next().unwrap())] += by;
+        }
+        segment.socket = Some(SocketState::from_probe(socket(&figures)));
+        segments.push(segment);
+    }
+    Trace {
+        connections: vec![Connection {
+            id: 0,
+            cookie: 1,
+            netns: 0,
+            local: ([192, 0, 2, 1], 40000).into(),
+            remote: ([192, 0, 2, 2], 5201).into(),
+        }],
+        segments,
+        ..Trace::default()
     }
 }
 
 #[test]
 fn each_recording_is_explained_as_expected() {
     common::each_case("recorded", 30, |name, case: &Case| {
-        let told = linerate_explain::explain_trace(&case.trace());
+        let told = linerate_explain::explain_trace(&trace(&events(name)));
         case.expect.of(name, &told).map(|_| ())
     });
 }

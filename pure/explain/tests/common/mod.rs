@@ -81,7 +81,7 @@ impl Expect {
     }
 }
 
-/// Checks every case of `tests/cases/FOLDER`, of which there are at least so many.
+/// Checks every `.toml` of `tests/cases/FOLDER`, of which there are at least so many.
 pub fn each_case<Case: DeserializeOwned>(
     folder: &str,
     at_least: usize,
@@ -92,6 +92,9 @@ pub fn each_case<Case: DeserializeOwned>(
     let mut seen = 0;
     for entry in std::fs::read_dir(cases.join(folder)).unwrap() {
         let path = entry.unwrap().path();
+        if path.extension().is_none_or(|kind| kind != "toml") {
+            continue;
+        }
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&path).unwrap();
         let case: Case = toml::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
