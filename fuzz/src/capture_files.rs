@@ -113,7 +113,7 @@ fn check(told: &[Explanation]) {
         assert!(one.phases.is_sorted_by_key(|phase| phase.from));
     }
     check_text(&report::explain::text(told, None, report::Style::PLAIN));
-    serde_json::from_str::<serde_json::Value>(&report::explain::json(told))
+    serde_json::from_str::<serde_json::Value>(&report::explain::json(told, None))
         .expect("what is written is JSON");
 }
 

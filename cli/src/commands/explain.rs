@@ -13,7 +13,7 @@ use engine::documents::run_from;
 use engine::exit::{Exit, Refusal};
 use engine::files::read_whole;
 use engine::traces;
-use explain::Tapes;
+use explain::{Arrival, CaptureSide, Joined};
 use model::finding::Explanation;
 use model::listing::Listing;
 use model::packet::Packet;
@@ -135,14 +135,23 @@ impl Explain {
             true => usize::MAX,
             false => report::explain::NAMED,
         };
-        let (explanations, host) = match &self.other {
-            Some(other) => (both(Path::new(subject), other)?, None),
-            None => explanations(subject, global, most)?,
+        let (explanations, clocks, host) = match &self.other {
+            Some(other) => {
+                let both = both(Path::new(subject), other)?;
+                (both.explanations, both.clocks, None)
+            }
+            None => {
+                let (explanations, host) = explanations(subject, global, most)?;
+                (explanations, None, host)
+            }
         };
+        let style = stdout_style();
         out::print(&if self.json {
-            report::explain::json(&explanations)
+            report::explain::json(&explanations, clocks.as_ref())
         } else {
-            report::explain::text(&explanations, host.as_deref(), stdout_style())
+            let clocks = clocks.map(|clocks| report::explain::clocks(&clocks, style));
+            report::explain::text(&explanations, host.as_deref(), style)
+                + &clocks.map_or(String::new(), |clocks| format!("\n{clocks}"))
         })?;
         Ok(Exit::Done)
     }
@@ -157,7 +166,7 @@ pub(super) fn explanations(
     let path = Path::new(subject);
     let run = if path.is_file() {
         match kind(path)? {
-            Kind::Capture => return Ok((captured(path, most, |_| ())?, None)),
+            Kind::Capture => return Ok((captured(path, most, |_, _| ())?, None)),
             Kind::Trace => {
                 let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
                 return Ok((watcher.explain(), None));
@@ -192,7 +201,7 @@ fn run_of(path: &Path) -> Result<Run, String> {
 }
 
 /// The connections of two files, one from each end.
-fn both(a: &Path, b: &Path) -> Result<Vec<Explanation>> {
+fn both(a: &Path, b: &Path) -> Result<Joined> {
     let names = (a.display().to_string(), b.display().to_string());
     Ok(match (kind(a)?, kind(b)?) {
         (Kind::Trace, Kind::Trace) => {
@@ -200,10 +209,10 @@ fn both(a: &Path, b: &Path) -> Result<Vec<Explanation>> {
             explain::explain_traces((&names.0, &a), (&names.1, &b))
         }
         (Kind::Capture, Kind::Capture) => {
-            let (mut tapes_a, mut tapes_b) = (Tapes::default(), Tapes::default());
-            let told_a = captured(a, usize::MAX, |packet| tapes_a.see(packet))?;
-            let told_b = captured(b, usize::MAX, |packet| tapes_b.see(packet))?;
-            explain::joined((&names.0, told_a, &tapes_a), (&names.1, told_b, &tapes_b))
+            let (mut side_a, mut side_b) = (CaptureSide::default(), CaptureSide::default());
+            let told_a = captured(a, usize::MAX, |packet, data| side_a.push(packet, data))?;
+            let told_b = captured(b, usize::MAX, |packet, data| side_b.push(packet, data))?;
+            explain::joined((&names.0, told_a, side_a), (&names.1, told_b, side_b))
         }
         _ => {
             return Err(Refusal::usage(format!(
@@ -255,11 +264,15 @@ fn listing(path: &Path) -> Result<Listing> {
 
 /// The connections of a capture, at most so many. What was skipped is said with the first; a damaged file
 /// is explained as far as it goes. Shows each packet as well.
-fn captured(path: &Path, most: usize, mut each: impl FnMut(&Packet)) -> Result<Vec<Explanation>> {
+fn captured(
+    path: &Path,
+    most: usize,
+    mut each: impl FnMut(&Packet, Option<Arrival>),
+) -> Result<Vec<Explanation>> {
     let mut observer = explain::Observer::of_most(most);
     let account = capture::read(open(path)?, |packet| {
-        observer.see(packet);
-        each(packet);
+        let data = observer.see(packet);
+        each(packet, data);
     });
     let mut doubts = account.map_err(|e| bad(path, e))?.left_out();
     let told = observer.explain();

@@ -1,215 +1,21 @@
-//! Both ends of a connection together: what left one and never reached the other, which retransmissions were
-//! needed, how long each way took beyond its shortest, and how long acknowledgements were held back.
-//!
-//! The clocks of two hosts differ. How much is reckoned from the quickest segment each way, as NTP does
-//! (RFC 5905, section 8): exact where both ways take as long when they are empty, else wrong by half of the
-//! difference. Changes of a way are not touched by that.
+//! Explanations from both ends of a connection, or from two places on its path: what each knows, and what only both
+//! together show ([`tcp::two_vantage`]).
 
-use crate::facts::{Facts, percentile};
+use crate::facts::Facts;
 use crate::limits::Key;
 use crate::samples::{self, Ends};
 use model::finding::{Evidence, Explanation, Quantity, Source};
 use model::packet::Packet;
-use model::segment::tcp_flag::{ACK, SYN};
 use model::{
-    Bytes, Comm, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketOptions, SocketValues,
-    Trace, What,
+    Bytes, Clocks, Comm, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketOptions,
+    SocketValues, Trace, What,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use tcp::seq::Unwrap;
-use tcp::thresholds::DELAYED_ACK_MIN;
-
-/// Packets of one place that are remembered for the comparison: the first ones.
-const MOST_PASSES: usize = 1 << 22;
-
-/// What passed one place, connection by connection.
-#[derive(Default)]
-pub struct Tapes {
-    index: BTreeMap<Flow, usize>,
-    tapes: Vec<Tape>,
-    passes: usize,
-}
-
-impl Tapes {
-    /// Takes the next packet.
-    pub fn see(&mut self, packet: &Packet) {
-        if self.passes >= MOST_PASSES {
-            return;
-        }
-        self.passes += 1;
-        let key = either_way(packet.from, packet.to);
-        let known = self.index.get(&key).copied();
-        let begins = packet.flags & (SYN | ACK) == SYN;
-        // The same addresses again, with another beginning: another connection.
-        let known = known.filter(|n| !begins || self.tapes[*n].may_begin(packet));
-        let n = known.unwrap_or(self.tapes.len());
-        if n == self.tapes.len() {
-            self.index.insert(key, n);
-            self.tapes.push(Tape::new(packet.from, packet.to));
-        }
-        self.tapes[n].see(packet);
-    }
-}
-
-/// What passed one place, of one connection. The first half is what the first of its ends sent.
-pub(crate) struct Tape {
-    ends: (SocketAddr, SocketAddr),
-    halves: [Half; 2],
-}
-
-#[derive(Default)]
-struct Half {
-    /// Sequence number of the SYN.
-    isn: Option<u32>,
-    passes: Vec<Pass>,
-    bytes: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Pass {
-    at: Nanos,
-    seq: u32,
-    payload: u32,
-    ack: Option<u32>,
-}
-
-impl Tape {
-    pub(crate) fn new(from: SocketAddr, to: SocketAddr) -> Tape {
-        Tape {
-            ends: (from, to),
-            halves: Default::default(),
-        }
-    }
-
-    /// What one end of a connection sent and received.
-    pub(crate) fn of(connection: &Connection, segments: &[&Segment]) -> Tape {
-        let mut tape = Tape::new(connection.local, connection.remote);
-        for packet in segments.iter().filter_map(|s| packet(connection, s)) {
-            tape.see(&packet);
-        }
-        tape
-    }
-
-    fn may_begin(&self, packet: &Packet) -> bool {
-        let half = &self.halves[usize::from(packet.from != self.ends.0)];
-        half.isn == Some(packet.seq) || half.passes.is_empty()
-    }
-
-    fn see(&mut self, packet: &Packet) {
-        let half = &mut self.halves[usize::from(packet.from != self.ends.0)];
-        if packet.has(SYN) {
-            half.isn = Some(packet.seq);
-            return;
-        }
-        half.bytes += u64::from(packet.payload);
-        half.passes.push(Pass {
-            at: packet.at,
-            seq: packet.seq,
-            payload: packet.payload,
-            ack: packet.has(ACK).then_some(packet.ack),
-        });
-    }
-
-    /// Whether two places saw the same connection: by its addresses, or, where they were translated on the
-    /// way, by both initial sequence numbers. Says which half of the other is the first of this.
-    fn is_same(&self, other: &Tape) -> Option<usize> {
-        let isns = |t: &Tape, first: usize| (t.halves[first].isn, t.halves[1 - first].isn);
-        [0, 1].into_iter().find(|first| {
-            let (mine, theirs) = (isns(self, 0), isns(other, *first));
-            let known = |(a, b): (Option<u32>, Option<u32>)| a.zip(b).is_some();
-            let ends = match first {
-                0 => other.ends,
-                _ => (other.ends.1, other.ends.0),
-            };
-            match known(mine) && known(theirs) {
-                true => mine == theirs,
-                false => self.ends == ends,
-            }
-        })
-    }
-
-    /// Both initial sequence numbers, the lesser first, where they were seen.
-    fn isns(&self) -> Option<[u32; 2]> {
-        let [a, b] = [self.halves[0].isn?, self.halves[1].isn?];
-        Some([a.min(b), a.max(b)])
-    }
-
-    /// The data of one half, with what the other half acknowledged of it, counted from `base`.
-    fn line(&self, half: usize, base: u32) -> Line {
-        let mut line = Line::default();
-        let mut place = Unwrap::at(base, 0);
-        for pass in self.halves[half].passes.iter().filter(|p| p.payload > 0) {
-            let from = place.follow(pass.seq);
-            line.data
-                .push((pass.at, from, from + u64::from(pass.payload)));
-        }
-        let mut place = Unwrap::at(base, 0);
-        let mut most = 0;
-        for pass in &self.halves[1 - half].passes {
-            if let Some(ack) = pass
-                .ack
-                .map(|ack| place.follow(ack))
-                .filter(|ack| *ack > most)
-            {
-                most = ack;
-                line.acks.push((pass.at, ack));
-            }
-        }
-        line
-    }
-
-    /// Where the stream of a half begins.
-    fn base(&self, half: usize) -> Option<u32> {
-        let half = &self.halves[half];
-        let first = half.passes.iter().find(|p| p.payload > 0);
-        half.isn
-            .map(|isn| isn.wrapping_add(1))
-            .or_else(|| first.map(|p| p.seq))
-    }
-}
-
-/// Two addresses: sender and receiver, or the lesser first.
-type Flow = (SocketAddr, SocketAddr);
-
-fn either_way(a: SocketAddr, b: SocketAddr) -> Flow {
-    (a.min(b), a.max(b))
-}
-
-/// The tapes of a place, found without a look at each of them.
-struct Site<'a> {
-    tapes: &'a [Tape],
-    by_ends: BTreeMap<Flow, Vec<usize>>,
-    by_isns: BTreeMap<[u32; 2], Vec<usize>>,
-}
-
-impl<'a> Site<'a> {
-    fn of(tapes: &'a [Tape]) -> Site<'a> {
-        let mut site = Site {
-            tapes,
-            by_ends: BTreeMap::new(),
-            by_isns: BTreeMap::new(),
-        };
-        for (n, tape) in tapes.iter().enumerate() {
-            let (a, b) = tape.ends;
-            site.by_ends.entry(either_way(a, b)).or_default().push(n);
-            if let Some(isns) = tape.isns() {
-                site.by_isns.entry(isns).or_default().push(n);
-            }
-        }
-        site
-    }
-
-    /// The first that is the same connection, where that half of it which is the first of `tape` suits.
-    fn find(&self, tape: &Tape, suits: impl Fn(usize) -> bool) -> Option<(usize, usize)> {
-        let (a, b) = tape.ends;
-        let by_ends = self.by_ends.get(&either_way(a, b));
-        let by_isns = tape.isns().and_then(|isns| self.by_isns.get(&isns));
-        let candidates = by_ends.into_iter().chain(by_isns).flatten();
-        let same = candidates.filter_map(|n| Some((*n, tape.is_same(&self.tapes[*n])?)));
-        same.filter(|(_, half)| suits(*half)).min()
-    }
-}
+use tcp::clock::{First, HostTime, Marks, join, swapped};
+use tcp::two_vantage::{
+    BothPlaces, CaptureSide, Compared, Passes, SideIndex, TwoVantage, either_way,
+};
 
 /// A segment of a trace as a packet.
 pub(crate) fn packet(connection: &Connection, segment: &Segment) -> Option<Packet> {
@@ -231,184 +37,30 @@ pub(crate) fn packet(connection: &Connection, segment: &Segment) -> Option<Packe
     })
 }
 
-/// One direction of a connection at one place: each in the order of time.
-#[derive(Default)]
-struct Line {
-    /// When, from, to.
-    data: Vec<(Nanos, u64, u64)>,
-    /// When, up to; rising.
-    acks: Vec<(Nanos, u64)>,
-}
-
-/// Bytes that were seen, and when first.
-#[derive(Default)]
-struct First(BTreeMap<u64, (u64, Nanos)>);
-
-impl First {
-    /// Adds a range; returns how many of its bytes are new.
-    fn add(&mut self, mut from: u64, to: u64, at: Nanos) -> u64 {
-        let mut new = 0;
-        while from < to {
-            let before = self.0.range(..=from).next_back();
-            if let Some((_, (end, _))) = before.filter(|(_, (end, _))| *end > from) {
-                from = *end;
-                continue;
-            }
-            let next = self.0.range(from..).next().map_or(to, |(next, _)| *next);
-            let until = next.min(to);
-            self.0.insert(from, (until, at));
-            new += until - from;
-            from = until;
-        }
-        new
+/// What both places show; whether the second is the receiver itself.
+fn evidence(found: &TwoVantage, source: Source, at_receiver: bool) -> Vec<Evidence> {
+    let of = |key| move |quantity: Quantity| Evidence::new(key, quantity, source);
+    let mut lost = of(Key::UndeliveredBytes)(Bytes(found.lost).into()).of(found.sent);
+    lost.at = found.first_lost.filter(|_| found.lost > 0);
+    let mut all = vec![lost];
+    if found.retransmitted > 0 {
+        all.push(of(Key::NeedlessRetransmissions)(found.needless.into()).of(found.retransmitted));
     }
-
-    fn of(&self, byte: u64) -> Option<Nanos> {
-        let (_, (end, at)) = self.0.range(..=byte).next_back()?;
-        (*end > byte).then_some(*at)
+    // Elsewhere the path to the receiver and back is in that time.
+    let held = found.held.filter(|_| at_receiver);
+    for (middle, largest, times) in [
+        (Key::ForwardDelayMedian, Key::ForwardDelayMax, found.forward),
+        (Key::ReverseDelayMedian, Key::ReverseDelayMax, found.reverse),
+        (Key::AckDelayMedian, Key::AckDelayMax, held),
+    ] {
+        if let Some((median, most)) = times {
+            all.extend([of(middle)(median.into()), of(largest)(most.into())]);
+        }
     }
-}
-
-/// What both ends tell together of one direction.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Between {
-    /// The receiver's clock less the sender's, in nanoseconds.
-    pub clock: i64,
-    /// Bytes that left, retransmissions included.
-    pub sent: u64,
-    /// Bytes that left and never arrived.
-    pub vanished: u64,
-    /// When the first of them left, by the sender's clock, where that is known.
-    pub first_vanished: Option<Nanos>,
-    /// Segments sent again.
-    pub again: u64,
-    /// Of them, those whose first copy arrived all the same.
-    pub needless: u64,
-    /// Time beyond the shortest: median and largest, toward the receiver and back.
-    pub toward: Option<(Nanos, Nanos)>,
-    pub back: Option<(Nanos, Nanos)>,
-    /// How long the receiver held acknowledgements back: median, largest.
-    pub held: Option<(Nanos, Nanos)>,
-    /// Acknowledgements, and those of them that were late.
-    pub acks: u64,
-    pub late: u64,
-}
-
-impl Between {
-    /// From the same direction at both ends.
-    fn of(sender: &Line, receiver: &Line, mss: u32) -> Option<Between> {
-        let mut between = Between::default();
-        let mut left = First::default();
-        let mut again = Vec::new();
-        for (at, from, to) in &sender.data {
-            if left.add(*from, *to, *at) < to - from {
-                again.push((*at, *from, *to));
-            }
-        }
-        let mut repeated = First::default();
-        for (at, from, to) in &again {
-            repeated.add(*from, *to, *at);
-        }
-        let mut arrived = First::default();
-        let mut toward = Vec::new();
-        for (at, from, to) in &receiver.data {
-            let new = arrived.add(*from, *to, *at);
-            let once = new > 0 && repeated.of(to - 1).is_none();
-            if let Some(left) = left.of(to - 1).filter(|_| once) {
-                toward.push(at.0 as i64 - left.0 as i64);
-            }
-        }
-        let heard: BTreeMap<u64, Nanos> = sender.acks.iter().map(|(at, ack)| (*ack, *at)).collect();
-        let back: Vec<i64> = receiver
-            .acks
-            .iter()
-            .filter_map(|(at, ack)| Some(heard.get(ack)?.0 as i64 - at.0 as i64))
-            .collect();
-        let (there, here) = (*toward.iter().min()?, *back.iter().min()?);
-        between.clock = (there - here) / 2;
-        let way = u64::try_from((there + here) / 2).unwrap_or(0);
-        between.toward = beyond(&toward, there);
-        between.back = beyond(&back, here);
-
-        // Only what left while the sender was watched, and could arrive while the receiver was.
-        let last = receiver.data.last()?;
-        let nearest = receiver.data.iter().map(|(_, from, _)| *from).min()?;
-        let end = |line: &Line| line.data.iter().map(|(_, _, to)| *to).max();
-        let furthest = end(sender)?.min(end(receiver)?);
-        let until = (last.0.0 as i64).saturating_sub(between.clock);
-        let until = u64::try_from(until).unwrap_or(0).saturating_sub(way);
-        let within = |(_, from, to): &&(Nanos, u64, u64)| *from >= nearest && *to <= furthest;
-        let counts = |pass: &&(Nanos, u64, u64)| pass.0.0 <= until && within(pass);
-        let length = |(_, from, to): &(Nanos, u64, u64)| to - from;
-        between.sent = sender.data.iter().filter(counts).map(length).sum();
-        let came: u64 = receiver.data.iter().filter(within).map(length).sum();
-        between.vanished = between.sent.saturating_sub(came);
-
-        let segments = |from: u64, to: u64| (to - from).div_ceil(u64::from(mss.max(1)));
-        for (at, from, to) in again.iter().filter(counts) {
-            between.again += segments(*from, *to);
-            // The first copy is there before the second could be.
-            let came = arrived.of(*from).map(|came| came.0 as i64 - between.clock);
-            if came.is_some_and(|came| came < (at.0 + way / 2) as i64) {
-                between.needless += segments(*from, *to);
-            } else if between.first_vanished.is_none() {
-                between.first_vanished = left.of(*from);
-            }
-        }
-
-        // Held from the arrival of the first byte that was not acknowledged yet.
-        let mut acked = 0;
-        let mut held: Vec<f64> = Vec::new();
-        for (at, ack) in &receiver.acks {
-            if let Some(came) = arrived.of(acked).filter(|came| came <= at) {
-                let wait = at.since(came);
-                held.push(wait.0 as f64);
-                between.late += u64::from(wait >= DELAYED_ACK_MIN);
-            }
-            acked = *ack;
-        }
-        between.acks = held.len() as u64;
-        between.held = percentile(&mut held, 0.5)
-            .zip(percentile(&mut held, 1.0))
-            .map(|(mid, most)| (Nanos(mid as u64), Nanos(most as u64)));
-        Some(between)
+    if held.is_some() {
+        all.push(of(Key::DelayedAcks)(found.delayed.into()).of(found.acks));
     }
-
-    /// What both places show; whether they are the ends of the connection themselves.
-    fn evidence(&self, begun: Nanos, source: Source, at_receiver: bool) -> Vec<Evidence> {
-        let of = |key| move |quantity: Quantity| Evidence::new(key, quantity, source);
-        let mut vanished = of(Key::UndeliveredBytes)(Bytes(self.vanished).into()).of(self.sent);
-        vanished.at = self
-            .first_vanished
-            .filter(|_| self.vanished > 0)
-            .map(|at| at.since(begun));
-        let mut all = vec![vanished];
-        if self.again > 0 {
-            all.push(of(Key::NeedlessRetransmissions)(self.needless.into()).of(self.again));
-        }
-        // Elsewhere the path to the receiver and back is in that time.
-        let held = self.held.filter(|_| at_receiver);
-        for (middle, largest, times) in [
-            (Key::ForwardDelayMedian, Key::ForwardDelayMax, self.toward),
-            (Key::ReverseDelayMedian, Key::ReverseDelayMax, self.back),
-            (Key::AckDelayMedian, Key::AckDelayMax, held),
-        ] {
-            if let Some((median, most)) = times {
-                all.extend([of(middle)(median.into()), of(largest)(most.into())]);
-            }
-        }
-        if held.is_some() {
-            all.push(of(Key::DelayedAcks)(self.late.into()).of(self.acks));
-        }
-        all
-    }
-}
-
-/// Median and largest beyond the least.
-fn beyond(all: &[i64], least: i64) -> Option<(Nanos, Nanos)> {
-    let mut all: Vec<f64> = all.iter().map(|d| (d - least) as f64).collect();
-    let (middle, most) = (percentile(&mut all, 0.5)?, percentile(&mut all, 1.0)?);
-    Some((Nanos(middle as u64), Nanos(most as u64)))
+    all
 }
 
 /// What a receiver's socket was, of all the time: see [`Reader`].
@@ -505,12 +157,9 @@ impl Reader {
     }
 
     /// What a sender cannot know, for the findings.
-    pub(crate) fn inform(&self, facts: &mut Facts, begun: Nanos, clock: i64) {
+    pub(crate) fn inform(&self, facts: &mut Facts, begun: Nanos, clocks: &Clocks) {
         facts.receive_buffer = Some(self.buffer.1);
-        let here = |at: Nanos| {
-            let at = (begun + at).0 as i64 + clock;
-            Nanos(u64::try_from(at).unwrap_or(0))
-        };
+        let here = |at: Nanos| HostTime::<First>::new(begun + at).by_second(clocks).nanos();
         for reading in &mut facts.readings {
             reading.unread = self.unread(here(reading.from), here(reading.to));
         }
@@ -545,34 +194,45 @@ impl Reader {
 
 /// Brings what the receiver's end of a connection saw to what the sender's told. Returns what only both
 /// together show.
-pub(crate) fn inform(
+fn inform(
     facts: &mut Facts,
     begun: Nanos,
-    sender: (&Connection, &[&Segment]),
-    receiver: (&Connection, &[&Segment]),
+    sender: Events<'_>,
+    receiver: Events<'_>,
+    clocks: Option<&Clocks>,
 ) -> Vec<Evidence> {
-    let at_sender = Tape::of(sender.0, sender.1);
-    let at_receiver = Tape::of(receiver.0, receiver.1);
-    let Some(base) = at_sender.base(0).or_else(|| at_receiver.base(1)) else {
-        return Vec::new();
+    let places = [sender, receiver].map(|(connection, events)| passes(connection, events));
+    let both = BothPlaces {
+        places: (&places[0], &places[1]),
+        halves: (0, 1),
+        segment: Some(facts.mss),
     };
-    let lines = (at_sender.line(0, base), at_receiver.line(1, base));
-    let between = Between::of(&lines.0, &lines.1, facts.mss);
+    let found = clocks.and_then(|clocks| both.compare_forward(clocks));
     let reader = Reader::of(receiver.1);
-    let clock = between.as_ref().map_or(0, |b| b.clock);
     if facts.source == Source::Trace {
         facts.source = Source::TraceOfBothEnds;
     }
     if let Some(reader) = &reader {
-        reader.inform(facts, begun, clock);
+        reader.inform(facts, begun, clocks.unwrap_or(&Clocks::ONE));
     }
     let mut told = Vec::new();
-    if let Some(between) = between {
-        facts.needless = facts.needless.max(between.needless);
-        told = between.evidence(begun, facts.source, true);
+    if let Some(found) = found {
+        facts.needless = facts.needless.max(found.needless);
+        told = evidence(&found, facts.source, true);
     }
     told.extend(reader.iter().flat_map(Reader::evidence));
     told
+}
+
+/// What one end of a connection sent and received.
+fn passes(connection: &Connection, events: &[&Segment]) -> Passes {
+    let mut passes = Passes::new(connection.local, connection.remote);
+    for event in events {
+        if let Some(packet) = packet(connection, event) {
+            passes.push(&packet, event.is_retransmission());
+        }
+    }
+    passes
 }
 
 /// Explains each stream of a leg: from the sender's trace if there is one, with the receiver's if there is
@@ -591,6 +251,8 @@ pub(crate) fn explain_leg(
     };
     let token = std::ptr::eq(ends.sender, &leg.near);
     let (sender, receiver) = (sender.map(Traced::of), receiver.map(Traced::of));
+    let both = sender.as_ref().zip(receiver.as_ref());
+    let clocks = both.and_then(|(sender, receiver)| join(sender.marks(), receiver.marks()));
     let from_traces = sender.as_ref().map_or_else(Vec::new, |sender| {
         let from = |n: u32| sender.load_begins(n, token);
         crate::watched(sender.trace, &from).explain_with(
@@ -603,8 +265,9 @@ pub(crate) fn explain_leg(
                 let other = receiver
                     .as_ref()
                     .and_then(|r| r.at(ends.receiver.sockets.get(n)?));
-                own.zip(other)
-                    .map_or_else(Vec::new, |(own, other)| inform(facts, begun, own, other))
+                own.zip(other).map_or_else(Vec::new, |(own, other)| {
+                    inform(facts, begun, own, other, clocks.as_ref())
+                })
             },
         )
     });
@@ -691,36 +354,66 @@ impl<'a> Traced<'a> {
         first.map_or(Nanos(0), |segment| segment.at)
     }
 
-    fn tapes(&self) -> Vec<Tape> {
+    fn passes(&self) -> Vec<Passes> {
         let all = self.trace.connections.iter().zip(&self.events);
-        all.map(|(c, events)| Tape::of(c, events)).collect()
+        all.map(|(c, events)| passes(c, events)).collect()
+    }
+
+    /// The packets by which its clock is compared with that of another host.
+    fn marks(&self) -> Marks {
+        let mut marks = Marks::default();
+        for segment in &self.trace.segments {
+            let connection = self.trace.connections.get(segment.connection as usize);
+            if let Some(packet) = connection.and_then(|c| packet(c, segment)) {
+                marks.push(&packet);
+            }
+        }
+        marks
     }
 }
 
+/// Explanations of what two places saw, and how their clocks are related, if any packet each way passed both.
+pub struct Joined {
+    /// Connections that both places have are explained once.
+    pub explanations: Vec<Explanation>,
+    /// The clock of the second place by that of the first.
+    pub clocks: Option<Clocks>,
+}
+
 /// Explains the connections of two traces, one from each end.
-pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explanation> {
+pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
     let (in_a, in_b) = (Traced::of(a.1), Traced::of(b.1));
-    let (tapes_a, tapes_b) = (in_a.tapes(), in_b.tapes());
-    let (at_a, at_b) = (Site::of(&tapes_a), Site::of(&tapes_b));
-    let ways = [
-        (a.0, &in_a, &tapes_a, b.0, &in_b, &at_b),
-        (b.0, &in_b, &tapes_b, a.0, &in_a, &at_a),
+    let (all_a, all_b) = (in_a.passes(), in_b.passes());
+    let (at_a, at_b) = (SideIndex::of(&all_a), SideIndex::of(&all_b));
+    let clocks = join(in_a.marks(), in_b.marks());
+    let directions = [
+        (a.0, &in_a, &all_a, b.0, &in_b, &at_b, clocks),
+        (
+            b.0,
+            &in_b,
+            &all_b,
+            a.0,
+            &in_a,
+            &at_a,
+            clocks.as_ref().map(swapped),
+        ),
     ];
-    let mut told = Vec::new();
-    for (name, own, tapes, other_name, others, there) in ways {
+    let mut explanations = Vec::new();
+    for (name, own, passes, other_name, others, there, clocks) in directions {
         let alone =
             format!("only {name} has it, not {other_name}: it is explained from there alone");
         // The first half of either is what its own end sent.
         let other_end = |n: usize| {
-            let (n, _) = there.find(tapes.get(n)?, |half| half == 1)?;
+            let (n, _) = there.find(passes.get(n)?, |half| half == 1)?;
             others.connection(n)
         };
         let watcher = crate::watched(own.trace, &|_| Nanos(0));
         let both = watcher.explain_with(&mut |connection, begun, _, facts| {
             let n = connection.id as usize;
-            own.connection(n)
-                .zip(other_end(n))
-                .map_or_else(Vec::new, |(own, other)| inform(facts, begun, own, other))
+            let both = own.connection(n).zip(other_end(n));
+            both.map_or_else(Vec::new, |(own, other)| {
+                inform(facts, begun, own, other, clocks.as_ref())
+            })
         });
         let received = watcher.received();
         let mut numbers = BTreeMap::new();
@@ -734,60 +427,76 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explan
         };
         // What this end received and the other sent is told as the other's.
         let rest = received.into_iter().filter(is_alone);
-        told.extend(both.into_iter().chain(rest).map(|mut one| {
+        explanations.extend(both.into_iter().chain(rest).map(|mut one| {
             if is_alone(&one) {
                 one.doubts.push(alone.clone());
             }
             one
         }));
     }
-    told
+    Joined::of(explanations, clocks)
+}
+
+impl Joined {
+    fn of(mut explanations: Vec<Explanation>, clocks: Option<Clocks>) -> Joined {
+        if let Some(first) = explanations.first_mut() {
+            first
+                .doubts
+                .extend(clocks.and_then(|clocks| clocks.doubt()));
+        }
+        Joined {
+            explanations,
+            clocks,
+        }
+    }
 }
 
 /// Two captures of the same traffic: connections that are in both are told once, with what the two places
 /// show together; the others as each capture has them.
 pub fn joined(
-    a: (&str, Vec<Explanation>, &Tapes),
-    b: (&str, Vec<Explanation>, &Tapes),
-) -> Vec<Explanation> {
-    let ((name_a, told_a, tapes_a), (name_b, told_b, tapes_b)) = (a, b);
+    a: (&str, Vec<Explanation>, CaptureSide),
+    b: (&str, Vec<Explanation>, CaptureSide),
+) -> Joined {
+    let ((name_a, told_a, mut side_a), (name_b, told_b, mut side_b)) = (a, b);
     let (mut told_a, mut told_b) = (Pool::of(told_a), Pool::of(told_b));
-    let at_b = Site::of(&tapes_b.tapes);
+    let clocks = join(side_a.take_marks(), side_b.take_marks());
+    let at_b = SideIndex::of(side_b.connections());
     let mut joined = Vec::new();
-    for tape in &tapes_a.tapes {
-        let Some((n, first)) = at_b.find(tape, |_| true) else {
+    for here in side_a.connections() {
+        let Some((n, first)) = at_b.find(here, |_| true) else {
             continue;
         };
-        let other = &tapes_b.tapes[n];
+        let there = &side_b.connections()[n];
         for half in [0, 1] {
-            let there = if first == 0 { half } else { 1 - half };
-            let Some(base) = tape.base(half) else {
-                continue;
+            let other = if first == 0 { half } else { 1 - half };
+            let mine = told_a.take(here.flow(half));
+            let theirs = told_b.take(there.flow(other));
+            let both = BothPlaces {
+                places: (here, there),
+                halves: (half, other),
+                segment: None,
             };
-            let mine = told_a.take(tape.flow(half));
-            let theirs = told_b.take(other.flow(there));
-            if mine.is_none() && theirs.is_none() {
-                continue;
-            }
-            let (here, across) = (tape.line(half, base), other.line(there, base));
-            // Where an acknowledgement takes longer to come, the sender is nearer.
-            let (near, far, lines) = match echo(&here) >= echo(&across) {
-                true => (mine, theirs, (&here, &across)),
-                false => (theirs, mine, (&across, &here)),
+            let found = clocks.and_then(|clocks| both.compare(&clocks));
+            let (near, far, found) = match found {
+                Some(Compared::Backward(found)) => (theirs, mine, Some(found)),
+                Some(Compared::Forward(found)) => (mine, theirs, Some(found)),
+                None => (mine, theirs, None),
             };
             let is = |told: &Option<Explanation>, place| {
                 told.as_ref().is_some_and(|t| t.source == place)
             };
             let at_receiver = is(&far, Source::CaptureAtReceiver);
-            let own = near.or(far);
-            let Some(mut own) = own else { continue };
-            let mss = here.data.iter().chain(&across.data);
-            let mss = mss.map(|(_, f, t)| (t - f) as u32).filter(|l| *l <= 9000);
-            match Between::of(lines.0, lines.1, mss.max().unwrap_or(1448)) {
-                Some(between) => {
+            let Some(mut own) = near.or(far) else {
+                continue;
+            };
+            match found {
+                Some(found) => {
                     own.source = Source::CapturesAtTwoPlaces;
-                    let begun = lines.0.data.first().map_or(Nanos(0), |(at, ..)| *at);
-                    own.ends = between.evidence(begun, own.source, at_receiver);
+                    own.ends = evidence(&found, own.source, at_receiver);
+                    if let Some(stream) = &mut own.stream {
+                        stream.needless_retransmissions = found.needless;
+                        stream.path = found.figures();
+                    }
                 }
                 None => own
                     .doubts
@@ -804,28 +513,18 @@ pub fn joined(
             one
         }));
     }
-    joined
-}
-
-impl Tape {
-    /// Sender and receiver of a half.
-    fn flow(&self, half: usize) -> Flow {
-        match half {
-            0 => self.ends,
-            _ => (self.ends.1, self.ends.0),
-        }
-    }
+    Joined::of(joined, clocks)
 }
 
 /// Explanations that are taken out one by one, by sender and receiver.
 struct Pool {
     all: Vec<Option<Explanation>>,
-    by_flow: BTreeMap<Flow, VecDeque<usize>>,
+    by_flow: BTreeMap<(SocketAddr, SocketAddr), VecDeque<usize>>,
 }
 
 impl Pool {
     fn of(told: Vec<Explanation>) -> Pool {
-        let mut by_flow: BTreeMap<Flow, VecDeque<usize>> = BTreeMap::new();
+        let mut by_flow: BTreeMap<_, VecDeque<usize>> = BTreeMap::new();
         for (n, one) in told.iter().enumerate() {
             if let Some(flow) = one.sender.zip(one.receiver) {
                 by_flow.entry(flow).or_default().push_back(n);
@@ -838,133 +537,27 @@ impl Pool {
     }
 
     /// The first that is left.
-    fn take(&mut self, flow: Flow) -> Option<Explanation> {
+    fn take(&mut self, flow: (SocketAddr, SocketAddr)) -> Option<Explanation> {
         let n = self.by_flow.get_mut(&flow)?.pop_front()?;
         self.all[n].take()
     }
-}
-
-/// Shortest time from data to their acknowledgement at one place.
-fn echo(line: &Line) -> Option<Nanos> {
-    let mut left = First::default();
-    for (at, from, to) in &line.data {
-        left.add(*from, *to, *at);
-    }
-    let waits = line
-        .acks
-        .iter()
-        .filter_map(|(at, ack)| Some(at.since(left.of(ack.checked_sub(1)?)?)));
-    waits.min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MSS: u64 = 1000;
-    /// The receiver's clock is this far ahead.
-    const AHEAD: u64 = 700_000_000;
-    const WAY: u64 = 10_000_000;
-
-    fn at(ms: u64) -> Nanos {
-        Nanos(ms * 1_000_000)
-    }
-
-    /// Ten segments, a millisecond apart; the fourth is lost and sent again 30 ms later, and the sixth was
-    /// sent again for nothing. Each is acknowledged at once but the last, which is held for 40 ms.
-    fn lines() -> (Line, Line) {
-        let (mut sender, mut receiver) = (Line::default(), Line::default());
-        let range = |n: u64| (n * MSS, (n + 1) * MSS);
-        for n in 0..10 {
-            let (from, to) = range(n);
-            sender.data.push((at(n), from, to));
-        }
-        sender.data.push((at(34), range(3).0, range(3).1));
-        sender.data.push((at(35), range(5).0, range(5).1));
-        for (left, from, to) in sender.data.clone() {
-            if (left, from) != (at(3), range(3).0) {
-                receiver.data.push((Nanos(left.0 + WAY + AHEAD), from, to));
-            }
-        }
-        for (n, came) in [(1, 10), (2, 11), (3, 12), (10, 84)] {
-            receiver.acks.push((Nanos(at(came).0 + AHEAD), n * MSS));
-            sender.acks.push((Nanos(at(came).0 + WAY), n * MSS));
-        }
-        (sender, receiver)
-    }
-
-    #[test]
-    fn what_vanished_what_was_needless_and_the_clocks() {
-        let (sender, receiver) = lines();
-        let found = Between::of(&sender, &receiver, MSS as u32).unwrap();
-        assert_eq!(found.clock, AHEAD as i64);
-        assert_eq!((found.sent, found.vanished), (12 * MSS, MSS));
-        assert_eq!(found.first_vanished, Some(at(3)));
-        assert_eq!((found.again, found.needless), (2, 1));
-        assert_eq!(found.toward, Some((Nanos(0), Nanos(0))));
-        // The last one was held from the arrival of what was missing.
-        assert_eq!(found.held, Some((Nanos(0), at(40))));
-        assert_eq!((found.acks, found.late), (4, 1));
-    }
-
     #[test]
     fn nothing_is_said_of_a_receiver_that_no_capture_was_taken_at() {
-        let (sender, receiver) = lines();
-        let found = Between::of(&sender, &receiver, MSS as u32).unwrap();
+        let found = TwoVantage {
+            held: Some((Nanos(0), Nanos(0))),
+            ..TwoVantage::default()
+        };
         let shows = |at_receiver| {
-            let all = found.evidence(at(0), Source::CapturesAtTwoPlaces, at_receiver);
+            let all = evidence(&found, Source::CapturesAtTwoPlaces, at_receiver);
             all.iter().any(|e| e.key == Key::DelayedAcks)
         };
         assert!(shows(true));
         assert!(!shows(false));
-    }
-
-    #[test]
-    fn a_way_that_grows_is_told_from_the_other() {
-        let (mut sender, receiver) = lines();
-        for (n, (at, _)) in (0..).zip(&mut sender.acks) {
-            at.0 += n * 5_000_000;
-        }
-        let found = Between::of(&sender, &receiver, MSS as u32).unwrap();
-        assert_eq!(found.toward, Some((Nanos(0), Nanos(0))));
-        assert_eq!(found.back, Some((at(5), at(15))));
-        assert_eq!(found.clock, AHEAD as i64);
-    }
-
-    #[test]
-    fn a_connection_is_found_by_its_addresses_or_its_beginnings() {
-        let end = |port| SocketAddr::from(([10, 0, 0, 1], port));
-        let packet = |from, to, seq, flags| Packet {
-            seq,
-            flags,
-            ..Packet::new(end(from), end(to))
-        };
-        let tape = |from, to, isns: Option<(u32, u32)>| {
-            let mut tape = Tape::new(end(from), end(to));
-            if let Some((here, there)) = isns {
-                tape.see(&packet(from, to, here, SYN));
-                tape.see(&packet(to, from, there, SYN | ACK));
-            }
-            tape
-        };
-        let own = tape(1, 2, Some((7, 9)));
-        assert_eq!(own.is_same(&tape(1, 2, Some((7, 9)))), Some(0));
-        assert_eq!(own.is_same(&tape(2, 1, Some((9, 7)))), Some(1));
-        assert_eq!(own.is_same(&tape(3, 4, Some((7, 9)))), Some(0), "NAT");
-        assert_eq!(own.is_same(&tape(1, 2, Some((8, 9)))), None, "port reused");
-        assert_eq!(own.is_same(&tape(2, 1, None)), Some(1), "begun later");
-        assert_eq!(own.is_same(&tape(3, 4, None)), None);
-    }
-
-    #[test]
-    fn bytes_count_once_and_the_first_copy_tells_the_time() {
-        let mut first = First::default();
-        assert_eq!(first.add(10, 20, at(1)), 10);
-        assert_eq!(first.add(5, 25, at(2)), 10);
-        assert_eq!(first.add(0, 30, at(3)), 10);
-        let times: Vec<_> = [0, 7, 15, 22, 29].map(|byte| first.of(byte)).to_vec();
-        let ms = |n| Some(at(n));
-        assert_eq!(times, [ms(3), ms(2), ms(1), ms(2), ms(3)]);
-        assert_eq!(first.of(30), None);
     }
 }

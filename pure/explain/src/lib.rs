@@ -21,9 +21,11 @@ mod trace;
 use model::finding::Explanation;
 
 pub use capture::{Observer, Told};
-pub use ends::{Tapes, joined};
+pub use ends::{Joined, joined};
 pub use listing::explain_listing;
 use model::{Nanos, Run, Side, Trace, TraceRecord};
+pub use tcp::stream::Arrival;
+pub use tcp::two_vantage::CaptureSide;
 pub use trace::Watcher;
 
 /// Explains each connection of a run from the samples of both ends.
@@ -57,7 +59,7 @@ pub fn explain_trace(trace: &Trace) -> Vec<Explanation> {
 }
 
 /// Explains the connections of two traces, one from each end. Those that are in both are told once.
-pub fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Vec<Explanation> {
+pub fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
     ends::explain_traces(a, b)
 }
 

@@ -2,8 +2,8 @@
 //! experiment that decides, and the time line.
 
 use crate::words::{self, Ink, Style, escape, escape_sentence, glue, percent, wrap};
-use model::Nanos;
 use model::finding::{Conclusion, Decider, Evidence, Explanation, Finding, Level, Limit, Source};
+use model::{Clocks, Nanos};
 use serde::Serialize;
 
 /// Version of the JSON form.
@@ -366,25 +366,42 @@ fn letter(limit: Limit) -> char {
 }
 
 /// All of it as a JSON document.
-pub fn json(explanations: &[Explanation]) -> String {
-    crate::json::pretty(&Document::of(explanations))
+pub fn json(explanations: &[Explanation], clocks: Option<&Clocks>) -> String {
+    crate::json::pretty(&Document::of(explanations, clocks))
+}
+
+/// How the clocks of two captures or traces are related.
+pub fn clocks(clocks: &Clocks, style: Style) -> String {
+    let line = format!(
+        "Clocks, by {} packets that passed both places: offset {} us, drift {:.1} ppm, within {}; changes of one-way delays are within {}.",
+        clocks.matched,
+        clocks.offset_ns / 1000,
+        clocks.drift_ppm,
+        glue(clocks.error),
+        glue(clocks.residual)
+    );
+    wrap(&line, style.width, "", "")
 }
 
 /// The same on a line of its own.
 pub fn json_line(explanations: &[Explanation]) -> String {
-    crate::json::compact(&Document::of(explanations))
+    crate::json::compact(&Document::of(explanations, None))
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
+    /// How the clocks of two captures or traces are related.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clocks: Option<&'a Clocks>,
     explanations: &'a [Explanation],
 }
 
-impl Document<'_> {
-    fn of(explanations: &[Explanation]) -> Document<'_> {
+impl<'a> Document<'a> {
+    fn of(explanations: &'a [Explanation], clocks: Option<&'a Clocks>) -> Document<'a> {
         Document {
             schema: EXPLAIN_SCHEMA,
+            clocks,
             explanations,
         }
     }

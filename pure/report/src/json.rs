@@ -348,7 +348,7 @@ mod tests {
             ("evidence", "threshold") => "threshold",
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
-            ("requests", "clocks") => "clocks",
+            ("explained" | "requests", "clocks") => "clocks",
             ("requests", "links") => "links",
             ("requests", "operations") => "operation",
             ("requests", "calls") | ("operation", "worst") => "call",
@@ -584,7 +584,11 @@ mod tests {
         let mut explained = fixtures::rivals();
         explained.ends = explained.findings[0].evidence.clone();
         explained.ends[0] = explained.ends[0].clone().about("eth0").at_least(1.0);
-        see(crate::explain::json(&[explained]), "explained");
+        let clocks = fixtures::requests().clocks;
+        see(
+            crate::explain::json(&[explained], clocks.as_ref()),
+            "explained",
+        );
         see(
             crate::watch::json(&[fixtures::glance()], Nanos(1)),
             "explain_now",

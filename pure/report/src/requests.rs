@@ -45,15 +45,10 @@ pub fn text(told: &Requests, style: Style) -> String {
         out.push_str(&list(told));
     }
     if let Some(clocks) = &told.clocks {
-        let line = format!(
-            "The clocks were joined by {} packets that both captures have: offset {} us, drift {:.1} ppm, right within {}; call send, think and reply send do not depend on it.",
-            clocks.matched,
-            clocks.offset_ns / 1000,
-            clocks.drift_ppm,
-            glue(clocks.error)
-        );
         out.push('\n');
-        out.push_str(&wrap(&line, style.width, "", ""));
+        out.push_str(&crate::explain::clocks(clocks, style));
+        let exact = "Call send, think and reply send do not depend on them.";
+        out.push_str(&wrap(exact, style.width, "", ""));
     }
     if !told.doubts.is_empty() {
         out.push('\n');

@@ -8,5 +8,6 @@ pub mod seq;
 pub mod stream;
 pub mod table;
 pub mod thresholds;
+pub mod two_vantage;
 pub mod vantage;
 pub mod waits;

@@ -39,6 +39,8 @@ pub const LARGEST_FRAME: u32 = 9000;
 pub const USUAL_SEGMENT: u32 = 1448;
 /// Bytes of each segment that timestamps take (RFC 7323, appendix A).
 pub const TIMESTAMPS: u32 = 12;
+/// Two times of a capture are known within this: pcap counts microseconds.
+pub const TIMESTAMP_PRECISION: Nanos = Nanos::from_micros(2);
 /// A tick of Linux' timestamps (`tcp_clock_ms`).
 pub const TIMESTAMP_TICK: Nanos = Nanos::from_millis(1);
 

@@ -14,6 +14,7 @@ use model::{Bytes, Nanos, StreamFigures, Vantage};
 use sender::{Frame, Sender};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use tcp::stream::Arrival;
 use tcp::table::{Bounds, Ends, Gone, Table};
 use tcp::vantage::Votes;
 
@@ -82,13 +83,10 @@ impl Observer {
         }
     }
 
-    /// Takes the next packet.
-    pub fn see(&mut self, packet: &Packet) {
+    /// Takes the next packet; says what its data are to their stream.
+    pub fn see(&mut self, packet: &Packet) -> Option<Arrival> {
         let kept = &mut self.kept;
-        let Some((connection, passed)) = self.table.push(packet, &mut |gone| kept.keep(gone))
-        else {
-            return;
-        };
+        let (connection, passed) = self.table.push(packet, &mut |gone| kept.keep(gone))?;
         let segment = connection.segment();
         if let Some(arrival) = passed.data
             && let Some(own) = connection.stream_mut(passed.side)
@@ -102,6 +100,7 @@ impl Observer {
                     .heard(&peer.stream, packet.at, &heard, (segment, total));
             }
         }
+        passed.data
     }
 
     /// Explains each direction that carried data; of a connection with much more one way, that way alone.

@@ -216,7 +216,9 @@ fn a_connection_after_another_on_the_same_addresses_is_its_own() {
 /// Follows these packets, and explains the first direction.
 fn told(packets: &[Packet]) -> Told {
     let mut observer = Observer::new();
-    packets.iter().for_each(|p| observer.see(p));
+    for packet in packets.iter() {
+        observer.see(packet);
+    }
     observer.explain()
 }
 
@@ -362,7 +364,9 @@ fn a_flood_of_attempts_makes_room_for_what_carries_data() {
     packets.extend(&real);
     packets.extend((0..2 * MOST_CONNECTIONS).map(attempt));
     let mut observer = Observer::new();
-    packets.iter().for_each(|p| observer.see(p));
+    for packet in packets.iter() {
+        observer.see(packet);
+    }
     let told = observer.explain();
     assert_eq!(told.explanations.len(), 1);
     assert_eq!(told.explanations[0].cause(), Some(Limit::ReceiveWindow));
@@ -408,7 +412,9 @@ fn connections_that_are_over_make_room() {
         let mut observer = Observer::of_most(most);
         for port in 1..=many {
             let packets = short(port, 1000 + u32::from(port % 7));
-            packets.iter().for_each(|p| observer.see(p));
+            for packet in packets.iter() {
+                observer.see(packet);
+            }
             // Late ones belong to it as well.
             observer.see(&packets[3]);
             observer.see(&packets[5]);
