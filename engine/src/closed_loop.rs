@@ -4,7 +4,7 @@
 use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::experiment::{Audience, DEADLINE, Driver, Far, Over, fresh, patience};
-use crate::grip::{self, Grip};
+use crate::host_settings::{self, HostSettings};
 use crate::leg::how_ended;
 use crate::progress::{Tee, Watcher};
 use crate::record::{Record, blank};
@@ -448,10 +448,10 @@ impl<'a> ClosedLoop<'a> {
         };
         self.audience
             .tells("sets what was proven, and measures again");
-        let mut grip = Grip::open(self.question.direction);
-        let kept = self.set_for_good(&mut grip, &settings);
+        let mut host_settings = HostSettings::open(self.question.direction);
+        let kept = self.set_for_good(&mut host_settings, &settings);
         // After it was kept there is nothing left to undo.
-        let undone = grip.end(self.far);
+        let undone = host_settings.end(self.far);
         let seen = kept?;
         undone?;
         for n in stay {
@@ -460,17 +460,21 @@ impl<'a> ClosedLoop<'a> {
         Ok(Some(seen))
     }
 
-    fn set_for_good(&mut self, grip: &mut Grip, settings: &[Setting]) -> Result<(Run, Look)> {
+    fn set_for_good(
+        &mut self,
+        host_settings: &mut HostSettings,
+        settings: &[Setting],
+    ) -> Result<(Run, Look)> {
         let (host, title) = (self.question.host.clone(), self.title());
         let deadline = patience(&self.question.run) + DEADLINE;
-        grip.take(self.far, settings, &host, &title, deadline)?;
-        grip.apply(self.far, settings, self.peer)?;
+        host_settings.take(self.far, settings, &host, &title, deadline)?;
+        host_settings.apply(self.far, settings, self.peer)?;
         if let Some(peer) = self.peer {
             // Where it cannot be flushed the experiment has said so.
-            grip::forget(self.far, peer);
+            host_settings::forget(self.far, peer);
         }
         let seen = self.look()?;
-        let readings = grip.verify(self.far)?;
+        let readings = host_settings.verify(self.far)?;
         if let Some(reading) = readings.iter().find(|r| !r.in_force) {
             return Err(anyhow!(
                 "{} was proven and could not be kept: it is {}, asked {}",
@@ -479,7 +483,7 @@ impl<'a> ClosedLoop<'a> {
                 reading.asked
             ));
         }
-        let kept = grip.keep(self.far)?;
+        let kept = host_settings.keep(self.far)?;
         // What an earlier round kept of the same knob is not in force any more.
         let knob = |r: &Reading| (r.side, r.setting.split('=').next().map(str::to_owned));
         let old = &mut self.story.kept;
@@ -500,10 +504,10 @@ impl<'a> ClosedLoop<'a> {
         let keeps = |side| self.story.kept.iter().any(|r| r.side == side);
         let near = keeps(Side::Near).then(|| {
             let peer = peer.context("the far host's address is not known")?;
-            tuning::lasting(&title, peer, Side::Near)
+            tuning::persist(&title, peer, Side::Near)
         });
         let there = match &mut *self.far {
-            Far::Agent(link) if keeps(Side::Far) => Some(grip::persist(link, &title)),
+            Far::Agent(link) if keeps(Side::Far) => Some(host_settings::persist(link, &title)),
             _ => None,
         };
         for (host, lasting) in [("this host", near), ("the far host", there)] {

@@ -4,7 +4,7 @@
 use crate::clock::unix_time;
 use crate::controller::Link;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
-use crate::grip::{self, Grip};
+use crate::host_settings::{self, HostSettings};
 use crate::iperf3::client;
 use crate::leg::how_ended;
 use crate::progress::{Event, Tee, Watcher};
@@ -128,7 +128,7 @@ pub struct Driver<'a> {
     audience: &'a mut dyn Audience,
     stop: &'a AtomicBool,
     /// The settings of both hosts, as far as arms change them.
-    grip: Grip,
+    host_settings: HostSettings,
 }
 
 /// How an experiment that did not break ended.
@@ -150,7 +150,7 @@ impl<'a> Driver<'a> {
         stop: &'a AtomicBool,
     ) -> Driver<'a> {
         Driver {
-            grip: Grip::open(experiment.plan.direction),
+            host_settings: HostSettings::open(experiment.plan.direction),
             experiment,
             far,
             archive,
@@ -167,7 +167,7 @@ impl<'a> Driver<'a> {
     /// can be resumed.
     pub fn run(mut self) -> Result<Over> {
         let outcome = self.play();
-        let undone = self.grip.end(self.far);
+        let undone = self.host_settings.end(self.far);
         let outcome = outcome.and_then(|over| undone.map(|()| over));
         let ended = match &outcome {
             Ok(Over::Done) => Ended::Complete,
@@ -189,7 +189,7 @@ impl<'a> Driver<'a> {
     /// Why not; everything is as it was.
     pub fn try_out(mut self) -> Result<Over> {
         let outcome = self.take_hold().and_then(|()| self.rehearse(false));
-        let undone = self.grip.end(self.far);
+        let undone = self.host_settings.end(self.far);
         outcome.and_then(|over| undone.map(|()| over))
     }
 
@@ -360,7 +360,7 @@ impl<'a> Driver<'a> {
         let patience = patience(&run.spec);
         let over = AtomicBool::new(false);
         let mut late = false;
-        let (far, user, mut hold) = (&mut *self.far, self.stop, self.grip.here());
+        let (far, user, mut hold) = (&mut *self.far, self.stop, self.host_settings.here());
         let mut watchers: Vec<&mut dyn Watcher> = Vec::new();
         if let Some(record) = record {
             watchers.push(&mut *self.audience);
@@ -396,7 +396,7 @@ impl<'a> Driver<'a> {
             outcome => outcome,
         };
         run.ended = how_ended(&outcome, &run.legs);
-        *readings = self.grip.verify(self.far)?;
+        *readings = self.host_settings.verify(self.far)?;
         outcome
     }
 
@@ -437,19 +437,19 @@ impl<'a> Driver<'a> {
         let title = format!("experiment {} with {}", self.experiment.id, plan.host);
         // Renewed before every run and, while one is under way, beside it.
         let deadline = Duration::from(plan.gap) + DEADLINE;
-        self.grip
+        self.host_settings
             .take(self.far, settings, &plan.host, &title, deadline)
     }
 
     /// Applies the settings of an arm on both hosts.
     fn apply(&mut self, settings: &[Setting]) -> Result<()> {
         let peer = self.peer();
-        self.grip.apply(self.far, settings, peer)
+        self.host_settings.apply(self.far, settings, peer)
     }
 
     /// Undoes what is applied.
     fn undo(&mut self) -> Result<()> {
-        for undone in self.grip.undo(self.far)? {
+        for undone in self.host_settings.undo(self.far)? {
             if let Some(note) = undone.note {
                 self.warn(Warning {
                     what: format!("{} was not as it had been set: {note}", undone.setting),
@@ -472,7 +472,7 @@ impl<'a> Driver<'a> {
         let Some(peer) = self.peer() else {
             return;
         };
-        let trouble = grip::forget(self.far, peer);
+        let trouble = host_settings::forget(self.far, peer);
         let remedy = match self.far {
             Far::Iperf3 { .. } => "run linerate at the far host too ('linerate serve')",
             Far::Agent(_) => {

@@ -6,7 +6,7 @@ use crate::host::ends;
 use crate::log;
 use anyhow::{Context, Result};
 use emulate::Scenario;
-use lab::{Lab, LinkBackend, NodeRecord, Options, Tie, TruthReport};
+use lab::{CounterReport, Lab, LinkBackend, NodeRecord, Options, Tie};
 use model::Warning;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -189,7 +189,7 @@ pub fn backends(lab: &Lab) -> String {
 /// Looks whether the emulator, not the network, was the limit of what happens meanwhile.
 pub struct Watch {
     lab: Option<Lab>,
-    before: TruthReport,
+    before: CounterReport,
 }
 
 impl Watch {

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tune::{Begin, Hold, Undone};
+use tune::{Begin, TuningSession, Undone};
 use wire::control::{Origin, ToController, TuneRequest};
 
 /// The deadlines that can be: a shorter one could pass under a run, a longer one leaves a machine changed
@@ -45,7 +45,7 @@ pub fn state() -> Result<PathBuf, tune::Error> {
 ///
 /// # Errors
 /// If another holds them: its title.
-pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<Hold> {
+pub fn begin(title: &str, deadline: Duration, side: Side) -> Result<TuningSession> {
     if !(SHORTEST..=LONGEST).contains(&deadline) {
         return Err(Refusal::usage(format!(
             "a deadline of {}: {} to {} are possible",
@@ -84,7 +84,7 @@ pub fn configured() -> Configured {
 ///
 /// # Errors
 /// If nothing is kept under the title, or a file cannot be written.
-pub fn lasting(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
+pub fn persist(title: &str, peer: IpAddr, side: Side) -> Result<Vec<Reading>> {
     let (state, root) = (state()?, root());
     let settings = tune::kept(&state, title)?;
     let configured = configured();
@@ -194,7 +194,7 @@ pub struct Tuning {
     peer: Peer,
     /// The controller is in the same place, and keeps the settings itself.
     shared: bool,
-    hold: Option<Hold>,
+    hold: Option<TuningSession>,
     /// When the hold was renewed last.
     renewed: Instant,
 }
@@ -290,7 +290,7 @@ impl Tuning {
                 Ok(Vec::new())
             }
             TuneRequest::Persist { title } => {
-                let lasting = lasting(&self.full(&title), address?, Side::Far);
+                let lasting = persist(&self.full(&title), address?, Side::Far);
                 let lasting = lasting.map_err(|error| sentence(&error))?;
                 for reading in lasting.iter().filter(|reading| reading.in_force) {
                     self.note(&format!("writes {} to {}", reading.setting, reading.found));
@@ -300,7 +300,9 @@ impl Tuning {
             TuneRequest::Keep => {
                 self.held()?;
                 let hold = self.hold.take();
-                let kept = hold.map_or(Ok(Vec::new()), Hold::keep).map_err(said)?;
+                let kept = hold
+                    .map_or(Ok(Vec::new()), TuningSession::keep)
+                    .map_err(said)?;
                 let words: Vec<&str> = kept.iter().map(|r| r.setting.as_str()).collect();
                 self.note(&format!("keeps {}", words.join(", ")));
                 Ok(kept)
@@ -338,7 +340,7 @@ impl Tuning {
         format!("{title} (for {})", self.peer.name)
     }
 
-    fn held(&mut self) -> Result<&mut Hold, String> {
+    fn held(&mut self) -> Result<&mut TuningSession, String> {
         self.hold
             .as_mut()
             .ok_or_else(|| "nothing holds its settings in this session: begin first".to_owned())

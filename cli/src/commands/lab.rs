@@ -10,7 +10,7 @@ use emulate::{Direction, Link, Scenario, Tally};
 use engine::exit::{Exit, Refusal};
 use engine::lab::{self as labs, Place, Standing};
 use lab::{
-    Info, LinkBackend, LinkTruth, LogEntry, NodeRecord, Options, Record, State, TruthReport,
+    CounterReport, Info, LinkBackend, LinkCounters, LogEntry, NodeRecord, Options, Record, State,
 };
 use model::{Bytes, Nanos};
 use report::words::{grouped, round_span, table, utc, wrap};
@@ -363,7 +363,7 @@ impl Show {
         if !script.is_empty() {
             text += &format!("\n{script}");
         }
-        for warning in truth.iter().flat_map(TruthReport::warnings) {
+        for warning in truth.iter().flat_map(CounterReport::warnings) {
             text += &format!("\n{warning}\n");
         }
         out::print(&text)?;
@@ -372,7 +372,7 @@ impl Show {
 }
 
 /// How late the emulator of a link was, in words; `None` before its first frame.
-fn lateness(link: &LinkTruth) -> Option<String> {
+fn lateness(link: &LinkCounters) -> Option<String> {
     let late = &link.emulator.lateness;
     let (p50, p99) = (late.percentile(0.5)?, late.percentile(0.99)?);
     Some(format!("late p50 {p50}, p99 {p99}"))
@@ -466,7 +466,7 @@ impl Truth {
             text += "no link of this lab is emulated, so there is no account\n";
         }
         for traffic in &truth.traffic {
-            let lab::TrafficTruth {
+            let lab::TrafficCounters {
                 name,
                 connections,
                 failed,
@@ -478,7 +478,7 @@ impl Truth {
             );
         }
         for reader in &truth.readers {
-            let lab::ReaderTruth {
+            let lab::ReaderCounters {
                 host,
                 connections,
                 bytes,
@@ -500,12 +500,12 @@ impl Truth {
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
-    truth: &'a TruthReport,
+    truth: &'a CounterReport,
     log: Vec<LogEntry>,
 }
 
 /// What was done to the frames of one direction, a line each; what did not happen is left out.
-fn account(truth: &emulate::Truth) -> Vec<Vec<String>> {
+fn account(truth: &emulate::EmulatorCounters) -> Vec<Vec<String>> {
     let dropped = &truth.dropped;
     let always = |name, tally: Tally| (name, tally.frames, Some(tally.wire_bytes));
     let lines = [

@@ -13,7 +13,7 @@ use model::{Reading, Setting, Side};
 use pmtud::change::{Turn, obstacle, reach_of, stopped};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tune::Hold;
+use tune::TuningSession;
 use wire::control::TuneRequest;
 
 /// For the answer to a request to tune.
@@ -120,7 +120,7 @@ pub fn change(
 
 /// Both hosts, armed: each undoes everything by itself if this process or its connection dies.
 struct Both {
-    here: Hold,
+    here: TuningSession,
     link: Link,
     near: Turn,
     far: Turn,
@@ -234,7 +234,7 @@ impl Both {
         if !persist {
             return;
         }
-        let near = tuning::lasting(title, peer, Side::Near);
+        let near = tuning::persist(title, peer, Side::Near);
         let title = title.to_owned();
         let far = self.link.tune(TuneRequest::Persist { title }, ANSWER);
         for (host, lasting) in [("this host", near), (&*story.host, far)] {

@@ -4,23 +4,25 @@
 //! its emulated links. When it ends, however it ends, the kernel takes namespaces and devices away.
 //! Architecture invariant: touches only what it made.
 
+mod emulator_counters;
 mod error;
 mod frame;
-mod inhabitants;
-mod keeper;
+mod lab_processes;
 mod link;
 mod netem;
+mod netns;
+mod netns_holder;
 mod place;
 mod plan;
 mod traffic;
-mod truth;
 
-pub use error::Error;
-pub use keeper::keep;
-pub use place::{LinkRecord, MARK, NodeRecord, Record};
-pub use truth::{
-    Emulator, LATE, LinkBackend, LinkTruth, LogEntry, ReaderTruth, TrafficTruth, TruthReport,
+pub use emulator_counters::{
+    CounterReport, Emulator, LATE, LinkBackend, LinkCounters, LogEntry, ReaderCounters,
+    TrafficCounters,
 };
+pub use error::Error;
+pub use netns_holder::keep;
+pub use place::{LinkRecord, MARK, NodeRecord, Record};
 
 use emulate::Scenario;
 use place::Place;
@@ -45,7 +47,7 @@ pub struct Options {
     /// A user namespace even for root; a user who is not root gets one anyway.
     pub in_user_namespace: bool,
     /// The command that calls [`keep`]; without it this program with `lab-emulator`.
-    pub keeper: Option<Vec<OsString>>,
+    pub holder: Option<Vec<OsString>>,
 }
 
 /// What may make links.
@@ -101,7 +103,7 @@ impl Tie {
     /// # Errors
     /// [`Error::System`] if it has ended already.
     pub fn cut(mut self) -> Result<(), Error> {
-        let told = self.0.write_all(keeper::STAY);
+        let told = self.0.write_all(netns_holder::STAY);
         told.map_err(Error::system("tell the lab to stay"))
     }
 }
@@ -179,7 +181,7 @@ impl Labs {
         }
         // What a killed lab of this name left.
         clear(&place)?;
-        let order = keeper::Order {
+        let order = netns_holder::Order {
             home: self.home.clone(),
             name: name.clone(),
             scenario: scenario.clone(),
@@ -333,7 +335,7 @@ impl Lab {
     ///
     /// # Errors
     /// [`Error::NotUp`] if the lab has ended; [`Error::System`].
-    pub fn truth(&self) -> Result<TruthReport, Error> {
+    pub fn truth(&self) -> Result<CounterReport, Error> {
         self.ask("truth")
     }
 
@@ -375,8 +377,8 @@ impl Lab {
 /// How long a lab has to come up, to answer, or to go.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start(order: &keeper::Order, options: &Options) -> Result<Tie, Error> {
-    let mut command = match &options.keeper {
+fn start(order: &netns_holder::Order, options: &Options) -> Result<Tie, Error> {
+    let mut command = match &options.holder {
         Some(words) => {
             let mut words = words.iter();
             let mut command =
@@ -409,12 +411,12 @@ fn start(order: &keeper::Order, options: &Options) -> Result<Tie, Error> {
     let mut line = String::new();
     let stdout = child.stdout.take().expect("stdout was asked for");
     let read = BufReader::new(stdout).read_line(&mut line);
-    if let Ok(answer) = serde_json::from_str::<keeper::Answer>(&line) {
+    if let Ok(answer) = serde_json::from_str::<netns_holder::Answer>(&line) {
         return match answer {
-            keeper::Answer::Up => Ok(Tie(stdin)),
-            keeper::Answer::IsUp => Err(Error::IsUp(order.name.clone())),
-            keeper::Answer::Unfit(why) => Err(Error::Unfit(why)),
-            keeper::Answer::Failed(why) => Err(Error::Keeper(why)),
+            netns_holder::Answer::Up => Ok(Tie(stdin)),
+            netns_holder::Answer::IsUp => Err(Error::IsUp(order.name.clone())),
+            netns_holder::Answer::Unfit(why) => Err(Error::Unfit(why)),
+            netns_holder::Answer::Failed(why) => Err(Error::Keeper(why)),
         };
     }
     let _ = child.kill();
@@ -465,7 +467,7 @@ fn clear(place: &Place) -> Result<(), Error> {
         }
     }
     if let Some(record) = record {
-        inhabitants::end(inhabitants::Of::Marked(&record.id));
+        lab_processes::end(lab_processes::Of::Marked(&record.id));
     }
     place.remove(None)
 }

@@ -1,8 +1,8 @@
 //! One emulated link at work: a thread with a packet socket at each end, and what the link does between
 //! them.
 
+use crate::emulator_counters::{Emulator, LinkCounters, LogEntry};
 use crate::frame;
-use crate::truth::{Emulator, LinkTruth, LogEntry};
 use emulate::{Change, Delivery, Direction, Duplex, Kept, Link, Packet, Scenario};
 use model::{Latency, Nanos};
 use std::collections::VecDeque;
@@ -68,9 +68,9 @@ impl Worker {
     }
 
     /// The account up to now.
-    pub(crate) fn truth(&self) -> LinkTruth {
+    pub(crate) fn truth(&self) -> LinkCounters {
         let told = self.fresh();
-        LinkTruth {
+        LinkCounters {
             link: self.link.clone(),
             ..told.truth.clone()
         }
@@ -112,7 +112,7 @@ struct Shared {
 struct Told {
     /// Questions that the rest of this answers.
     answered: u64,
-    truth: LinkTruth,
+    truth: LinkCounters,
     log: VecDeque<LogEntry>,
 }
 
@@ -346,7 +346,7 @@ impl Cable {
         for socket in &self.sockets {
             self.missed += u64::from(socket.take_drops().unwrap_or(0));
         }
-        let truth = LinkTruth {
+        let truth = LinkCounters {
             link: String::new(),
             forward: self.duplex.pipe(Direction::Forward).truth().clone(),
             backward: self.duplex.pipe(Direction::Backward).truth().clone(),

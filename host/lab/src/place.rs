@@ -3,7 +3,7 @@
 //! from a living one without trusting process numbers.
 
 use crate::Error;
-use crate::truth::LinkBackend;
+use crate::emulator_counters::LinkBackend;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;

@@ -1,7 +1,7 @@
 //! A scenario as the words of the programs that set it up: `ip -batch`, `nft -f`, and sysctls. No more
 //! than text is made here.
 
-use crate::truth::LinkBackend;
+use crate::emulator_counters::LinkBackend;
 use emulate::{Direction, Icmp, IcmpFilter, Link, MssClamp, Node, NodeKind, Router, Scenario};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};

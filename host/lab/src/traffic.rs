@@ -1,8 +1,8 @@
 //! Transfers of the lab's own: others' TCP on the same path, and hosts that read slowly.
 
 use crate::Error;
-use crate::keeper::in_net;
-use crate::truth::{ReaderTruth, TrafficTruth};
+use crate::emulator_counters::{ReaderCounters, TrafficCounters};
+use crate::netns::in_net;
 use emulate::Traffic;
 use model::{BitRate, Nanos};
 use std::io::{self, Read, Write};
@@ -117,8 +117,8 @@ impl Reader {
         Ok(reader)
     }
 
-    pub(crate) fn truth(&self) -> ReaderTruth {
-        ReaderTruth {
+    pub(crate) fn truth(&self) -> ReaderCounters {
+        ReaderCounters {
             host: self.host.clone(),
             connections: self.counts.connections.load(Ordering::Relaxed),
             bytes: self.counts.bytes.load(Ordering::Relaxed),
@@ -160,8 +160,8 @@ impl Sender {
         })
     }
 
-    pub(crate) fn truth(&self) -> TrafficTruth {
-        TrafficTruth {
+    pub(crate) fn truth(&self) -> TrafficCounters {
+        TrafficCounters {
             name: self.name.clone(),
             connections: self.counts.connections.load(Ordering::Relaxed),
             failed: self.counts.failed.load(Ordering::Relaxed),

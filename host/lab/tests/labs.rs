@@ -61,14 +61,14 @@ fn options() -> Options {
         unprivileged || sys::process::effective_user() == 0,
         "these tests need root, or LINERATE_TEST_UNPRIVILEGED=1 for a user namespace"
     );
-    let mut keeper = std::env::current_exe().unwrap();
-    keeper.pop();
-    keeper.pop();
-    keeper.push("examples/keeper");
+    let mut holder = std::env::current_exe().unwrap();
+    holder.pop();
+    holder.pop();
+    holder.push("examples/netns_holder");
     Options {
         backend: Backend::Emulator,
         in_user_namespace: unprivileged,
-        keeper: Some(vec![keeper.into()]),
+        holder: Some(vec![holder.into()]),
         ..Options::default()
     }
 }
@@ -528,7 +528,7 @@ fn a_lab_that_cannot_be_built_leaves_nothing() {
     );
     assert!(bench.labs.list().unwrap().is_empty());
     let silent = Options {
-        keeper: Some(vec!["false".into()]),
+        holder: Some(vec!["false".into()]),
         ..options()
     };
     let error = bench.labs.up(&broken, &silent).unwrap_err();

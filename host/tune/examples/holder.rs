@@ -17,7 +17,7 @@ use model::{Setting, Side};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tune::{Begin, Error, Hold, Undone};
+use tune::{Begin, Error, TuningSession, Undone};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -56,7 +56,7 @@ fn told(all: Vec<Undone>) {
     }
 }
 
-fn begin(state: &str, deadline: Duration) -> Result<Hold, Error> {
+fn begin(state: &str, deadline: Duration) -> Result<TuningSession, Error> {
     let mut guard = Command::new(std::env::current_exe().unwrap());
     guard.arg("guard");
     tune::begin(Begin {

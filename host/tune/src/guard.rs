@@ -1,9 +1,9 @@
 //! The guard: a process of its own that undoes everything when its owner dies or falls silent.
 
 use crate::Error;
+use crate::crash_points::{i_am_the_guard, step};
 use crate::journal::{Journal, Place};
 use crate::kernel::Kernel;
-use crate::steps::{i_am_the_guard, step};
 use crate::undo::undo_from;
 use std::fs;
 use std::io::{self, Read, Write};

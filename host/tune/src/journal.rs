@@ -9,8 +9,8 @@
 //! if anything happens" from "kept": guards and later starts look for `journal` alone.
 
 use crate::Error;
+use crate::crash_points::step;
 use crate::knobs::{Image, Target};
-use crate::steps::step;
 use model::{Knob, On, Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 //! short before, the end is the same.
 
 use crate::Error;
+use crate::crash_points::step;
 use crate::journal::{Change, Entry, Journal};
 use crate::kernel::Kernel;
 use crate::knobs::Failure;
-use crate::steps::step;
 
 /// One setting that was undone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! What the settings of a host are worth on a path, and what those of the guides would be.
 
+use crate::config_conflicts::others;
 use crate::defaults::default_of;
 use crate::guides::GUIDES;
 use crate::host::now;
-use crate::needs::fits_memory;
-use crate::others::others;
+use crate::requirements::fits_memory;
+use crate::sysctl_precedence::setters;
 use crate::way::Way;
-use crate::wins::setters;
 use model::advice::{
     Advice, Change, ConfigFile, Configured, Guidance, HostAudit, Item, Needs, Worth,
 };

@@ -13,25 +13,25 @@
 
 mod audit;
 mod choose;
+mod config_conflicts;
 mod defaults;
 mod guides;
 mod host;
-mod needs;
-mod others;
 mod persist;
 mod propose;
+mod requirements;
+mod sysctl_precedence;
 mod way;
-mod wins;
 
 #[cfg(test)]
 mod tests;
 
 pub use audit::audit;
 pub use choose::{Choice, arms, choose, proven_alone, together};
+pub use config_conflicts::{contested, others, relevant};
 pub use defaults::default_of;
-pub use needs::needs;
-pub use others::{contested, others, relevant};
 pub use persist::{commands, elsewhere, managed, sysctls};
 pub use propose::{Hosts, propose};
+pub use requirements::needs;
+pub use sysctl_precedence::{DIRECTORIES, LAST, setters};
 pub use way::Way;
-pub use wins::{DIRECTORIES, LAST, setters};

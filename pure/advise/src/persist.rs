@@ -8,7 +8,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use crate::host::now;
-use crate::wins::{assignment, fragment_path};
+use crate::sysctl_precedence::{assignment, fragment_path};
 use model::advice::{Change, ConfigFile, Foreign, Manager, Persistent};
 use model::{
     DeviceKnob, Fate, Fingerprint, Knob, QdiscKind, RingKnob, RouteKnob, Setting, Side, SysctlKey,

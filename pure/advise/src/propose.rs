@@ -2,7 +2,7 @@
 
 use crate::defaults::default_of;
 use crate::host::{now, number, three};
-use crate::needs::{askable, fits_memory, needs};
+use crate::requirements::{askable, fits_memory, needs};
 use crate::way::Way;
 use model::advice::{Advice, Change, Declined, Needs, Proposal, RateFrom};
 use model::finding::{Conclusion, Evidence, EvidenceKey, Explanation, Finding, Limit};

@@ -2,7 +2,7 @@
 //!
 //! A [`Scenario`] is a network as data, read from a TOML file: nodes, links, and for each direction
 //! of a link a [`Shape`]. A [`Pipe`] is one such direction at work: packets and moments go in,
-//! packets come out when they are due, and [`Truth`] counts what was done to them. A [`Duplex`] is
+//! packets come out when they are due, and [`EmulatorCounters`] counts what was done to them. A [`Duplex`] is
 //! both directions of a link, which a half-duplex link couples.
 //!
 //! The same seed and the same packets at the same moments have the same fate, for ever.
@@ -11,6 +11,7 @@ mod aqm;
 mod bucket;
 mod chance;
 mod duplex;
+mod emulator_counters;
 mod error;
 mod file;
 mod loss;
@@ -19,10 +20,10 @@ mod pipe;
 mod scenario;
 mod shape;
 mod shipped;
-mod truth;
 mod wander;
 
 pub use duplex::Duplex;
+pub use emulator_counters::{Depth, DropCause, Drops, EmulatorCounters, Event, EventKind, Tally};
 pub use error::Error;
 pub use packet::{
     Delivery, ETHERNET_HEADER, Ecn, FRAME_OVERHEAD, Kept, Packet, wire_bytes_of_frame,
@@ -36,4 +37,3 @@ pub use shape::{
     AckThinning, Aqm, Bucket, Cross, Distribution, Duplicate, Jitter, Limit, Loss, Queue, Reorder,
     Shape, State, Wander,
 };
-pub use truth::{Depth, DropCause, Drops, Event, EventKind, Tally, Truth};

@@ -7,8 +7,8 @@ use crate::loss::Losses;
 use crate::packet::{Packet, ip_bytes, wire_bytes_of_frame};
 use crate::wander::Wandering;
 use crate::{
-    Aqm, Delivery, Depth, DropCause, ETHERNET_HEADER, Ecn, Event, EventKind, Kept, Limit, Queue,
-    Shape, Truth,
+    Aqm, Delivery, Depth, DropCause, ETHERNET_HEADER, Ecn, EmulatorCounters, Event, EventKind,
+    Kept, Limit, Queue, Shape,
 };
 use model::{BitRate, Nanos};
 use std::cmp::Reverse;
@@ -70,7 +70,7 @@ pub struct Pipe<T> {
     last_due: Nanos,
     flown: u64,
 
-    truth: Truth,
+    truth: EmulatorCounters,
     /// The highest number of a frame that came out.
     newest: u64,
     log: Vec<Event>,
@@ -166,7 +166,7 @@ impl<T: Clone> Pipe<T> {
             flight: BinaryHeap::new(),
             last_due: Nanos(0),
             flown: 0,
-            truth: Truth::default(),
+            truth: EmulatorCounters::default(),
             newest: 0,
             log: Vec::new(),
             depth_said: None,
@@ -272,7 +272,7 @@ impl<T: Clone> Pipe<T> {
     }
 
     /// What was done so far.
-    pub fn truth(&self) -> &Truth {
+    pub fn truth(&self) -> &EmulatorCounters {
         &self.truth
     }
 

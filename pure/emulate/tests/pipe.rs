@@ -2,8 +2,8 @@
 
 use linerate_emulate::{
     AckThinning, Aqm, Bucket, Cross, Delivery, Direction, Distribution, Duplex, Duplicate, Ecn,
-    Event, EventKind, Jitter, Kept, Limit, Link, Loss, Packet, Pipe, Queue, Reorder, Scenario,
-    Shape, State, Truth, Wander,
+    EmulatorCounters, Event, EventKind, Jitter, Kept, Limit, Link, Loss, Packet, Pipe, Queue,
+    Reorder, Scenario, Shape, State, Wander,
 };
 use model::{BitRate, Bytes, Nanos};
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ fn feed(pipe: &mut Pipe<u64>, count: u64, gap: Nanos, mtu: u64) -> Vec<Delivery<
     all
 }
 
-fn balanced(truth: &Truth) -> bool {
+fn balanced(truth: &EmulatorCounters) -> bool {
     let inn = truth.offered.frames + truth.duplicated.frames;
     let out = truth.delivered.frames + truth.dropped.total().frames + truth.waiting.frames;
     let inn_bytes = truth.offered.wire_bytes + truth.duplicated.wire_bytes;
@@ -755,7 +755,12 @@ fn packet(offer: Offer, number: u64) -> Packet<u64> {
 type Fate = (Direction, Nanos, u64, Kept, bool);
 
 /// What becomes of the offers; `wakes` are moments at which the caller looks in without need.
-fn fates(shape: &Shape, seed: u64, offers: &[Offer], wakes: u64) -> (Vec<Fate>, [Truth; 2]) {
+fn fates(
+    shape: &Shape,
+    seed: u64,
+    offers: &[Offer],
+    wakes: u64,
+) -> (Vec<Fate>, [EmulatorCounters; 2]) {
     let mut duplex = Duplex::new(&link(shape.clone()), seed);
     let mut all = Vec::new();
     let mut now = Nanos(1_000);

@@ -40,7 +40,7 @@ pub struct Hold {
 /// Who keeps what is held.
 enum Holder {
     /// This process: both ends are on this machine.
-    Here(tune::Hold),
+    Here(tune::TuningSession),
     /// The agent at the other end.
     There(Link),
 }

@@ -2,8 +2,8 @@
 //! it, IPv6's own MTU, and the MTU of IPv6 routes. So those are kept and put back too, or it is refused.
 
 use super::{Device, Failure, IFLA_MTU, Image, Link, Part, number, refuse};
+use crate::crash_points::step;
 use crate::kernel::{Kernel, attributes, u32_at};
-use crate::steps::step;
 use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

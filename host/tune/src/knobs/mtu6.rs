@@ -3,8 +3,8 @@
 
 use super::mtu::ipv6_file;
 use super::{Device, Failure, Image, Link, Part, number, refuse};
+use crate::crash_points::step;
 use crate::kernel::Kernel;
-use crate::steps::step;
 use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::fs;

@@ -1,8 +1,8 @@
 //! Offloads of a device. Switching one switches others that depend on it, so all are kept and put back.
 
 use super::{Device, Failure, Image, Link, Part, refuse};
+use crate::crash_points::step;
 use crate::kernel::Kernel;
-use crate::steps::step;
 use model::{OffloadKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
 use sys::ethtool::{Ethtool, Features, OFFLOADS, Offload};

@@ -5,8 +5,8 @@
 
 use super::route::{self, Message};
 use super::{Device, Failure, Image, Link, Part, refuse};
+use crate::crash_points::step;
 use crate::kernel::{CREATE, Kernel, REPLACE, from_hex, to_hex};
-use crate::steps::step;
 use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 

@@ -2,10 +2,10 @@
 //! kernel's own choice, or one of a few simple kinds, whose options are sent back as they were told.
 
 use super::{Device, Failure, Image, Part, refuse};
+use crate::crash_points::step;
 use crate::kernel::{
     CREATE, Kernel, REPLACE, attributes, from_hex, nest, push, text, to_hex, u32_at, u64_at,
 };
-use crate::steps::step;
 use model::{Qdisc, QdiscKind, Setting, Value};
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! Descriptors in the rings of a device.
 
 use super::{Device, Failure, Image, Link, Part, number, refuse};
+use crate::crash_points::step;
 use crate::kernel::Kernel;
-use crate::steps::step;
 use model::{RingKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -2,11 +2,11 @@
 //! one attribute more. Undoing takes it away, or puts back the one that was there.
 
 use super::{Failure, Image, Part, no_route, refuse};
+use crate::crash_points::step;
 use crate::kernel::{
     CREATE, Kernel, REPLACE, address, attributes, from_hex, nest, push, text, to_hex, u16_at,
     u32_at,
 };
-use crate::steps::step;
 use model::{RouteKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

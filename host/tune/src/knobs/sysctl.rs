@@ -1,8 +1,8 @@
 //! A sysctl, kept and put back as the text that the kernel shows.
 
 use super::{Failure, Image, Part, refuse};
+use crate::crash_points::step;
 use crate::kernel::Kernel;
-use crate::steps::step;
 use model::{Scope, Setting, SysctlKey, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Transmit queue length of a device: what its plain queues hold.
 
 use super::{Device, Failure, IFLA_TXQLEN, Image, Link, Part, number};
+use crate::crash_points::step;
 use crate::kernel::Kernel;
-use crate::steps::step;
 use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 

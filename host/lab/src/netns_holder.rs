@@ -2,11 +2,12 @@
 //! links, and answers questions. It has no children and leaves nothing: the kernel frees what only its
 //! descriptors held.
 
-use crate::inhabitants;
+use crate::emulator_counters::{CounterReport, LinkBackend};
+use crate::lab_processes;
 use crate::link::{Cable, Worker};
+use crate::netns::in_net;
 use crate::place::{LinkRecord, NodeRecord, Place, Record};
 use crate::traffic::{DISCARD, Reader, Sender};
-use crate::truth::{LinkBackend, TruthReport};
 use crate::{Backend, Error, netem, plan};
 use emulate::{NodeKind, Scenario};
 use model::Nanos;
@@ -350,11 +351,11 @@ impl Held {
     /// Ends the programs in the lab.
     fn end(&self) {
         let inodes: BTreeSet<u64> = self.nodes.iter().map(|n| n.inode).collect();
-        inhabitants::end(inhabitants::Of::Namespaces(&inodes));
+        lab_processes::end(lab_processes::Of::Namespaces(&inodes));
     }
 
-    fn truth(&self) -> TruthReport {
-        TruthReport {
+    fn truth(&self) -> CounterReport {
+        CounterReport {
             at: Nanos::from(self.start.elapsed()),
             links: self.workers.iter().map(Worker::truth).collect(),
             traffic: self.senders.iter().map(Sender::truth).collect(),
@@ -431,23 +432,6 @@ fn kind(kind: &NodeKind) -> &'static str {
         NodeKind::Router(_) => "router",
         NodeKind::Switch => "switch",
     }
-}
-
-/// Does something in another network namespace: in a thread of its own, which ends with it.
-pub(crate) fn in_net<T: Send>(
-    net: &OwnedFd,
-    act: impl FnOnce() -> Result<T, Error> + Send,
-) -> Result<T, Error> {
-    thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                namespace::enter_net(net.as_fd())
-                    .map_err(Error::system("enter a network namespace"))?;
-                act()
-            })
-            .join()
-            .expect("setting up a namespace does not panic")
-    })
 }
 
 /// Writes into /proc/sys/net, which shows the namespace of the calling thread.

@@ -1,6 +1,6 @@
 //! What really happened on the links of a lab.
 
-use emulate::{Event, Truth};
+use emulate::{EmulatorCounters, Event};
 use model::{Latency, Nanos};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -19,22 +19,22 @@ pub enum LinkBackend {
 
 /// The account of a whole lab.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TruthReport {
+pub struct CounterReport {
     /// Since the lab is up.
     pub at: Nanos,
     /// One for each emulated link; cables and netem keep no account.
-    pub links: Vec<LinkTruth>,
+    pub links: Vec<LinkCounters>,
     /// One for each kind of traffic of the scenario.
     #[serde(default)]
-    pub traffic: Vec<TrafficTruth>,
+    pub traffic: Vec<TrafficCounters>,
     /// One for each host that reads for the lab.
     #[serde(default)]
-    pub readers: Vec<ReaderTruth>,
+    pub readers: Vec<ReaderCounters>,
 }
 
 /// What the lab itself sent, in all streams of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrafficTruth {
+pub struct TrafficCounters {
     /// Name of the traffic.
     pub name: String,
     /// Connections that were made.
@@ -47,7 +47,7 @@ pub struct TrafficTruth {
 
 /// What a host read at its discard port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReaderTruth {
+pub struct ReaderCounters {
     /// Name of the host.
     pub host: String,
     /// Connections that came.
@@ -58,13 +58,13 @@ pub struct ReaderTruth {
 
 /// The account of one link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LinkTruth {
+pub struct LinkCounters {
     /// Name of the link.
     pub link: String,
     /// From its first end to its second.
-    pub forward: Truth,
+    pub forward: EmulatorCounters,
     /// From its second end to its first.
-    pub backward: Truth,
+    pub backward: EmulatorCounters,
     /// Frames that came through and were too long for the device that they came to, forward and backward.
     pub too_long: [u64; 2],
     /// How well the emulator itself kept up.
@@ -99,16 +99,16 @@ pub struct LogEntry {
 /// Lateness beyond which the emulator is no longer a stand-in for the network, at the 99th percentile.
 pub const LATE: Nanos = Nanos::from_millis(1);
 
-impl TruthReport {
+impl CounterReport {
     /// The account of one link.
-    pub fn link(&self, name: &str) -> Option<&LinkTruth> {
+    pub fn link(&self, name: &str) -> Option<&LinkCounters> {
         self.links.iter().find(|l| l.link == name)
     }
 
     /// What happened since an earlier report of the same lab, as far as the emulator's own doings go; what
     /// the pipes count stays counted from the start.
     #[must_use]
-    pub fn emulator_since(&self, earlier: &TruthReport) -> TruthReport {
+    pub fn emulator_since(&self, earlier: &CounterReport) -> CounterReport {
         let mut later = self.clone();
         for link in &mut later.links {
             if let Some(before) = earlier.link(&link.link) {

@@ -16,7 +16,7 @@ pub struct Tally {
 ///
 /// Always: offered + duplicated = delivered + all drops + waiting. Cross traffic is counted apart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Truth {
+pub struct EmulatorCounters {
     /// What came in.
     pub offered: Tally,
     /// What came out, copies included.

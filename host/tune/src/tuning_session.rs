@@ -1,11 +1,11 @@
 //! The hold that an experiment has on the settings of this host.
 
+use crate::crash_points::step;
 use crate::guard::SIGN;
 use crate::journal::{Change, Header, Journal, Namespace, Place, plain};
 use crate::kernel::Kernel;
 use crate::knobs::{Failure, Image, Target};
-use crate::lasting::undo_written;
-use crate::steps::step;
+use crate::persist::undo_written;
 use crate::undo::{undo_from, undo_those};
 use crate::{Error, Undone};
 use model::{Knob, Reading, Setting, Side};
@@ -28,7 +28,7 @@ pub struct Begin {
     pub state: PathBuf,
     /// Name of the experiment: whoever comes second is told it.
     pub title: String,
-    /// After so long without [`Hold::renew`] everything is undone.
+    /// After so long without [`TuningSession::renew`] everything is undone.
     pub deadline: Duration,
     /// Starts a process that calls [`guard`](crate::guard) with the last argument, which is added here.
     /// Standard input and output are taken over; standard error is the caller's to direct (to nowhere,
@@ -40,7 +40,7 @@ pub struct Begin {
 
 /// The exclusive right to change the settings of this network namespace. Undoes everything when dropped.
 #[derive(Debug)]
-pub struct Hold {
+pub struct TuningSession {
     place: Place,
     header: Header,
     side: Side,
@@ -55,7 +55,7 @@ pub struct Hold {
 /// # Errors
 /// [`Error::Held`] while another has them; [`Error::NotUndone`] if what a dead one left cannot be put
 /// back; [`Error::NoGuard`] and [`Error::Journal`].
-pub fn begin(begin: Begin) -> Result<Hold, Error> {
+pub fn begin(begin: Begin) -> Result<TuningSession, Error> {
     let header = Header::new(&begin.title, begin.deadline)?;
     let place = Place::of(&begin.state, &header.namespace)?;
     let Some(alone) = place.try_lock("hold")? else {
@@ -66,7 +66,7 @@ pub fn begin(begin: Begin) -> Result<Hold, Error> {
         undo_the_dead(&place)?;
         Journal::create(&place, header.clone())?;
     }
-    let mut hold = Hold {
+    let mut hold = TuningSession {
         place,
         header,
         side: begin.side,
@@ -111,7 +111,7 @@ fn kernel() -> Result<Kernel, Error> {
     })
 }
 
-impl Hold {
+impl TuningSession {
     fn start_guard(&mut self, mut command: Command) -> Result<(), Error> {
         let failed = |why: String| Error::NoGuard {
             why: format!("cannot be started ({why})"),
@@ -139,7 +139,7 @@ impl Hold {
     ///
     /// # Errors
     /// [`Error::Refused`] and [`Error::Forbidden`], with nothing changed; [`Error::Expired`] and
-    /// [`Error::NoGuard`], after which only [`Hold::end`] is of use.
+    /// [`Error::NoGuard`], after which only [`TuningSession::end`] is of use.
     pub fn apply(&mut self, settings: &[Setting], peer: IpAddr) -> Result<Vec<Reading>, Error> {
         let (_changing, mut journal) = self.open()?;
         if !self.place.is_locked("guard") {
@@ -300,7 +300,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for TuningSession {
     fn drop(&mut self) {
         if self.guard.is_some() {
             // What fails here the guard tries again.

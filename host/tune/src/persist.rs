@@ -4,8 +4,8 @@
 //! They outlive the boot, so their journal does as well, beside those of the network namespaces. What stood in a file is on the disk there before the file is written, and comes back with
 //! [`undo_kept`](crate::undo_kept), unless somebody else has changed the file since: then it is theirs.
 
+use crate::crash_points::step;
 use crate::journal::{Namespace, Place, failed, plain};
-use crate::steps::step;
 use crate::{Error, Undone};
 use model::advice::{Manager, Persistent};
 use serde::{Deserialize, Serialize};

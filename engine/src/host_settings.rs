@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use model::{Direction, Reading, Setting, Side};
 use std::net::IpAddr;
 use std::time::Duration;
-use tune::{Hold, Undone};
+use tune::{TuningSession, Undone};
 use wire::control::TuneRequest;
 
 /// A change of the far host's settings is answered within this.
@@ -16,18 +16,18 @@ const TUNE_WITHIN: Duration = Duration::from_secs(30);
 
 /// The settings of both hosts, as far as they are held. Dropped, the near host's are undone; the far host
 /// undoes its own when the session ends.
-pub struct Grip {
+pub struct HostSettings {
     direction: Direction,
     /// The settings of this host; of both, where they are one machine.
-    here: Option<Hold>,
+    here: Option<TuningSession>,
     /// The agent holds those of its host.
     there: bool,
 }
 
-impl Grip {
+impl HostSettings {
     /// Of a path whose data goes this way; nothing is held.
-    pub fn open(direction: Direction) -> Grip {
-        Grip {
+    pub fn open(direction: Direction) -> HostSettings {
+        HostSettings {
             direction,
             here: None,
             there: false,
@@ -75,7 +75,7 @@ impl Grip {
     }
 
     /// The near host's, to show that it is still wanted while something else has the far one.
-    pub fn here(&mut self) -> Option<&mut Hold> {
+    pub fn here(&mut self) -> Option<&mut TuningSession> {
         self.here.as_mut()
     }
 
@@ -83,7 +83,7 @@ impl Grip {
     /// the far host's address.
     ///
     /// # Errors
-    /// If one cannot be applied; then [`Grip::undo`] what was.
+    /// If one cannot be applied; then [`HostSettings::undo`] what was.
     pub fn apply(
         &mut self,
         far: &mut Far,
@@ -138,7 +138,10 @@ impl Grip {
     /// # Errors
     /// If something could not be put back.
     pub fn undo(&mut self, far: &mut Far) -> Result<Vec<Undone>> {
-        let near = self.here.as_mut().map_or(Ok(Vec::new()), Hold::undo);
+        let near = self
+            .here
+            .as_mut()
+            .map_or(Ok(Vec::new()), TuningSession::undo);
         if let Some(link) = self.agent(far) {
             link.tune(TuneRequest::Undo, TUNE_WITHIN)?;
         }
@@ -166,7 +169,7 @@ impl Grip {
     /// # Errors
     /// If something could not be put back.
     pub fn end(&mut self, far: &mut Far) -> Result<()> {
-        let near = self.here.take().map_or(Ok(Vec::new()), Hold::end);
+        let near = self.here.take().map_or(Ok(Vec::new()), TuningSession::end);
         if let Some(link) = self.agent(far) {
             link.tune(TuneRequest::End, TUNE_WITHIN)?;
         }

@@ -1,6 +1,6 @@
 //! Who else sets what a host has: others than the files of `sysctl.d(5)`.
 
-use crate::wins::{assignment, beaten_by};
+use crate::sysctl_precedence::{assignment, beaten_by};
 use model::advice::{ConfigFile, Configured, Persistent};
 use model::{Knob, Setting, SysctlKey};
 
