@@ -413,7 +413,7 @@ fn packets_are_told_live_with_the_last_sample_beside_them() {
     assert!(
         segments
             .clone()
-            .any(|one| one["seen"]["rcv_wnd"].as_u64() > Some(60_000))
+            .any(|one| one["socket"]["rcv_wnd"].as_u64() > Some(60_000))
     );
     // Both ends of both connections, each packet once as sent and once as received.
     let bytes = |what: &str| -> u64 {

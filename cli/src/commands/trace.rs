@@ -8,8 +8,8 @@ use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
 use engine::exit::{Exit, Refusal};
-use model::{Bytes, Nanos, TraceRecord, TraceSource};
-use observe::trace::{Books, Options, Recording, Source, Tracer, Written};
+use model::{Bytes, Nanos, TraceRecord};
+use observe::trace::{Options, Recording, Source, TraceCompleteness, Tracer, Written};
 use output::Output;
 use report::trace as words;
 use std::fs::File;
@@ -122,6 +122,8 @@ impl Trace {
             options.late = LATE;
         }
         options.calls = self.calls;
+        let is_recorded = self.write.as_deref().is_some_and(output::is_recording);
+        options.packed = is_recorded && self.ring.is_none();
         options.headers = self.write.as_deref().is_some_and(output::is_capture);
         let mut tracer = Tracer::start(&filter, &options)?;
         say_what_is_missing(&tracer);
@@ -130,7 +132,7 @@ impl Trace {
             (None, true) => Output::json(&tracer)?,
             (None, false) => Output::lines(columns, self.calls, &tracer),
         };
-        let mut telling = Telling {
+        let mut sink = Sink {
             output,
             ring: self.ring.map(|span| Ring::new(span, self.trigger.clone())),
             failed: None,
@@ -138,58 +140,56 @@ impl Trace {
         out::note("linerate: tracing; Ctrl-C ends it");
         let ends = self.time.map(|time| Instant::now() + Duration::from(time));
         while !stop.load(Ordering::Relaxed) && ends.is_none_or(|ends| Instant::now() < ends) {
-            telling.take(&mut tracer);
-            if telling.flush().is_break() {
+            sink.take(&mut tracer);
+            if sink.flush().is_break() {
                 break;
             }
         }
         let hurried = tracer.runs_first();
-        let books = telling.stop(tracer);
+        let books = sink.stop(tracer);
         if !hurried && books.end.lost > 0 {
             out::note(
                 "linerate: events were lost because this process may not run before others; give it CAP_SYS_NICE",
             );
         }
-        telling.finish(&books)
+        sink.finish(&books)
     }
 }
 
-/// All that happens to a record.
-struct Telling {
+/// Where records go: through the ring, if there is one, to the output.
+struct Sink {
     output: Output,
     ring: Option<Ring>,
     failed: Option<anyhow::Error>,
 }
 
-impl Telling {
+impl Sink {
     /// What came since the last time.
     fn take(&mut self, tracer: &mut Tracer) {
         let Some(recording) = self.recording(tracer) else {
-            return tracer.read(LOOK, &mut |record, written| self.tell(record, written));
+            return tracer.read(LOOK, &mut |record, written| self.push(record, written));
         };
         let written = tracer.record(LOOK, recording);
         self.failed = written.err().map(|error| self.output.failed(error));
     }
 
     /// What came to the end.
-    fn stop(&mut self, tracer: Tracer) -> Books {
+    fn stop(&mut self, tracer: Tracer) -> TraceCompleteness {
         let Some(recording) = self.recording(&tracer) else {
-            return tracer.stop(&mut |record, written| self.tell(record, written));
+            return tracer.stop(&mut |record, written| self.push(record, written));
         };
         tracer.stop_recording(recording).unwrap_or_else(|error| {
             self.failed = Some(self.output.failed(error));
-            Books::default()
+            TraceCompleteness::default()
         })
     }
 
     /// Where all goes as the probes write it.
     fn recording(&mut self, tracer: &Tracer) -> Option<&mut Recording<BufWriter<File>>> {
-        let by_probes = tracer.begin().source == TraceSource::Probes;
-        let plain = self.ring.is_none() && by_probes;
-        self.output.recording().filter(|_| plain)
+        self.output.recording().filter(|_| tracer.is_packed())
     }
 
-    fn tell(&mut self, record: TraceRecord, written: Written<'_>) {
+    fn push(&mut self, record: TraceRecord, written: Written<'_>) {
         if self.failed.is_some() {
             return;
         }
@@ -214,7 +214,7 @@ impl Telling {
         }
     }
 
-    fn finish(mut self, books: &Books) -> Result<Exit> {
+    fn finish(mut self, books: &TraceCompleteness) -> Result<Exit> {
         if let Some(failed) = self.failed {
             let seen_enough = failed.chain().any(|cause| {
                 cause
@@ -240,7 +240,7 @@ impl Telling {
 const TOLD: usize = 50;
 
 /// The last lines of a trace: one of each connection that is not complete, of the first that are, and of all.
-fn last_lines(books: &Books) -> Vec<String> {
+fn last_lines(books: &TraceCompleteness) -> Vec<String> {
     let mut lines = Vec::new();
     let mut more = books.folded;
     for (connection, found) in books.found() {

@@ -283,7 +283,7 @@ impl Drop for Admitted {
 pub struct Ledger {
     max_clients: usize,
     file: Option<PathBuf>,
-    books: Mutex<Books>,
+    books: Mutex<TraceCompleteness>,
 }
 
 struct Live {
@@ -292,7 +292,7 @@ struct Live {
 }
 
 #[derive(Default)]
-struct Books {
+struct TraceCompleteness {
     live: BTreeMap<u64, Live>,
     next: u64,
     day: u64,
@@ -324,13 +324,13 @@ impl Ledger {
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn books(&self) -> MutexGuard<'_, TraceCompleteness> {
         // Every change of the books is complete before the next step that could panic.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Books {
+impl TraceCompleteness {
     fn used(&self, id: &NodeId) -> Bytes {
         let of = |book: &BTreeMap<NodeId, Bytes>| book.get(id).copied().unwrap_or_default();
         of(&self.used) + of(&self.unwritten)

@@ -1,7 +1,7 @@
 //! A network device, as its kernel driver tells of it.
 
-use crate::fingerprint::{Unreadable, why};
 use crate::netlink::Rtnetlink;
+use crate::unread::{Unreadable, why};
 use crate::{qdisc, route};
 use model::{BitRate, Device, LineErrors};
 use netlink_packet_route::RouteNetlinkMessage;

@@ -1,8 +1,9 @@
 //! What this host is, as far as it bears on a transfer.
 
 use crate::netlink::Rtnetlink;
+use crate::unread::{Unreadable, why};
 use crate::{device, route, sysctl, virtualisation};
-use model::{Bytes, Congestion, Cpu, Fingerprint, Unread};
+use model::{Bytes, Congestion, Cpu, Fingerprint};
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -37,42 +38,8 @@ pub fn fingerprint(version: &str, peer: Option<IpAddr>) -> Fingerprint {
         Some(peer) => read_path(&mut host, peer.to_canonical(), &mut unread),
         None => unread.push("route and leaving device", "no peer"),
     }
-    host.unread = unread.0;
+    host.unread = unread.into_list();
     host
-}
-
-/// What could not be read so far.
-#[derive(Debug, Default)]
-pub(crate) struct Unreadable(Vec<Unread>);
-
-impl Unreadable {
-    pub(crate) fn push(&mut self, what: impl Into<String>, why: impl Into<String>) {
-        self.0.push(Unread {
-            what: what.into(),
-            why: why.into(),
-        });
-    }
-
-    /// The value of a reading, or a note that there is none.
-    fn keep<T>(&mut self, what: &str, reading: io::Result<T>) -> Option<T> {
-        match reading {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.push(what, why(&error));
-                None
-            }
-        }
-    }
-}
-
-/// The kernel's reason in words.
-pub(crate) fn why(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ENOENT) => "no such file on this host".to_owned(),
-        Some(libc::EACCES | libc::EPERM) => "permission denied".to_owned(),
-        Some(libc::EOPNOTSUPP) => "not supported".to_owned(),
-        _ => error.to_string(),
-    }
 }
 
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";

@@ -21,6 +21,7 @@ mod socket;
 mod sysctl;
 mod tcp_info;
 pub mod trace;
+mod unread;
 mod virtualisation;
 mod warnings;
 

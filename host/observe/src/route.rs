@@ -1,7 +1,7 @@
 //! The route to one peer, as the kernel resolves it.
 
-use crate::fingerprint::why;
 use crate::netlink::Rtnetlink;
+use crate::unread::why;
 use model::Route;
 use netlink_packet_core::Nla;
 use netlink_packet_route::route::{

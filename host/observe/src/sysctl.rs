@@ -1,6 +1,6 @@
 //! The sysctls that bear on TCP transfers.
 
-use crate::fingerprint::{Unreadable, why};
+use crate::unread::{Unreadable, why};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

@@ -35,6 +35,15 @@ pub fn is_capture(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "pcapng")
 }
 
+/// Whether a file of this name holds a recording, as the probes wrote it.
+pub fn is_recording(path: &Path) -> bool {
+    !is_capture(path) && !is_json(path)
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "jsonl")
+}
+
 impl Output {
     /// Columns on standard output.
     pub fn lines(columns: Vec<&'static Column>, calls: bool, tracer: &Tracer) -> Output {
@@ -73,7 +82,7 @@ impl Output {
         }
         let file = File::create(path).with_context(|| format!("cannot make the file {name}"))?;
         let context = || format!("cannot write {name}");
-        if path.extension().is_some_and(|end| end == "jsonl") {
+        if is_json(path) {
             return Output::json_to(Box::new(file), name, tracer);
         }
         let mut to = BufWriter::with_capacity(1 << 16, file);

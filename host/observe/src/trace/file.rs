@@ -7,7 +7,7 @@
 //! most of its words of eight bytes are those of the connection's event before, so kind `e` is a slot (a byte), a
 //! mask (eight bytes, little-endian: bit n is word n) of the words that differ from the last event in that slot, and
 //! those words; kind `d`, a dropped segment, has the name of the device behind them, kind `h` headers.
-//! The thread that reads the probes packs events at once: so each is looked at once, and little is handed on.
+//! Where a trace goes straight to a file, the thread that reads the probes packs events at once; else nothing is packed.
 
 use super::connections::Connections;
 use super::record::{self, Clock, DEVICE, Event, HEADERS, RECORD, Raw, Terms, WORD, WORDS};
@@ -202,15 +202,6 @@ impl Default for Unpacker {
 }
 
 impl Unpacker {
-    /// Tells each event of some whole blocks.
-    pub(super) fn each(&mut self, mut packed: &[u8], mut tell: impl FnMut(Event<'_>)) {
-        while let Some((kind, rest)) = packed.split_first() {
-            packed = rest;
-            let event = self.event(*kind, &mut packed);
-            tell(event.expect("a packer packed it"));
-        }
-    }
-
     /// Reads an event, behind the byte of its kind.
     fn event(&mut self, kind: u8, from: &mut impl Read) -> Result<Event<'_>, FileError> {
         let [slot] = take(from)?;
@@ -302,7 +293,7 @@ impl<W: Write> Recording<W> {
         self.to.write_all(packed)
     }
 
-    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+    pub(super) fn event(&mut self, event: Event<'_>) -> io::Result<()> {
         let words = event.record().as_chunks().0;
         let tail = event.tail();
         // The device's room is always filled.
@@ -645,13 +636,14 @@ mod tests {
                 prop_assert_eq!(&event.record()[..], words.as_flattened());
                 all.push((words, behind));
             }
-            let mut told = all.iter();
-            Unpacker::default().each(packed.bytes(), |event| {
-                let (words, behind) = told.next().unwrap();
-                assert_eq!(&event.record()[..], words.as_flattened());
-                assert_eq!(event.rest(), behind);
-            });
-            prop_assert_eq!(told.len(), 0);
+            let (mut unpacker, mut left) = (Unpacker::default(), packed.bytes());
+            for (words, behind) in all {
+                let [kind] = take(&mut left).unwrap();
+                let event = unpacker.event(kind, &mut left).unwrap();
+                prop_assert_eq!(&event.record()[..], words.as_flattened());
+                prop_assert_eq!(event.rest(), behind);
+            }
+            prop_assert!(left.is_empty());
         }
 
         #[test]

@@ -7,29 +7,28 @@
 //! Where no probe may run, a packet socket and samples of the sockets stand in ([`packets`]): fewer figures, told
 //! as what they are.
 
-mod books;
 mod btf;
+mod completeness;
 mod connections;
 mod diag;
 mod file;
 mod filter;
 mod flows;
-mod holders;
 mod order;
-mod owners;
 mod packets;
 mod probes;
+mod process_sampler;
 mod reader;
 mod record;
+mod socket_owners;
 mod worker;
 
-pub use books::Books;
-use connections::{Connections, Place};
-use file::Unpacker;
+pub use completeness::TraceCompleteness;
+use connections::Place;
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Begin, End, Lost, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
-use owners::Owners;
-use reader::{Batch, Reader};
+use process_sampler::ProcessSampler;
+use reader::{Batch, Content, Reader};
 use record::{Clock, Event, RECORD, Terms};
 use std::collections::BTreeMap;
 use std::fs;
@@ -115,6 +114,9 @@ pub struct Options {
     pub buffer_bytes: u32,
     /// Watch the processes that use traced sockets, and tell what they do (`/proc/PID`).
     pub owners: bool,
+    /// Events come by [`Tracer::record`] alone, in the compact form of a [`Recording`]: [`Tracer::read`] has none. Of
+    /// no meaning where there are no probes.
+    pub packed: bool,
     /// How late events may be told, about. Each time that they are fetched costs a little.
     pub late: Duration,
     /// For tests of the order: rounds that a probe idles between clock and writing, now and then.
@@ -132,6 +134,7 @@ impl Default for Options {
             calls: false,
             buffer_bytes: 32 << 20,
             owners: false,
+            packed: false,
             late: Duration::from_millis(1),
             test_delay: 0,
             test_clock_first: false,
@@ -212,15 +215,12 @@ pub struct Tracer {
     from: From,
     begin: Begin,
     terms: Terms,
-    owners: Option<Owners>,
+    processes: Option<ProcessSampler>,
     /// Tracepoints that this kernel lacks, or does not let be traced: their events are not told.
     pub missing: Vec<&'static str>,
     /// What stands in for the probes, why, and what is lost by that: sentences for the user.
     pub instead: Vec<String>,
-    /// Of what the probes wrote, where it is told one by one.
-    unpacker: Unpacker,
-    connections: Connections,
-    books: Books,
+    completeness: TraceCompleteness,
     events: u64,
     lost: u64,
     unordered: u64,
@@ -265,7 +265,7 @@ impl Tracer {
         let mut tracer = Tracer::new(From::Probes(reader), begin, moment.1);
         tracer.terms.drop_reasons = drop_reasons;
         Ok(Tracer {
-            owners: options.owners.then(Owners::default),
+            processes: options.owners.then(ProcessSampler::default),
             missing,
             ..tracer
         })
@@ -280,7 +280,7 @@ impl Tracer {
         instead.push(packets::lost_by_that(reader.source, options.every));
         Ok(Tracer {
             instead,
-            owners: options.owners.then(Owners::default),
+            processes: options.owners.then(ProcessSampler::default),
             ..Tracer::new(From::Packets(reader), begin, start)
         })
     }
@@ -293,10 +293,8 @@ impl Tracer {
                 clock: clock(start),
                 drop_reasons: BTreeMap::new(),
             },
-            owners: None,
-            unpacker: Unpacker::default(),
-            connections: Connections::default(),
-            books: Books::default(),
+            processes: None,
+            completeness: TraceCompleteness::default(),
             missing: Vec::new(),
             instead: Vec::new(),
             events: 0,
@@ -316,7 +314,7 @@ impl Tracer {
         self.look(|owner| each(owner, Written(&[])));
     }
 
-    /// Writes what came into a recording, as the probes wrote it: at a fraction of the cost of telling it.
+    /// Writes what came into a recording, as the probes wrote it: at a fraction of the cost of reading it.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -331,25 +329,34 @@ impl Tracer {
         written
     }
 
-    /// Detaches the probes, tells what they had still written, and how it ended. Returns the books.
-    pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> Books {
+    /// Detaches the probes, tells what they had still written, and how it ended. Returns which segments are missing.
+    pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> TraceCompleteness {
         self.detach();
         while self.next(Duration::MAX, each) {}
         self.end();
-        each(TraceRecord::End(self.books.end.clone()), Written(&[]));
-        self.books
+        each(
+            TraceRecord::End(self.completeness.end.clone()),
+            Written(&[]),
+        );
+        self.completeness
     }
 
     /// As [`Tracer::stop`], of what is recorded.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn stop_recording<W: Write>(mut self, to: &mut Recording<W>) -> io::Result<Books> {
+    pub fn stop_recording<W: Write>(
+        mut self,
+        to: &mut Recording<W>,
+    ) -> io::Result<TraceCompleteness> {
         self.detach();
         while self.pass(Duration::MAX, to)? {}
         self.end();
-        to.add(&TraceRecord::End(self.books.end.clone()), Written(&[]))?;
-        Ok(self.books)
+        to.add(
+            &TraceRecord::End(self.completeness.end.clone()),
+            Written(&[]),
+        )?;
+        Ok(self.completeness)
     }
 
     fn detach(&self) {
@@ -360,12 +367,17 @@ impl Tracer {
     }
 
     fn end(&mut self) {
-        self.books.end = End {
+        self.completeness.end = End {
             at: monotonic().since(self.terms.clock.start),
             events: self.events,
             lost: self.lost,
             unordered: self.unordered,
         };
+    }
+
+    /// Whether events come packed ([`Options::packed`]): by [`Tracer::record`] alone.
+    pub fn is_packed(&self) -> bool {
+        matches!(&self.from, From::Probes(reader) if reader.packed)
     }
 
     /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
@@ -378,17 +390,17 @@ impl Tracer {
 
     /// So long at most, and no longer than until the owners are to be looked at.
     fn patience(&self, wait: Duration) -> Duration {
-        match self.owners {
-            Some(_) => wait.min(owners::PERIOD),
+        match self.processes {
+            Some(_) => wait.min(process_sampler::PERIOD),
             None => wait,
         }
     }
 
     /// Looks at the owners, if it is time.
     fn look(&mut self, mut each: impl FnMut(TraceRecord)) {
-        if let Some(owners) = &mut self.owners {
+        if let Some(processes) = &mut self.processes {
             let now = monotonic().since(self.terms.clock.start);
-            owners.look(now, |owner| each(TraceRecord::Owner(owner)));
+            processes.look(now, |owner| each(TraceRecord::Owner(owner)));
         }
     }
 
@@ -399,8 +411,14 @@ impl Tracer {
                 let Some(batch) = reader.worker.next(wait) else {
                     return false;
                 };
-                self.tell(batch.packed.bytes(), each);
-                if let Some(lost) = self.book(batch) {
+                if let Content::Plain(plain) = &batch.content {
+                    for (event, bytes, place) in plain.events() {
+                        for record in records(event, place, &self.terms) {
+                            each(record, Written(bytes));
+                        }
+                    }
+                }
+                if let Some(lost) = self.count(batch) {
                     each(lost, Written(&[]));
                 }
                 true
@@ -411,12 +429,12 @@ impl Tracer {
                 };
                 self.unordered += batch.unordered;
                 for (record, headers) in batch.records {
-                    self.books.see(&record);
+                    self.completeness.push(&record);
                     match &record {
                         TraceRecord::Segment(segment) => {
                             self.events += 1;
-                            if let Some(owners) = &mut self.owners {
-                                owners.see(segment.pid, segment.comm, segment.at);
+                            if let Some(processes) = &mut self.processes {
+                                processes.see(segment.pid, segment.comm, segment.at);
                             }
                         }
                         TraceRecord::Lost(lost) => self.lost += lost.events,
@@ -429,21 +447,6 @@ impl Tracer {
         }
     }
 
-    fn tell(&mut self, packed: &[u8], each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
-        let mut bytes = Vec::new();
-        self.unpacker.each(packed, |event| {
-            let Some(place) = self.connections.place(event) else {
-                return;
-            };
-            bytes.clear();
-            bytes.extend_from_slice(event.record());
-            bytes.extend_from_slice(event.rest());
-            for record in records(event, &place, &self.terms) {
-                each(record, Written(&bytes));
-            }
-        });
-    }
-
     /// Writes the next batch; false if none came in time, or after the last.
     fn pass<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<bool> {
         let From::Probes(reader) = &self.from else {
@@ -452,26 +455,29 @@ impl Tracer {
         let Some(batch) = reader.worker.next(wait) else {
             return Ok(false);
         };
-        to.pass(batch.packed.bytes())?;
-        if let Some(lost) = self.book(batch) {
+        match &batch.content {
+            Content::Packed(packed) => to.pass(packed.bytes())?,
+            Content::Plain(plain) => plain.events().try_for_each(|(event, ..)| to.event(event))?,
+        }
+        if let Some(lost) = self.count(batch) {
             to.add(&lost, Written(&[]))?;
         }
         Ok(true)
     }
 
     /// Takes what a batch says beside its events; returns what was lost.
-    fn book(&mut self, batch: Batch) -> Option<TraceRecord> {
+    fn count(&mut self, batch: Batch) -> Option<TraceRecord> {
         if let From::Probes(reader) = &self.from {
-            reader.reuse(batch.packed);
+            reader.reuse(batch.content);
         }
         self.events += batch.events;
-        if let Some(owners) = &mut self.owners {
-            for (pid, comm, at) in batch.users {
-                owners.see(pid, comm, at);
+        if let Some(processes) = &mut self.processes {
+            for (pid, comm, at) in batch.users.0 {
+                processes.see(pid, comm, at);
             }
         }
-        if let Some(books) = batch.books {
-            self.books = books;
+        if let Some(completeness) = batch.completeness {
+            self.completeness = completeness;
         }
         let (from, to, events) = batch.lost?;
         self.lost += events;

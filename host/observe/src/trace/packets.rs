@@ -4,7 +4,7 @@
 
 use super::diag::{Pair, Sockets, Told};
 use super::flows::{Caught, Flows, Holder};
-use super::holders::Holders;
+use super::socket_owners::SocketOwners;
 use super::worker::{Orders, Worker};
 use super::{Error, Filter, Options, filter, monotonic, own_netns, wall};
 use crate::netlink::Rtnetlink;
@@ -105,7 +105,7 @@ struct Watch {
     routes: Option<Rtnetlink>,
     own: HashSet<IpAddr>,
     looked: Option<Nanos>,
-    processes: Holders,
+    processes: SocketOwners,
     /// As last asked.
     holders: HashMap<Pair, (u64, u32)>,
     /// Of sockets that a process held, by their cookies: at its end a socket has none.
@@ -146,7 +146,7 @@ impl Watch {
             routes: Rtnetlink::open().ok(),
             own: HashSet::new(),
             looked: None,
-            processes: Holders::default(),
+            processes: SocketOwners::default(),
             holders: HashMap::new(),
             inodes: HashMap::new(),
             flows: Flows::new(own_netns().unwrap_or(0)),

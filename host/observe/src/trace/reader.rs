@@ -1,11 +1,12 @@
-//! The thread that empties the logs of the probes: before ordinary work, and as often as it was asked to.
+//! The thread that empties the logs of the probes: before ordinary work, and as often as it was asked to. It joins
+//! events to their connections, once for all, and hands them on in batches.
 
-use super::books::Books;
-use super::connections::Connections;
+use super::completeness::TraceCompleteness;
+use super::connections::{Connections, Place};
 use super::file::{Packed, Packer, what};
 use super::order::{Key, Sequencer};
 use super::probes::{Output, Probes};
-use super::record::{Clock, Event, HEADERS, WORD};
+use super::record::{Clock, Event, HEADERS, WORD, WORDS};
 use super::worker::{Orders, Worker};
 use super::{Error, Options, monotonic};
 use model::{Comm, Nanos, What};
@@ -35,22 +36,111 @@ const MOST_USERS: usize = 16;
 /// Events in true order.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// As they stand in a file ([`Packer`]).
-    pub packed: Packed,
+    pub content: Content,
     /// How many belong to a connection.
     pub events: u64,
-    /// The processes that own their sockets, by the threads' names, and when each was seen last.
-    pub users: Vec<(u32, Comm, Nanos)>,
+    pub users: Users,
     /// What was lost: not before, not after, how many.
     pub lost: Option<(Nanos, Nanos, u64)>,
     /// Behind the last one.
-    pub books: Option<Books>,
+    pub completeness: Option<TraceCompleteness>,
+}
+
+/// The events of a batch: for this process as they are, for a file as it has them.
+#[derive(Debug)]
+pub(super) enum Content {
+    Plain(Plain),
+    /// A file takes them in this compact form, so that the thread that reads an event packs it at once
+    /// ([`Packer`]): each is looked at once, and little is handed on.
+    Packed(Packed),
+}
+
+/// Events with what follows each, and their places.
+#[derive(Debug, Default)]
+pub(super) struct Plain {
+    bytes: Vec<u8>,
+    /// With the end of the event's bytes.
+    places: Vec<(Place, usize)>,
+}
+
+/// The processes that own the sockets, by the threads' names, and when each was seen last.
+#[derive(Debug, Default)]
+pub(super) struct Users(pub Vec<(u32, Comm, Nanos)>);
+
+impl Default for Content {
+    fn default() -> Content {
+        Content::Plain(Plain::default())
+    }
+}
+
+impl Content {
+    /// Without events, and with room for a full batch.
+    fn with_room(packed: bool) -> Content {
+        match packed {
+            true => Content::Packed(Packed::with_room(FULL)),
+            false => Content::Plain(Plain {
+                bytes: Vec::with_capacity(FULL + FULL / 4),
+                places: Vec::new(),
+            }),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Content::Plain(plain) => plain.bytes.len(),
+            Content::Packed(packed) => packed.bytes().len(),
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Content::Plain(plain) => {
+                plain.bytes.clear();
+                plain.places.clear();
+            }
+            Content::Packed(packed) => packed.clear(),
+        }
+    }
+}
+
+impl Plain {
+    /// Adds an event where `place` finds its place.
+    fn push(
+        &mut self,
+        word: impl Fn(usize) -> [u8; WORD],
+        behind: &[u8],
+        place: impl FnOnce(Event<'_>) -> Option<Place>,
+    ) {
+        let start = self.bytes.len();
+        for n in 0..WORDS {
+            self.bytes.extend_from_slice(&word(n));
+        }
+        self.bytes.extend_from_slice(behind);
+        match Event::of(&self.bytes[start..]).and_then(place) {
+            Some(place) => self.places.push((place, self.bytes.len())),
+            None => self.bytes.truncate(start),
+        }
+    }
+
+    /// Each event with its bytes and its place.
+    pub(super) fn events(&self) -> impl Iterator<Item = (Event<'_>, &[u8], &Place)> {
+        let starts = [0]
+            .into_iter()
+            .chain(self.places.iter().map(|(_, end)| *end));
+        let all = starts.zip(&self.places);
+        all.filter_map(|(start, (place, end))| {
+            let bytes = &self.bytes[start..*end];
+            Some((Event::of(bytes)?, bytes, place))
+        })
+    }
 }
 
 pub(super) struct Reader {
     pub(super) worker: Worker<Batch>,
-    /// Room of batches that were told.
-    spare: SyncSender<Packed>,
+    /// Its batches are packed.
+    pub(super) packed: bool,
+    /// Room of batches that were read.
+    spare: SyncSender<Content>,
 }
 
 impl Reader {
@@ -63,19 +153,20 @@ impl Reader {
         let (spare, spares) = sync_channel(SPARE);
         let round = Round {
             order: Sequencer::new(output.processors),
-            telling: Telling {
+            batcher: Batcher {
                 output,
+                packed: options.packed,
                 packer: Packer::default(),
                 behind: [[0; WORD]; HEADERS / WORD],
                 batch: Batch {
-                    packed: Packed::with_room(FULL),
+                    content: Content::with_room(options.packed),
                     ..Batch::default()
                 },
                 spares,
-                keeping: Keeping {
+                account: Account {
                     clock,
                     connections: Connections::default(),
-                    books: Books::default(),
+                    completeness: TraceCompleteness::default(),
                 },
             },
             late: options.late.into(),
@@ -87,23 +178,24 @@ impl Reader {
             round.run(probes, sender, orders);
         };
         Ok(Reader {
+            packed: options.packed,
             worker: Worker::start("trace", BATCHES, run)?,
             spare,
         })
     }
 
     /// Takes back the room of a batch: else every one would touch new memory.
-    pub(super) fn reuse(&self, mut packed: Packed) {
-        packed.clear();
+    pub(super) fn reuse(&self, mut content: Content) {
+        content.clear();
         // Enough of them are there, or nobody needs any more.
-        let _ = self.spare.try_send(packed);
+        let _ = self.spare.try_send(content);
     }
 }
 
 /// The state of the thread.
 struct Round {
     order: Sequencer,
-    telling: Telling,
+    batcher: Batcher,
     late: Nanos,
     lost: u64,
     checked: Nanos,
@@ -112,21 +204,23 @@ struct Round {
 }
 
 /// Where events lie, and where they go.
-struct Telling {
+struct Batcher {
     output: Output,
+    /// Events are packed.
+    packed: bool,
     packer: Packer,
     /// Room for what stands behind an event.
     behind: [[u8; WORD]; HEADERS / WORD],
     batch: Batch,
-    spares: Receiver<Packed>,
-    keeping: Keeping,
+    spares: Receiver<Content>,
+    account: Account,
 }
 
-/// What keeps the books.
-struct Keeping {
+/// What is known of the connections of the events so far.
+struct Account {
     clock: Clock,
     connections: Connections,
-    books: Books,
+    completeness: TraceCompleteness,
 }
 
 /// Nobody takes batches any more.
@@ -135,8 +229,8 @@ struct Gone;
 impl Round {
     fn run(mut self, probes: Probes, sender: &SyncSender<Batch>, orders: &Orders) {
         orders.run_first();
-        let places = self.telling.output.places as u64;
-        let few = self.telling.output.near() as u64 * 3 / 4;
+        let places = self.batcher.output.places as u64;
+        let few = self.batcher.output.near() as u64 * 3 / 4;
         // A processor makes less than an event each microsecond.
         let longest = Duration::from_micros(places)
             .min(self.late.into())
@@ -163,26 +257,26 @@ impl Round {
 
     /// Looks into the logs, and tells what is complete. Returns how many events the fullest had.
     fn round(&mut self, sender: &SyncSender<Batch>) -> Result<u64, Gone> {
-        let output = &self.telling.output;
+        let output = &self.batcher.output;
         let most = self
             .order
             .take(&output.snapshot(), |cpu, place| output.find(cpu, place));
-        let telling = &mut self.telling;
+        let batcher = &mut self.batcher;
         self.order
-            .release(|event, soon| telling.tell(event, soon, sender))?;
-        telling.output.give_back(&self.order.needed());
-        let (lost, now) = (telling.output.lost(), monotonic());
+            .release(|event, soon| batcher.take(event, soon, sender))?;
+        batcher.output.give_back(&self.order.needed());
+        let (lost, now) = (batcher.output.lost(), monotonic());
         if lost > self.lost {
-            let (from, before) = match telling.batch.lost {
+            let (from, before) = match batcher.batch.lost {
                 Some((from, _, before)) => (from, before),
                 None => (self.checked, 0),
             };
-            telling.batch.lost = Some((from, now, before + lost - self.lost));
+            batcher.batch.lost = Some((from, now, before + lost - self.lost));
             self.lost = lost;
         }
         self.checked = now;
         if now.since(self.sent) >= self.late {
-            telling.send(sender)?;
+            batcher.send(sender)?;
             self.sent = now;
         }
         Ok(most)
@@ -197,20 +291,21 @@ impl Round {
             }
             std::thread::sleep(PAUSE);
         }
-        let telling = &mut self.telling;
+        let batcher = &mut self.batcher;
         self.order
-            .finish(|event, soon| telling.tell(event, soon, sender))?;
+            .finish(|event, soon| batcher.take(event, soon, sender))?;
         if skipped > 0 {
-            let (from, to, lost) = telling.batch.lost.unwrap_or((Nanos(0), self.checked, 0));
-            telling.batch.lost = Some((from, to, lost + skipped));
+            let (from, to, lost) = batcher.batch.lost.unwrap_or((Nanos(0), self.checked, 0));
+            batcher.batch.lost = Some((from, to, lost + skipped));
         }
-        telling.batch.books = Some(std::mem::take(&mut telling.keeping.books));
-        telling.send(sender)
+        batcher.batch.completeness = Some(std::mem::take(&mut batcher.account.completeness));
+        batcher.send(sender)
     }
 }
 
-impl Telling {
-    fn tell(
+impl Batcher {
+    /// Takes the next event, and has the one that comes soon after fetched.
+    fn take(
         &mut self,
         event: &Key,
         soon: Option<&Key>,
@@ -229,9 +324,23 @@ impl Telling {
             *to = from.load(Ordering::Relaxed).to_ne_bytes();
         }
         let behind = self.behind[..behind.len()].as_flattened();
-        let event = self.packer.pack(word, behind, &mut self.batch.packed);
-        self.keeping.book(event, &mut self.batch);
-        match self.batch.packed.bytes().len() < FULL {
+        let (account, batch) = (&mut self.account, &mut self.batch);
+        match &mut batch.content {
+            Content::Packed(packed) => {
+                let event = self.packer.pack(word, behind, packed);
+                if let Some(place) = account.connections.find(event) {
+                    batch.events += 1;
+                    account.count(event, &place, &mut batch.users);
+                }
+            }
+            Content::Plain(plain) => plain.push(word, behind, |event| {
+                let place = account.connections.place(event)?;
+                batch.events += 1;
+                account.count(event, &place, &mut batch.users);
+                Some(place)
+            }),
+        }
+        match self.batch.content.len() < FULL {
             true => Ok(()),
             false => self.send(sender),
         }
@@ -241,8 +350,8 @@ impl Telling {
     /// logs take what comes meanwhile.
     fn send(&mut self, sender: &SyncSender<Batch>) -> Result<(), Gone> {
         let batch = std::mem::take(&mut self.batch);
-        let is_full = batch.packed.bytes().len() >= FULL || batch.books.is_some();
-        if !is_full && batch.packed.bytes().is_empty() && batch.lost.is_none() {
+        let is_full = batch.content.len() >= FULL || batch.completeness.is_some();
+        if !is_full && batch.content.len() == 0 && batch.lost.is_none() {
             self.batch = batch;
             return Ok(());
         }
@@ -256,38 +365,34 @@ impl Telling {
             Ok(()) => {}
         }
         let spare = self.spares.try_recv();
-        self.batch.packed = spare.unwrap_or_else(|_| Packed::with_room(FULL));
+        self.batch.content = spare.unwrap_or_else(|_| Content::with_room(self.packed));
         Ok(())
     }
 }
 
-impl Keeping {
+impl Account {
     #[inline(always)]
-    fn book(&mut self, event: Event<'_>, batch: &mut Batch) {
-        let Some(place) = self.connections.find(event) else {
-            return;
-        };
-        batch.events += 1;
+    fn count(&mut self, event: Event<'_>, place: &Place, users: &mut Users) {
         if let Some(connection) = &place.told {
-            self.books.open(connection);
+            self.completeness.open(connection);
         }
         if let Some(tally) = event.tally(self.clock) {
-            self.books.count(place.id, &tally);
+            self.completeness.count(place.id, &tally);
         }
         // A process that owns a socket sends by it, if only acknowledgements.
         if event.kind() != What::Received {
-            batch.see(event, event.at(self.clock));
+            users.push(event, event.at(self.clock));
         }
     }
 }
 
-impl Batch {
-    fn see(&mut self, event: Event<'_>, at: Nanos) {
+impl Users {
+    fn push(&mut self, event: Event<'_>, at: Nanos) {
         let pid = event.pid();
-        if let Some(user) = self.users.iter_mut().find(|(known, ..)| *known == pid) {
+        if let Some(user) = self.0.iter_mut().find(|(known, ..)| *known == pid) {
             user.2 = at;
-        } else if pid != 0 && self.users.len() < MOST_USERS {
-            self.users.push((pid, Comm::new(&event.comm()), at));
+        } else if pid != 0 && self.0.len() < MOST_USERS {
+            self.0.push((pid, Comm::new(&event.comm()), at));
         }
     }
 }

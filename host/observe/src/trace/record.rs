@@ -234,6 +234,7 @@ impl<'a> Event<'a> {
     }
 
     /// What follows it.
+    #[cfg(test)]
     pub(super) fn rest(self) -> &'a [u8] {
         self.1
     }
@@ -262,7 +263,7 @@ impl<'a> Event<'a> {
         Nanos(self.ts()).since(clock.start)
     }
 
-    /// What its connection's books take of it; `None` where there is no socket.
+    /// What the completeness of its connection takes of it; `None` where there is no socket.
     pub(super) fn tally(self, clock: Clock) -> Option<Tally> {
         if self.cookie() == 0 {
             return None;

@@ -1,53 +1,53 @@
-//! The books of a trace: whether each segment of its connections is there.
+//! Whether each segment of each connection of a trace is there.
 
 use super::connections::ByNumber;
 use model::{Audit, Completeness, Connection, End, Tally, TraceRecord};
 use std::collections::HashMap;
 
-/// Connections whose books are kept at most, before complete ones are only counted.
+/// Connections that are kept at most, before complete ones are only counted.
 const KEPT: usize = 100_000;
 
-/// The books of a trace: what its last lines say.
+/// The completeness of a trace, connection by connection: what its last lines report.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct TraceCompleteness {
     /// How it ended.
     pub end: End,
-    kept: HashMap<u32, Book, ByNumber>,
-    /// Connections that ended and whose books are gone, all complete.
+    kept: HashMap<u32, Audited, ByNumber>,
+    /// Connections that ended and are only counted, all complete.
     pub folded: u64,
-    /// Books after the last look for complete ones.
+    /// TraceCompleteness after the last look for complete ones.
     left: usize,
 }
 
 #[derive(Debug)]
-struct Book {
+struct Audited {
     connection: Connection,
     audit: Audit,
     closed: bool,
 }
 
-impl Books {
+impl TraceCompleteness {
     /// What was found of each connection, in the order in which they were first seen.
     pub fn found(&self) -> impl Iterator<Item = (&Connection, Completeness)> {
-        let mut books: Vec<&Book> = self.kept.values().collect();
-        books.sort_by_key(|book| book.connection.id);
-        let found = books.into_iter();
-        found.map(|book| (&book.connection, book.audit.result()))
+        let mut all: Vec<&Audited> = self.kept.values().collect();
+        all.sort_by_key(|one| one.connection.id);
+        let found = all.into_iter();
+        found.map(|one| (&one.connection, one.audit.result()))
     }
 
     /// Takes a record of packets or samples.
-    pub(super) fn see(&mut self, record: &TraceRecord) {
+    pub(super) fn push(&mut self, record: &TraceRecord) {
         match record {
             TraceRecord::Connection(connection) => self.open(connection),
             TraceRecord::Segment(segment) => {
-                if let Some(book) = self.kept.get_mut(&segment.connection) {
-                    book.audit.see(segment);
+                if let Some(one) = self.kept.get_mut(&segment.connection) {
+                    one.audit.see(segment);
                 }
             }
             TraceRecord::Sample(sample) => {
-                if let Some(book) = self.kept.get_mut(&sample.connection) {
-                    book.audit.sample(sample);
-                    book.closed = sample.gone;
+                if let Some(one) = self.kept.get_mut(&sample.connection) {
+                    one.audit.sample(sample);
+                    one.closed = sample.gone;
                 }
             }
             _ => {}
@@ -60,24 +60,24 @@ impl Books {
         if self.kept.len() >= KEPT.max(2 * self.left) {
             let before = self.kept.len();
             self.kept
-                .retain(|_, book| !book.closed || !book.audit.result().is_complete());
+                .retain(|_, one| !one.closed || !one.audit.result().is_complete());
             self.left = self.kept.len();
             self.folded += (before - self.left) as u64;
         }
-        let audit = self.kept.remove(&connection.id).map(|book| book.audit);
-        let book = Book {
+        let audit = self.kept.remove(&connection.id).map(|one| one.audit);
+        let one = Audited {
             connection: connection.clone(),
             audit: audit.unwrap_or_default(),
             closed: false,
         };
-        self.kept.insert(connection.id, book);
+        self.kept.insert(connection.id, one);
     }
 
     /// An event of the connection with this number.
     pub(super) fn count(&mut self, id: u32, tally: &Tally) {
-        if let Some(book) = self.kept.get_mut(&id) {
-            book.audit.count(tally);
-            book.closed = tally.closes();
+        if let Some(one) = self.kept.get_mut(&id) {
+            one.audit.count(tally);
+            one.closed = tally.closes();
         }
     }
 }
@@ -108,24 +108,30 @@ mod tests {
             segs_in: 0,
             total_retrans: 0,
         };
-        let mut books = Books::default();
+        let mut completeness = TraceCompleteness::default();
         let many = KEPT as u32 + 10;
         for id in 0..many {
-            books.open(&connection(id));
-            books.count(id, &closed);
+            completeness.open(&connection(id));
+            completeness.count(id, &closed);
         }
         // One had a segment that nobody saw.
         let late = Tally {
             segs_out: 1,
             ..closed
         };
-        books.count(many - 1, &late);
+        completeness.count(many - 1, &late);
         for id in many..2 * many {
-            books.open(&connection(id));
-            books.count(id, &closed);
+            completeness.open(&connection(id));
+            completeness.count(id, &closed);
         }
-        let found: Vec<_> = books.found().map(|(c, found)| (c.id, found)).collect();
-        assert_eq!(found.len() as u64 + books.folded, u64::from(2 * many));
+        let found: Vec<_> = completeness
+            .found()
+            .map(|(c, found)| (c.id, found))
+            .collect();
+        assert_eq!(
+            found.len() as u64 + completeness.folded,
+            u64::from(2 * many)
+        );
         assert!(found.len() < KEPT, "{}", found.len());
         assert_eq!((found[0].0, found[0].1.sent_missing), (many - 1, 1));
     }

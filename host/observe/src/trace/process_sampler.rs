@@ -18,7 +18,7 @@ const MOST_THREADS: usize = 64;
 const SILENT: Nanos = Nanos::from_secs(10);
 
 #[derive(Default)]
-pub(super) struct Owners {
+pub(super) struct ProcessSampler {
     known: BTreeMap<u32, Watched>,
     due: Nanos,
 }
@@ -47,7 +47,7 @@ struct Thread {
     waits_in: Option<String>,
 }
 
-impl Owners {
+impl ProcessSampler {
     /// Takes note of the process that used an event's socket, by the thread of this name.
     pub(super) fn see(&mut self, pid: u32, comm: Comm, at: Nanos) {
         if let Some(known) = self.known.get_mut(&pid) {
@@ -326,7 +326,7 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let mut owners = Owners::default();
+        let mut owners = ProcessSampler::default();
         let pid = child.id();
         let comm = Comm::new(comm.as_bytes());
         let start = Instant::now();
@@ -365,7 +365,7 @@ mod tests {
         let link = fs::read_link("/proc/thread-self").unwrap();
         let own: u32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
         let pid = std::process::id();
-        let mut owners = Owners::default();
+        let mut owners = ProcessSampler::default();
         owners.see(pid, name(pid, own), Nanos(0));
         owners.look(Nanos(0), |owner| assert_eq!(owner.pid, pid));
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -379,7 +379,7 @@ mod tests {
         let link = receiver.recv().unwrap();
         let new = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
         let start = Instant::now();
-        let is_seen = |owners: &Owners| {
+        let is_seen = |owners: &ProcessSampler| {
             let thread = owners.known[&pid].threads.get(&new);
             let wchan = thread.filter(|thread| thread.state == b'S');
             let wchan = wchan.and_then(|thread| thread.wchan.as_ref());
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_number_that_means_another_process_is_left_alone() {
-        let mut owners = Owners::default();
+        let mut owners = ProcessSampler::default();
         owners.see(std::process::id(), Comm::new(b"someone else"), Nanos(0));
         owners.look(Nanos(0), |owner| panic!("{owner:?}"));
         assert!(owners.known.is_empty());
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn no_more_are_watched_than_there_is_room_for() {
-        let mut owners = Owners::default();
+        let mut owners = ProcessSampler::default();
         for pid in 1..1000 {
             owners.see(pid, Comm::default(), Nanos(u64::from(pid)));
         }

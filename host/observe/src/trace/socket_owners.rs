@@ -12,12 +12,12 @@ const SHARE: u64 = 20;
 
 /// The holders of sockets, by the sockets' inodes.
 #[derive(Default)]
-pub(super) struct Holders {
+pub(super) struct SocketOwners {
     known: HashMap<u32, (u32, Comm)>,
     next: Nanos,
 }
 
-impl Holders {
+impl SocketOwners {
     /// Looks at one process, or at all of them if it is time.
     pub(super) fn look(&mut self, only: Option<u32>, clock: impl Fn() -> Nanos) {
         let begun = clock();
@@ -79,7 +79,7 @@ mod tests {
         let inode = link.trim_start_matches("socket:[").trim_end_matches(']');
         let inode = inode.parse().unwrap();
         for only in [None, Some(std::process::id())] {
-            let mut owners = Holders::default();
+            let mut owners = SocketOwners::default();
             owners.look(only, || Nanos(0));
             assert_eq!(owners.of(inode).unwrap().0, std::process::id());
         }

@@ -1,0 +1,42 @@
+//! What could not be read of a host, and why.
+
+use model::Unread;
+use std::io;
+
+/// What could not be read so far.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable(Vec<Unread>);
+
+impl Unreadable {
+    pub(crate) fn into_list(self) -> Vec<Unread> {
+        self.0
+    }
+
+    pub(crate) fn push(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.0.push(Unread {
+            what: what.into(),
+            why: why.into(),
+        });
+    }
+
+    /// The value of a reading, or a note that there is none.
+    pub(crate) fn keep<T>(&mut self, what: &str, reading: io::Result<T>) -> Option<T> {
+        match reading {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.push(what, why(&error));
+                None
+            }
+        }
+    }
+}
+
+/// The kernel's reason in words.
+pub(crate) fn why(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => "no such file on this host".to_owned(),
+        Some(libc::EACCES | libc::EPERM) => "permission denied".to_owned(),
+        Some(libc::EOPNOTSUPP) => "not supported".to_owned(),
+        _ => error.to_string(),
+    }
+}
