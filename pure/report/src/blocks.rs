@@ -310,16 +310,16 @@ fn store_words(whose: &BlockStore) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::testing;
     use model::{Workload, summarise};
 
     #[test]
     fn every_operation_has_its_figures_and_its_split() {
-        let mut spec = fixtures::spec();
-        spec.workload = Workload::Blocks(fixtures::blocks());
-        let mut leg = fixtures::request_leg(100);
-        leg.near.operations = fixtures::block_records();
-        let mut run = fixtures::run(spec, vec![leg]);
+        let mut spec = testing::spec();
+        spec.workload = Workload::Blocks(testing::blocks());
+        let mut leg = testing::request_leg(100);
+        leg.near.operations = testing::block_records();
+        let mut run = testing::run(spec, vec![leg]);
         for host in [Some(&mut run.near), run.far.as_mut()]
             .into_iter()
             .flatten()
@@ -332,9 +332,9 @@ pub(crate) mod tests {
 
     /// The deeper, the faster, until it is enough.
     pub(crate) fn some_depths() -> Vec<Depth> {
-        let mut leg = fixtures::request_leg(100);
-        leg.near.operations = fixtures::told_by_server();
-        let figures = model::summarise_leg(&fixtures::spec(), &leg);
+        let mut leg = testing::request_leg(100);
+        leg.near.operations = testing::told_by_server();
+        let figures = model::summarise_leg(&testing::spec(), &leg);
         let measured = |(depth, rate): (u32, f64)| Depth {
             depth,
             run: "1a2b3c4d".to_owned(),
@@ -359,10 +359,10 @@ pub(crate) mod tests {
 
     #[test]
     fn storage_or_network_is_a_sentence_of_each_operation() {
-        let mut spec = fixtures::spec();
-        spec.workload = Workload::Blocks(fixtures::peer_blocks());
-        let mut leg = fixtures::request_leg(100);
-        leg.near.operations = fixtures::told_by_server();
+        let mut spec = testing::spec();
+        spec.workload = Workload::Blocks(testing::peer_blocks());
+        let mut leg = testing::request_leg(100);
+        leg.near.operations = testing::told_by_server();
         leg.far.store = Some(StoreRecord {
             blocks: 131_072,
             fsync: Some(Nanos::from_millis(12)),
@@ -370,7 +370,7 @@ pub(crate) mod tests {
             cached_after_share: Some(0.004),
             failed: None,
         });
-        let run = fixtures::run(spec, vec![leg]);
+        let run = testing::run(spec, vec![leg]);
         let told = crate::summary(&run, &summarise(&run), &[], Style::PLAIN);
         insta::assert_snapshot!(told);
     }

@@ -152,7 +152,7 @@ pub(crate) fn quoted(cell: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, LAN};
+    use crate::testing::{self, LAN};
     use model::Direction;
 
     /// A reader by the letter of RFC 4180.
@@ -181,12 +181,12 @@ mod tests {
     }
 
     fn run_of_two_legs() -> Run {
-        let mut requests = fixtures::request_leg(100);
+        let mut requests = testing::request_leg(100);
         requests.far.samples.truncate(1);
         requests.far.samples[0].streams.clear();
-        fixtures::run(
-            fixtures::spec(),
-            vec![fixtures::leg(Direction::Down, LAN), requests],
+        testing::run(
+            testing::spec(),
+            vec![testing::leg(Direction::Down, LAN), requests],
         )
     }
 

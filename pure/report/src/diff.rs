@@ -213,13 +213,13 @@ fn costs(a: &Explanation, b: &Explanation) -> Vec<(Limit, f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::testing;
     use model::Bytes;
 
     #[test]
     fn the_difference_falls_apart_by_limit() {
-        let slow = fixtures::rivals();
-        let mut fast = fixtures::rivals();
+        let slow = testing::rivals();
+        let mut fast = testing::rivals();
         fast.bytes = Bytes(540 << 20);
         let costs = costs(&fast, &slow);
         let more: f64 = costs.iter().map(|(_, a, b)| b - a).sum();
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn long_names_and_many_connections_fit_a_screen() {
-        let slow = fixtures::rivals();
-        let mut fast = fixtures::rivals();
+        let slow = testing::rivals();
+        let mut fast = testing::rivals();
         (fast.bytes, fast.direction) = (Bytes(540 << 20), None);
         fast.name = "192.0.2.1:40000 to 192.0.2.2:5201".to_owned();
         let mut small = fast.clone();
@@ -255,8 +255,8 @@ mod tests {
         );
         assert!(text.contains("..hine.jsonl"), "{text}");
         let same = diff(
-            ("a", &[fixtures::rivals()]),
-            ("b", &[fixtures::rivals()]),
+            ("a", &[testing::rivals()]),
+            ("b", &[testing::rivals()]),
             Style::PLAIN,
         );
         assert!(

@@ -410,7 +410,7 @@ impl<'a> Document<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::testing;
     use insta::assert_snapshot;
     use model::{Bytes, Direction};
 
@@ -420,7 +420,7 @@ mod tests {
             name: name.to_owned(),
             bytes,
             direction: None,
-            ..fixtures::rivals()
+            ..testing::rivals()
         };
         let all = [of("small", Bytes(9)), of("large", Bytes(1 << 30))];
         let text = text(&all, None, Style::PLAIN);
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn rivals_with_the_experiment_that_decides() {
-        assert_snapshot!(text(&[fixtures::rivals()], Some("db1"), Style::PLAIN), @r"
+        assert_snapshot!(text(&[testing::rivals()], Some("db1"), Style::PLAIN), @r"
         up, 192.0.2.1:40000 to 192.0.2.2:5210: 54.0 MiB in 10.0 s, 45.3 Mbit/s
           Limited by random loss or burst loss in a shallow buffer (98 % of the time):
           each of them fits, an experiment decides.
@@ -461,18 +461,18 @@ mod tests {
 
     #[test]
     fn one_sentence_a_group() {
-        let mut other = fixtures::rivals();
+        let mut other = testing::rivals();
         other.name = "up stream 1".to_owned();
         let innocent = Explanation {
             conclusion: Conclusion::Innocent,
             direction: Some(Direction::Down),
-            ..fixtures::rivals()
+            ..testing::rivals()
         };
         let short = Explanation {
             conclusion: Conclusion::TooShort,
-            ..fixtures::rivals()
+            ..testing::rivals()
         };
-        let all = [fixtures::rivals(), other, short, innocent];
+        let all = [testing::rivals(), other, short, innocent];
         assert_snapshot!(sentences(&all, Style::PLAIN), @r"
         up (2 of 3 connections): limited by random loss or burst loss in a shallow
               buffer (98 % of the time): each of them fits, an experiment decides.
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn names_of_strangers_are_inert() {
-        let mut evil = fixtures::rivals();
+        let mut evil = testing::rivals();
         evil.name = "\u{1b}[2Jx".to_owned();
         evil.doubts = vec!["\u{9b}2J".to_owned()];
         evil.findings[0].evidence[0].subject = Some("\u{202e}".to_owned());

@@ -170,7 +170,7 @@ fn iso(unix: Nanos) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, LAN, LOSSY};
+    use crate::testing::{self, LAN, LOSSY};
     use model::Workload;
 
     fn read(run: &Run) -> Value {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_way_has_a_series_for_each_stream() {
-        let mut run = fixtures::run(fixtures::spec(), vec![fixtures::leg(Direction::Up, LAN)]);
+        let mut run = testing::run(testing::spec(), vec![testing::leg(Direction::Up, LAN)]);
         run.started += Nanos::from_micros(1);
         let file = read(&run);
         assert_eq!(file["version"], 4);
@@ -198,11 +198,11 @@ mod tests {
 
     #[test]
     fn two_ways_follow_each_other_on_one_grid() {
-        let mut down = fixtures::leg(Direction::Down, LOSSY);
+        let mut down = testing::leg(Direction::Down, LOSSY);
         down.started = Nanos::from_millis(10_100);
-        let run = fixtures::run(
-            fixtures::spec(),
-            vec![fixtures::leg(Direction::Up, LAN), down],
+        let run = testing::run(
+            testing::spec(),
+            vec![testing::leg(Direction::Up, LAN), down],
         );
         let file = read(&run);
         assert_eq!(file["metadata"]["NAME"], "tcp_bidirectional");
@@ -217,11 +217,11 @@ mod tests {
 
     #[test]
     fn what_flent_has_no_test_for_is_said() {
-        let mut spec = fixtures::spec();
-        spec.workload = Workload::Request(fixtures::request());
-        let run = fixtures::run(spec, vec![fixtures::request_leg(100)]);
+        let mut spec = testing::spec();
+        spec.workload = Workload::Request(testing::request());
+        let run = testing::run(spec, vec![testing::request_leg(100)]);
         assert!(json(&run).unwrap_err().contains("workload request"));
-        let empty = fixtures::run(fixtures::spec(), Vec::new());
+        let empty = testing::run(testing::spec(), Vec::new());
         assert!(json(&empty).unwrap_err().contains("no two samples"));
     }
 }

@@ -25,7 +25,7 @@ pub fn pretty(document: &impl Serialize) -> String {
 }
 
 /// Any document on a line of its own.
-pub fn compact(document: &impl Serialize) -> String {
+pub(crate) fn compact(document: &impl Serialize) -> String {
     let mut text = serde_json::to_string(document).expect(NEVER_FAILS);
     text.push('\n');
     inert(&text)
@@ -172,7 +172,7 @@ fn inert(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, LAN};
+    use crate::testing::{self, LAN};
     use model::*;
     use serde_json::{Value, json};
     use std::collections::{BTreeMap, BTreeSet};
@@ -210,14 +210,14 @@ mod tests {
 
     /// A run in which nothing is left out.
     fn full() -> Run {
-        let mut leg = fixtures::request_leg(100);
+        let mut leg = testing::request_leg(100);
         leg.ended = Ended::Failed {
             why: "it broke".to_owned(),
         };
         for end in [&mut leg.near, &mut leg.far] {
-            end.requests = Some(fixtures::latencies(10));
+            end.requests = Some(testing::latencies(10));
             end.datagrams = Some(Datagrams::default());
-            end.operations = fixtures::told_by_server();
+            end.operations = testing::told_by_server();
             end.store = Some(StoreRecord::default());
             end.line = Some(model::LineErrors::default());
             end.trace = Some(model::Traced::default());
@@ -226,17 +226,17 @@ mod tests {
                 ..CopyRecord::default()
             });
             end.retransmits = Some(1);
-            end.warnings = vec![fixtures::warning("a", "b", "c")];
-            end.samples[1].requests = Some(fixtures::latencies(10));
+            end.warnings = vec![testing::warning("a", "b", "c")];
+            end.samples[1].requests = Some(testing::latencies(10));
             end.samples[1].datagrams = Some(Datagrams::default());
             let stream = &mut end.samples[1].streams[0];
             stream.send_buffer = Some(Bytes(1));
             stream.receive_buffer = Some(Bytes(1));
         }
-        let mut run = fixtures::run(fixtures::spec(), vec![leg]);
+        let mut run = testing::run(testing::spec(), vec![leg]);
         run.title = Some("all of it".to_owned());
         run.experiment = Some("0000beef".to_owned());
-        run.warnings = vec![fixtures::warning("d", "e", "f")];
+        run.warnings = vec![testing::warning("d", "e", "f")];
         run.near.unread = vec![Unread {
             what: "a".to_owned(),
             why: "b".to_owned(),
@@ -517,14 +517,14 @@ mod tests {
         };
         let workloads = [
             Workload::Bulk(Bulk::default()),
-            Workload::Request(fixtures::request()),
+            Workload::Request(testing::request()),
             Workload::Udp(Udp {
                 rate: BitRate(1),
                 datagram_size: Bytes(1),
             }),
             Workload::Copy(FileCopy::default()),
-            Workload::Blocks(fixtures::blocks()),
-            Workload::Blocks(fixtures::peer_blocks()),
+            Workload::Blocks(testing::blocks()),
+            Workload::Blocks(testing::peer_blocks()),
         ];
         let limits = [
             Limit::Time(Nanos(1)),
@@ -581,20 +581,20 @@ mod tests {
             assert!(text.starts_with("{\"event\":"), "{text}");
             see(text, name);
         }
-        let mut explained = fixtures::rivals();
+        let mut explained = testing::rivals();
         explained.ends = explained.findings[0].evidence.clone();
         explained.ends[0] = explained.ends[0].clone().about("eth0").at_least(1.0);
-        let clocks = fixtures::requests().clocks;
+        let clocks = testing::requests().clocks;
         see(
             crate::explain::json(&[explained], clocks.as_ref()),
             "explained",
         );
         see(
-            crate::watch::json(&[fixtures::glance()], Nanos(1)),
+            crate::watch::json(&[testing::glance()], Nanos(1)),
             "explain_now",
         );
-        see(crate::requests::json(&fixtures::requests()), "requests");
-        see(crate::published::json(&fixtures::published()), "published");
+        see(crate::requests::json(&testing::requests()), "requests");
+        see(crate::published::json(&testing::published()), "published");
         see(
             crate::audit::json(&crate::audit::tests::report()),
             "audit_report",
@@ -604,7 +604,7 @@ mod tests {
         for report in crate::mtu::tests::of_every_cause() {
             see(crate::mtu::json(&report), "mtu_report");
         }
-        see(crate::page::json(&crate::pages::tests::both_ways()), "page");
+        see(crate::page::json(&crate::pages::both_ways()), "page");
         let stopped = crate::mtu_change::tests::rolled_back();
         see(crate::mtu_change::json(&stopped), "mtu_change");
         see(crate::copy::tests::corners_json_of_all(), "corners");
@@ -639,7 +639,7 @@ mod tests {
 
     #[test]
     fn the_leg_is_told_without_its_samples() {
-        let leg = fixtures::leg(Direction::Up, LAN);
+        let leg = testing::leg(Direction::Up, LAN);
         let line: Value = serde_json::from_str(&Line::leg_ended(1, &leg).print()).unwrap();
         assert_eq!(line["leg"], json!(1));
         assert_eq!(line["record"]["near"].get("samples"), None);
@@ -648,7 +648,7 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_written_out() {
-        let mut run_ = fixtures::run(fixtures::spec(), Vec::new());
+        let mut run_ = testing::run(testing::spec(), Vec::new());
         let nasty = "\u{1b}[2J\u{9b}2J\u{7f}\u{202e}\u{e0041}é";
         run_.host = nasty.to_owned();
         let text = run(&run_, &summarise(&run_));

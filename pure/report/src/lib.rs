@@ -10,8 +10,6 @@ pub mod csv;
 mod diff;
 mod evidence;
 pub mod explain;
-#[cfg(test)]
-mod fixtures;
 pub mod flent;
 pub mod iperf3;
 pub mod json;
@@ -29,6 +27,8 @@ pub mod published;
 pub mod requests;
 mod requests_diff;
 mod summary;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 pub mod tune;
 pub mod watch;

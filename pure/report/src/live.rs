@@ -555,7 +555,7 @@ fn cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, LAN, LOSSY};
+    use crate::testing::{self, LAN, LOSSY};
     use model::Workload;
     use model::{Directions, Leg};
 
@@ -579,12 +579,12 @@ mod tests {
     }
 
     fn in_the_second_leg() -> Live {
-        let mut live = Live::new(&fixtures::spec());
-        let up = fixtures::leg(Direction::Up, LAN);
+        let mut live = Live::new(&testing::spec());
+        let up = testing::leg(Direction::Up, LAN);
         live.leg_started(0, Direction::Up);
         feed(&mut live, 0, &up, 10);
         live.leg_ended(0, &Ended::Complete);
-        let down = fixtures::leg(Direction::Down, LOSSY);
+        let down = testing::leg(Direction::Down, LOSSY);
         live.leg_started(1, Direction::Down);
         feed(&mut live, 1, &down, 6);
         live
@@ -629,7 +629,7 @@ mod tests {
 
     #[test]
     fn both_legs_at_once() {
-        let mut spec = fixtures::spec();
+        let mut spec = testing::spec();
         spec.directions = Directions::Bidirectional;
         let mut live = Live::new(&spec);
         for (index, direction) in [Direction::Up, Direction::Down].into_iter().enumerate() {
@@ -637,7 +637,7 @@ mod tests {
         }
         assert_eq!(live.frame(style(80))[0], "up    starts");
         for (index, direction) in [Direction::Up, Direction::Down].into_iter().enumerate() {
-            feed(&mut live, index, &fixtures::leg(direction, LAN), 3);
+            feed(&mut live, index, &testing::leg(direction, LAN), 3);
         }
         insta::assert_snapshot!(live.frame(style(80)).join("\n"), @r#"
         up    943 Mbit/s   ▅██
@@ -650,13 +650,13 @@ mod tests {
 
     #[test]
     fn requests_show_their_latencies() {
-        let mut spec = fixtures::spec();
-        spec.workload = Workload::Request(fixtures::request());
+        let mut spec = testing::spec();
+        spec.workload = Workload::Request(testing::request());
         spec.directions = Directions::Up;
         spec.limit = Limit::Requests(1_165_000);
         let mut live = Live::new(&spec);
         live.leg_started(0, Direction::Up);
-        feed(&mut live, 0, &fixtures::request_leg(11_650), 4);
+        feed(&mut live, 0, &testing::request_leg(11_650), 4);
         insta::assert_snapshot!(live.frame(style(80)).join("\n"), @r#"
         up    116,500 requests/s  ████
               p50 6.60 us  p99 21.0 us  RTT 1.90 ms  retransmitted 0
@@ -673,14 +673,14 @@ mod tests {
 
     #[test]
     fn plain_lines_keep_their_columns() {
-        let mut live = Live::new(&fixtures::spec());
+        let mut live = Live::new(&testing::spec());
         live.waiting("db1 is busy\x1b[2J for 3 s more");
-        let up = fixtures::leg(Direction::Up, LAN);
+        let up = testing::leg(Direction::Up, LAN);
         live.leg_started(0, Direction::Up);
         feed(&mut live, 0, &up, 3);
         let mut lines = live.plain();
         assert!(live.plain().is_empty());
-        let mut down = fixtures::leg(Direction::Down, LOSSY);
+        let mut down = testing::leg(Direction::Down, LOSSY);
         down.far.samples.truncate(2);
         live.leg_started(1, Direction::Down);
         feed(&mut live, 1, &down, 2);
@@ -704,7 +704,7 @@ mod tests {
 
     #[test]
     fn a_long_run_at_short_intervals_stays_small_and_right() {
-        let mut spec = fixtures::spec();
+        let mut spec = testing::spec();
         spec.interval = Nanos::from_millis(10);
         spec.limit = Limit::Time(Nanos::from_secs(1000));
         let mut live = Live::new(&spec);
@@ -734,8 +734,8 @@ mod tests {
 
     #[test]
     fn samples_that_make_no_sense_change_nothing() {
-        let mut live = Live::new(&fixtures::spec());
-        let leg = fixtures::leg(Direction::Up, LAN);
+        let mut live = Live::new(&testing::spec());
+        let leg = testing::leg(Direction::Up, LAN);
         live.sample(7, Side::Near, &leg.near.samples[1]);
         assert!(live.frame(style(80)).is_empty());
         live.leg_started(0, Direction::Up);

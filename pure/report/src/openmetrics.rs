@@ -241,17 +241,17 @@ fn label(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, LAN, LOSSY};
+    use crate::testing::{self, LAN, LOSSY};
     use model::{Direction, summarise};
 
     #[test]
     fn each_figure_has_the_moment_of_its_leg_and_series_stay_together() {
-        let mut older = fixtures::run(fixtures::spec(), vec![fixtures::leg(Direction::Up, LAN)]);
+        let mut older = testing::run(testing::spec(), vec![testing::leg(Direction::Up, LAN)]);
         let legs = vec![
-            fixtures::leg(Direction::Up, LOSSY),
-            fixtures::leg(Direction::Down, LAN),
+            testing::leg(Direction::Up, LOSSY),
+            testing::leg(Direction::Down, LAN),
         ];
-        let mut newer = fixtures::run(fixtures::spec(), legs);
+        let mut newer = testing::run(testing::spec(), legs);
         newer.started += Nanos::from_secs(60);
         newer.legs[1].started = Nanos::from_millis(10_500);
         for run in [&mut older, &mut newer] {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn latencies_are_a_summary() {
-        let run = fixtures::run(fixtures::spec(), vec![fixtures::request_leg(100)]);
+        let run = testing::run(testing::spec(), vec![testing::request_leg(100)]);
         let text = text([(&run, &summarise(&run))]);
         for part in [
             "# TYPE linerate_request_latency_seconds summary\n# UNIT linerate_request_latency_seconds seconds\n",

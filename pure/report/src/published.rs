@@ -111,7 +111,7 @@ fn unjudged(one: &PublishedComparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::published;
+    use crate::testing::published;
     use model::Estimate;
 
     fn one(

@@ -267,16 +267,16 @@ fn list(told: &Requests) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::testing;
 
     #[test]
     fn the_answer_comes_first_and_the_longest_are_told_step_by_step() {
-        insta::assert_snapshot!(text(&fixtures::requests(), Style::PLAIN));
+        insta::assert_snapshot!(text(&testing::requests(), Style::PLAIN));
     }
 
     #[test]
     fn names_of_strangers_cannot_speak_to_the_terminal() {
-        let mut told = fixtures::requests();
+        let mut told = testing::requests();
         told.calls[0].detail = "a\x1b[2Jb".to_owned();
         told.operations[0].worst[0].detail = "\u{202e}c".to_owned();
         told.operations[0].operation = "NFSv3 \x07".to_owned();

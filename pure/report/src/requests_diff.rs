@@ -158,13 +158,13 @@ fn costs(common: &[(Operation, Operation)], names: [&str; 2], style: Style) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::testing;
     use model::request::Causes;
 
     #[test]
     fn the_difference_falls_apart_by_operation_and_cause() {
-        let slow = fixtures::requests();
-        let mut fast = fixtures::requests();
+        let slow = testing::requests();
+        let mut fast = testing::requests();
         let one = &mut fast.operations[0];
         one.causes = Causes::default();
         one.causes.spend(Cause::Rate, Nanos(100_000));
@@ -187,7 +187,7 @@ mod tests {
             same.starts_with("The calls of a and b take equally long.\n"),
             "{same}"
         );
-        let mut other = fixtures::requests();
+        let mut other = testing::requests();
         other.operations[0].operation = "SMB2 READ".to_owned();
         let none = requests_diff(("a", &slow), ("b", &other), Style::PLAIN);
         assert_eq!(none, "Nothing to compare: no operation is in both.\n");

@@ -821,7 +821,7 @@ fn paint_lines(text: &str, ink: Ink, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, LAN, LOSSY, WINDOWED};
+    use crate::testing::{self, LAN, LOSSY, WINDOWED};
     use model::*;
 
     fn plain(run: &Run) -> String {
@@ -833,16 +833,16 @@ mod tests {
         text
     }
 
-    fn two_way(up: fixtures::Way, down: fixtures::Way) -> Vec<Leg> {
+    fn two_way(up: testing::Way, down: testing::Way) -> Vec<Leg> {
         vec![
-            fixtures::leg(Direction::Up, up),
-            fixtures::leg(Direction::Down, down),
+            testing::leg(Direction::Up, up),
+            testing::leg(Direction::Down, down),
         ]
     }
 
     #[test]
     fn who_was_not_there_sees_the_course_of_each_leg() {
-        let run = fixtures::run(fixtures::spec(), two_way(LAN, LOSSY));
+        let run = testing::run(testing::spec(), two_way(LAN, LOSSY));
         let told = in_retrospect(&run, &summarise(&run), &[], Style::PLAIN);
         let course = |way: &str| {
             let mut lines = told
@@ -865,7 +865,7 @@ mod tests {
 
     #[test]
     fn clean_two_way_bulk() {
-        let run = fixtures::run(fixtures::spec(), two_way(LAN, LAN));
+        let run = testing::run(testing::spec(), two_way(LAN, LAN));
         insta::assert_snapshot!(plain(&run), @r#"
         up    896 Mbit/s  to db1 (943 Mbit/s after the first 2 s; 1.04 GiB in 10 s)
         down  896 Mbit/s  from db1 (943 Mbit/s after the first 2 s; 1.04 GiB in 10 s)
@@ -900,10 +900,10 @@ mod tests {
 
     #[test]
     fn asymmetric_long_path_with_buffers_asked_and_limited() {
-        let mut spec = fixtures::spec();
+        let mut spec = testing::spec();
         spec.socket.receive_buffer = Some(Bytes(8 << 20));
         spec.socket.congestion = Some("reno".to_owned());
-        let mut run = fixtures::run(spec, two_way(LOSSY, WINDOWED));
+        let mut run = testing::run(spec, two_way(LOSSY, WINDOWED));
         run.host = "chicago.example.net".to_owned();
         run.title = Some("before the new switch".to_owned());
         for leg in &mut run.legs {
@@ -912,7 +912,7 @@ mod tests {
                 end.sockets[0].congestion = "reno".to_owned();
             }
         }
-        run.warnings.push(fixtures::warning(
+        run.warnings.push(testing::warning(
             "SO_RCVBUF 8.00 MiB asked, 6.00 MiB in force on web1, because net.core.rmem_max is 3145728",
             "The receive window cannot grow beyond what was given.",
             "sysctl -w net.core.rmem_max=8388608 on web1, or ask for less",
@@ -973,10 +973,10 @@ mod tests {
 
     #[test]
     fn requests() {
-        let mut spec = fixtures::spec();
-        spec.workload = Workload::Request(fixtures::request());
+        let mut spec = testing::spec();
+        spec.workload = Workload::Request(testing::request());
         spec.directions = Directions::Up;
-        let mut run = fixtures::run(spec, vec![fixtures::request_leg(11_650)]);
+        let mut run = testing::run(spec, vec![testing::request_leg(11_650)]);
         run.host = "local".to_owned();
         run.near.device.as_mut().unwrap().speed = None;
         run.far = Some(run.near.clone());
@@ -1016,16 +1016,16 @@ mod tests {
 
     #[test]
     fn paced_requests_on_new_connections() {
-        let mut spec = fixtures::spec();
+        let mut spec = testing::spec();
         spec.workload = Workload::Request(Request {
             pace_per_s: Some(2000.0),
             reconnect: true,
             wait: Wait::Block,
-            ..fixtures::request()
+            ..testing::request()
         });
         spec.directions = Directions::Up;
         spec.streams = 4;
-        let run = fixtures::run(spec, vec![fixtures::request_leg(200)]);
+        let run = testing::run(spec, vec![testing::request_leg(200)]);
         let text = plain(&run);
         insta::assert_snapshot!(workload(&run, &summarise(&run), Style::PLAIN), @r#"
         128 B asked, 8.00 KiB answered, on 4 connections, paced at 2,000/s; latency
@@ -1049,7 +1049,7 @@ mod tests {
                 ..EndRecord::default()
             };
         }
-        let mut run = fixtures::run(fixtures::spec(), legs);
+        let mut run = testing::run(testing::spec(), legs);
         run.host = "iperf3:speed.example".to_owned();
         run.far = None;
         insta::assert_snapshot!(plain(&run), @r#"
@@ -1088,9 +1088,9 @@ mod tests {
 
     #[test]
     fn settings_that_differ_without_being_asked() {
-        let mut leg = fixtures::leg(Direction::Up, LAN);
+        let mut leg = testing::leg(Direction::Up, LAN);
         leg.near.sockets[0].mss = 1460;
-        let mut run = fixtures::run(fixtures::spec(), vec![leg]);
+        let mut run = testing::run(testing::spec(), vec![leg]);
         assert_eq!(settings(&summarise(&run)), "");
         run.legs[0].near.sockets[0].mss = 8948;
         run.legs[0].far.sockets[0].dscp = 46;
@@ -1103,14 +1103,14 @@ mod tests {
 
     #[test]
     fn interrupted() {
-        let mut leg = fixtures::leg(Direction::Up, LAN);
+        let mut leg = testing::leg(Direction::Up, LAN);
         for end in [&mut leg.near, &mut leg.far] {
             end.samples.truncate(4);
             end.bytes = end.samples[3].bytes;
             end.duration = end.samples[3].at;
         }
         leg.ended = Ended::Interrupted;
-        let mut run = fixtures::run(fixtures::spec(), vec![leg]);
+        let mut run = testing::run(testing::spec(), vec![leg]);
         run.ended = Ended::Interrupted;
         insta::assert_snapshot!(plain(&run), @r#"
         Interrupted: what follows was measured until then.
@@ -1145,7 +1145,7 @@ mod tests {
 
     #[test]
     fn failed_before_anything_moved() {
-        let mut run = fixtures::run(fixtures::spec(), Vec::new());
+        let mut run = testing::run(testing::spec(), Vec::new());
         run.far = None;
         run.ended = Ended::Failed {
             why: "db1 went silent for 5 s: check the path and the agent's log".to_owned(),
@@ -1164,13 +1164,13 @@ mod tests {
 
     #[test]
     fn datagrams() {
-        let mut spec = fixtures::spec();
+        let mut spec = testing::spec();
         spec.workload = Workload::Udp(Udp {
             rate: BitRate(943_000_000),
             datagram_size: Bytes(1448),
         });
         spec.directions = Directions::Up;
-        let mut leg = fixtures::leg(Direction::Up, LAN);
+        let mut leg = testing::leg(Direction::Up, LAN);
         leg.far.datagrams = Some(Datagrams {
             packets: 773_000,
             lost: 930,
@@ -1182,7 +1182,7 @@ mod tests {
                 stream.tcp = None;
             }
         }
-        let run = fixtures::run(spec, vec![leg]);
+        let run = testing::run(spec, vec![leg]);
         insta::assert_snapshot!(plain(&run), @r#"
         up    896 Mbit/s  to db1 (0.12 % lost, jitter 17.0 us; 1.04 GiB in 10 s)
 
@@ -1209,7 +1209,7 @@ mod tests {
     #[test]
     fn hostile_strings_are_inert() {
         let nasty = "evil\x1b]0;owned\x07\u{9b}2J\r\nup 100 Gbit/s\u{202e}";
-        let mut run = fixtures::run(fixtures::spec(), two_way(LAN, LAN));
+        let mut run = testing::run(testing::spec(), two_way(LAN, LAN));
         run.host = nasty.to_owned();
         run.id = nasty.to_owned();
         run.title = Some(nasty.to_owned());
@@ -1219,7 +1219,7 @@ mod tests {
         run.legs[0].ended = Ended::Failed {
             why: format!("{nasty}!"),
         };
-        run.warnings = vec![fixtures::warning(nasty, nasty, &nasty.repeat(1000))];
+        run.warnings = vec![testing::warning(nasty, nasty, &nasty.repeat(1000))];
         for leg in &mut run.legs {
             for end in [&mut leg.near, &mut leg.far] {
                 end.sockets[0].congestion = nasty.to_owned();
@@ -1250,7 +1250,7 @@ mod tests {
 
     #[test]
     fn colour_only_where_welcome() {
-        let run = fixtures::run(fixtures::spec(), two_way(LAN, LAN));
+        let run = testing::run(testing::spec(), two_way(LAN, LAN));
         let colour = Style {
             colour: true,
             ..Style::PLAIN

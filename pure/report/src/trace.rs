@@ -286,7 +286,7 @@ pub fn end(end: &End) -> String {
 
 /// The state of the socket in a few words, for a comment beside a packet; where it was not read at the packet,
 /// that of the last sample, behind a `~`.
-pub fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> String {
+pub(crate) fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> String {
     if segment.socket.is_none() && sample.is_none() {
         return String::new();
     }

@@ -125,7 +125,7 @@ pub fn json(glances: &[Glance], at: Nanos) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::glance;
+    use crate::testing::glance;
     use model::Bytes;
     use model::finding::Limit;
 

@@ -129,7 +129,7 @@ pub fn wrap(text: &str, width: u16, first: &str, rest: &str) -> String {
 const GLUE: char = '\u{a0}';
 
 /// A figure with its unit, or a command, that must not be broken between two lines.
-pub fn glue(words: impl std::fmt::Display) -> String {
+pub(crate) fn glue(words: impl std::fmt::Display) -> String {
     words.to_string().replace(' ', "\u{a0}")
 }
 

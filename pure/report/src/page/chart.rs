@@ -65,6 +65,30 @@ pub enum Stroke {
     Bars,
 }
 
+impl Axis {
+    pub(crate) fn new(label: impl Into<String>, unit: &'static str, scale: Scale) -> Axis {
+        let label = label.into();
+        Axis { label, unit, scale }
+    }
+}
+
+impl Series {
+    /// A series on the axis of that number.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        axis: usize,
+        stroke: Stroke,
+        points: Vec<(f64, Option<f64>)>,
+    ) -> Series {
+        Series {
+            name: name.into(),
+            axis,
+            stroke,
+            points,
+        }
+    }
+}
+
 /// A stretch of the horizontal axis with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {

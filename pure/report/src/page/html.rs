@@ -146,31 +146,24 @@ fn figure(out: &mut String, picture: &Picture) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{Axis, Band, Chart, Drawing, Scale, Series, Stroke, csv, svg};
+    use crate::page::{Axis, Band, Chart, Scale, Series, Stroke, csv, svg};
 
     const EVIL: &str = "</script><script>alert(1)</script><!--\u{202e}\u{1b}[2J\"'&";
 
     fn axis(label: &str, unit: &'static str, scale: Scale) -> Axis {
-        Axis {
-            label: label.to_owned(),
-            unit,
-            scale,
-        }
+        Axis::new(label.to_owned(), unit, scale)
     }
 
     fn picture(name: &str) -> Picture {
-        let series = |stroke, axis, points: &[(f64, Option<f64>)]| Series {
-            name: name.to_owned(),
-            axis,
-            stroke,
-            points: points.to_vec(),
+        let series = |stroke, axis, points: &[(f64, Option<f64>)]| {
+            Series::new(name.to_owned(), axis, stroke, points.to_vec())
         };
-        Picture {
-            id: "example".to_owned(),
-            title: name.to_owned(),
-            reading: name.to_owned(),
-            alternative: name.to_owned(),
-            drawing: Drawing::Chart(Chart {
+        Picture::chart(
+            "example",
+            name,
+            name.to_owned(),
+            name.to_owned(),
+            Chart {
                 x: axis(name, "s", Scale::FromZero),
                 y: vec![
                     axis(name, "bit/s", Scale::FromZero),
@@ -210,8 +203,8 @@ mod tests {
                     to: 1.5,
                     name: name.to_owned(),
                 }],
-            }),
-        }
+            },
+        )
     }
 
     fn page(name: &str) -> Page {
@@ -219,13 +212,13 @@ mod tests {
             title: name.to_owned(),
             verdict: vec![name.to_owned()],
             facts: vec![(name.to_owned(), name.to_owned())],
-            sections: vec![Section {
-                heading: name.to_owned(),
-                words: vec![name.to_owned()],
-                listing: name.to_owned(),
-                pictures: vec![picture(name)],
-                folded: true,
-            }],
+            sections: vec![
+                Section::new(name.to_owned())
+                    .words(vec![name.to_owned()])
+                    .listing(name.to_owned())
+                    .pictures(vec![picture(name)])
+                    .folded(true),
+            ],
         }
     }
 

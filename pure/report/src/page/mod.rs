@@ -67,6 +67,71 @@ pub struct Picture {
     pub drawing: Drawing,
 }
 
+impl Section {
+    /// A section without content, to be shown open.
+    pub(crate) fn new(heading: impl Into<String>) -> Section {
+        Section {
+            heading: heading.into(),
+            ..Section::default()
+        }
+    }
+
+    pub(crate) fn words(self, words: Vec<String>) -> Section {
+        Section { words, ..self }
+    }
+
+    pub(crate) fn listing(self, listing: String) -> Section {
+        Section { listing, ..self }
+    }
+
+    pub(crate) fn pictures(self, pictures: impl IntoIterator<Item = Picture>) -> Section {
+        let pictures = pictures.into_iter().collect();
+        Section { pictures, ..self }
+    }
+
+    pub(crate) fn folded(self, folded: bool) -> Section {
+        Section { folded, ..self }
+    }
+}
+
+impl Picture {
+    /// A picture by a chart.
+    pub(crate) fn chart(
+        id: &str,
+        title: &str,
+        reading: impl Into<String>,
+        alternative: String,
+        chart: Chart,
+    ) -> Picture {
+        Picture {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            reading: reading.into(),
+            alternative,
+            drawing: Drawing::Chart(chart),
+        }
+    }
+
+    /// A picture by an SVG of its own, with its figures as CSV.
+    pub(crate) fn still(
+        id: &str,
+        title: &str,
+        reading: impl Into<String>,
+        alternative: String,
+        svg: Svg,
+        csv: String,
+    ) -> Picture {
+        let svg = svg.finish(title, &alternative);
+        Picture {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            reading: reading.into(),
+            alternative,
+            drawing: Drawing::Still { svg, csv },
+        }
+    }
+}
+
 /// A picture's drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Drawing {

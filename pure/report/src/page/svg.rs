@@ -42,12 +42,12 @@ impl Svg {
     }
 
     /// A rectangle by its upper left corner and its extent.
-    pub fn rect(&mut self, corner: (f64, f64), extent: (f64, f64), class: &str) {
+    pub(crate) fn rect(&mut self, corner: (f64, f64), extent: (f64, f64), class: &str) {
         self.titled_rect(corner, extent, class, "");
     }
 
     /// The same, with words for who points at it.
-    pub fn titled_rect(
+    pub(crate) fn titled_rect(
         &mut self,
         (x, y): (f64, f64),
         (width, height): (f64, f64),

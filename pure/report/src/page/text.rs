@@ -202,7 +202,7 @@ pub fn json(page: &Page) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pages::tests::both_ways;
+    use crate::pages::both_ways;
     use crate::words::is_unprintable;
 
     fn short() -> Page {

@@ -71,12 +71,7 @@ mod tests {
     use super::*;
 
     fn series(stroke: Stroke, points: Vec<(f64, Option<f64>)>) -> Series {
-        Series {
-            name: String::new(),
-            axis: 0,
-            stroke,
-            points,
-        }
+        Series::new(String::new(), 0, stroke, points)
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Ruler {
     }
 
     /// The same with some air at the upper end.
-    pub fn with_air(mut self) -> Ruler {
+    pub(crate) fn with_air(mut self) -> Ruler {
         match self.is_logarithmic {
             true => self.high *= (self.high / self.low).powf(0.04),
             false => self.high += (self.high - self.low) * 0.05,
@@ -65,7 +65,7 @@ impl Ruler {
     }
 
     /// The place where the axis begins: of zero, where it has that.
-    pub fn foot(&self) -> f64 {
+    pub(crate) fn foot(&self) -> f64 {
         match self.is_logarithmic {
             true => self.from,
             false => self.at(self.low.max(0.0)).unwrap_or(self.from),

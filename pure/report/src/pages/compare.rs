@@ -1,6 +1,6 @@
 //! Two runs side by side: their figures, their goodput on the same time axis, and what explains the difference.
 
-use crate::page::{Axis, Chart, Drawing, Page, Picture, Scale, Section, Series};
+use crate::page::{Axis, Chart, Page, Picture, Scale, Section, Series};
 use crate::pictures::goodput::arrived;
 use crate::pictures::seconds;
 use crate::words::{Style, escape, percent, table, utc};
@@ -48,21 +48,13 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
     );
     let mut sections: Vec<Section> = pairs
         .iter()
-        .map(|(way, legs)| Section {
-            heading: format!("Side by side: {way}"),
-            words: Vec::new(),
-            listing: figures([a, b], *legs),
-            pictures: vec![goodput([a, b], *way, *legs)],
-            folded: false,
+        .map(|(way, legs)| {
+            Section::new(format!("Side by side: {way}"))
+                .listing(figures([a, b], *legs))
+                .pictures(vec![goodput([a, b], *way, *legs)])
         })
         .collect();
-    sections.push(Section {
-        heading: "What explains the difference".to_owned(),
-        words: Vec::new(),
-        listing: told,
-        pictures: Vec::new(),
-        folded: false,
-    });
+    sections.push(Section::new("What explains the difference").listing(told));
     let about = |side: Side<'_>| {
         let title = side.run.title.as_deref().map(escape);
         let title = title.map_or_else(String::new, |title| format!(", {title}"));
@@ -132,47 +124,43 @@ fn goodput(sides: [Side<'_>; 2], way: Direction, legs: [(&Leg, &LegSummary); 2])
             ..arrived(leg)?
         })
     });
-    Picture {
-        id: format!("goodput-{way}"),
-        title: format!("Goodput, {way}"),
-        reading: "Both runs from their own start: a step is the time between two samples."
-            .to_owned(),
-        alternative: format!(
+    Picture::chart(
+        &format!("goodput-{way}"),
+        &format!("Goodput, {way}"),
+        "Both runs from their own start: a step is the time between two samples.",
+        format!(
             "Run {} reached {a} in the mean, run {} reached {b}.",
             sides[0].name(),
             sides[1].name()
         ),
-        drawing: Drawing::Chart(Chart {
+        Chart {
             x: seconds(),
-            y: vec![Axis {
-                label: "goodput".to_owned(),
-                unit: "bit/s",
-                scale: Scale::FromZero,
-            }],
+            y: vec![Axis::new("goodput", "bit/s", Scale::FromZero)],
             series: series.collect(),
             bands: Vec::new(),
-        }),
-    }
+        },
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, LAN, LOSSY};
+    use crate::page::Drawing;
+    use crate::testing::{self, LAN, LOSSY};
     use model::summarise;
 
     #[test]
     fn what_both_have_stands_side_by_side() {
         let both = vec![
-            fixtures::leg(Direction::Up, LOSSY),
-            fixtures::leg(Direction::Down, LAN),
+            testing::leg(Direction::Up, LOSSY),
+            testing::leg(Direction::Down, LAN),
         ];
-        let mut one = fixtures::run(fixtures::spec(), both);
-        let other = fixtures::run(fixtures::spec(), vec![fixtures::leg(Direction::Up, LAN)]);
+        let mut one = testing::run(testing::spec(), both);
+        let other = testing::run(testing::spec(), vec![testing::leg(Direction::Up, LAN)]);
         one.id = "00000001".to_owned();
         one.title = Some("be\u{1b}fore".to_owned());
         let (s, t) = (summarise(&one), summarise(&other));
-        let why = [fixtures::rivals()];
+        let why = [testing::rivals()];
         let page = compare(
             Side {
                 run: &one,

@@ -26,58 +26,39 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
 
     let several = verdict.comparisons.len() > 1 || !verdict.effects.is_empty();
     let sections = vec![
-        Section {
-            heading: match several {
+        Section::new(
+            match several {
                 true => "Every arm against the control",
                 false => "The effect",
             }
             .to_owned(),
-            words: beside.collect(),
-            pictures: match several {
-                true => forest::of_experiment(experiment, verdict),
-                false => pairs::picture(experiment, verdict),
-            }
-            .into_iter()
-            .collect(),
-            ..Section::default()
-        },
-        Section {
-            heading: "Before it is believed".to_owned(),
-            words: text::doubts(experiment, verdict),
-            ..Section::default()
-        },
-        Section {
-            heading: "The classic figures".to_owned(),
-            words: vec![RUNS_ARE_THE_SAMPLE.to_owned()],
-            listing: text::classic_table(order.metric, &verdict.arms),
-            pictures: bars::of_experiment(experiment, verdict)
-                .into_iter()
-                .collect(),
-            folded: true,
-        },
-        Section {
-            heading: "In the order of time".to_owned(),
-            words: plan::drift(verdict),
-            listing: plan::every_run(experiment),
-            pictures: drift::picture(experiment, verdict).into_iter().collect(),
-            folded: true,
-        },
-        Section {
-            heading: "What was checked".to_owned(),
-            words: checked(verdict),
-            folded: true,
-            ..Section::default()
-        },
-        Section {
-            heading: "The plan".to_owned(),
-            words: vec![format!(
+        )
+        .words(beside.collect())
+        .pictures(match several {
+            true => forest::of_experiment(experiment, verdict),
+            false => pairs::picture(experiment, verdict),
+        }),
+        Section::new("Before it is believed").words(text::doubts(experiment, verdict)),
+        Section::new("The classic figures")
+            .words(vec![RUNS_ARE_THE_SAMPLE.to_owned()])
+            .listing(text::classic_table(order.metric, &verdict.arms))
+            .pictures(bars::of_experiment(experiment, verdict))
+            .folded(true),
+        Section::new("In the order of time")
+            .words(plan::drift(verdict))
+            .listing(plan::every_run(experiment))
+            .pictures(drift::picture(experiment, verdict))
+            .folded(true),
+        Section::new("What was checked")
+            .words(checked(verdict))
+            .folded(true),
+        Section::new("The plan")
+            .words(vec![format!(
                 "'linerate prove again {}' makes all of it anew.",
                 escape(&experiment.id)
-            )],
-            listing: plan::arms(order),
-            folded: true,
-            ..Section::default()
-        },
+            )])
+            .listing(plan::arms(order))
+            .folded(true),
     ];
     Page {
         title: match &order.title {

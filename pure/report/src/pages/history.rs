@@ -1,6 +1,6 @@
 //! The history of a path: what runs of one kind found on it, the oldest first, and where to look.
 
-use crate::page::{Axis, Band, Chart, Drawing, Page, Picture, Scale, Section, Series, Stroke};
+use crate::page::{Axis, Band, Chart, Page, Picture, Scale, Section, Series, Stroke};
 use crate::words::{escape, table, utc};
 use model::{BitRate, Direction, Nanos, RunId};
 
@@ -122,49 +122,35 @@ impl History {
                 .last()
                 .map(|last| (count(self.runs.len()) - 0.5, last.1)),
         );
-        let mut series = vec![Series {
-            name: label.to_owned(),
-            axis: 0,
-            stroke: Stroke::Points,
-            points: marks
+        let mut series = vec![Series::new(
+            label.to_owned(),
+            0,
+            Stroke::Points,
+            marks
                 .map(|(at, run)| (count(at), Some(run.value)))
                 .collect(),
-        }];
+        )];
         if !steps.is_empty() {
-            series.push(Series {
-                name: "median of a level".to_owned(),
-                axis: 0,
-                stroke: Stroke::Steps,
-                points: steps,
-            });
+            series.push(Series::new("median of a level", 0, Stroke::Steps, steps));
         }
         let bands = self.shifts.iter().map(|shift| Band {
             from: count(shift.at) - 1.0,
             to: count(shift.at),
             name: "look here".to_owned(),
         });
-        Picture {
-            id: "history".to_owned(),
-            title: "Run by run".to_owned(),
-            reading: "Each mark is a run, the oldest on the left. A strip 'look here' lies between the last run \
-                      of one level and the first of the next."
-                .to_owned(),
-            alternative: self.sentences().join(" "),
-            drawing: Drawing::Chart(Chart {
-                x: Axis {
-                    label: "run, the oldest first".to_owned(),
-                    unit: "",
-                    scale: Scale::Fitted,
-                },
-                y: vec![Axis {
-                    label: label.to_owned(),
-                    unit,
-                    scale: Scale::FromZero,
-                }],
+        Picture::chart(
+            "history",
+            "Run by run",
+            "Each mark is a run, the oldest on the left. A strip 'look here' lies between the last run \
+                      of one level and the first of the next.",
+            self.sentences().join(" "),
+            Chart {
+                x: Axis::new("run, the oldest first", "", Scale::Fitted),
+                y: vec![Axis::new(label.to_owned(), unit, Scale::FromZero)],
                 series,
                 bands: bands.collect(),
-            }),
-        }
+            },
+        )
     }
 
     fn listing(&self) -> String {
@@ -198,34 +184,16 @@ pub fn history(history: &History) -> Page {
             ("Last".to_owned(), days(history.runs.last())),
         ],
         sections: vec![
-            Section {
-                heading: "Over time".to_owned(),
-                words: Vec::new(),
-                listing: String::new(),
-                pictures: vec![history.picture()],
-                folded: false,
-            },
-            Section {
-                heading: "The runs".to_owned(),
-                words: vec!["A mark > is the first run at a new level.".to_owned()],
-                listing: history.listing(),
-                pictures: Vec::new(),
-                folded: true,
-            },
-            Section {
-                heading: "How it is found".to_owned(),
-                words: vec![
+            Section::new("Over time").pictures(vec![history.picture()]),
+            Section::new("The runs").words(vec!["A mark > is the first run at a new level.".to_owned()]).listing(history.listing()).folded(true),
+            Section::new("How it is found").words(vec![
                     "Circular binary segmentation (Olshen and others 2004) of the ranks, answered by permutation: \
                      ranks alone count, so single odd runs do not. Where the level never \
                      changes and runs do not depend on each other, a place is marked in one history of a hundred \
                      at most; a slow drift is marked too. Runs of experiments are left out, since their settings \
                      were changed on purpose."
                         .to_owned(),
-                ],
-                listing: String::new(),
-                pictures: Vec::new(),
-                folded: true,
-            },
+                ]).folded(true),
         ],
     }
 }
@@ -237,6 +205,7 @@ fn minute(unix: Nanos) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::Drawing;
 
     fn past(values: &[f64]) -> History {
         let run = |(n, value): (usize, &f64)| Past {

@@ -2,14 +2,14 @@
 
 mod compare;
 mod experiment;
-#[cfg(test)]
-mod golden;
 mod history;
 mod index;
 mod mtu;
 mod published;
 mod run;
 mod story;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod tuning;
 
@@ -41,4 +41,4 @@ fn filled(mut sections: Vec<Section>) -> Vec<Section> {
 }
 
 #[cfg(test)]
-pub(crate) use run::tests;
+pub(crate) use run::tests::both_ways;

@@ -23,33 +23,21 @@ fn looked(report: &MtuReport) -> Page {
         verdict: vec![sentence(report)],
         facts: about(report),
         sections: filled(vec![
-            Section {
-                heading: "The path".to_owned(),
-                pictures: vec![hops::picture(report, "hops", "Hop by hop")],
-                ..Section::default()
-            },
-            Section {
-                heading: "What to do".to_owned(),
-                words: todo,
-                ..Section::default()
-            },
-            Section {
-                heading: "What it rests on".to_owned(),
-                words: evidence,
-                listing: figures,
-                ..Section::default()
-            },
+            Section::new("The path").pictures(vec![hops::picture(report, "hops", "Hop by hop")]),
+            Section::new("What to do").words(todo),
+            Section::new("What it rests on")
+                .words(evidence)
+                .listing(figures),
         ]),
     }
 }
 
 fn changed(change: &MtuChange) -> Page {
-    let look = |id: &str, heading: &str, report: &MtuReport| Section {
-        heading: heading.to_owned(),
-        words: vec![sentence(report)],
-        listing: parts(report).0,
-        pictures: vec![hops::picture(report, id, heading)],
-        folded: false,
+    let look = |id: &str, heading: &str, report: &MtuReport| {
+        Section::new(heading.to_owned())
+            .words(vec![sentence(report)])
+            .listing(parts(report).0)
+            .pictures(vec![hops::picture(report, id, heading)])
     };
     let told = mtu_change::text(change, Style::PLAIN);
     let mut sections = vec![look("before", "Before", &change.before)];
@@ -62,12 +50,7 @@ fn changed(change: &MtuChange) -> Page {
         Some(look(id, heading, report))
     });
     sections.extend(looks);
-    sections.push(Section {
-        heading: "What came of it".to_owned(),
-        listing: told,
-        folded: true,
-        ..Section::default()
-    });
+    sections.push(Section::new("What came of it").listing(told).folded(true));
     let (to, host) = (change.to, escape(&change.host));
     Page {
         title: format!("An MTU of {to} between this host and {host}"),

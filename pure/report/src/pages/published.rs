@@ -30,10 +30,7 @@ pub fn published(of: &Published) -> Page {
         verdict.push(format!("And {more} more, below."));
     }
     let doubts = of.doubts.iter().map(|d| escape_sentence(&d.words));
-    let section = |heading: &str| Section {
-        heading: heading.to_owned(),
-        ..Section::default()
-    };
+    let section = |heading: &str| Section::new(heading.to_owned());
     let sections = vec![
         Section {
             pictures: bars::of_published(of).into_iter().collect(),

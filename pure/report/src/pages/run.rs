@@ -91,12 +91,8 @@ fn of_leg(
         windows::picture(&id("windows"), &way, &states, bands.clone()),
         flight::picture(&id("flight"), &way, &states, bands),
     ];
-    let part = |heading: String, pictures: Vec<Picture>, folded: bool| Section {
-        heading,
-        words: Vec::new(),
-        listing: String::new(),
-        pictures,
-        folded,
+    let part = |heading: String, pictures: Vec<Picture>, folded: bool| {
+        Section::new(heading).pictures(pictures).folded(folded)
     };
     let heading = match leg.direction {
         Direction::Up => format!("Up, to {}", run.host),
@@ -128,13 +124,7 @@ fn by_time(leg: &Leg) -> Vec<Moment> {
 }
 
 fn listing(heading: &str, text: String) -> Section {
-    Section {
-        heading: heading.to_owned(),
-        words: Vec::new(),
-        listing: text,
-        pictures: Vec::new(),
-        folded: true,
-    }
+    Section::new(heading.to_owned()).listing(text).folded(true)
 }
 
 /// What was done, on what, when.
@@ -161,17 +151,17 @@ fn what_was_done(run: &Run, summary: &Summary) -> Vec<(String, String)> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::fixtures::{self, LOSSY, WINDOWED};
     use crate::page;
+    use crate::testing::{self, LOSSY, WINDOWED};
     use model::summarise;
 
     pub(crate) fn both_ways() -> Page {
         let legs = vec![
-            fixtures::leg(Direction::Up, LOSSY),
-            fixtures::leg(Direction::Down, WINDOWED),
+            testing::leg(Direction::Up, LOSSY),
+            testing::leg(Direction::Down, WINDOWED),
         ];
-        let one = fixtures::run(fixtures::spec(), legs);
-        run(&one, &summarise(&one), &[fixtures::rivals()])
+        let one = testing::run(testing::spec(), legs);
+        run(&one, &summarise(&one), &[testing::rivals()])
     }
 
     #[test]
@@ -193,7 +183,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_of_an_hour_is_a_page_that_a_browser_takes() {
-        let mut legs = vec![fixtures::leg(Direction::Up, LOSSY)];
+        let mut legs = vec![testing::leg(Direction::Up, LOSSY)];
         let samples = legs[0].near.samples.clone();
         let Leg { near, far, .. } = &mut legs[0];
         for end in [near, far] {
@@ -206,7 +196,7 @@ pub(crate) mod tests {
                 })
                 .collect();
         }
-        let one = fixtures::run(fixtures::spec(), legs);
+        let one = testing::run(testing::spec(), legs);
         let text = page::html(&run(&one, &summarise(&one), &[]));
         assert!(text.len() < 1_000_000, "{}", text.len());
     }

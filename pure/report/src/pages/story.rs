@@ -158,9 +158,5 @@ fn undone(story: &Story) -> Section {
         let (what, remedy) = (escape_sentence(&w.what), escape_sentence(&w.remedy));
         format!("{what}: {remedy}.")
     });
-    Section {
-        heading: "Put back".to_owned(),
-        words: back.chain(doubts).collect(),
-        ..Section::default()
-    }
+    Section::new("Put back").words(back.chain(doubts).collect())
 }

@@ -47,13 +47,11 @@ pub fn trace(of: &Followed) -> Page {
         sections.push(by_sentence(others));
     }
     if !of.doubts.is_empty() {
-        sections.push(Section {
-            heading: "What was left out".to_owned(),
-            words: of.doubts.clone(),
-            listing: String::new(),
-            pictures: Vec::new(),
-            folded: true,
-        });
+        sections.push(
+            Section::new("What was left out")
+                .words(of.doubts.clone())
+                .folded(true),
+        );
     }
     let mut verdict: Vec<String> = of
         .explanations
@@ -91,13 +89,10 @@ fn answer(one: &Explanation) -> String {
 pub fn segments(heading: &str, id: &str, one: &Explanation, course: &Course) -> Section {
     let (sequence, mut pictures) = drawn(&format!("-{id}"), one, course);
     pictures.insert(0, sequence);
-    Section {
-        heading: heading.to_owned(),
-        words: vec![answer(one)],
-        listing: String::new(),
-        pictures,
-        folded: true,
-    }
+    Section::new(heading.to_owned())
+        .words(vec![answer(one)])
+        .pictures(pictures)
+        .folded(true)
 }
 
 /// A connection in full: the graph, then what its sender had to go by, then the words.
@@ -109,23 +104,16 @@ fn connection(n: usize, one: &Explanation, course: &Course) -> [Section; 2] {
     let (sequence, pictures) = drawn(&id, one, course);
     let name = escape(&one.name);
     [
-        Section {
-            heading: name.clone(),
-            words: Vec::new(),
-            listing: String::new(),
-            pictures: vec![sequence],
-            folded: n > 0,
-        },
-        Section {
-            heading: match n {
-                0 => "What its sender had to go by, and why".to_owned(),
-                _ => format!("What the sender of {name} had to go by, and why"),
-            },
-            words: Vec::new(),
-            listing: explain::text(std::slice::from_ref(one), None, Style::PLAIN),
-            pictures,
-            folded: true,
-        },
+        Section::new(name.clone())
+            .pictures(vec![sequence])
+            .folded(n > 0),
+        Section::new(match n {
+            0 => "What its sender had to go by, and why".to_owned(),
+            _ => format!("What the sender of {name} had to go by, and why"),
+        })
+        .listing(explain::text(std::slice::from_ref(one), None, Style::PLAIN))
+        .pictures(pictures)
+        .folded(true),
     ]
 }
 
@@ -154,13 +142,7 @@ fn by_sentence(others: &[Explanation]) -> Section {
             "And {more} more connections ('linerate explain --json' has all)."
         ));
     }
-    Section {
-        heading: "Other connections".to_owned(),
-        words,
-        listing: String::new(),
-        pictures: Vec::new(),
-        folded: true,
-    }
+    Section::new("Other connections").words(words).folded(true)
 }
 
 /// The requests: how long, why, and single ones step by step.
@@ -176,20 +158,13 @@ fn asked(name: &str, told: &Requests, beside: Option<&(String, Requests)>) -> [S
     pictures.push(latency::distribution("request-times", &distributions));
     pictures.extend(latency::over_time("requests-over-time", &told.moments));
     [
-        Section {
-            heading: "Requests".to_owned(),
-            words: vec![requests::sentence(told)],
-            listing: String::new(),
-            pictures,
-            folded: false,
-        },
-        Section {
-            heading: "Requests one by one".to_owned(),
-            words: Vec::new(),
-            listing: requests::text(told, Style::PLAIN),
-            pictures: ladders(name, told, beside),
-            folded: true,
-        },
+        Section::new("Requests")
+            .words(vec![requests::sentence(told)])
+            .pictures(pictures),
+        Section::new("Requests one by one")
+            .listing(requests::text(told, Style::PLAIN))
+            .pictures(ladders(name, told, beside))
+            .folded(true),
     ]
 }
 
@@ -277,9 +252,9 @@ fn usual<'a>(told: &'a Requests, operation: &str) -> Option<&'a Call> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
     use crate::page;
     use crate::pictures::time_sequence::tests::lossy;
+    use crate::testing;
     use insta::assert_snapshot;
 
     fn followed() -> Followed {
@@ -287,10 +262,10 @@ mod tests {
         Followed {
             name: "some.pcap".to_owned(),
             facts: vec![fact],
-            explanations: vec![fixtures::rivals(), fixtures::rivals()],
+            explanations: vec![testing::rivals(), testing::rivals()],
             courses: vec![lossy()],
-            requests: Some(fixtures::requests()),
-            beside: Some(("other.pcap".to_owned(), fixtures::requests())),
+            requests: Some(testing::requests()),
+            beside: Some(("other.pcap".to_owned(), testing::requests())),
             doubts: vec!["the file ends in the middle of a packet".to_owned()],
         }
     }

@@ -20,19 +20,17 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
         let run = escape(&look.run);
         format!("{what}: {} (run {run}).", tune::seen(look))
     });
-    let mut sections = vec![Section {
-        heading: "Before and after".to_owned(),
-        words: told.collect(),
-        pictures: bars::of_tuning(&looks).into_iter().collect(),
-        ..Section::default()
-    }];
+    let mut sections = vec![
+        Section::new("Before and after")
+            .words(told.collect())
+            .pictures(bars::of_tuning(&looks)),
+    ];
     sections.extend(judged.iter().enumerate().map(|(n, one)| proof(n, one)));
-    sections.push(Section {
-        heading: "The story".to_owned(),
-        listing: tune::story(story, judged, Style::PLAIN),
-        folded: true,
-        ..Section::default()
-    });
+    sections.push(
+        Section::new("The story")
+            .listing(tune::story(story, judged, Style::PLAIN))
+            .folded(true),
+    );
     let way = match story.direction {
         Direction::Up => "up to",
         Direction::Down => "down from",
@@ -75,10 +73,7 @@ fn proof(number: usize, (experiment, verdict): &Judged) -> Section {
     words.extend(of_all(experiment, verdict));
     let id = escape(&experiment.id);
     words.push(format!("'linerate report {id}' has the page of it."));
-    Section {
-        heading: format!("Experiment {}", number + 1),
-        words,
-        pictures: named.into_iter().collect(),
-        ..Section::default()
-    }
+    Section::new(format!("Experiment {}", number + 1))
+        .words(words)
+        .pictures(named)
 }

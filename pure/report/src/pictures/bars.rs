@@ -2,7 +2,7 @@
 
 use super::{RIGHT, WIDTH, cut};
 use crate::csv::Table;
-use crate::page::{Drawing, Picture, Svg};
+use crate::page::{Picture, Svg};
 use crate::prove::phrase::value;
 use crate::words::escape;
 use model::{BitRate, Experiment, Look, Published, Statistics, Verdict};
@@ -34,7 +34,7 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
 }
 
 /// The arms of published numbers, as they were printed; `None` if there are none.
-pub fn of_published(of: &Published) -> Option<Picture> {
+pub(crate) fn of_published(of: &Published) -> Option<Picture> {
     let control = of.comparisons.first().map(|one| one.control.as_str());
     let bars = of.statistics.iter().map(|one| Bar {
         name: one.arm.clone(),
@@ -48,7 +48,7 @@ pub fn of_published(of: &Published) -> Option<Picture> {
 }
 
 /// The looks at a path that was tuned, from first to last; `None` if there is but one.
-pub fn of_tuning(looks: &[&Look]) -> Option<Picture> {
+pub(crate) fn of_tuning(looks: &[&Look]) -> Option<Picture> {
     let names = |n: usize| match n {
         0 => "as it was".to_owned(),
         n => format!("with what was kept of round {n}"),
@@ -143,17 +143,14 @@ fn drawn(bars: Vec<Bar>, unit: &str, say: impl Fn(f64) -> String) -> Option<Pict
     }
     let alternative = format!("{}.", told.join("; "));
     let title = "Average, median, minimum and maximum";
-    Some(Picture {
-        id: "bars".to_owned(),
-        title: title.to_owned(),
-        reading: "Bar from zero: average. Thick mark: median. Thin line: from minimum to maximum."
-            .to_owned(),
-        drawing: Drawing::Still {
-            svg: svg.finish(title, &alternative),
-            csv: csv.text,
-        },
+    Some(Picture::still(
+        "bars",
+        title,
+        "Bar from zero: average. Thick mark: median. Thin line: from minimum to maximum.",
         alternative,
-    })
+        svg,
+        csv.text,
+    ))
 }
 
 /// `average 210, median 180, 145 to 304`; what was not told is left out.

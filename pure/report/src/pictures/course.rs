@@ -388,7 +388,7 @@ impl Pass {
     }
 
     /// What happened around the first segment that was sent again, where the whole could not keep that apart.
-    pub fn first_again(&self) -> Option<&Columns> {
+    pub(crate) fn first_again(&self) -> Option<&Columns> {
         let known = self.detail.rest.is_some() && self.columns.width > NARROWEST;
         known.then_some(&self.detail.columns)
     }
@@ -508,12 +508,7 @@ impl Columns {
             let ends = points.last() == end.as_ref();
             points.extend(end.filter(|_| !ends));
         }
-        Series {
-            name: name.to_owned(),
-            axis,
-            stroke,
-            points,
-        }
+        Series::new(name.to_owned(), axis, stroke, points)
     }
 
     /// Times never fall.

@@ -1,6 +1,6 @@
 //! Every run of an experiment in the order of time: does the path move by itself?
 
-use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke};
+use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke};
 use crate::prove::phrase::{metric_words, signed};
 use model::{Experiment, Nanos, Phase, Trial, Verdict};
 
@@ -13,12 +13,12 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
     let mut series: Vec<Series> = (0..plan.arms.len() as u32)
         .map(|arm| {
             let own = experiment.trials.iter().filter(|t| t.arm == arm);
-            Series {
-                name: plan.arm_name(arm).to_owned(),
-                axis: 0,
-                stroke: Stroke::Points,
-                points: own.map(point).collect(),
-            }
+            Series::new(
+                plan.arm_name(arm).to_owned(),
+                0,
+                Stroke::Points,
+                own.map(point).collect(),
+            )
         })
         .collect();
     let most = experiment.trials.iter().filter_map(|t| t.value);
@@ -33,12 +33,7 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
         .filter_map(|c| moves(c.trial))
         .collect();
     if !moved.is_empty() {
-        series.push(Series {
-            name: "the level moves".to_owned(),
-            axis: 0,
-            stroke: Stroke::Bars,
-            points: moved,
-        });
+        series.push(Series::new("the level moves", 0, Stroke::Bars, moved));
     }
     let unit = if plan.metric.is_time() { "s" } else { "bit/s" };
     let told: Vec<String> = verdict
@@ -50,27 +45,22 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
         [] => "The level of the runs does not move by itself, as far as they tell.".to_owned(),
         _ => format!("The level of all runs moves {}.", told.join(" and ")),
     };
-    Some(Picture {
-        id: "drift".to_owned(),
-        title: "In the order of time".to_owned(),
-        reading: "Each mark is a run. What moves all arms together is the path, not the change."
-            .to_owned(),
+    Some(Picture::chart(
+        "drift",
+        "In the order of time",
+        "Each mark is a run. What moves all arms together is the path, not the change.",
         alternative,
-        drawing: Drawing::Chart(Chart {
-            x: Axis {
-                label: "since the first run".to_owned(),
-                unit: "s",
-                scale: Scale::FromZero,
-            },
-            y: vec![Axis {
-                label: metric_words(plan.metric).to_owned(),
+        Chart {
+            x: Axis::new("since the first run", "s", Scale::FromZero),
+            y: vec![Axis::new(
+                metric_words(plan.metric).to_owned(),
                 unit,
-                scale: Scale::FromZero,
-            }],
+                Scale::FromZero,
+            )],
             series,
             bands: phases(&experiment.trials, at),
-        }),
-    })
+        },
+    ))
 }
 
 /// What the runs are for, as stretches of time.

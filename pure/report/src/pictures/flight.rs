@@ -2,7 +2,7 @@
 
 use super::seconds;
 use super::sender::State;
-use crate::page::{Axis, Band, Chart, Drawing, Picture, Series, Stroke, Values};
+use crate::page::{Axis, Band, Chart, Picture, Series, Stroke, Values};
 
 /// Bytes in flight against the receive window, the congestion window and the send buffer; `None` if the flight was not told.
 pub fn picture(id: &str, whose: &str, states: &[State], bands: Vec<Band>) -> Option<Picture> {
@@ -15,11 +15,13 @@ pub fn picture(id: &str, whose: &str, states: &[State], bands: Vec<Band>) -> Opt
     ];
     let series: Vec<Series> = lines
         .into_iter()
-        .map(|(name, stroke, pick)| Series {
-            name: name.to_owned(),
-            axis: 0,
-            stroke,
-            points: states.iter().map(|m| (m.at, pick(m))).collect(),
+        .map(|(name, stroke, pick)| {
+            Series::new(
+                name.to_owned(),
+                0,
+                stroke,
+                states.iter().map(|m| (m.at, pick(m))).collect(),
+            )
         })
         .filter(|s| s.points.iter().any(|(_, y)| y.is_some()))
         .collect();
@@ -40,22 +42,17 @@ pub fn picture(id: &str, whose: &str, states: &[State], bands: Vec<Band>) -> Opt
     }
     let ceilings = series[1..].iter().filter_map(Values::of);
     let scale = in_flight.beside(ceilings.map(|c| c.largest()).fold(0.0, f64::max));
-    Some(Picture {
-        id: id.to_owned(),
-        title: format!("Bytes in flight and their three ceilings, {whose}"),
-        reading: "What is in flight cannot pass the lowest dashed line, and that is what holds it; where it touches none, \
-            something else does. The send buffer counts the kernel's bookkeeping, so that data fill it before they reach it."
-            .to_owned(),
+    Some(Picture::chart(
+        id,
+        &format!("Bytes in flight and their three ceilings, {whose}"),
+        "What is in flight cannot pass the lowest dashed line, and that is what holds it; where it touches none, \
+            something else does. The send buffer counts the kernel's bookkeeping, so that data fill it before they reach it.",
         alternative,
-        drawing: Drawing::Chart(Chart {
+        Chart {
             x: seconds(),
-            y: vec![Axis {
-                label: "bytes".to_owned(),
-                unit: "B",
-                scale,
-            }],
+            y: vec![Axis::new("bytes", "B", scale)],
             series,
             bands,
-        }),
-    })
+        },
+    ))
 }

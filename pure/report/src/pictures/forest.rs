@@ -3,7 +3,7 @@
 use super::pairs::interval;
 use super::{RIGHT, WIDTH, airy, cut};
 use crate::csv::Table;
-use crate::page::{Drawing, Picture, Ruler, Scale, Svg};
+use crate::page::{Picture, Ruler, Scale, Svg};
 use crate::prove::phrase::{Range, answer, margins, of_metric, range, share, signed, unit};
 use crate::words::escape;
 use model::{Estimate, Experiment, Metric, Outcome, Published, Verdict};
@@ -36,7 +36,7 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
 }
 
 /// Every difference of published numbers; `None` where none of them has an interval.
-pub fn of_published(of: &Published) -> Option<Picture> {
+pub(crate) fn of_published(of: &Published) -> Option<Picture> {
     let rows = of.comparisons.iter().map(|one| Row {
         name: match one.of.as_str() {
             "" => format!("{} against {}", one.arm, one.control),
@@ -146,18 +146,16 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
     }
     let alternative = format!("{}.", told.join("; "));
     let title = "Effects with their intervals";
-    Some(Picture {
-        id: "forest".to_owned(),
-        title: title.to_owned(),
-        reading: format!(
+    Some(Picture::still(
+        "forest",
+        title,
+        format!(
             "Square: the effect against {}. Line: its interval. Between the dashed lines: less than the {} that matters.",
             escape(against),
             share(margin)
         ),
-        drawing: Drawing::Still {
-            svg: svg.finish(title, &alternative),
-            csv: csv.text,
-        },
         alternative,
-    })
+        svg,
+        csv.text,
+    ))
 }

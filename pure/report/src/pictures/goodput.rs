@@ -2,7 +2,7 @@
 
 use super::seconds;
 use super::sender::states;
-use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke, Values};
+use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke, Values};
 use crate::words::percent;
 use model::{Leg, LegSummary, Sample};
 use std::collections::BTreeMap;
@@ -19,50 +19,42 @@ pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> O
     );
     let end = series[0].points.last()?.0;
     let average = figures.goodput.0 as f64;
-    series.push(Series {
-        name: "average".to_owned(),
-        axis: 0,
-        stroke: Stroke::Reference,
-        points: vec![(0.0, Some(average)), (end, Some(average))],
-    });
-    let mut y = vec![Axis {
-        label: "goodput".to_owned(),
-        unit: "bit/s",
-        scale: Scale::FromZero,
-    }];
+    series.push(Series::new(
+        "average",
+        0,
+        Stroke::Reference,
+        vec![(0.0, Some(average)), (end, Some(average))],
+    ));
+    let mut y = vec![Axis::new("goodput", "bit/s", Scale::FromZero)];
     let sent_again = sent_again(leg);
     if !sent_again.is_empty() {
-        y.push(Axis {
-            label: "segments sent again".to_owned(),
-            unit: "",
-            scale: Scale::FromZero,
-        });
+        y.push(Axis::new("segments sent again", "", Scale::FromZero));
         let all: f64 = sent_again.iter().filter_map(|(_, y)| *y).sum();
         alternative.push_str(&format!(" {all} segments were sent again."));
-        series.push(Series {
-            name: "segments sent again".to_owned(),
-            axis: 1,
-            stroke: Stroke::Bars,
-            points: sent_again,
-        });
+        series.push(Series::new(
+            "segments sent again",
+            1,
+            Stroke::Bars,
+            sent_again,
+        ));
     }
     alternative.push_str(&shares(&bands));
     let limited = match bands.is_empty() {
         true => "",
         false => " The rows above name what held it at each moment.",
     };
-    Some(Picture {
-        id: id.to_owned(),
-        title: format!("Goodput over time, {}", leg.direction),
-        reading: format!("Higher is better; a step is the time between two samples.{limited}"),
+    Some(Picture::chart(
+        id,
+        &format!("Goodput over time, {}", leg.direction),
+        format!("Higher is better; a step is the time between two samples.{limited}"),
         alternative,
-        drawing: Drawing::Chart(Chart {
+        Chart {
             x: seconds(),
             y,
             series,
             bands,
-        }),
-    })
+        },
+    ))
 }
 
 /// What arrived, in bit/s; `None` of a leg too short for two samples.
@@ -76,12 +68,12 @@ pub fn arrived(leg: &Leg) -> Option<Series> {
     let bytes = samples
         .iter()
         .map(|s| (s.at.as_secs_f64(), s.bytes.0 as f64 * 8.0));
-    Some(Series {
-        name: what.to_owned(),
-        axis: 0,
-        stroke: Stroke::Steps,
-        points: rates(&bytes.collect::<Vec<_>>()),
-    })
+    Some(Series::new(
+        what.to_owned(),
+        0,
+        Stroke::Steps,
+        rates(&bytes.collect::<Vec<_>>()),
+    ))
 }
 
 /// The rise of a counter over time, which holds from one reading to the next.

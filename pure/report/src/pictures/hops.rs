@@ -3,7 +3,7 @@
 use super::{RIGHT, WIDTH, cut};
 use crate::csv::Table;
 use crate::mtu::{ends, fate, stops};
-use crate::page::{Drawing, Picture, Svg};
+use crate::page::{Picture, Svg};
 use model::mtu::{Cause, Going, Hop, MtuReport, PathEnd};
 
 /// Places of the two hosts: this one is always at the left.
@@ -30,17 +30,14 @@ pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
     }
     let ways = Going::BOTH.map(|going| Lane::of(report, going).alternative());
     let alternative = ways.join(" ");
-    Picture {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        reading: "Over the links the size that passes, in bytes. Thick: larger packets come so far, or all that the devices take. The cross: where they stop."
-            .to_owned(),
-        drawing: Drawing::Still {
-            svg: svg.finish(title, &alternative),
-            csv: csv.text,
-        },
+    Picture::still(
+        id,
+        title,
+        "Over the links the size that passes, in bytes. Thick: larger packets come so far, or all that the devices take. The cross: where they stop.",
         alternative,
-    }
+        svg,
+        csv.text,
+    )
 }
 
 /// One direction.

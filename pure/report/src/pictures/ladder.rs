@@ -2,7 +2,7 @@
 
 use super::latency::short;
 use crate::csv::Table;
-use crate::page::{Drawing, Picture, Svg};
+use crate::page::{Picture, Svg};
 use crate::words::escape;
 use model::Nanos;
 use model::request::{Call, Step, View};
@@ -52,16 +52,14 @@ pub fn picture(id: &str, title: &str, ladders: &[Ladder<'_>]) -> Picture {
     }
     let alternative: Vec<String> = ladders.iter().map(alternative).collect();
     let alternative = alternative.join(" ");
-    Picture {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        reading: "Time runs down. Each stroke is what left without a pause, from the one who sent it to the other; beside a rail stands what it waited for before.".to_owned(),
-        drawing: Drawing::Still {
-            svg: svg.finish(title, &alternative),
-            csv: table.text,
-        },
+    Picture::still(
+        id,
+        title,
+        "Time runs down. Each stroke is what left without a pause, from the one who sent it to the other; beside a rail stands what it waited for before.",
         alternative,
-    }
+        svg,
+        table.text,
+    )
 }
 
 /// A segment or several on their way: when the first left and the last, and how long the way is.
@@ -358,7 +356,8 @@ fn rows_of(ladder: &Ladder<'_>, table: &mut Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::page::Drawing;
+    use crate::testing;
     use insta::assert_snapshot;
     use model::Bytes;
     use model::request::{Cause, Parts};
@@ -395,7 +394,7 @@ mod tests {
             let call = Call {
                 view,
                 parts,
-                ..fixtures::requests().calls[0].clone()
+                ..testing::requests().calls[0].clone()
             };
             let [there, back] = [step(0, true), step(reply, false)].map(|step| {
                 let stroke = stroke(&call, &step);
@@ -407,7 +406,7 @@ mod tests {
 
     #[test]
     fn two_requests_stand_on_one_scale() {
-        let told = fixtures::requests();
+        let told = testing::requests();
         let slow = &told.calls[0];
         let mut quick = slow.clone();
         quick.parts.call_send = Nanos(100_000);
@@ -436,7 +435,7 @@ mod tests {
 
     #[test]
     fn names_of_strangers_and_endless_steps_stay_in_their_place() {
-        let mut call = fixtures::requests().calls[0].clone();
+        let mut call = testing::requests().calls[0].clone();
         call.operation = "</text><script>alert(1)</script>\u{202e}".to_owned();
         call.steps = (0..32)
             .map(|n| Step {

@@ -1,7 +1,7 @@
 //! How long requests took, over time.
 
 use super::seconds;
-use crate::page::{Axis, Chart, Drawing, Picture, Scale, Series, Stroke};
+use crate::page::{Axis, Chart, Picture, Scale, Series, Stroke};
 use model::{Latency, LatencySummary, Leg};
 
 /// Median, 99th percentile and the longest of the requests between two samples; `None` if there were none.
@@ -17,32 +17,29 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
         all.filter_map(|s| Some((s.at.as_secs_f64(), s.requests.as_ref()?)))
     };
     samples().find(|(_, requests)| requests.count() > 0)?;
-    let series = lines.into_iter().map(|(name, stroke, pick)| Series {
-        name: name.to_owned(),
-        axis: 0,
-        stroke,
-        points: samples()
-            .map(|(at, requests)| (at, pick(requests).map(|l| l.as_secs_f64())))
-            .collect(),
+    let series = lines.into_iter().map(|(name, stroke, pick)| {
+        Series::new(
+            name.to_owned(),
+            0,
+            stroke,
+            samples()
+                .map(|(at, requests)| (at, pick(requests).map(|l| l.as_secs_f64())))
+                .collect(),
+        )
     });
-    Some(Picture {
-        id: id.to_owned(),
-        title: format!("Time of a request, {}", leg.direction),
-        reading: "Lower is better. The axis goes by decades; each point sums up the requests since the one before."
-            .to_owned(),
-        alternative: format!(
+    Some(Picture::chart(
+        id,
+        &format!("Time of a request, {}", leg.direction),
+        "Lower is better. The axis goes by decades; each point sums up the requests since the one before.",
+        format!(
             "Median {}, 99th percentile {}, longest {} of {} requests.",
             requests.p50, requests.p99, requests.max, requests.count
         ),
-        drawing: Drawing::Chart(Chart {
+        Chart {
             x: seconds(),
-            y: vec![Axis {
-                label: "time of a request".to_owned(),
-                unit: "s",
-                scale: Scale::Logarithmic,
-            }],
+            y: vec![Axis::new("time of a request", "s", Scale::Logarithmic)],
             series: series.collect(),
             bands: Vec::new(),
-        }),
-    })
+        },
+    ))
 }

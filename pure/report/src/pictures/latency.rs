@@ -1,7 +1,7 @@
 //! How long requests took: as a distribution, over time, and split into causes.
 
 use crate::csv::Table;
-use crate::page::{Axis, Chart, Drawing, Picture, Ruler, Scale, Series, Stroke, Svg, quantity};
+use crate::page::{Axis, Chart, Picture, Ruler, Scale, Series, Stroke, Svg, quantity};
 use crate::words::{escape, grouped, percent};
 use model::request::{Cause, Causes, Moment, Operation};
 use model::{Latency, Nanos};
@@ -26,12 +26,9 @@ const STACK: f64 = 110.0;
 /// The share of requests that were answered within a time; each distribution with its name.
 pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
     let shown = &named[..named.len().min(MOST_SERIES)];
-    let series = shown.iter().map(|(name, latency)| Series {
-        name: escape(name),
-        axis: 0,
-        stroke: Stroke::Steps,
-        points: shares(latency),
-    });
+    let series = shown
+        .iter()
+        .map(|(name, latency)| Series::new(escape(name), 0, Stroke::Steps, shares(latency)));
     let said = shown.iter().map(|(name, latency)| {
         let at = |share| latency.percentile(share).unwrap_or_default();
         format!(
@@ -44,26 +41,22 @@ pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
         )
     });
     let alternative: Vec<String> = said.collect();
-    Picture {
-        id: id.to_owned(),
-        title: "How long requests took".to_owned(),
-        reading: "Further left is faster. At half of the height stands what a usual request takes; how far the last of a line lies to the right is its tail.".to_owned(),
-        alternative: alternative.join(" "),
-        drawing: Drawing::Chart(Chart {
-            x: Axis {
-                label: "time from the first byte of the call to the last of the reply".to_owned(),
-                unit: "s",
-                scale: Scale::Logarithmic,
-            },
-            y: vec![Axis {
-                label: "answered within it".to_owned(),
-                unit: " %",
-                scale: Scale::FromZero,
-            }],
+    Picture::chart(
+        id,
+        "How long requests took",
+        "Further left is faster. At half of the height stands what a usual request takes; how far the last of a line lies to the right is its tail.",
+        alternative.join(" "),
+        Chart {
+            x: Axis::new(
+                "time from the first byte of the call to the last of the reply",
+                "s",
+                Scale::Logarithmic,
+            ),
+            y: vec![Axis::new("answered within it", " %", Scale::FromZero)],
             series: series.collect(),
             bands: Vec::new(),
-        }),
-    }
+        },
+    )
 }
 
 /// A distribution as rising shares, in as many points as can be seen.
@@ -83,7 +76,7 @@ fn shares(latency: &Latency) -> Vec<(f64, Option<f64>)> {
 }
 
 /// How many requests took how long, over time, and below what they waited for in the mean.
-pub fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
+pub(crate) fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
     let (first, last) = (moments.first()?, moments.last()?);
     let cells: Vec<(&Moment, BTreeMap<u64, u64>)> =
         moments.iter().map(|m| (m, buckets(&m.times))).collect();
@@ -175,16 +168,14 @@ pub fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
         spent(&causes)
     );
     let title = "How long requests took, over time".to_owned();
-    Some(Picture {
-        id: id.to_owned(),
-        reading: "Each cell is as dark as it has requests: a dark line is the usual, what lies above it is slow. Below stands what a request spent its time on in the mean.".to_owned(),
-        drawing: Drawing::Still {
-            svg: svg.finish(&title, &alternative),
-            csv: table.text,
-        },
-        title,
+    Some(Picture::still(
+        id,
+        &title,
+        "Each cell is as dark as it has requests: a dark line is the usual, what lies above it is slow. Below stands what a request spent its time on in the mean.",
         alternative,
-    })
+        svg,
+        table.text,
+    ))
 }
 
 const HEADER: [&str; 5] = ["from_ns", "to_ns", "least_ns", "below_ns", "requests"];
@@ -309,16 +300,14 @@ pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
         .map(|of| format!("{}: {}.", escape(&of.operation), spent(&of.causes)));
     let alternative = said.collect::<Vec<_>>().join(" ");
     let title = "What requests waited for".to_owned();
-    Some(Picture {
-        id: id.to_owned(),
-        reading: "Each bar is the mean request of an operation, as long as it took; its parts are what that time was spent on. The longest part is where to look.".to_owned(),
-        drawing: Drawing::Still {
-            svg: svg.finish(&title, &alternative),
-            csv: table.text,
-        },
-        title,
+    Some(Picture::still(
+        id,
+        &title,
+        "Each bar is the mean request of an operation, as long as it took; its parts are what that time was spent on. The longest part is where to look.",
         alternative,
-    })
+        svg,
+        table.text,
+    ))
 }
 
 /// So often.
@@ -396,8 +385,9 @@ fn digits_beyond(value: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
     use crate::page;
+    use crate::page::Drawing;
+    use crate::testing;
     use insta::assert_snapshot;
 
     #[test]
@@ -417,7 +407,7 @@ mod tests {
 
     #[test]
     fn what_took_how_long_and_why() {
-        let told = fixtures::requests();
+        let told = testing::requests();
         let pictures = [
             distribution(
                 "d",

@@ -53,15 +53,11 @@ fn cut(name: &str, longest: usize) -> String {
 
 /// Time since the begin of what is drawn.
 pub(crate) fn seconds() -> Axis {
-    Axis {
-        label: "time".to_owned(),
-        unit: "s",
-        scale: Scale::FromZero,
-    }
+    Axis::new("time", "s", Scale::FromZero)
 }
 
 /// The limit that owned each moment; of several connections, the one that held most of them.
-pub fn bands(explanations: &[&Explanation]) -> Vec<Band> {
+pub(crate) fn bands(explanations: &[&Explanation]) -> Vec<Band> {
     let phases = || explanations.iter().flat_map(|e| &e.phases);
     let mut cuts: Vec<Nanos> = phases().flat_map(|p| [p.from, p.to]).collect();
     cuts.sort_unstable();
@@ -95,7 +91,7 @@ pub fn bands(explanations: &[&Explanation]) -> Vec<Band> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use crate::testing;
     use model::Bytes;
     use model::finding::Phase;
 
@@ -109,7 +105,7 @@ mod tests {
         };
         let one = |phases| Explanation {
             phases,
-            ..fixtures::rivals()
+            ..testing::rivals()
         };
         use Limit::{Application, CongestionWindow as Cwnd, SlowStart};
         let all = [

@@ -3,7 +3,7 @@
 
 use super::{RIGHT, WIDTH, airy, cut};
 use crate::csv::Table;
-use crate::page::{Drawing, Picture, Ruler, Scale, Svg};
+use crate::page::{Picture, Ruler, Scale, Svg};
 use crate::prove::phrase::{
     Range, interval as interval_words, margins, metric_line, of_metric, range, share, signed, unit,
     value,
@@ -63,16 +63,14 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
     };
     plot.runs();
     plot.differences(&differences);
-    Some(Picture {
-        id: "pairs".to_owned(),
-        title: title.to_owned(),
+    Some(Picture::still(
+        "pairs",
+        title,
         reading,
-        drawing: Drawing::Still {
-            svg: plot.svg.finish(title, &alternative),
-            csv: csv(experiment, comparison, &pairs, &differences),
-        },
         alternative,
-    })
+        plot.svg,
+        csv(experiment, comparison, &pairs, &differences),
+    ))
 }
 
 struct Plot<'a> {

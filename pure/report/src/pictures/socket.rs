@@ -2,7 +2,7 @@
 
 use super::course::{Course, Track};
 use super::time_sequence::{Line, bands, bytes, joined, time};
-use crate::page::{Axis, Chart, Drawing, Picture, Scale, Stroke};
+use crate::page::{Axis, Chart, Picture, Scale, Stroke};
 use model::finding::Phase;
 use model::{Bytes, Nanos};
 
@@ -20,11 +20,7 @@ pub fn windows(id: &str, course: &Course, phases: &[Phase]) -> Picture {
         (Track::RoundTrip, "round trip, as seen", Stroke::Points),
     ];
     let mut chart = chart(course, &first, phases);
-    chart.y.push(Axis {
-        label: "round trip".to_owned(),
-        unit: "s",
-        scale: Scale::FromZero,
-    });
+    chart.y.push(Axis::new("round trip", "s", Scale::FromZero));
     let trips = second.into_iter().filter(|(track, ..)| columns.has(*track));
     let trips = trips.map(|(track, name, stroke)| columns.series(track, name, 1, stroke, 1e9));
     chart.series.extend(trips);
@@ -35,16 +31,16 @@ pub fn windows(id: &str, course: &Course, phases: &[Phase]) -> Picture {
         0 => "No round trip was seen.".to_owned(),
         most => format!("The round trip was {} at most.", Nanos(most)),
     };
-    Picture {
-        id: id.to_owned(),
-        title: "Windows, flight and round trip".to_owned(),
-        reading: format!(
+    Picture::chart(
+        id,
+        "Windows, flight and round trip",
+        format!(
             "The lowest window above the flight is the one that limits it; a round trip that rises with the flight is a queue.{}",
             joined(columns)
         ),
-        alternative: format!("{} {trip}", ceilings(course)),
-        drawing: Drawing::Chart(chart),
-    }
+        format!("{} {trip}", ceilings(course)),
+        chart,
+    )
 }
 
 /// What was in flight below its three ceilings; `None` where no socket was seen, for then there is only one.
@@ -56,16 +52,10 @@ pub fn flight(id: &str, course: &Course, phases: &[Phase]) -> Option<Picture> {
         (Track::Buffer, "send buffer", Stroke::Reference),
     ];
     let columns = &course.most().columns;
-    columns.has(Track::Buffer).then(|| Picture {
-        id: id.to_owned(),
-        title: "Bytes in flight and their three ceilings".to_owned(),
-        reading: format!(
+    columns.has(Track::Buffer).then(|| Picture::chart(id, "Bytes in flight and their three ceilings", format!(
             "The ceiling that the flight touches is the one to raise; below all of them it was the application or the rate of the path. The send buffer counts the kernel's overhead as well: data alone do not fill it.{}",
             joined(columns)
-        ),
-        alternative: ceilings(course),
-        drawing: Drawing::Chart(chart(course, &lines, phases)),
-    })
+        ), ceilings(course), chart(course, &lines, phases)))
 }
 
 fn chart(course: &Course, lines: &[Line], phases: &[Phase]) -> Chart {

@@ -1,7 +1,7 @@
 //! The stages of a copy, and which of them held it up.
 
 use crate::copy::stage_name;
-use crate::page::{Drawing, Picture, Svg};
+use crate::page::{Picture, Svg};
 use crate::words::percent;
 use model::{CopySummary, FileCopy};
 
@@ -41,16 +41,13 @@ pub fn picture(id: &str, order: &FileCopy, copy: &CopySummary) -> Picture {
     }
     let title = "The stages of the copy".to_owned();
     let alternative = format!("{}.", told.join("; "));
-    Picture {
-        id: id.to_owned(),
-        reading: "A stage at work all the time held the others up; the next one is the next limit. 'Alone' is the rate that \
-            it would reach if the others took no time."
-            .to_owned(),
-        drawing: Drawing::Still {
-            svg: svg.finish(&title, &alternative),
-            csv,
-        },
-        title,
+    Picture::still(
+        id,
+        &title,
+        "A stage at work all the time held the others up; the next one is the next limit. 'Alone' is the rate that \
+            it would reach if the others took no time.",
         alternative,
-    }
+        svg,
+        csv,
+    )
 }

@@ -1,7 +1,7 @@
 //! The time-sequence graph of one direction of a connection: what was sent, what of it arrived, what was sent again.
 
 use super::course::{Columns, Course, Pass, Track};
-use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Stroke};
+use crate::page::{Axis, Band, Chart, Picture, Scale, Stroke};
 use crate::words::{grouped, percent};
 use model::Bytes;
 use model::finding::Phase;
@@ -26,21 +26,21 @@ pub fn picture(id: &str, course: &Course, phases: &[Phase]) -> Picture {
         .into_iter()
         .filter(|(track, ..)| *track != Track::Selective || pass.columns.joined().is_none())
         .collect();
-    Picture {
-        id: id.to_owned(),
-        title: "What was sent, and what of it arrived".to_owned(),
-        reading: format!(
+    Picture::chart(
+        id,
+        "What was sent, and what of it arrived",
+        format!(
             "The steeper the faster. Between sent and acknowledged lies what is in flight; where sent touches the edge of the receive window, the receiver limits; flat means nothing moves.{}",
             joined(&pass.columns)
         ),
-        alternative: alternative(pass),
-        drawing: Drawing::Chart(chart(&pass.columns, &lines, Scale::FromZero, bands(phases))),
-    }
+        alternative(pass),
+        chart(&pass.columns, &lines, Scale::FromZero, bands(phases)),
+    )
 }
 
 /// The same of the moments around the first segment that was sent again, each segment by itself; `None` if none was,
 /// or the picture of the whole shows it as well.
-pub fn first_again(id: &str, course: &Course, phases: &[Phase]) -> Option<Picture> {
+pub(crate) fn first_again(id: &str, course: &Course, phases: &[Phase]) -> Option<Picture> {
     let columns = course.most().first_again()?;
     let (from, to) = columns.span();
     let mut bands = bands(phases);
@@ -53,13 +53,13 @@ pub fn first_again(id: &str, course: &Course, phases: &[Phase]) -> Option<Pictur
     let mut chart = chart(columns, &LINES[..4], Scale::Fitted, bands);
     // Pictures whose axes have the same name are zoomed together.
     chart.x.label.push_str(", in part");
-    Some(Picture {
-        id: id.to_owned(),
-        title: "The first segment that was sent again, and what led to it".to_owned(),
-        reading: "Each step is a segment. Where the acknowledged line stays flat while blocks above it are selectively acknowledged, the segment at that height is missing.".to_owned(),
-        alternative: format!("From {from} to {to} after the connection began."),
-        drawing: Drawing::Chart(chart),
-    })
+    Some(Picture::chart(
+        id,
+        "The first segment that was sent again, and what led to it",
+        "Each step is a segment. Where the acknowledged line stays flat while blocks above it are selectively acknowledged, the segment at that height is missing.",
+        format!("From {from} to {to} after the connection began."),
+        chart,
+    ))
 }
 
 fn chart(columns: &Columns, lines: &[Line], scale: Scale, bands: Vec<Band>) -> Chart {
@@ -105,19 +105,11 @@ pub(super) fn joined(columns: &Columns) -> String {
 }
 
 pub(super) fn time() -> Axis {
-    Axis {
-        label: "time since the connection began".to_owned(),
-        unit: "s",
-        scale: Scale::FromZero,
-    }
+    Axis::new("time since the connection began", "s", Scale::FromZero)
 }
 
 pub(super) fn bytes(label: &str) -> Axis {
-    Axis {
-        label: label.to_owned(),
-        unit: "B",
-        scale: Scale::FromZero,
-    }
+    Axis::new(label.to_owned(), "B", Scale::FromZero)
 }
 
 /// The limit of each moment.
@@ -134,6 +126,7 @@ pub(super) fn bands(phases: &[Phase]) -> Vec<Band> {
 pub(crate) mod tests {
     use super::*;
     use crate::page;
+    use crate::page::Drawing;
     use insta::assert_snapshot;
     use model::Nanos;
     use model::finding::Limit;

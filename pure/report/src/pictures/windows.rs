@@ -2,7 +2,7 @@
 
 use super::seconds;
 use super::sender::State;
-use crate::page::{Axis, Band, Chart, Drawing, Picture, Scale, Series, Stroke, Values};
+use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke, Values};
 
 /// Round-trip time, congestion window, threshold, flight and both windows; `None` if none of it was told.
 pub fn picture(id: &str, whose: &str, states: &[State], bands: Vec<Band>) -> Option<Picture> {
@@ -21,11 +21,13 @@ pub fn picture(id: &str, whose: &str, states: &[State], bands: Vec<Band>) -> Opt
     ];
     let series: Vec<Series> = lines
         .into_iter()
-        .map(|(name, axis, stroke, pick)| Series {
-            name: name.to_owned(),
-            axis,
-            stroke,
-            points: states.iter().map(|m| (m.at, pick(m))).collect(),
+        .map(|(name, axis, stroke, pick)| {
+            Series::new(
+                name.to_owned(),
+                axis,
+                stroke,
+                states.iter().map(|m| (m.at, pick(m))).collect(),
+            )
         })
         .filter(|s| s.points.iter().any(|(_, y)| y.is_some()))
         .collect();
@@ -57,29 +59,20 @@ pub fn picture(id: &str, whose: &str, states: &[State], bands: Vec<Band>) -> Opt
         Some(cwnd) => cwnd.beside(most),
         None => Scale::FromZero,
     };
-    Some(Picture {
-        id: id.to_owned(),
-        title: format!("Round-trip time and windows, {whose}"),
-        reading: "A round-trip time that grows with the congestion window is a queue that fills; a window that falls by \
-            half or to little is a loss that was noticed."
-            .to_owned(),
-        alternative: told.join(" "),
-        drawing: Drawing::Chart(Chart {
+    Some(Picture::chart(
+        id,
+        &format!("Round-trip time and windows, {whose}"),
+        "A round-trip time that grows with the congestion window is a queue that fills; a window that falls by \
+            half or to little is a loss that was noticed.",
+        told.join(" "),
+        Chart {
             x: seconds(),
             y: vec![
-                Axis {
-                    label: "bytes".to_owned(),
-                    unit: "B",
-                    scale,
-                },
-                Axis {
-                    label: "round-trip time".to_owned(),
-                    unit: "s",
-                    scale: Scale::FromZero,
-                },
+                Axis::new("bytes", "B", scale),
+                Axis::new("round-trip time", "s", Scale::FromZero),
             ],
             series,
             bands,
-        }),
-    })
+        },
+    ))
 }

@@ -126,8 +126,8 @@ fn not_in_force() -> Experiment {
 fn latencies() -> Experiment {
     let plan = plan_from_changes(Ask {
         metric: Metric::LatencyP99,
-        run: Some(crate::fixtures::spec()).map(|spec| Spec {
-            workload: Workload::Request(crate::fixtures::request()),
+        run: Some(crate::testing::spec()).map(|spec| Spec {
+            workload: Workload::Request(crate::testing::request()),
             limit: Limit::Requests(20_000),
             ..spec
         }),
@@ -202,7 +202,7 @@ fn all() -> [(&'static str, Experiment); 10] {
 pub(crate) fn of_every_design() -> Vec<String> {
     let full = |mut e: Experiment| {
         e.plan.title = Some("all of it".to_owned());
-        e.warnings = vec![crate::fixtures::warning("a", "b", "c")];
+        e.warnings = vec![crate::testing::warning("a", "b", "c")];
         e.far = Some(Fingerprint::default());
         e.trials[0].witness.differences = vec![Difference {
             side: Side::Near,

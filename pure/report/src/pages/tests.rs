@@ -2,9 +2,9 @@
 
 use super::{experiment, mtu, tuning};
 use crate::Style;
-use crate::fixtures::{published, rivals};
 use crate::page::{Drawing, Page, html, text};
 use crate::prove::tests::{path_of, several, well_formed};
+use crate::testing::{published, rivals};
 use model::advice::{Advice, Change, Needs, Proposal, RateFrom};
 use model::finding::Limit;
 use model::mtu::{
