@@ -84,20 +84,6 @@ struct inet_connection_sock {
 struct minmax_sample { __u32 v; };
 struct minmax { struct minmax_sample s[3]; };
 struct tcp_options_received { __u16 wscale_ok : 1, snd_wscale : 4, rcv_wscale : 4; };
-struct tcp_sock {
-	struct inet_connection_sock inet_conn;
-	__u32 rcv_ssthresh, reordering, snd_wnd, mss_cache, snd_cwnd, lost_out, sacked_out, copied_seq, rttvar_us, retrans_out;
-	__u16 advmss;
-	__u32 snd_ssthresh;
-	struct minmax rtt_min;
-	__u32 segs_out, snd_sml, chrono_start, chrono_stat[3], write_seq, rcv_nxt, snd_nxt, snd_una, srtt_us, packets_out;
-	__u64 bytes_sent, bytes_received, bytes_acked, bytes_retrans;
-	__u8 chrono_type : 2, nonagle : 4, is_cwnd_limited : 1;
-	__u32 delivered, delivered_ce, app_limited, rcv_wnd, segs_in, rcv_wup, dsack_dups, reord_seen, total_retrans;
-	struct tcp_options_received rx_opt;
-	struct { __u32 rtt_us; } rcv_rtt_est;
-	struct { int space; } rcvq_space;
-};
 struct task_struct { int tgid; char comm[16]; };
 struct net_device {
 	possible_net_t nd_net;

@@ -7,6 +7,24 @@
 #include "kernel.h"
 #include "record.h"
 
+/* The fields of a socket that are read: a new one stands here, in fill_socket() and in record.h. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u32 rcv_ssthresh, reordering, snd_wnd, mss_cache, snd_cwnd, lost_out, sacked_out, copied_seq, rttvar_us, retrans_out;
+	__u16 advmss;
+	__u32 snd_ssthresh;
+	struct minmax rtt_min;
+	__u32 segs_out, snd_sml, chrono_start, chrono_stat[3], write_seq, rcv_nxt, snd_nxt, snd_una, srtt_us, packets_out;
+	__u64 bytes_sent, bytes_received, bytes_acked, bytes_retrans;
+	__u8 chrono_type : 2, nonagle : 4, is_cwnd_limited : 1;
+	__u32 delivered, delivered_ce, app_limited, rcv_wnd, segs_in, rcv_wup, dsack_dups, reord_seen, total_retrans;
+	struct tcp_options_received rx_opt;
+	struct { __u32 rtt_us; } rcv_rtt_est;
+	struct { int space; } rcvq_space;
+};
+#pragma clang attribute pop
+
 enum { AF_INET6 = 10, IPPROTO_TCP = 6 };
 enum { ETH_P_IP = 0x0008, ETH_P_IPV6 = 0xdd86 }; /* in network order */
 enum { TCP_SYN_SENT = 2, TCP_SYN_RECV = 3, TCP_TIME_WAIT = 6, TCP_LISTEN = 10, TCP_NEW_SYN_RECV = 12 };
