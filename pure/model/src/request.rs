@@ -1,7 +1,7 @@
 //! Requests and their replies on TCP connections, and where the time of each went.
 
 use crate::physics::Path;
-use crate::{BitRate, Bytes, Clocks, Latency, Nanos};
+use crate::{BitRate, Bytes, Clocks, Latency, Nanos, StreamFigures};
 use serde::{Deserialize, Serialize, Serializer};
 use std::net::SocketAddr;
 
@@ -23,6 +23,8 @@ pub struct Requests {
     pub clocks: Option<Clocks>,
     /// What the ideal of each was reckoned for.
     pub links: Links,
+    /// The figures of each stream of a capture, as `explain` has them; of two captures or a trace none.
+    pub streams: Vec<StreamFigures>,
     /// By operation, those first that took the most time all together.
     pub operations: Vec<Operation>,
     /// The first requests one by one, by the time of their call.

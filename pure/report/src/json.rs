@@ -349,6 +349,8 @@ mod tests {
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
             ("explained" | "requests", "clocks") => "clocks",
+            ("explanation", "stream") | ("requests", "streams") => "stream_figures",
+            ("stream_figures", "path") => "path_figures",
             ("requests", "links") => "links",
             ("requests", "operations") => "operation",
             ("requests", "calls") | ("operation", "worst") => "call",
@@ -584,6 +586,7 @@ mod tests {
         let mut explained = testing::rivals();
         explained.ends = explained.findings[0].evidence.clone();
         explained.ends[0] = explained.ends[0].clone().about("eth0").at_least(1.0);
+        explained.stream = testing::requests().streams.pop();
         let clocks = testing::requests().clocks;
         see(
             crate::explain::json(&[explained], clocks.as_ref()),

@@ -1,16 +1,18 @@
 //! One connection: which reply belongs to which call.
 
-use crate::digest::is_here;
 use crate::passage::{Passage, Spare, Wait};
 use crate::way::{Came, Found, Piece, Way};
 use crate::wires::{Role, What, Wire};
-use model::Nanos;
-use model::SocketValues;
 use model::packet::Packet;
-use model::request::Cause;
-use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
+use model::request::{Cause, View};
+use model::segment::tcp_flag::{ACK, RST, SYN};
+use model::{Nanos, SocketValues, StreamFigures, Vantage};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use tcp::connection::Connection as Account;
+use tcp::stream::{Arrival, Heard};
+use tcp::thresholds::TIMESTAMPS;
+use tcp::vantage::Votes;
 
 /// Calls of one direction that wait for their replies.
 const MOST_PENDING: usize = 1 << 12;
@@ -18,6 +20,9 @@ const MOST_PENDING: usize = 1 << 12;
 const MOST_TAILS: usize = 64;
 /// Segments in which no message of the protocol of the port was found.
 const MOST_TRIES: u32 = 64;
+
+/// Bytes of the headers of IPv4 and TCP without options.
+const HEADERS: u32 = 40;
 
 /// The least port that Linux gives to those who connect (`ip_local_port_range`); other systems begin higher.
 const EPHEMERAL: u16 = 32_768;
@@ -33,6 +38,8 @@ pub(crate) struct Seen {
     /// From the place to the client and back, and to the server and back.
     pub near: Option<Nanos>,
     pub far: Option<Nanos>,
+    /// The end that was traced: where it was seen, for certain.
+    pub traced: Option<View>,
     /// The largest packet of the call's way, and of the reply's.
     pub mtu: [u32; 2],
     pub key: Option<u64>,
@@ -59,6 +66,8 @@ pub(crate) struct Beside<'a> {
 /// One connection. The first of each pair is the client's: who opened it.
 pub(crate) struct Connection {
     pub ends: [SocketAddr; 2],
+    /// What its packets are.
+    account: Account<(), ()>,
     ways: [Way; 2],
     wire: Option<Wire>,
     /// Segments without a message of the protocol; `None`: there was one, so that it is waited for, however much of
@@ -68,12 +77,20 @@ pub(crate) struct Connection {
     pending: [VecDeque<Pending>; 2],
     /// Answered by this end; not all acknowledged.
     tails: [VecDeque<Seen>; 2],
-    /// Window scales offered: `None` while unknown, `Some(None)` if none was.
-    scales: [Option<Option<u8>>; 2],
-    syn: [Option<Nanos>; 2],
-    ended: [bool; 2],
-    /// Of a trace: which end it is of, and how often that was told that data came twice.
-    local: Option<usize>,
+    over: bool,
+    /// It has said where it was seen.
+    voted: bool,
+    /// Of a trace.
+    traced: Option<Traced>,
+}
+
+/// What a trace knows of the socket of its end.
+#[derive(Default)]
+struct Traced {
+    local: usize,
+    min_rtt: Option<Nanos>,
+    mtu: Option<u32>,
+    /// How often it was told that data came twice.
     twice: u32,
 }
 
@@ -90,6 +107,26 @@ pub(crate) struct Out {
     /// How often it was cut off where the next message begins.
     pub cut: u64,
     pub spare: Spare,
+    /// Where connections were seen.
+    pub votes: Votes,
+    /// The streams of connections that are over, and the round trips to their senders.
+    pub streams: Vec<(StreamFigures, Nanos)>,
+}
+
+/// Streams whose figures are kept.
+const MOST_STREAMS: usize = 1 << 16;
+
+impl Out {
+    /// Where a request was seen: one answer for all of two hosts.
+    pub fn view(&self, seen: &Seen) -> View {
+        let vantage = || self.votes.vantage(seen.client.ip(), seen.server.ip());
+        seen.traced.unwrap_or_else(|| match vantage() {
+            Vantage::AtSender => View::Client,
+            Vantage::AtReceiver => View::Server,
+            Vantage::Between => View::Between,
+            Vantage::Unknown => View::Unknown,
+        })
+    }
 }
 
 impl Connection {
@@ -107,16 +144,15 @@ impl Connection {
         let ends = if from_server { [to, from] } else { [from, to] };
         let mut connection = Connection {
             ends,
+            account: Account::new(packet, from_server),
             ways: Default::default(),
             wire: Wire::by_port(ends[1].port()),
             tries: Some(0),
             pending: Default::default(),
             tails: Default::default(),
-            scales: [None; 2],
-            syn: [None; 2],
-            ended: [false; 2],
-            local: None,
-            twice: 0,
+            over: false,
+            voted: false,
+            traced: None,
         };
         if !opens {
             connection.ways.iter_mut().for_each(|way| way.reader.lose());
@@ -136,7 +172,7 @@ impl Connection {
     }
 
     pub fn is_over(&self) -> bool {
-        self.ended == [true; 2]
+        self.over
     }
 
     /// A SYN of the same ends is another connection's.
@@ -160,42 +196,64 @@ impl Connection {
         if let Some(beside) = beside {
             self.traced(beside, out);
         }
+        let passed = self.account.push(packet, side == 1);
         if packet.has(SYN) {
-            self.opens(packet, side);
+            self.ways[side].opens(packet.seq.wrapping_add(1));
         }
         if packet.has(ACK) {
-            self.hears(packet, side, out);
+            self.hears(packet, side, passed.heard.as_ref(), out);
         }
-        if packet.payload > 0 {
+        if let Some(arrival) = passed.data {
             let wait = beside.and_then(|beside| beside.wait);
-            self.data(packet, payload, side, wait, out);
+            self.data(packet, payload, side, (arrival, wait), out);
         }
-        self.ended[side] |= packet.has(FIN);
-        if packet.has(RST) {
-            self.ended = [true; 2];
-        }
+        self.over |= passed.over || packet.has(RST);
     }
 
     /// A trace is at one end, and knows what the ends agreed.
     fn traced(&mut self, beside: &Beside<'_>, out: &mut Out) {
         let local = usize::from(beside.local != self.ends[0]);
-        self.local = Some(local);
-        self.ways[1 - local].sender.took(Nanos(0));
+        let traced = self.traced.get_or_insert_default();
+        traced.local = local;
         let Some(tcb) = beside.tcb.filter(|tcb| tcb.min_rtt.0 > 0) else {
             return;
         };
-        self.scales[local] = Some(Some(tcb.rcv_wscale));
-        self.scales[1 - local] = Some(Some(tcb.snd_wscale));
-        let way = &mut self.ways[local];
-        // The socket's own leaves out timestamps.
-        way.sender
-            .announced(u16::try_from(tcb.mss.saturating_add(12)).ok());
-        way.sender.took(tcb.min_rtt);
+        traced.min_rtt = Some(tcb.min_rtt);
+        // The socket's MSS leaves out timestamps.
+        traced.mtu = Some(tcb.mss.saturating_add(HEADERS + TIMESTAMPS));
         // What an acknowledgement told the socket stands beside the event behind it.
-        let twice = std::mem::replace(&mut self.twice, tcb.dsack_dups) < tcb.dsack_dups;
-        if let Some(ack) = way.place(tcb.snd_una) {
+        let twice = std::mem::replace(&mut traced.twice, tcb.dsack_dups) < tcb.dsack_dups;
+        if let Some(ack) = self.ways[local].place(tcb.snd_una) {
             self.acknowledged(local, ack, twice, out);
         }
+    }
+
+    /// The number of an end's stream in the account.
+    fn stream(&self, side: usize) -> usize {
+        usize::from((side == 1) != self.account.client_is_second())
+    }
+
+    /// From the observer to an end and back.
+    fn trip(&self, end: usize) -> Option<Nanos> {
+        let own = self.traced.as_ref();
+        if own.is_some_and(|own| own.local == end) {
+            return Some(Nanos(0));
+        }
+        let shown = self.account.away()[self.stream(end)];
+        let sender = self.account.stream(self.stream(1 - end));
+        let data = sender.and_then(|sender| sender.stream.min_rtt());
+        let all = [shown, data, own.and_then(|own| own.min_rtt)];
+        all.into_iter().flatten().min()
+    }
+
+    /// The largest packet of IPv4 in a direction, as far as is known: an MSS leaves out 40 bytes of headers (RFC 9293,
+    /// 3.7.1), and what data show leaves out timestamps as well.
+    fn mtu(&self, side: usize) -> u32 {
+        let told = self.account.announced().map(|mss| u32::from(mss) + HEADERS);
+        let sender = self.account.stream(self.stream(side));
+        let data = || sender.map_or(0, |sender| sender.stream.mss(0) + HEADERS + TIMESTAMPS);
+        let traced = self.traced.as_ref().and_then(|traced| traced.mtu);
+        told.or(traced).unwrap_or_else(|| data().max(1500))
     }
 
     /// What this end answered has arrived up to here; some of it twice (RFC 2883), so that it was not lost.
@@ -211,54 +269,25 @@ impl Connection {
         }
     }
 
-    fn opens(&mut self, packet: &Packet, side: usize) {
-        let again = self.syn[side].is_some();
-        self.scales[side] = match packet.options_cut && packet.wscale.is_none() {
-            true => None,
-            false => Some(packet.wscale),
-        };
-        self.ways[1 - side].sender.announced(packet.mss);
-        if again {
-            return;
-        }
-        self.syn[side] = Some(packet.at);
-        self.ways[side].opens(packet.seq.wrapping_add(1));
-        if let (1, Some(syn)) = (side, self.syn[0]) {
-            self.ways[0].sender.took(packet.at.since(syn));
-        }
-    }
-
-    fn hears(&mut self, packet: &Packet, side: usize, out: &mut Out) {
-        // The end of the handshake: the client's answer to the SYN-ACK.
-        if side == 0
-            && let Some(syn_ack) = self.syn[1]
-            && self.ways[1].sender.trip.is_none()
-        {
-            self.ways[1].sender.took(packet.at.since(syn_ack));
-        }
-        let scale = match (self.scales[side], self.scales[1 - side]) {
-            _ if packet.has(SYN) => Some(0),
-            (Some(None), _) | (_, Some(None)) => Some(0),
-            (Some(scale), Some(_)) => scale,
-            _ => None,
-        };
+    fn hears(&mut self, packet: &Packet, side: usize, heard: Option<&Heard>, out: &mut Out) {
         let way = &mut self.ways[1 - side];
         let Some(ack) = way.place(packet.ack) else {
             return;
         };
-        let edge = scale.map(|scale| ack + (u64::from(packet.window) << scale));
-        way.sender.hears(packet.at, ack, edge);
-        let twice = packet.sack.and_then(|(left, _)| way.place(left));
-        let twice = twice.is_some_and(|left| left < ack);
+        way.acked = way.acked.max(ack);
+        if self.tails[1 - side].is_empty() {
+            return;
+        }
         // Sooner than what was sent again can have been there: it was the first one that arrived (RFC 3522).
-        let trip = way.sender.trip.unwrap_or_default();
+        let trip = self.trip(side).unwrap_or_default();
         let tails = self.tails[1 - side].iter_mut();
         for tail in tails.take_while(|tail| tail.reply.end <= ack) {
             if packet.at.since(tail.reply.last).0 < trip.0 - trip.0 / 10 {
                 tail.reply.not_again();
             }
         }
-        if self.local != Some(1 - side) {
+        if self.traced.as_ref().is_none_or(|own| own.local == side) {
+            let twice = heard.is_some_and(|heard| heard.is_dsack);
             self.acknowledged(1 - side, ack, twice, out);
         }
     }
@@ -268,14 +297,16 @@ impl Connection {
         packet: &Packet,
         payload: &[u8],
         side: usize,
-        wait: Option<Wait>,
+        (arrival, known): (Arrival, Option<Wait>),
         out: &mut Out,
     ) {
-        let [near, far] = [1 - side, side].map(|way| self.ways[way].sender.trip);
-        // At the sender there is no way to it, only what its host takes.
-        let at_sender = |near: &Nanos| far.is_some_and(|far| is_here(*near, far));
-        let near = near.map(|near| if at_sender(&near) { Nanos(0) } else { near });
-        match self.ways[side].data(packet, payload, near, wait, &mut out.room) {
+        let (wait, is_again) = match arrival {
+            Arrival::New { release, .. } => (known.unwrap_or(release.into()), false),
+            Arrival::Retransmission(_) => (Cause::Retransmission.into(), true),
+            Arrival::Reordered => (Cause::Rate.into(), false),
+            Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray => return,
+        };
+        match self.ways[side].data(packet, payload, wait, &mut out.room) {
             Came::Next(ref piece, bytes) => {
                 self.take(piece, bytes, side, out);
                 while let Some((piece, bytes)) = self.ways[side].held(&mut out.room) {
@@ -283,7 +314,9 @@ impl Connection {
                 }
             }
             // Seen behind the sender: what the receiver has already does not make it later.
-            Came::Again(begin, end) if near < far => self.again(packet.at, begin, end, side),
+            Came::Again(begin, end) if is_again && self.trip(side) < self.trip(1 - side) => {
+                self.again(packet.at, begin, end, side);
+            }
             Came::Again(..) | Came::Nothing => {}
         }
     }
@@ -400,11 +433,16 @@ impl Connection {
             what: pending.what,
             call: pending.call,
             reply,
-            near: self.ways[1 - of].sender.trip,
-            far: self.ways[of].sender.trip,
-            mtu: [of, 1 - of].map(|way| self.ways[way].sender.mtu()),
+            near: self.trip(of),
+            far: self.trip(1 - of),
+            traced: self.traced.as_ref().map(|own| match own.local == of {
+                true => View::Client,
+                false => View::Server,
+            }),
+            mtu: [of, 1 - of].map(|way| self.mtu(way)),
             key: pending.key,
         };
+        self.vote(out);
         let tails = &mut self.tails[1 - of];
         if tails.len() == MOST_TAILS {
             out.done.extend(tails.pop_front());
@@ -445,8 +483,33 @@ impl Connection {
         }
     }
 
+    /// Says once where it was seen.
+    fn vote(&mut self, out: &mut Out) {
+        if self.traced.is_none() && !std::mem::replace(&mut self.voted, true) {
+            let away = [0, 1].map(|end| self.account.away()[self.stream(end)]);
+            out.votes.take(self.ends.map(|end| end.ip()), away);
+        }
+    }
+
     /// Nothing more comes.
     pub fn close(&mut self, out: &mut Out) {
+        self.vote(out);
+        for side in [0, 1] {
+            let stream = self.stream(side);
+            let Some(own) = self
+                .account
+                .stream(stream)
+                .filter(|_| self.traced.is_none())
+            else {
+                continue;
+            };
+            if out.streams.len() < MOST_STREAMS {
+                let [from, to] = [self.ends[side], self.ends[1 - side]];
+                let figures = own.stream.figures(from, to, Vantage::Unknown, Nanos(0));
+                let near = self.account.trips(stream).to_sender;
+                out.streams.push((figures, near));
+            }
+        }
         for (of, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
             for one in pending {
                 match one.reply.is_some() && self.wire == Some(Wire::Plain) {

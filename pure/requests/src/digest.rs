@@ -22,11 +22,6 @@ const PAGE: usize = 1 << 6;
 const MOST_MOMENTS: u64 = 96;
 /// The shortest of them, in nanoseconds.
 const SHORTEST_MOMENT: u64 = 1000;
-/// Time from a place to one end and back below which it is there: this part of the whole round trip, or what a
-/// host takes for a handshake.
-const HERE: u64 = 10;
-const HOST: Nanos = Nanos::from_micros(20);
-
 /// What was taken so far.
 #[derive(Default)]
 pub(crate) struct Digest {
@@ -87,6 +82,7 @@ impl Digest {
             unread: 0,
             clocks: None,
             links: Links::default(),
+            streams: Vec::new(),
             operations,
             calls: self.calls,
             moments: self.moments.told(),
@@ -289,16 +285,10 @@ pub(crate) struct Judged {
 }
 
 /// A request as one place saw it.
-pub(crate) fn from_one(seen: &Seen, links: &Links) -> Judged {
+pub(crate) fn from_one(seen: &Seen, view: View, links: &Links) -> Judged {
     let [a, d] = [seen.call.first, seen.reply.last];
     let c = seen.reply.first;
     let b = seen.asked();
-    let view = match (seen.near, seen.far) {
-        (Some(near), Some(far)) if is_here(near, far) => View::Client,
-        (Some(near), Some(far)) if is_here(far, near) => View::Server,
-        (Some(_), Some(_)) => View::Between,
-        _ => View::Unknown,
-    };
     let middle = c.since(b);
     // Beyond the place, and on this side of it; half each way.
     let beyond = match view {
@@ -330,23 +320,24 @@ pub(crate) fn from_one(seen: &Seen, links: &Links) -> Judged {
 
 /// Requests that two places saw, and those that one of them did.
 pub(crate) fn of_both(
-    a: Vec<Seen>,
-    b: Vec<Seen>,
+    a: Vec<(Seen, View)>,
+    b: Vec<(Seen, View)>,
     clocks: Option<&Clocks>,
     links: &Links,
 ) -> Digest {
     // Whatever translates addresses leaves the numbers.
     let name = |seen: &Seen| (seen.key, seen.call.seq, seen.reply.seq);
-    let mut others: BTreeMap<_, Seen> = b.into_iter().map(|seen| (name(&seen), seen)).collect();
-    let alone = |seen: Seen| {
-        let judged = from_one(&seen, links);
+    let others = b.into_iter().map(|other| (name(&other.0), other));
+    let mut others: BTreeMap<_, (Seen, View)> = others.collect();
+    let alone = |(seen, view): (Seen, View)| {
+        let judged = from_one(&seen, view, links);
         (seen, judged)
     };
     let (mut pairs, mut calls) = (Vec::new(), Vec::new());
-    for seen in a {
+    for (seen, view) in a {
         match others.remove(&name(&seen)) {
-            Some(other) => pairs.push(Pair::of(seen, other, clocks)),
-            None => calls.push(alone(seen)),
+            Some((other, _)) => pairs.push(Pair::of(seen, other, clocks)),
+            None => calls.push(alone((seen, view))),
         }
     }
     // The shortest way there and back, of the same sizes.
@@ -448,11 +439,6 @@ impl Pair {
         };
         (self.at_client, judged)
     }
-}
-
-/// Whether a place is at one end, by the round trips to it and to the other.
-pub(crate) fn is_here(this: Nanos, other: Nanos) -> bool {
-    this <= other && this <= HOST.max(Nanos((this + other).0 / HERE))
 }
 
 /// The causes of both sendings.

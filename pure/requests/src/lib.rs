@@ -10,7 +10,6 @@ mod connection;
 mod digest;
 mod listing;
 mod passage;
-mod sender;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -23,10 +22,10 @@ use tcp::clock::{self, Marks};
 use connection::{Beside, Connection, Out, Seen};
 use digest::Digest;
 use model::packet::Packet;
-use model::request::{Links, Requests};
+use model::request::{Links, Requests, View};
 use model::segment::tcp_flag::SYN;
 use model::segment::tcp_state;
-use model::{Clocks, Nanos, Segment, TraceRecord, What};
+use model::{Clocks, Segment, StreamFigures, TraceRecord, Vantage, What};
 use socket::Socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -251,11 +250,13 @@ impl Observer {
                 _ => self.unanswered += self.out.unanswered.drain(..).len() as u64,
             }
         }
-        for seen in self.out.done.drain(..) {
+        let mut done = std::mem::take(&mut self.out.done);
+        for seen in done.drain(..) {
             match &mut self.kept {
                 None => {
+                    let view = self.out.view(&seen);
                     self.digest
-                        .take(&seen, &digest::from_one(&seen, &self.links));
+                        .take(&seen, &digest::from_one(&seen, view, &self.links));
                     self.out.spare.take(seen.call);
                     self.out.spare.take(seen.reply);
                 }
@@ -263,6 +264,7 @@ impl Observer {
                 Some(kept) => kept.more += 1,
             }
         }
+        self.out.done = done;
     }
 
     /// Nothing more comes.
@@ -279,13 +281,15 @@ impl Observer {
     pub fn told(mut self) -> Requests {
         self.close();
         let doubts = self.doubts();
-        let digest = match self.kept {
+        let kept = self.kept.take();
+        let digest = match kept {
             None => self.digest,
             Some(kept) => {
                 self.unanswered += kept.unanswered.len() as u64;
                 // The other end of a connection may be of this host, and have its own place in the trace.
-                let is_client = |seen: &Seen| seen.near == Some(Nanos(0));
-                let (clients, servers) = kept.seen.into_iter().partition(is_client);
+                let is_client = |(_, view): &(Seen, View)| *view == View::Client;
+                let all = with_views(kept.seen, &self.out);
+                let (clients, servers) = all.into_iter().partition(is_client);
                 digest::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
             }
         };
@@ -293,6 +297,7 @@ impl Observer {
         told.doubts.extend(doubts);
         told.unread = self.out.unread;
         told.links = self.links;
+        told.streams = streams(self.out);
         told
     }
 
@@ -313,6 +318,29 @@ impl Observer {
     }
 }
 
+/// Requests with where they were seen.
+fn with_views(seen: Vec<Seen>, out: &Out) -> Vec<(Seen, View)> {
+    let with_view = |seen: Seen| {
+        let view = out.view(&seen);
+        (seen, view)
+    };
+    seen.into_iter().map(with_view).collect()
+}
+
+/// The figures of all streams, now that it is known where they were seen.
+fn streams(out: Out) -> Vec<StreamFigures> {
+    let votes = out.votes;
+    let placed = out.streams.into_iter().map(|(mut figures, near)| {
+        let (sender, receiver) = (figures.sender.ip(), figures.receiver.ip());
+        figures.vantage = votes.vantage(sender, receiver);
+        if matches!(figures.vantage, Vantage::AtReceiver | Vantage::Between) {
+            figures.min_rtt = figures.min_rtt.map(|rtt| rtt + near);
+        }
+        figures
+    });
+    placed.collect()
+}
+
 /// An IPv4 address as it stands in packets, however the socket names it.
 fn flat(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
@@ -329,7 +357,12 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     one.unanswered.append(&mut other.unanswered);
     let unanswered = one.unanswered.len() as u64 + a.unanswered.max(b.unanswered);
     let clocks = clock::join(one.marks, other.marks);
-    let digest = digest::of_both(one.seen, other.seen, clocks.as_ref(), &a.links);
+    let digest = digest::of_both(
+        with_views(one.seen, &a.out),
+        with_views(other.seen, &b.out),
+        clocks.as_ref(),
+        &a.links,
+    );
     let mut told = digest.told(unanswered);
     match &clocks {
         None => told.doubts.push(

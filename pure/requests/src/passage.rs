@@ -3,6 +3,7 @@
 use model::request::{Cause, Causes, Step};
 use model::{Bytes, Nanos};
 use std::collections::VecDeque;
+use tcp::waits::Release;
 
 /// Pauses of one message that are told one by one.
 const MOST_STEPS: usize = 16;
@@ -25,6 +26,23 @@ impl From<Cause> for Wait {
             cause,
             held: Nanos(0),
             written: None,
+        }
+    }
+}
+
+impl From<Release> for Wait {
+    fn from(release: Release) -> Wait {
+        let cause = match release.wait {
+            tcp::waits::Wait::Rate => Cause::Rate,
+            tcp::waits::Wait::Application => Cause::Application,
+            tcp::waits::Wait::CongestionWindow => Cause::CongestionWindow,
+            tcp::waits::Wait::AdvertisedWindow => Cause::ReceiveWindow,
+            tcp::waits::Wait::Nagle => Cause::Nagle,
+            tcp::waits::Wait::Retransmission => Cause::Retransmission,
+        };
+        Wait {
+            held: release.held,
+            ..cause.into()
         }
     }
 }

@@ -2,12 +2,9 @@
 
 use crate::connection::Out;
 use crate::passage::{Passage, Wait};
-use crate::sender::Sender;
 use crate::wires::{KEPT, Wire};
 use model::Nanos;
 use model::packet::Packet;
-use model::request::Cause;
-use model::segment::tcp_flag::PSH;
 use std::collections::BTreeMap;
 use tcp::seq::Unwrap;
 
@@ -38,7 +35,6 @@ pub(crate) struct Found {
 /// One direction of a connection.
 #[derive(Default)]
 pub(crate) struct Way {
-    pub sender: Sender,
     pub reader: Reader,
     /// The newest position.
     known: Option<Unwrap>,
@@ -46,15 +42,16 @@ pub(crate) struct Way {
     next: u64,
     /// Behind the last byte seen.
     top: u64,
+    /// Up to here the receiver has acknowledged.
+    pub acked: u64,
     held: BTreeMap<u64, Part>,
-    hole_since: Nanos,
 }
 
 /// What became of a segment.
 pub(crate) enum Came<'a> {
     /// This is next, with what is there of it; then what [`Way::held`] has.
     Next(Piece, &'a [u8]),
-    /// It was there before, from here to there.
+    /// It passed before, from here to there.
     Again(u64, u64),
     Nothing,
 }
@@ -76,8 +73,11 @@ impl Piece {
 }
 
 impl Way {
-    /// The stream begins with this number.
+    /// The stream begins with this number, unless its beginning is known.
     pub fn opens(&mut self, first: u32) {
+        if self.known.is_some() {
+            return;
+        }
         self.known = Some(Unwrap::new(first));
         (self.next, self.top) = (Unwrap::ORIGIN, Unwrap::ORIGIN);
     }
@@ -96,56 +96,25 @@ impl Way {
         Unwrap::ORIGIN
     }
 
-    /// Data. `near` is the round trip between the capture and the sender; `known` what a trace says that it had waited
-    /// for; `room` what all connections hold.
+    /// Data, and what they had waited for; `room` is what all connections hold.
     pub fn data<'a>(
         &mut self,
         packet: &Packet,
         payload: &'a [u8],
-        near: Option<Nanos>,
-        known: Option<Wait>,
+        wait: Wait,
         room: &mut usize,
     ) -> Came<'a> {
-        if self.known.is_none() {
-            self.opens(packet.seq);
-        }
+        self.opens(packet.seq);
         let begin = self.place(packet.seq).unwrap_or(Unwrap::ORIGIN);
         let end = begin + u64::from(packet.payload);
-        let trip = near.zip(self.sender.trip).map(|(a, b)| a + b);
-        // So soon nothing can have come that was sent again: it was overtaken, or captured on several devices.
-        let is_soon = |since: Nanos| trip.is_some_and(|trip| packet.at.since(since).0 < trip.0 / 2);
         if end <= self.next {
-            // A keep-alive repeats one byte, or nothing (RFC 9293, 3.8.4).
-            let is_alive = packet.payload <= 1 && end == self.top;
-            if is_alive || self.sender.sent(end).is_some_and(is_soon) {
-                return Came::Nothing;
-            }
-            self.sender.sends_again(packet.at);
             return Came::Again(begin, end);
         }
-        let wait = if end > self.top {
-            let near = near.unwrap_or_default();
-            let size = (end - begin.max(self.top)) as u32;
-            let wait =
-                self.sender
-                    .sends(packet.at, begin.max(self.top), size, packet.has(PSH), near);
+        if end > self.top {
             self.top = end;
             self.known = Some(Unwrap::at(packet.seq.wrapping_add(packet.payload), end));
-            known.unwrap_or(wait)
-        } else {
-            // It fills a hole: what was lost, or overtaken.
-            match is_soon(self.hole_since) {
-                true => Cause::Rate.into(),
-                false => {
-                    self.sender.sends_again(packet.at);
-                    Cause::Retransmission.into()
-                }
-            }
-        };
+        }
         if begin > self.next {
-            if self.held.is_empty() {
-                self.hole_since = packet.at;
-            }
             let fits = payload
                 .len()
                 .min(MOST_OF_ONE)
@@ -161,7 +130,7 @@ impl Way {
                 *room -= old.bytes.len();
             }
             // The receiver has it, so the capture lost it; or there is no more room.
-            let lost = self.held.len() > MOST_HELD || self.sender.acked() > self.next;
+            let lost = self.held.len() > MOST_HELD || self.acked > self.next;
             return match lost {
                 true => self.give_up(),
                 false => Came::Nothing,

@@ -234,6 +234,11 @@ impl<C: Default, S: View> Connection<C, S> {
         self.halves[0].segment
     }
 
+    /// The MSS that both ends announced: the lesser one.
+    pub fn announced(&self) -> Option<u16> {
+        self.halves.iter().filter_map(|d| d.announced).min()
+    }
+
     /// The window scale that an end uses, where it is known.
     pub fn scale(&self, side: usize) -> Option<u8> {
         self.halves[side].scale
@@ -287,6 +292,7 @@ impl<C: Default, S: View> Connection<C, S> {
         if packet.has(SYN) {
             self.handshake(packet, side);
             self.halves[side].opens(packet);
+            self.halves[1 - side].may_send(packet.window);
             self.agree();
             if packet.has(ACK) {
                 self.halves[1 - side].answered(packet.ack);

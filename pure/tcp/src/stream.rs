@@ -128,6 +128,11 @@ impl<S: View> Half<S> {
         }
     }
 
+    /// The peer's SYN offers this window, which has no scale (RFC 7323, 2.2).
+    pub fn may_send(&mut self, window: u16) {
+        self.window = Some(window.into());
+    }
+
     /// A connection that begins there is another one.
     pub fn has_other_start(&self, syn: u32) -> bool {
         matches!(self.start, Start::Seen(start) if start != syn.wrapping_add(1))
