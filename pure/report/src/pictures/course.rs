@@ -11,6 +11,8 @@ use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
 use model::{Bytes, Connection, Nanos, Segment, SocketState, TraceSample, What};
 use std::net::SocketAddr;
+use tcp::seq::Unwrap;
+use tcp::stream::{Arrival, Stream};
 
 /// Columns that hold anything: about the pixels of a picture.
 const MOST_COLUMNS: usize = 800;
@@ -62,7 +64,6 @@ impl Track {
 
 /// Follows the data from one end of a connection to the other. Of connections one after another with the same ends,
 /// the one with the most bytes is kept.
-#[derive(Clone, Debug)]
 pub struct Course {
     sender: SocketAddr,
     receiver: SocketAddr,
@@ -71,28 +72,15 @@ pub struct Course {
 }
 
 /// One connection.
-#[derive(Clone, Debug)]
 pub(crate) struct Pass {
     begun: Option<Nanos>,
     /// Its length so far.
     pub span: Nanos,
-    /// Data segments, those that were sent again among them; one that stands for several counts as one.
-    pub segments: u64,
-    /// Of them, those that were sent again, or overtaken on their way to the capture.
-    pub again: u64,
-    /// Their payload.
-    pub bytes: Bytes,
-    /// Initial sequence numbers that were seen: the sender's, the receiver's.
-    starts: [Option<u32>; 2],
-    /// Window scales that their SYNs offered.
-    scales: [Option<Option<u8>>; 2],
-    /// The sequence number at [`Pass::high`].
-    anchor: Option<u32>,
-    /// Place behind all that was sent.
-    high: i64,
-    acked: i64,
-    /// The data whose round trip is taken: one at a time, and none that was sent again (Karn).
-    timed: Option<(i64, Nanos)>,
+    /// The account of it; the sender is the first of its ends.
+    account: Option<Box<Account>>,
+    /// The newest byte that was sent.
+    newest: Option<Unwrap>,
+    acked: u64,
     /// The socket of the sender was traced, not only the receiver's.
     own: bool,
     /// All of it.
@@ -100,13 +88,7 @@ pub(crate) struct Pass {
     detail: Detail,
 }
 
-/// What a header says of the other direction's data.
-struct Heard {
-    ack: u32,
-    /// The window in bytes, where its scale is known.
-    window: Option<u64>,
-    sack: Option<(u32, u32)>,
-}
+type Account = tcp::connection::Connection<(), ()>;
 
 impl Course {
     /// Of the data from `sender` to `receiver`.
@@ -125,32 +107,13 @@ impl Course {
         if !forward && (packet.from, packet.to) != (self.receiver, self.sender) {
             return;
         }
-        let side = usize::from(!forward);
-        if packet.has(SYN) && self.pass.starts[side].is_some_and(|start| start != packet.seq) {
+        let opens = packet.has(SYN) && !packet.has(ACK);
+        let account = self.pass.account.as_ref();
+        if opens && account.is_some_and(|account| account.is_before(packet, !forward)) {
             self.another();
         }
-        let pass = &mut self.pass;
-        let at = pass.at(packet.at);
-        if packet.has(SYN) {
-            pass.starts[side] = Some(packet.seq);
-            pass.scales[side] = (!packet.options_cut).then_some(packet.wscale);
-        }
-        if forward {
-            pass.sends(at, packet.seq, packet.has(SYN), packet.payload);
-        } else if packet.has(ACK) {
-            let scale = match (packet.has(SYN), pass.scales) {
-                // The scale holds only if both offered one (RFC 7323, 2.2), and not yet in a SYN.
-                (true, _) | (_, [Some(None), _] | [_, Some(None)]) => Some(0),
-                (_, [_, scale]) => scale.flatten(),
-            };
-            let window = scale.map(|scale| u64::from(packet.window) << scale.min(14));
-            let heard = Heard {
-                ack: packet.ack,
-                window,
-                sack: packet.sack,
-            };
-            pass.hears(at, &heard);
-        }
+        let at = self.pass.at(packet.at);
+        self.pass.takes(at, packet, forward, None);
     }
 
     /// Takes the next event of a trace; those of other connections mean nothing. If both ends are in it, the sender's
@@ -159,7 +122,7 @@ impl Course {
         let Some(own) = self.owns(connection) else {
             return;
         };
-        if !self.pass.takes(own) {
+        if !self.pass.counts(own) {
             return;
         }
         let at = self.pass.at(segment.at);
@@ -170,33 +133,38 @@ impl Course {
         if !matches!(segment.what, What::Sent | What::Received) {
             return;
         }
-        let syn = segment.flags & SYN != 0;
-        if (segment.what == What::Sent) == own {
-            pass.sends(at, segment.seq, syn, segment.payload.0 as u32);
-        } else if segment.flags & ACK != 0 {
-            let socket = segment.socket.as_ref();
-            let scale = segment.probed().map(|tcb| match (syn, own) {
-                (true, _) => 0,
-                (_, true) => tcb.snd_wscale,
-                (_, false) => tcb.rcv_wscale,
-            });
-            let window = match (scale, own) {
-                (Some(scale), _) => Some(u64::from(segment.window) << scale.min(14)),
-                (None, true) => socket.and_then(SocketState::snd_wnd).map(|window| window.0),
-                (None, false) => socket.and_then(SocketState::rcv_wnd).map(|window| window.0),
-            };
-            let heard = Heard {
-                ack: segment.ack,
-                window,
-                sack: None,
-            };
-            pass.hears(at, &heard);
-        }
+        let socket = segment.socket.as_ref();
+        let scale = segment.probed().map(|tcb| match own {
+            _ if segment.flags & SYN != 0 => 0,
+            true => tcb.snd_wscale,
+            false => tcb.rcv_wscale,
+        });
+        let window = match (scale, own) {
+            (Some(scale), _) => Some(u64::from(segment.window) << scale.min(14)),
+            (None, true) => socket.and_then(SocketState::snd_wnd).map(|window| window.0),
+            (None, false) => socket.and_then(SocketState::rcv_wnd).map(|window| window.0),
+        };
+        let forward = (segment.what == What::Sent) == own;
+        let (from, to) = match forward {
+            true => (self.sender, self.receiver),
+            false => (self.receiver, self.sender),
+        };
+        let packet = Packet {
+            at: segment.at,
+            seq: segment.seq,
+            ack: segment.ack,
+            flags: segment.flags,
+            window: u16::try_from(segment.window).unwrap_or(u16::MAX),
+            payload: segment.payload.0 as u32,
+            options_cut: true,
+            ..Packet::new(from, to)
+        };
+        self.pass.takes(at, &packet, forward, window);
     }
 
     /// Takes what the kernel told of a socket between two segments.
     pub fn sample(&mut self, connection: &Connection, sample: &TraceSample) {
-        if self.owns(connection) != Some(true) || !self.pass.takes(true) {
+        if self.owns(connection) != Some(true) || !self.pass.counts(true) {
             return;
         }
         let at = self.pass.at(sample.at);
@@ -224,7 +192,11 @@ impl Course {
     /// The same ends again: a connection after another.
     fn another(&mut self) {
         let pass = std::mem::replace(&mut self.pass, Pass::new());
-        if self.before.as_ref().is_none_or(|b| b.bytes < pass.bytes) {
+        if self
+            .before
+            .as_ref()
+            .is_none_or(|b| b.bytes() < pass.bytes())
+        {
             self.before = Some(Box::new(pass));
         }
     }
@@ -244,7 +216,7 @@ impl Course {
     /// The connection with the most bytes.
     pub(crate) fn most(&self) -> &Pass {
         match &self.before {
-            Some(before) if before.bytes > self.pass.bytes => before,
+            Some(before) if before.bytes() > self.pass.bytes() => before,
             _ => &self.pass,
         }
     }
@@ -255,15 +227,9 @@ impl Pass {
         Pass {
             begun: None,
             span: Nanos(0),
-            segments: 0,
-            again: 0,
-            bytes: Bytes(0),
-            starts: [None; 2],
-            scales: [None; 2],
-            anchor: None,
-            high: 0,
+            account: None,
+            newest: None,
             acked: 0,
-            timed: None,
             own: false,
             columns: Columns::new(),
             detail: Detail {
@@ -274,7 +240,7 @@ impl Pass {
     }
 
     /// Whether an event of this end's socket counts. What was seen from the other end makes room for it.
-    fn takes(&mut self, own: bool) -> bool {
+    fn counts(&mut self, own: bool) -> bool {
         if own && !self.own {
             *self = Pass { own, ..Pass::new() };
         }
@@ -288,68 +254,81 @@ impl Pass {
         self.span
     }
 
-    /// The place of a sequence number: the nearest to what was sent last.
-    fn place(&self, seq: u32) -> i64 {
-        let from = self.anchor.unwrap_or(seq);
-        self.high
-            .saturating_add(i64::from(seq.wrapping_sub(from) as i32))
+    /// The account of the data.
+    pub fn stream(&self) -> Option<&Stream> {
+        let account = self.account.as_ref()?;
+        let side = usize::from(account.client_is_second());
+        Some(&account.stream(side)?.stream)
     }
 
-    fn reach(&mut self, seq: u32, place: i64) {
-        (self.anchor, self.high) = (Some(seq), place);
+    fn bytes(&self) -> u64 {
+        self.stream().map_or(0, Stream::bytes)
     }
 
-    fn sends(&mut self, at: Nanos, seq: u32, syn: bool, payload: u32) {
-        let seq = seq.wrapping_add(u32::from(syn));
-        if self.anchor.is_none() {
-            self.reach(seq, 0);
+    /// A packet of either direction; `window` is what the other end's socket knows of its window.
+    fn takes(&mut self, at: Nanos, packet: &Packet, forward: bool, window: Option<u64>) {
+        let account = self
+            .account
+            .get_or_insert_with(|| Box::new(Account::new(packet, !forward)));
+        let passed = account.push(packet, !forward);
+        if forward {
+            self.sends(at, packet, passed.data);
+        } else if packet.has(ACK) {
+            let scale = match packet.has(SYN) {
+                true => Some(0),
+                false => account.scale(usize::from(!account.client_is_second())),
+            };
+            let field = || scale.map(|scale| u64::from(packet.window) << scale.min(14));
+            let trip = passed.heard.and_then(|heard| heard.trip);
+            self.hears(at, packet, window.or_else(field), trip);
         }
-        if payload == 0 {
-            return;
-        }
-        self.segments += 1;
-        self.bytes += Bytes(payload.into());
-        let end = self.place(seq).saturating_add(payload.into());
-        if end <= self.high {
-            self.again += 1;
-            self.timed = None;
-            self.detail.rest.get_or_insert(AFTER);
-            self.note_place(at, Track::Again, end);
-        } else {
-            self.reach(seq.wrapping_add(payload), end);
-            self.timed.get_or_insert((end, at));
-            self.note_place(at, Track::Sent, end);
+    }
+
+    fn sends(&mut self, at: Nanos, packet: &Packet, data: Option<Arrival>) {
+        let first = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
+        let newest = self.newest.get_or_insert(Unwrap::new(first));
+        let end = first.wrapping_add(packet.payload);
+        match data {
+            Some(Arrival::New { .. }) => {
+                let end = newest.follow(end);
+                self.note_position(at, Track::Sent, end);
+            }
+            Some(Arrival::Retransmission(_)) => {
+                let end = newest.position(end);
+                self.detail.rest.get_or_insert(AFTER);
+                self.note_position(at, Track::Again, end);
+            }
+            _ => return,
         }
         self.note_flight(at);
     }
 
-    fn hears(&mut self, at: Nanos, heard: &Heard) {
-        if self.anchor.is_none() {
-            self.reach(heard.ack, 0);
-        }
-        let place = self.place(heard.ack);
-        if place > self.high {
+    fn hears(&mut self, at: Nanos, packet: &Packet, window: Option<u64>, trip: Option<Nanos>) {
+        let newest = self.newest.get_or_insert(Unwrap::new(packet.ack));
+        if newest.is_before(packet.ack) {
             // Never seen: a FIN, or what the capture lost.
-            self.reach(heard.ack, place);
+            newest.follow(packet.ack);
         }
-        self.acked = self.acked.max(place);
-        self.note_place(at, Track::Acknowledged, self.acked);
-        if let Some(window) = heard.window {
+        let newest = *newest;
+        let position = newest.position(packet.ack);
+        self.acked = self.acked.max(position);
+        self.note_position(at, Track::Acknowledged, self.acked);
+        if let Some(window) = window {
             self.note(at, Track::Window, window);
-            self.note_place(at, Track::Edge, place.saturating_add_unsigned(window));
+            self.note_position(at, Track::Edge, position + window);
         }
-        if let Some((from, to)) = heard.sack {
-            self.note_place(at, Track::Selective, self.place(from));
-            self.note_place(at, Track::Selective, self.place(to));
+        for edge in packet.sack.into_iter().flat_map(|(from, to)| [from, to]) {
+            self.note_position(at, Track::Selective, newest.position(edge));
         }
-        if let Some((_, sent)) = self.timed.take_if(|(end, _)| *end <= self.acked) {
-            self.note(at, Track::RoundTrip, at.since(sent).0);
+        if let Some(trip) = trip {
+            self.note(at, Track::RoundTrip, trip.0);
         }
         self.note_flight(at);
     }
 
     fn note_flight(&mut self, at: Nanos) {
-        self.note_place(at, Track::Flight, self.high.saturating_sub(self.acked));
+        let flight = self.stream().map_or(0, Stream::unacked);
+        self.note(at, Track::Flight, flight);
     }
 
     /// What the sender's socket knows: congestion window and threshold in segments, its buffer, its smoothed round trip.
@@ -373,8 +352,8 @@ impl Pass {
     }
 
     /// What lies before the first byte that is known has no place in a picture.
-    fn note_place(&mut self, at: Nanos, track: Track, place: i64) {
-        if let Ok(place) = u64::try_from(place) {
+    fn note_position(&mut self, at: Nanos, track: Track, position: u64) {
+        if let Some(place) = position.checked_sub(Unwrap::ORIGIN) {
             self.note(at, track, place);
         }
     }
@@ -645,10 +624,13 @@ mod tests {
             values(&course, Track::Edge),
             [(100, 1000), (210, 5000), (212, 5000)]
         );
-        assert_eq!(values(&course, Track::RoundTrip), [(210, 100_000)]);
+        // The acknowledgement of the first, and the selective one of the second.
+        let trips = [(210, 100_000), (212, 101_000)];
+        assert_eq!(values(&course, Track::RoundTrip), trips);
         assert_eq!(course.most().columns.greatest(Track::Flight), 1500);
-        let pass = course.most();
-        assert_eq!((pass.segments, pass.again, pass.bytes), (3, 1, Bytes(2000)));
+        let stream = course.most().stream().unwrap();
+        assert_eq!((stream.segments(), stream.bytes()), (3, 2000));
+        assert_eq!(stream.retransmitted(), (1, 1));
     }
 
     #[test]
@@ -670,7 +652,8 @@ mod tests {
         let flight = values(&course, Track::Flight);
         assert!(flight.len() <= 1600);
         assert_eq!(flight.iter().map(|(_, f)| *f).max(), Some(4 * 1448));
-        assert_eq!((pass.again, pass.segments), (0, 300_000));
+        let stream = pass.stream().unwrap();
+        assert_eq!((stream.retransmitted().1, stream.segments()), (0, 300_000));
         assert!(pass.first_again().is_none());
         course.packet(&packet(10_000_000, 0, 0, 1, ACK, step));
         for n in 1..1000 {

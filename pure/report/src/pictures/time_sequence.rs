@@ -79,7 +79,11 @@ fn chart(columns: &Columns, lines: &[Line], scale: Scale, bands: Vec<Band>) -> C
 
 /// What it says in words.
 fn alternative(pass: &Pass) -> String {
-    let again = match (pass.again, pass.segments) {
+    let (bytes, segments, again) = pass.stream().map_or((0, 0, 0), |stream| {
+        let (_, again) = stream.retransmitted();
+        (stream.bytes(), stream.segments(), again)
+    });
+    let again = match (again, segments) {
         (0, _) => "none of them again".to_owned(),
         (again, all) => format!(
             "{} of them ({}) again",
@@ -89,9 +93,9 @@ fn alternative(pass: &Pass) -> String {
     };
     format!(
         "{} were sent in {} in {} segments, {again}; {} were acknowledged. At most {} were in flight.",
-        pass.bytes,
+        Bytes(bytes),
         pass.span,
-        grouped(pass.segments),
+        grouped(segments),
         Bytes(pass.columns.greatest(Track::Acknowledged)),
         Bytes(pass.columns.greatest(Track::Flight)),
     )
