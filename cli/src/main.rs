@@ -1,7 +1,13 @@
 //! The linerate command.
 
 mod commands;
+mod filter_args;
+mod global;
+mod inputs;
+mod live;
+mod lookup;
 mod out;
+mod pages;
 mod web;
 
 use clap::Parser;

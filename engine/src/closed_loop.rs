@@ -3,9 +3,10 @@
 
 use crate::clock::unix_time;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
-use crate::experiment::{Audience, DEADLINE, Driver, Far, Over, fresh, patience};
+use crate::experiment::{Audience, DEADLINE, Driver, Over, fresh, patience};
 use crate::host_settings::{self, HostSettings};
 use crate::leg::how_ended;
+use crate::peer::PeerSession;
 use crate::progress::{Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::{mtu, traces, tuning};
@@ -55,7 +56,7 @@ pub struct Question {
 /// A path that is being tuned.
 pub struct ClosedLoop<'a> {
     question: Question,
-    far: &'a mut Far,
+    far: &'a mut dyn PeerSession,
     archive: PathBuf,
     audience: &'a mut dyn Audience,
     stop: &'a AtomicBool,
@@ -82,7 +83,7 @@ impl<'a> ClosedLoop<'a> {
     /// For a path whose runs are kept in the archive at `archive`.
     pub fn new(
         question: Question,
-        far: &'a mut Far,
+        far: &'a mut dyn PeerSession,
         archive: PathBuf,
         audience: &'a mut dyn Audience,
         stop: &'a AtomicBool,
@@ -267,7 +268,7 @@ impl<'a> ClosedLoop<'a> {
                 Direction::Up => Directions::Up,
                 Direction::Down => Directions::Down,
             },
-            trace: matches!(self.far, Far::Agent(_)),
+            trace: self.far.agent().is_some(),
             ..self.question.run.clone()
         };
         let note = format!("tuning {}", self.story.id);
@@ -506,10 +507,8 @@ impl<'a> ClosedLoop<'a> {
             let peer = peer.context("the far host's address is not known")?;
             tuning::persist(&title, peer, Side::Near)
         });
-        let there = match &mut *self.far {
-            Far::Agent(link) if keeps(Side::Far) => Some(host_settings::persist(link, &title)),
-            _ => None,
-        };
+        let there = self.far.agent().filter(|_| keeps(Side::Far));
+        let there = there.map(|link| host_settings::persist(link, &title));
         for (host, lasting) in [("this host", near), ("the far host", there)] {
             match lasting {
                 Some(Ok(readings)) => self.story.lasting.extend(readings),
@@ -533,7 +532,7 @@ impl<'a> ClosedLoop<'a> {
 /// If it could not be measured to its end, or not be kept.
 pub fn measured(
     mut run: Run,
-    far: &mut Far,
+    far: &mut dyn PeerSession,
     archive: &Path,
     audience: &mut dyn Audience,
     stop: &AtomicBool,

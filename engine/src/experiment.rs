@@ -2,14 +2,12 @@
 //! its arm applied, read back and undone again, and kept before the next one begins.
 
 use crate::clock::unix_time;
-use crate::controller::Link;
 use crate::exit::{Exit, Refusal, exit_of, sentence};
 use crate::host_settings::{self, HostSettings};
-use crate::iperf3::client;
 use crate::leg::how_ended;
+use crate::peer::PeerSession;
 use crate::progress::{Event, Tee, Watcher};
 use crate::record::{Record, blank};
-use crate::transport::VERSION;
 use anyhow::{Result, anyhow};
 use archive::Archive;
 use model::{
@@ -35,63 +33,6 @@ const LONGEST_RUN: Duration = Duration::from_secs(600);
 const GRACE: Duration = Duration::from_secs(30);
 /// What a run of the rehearsal moves: enough for the live sockets to be looked at.
 const REHEARSED: Bytes = Bytes(128 << 10);
-
-/// The other end of an experiment.
-pub enum Far {
-    /// An agent.
-    Agent(Box<Link>),
-    /// A stock iperf3 server, which can be measured and nothing else.
-    Iperf3 {
-        /// Name or address.
-        name: String,
-        /// TCP port.
-        port: u16,
-        /// What only it asks for.
-        options: client::Options,
-    },
-}
-
-impl Far {
-    /// Plays the legs of a run, which tells what this host is as well.
-    ///
-    /// # Errors
-    /// As [`Link::measure`] and [`client::play`].
-    pub fn play(
-        &mut self,
-        run: &mut Run,
-        watcher: &mut dyn Watcher,
-        stop: &AtomicBool,
-    ) -> Result<()> {
-        match self {
-            Far::Agent(link) => {
-                run.near = observe::fingerprint(VERSION, Some(link.far_address()));
-                link.measure(run, watcher, stop)
-            }
-            Far::Iperf3 {
-                name,
-                port,
-                options,
-            } => {
-                let played = client::play(name, *port, run, options, watcher, stop);
-                options.answered |= played.is_ok();
-                played
-            }
-        }
-    }
-
-    /// Its address; of an iperf3 server only a run tells it.
-    pub fn address(&self) -> Option<IpAddr> {
-        match self {
-            Far::Agent(link) => Some(link.far_address()),
-            Far::Iperf3 { .. } => None,
-        }
-    }
-
-    /// No further run is possible.
-    pub fn is_lost(&self) -> bool {
-        matches!(self, Far::Agent(link) if link.is_lost())
-    }
-}
 
 /// An experiment of this plan that begins now, and of which nothing is known yet.
 pub fn fresh(plan: Plan) -> Experiment {
@@ -123,7 +64,7 @@ pub trait Audience: Watcher {
 /// An experiment under way. Dropped, it undoes what it changed.
 pub struct Driver<'a> {
     experiment: &'a mut Experiment,
-    far: &'a mut Far,
+    far: &'a mut dyn PeerSession,
     archive: PathBuf,
     audience: &'a mut dyn Audience,
     stop: &'a AtomicBool,
@@ -144,7 +85,7 @@ impl<'a> Driver<'a> {
     /// For an experiment, new or begun, with runs kept in the archive at `archive`.
     pub fn new(
         experiment: &'a mut Experiment,
-        far: &'a mut Far,
+        far: &'a mut dyn PeerSession,
         archive: PathBuf,
         audience: &'a mut dyn Audience,
         stop: &'a AtomicBool,
@@ -420,7 +361,7 @@ impl<'a> Driver<'a> {
 
     /// An iperf3 server that is not there any more is no failed run, and nor are all that would follow.
     fn is_gone(&self, error: &anyhow::Error) -> bool {
-        matches!(self.far, Far::Iperf3 { .. }) && exit_of(error) == Exit::Unreachable
+        self.far.is_gone(error)
     }
 
     fn lost(&self) -> anyhow::Error {
@@ -473,11 +414,9 @@ impl<'a> Driver<'a> {
             return;
         };
         let trouble = host_settings::forget(self.far, peer);
-        let remedy = match self.far {
-            Far::Iperf3 { .. } => "run linerate at the far host too ('linerate serve')",
-            Far::Agent(_) => {
-                "give the right to change it: CAP_NET_ADMIN here, the right to tune there"
-            }
+        let remedy = match self.far.agent() {
+            None => "run linerate at the far host too ('linerate serve')",
+            Some(_) => "give the right to change it: CAP_NET_ADMIN here, the right to tune there",
         };
         for (host, why) in trouble {
             let meaning = format!("a connection of {host} may begin with what an earlier run left");

@@ -166,6 +166,14 @@ pub fn ends<'a>(hosts: Option<&str>, all: &[&'a str]) -> Option<(&'a str, &'a st
     (near != far).then_some((near, far))
 }
 
+/// Name and port of an agent that listens: `name[:port]`, and nothing with a prefix.
+pub fn agent_address(text: &str) -> Option<(String, u16)> {
+    match text.parse() {
+        Ok(Host::Agent { name, port }) => Some((name, port)),
+        _ => None,
+    }
+}
+
 /// `name:port`, the port left out where it is the usual one, IPv6 addresses in brackets.
 pub fn authority(name: &str, port: u16, usual: u16) -> String {
     let colons = name.contains(':');

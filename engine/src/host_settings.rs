@@ -2,7 +2,7 @@
 
 use crate::controller::Link;
 use crate::exit::{Refusal, sentence};
-use crate::experiment::Far;
+use crate::peer::PeerSession;
 use crate::tuning;
 use anyhow::{Context, Result};
 use model::{Direction, Reading, Setting, Side};
@@ -40,7 +40,7 @@ impl HostSettings {
     /// If one of them is held by another, or does not let itself be changed.
     pub fn take<'a>(
         &mut self,
-        far: &mut Far,
+        far: &mut dyn PeerSession,
         settings: impl IntoIterator<Item = &'a Setting>,
         host: &str,
         title: &str,
@@ -54,9 +54,10 @@ impl HostSettings {
             .collect();
         let mut here = machine.contains(&Side::Near);
         if machine.contains(&Side::Far) {
-            let Far::Agent(link) = far else {
+            let kind = far.kind();
+            let Some(link) = far.agent() else {
                 return Err(Refusal::usage(format!(
-                    "{host} is an iperf3 server, whose settings cannot be changed from here: run linerate there, or change this end alone (KNOB=VALUE@near)"
+                    "{host} is {kind}, whose settings cannot be changed from here: run linerate there, or change this end alone (KNOB=VALUE@near)"
                 ))
                 .into());
             };
@@ -86,7 +87,7 @@ impl HostSettings {
     /// If one cannot be applied; then [`HostSettings::undo`] what was.
     pub fn apply(
         &mut self,
-        far: &mut Far,
+        far: &mut dyn PeerSession,
         settings: &[Setting],
         peer: Option<IpAddr>,
     ) -> Result<()> {
@@ -122,7 +123,7 @@ impl HostSettings {
     ///
     /// # Errors
     /// If it is not applied any more, or the far host was lost.
-    pub fn verify(&mut self, far: &mut Far) -> Result<Vec<Reading>> {
+    pub fn verify(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Reading>> {
         let mut readings = match &self.here {
             Some(hold) => hold.verify()?,
             None => Vec::new(),
@@ -137,7 +138,7 @@ impl HostSettings {
     ///
     /// # Errors
     /// If something could not be put back.
-    pub fn undo(&mut self, far: &mut Far) -> Result<Vec<Undone>> {
+    pub fn undo(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Undone>> {
         let near = self
             .here
             .as_mut()
@@ -152,7 +153,7 @@ impl HostSettings {
     ///
     /// # Errors
     /// If a host has undone it meanwhile, or cannot keep it: what the other one kept stays.
-    pub fn keep(&mut self, far: &mut Far) -> Result<Vec<Reading>> {
+    pub fn keep(&mut self, far: &mut dyn PeerSession) -> Result<Vec<Reading>> {
         let mut kept = Vec::new();
         if let Some(link) = self.agent(far) {
             kept = link.tune(TuneRequest::Keep, TUNE_WITHIN)?;
@@ -168,7 +169,7 @@ impl HostSettings {
     ///
     /// # Errors
     /// If something could not be put back.
-    pub fn end(&mut self, far: &mut Far) -> Result<()> {
+    pub fn end(&mut self, far: &mut dyn PeerSession) -> Result<()> {
         let near = self.here.take().map_or(Ok(Vec::new()), TuningSession::end);
         if let Some(link) = self.agent(far) {
             link.tune(TuneRequest::End, TUNE_WITHIN)?;
@@ -179,24 +180,22 @@ impl HostSettings {
     }
 
     /// The agent, if it holds settings of its own and is there.
-    fn agent<'f>(&self, far: &'f mut Far) -> Option<&'f mut Link> {
-        match far {
-            Far::Agent(link) if self.there && !link.is_lost() => Some(link),
-            _ => None,
-        }
+    fn agent<'f>(&self, far: &'f mut dyn PeerSession) -> Option<&'f mut Link> {
+        far.agent().filter(|link| self.there && !link.is_lost())
     }
 }
 
 /// Has both kernels forget what they learned of the path to each other from earlier connections. Tells of
 /// each that does not why.
-pub fn forget(far: &mut Far, peer: IpAddr) -> Vec<(&'static str, String)> {
+pub fn forget(far: &mut dyn PeerSession, peer: IpAddr) -> Vec<(&'static str, String)> {
     let near = tune::flush_metrics(peer).map_err(|error| ("this host", error.to_string()));
-    let there = match far {
-        Far::Agent(link) => link
+    let kind = far.kind();
+    let there = match far.agent() {
+        Some(link) => link
             .tune(TuneRequest::FlushMetrics, TUNE_WITHIN)
             .map(drop)
             .map_err(|error| ("the far host", sentence(&error))),
-        Far::Iperf3 { .. } => Err(("the far host", "it is an iperf3 server".to_owned())),
+        None => Err(("the far host", format!("it is {kind}"))),
     };
     [near, there].into_iter().filter_map(Result::err).collect()
 }

@@ -1,6 +1,7 @@
 //! The engine: everything between the rooms and the command. Sessions with other hosts, the agent, measurements,
 //! experiments, tuning. It returns values and emits events; the command prints them.
 
+pub mod archive_list;
 pub mod chance;
 pub mod clock;
 pub mod closed_loop;
@@ -16,10 +17,10 @@ pub mod iperf3;
 pub mod lab;
 pub mod leg;
 pub mod listener;
-pub mod listing;
 pub mod log;
 pub mod mtu;
-pub mod nfs;
+mod nfs;
+pub mod peer;
 pub mod progress;
 pub mod record;
 pub mod session;

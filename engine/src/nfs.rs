@@ -65,12 +65,12 @@ pub fn play(
     };
     let began = Instant::now();
     let spec = run.spec.clone();
-    let desk = Desk {
+    let requester = Requester {
         spec: &spec,
         who: who(),
         stop,
     };
-    let mut files = Files::none(&desk, desk.mount(server)?, file_size);
+    let mut files = Files::none(&requester, requester.mount(server)?, file_size);
     watcher.event(&Event::Waiting(
         "files to read and write are made at the server",
     ));
@@ -80,7 +80,7 @@ pub fn play(
         near: &run.near,
         far: None,
     });
-    let outcome = desk.leg(&order, &files, Nanos::from(began.elapsed()), watcher);
+    let outcome = requester.leg(&order, &files, Nanos::from(began.elapsed()), watcher);
     run.warnings.extend(files.remove());
     run.legs.push(outcome?);
     Ok(())
@@ -98,7 +98,7 @@ fn who() -> Credentials {
 }
 
 /// What every step needs.
-struct Desk<'a> {
+struct Requester<'a> {
     spec: &'a Spec,
     who: Credentials,
     stop: &'a AtomicBool,
@@ -112,7 +112,7 @@ struct Mounted {
     export: String,
 }
 
-impl Desk<'_> {
+impl Requester<'_> {
     /// A connection for single calls.
     fn open(&self, to: SocketAddr, within: Duration) -> Result<Connection<'_>> {
         let settings = SocketSettings {
@@ -167,16 +167,16 @@ impl Desk<'_> {
                 (at(addresses[0], MOUNT_PORT), at(addresses[0], nfs))
             }
         };
-        let mut desk = self.open(mount, CONNECT_WITHIN).with_context(|| {
+        let mut requester = self.open(mount, CONNECT_WITHIN).with_context(|| {
             Refusal::unreachable(format!(
                 "the MOUNT service of {} cannot be asked at {mount}",
                 server.name
             ))
         })?;
-        let folder = desk.ask(&Mount(server.export)).map_err(|error| {
-            let exports = match desk.silent {
+        let folder = requester.ask(&Mount(server.export)).map_err(|error| {
+            let exports = match requester.silent {
                 true => Vec::new(),
-                false => desk.ask(&Exports).unwrap_or_default(),
+                false => requester.ask(&Exports).unwrap_or_default(),
             };
             let exports = match exports.is_empty() {
                 true => String::new(),
@@ -363,7 +363,7 @@ impl Connection<'_> {
 
 /// The files that were made at the server, and are removed with this.
 struct Files<'a> {
-    desk: &'a Desk<'a>,
+    requester: &'a Requester<'a>,
     at: Mounted,
     /// Bytes of each.
     size: Bytes,
@@ -372,9 +372,9 @@ struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    fn none(desk: &'a Desk<'a>, at: Mounted, size: Bytes) -> Files<'a> {
+    fn none(requester: &'a Requester<'a>, at: Mounted, size: Bytes) -> Files<'a> {
         Files {
-            desk,
+            requester,
             at,
             size,
             names: Vec::new(),
@@ -384,8 +384,8 @@ impl<'a> Files<'a> {
 
     /// A file for each connection; with all its blocks if they are to be read.
     fn make(&mut self, order: &Blocks, run: &str) -> Result<()> {
-        let desk = self.desk;
-        let mut server = desk.open(self.at.nfs, CONNECT_WITHIN)?;
+        let requester = self.requester;
+        let mut server = requester.open(self.at.nfs, CONNECT_WITHIN)?;
         let sizes: Sizes = server.ask(&FsInfo(&self.at.folder))?;
         let smallest = sizes.read.min(sizes.write);
         if order.block > smallest {
@@ -394,7 +394,7 @@ impl<'a> Files<'a> {
                 order.block
             )));
         }
-        for stream in 0..desk.spec.streams {
+        for stream in 0..requester.spec.streams {
             let name = format!(".linerate-{run}-{stream}");
             let create = Create {
                 folder: &self.at.folder,
@@ -411,7 +411,7 @@ impl<'a> Files<'a> {
                 })?,
             };
             if order.mix.contains(&BlockOperation::Read) {
-                fill(&mut server, &handle, self.size, sizes.write, desk.stop)?;
+                fill(&mut server, &handle, self.size, sizes.write, requester.stop)?;
             }
             self.handles.push(handle);
         }
@@ -428,7 +428,7 @@ impl<'a> Files<'a> {
         let folder = &self.at.folder;
         let mut removed = || -> Result<()> {
             // A server may have closed a connection on which nothing was asked meanwhile.
-            let mut server = self.desk.open(self.at.nfs, CONNECT_WITHIN)?;
+            let mut server = self.requester.open(self.at.nfs, CONNECT_WITHIN)?;
             while let Some(name) = left.last() {
                 server.ask(&Remove { folder, name })?;
                 left.pop();
@@ -437,7 +437,7 @@ impl<'a> Files<'a> {
         };
         let Err(why) = removed() else {
             // For the server's list of who uses what; without consequence.
-            let mount = self.desk.open(self.at.mount, CONNECT_WITHIN);
+            let mount = self.requester.open(self.at.mount, CONNECT_WITHIN);
             let _ = mount.and_then(|mut mount| mount.ask(&Unmount(&self.at.export)));
             return None;
         };

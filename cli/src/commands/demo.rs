@@ -1,21 +1,22 @@
 //! `linerate demo`: a path that is slow one way, from the measurement to a proven remedy and a page of it.
 
-use super::Global;
-use super::live::{View, stdout_style};
 use super::prove::picture::Pairs;
-use super::report::page_of;
+use crate::global::Global;
+use crate::live::{View, stdout_style};
 use crate::out;
+use crate::pages::page_of;
 use anyhow::{Context, Result};
 use archive::{Archive, Named};
 use clap::Args;
 use engine::closed_loop::{ClosedLoop, Question, measured};
-use engine::controller::Link;
 use engine::exit::{Exit, Refusal};
-use engine::experiment::{Driver, Far, Over, fresh};
+use engine::experiment::{Driver, Over, fresh};
 use engine::files::{check_writable, write_whole};
 use engine::host::Host;
+use engine::iperf3::client;
+use engine::peer::{self, Opening, PeerSession};
 use engine::record::blank;
-use engine::{chance, lab, transport, tuning};
+use engine::{chance, lab, tuning};
 use model::finding::Explanation;
 use model::{Direction, Directions, LegSummary, Limit, Look, Nanos, Run, Spec, Tuning};
 use prove::plan::usual_run;
@@ -97,15 +98,17 @@ impl Demo {
         };
         let archive = global.archive_path()?;
         drop(Archive::open(&archive)?);
-        let how = global.how(Some(far), stop)?;
         let host = Host::Lab {
             name: LAB.to_owned(),
             hosts: None,
         };
-        let reached = transport::connect(&host, &how)?;
+        let opening = Opening {
+            how: &|| global.how(Some(far), stop),
+            iperf3: &client::Options::default(),
+        };
         let mut play = Play {
             host: host.to_string(),
-            far: Far::Agent(Box::new(Link::new(reached))),
+            far: peer::of(&host).open(&opening)?,
             view: View::new(Pairs::default(), self.quiet),
             archive,
             stop,
@@ -134,7 +137,7 @@ impl Demo {
 /// What is played, on which path.
 struct Play<'a> {
     host: String,
-    far: Far,
+    far: Box<dyn PeerSession>,
     view: View<Pairs>,
     archive: PathBuf,
     stop: &'a AtomicBool,
@@ -184,7 +187,7 @@ impl Play<'_> {
         };
         let blank = blank(&self.host, spec);
         let (view, archive) = (&mut self.view, &self.archive);
-        measured(blank, &mut self.far, archive, view, self.stop)
+        measured(blank, &mut *self.far, archive, view, self.stop)
     }
 
     fn tune(&mut self, direction: Direction, seen: (Run, Look)) -> Result<(Tuning, Vec<Judged>)> {
@@ -203,7 +206,7 @@ impl Play<'_> {
             persist: false,
         };
         let (view, archive) = (&mut self.view, self.archive.clone());
-        let tuned = ClosedLoop::new(question, &mut self.far, archive, view, self.stop);
+        let tuned = ClosedLoop::new(question, &mut *self.far, archive, view, self.stop);
         let told = tuned.with(seen).run()?;
         Archive::open(&self.archive)?.keep_tuning(&told.story)?;
         match told.broke {
@@ -216,7 +219,7 @@ impl Play<'_> {
     fn put_back(&mut self) -> Result<Vec<String>> {
         let near = tuning::restore()?;
         let mut all: Vec<String> = near.iter().map(tuning::put_back).collect();
-        if let Far::Agent(link) = &mut self.far {
+        if let Some(link) = self.far.agent() {
             let there = link.tune(TuneRequest::Restore, ANSWER)?.into_iter();
             all.extend(there.map(|r| format!("{}, to {}", r.setting, r.found)));
         }
@@ -241,7 +244,7 @@ impl Play<'_> {
         })?;
         let mut experiment = fresh(plan);
         let (view, archive) = (&mut self.view, self.archive.clone());
-        let driver = Driver::new(&mut experiment, &mut self.far, archive, view, self.stop);
+        let driver = Driver::new(&mut experiment, &mut *self.far, archive, view, self.stop);
         match driver.run()? {
             Over::Done => Ok(prove::judged(experiment)),
             Over::Interrupted => Err(Refusal::interrupted("interrupted").into()),

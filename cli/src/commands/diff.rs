@@ -1,7 +1,8 @@
 //! `linerate diff`: why is one faster than the other?
 
-use super::live::stdout_style;
-use super::{Global, explain};
+use super::explain;
+use crate::global::Global;
+use crate::live::stdout_style;
 use crate::out;
 use anyhow::Result;
 use clap::Args;

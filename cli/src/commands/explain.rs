@@ -3,10 +3,11 @@
 pub(super) mod requests;
 mod watch;
 
-use super::live::stdout_style;
-use super::which::Which;
-use super::{Global, runs};
-use crate::out;
+use crate::filter_args::FilterArgs;
+use crate::global::Global;
+use crate::inputs::{Kind, bad, kind, listing, open, whole};
+use crate::live::stdout_style;
+use crate::{lookup, out};
 use anyhow::Result;
 use clap::Args;
 use engine::documents::run_from;
@@ -15,11 +16,10 @@ use engine::files::read_whole;
 use engine::traces;
 use explain::{Arrival, CaptureSide, Joined};
 use model::finding::Explanation;
-use model::listing::Listing;
 use model::packet::Packet;
 use model::request::Links;
-use model::{BitRate, Nanos, Run, Trace};
-use std::io::{BufRead, Read};
+use model::{BitRate, Nanos, Run};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Explain what limited a transfer, and what would decide where two causes fit
@@ -89,7 +89,7 @@ pub struct Explain {
     #[arg(long, conflicts_with = "subject")]
     live: bool,
     #[command(flatten)]
-    which: Which,
+    which: FilterArgs,
     /// End after this time
     #[arg(short, long, value_name = "TIME", requires = "live")]
     time: Option<Nanos>,
@@ -124,7 +124,7 @@ impl Explain {
                 false => watch::run(&self.which, self.time, self.json),
             };
         };
-        if self.which != Which::default() {
+        if self.which != FilterArgs::default() {
             let words = "--port, --host, --pid, --netns and --cookie choose what --live watches";
             return Err(Refusal::usage(words.to_owned()).into());
         }
@@ -179,8 +179,8 @@ pub(super) fn explanations(
         }
         run_of(path).map_err(|why| bad(path, why))?
     } else {
-        let archive = runs::open_for(subject, global)?;
-        let run = archive.get(subject).map_err(runs::said)?;
+        let archive = lookup::open_for(subject, global)?;
+        let run = archive.get(subject).map_err(lookup::refused)?;
         let told = traces::explain(&run, &archive.traces());
         return Ok((told, Some(run.host)));
     };
@@ -222,44 +222,6 @@ fn both(a: &Path, b: &Path) -> Result<Joined> {
             .into());
         }
     })
-}
-
-pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {
-    Refusal::usage(format!("cannot explain {}: {why}", path.display())).into()
-}
-
-pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
-    traces::unpacked(path).map_err(|error| bad(path, error))
-}
-
-fn whole(path: &Path) -> Result<Trace> {
-    traces::read(open(path)?).map_err(|why| bad(path, why))
-}
-
-/// What a file is, by how it begins.
-pub(super) enum Kind {
-    Trace,
-    Capture,
-    /// What `tcp.d` printed.
-    Listing,
-    /// A run, or nothing that is known.
-    Other,
-}
-
-pub(super) fn kind(path: &Path) -> Result<Kind> {
-    let mut file = open(path)?;
-    let head = file.fill_buf().map_err(|error| bad(path, error))?;
-    Ok(match head.first_chunk() {
-        Some(first) if capture::is_capture(*first) => Kind::Capture,
-        _ if observe::trace::is_trace(head) => Kind::Trace,
-        _ if capture::listing::is_listing(head) => Kind::Listing,
-        _ => Kind::Other,
-    })
-}
-
-fn listing(path: &Path) -> Result<Listing> {
-    let text = read_whole(path).map_err(|why| bad(path, why))?;
-    Ok(capture::listing::read(&text))
 }
 
 /// The connections of a capture, at most so many. What was skipped is said with the first; a damaged file

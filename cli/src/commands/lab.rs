@@ -2,7 +2,7 @@
 
 mod picture;
 
-use super::live::stdout_style;
+use crate::live::stdout_style;
 use crate::out;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};

@@ -5,28 +5,25 @@ mod depths;
 mod iperf3_stream;
 pub mod options;
 
-use super::Global;
-use super::live::{View, stdout_style};
+use crate::global::{Global, Reaching};
+use crate::live::{View, stdout_style};
 use crate::out;
 use anyhow::{Context, Result, bail};
 use archive::Traces;
 use clap::{ArgGroup, Args};
-use engine::controller::Link;
 use engine::exit::{Exit, Refusal, exit_of};
 use engine::host::Host;
 use engine::iperf3;
 use engine::lab;
 use engine::leg::how_ended;
-use engine::nfs;
+use engine::peer::{self, Operation, Peer, PeerSession};
 use engine::progress::{Event, Tee, Watcher};
 use engine::record::{Record, blank};
 use engine::traces;
-use engine::transport::{self, How};
 use model::finding::Explanation;
-use model::{Ended, Fingerprint, Run, Spec};
+use model::{Ended, Run, Spec};
 use report::json::Line;
 use report::live::Live;
-use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,7 +54,7 @@ times take s, ms, us, m.
 
 --workload copy reads FILE (or memory) at the sender and writes a new FILE (or memory) at the receiver,
 by a thread for the storage and one for the network at each end with a ring of 8 blocks of 1 MiB
-between them. Which of them waited says which stage was the slow one: the source's storage, the network
+between them. FilterArgs of them waited says which stage was the slow one: the source's storage, the network
 or the sink's storage, with its share of the time; the next limit behind it is told with its rate. The
 time goes until the copy is safe (fsync of the file and of its name). The page cache of the source is
 emptied before (--cache cold), or filled; what it held before and after is told (mincore). Length and
@@ -110,13 +107,8 @@ pub struct Measure {
     order: options::Order,
     #[command(flatten)]
     iperf3: iperf3::client::Options,
-    /// How ssh is to start linerate at the other end [default: linerate]
-    #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
-    remote_command: Option<String>,
-    /// Where the agent listens whose control connection is standard input: this process is the near
-    /// end inside a lab
-    #[arg(long, hide = true, value_name = "ADDRESS")]
-    lab_far: Option<IpAddr>,
+    #[command(flatten)]
+    reaching: Reaching,
     #[command(flatten)]
     output: Output,
 }
@@ -160,30 +152,21 @@ impl Measure {
     /// that it is not all.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let host: Host = self.host.parse()?;
+        let peer = peer::of(&host);
         let spec = self
             .order
-            .spec(&host)
+            .spec(&*peer)
             .map_err(|e| Refusal::usage(e.to_string()))?;
-        if let Some(why) = spec.workload.kind().not_with_agent
-            && !matches!(host, Host::Iperf3 { .. })
-        {
-            return Err(Refusal::usage(why).into());
-        }
-        if spec.trace && matches!(host, Host::Iperf3 { .. } | Host::Nfs { .. }) {
-            return Err(Refusal::usage(
-                "--trace takes an agent at the other end; beside a measurement of another server run: linerate trace --host HOST",
-            )
-            .into());
-        }
+        peer.supports(Operation::Measure(&spec))?;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        if let (Host::Lab { name, hosts }, None) = (&host, self.lab_far) {
-            return lab::measure(name, hosts.as_deref(), self.output.quiet, stop);
+        if let Some(lab) = self.reaching.lab(&*peer) {
+            return lab::measure(lab.name, lab.hosts, self.output.quiet, stop);
         }
         if let Some(rounds) = self.order.corners() {
-            return self.corners(&host, global, &spec, rounds, stop);
+            return self.corners(&*peer, global, &spec, rounds, stop);
         }
         if let Some(depths) = self.order.depths() {
-            return self.depths(&host, global, &spec, depths, stop);
+            return self.depths(&*peer, global, &spec, depths, stop);
         }
         let mut run = Run {
             title: self.output.title.clone(),
@@ -200,7 +183,7 @@ impl Measure {
         watchers.extend(stream.as_mut().map(|s| s as &mut dyn Watcher));
         watchers.extend(iperf3_stream.as_mut().map(|s| s as &mut dyn Watcher));
 
-        let outcome = self.play(&host, global, &mut run, &mut Tee(watchers), stop);
+        let outcome = self.play(&*peer, global, &mut run, &mut Tee(watchers), stop);
         drop(view);
         run.ended = how_ended(&outcome, &run.legs);
         let outcome = match outcome {
@@ -231,23 +214,14 @@ impl Measure {
 
     fn play(
         &self,
-        host: &Host,
+        peer: &dyn Peer,
         global: &Global,
         run: &mut Run,
         watcher: &mut dyn Watcher,
         stop: &AtomicBool,
     ) -> Result<()> {
-        if let Host::Iperf3 { name, port } = host {
-            return iperf3::client::play(name, *port, run, &self.iperf3, watcher, stop);
-        }
-        if let Host::Nfs { name, port, export } = host {
-            let (name, port) = (name.as_str(), *port);
-            let server = nfs::Server { name, port, export };
-            return nfs::play(&server, run, watcher, stop);
-        }
-        let (mut link, near) = self.link(host, global, &run.spec, stop)?;
-        run.near = near;
-        through(&mut link, host, run, watcher, stop)
+        let mut far = self.open(peer, global, &run.spec, stop)?;
+        through(&mut *far, peer, run, watcher, stop)
     }
 
     /// One of several runs that are shown together: it is kept like any other.
@@ -285,23 +259,15 @@ impl Measure {
         }
     }
 
-    /// A control connection with an agent, and what this host is.
-    fn link(
+    /// A session with the far end.
+    fn open(
         &self,
-        host: &Host,
+        peer: &dyn Peer,
         global: &Global,
         spec: &Spec,
         stop: &AtomicBool,
-    ) -> Result<(Link, Fingerprint)> {
-        let how = How {
-            ip_version: spec.socket.ip_version,
-            placement: spec.near.clone(),
-            remote_command: self.remote_command.as_deref(),
-            ..global.how(self.lab_far, stop)?
-        };
-        let reached = transport::connect(host, &how)?;
-        let near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
-        Ok((Link::new(reached), near))
+    ) -> Result<Box<dyn PeerSession>> {
+        self.reaching.open(peer, spec, &self.iperf3, global, stop)
     }
 
     fn print(&self, run: &Run, kept: bool, why: &[Explanation]) -> Result<()> {
@@ -364,20 +330,17 @@ impl Watcher for Stream {
     }
 }
 
-/// Measures with an agent; in a lab its emulator is watched meanwhile.
+/// Plays a run; in a lab its emulator is watched meanwhile.
 fn through(
-    link: &mut Link,
-    host: &Host,
+    far: &mut dyn PeerSession,
+    peer: &dyn Peer,
     run: &mut Run,
     watcher: &mut dyn Watcher,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let Host::Lab { name, .. } = host else {
-        return link.measure(run, watcher, stop);
-    };
-    let watch = lab::Watch::begin(name);
-    let outcome = link.measure(run, watcher, stop);
-    for warning in watch.end() {
+    let watch = peer.watch();
+    let outcome = far.play(run, watcher, stop);
+    for warning in watch.into_iter().flat_map(lab::Watch::end) {
         watcher.event(&Event::Warning(&warning));
         run.warnings.push(warning);
     }

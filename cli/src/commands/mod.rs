@@ -6,27 +6,21 @@ mod demo;
 mod diff;
 mod explain;
 mod lab;
-mod live;
 mod man;
 mod measure;
 mod model;
 mod mtu;
 mod prove;
-pub mod report;
-pub mod runs;
+mod report;
+mod runs;
 mod serve;
 mod trace;
 mod trust;
 mod tune;
-mod which;
 
-use ::model::IpVersion;
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use engine::transport::How;
-use std::net::IpAddr;
-use std::path::PathBuf;
+use crate::global::Global;
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 /// A laboratory for TCP transfer performance.
 ///
@@ -44,74 +38,6 @@ pub struct Cli {
     command: Command,
     #[command(flatten)]
     global: Global,
-}
-
-/// Options of every command.
-#[derive(Args, Clone)]
-pub struct Global {
-    /// Archive of runs [default: linerate/runs.db in the user's data directory]
-    #[arg(long, global = true, value_name = "FILE", env = "LINERATE_ARCHIVE")]
-    #[arg(help_heading = "Global options")]
-    pub archive: Option<PathBuf>,
-    /// Directory of this host's key and of whom it trusts [default: linerate in the user's configuration directory]
-    #[arg(long, global = true, value_name = "DIR", env = "LINERATE_CONFIG")]
-    #[arg(help_heading = "Global options")]
-    pub config: Option<PathBuf>,
-}
-
-impl Global {
-    /// Where runs are kept.
-    ///
-    /// # Errors
-    /// If neither an option nor the environment names a place.
-    pub fn archive_path(&self) -> Result<PathBuf, archive::Error> {
-        let value = |name| std::env::var_os(name);
-        match &self.archive {
-            Some(path) => Ok(path.clone()),
-            None => {
-                archive::default_path(value("XDG_DATA_HOME").as_deref(), value("HOME").as_deref())
-            }
-        }
-    }
-
-    /// How an agent is reached, but for what a command has options for. One that was handed over was
-    /// trusted by who did that.
-    ///
-    /// # Errors
-    /// If neither an option nor the environment names the directory of this host's key.
-    fn how<'a>(&self, handed: Option<IpAddr>, stop: &'a AtomicBool) -> anyhow::Result<How<'a>> {
-        let directory = match handed {
-            Some(_) => PathBuf::new(),
-            None => engine::trust::directory(self.config.as_deref())?,
-        };
-        Ok(How {
-            directory,
-            handed,
-            stop: Some(stop),
-            ..How::default()
-        })
-    }
-}
-
-/// Which version of IP is insisted on.
-#[derive(Args)]
-struct Version {
-    /// Over IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Over IPv6 only
-    #[arg(short = '6', long)]
-    ipv6: bool,
-}
-
-impl Version {
-    fn chosen(&self) -> Option<IpVersion> {
-        match (self.ipv4, self.ipv6) {
-            (true, _) => Some(IpVersion::V4),
-            (_, true) => Some(IpVersion::V6),
-            _ => None,
-        }
-    }
 }
 
 #[derive(Subcommand)]

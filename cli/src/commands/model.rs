@@ -1,6 +1,6 @@
 //! `linerate model`: what a path needs at the very least.
 
-use super::live::stdout_style;
+use crate::live::stdout_style;
 use crate::out;
 use anyhow::Result;
 use clap::Args;

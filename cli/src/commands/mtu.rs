@@ -1,20 +1,20 @@
 //! `linerate mtu`: what size of packet gets through, in each direction.
 
-use super::live::stdout_style;
-use super::runs::{open_existing, said};
-use super::{Global, Version};
+use crate::global::{Global, Reaching, Version};
+use crate::live::stdout_style;
+use crate::lookup::{open_existing, refused};
 use crate::out;
 use anyhow::{Context, Result};
 use archive::Filter;
 use clap::Args;
 use engine::controller::Link;
-use engine::exit::{Exit, Refusal};
+use engine::exit::Exit;
 use engine::host::Host;
 use engine::lab;
 use engine::mtu::{self, near, web};
-use engine::transport::{self, How};
+use engine::peer::{self, Operation};
+use engine::transport::How;
 use model::mtu::{MtuFound, MtuRecord};
-use std::net::IpAddr;
 use std::process::ExitCode;
 
 /// Find out what size of packet gets through, in each direction, and what stops larger ones
@@ -60,13 +60,8 @@ pub struct Mtu {
     /// No word about a lab that comes up
     #[arg(short, long)]
     quiet: bool,
-    /// How ssh is to start linerate at the other end [default: linerate]
-    #[arg(long, value_name = "COMMAND")]
-    remote_command: Option<String>,
-    /// Where the agent listens whose control connection is standard input: this process is the near
-    /// end inside a lab
-    #[arg(long, hide = true, value_name = "ADDRESS")]
-    lab_far: Option<IpAddr>,
+    #[command(flatten)]
+    reaching: Reaching,
 }
 
 impl Mtu {
@@ -84,24 +79,16 @@ impl Mtu {
         } else {
             let name = host;
             let host: Host = name.parse()?;
-            match (&host, self.lab_far) {
-                (Host::Iperf3 { .. }, _) => {
-                    return Err(Refusal::usage(format!(
-                        "{host} is an iperf3 server, which answers no probes: name an agent, or a web server: linerate mtu http://HOST/PAGE"
-                    ))
-                    .into());
-                }
-                (Host::Lab { name, hosts }, None) => {
-                    return lab::measure(name, hosts.as_deref(), self.quiet, stop);
-                }
-                _ => {}
+            let peer = peer::of(&host);
+            peer.supports(Operation::ProbeMtu)?;
+            if let Some(lab) = self.reaching.lab(&*peer) {
+                return lab::measure(lab.name, lab.hosts, self.quiet, stop);
             }
             let how = How {
                 ip_version: self.version.chosen(),
-                remote_command: self.remote_command.as_deref(),
-                ..global.how(self.lab_far, stop)?
+                ..self.reaching.how(global, stop)?
             };
-            near::look(name, &mut Link::new(transport::connect(&host, &how)?), stop)?
+            near::look(name, &mut Link::new(peer.connect(&how)?), stop)?
         };
         let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
         self.print(&found)
@@ -111,9 +98,9 @@ impl Mtu {
     fn kept(&self, global: &Global) -> Result<ExitCode> {
         let archive = open_existing(global)?;
         if let Some(name) = &self.show {
-            return self.print(&archive.mtu(name).map_err(said)?.found);
+            return self.print(&archive.mtu(name).map_err(refused)?.found);
         }
-        let records = archive.mtus(&Filter::default()).map_err(said)?;
+        let records = archive.mtus(&Filter::default()).map_err(refused)?;
         if self.json {
             out::print(&report::json::pretty(&records))?;
             return Ok(Exit::Done.into());

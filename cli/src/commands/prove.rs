@@ -3,20 +3,19 @@
 mod from;
 pub(in crate::commands) mod picture;
 
-use super::Global;
-use super::live::{View, stdout_style};
 use super::measure::options::Load;
+use crate::global::{Global, Reaching};
+use crate::live::{View, stdout_style};
 use crate::out;
 use anyhow::{Context, Result};
 use archive::Archive;
 use clap::{ArgGroup, Args, Subcommand};
-use engine::controller::Link;
 use engine::exit::{Exit, Refusal, exit_of, sentence};
-use engine::experiment::{Driver, Far, Over, fresh};
+use engine::experiment::{Driver, Over, fresh};
 use engine::files::write_whole;
 use engine::host::Host;
 use engine::iperf3::client;
-use engine::transport::{self, How};
+use engine::peer::{self, Operation, Peer, PeerSession};
 use engine::{chance, lab, tuning};
 use model::{
     Direction, Directions, Ended, Estimand, Experiment, Limit, Metric, Nanos, Outcome, Plan,
@@ -25,7 +24,6 @@ use model::{
 use picture::Pairs;
 use prove::plan::{USUAL_TIME, parse_share, usual_run};
 use report::pictures::{bars, drift, forest, pairs};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -139,7 +137,7 @@ struct Question {
     /// The smallest change that matters [default: 5%; of latency 10%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     margin: Option<f64>,
-    /// Which way: up, from here to HOST, or down
+    /// FilterArgs way: up, from here to HOST, or down
     #[arg(long, value_name = "WAY", default_value = "up", value_parser = parse_way)]
     direction: Direction,
     /// typical: of a run as they usually are; total: of all together, rare stalls included
@@ -167,13 +165,8 @@ struct Question {
 pub(in crate::commands) struct Session {
     #[command(flatten)]
     iperf3: client::Options,
-    /// How ssh is to start linerate at the other end [default: linerate]
-    #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
-    remote_command: Option<String>,
-    /// Where the agent listens whose control connection is standard input: this process is the near
-    /// end inside a lab
-    #[arg(long, hide = true, value_name = "ADDRESS")]
-    pub(in crate::commands) lab_far: Option<IpAddr>,
+    #[command(flatten)]
+    pub(in crate::commands) reaching: Reaching,
     /// No live view
     #[arg(short, long, help_heading = "Output")]
     pub(in crate::commands) quiet: bool,
@@ -344,9 +337,9 @@ impl Show {
 
 /// An experiment of the archive.
 fn kept(name: &str, global: &Global) -> Result<Experiment> {
-    super::runs::open_existing(global)?
+    crate::lookup::open_existing(global)?
         .experiment(name)
-        .map_err(super::runs::said)
+        .map_err(crate::lookup::refused)
 }
 
 fn print_plan(plan: &Plan) -> Result<Exit> {
@@ -367,20 +360,18 @@ fn carry_out(
 ) -> Result<ExitCode> {
     let host: Host = experiment.plan.host.parse()?;
     let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-    if let (Host::Lab { name, hosts }, None) = (&host, session.lab_far) {
-        return lab::measure(name, hosts.as_deref(), session.quiet, stop);
+    let peer = peer::of(&host);
+    if let Some(lab) = session.reaching.lab(&*peer) {
+        return lab::measure(lab.name, lab.hosts, session.quiet, stop);
     }
     tuning::recover();
     let archive = global.archive_path()?;
     // It could not be resumed if it could not be kept.
     drop(Archive::open(&archive)?);
     let mut view = View::new(Pairs::default(), session.quiet);
-    let watch = match &host {
-        Host::Lab { name, .. } => Some(lab::Watch::begin(name)),
-        _ => None,
-    };
-    let mut far = session.reach(&host, &experiment.plan.run, global, stop)?;
-    let outcome = Driver::new(&mut experiment, &mut far, archive.clone(), &mut view, stop).run();
+    let watch = peer.watch();
+    let mut far = session.reach(&*peer, &experiment.plan.run, global, stop)?;
+    let outcome = Driver::new(&mut experiment, &mut *far, archive.clone(), &mut view, stop).run();
     drop(view);
     if let Some(watch) = watch {
         experiment.warnings.extend(watch.end());
@@ -421,26 +412,13 @@ impl Session {
     /// If it cannot be reached.
     pub(in crate::commands) fn reach(
         &self,
-        host: &Host,
+        peer: &dyn Peer,
         spec: &Spec,
         global: &Global,
         stop: &AtomicBool,
-    ) -> Result<Far> {
-        if let Host::Iperf3 { name, port } = host {
-            return Ok(Far::Iperf3 {
-                name: name.clone(),
-                port: *port,
-                options: self.iperf3.clone(),
-            });
-        }
-        let how = How {
-            ip_version: spec.socket.ip_version,
-            placement: spec.near.clone(),
-            remote_command: self.remote_command.as_deref(),
-            ..global.how(self.lab_far, stop)?
-        };
-        let reached = transport::connect(host, &how)?;
-        Ok(Far::Agent(Box::new(Link::new(reached))))
+    ) -> Result<Box<dyn PeerSession>> {
+        peer.supports(Operation::Measure(spec))?;
+        self.reaching.open(peer, spec, &self.iperf3, global, stop)
     }
 }
 

@@ -1,21 +1,15 @@
 //! `linerate report`: the page.
 
-mod document;
-mod trace;
-
-use super::explain::{self, Kind};
-use super::live::stdout_style;
-use super::{Global, runs};
+use crate::global::Global;
+use crate::live::stdout_style;
+use crate::lookup;
+use crate::pages::{Told, told};
 use crate::{out, web};
 use anyhow::{Context, Result};
-use archive::{Archive, Named};
 use clap::{Args, ValueEnum};
 use engine::exit::{Exit, Refusal};
 use engine::files::write_whole;
-use engine::traces;
-use model::summarise;
 use report::page::{self, Page, Picture};
-use report::pages;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -82,12 +76,6 @@ enum Format {
     Svg,
     Png,
     Csv,
-}
-
-/// A page, and what its file is called.
-struct Told {
-    name: String,
-    page: Page,
 }
 
 impl Report {
@@ -203,77 +191,10 @@ fn png(svg: &str) -> Result<Vec<u8>> {
 
 /// The whole archive.
 fn all(directory: &Path, global: &Global) -> Result<Exit> {
-    let pages = web::write_all(&runs::open_existing(global)?, directory)?;
+    let pages = web::write_all(&lookup::open_existing(global)?, directory)?;
     let index = directory.join("index.html");
     out::print(&format!("{pages} pages: begin with {}\n", index.display()))?;
     Ok(Exit::Done)
-}
-
-/// The page of what is named: a file if there is one, else what the archive has.
-fn told(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Told> {
-    let path = Path::new(subject);
-    if path.is_file() || subject == "-" {
-        return of_file(path, beside);
-    }
-    without(beside)?;
-    let archive = runs::open_for(subject, global)?;
-    let named = archive.named(subject).map_err(runs::said)?;
-    Ok(Told {
-        page: page_of(&archive, &named)?,
-        name: named.id().to_owned(),
-    })
-}
-
-/// The page of what the archive has by this name.
-///
-/// # Errors
-/// If it cannot be read.
-pub fn page_of(archive: &Archive, named: &Named) -> Result<Page> {
-    match named {
-        Named::Run(id) => {
-            let run = archive.get(id).map_err(runs::said)?;
-            let traces = archive.traces();
-            let why = traces::explain(&run, &traces);
-            let mut page = pages::run(&run, &summarise(&run), &why);
-            page.sections.extend(trace::of_run(&run, &why, &traces));
-            Ok(page)
-        }
-        Named::Experiment(id) => {
-            let experiment = archive.experiment(id).map_err(runs::said)?;
-            Ok(document::of_experiment(&experiment))
-        }
-        Named::Tuning(id) => {
-            let story = archive.tuning(id).map_err(runs::said)?;
-            Ok(pages::tuning(&story, &runs::judged(archive, &story)))
-        }
-        Named::Mtu(id) => Ok(pages::mtu(&archive.mtu(id).map_err(runs::said)?.found)),
-    }
-}
-
-/// The page of a file: what it is tells how it begins.
-fn of_file(path: &Path, beside: Option<&Path>) -> Result<Told> {
-    match path.is_file().then(|| explain::kind(path)).transpose()? {
-        Some(kind @ (Kind::Trace | Kind::Capture)) => {
-            let stem = path.file_stem().unwrap_or_default();
-            Ok(Told {
-                name: stem.to_string_lossy().into_owned(),
-                page: trace::page(path, &kind, beside)?,
-            })
-        }
-        Some(Kind::Listing | Kind::Other) | None => {
-            without(beside)?;
-            document::told(path)
-        }
-    }
-}
-
-/// Only traces and captures have requests to draw beside others.
-fn without(beside: Option<&Path>) -> Result<()> {
-    let words = "--beside draws the requests of another capture or trace beside those of one: give FILE, not a run or a document";
-    match beside {
-        None => Ok(()),
-        Some(_) => Err(Refusal::usage(words.to_owned()).into()),
-    }
 }
 
 /// What of a name can stand in the name of a file: it may come from a document of a stranger.

@@ -2,21 +2,21 @@
 
 mod serve;
 
-use super::Global;
-use super::live::stdout_style;
+use crate::global::Global;
+use crate::live::stdout_style;
+use crate::lookup::{judged, open_existing, refused};
 use crate::out;
 use anyhow::{Context, Result};
 use archive::{Archive, Filter, Imported, Named};
 use clap::{Args, Subcommand, ValueEnum};
+use engine::archive_list::{self, Listed};
 use engine::clock::{day, unix_time};
 use engine::documents::{self, Document};
 use engine::exit::{Exit, Refusal};
 use engine::files::{read_whole, write_whole};
-use engine::listing::{self, Listed};
 use engine::traces;
 use model::mtu::MtuFound;
-use model::{Experiment, Nanos, Run, Tuning, summarise};
-use report::tune::Judged;
+use model::{Experiment, Nanos, Run, summarise};
 use report::words::{escape, utc};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -180,62 +180,13 @@ impl Runs {
     }
 }
 
-pub(super) fn open_existing(global: &Global) -> Result<Archive> {
-    Archive::open_existing(&global.archive_path().map_err(said)?).map_err(said)
-}
-
-/// The same, for a name that may have been meant for a file.
-pub(super) fn open_for(name: &str, global: &Global) -> Result<Archive> {
-    let path = global.archive_path().map_err(said)?;
-    Archive::open_existing(&path).map_err(|error| match error {
-        archive::Error::Missing { .. } if is_file_name(name) => no_file(name),
-        error => said(error),
-    })
-}
-
-/// Runs have no such names.
-fn is_file_name(name: &str) -> bool {
-    name.contains(['/', '.']) || Path::new(name).exists()
-}
-
-fn no_file(name: &str) -> anyhow::Error {
-    let why = match Path::new(name).exists() {
-        true => "is no regular file",
-        false => "is not there",
-    };
-    Refusal::usage(format!(
-        "the file {name} {why}, and no run has that name: see linerate runs list"
-    ))
-    .into()
-}
-
-/// What the user got wrong ends with the code for that; what the machine refused, with the other.
-pub fn said(error: archive::Error) -> anyhow::Error {
-    use archive::Error as E;
-    match error {
-        E::NotFound { name, .. } if is_file_name(&name) => no_file(&name),
-        E::NoHome
-        | E::Missing { .. }
-        | E::NotAnArchive { .. }
-        | E::NotFound { .. }
-        | E::NoExperiment { .. }
-        | E::NoTuning { .. }
-        | E::NoMtu { .. }
-        | E::Empty { .. }
-        | E::Ambiguous { .. }
-        | E::Taken { .. }
-        | E::BadId { .. } => Refusal::usage(error.to_string()).into(),
-        other => other.into(),
-    }
-}
-
 impl List {
     fn run(&self, global: &Global) -> Result<Exit> {
-        let path = global.archive_path().map_err(said)?;
+        let path = global.archive_path().map_err(refused)?;
         let rows = match Archive::open_existing(&path) {
             // Before the first run there is no archive, and nothing is wrong.
             Err(archive::Error::Missing { .. }) if global.archive.is_none() => Vec::new(),
-            opened => opened.and_then(|a| self.rows(&a)).map_err(said)?,
+            opened => opened.and_then(|a| self.rows(&a)).map_err(refused)?,
         };
         let text = if self.json {
             report::json::pretty(&rows.iter().map(Listed::json).collect::<Vec<_>>())
@@ -263,7 +214,7 @@ impl List {
             limit: Some(self.number),
             ..Filter::default()
         };
-        listing::list(archive, &filter)
+        archive_list::list(archive, &filter)
     }
 
     fn filters(&self) -> bool {
@@ -277,28 +228,28 @@ impl List {
 /// As a terminal has place for it.
 fn table(rows: Vec<Listed>) -> String {
     let rows: Vec<_> = rows.into_iter().map(|listed| listed.row).collect();
-    listing::table(&rows, usize::from(stdout_style().width))
+    archive_list::table(&rows, usize::from(stdout_style().width))
 }
 
 impl Show {
     fn run(&self, global: &Global) -> Result<Exit> {
         let archive = open_existing(global)?;
         let style = stdout_style();
-        let text = match archive.named(&self.id).map_err(said)? {
+        let text = match archive.named(&self.id).map_err(refused)? {
             Named::Run(id) => {
-                let run = archive.get(&id).map_err(said)?;
+                let run = archive.get(&id).map_err(refused)?;
                 let why = traces::explain(&run, &archive.traces());
                 report::in_retrospect(&run, &summarise(&run), &why, style)
             }
             Named::Experiment(id) => {
-                let experiment = archive.experiment(&id).map_err(said)?;
+                let experiment = archive.experiment(&id).map_err(refused)?;
                 report::prove::verdict(&experiment, &prove::judge(&experiment), style)
             }
             Named::Tuning(id) => {
-                let story = archive.tuning(&id).map_err(said)?;
+                let story = archive.tuning(&id).map_err(refused)?;
                 report::tune::story(&story, &judged(&archive, &story), style)
             }
-            Named::Mtu(id) => match archive.mtu(&id).map_err(said)?.found {
+            Named::Mtu(id) => match archive.mtu(&id).map_err(refused)?.found {
                 MtuFound::Look(report) => report::mtu::text(&report, style),
                 MtuFound::Change(change) => report::mtu_change::text(&change, style),
             },
@@ -308,17 +259,10 @@ impl Show {
     }
 }
 
-/// What each experiment of a tuning says; one that was deleted meanwhile has no verdict any more.
-pub(super) fn judged(archive: &Archive, story: &Tuning) -> Vec<Judged> {
-    let experiments = story.rounds.iter().flat_map(|round| &round.experiments);
-    let kept = experiments.filter_map(|id| archive.experiment(id).ok());
-    kept.map(prove::judged).collect()
-}
-
 impl Export {
     fn run(&self, global: &Global) -> Result<Exit> {
         let archive = open_existing(global)?;
-        let named = archive.named(&self.id).map_err(said)?;
+        let named = archive.named(&self.id).map_err(refused)?;
         if let Named::Run(id) = &named {
             for file in archive.traces().of(id) {
                 out::note(&format!(
@@ -355,7 +299,7 @@ impl Format {
         };
         let text = match named {
             Named::Run(id) => {
-                let run = archive.get(id).map_err(said)?;
+                let run = archive.get(id).map_err(refused)?;
                 match self {
                     Format::Json => report::json::run(&run, &summarise(&run)),
                     Format::Csv => report::csv::run(&run),
@@ -368,7 +312,7 @@ impl Format {
                 }
             }
             Named::Experiment(id) => {
-                let experiment = archive.experiment(id).map_err(said)?;
+                let experiment = archive.experiment(id).map_err(refused)?;
                 match self {
                     Format::Json => report::prove::json(&experiment, &prove::judge(&experiment)),
                     Format::Csv => report::prove::csv(&experiment),
@@ -379,10 +323,10 @@ impl Format {
                 return Err(other("a tuning or what was found of an MTU", "json").into());
             }
             Named::Tuning(id) => {
-                let story = archive.tuning(id).map_err(said)?;
+                let story = archive.tuning(id).map_err(refused)?;
                 report::tune::json(&story, &judged(archive, &story))
             }
-            Named::Mtu(id) => match archive.mtu(id).map_err(said)?.found {
+            Named::Mtu(id) => match archive.mtu(id).map_err(refused)?.found {
                 MtuFound::Look(report) => report::mtu::json(&report),
                 MtuFound::Change(change) => report::mtu_change::json(&change),
             },
@@ -403,7 +347,8 @@ impl Import {
     fn run(&self, global: &Global) -> Result<Exit> {
         // All files are read before the first is kept: a bad one leaves everything as it was.
         let all: Vec<Imports> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
-        let mut archive = Archive::open(&global.archive_path().map_err(said)?).map_err(said)?;
+        let mut archive =
+            Archive::open(&global.archive_path().map_err(refused)?).map_err(refused)?;
         for one in all {
             let (kept, id, started, host) = match &one {
                 Imports::Run(run) => (archive.import(run), &run.id, run.started, &run.host),
@@ -414,7 +359,7 @@ impl Import {
                     &experiment.plan.host,
                 ),
             };
-            let what = match kept.map_err(said)? {
+            let what = match kept.map_err(refused)? {
                 Imported::New => "imported",
                 Imported::Known => "already kept:",
             };
@@ -433,7 +378,7 @@ impl Delete {
         let mut archive = open_existing(global)?;
         let mut ids: Vec<Named> = Vec::new();
         for name in &self.ids {
-            let id = archive.named(name).map_err(said)?;
+            let id = archive.named(name).map_err(refused)?;
             if !ids.contains(&id) {
                 ids.push(id);
             }
@@ -445,19 +390,19 @@ impl Delete {
         for id in &ids {
             let text = match id {
                 Named::Run(id) => {
-                    archive.delete(id).map_err(said)?;
+                    archive.delete(id).map_err(refused)?;
                     format!("deleted {id}\n")
                 }
                 Named::Experiment(id) => {
-                    archive.delete_experiment(id).map_err(said)?;
+                    archive.delete_experiment(id).map_err(refused)?;
                     format!("deleted {id} and its runs\n")
                 }
                 Named::Tuning(id) => {
-                    archive.delete_tuning(id).map_err(said)?;
+                    archive.delete_tuning(id).map_err(refused)?;
                     format!("deleted {id}; its runs and experiments stay\n")
                 }
                 Named::Mtu(id) => {
-                    archive.delete_mtu(id).map_err(said)?;
+                    archive.delete_mtu(id).map_err(refused)?;
                     format!("deleted {id}\n")
                 }
             };
@@ -471,7 +416,7 @@ impl Delete {
 fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
     let mut chosen = Vec::new();
     for id in ids {
-        chosen.extend(Listed::of(archive, id).map_err(said)?);
+        chosen.extend(Listed::of(archive, id).map_err(refused)?);
     }
     out::print(&table(chosen))?;
     out::print("delete for good? [y/N] ")?;

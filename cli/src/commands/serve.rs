@@ -1,6 +1,6 @@
 //! `linerate serve`: be the far end.
 
-use super::Global;
+use crate::global::Global;
 use anyhow::Result;
 use clap::Args;
 use engine::exit::{Exit, Refusal};

@@ -3,7 +3,7 @@
 mod output;
 mod trigger;
 
-use super::which::{Which, say_what_is_missing};
+use crate::filter_args::{FilterArgs, report_missing};
 use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -53,7 +53,7 @@ sockets every 10 ms: what is of a sample stands behind a ~, and what is not know
 that right too the samples come alone. What is lost by that is said at the start.")]
 pub struct Trace {
     #[command(flatten)]
-    which: Which,
+    which: FilterArgs,
     /// Columns, separated by commas; +NAME,... adds to the usual ones
     #[arg(long, value_name = "LIST", default_value = words::USUAL, hide_default_value = true)]
     columns: String,
@@ -126,7 +126,7 @@ impl Trace {
         options.packed = is_recorded && self.ring.is_none();
         options.headers = self.write.as_deref().is_some_and(output::is_capture);
         let mut tracer = Tracer::start(&filter, &options)?;
-        say_what_is_missing(&tracer);
+        report_missing(&tracer);
         let output = match (&self.write, self.json) {
             (Some(path), _) => Output::file(path, &tracer)?,
             (None, true) => Output::json(&tracer)?,

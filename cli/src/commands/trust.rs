@@ -1,11 +1,11 @@
 //! `linerate trust`: who this host is, and who may measure here.
 
-use super::Global;
+use crate::global::Global;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use engine::clock::unix_seconds;
 use engine::exit::{Exit, Refusal};
-use engine::host::{DEFAULT_PORT, Host, authority};
+use engine::host::{DEFAULT_PORT, Host, agent_address, authority};
 use engine::transport::{self, How};
 use engine::trust::{
     self, Entry, Identity, Invitation, Limits, NodeId, PendingInvitation, Right, Store,
@@ -322,10 +322,9 @@ fn describe(entry: &Entry) -> String {
 
 /// `name[:port]`, and nothing with a prefix.
 fn address(text: &str) -> Result<(String, u16)> {
-    match text.parse()? {
-        Host::Agent { name, port } => Ok((name, port)),
-        _ => Err(Refusal::usage(format!("'{text}' is no name[:port] of a host")).into()),
-    }
+    let host: Host = text.parse()?;
+    agent_address(text)
+        .ok_or_else(|| Refusal::usage(format!("'{host}' is no name[:port] of a host")).into())
 }
 
 /// Our address towards the rest of the world. Connecting a UDP socket sends nothing: it only asks

@@ -1,7 +1,7 @@
 //! The archive as a folder of files, to keep or to put behind any web server.
 
 use super::site::{entries, histories, ways};
-use crate::commands::report::page_of;
+use crate::pages::page_of;
 use anyhow::{Context, Result};
 use archive::{Archive, Filter};
 use engine::files::write_whole;

@@ -1,11 +1,11 @@
 //! What a request is answered with.
 
-use crate::commands::report::page_of;
-use crate::commands::runs;
+use crate::lookup;
+use crate::pages::page_of;
 use anyhow::Result;
 use archive::{Archive, Filter, Named};
+use engine::archive_list::{self, Listed};
 use engine::exit::{Exit, exit_of, sentence};
-use engine::listing::{self, Listed};
 use engine::{clock, traces};
 use model::{Direction, Exchange, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
@@ -82,7 +82,7 @@ impl Site {
             return Answer::of(Status::Misdirected);
         }
         self.found(request).unwrap_or_else(|error| {
-            let error = error.downcast().map_or_else(|other| other, runs::said);
+            let error = error.downcast().map_or_else(|other| other, lookup::refused);
             // What was asked for is not there, or has no page; else the machine failed.
             let status = match exit_of(&error) {
                 Exit::Usage => Status::NotFound,
@@ -174,7 +174,7 @@ fn index(archive: &Archive, request: &Request) -> Result<String> {
 /// # Errors
 /// Failures to read.
 pub fn entries(archive: &Archive, filter: &Filter) -> Result<Vec<Entry>, archive::Error> {
-    let all = listing::list(archive, filter)?;
+    let all = archive_list::list(archive, filter)?;
     Ok(all.iter().map(Listed::entry).collect())
 }
 

@@ -40,7 +40,7 @@ const LOOK: Nanos = Nanos::from_millis(20);
 const BLOCK: u32 = 128 * 1024;
 
 /// What only an iperf3 server asks for.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "iperf3 servers")]
 pub struct Options {
     /// User at a server that asks for one; the password comes from IPERF3_PASSWORD

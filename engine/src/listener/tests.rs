@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::unix_seconds;
 use crate::host::Host;
 use crate::testing::TempDir;
-use crate::transport::{Ended, Event, How, Reached, accept_invitation, connect};
+use crate::transport::{Ended, Event, How, Reached, accept_invitation};
 use crate::trust::{Invitation, Limits, PendingInvitation};
 use model::{Bulk, Limit, Nanos, Placement, SocketSettings, Workload};
 use ring::signature::Ed25519KeyPair;
@@ -168,7 +168,7 @@ impl Client {
 
     fn connect(&self, server: &Server) -> Result<Reached> {
         let host: Host = server.address.to_string().parse().unwrap();
-        self.with(|how| connect(&host, how))
+        self.with(|how| crate::peer::of(&host).connect(how))
     }
 
     fn accept(&self, invitation: &Invitation) -> Result<Entry> {

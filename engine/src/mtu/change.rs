@@ -4,8 +4,8 @@
 use super::near::{Watch, look};
 use crate::controller::Link;
 use crate::exit::{Refusal, sentence};
-use crate::host::Host;
-use crate::transport::{self, How};
+use crate::peer::Peer;
+use crate::transport::How;
 use crate::tuning;
 use anyhow::{Context, Result, ensure};
 use model::mtu::{CHANGE_SCHEMA, ChangeOutcome, MtuChange, Obstacle, Reach, Stage, Stopped};
@@ -45,14 +45,14 @@ pub struct Wish {
 /// # Errors
 /// If it does not begin: nothing is changed then. What goes wrong later is in the outcome.
 pub fn change(
-    host: &Host,
+    host: &dyn Peer,
     how: &How<'_>,
     wish: &Wish,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Stage, &MtuChange),
 ) -> Result<MtuChange> {
     let name = host.to_string();
-    let mut link = Link::new(transport::connect(host, how)?);
+    let mut link = Link::new(host.connect(how)?);
     let before = look(&name, &mut link, stop)?;
     let reach = wish.reach.unwrap_or_else(|| reach_of(&before));
     let far = before.far.as_ref();
@@ -204,9 +204,9 @@ impl Both {
 
     /// The other host keeps it by a word over a new connection. This one comes second, since it is the one
     /// that can still put back what it has when that word finds no way.
-    fn commit(&self, host: &Host, how: &How<'_>, title: &str) -> Result<()> {
+    fn commit(&self, host: &dyn Peer, how: &How<'_>, title: &str) -> Result<()> {
         let once = || {
-            let mut link = Link::new(transport::connect(host, how)?);
+            let mut link = Link::new(host.connect(how)?);
             let title = title.to_owned();
             link.tune(TuneRequest::Commit { title }, ANSWER)
         };

@@ -5,9 +5,9 @@ use super::child::{ChildAgent, Line, Meaning, Pipes};
 use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
 use crate::clock::unix_seconds;
 use crate::exit::Refusal;
-use crate::host::{DEFAULT_PORT, Host, authority};
+use crate::host::{DEFAULT_PORT, agent_address, authority};
 use crate::trust::{Entry, Identity, Invitation, NodeId, Store, host_name};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use model::{IpVersion, Placement, SocketSettings};
 use std::collections::BTreeSet;
 use std::io;
@@ -57,26 +57,6 @@ pub struct Reached {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Reaches the agent of a host. Not for iperf3 servers, which have none.
-///
-/// # Errors
-/// One sentence: what failed, at which host, what to do.
-pub fn connect(host: &Host, how: &How<'_>) -> Result<Reached> {
-    if let Some(listens) = how.handed {
-        return at_standard_input(listens, &host.to_string(), how.stop);
-    }
-    match host {
-        Host::Agent { name, port } => over_tls(name, *port, how),
-        Host::Ssh { destination, port } => over_ssh(destination, *port, how),
-        Host::Local => on_this_machine(how),
-        Host::Iperf3 { .. } => bail!("{host} is an iperf3 server: it has no agent"),
-        Host::Nfs { .. } => bail!(Refusal::usage(format!(
-            "{host} is an NFS server: it has no agent; 'linerate measure {host}' measures it"
-        ))),
-        Host::Lab { .. } => bail!("{host} is reached from inside its lab only"),
-    }
-}
-
 /// The agent's end of a session over standard input and output.
 ///
 /// # Errors
@@ -90,7 +70,15 @@ pub fn at_stdio() -> Result<AgentChannel> {
     )
 }
 
-fn at_standard_input(listens: IpAddr, name: &str, stop: Option<&AtomicBool>) -> Result<Reached> {
+/// The control connection that the parent process left at standard input.
+///
+/// # Errors
+/// If the agent does not greet.
+pub fn at_standard_input(
+    listens: IpAddr,
+    name: &str,
+    stop: Option<&AtomicBool>,
+) -> Result<Reached> {
     let line = Line::standard_input().context("no agent at standard input")?;
     let channel = Channel::start(Box::new(line), name, GREETING, stop)?;
     Ok(Reached {
@@ -180,7 +168,11 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
     })
 }
 
-fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
+/// The agent that listens at `name`, which is to show a key that is trusted.
+///
+/// # Errors
+/// One sentence: what failed, at which host, what to do.
+pub fn over_tls(name: &str, port: u16, how: &How<'_>) -> Result<Reached> {
     let at = authority(name, port, DEFAULT_PORT);
     let identity = Identity::open(&how.directory)?;
     let us = identity.id();
@@ -259,7 +251,7 @@ fn refusal(error: anyhow::Error, at: &str, us: &NodeId) -> anyhow::Error {
 
 /// Whether the address of an entry is this name and port.
 fn same_address(entry: &str, name: &str, port: u16) -> bool {
-    matches!(entry.parse(), Ok(Host::Agent { name: n, port: p }) if p == port && n.eq_ignore_ascii_case(name))
+    agent_address(entry).is_some_and(|(n, p)| p == port && n.eq_ignore_ascii_case(name))
 }
 
 /// Connects to the first of a host's addresses that answers.
@@ -349,7 +341,11 @@ pub fn resolve(name: &str, port: u16, version: Option<IpVersion>) -> Result<Vec<
     Ok(some)
 }
 
-fn on_this_machine(how: &How<'_>) -> Result<Reached> {
+/// An agent on this machine, started for the session.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn on_this_machine(how: &How<'_>) -> Result<Reached> {
     let listen = match how.ip_version {
         Some(IpVersion::V6) => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
         _ => IpAddr::from(Ipv4Addr::LOCALHOST),
@@ -375,7 +371,11 @@ fn on_this_machine(how: &How<'_>) -> Result<Reached> {
     })
 }
 
-fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<Reached> {
+/// An agent that ssh starts.
+///
+/// # Errors
+/// What ssh says, and what to do.
+pub fn over_ssh(destination: &str, port: Option<u16>, how: &How<'_>) -> Result<Reached> {
     let name = format!("ssh:{destination}");
     let remote = how.remote_command.unwrap_or("linerate");
     let real = ssh_host_name(destination, port, how.ip_version)?;

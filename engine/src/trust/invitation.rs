@@ -2,7 +2,7 @@
 
 use super::identity::NodeId;
 use crate::exit::Refusal;
-use crate::host::{DEFAULT_PORT, Host, authority};
+use crate::host::{DEFAULT_PORT, agent_address, authority};
 use std::fmt;
 use std::str::FromStr;
 use wire::control::Token;
@@ -45,7 +45,7 @@ impl FromStr for Invitation {
         let [WORD, at, server, token, expires] = parts[..] else {
             return Err(wrong("it has not its five parts"));
         };
-        let Ok(Host::Agent { name, port }) = at.parse() else {
+        let Some((name, port)) = agent_address(at) else {
             return Err(wrong("its host cannot be read"));
         };
         Ok(Invitation {

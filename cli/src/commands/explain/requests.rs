@@ -1,14 +1,13 @@
 //! `linerate explain --requests`: where the time of each request went, from captures or traces.
 
 use super::watch::{LOOK, is_over};
-use super::{Kind, bad, kind, listing, open};
-use crate::commands::live::stdout_style;
-use crate::commands::which::{Which, say_what_is_missing};
-use crate::commands::{Global, runs};
-use crate::out;
+use crate::filter_args::{FilterArgs, report_missing};
+use crate::global::Global;
+use crate::inputs::{Kind, kind, listing, observed};
+use crate::live::stdout_style;
+use crate::{lookup, out};
 use anyhow::{Context, Result, anyhow};
 use engine::exit::{Exit, Refusal};
-use engine::traces;
 use model::request::{Links, Requests};
 use model::{Nanos, Side, TraceSource};
 use observe::trace::{Options, Source, Tracer};
@@ -70,7 +69,7 @@ fn tell(told: &Requests, json: bool) -> Result<Exit> {
 ///
 /// # Errors
 /// If this process may not trace, or nobody takes what is told.
-pub fn live(which: &Which, time: Option<Nanos>, links: Links, json: bool) -> Result<Exit> {
+pub fn live(which: &FilterArgs, time: Option<Nanos>, links: Links, json: bool) -> Result<Exit> {
     let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
     let options = Options {
         source: Source::Whichever,
@@ -81,7 +80,7 @@ pub fn live(which: &Which, time: Option<Nanos>, links: Links, json: bool) -> Res
         let why = tracer.instead.join("; ");
         return Err(anyhow!("cannot tell requests: {why}"));
     }
-    say_what_is_missing(&tracer);
+    report_missing(&tracer);
     let mut observer = Observer::of_two().on(links);
     out::note("linerate: tracing requests; Ctrl-C ends it and tells them");
     let ends = time.map(|time| Instant::now() + Duration::from(time));
@@ -97,8 +96,8 @@ pub fn live(which: &Which, time: Option<Nanos>, links: Links, json: bool) -> Res
 
 /// The requests of a run, from the traces of its ends.
 fn of_run(subject: &str, links: Links, global: &Global) -> Result<Requests> {
-    let archive = runs::open_for(subject, global)?;
-    let run = archive.get(subject).map_err(runs::said)?;
+    let archive = lookup::open_for(subject, global)?;
+    let run = archive.get(subject).map_err(lookup::refused)?;
     let of_end = |n: usize, side: Side| {
         let file = archive.traces().file(&run.id, n, side);
         observed(&file, Observer::of_two().on(links)).map(|(observer, _)| observer)
@@ -115,32 +114,4 @@ fn of_run(subject: &str, links: Links, global: &Global) -> Result<Requests> {
     }
     let words = "has no trace, and its samples know no single request: measure it with --trace";
     Err(Refusal::usage(format!("the run {} {words}", run.id)).into())
-}
-
-/// What a file shows, and what was left out of it.
-///
-/// # Errors
-/// If it cannot be read, or is none.
-pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
-    let left_out = match kind(path)? {
-        Kind::Capture => {
-            let account = capture::read_with_payload(open(path)?, |packet, payload| {
-                observer.see(packet, payload);
-            });
-            account.map_err(|e| bad(path, e))?.left_out()
-        }
-        Kind::Trace => {
-            let read = traces::each_record(open(path)?, |record| {
-                observer.record(&record);
-                Ok(())
-            });
-            read.map_err(|why| bad(path, why))?;
-            Vec::new()
-        }
-        Kind::Listing | Kind::Other => {
-            let why = "requests are found in captures (pcap, pcapng) and in traces of linerate";
-            return Err(bad(path, why));
-        }
-    };
-    Ok((observer, left_out))
 }

@@ -1,7 +1,7 @@
 //! `linerate explain --live`: connections explained while they go on.
 
-use crate::commands::live::{Picture, View, stdout_style};
-use crate::commands::which::{Which, say_what_is_missing};
+use crate::filter_args::{FilterArgs, report_missing};
+use crate::live::{Picture, View, stdout_style};
 use crate::out;
 use anyhow::{Context, Result};
 use engine::exit::Exit;
@@ -27,7 +27,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// If this process may not trace, or nobody takes what is told.
-pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
+pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> {
     let stop = sys::signal::stop_flag().context("cannot catch Ctrl-C")?;
     let options = Options {
         source: Source::Whichever,
@@ -35,7 +35,7 @@ pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
         ..Options::default()
     };
     let mut tracer = Tracer::start(&which.filter()?, &options)?;
-    say_what_is_missing(&tracer);
+    report_missing(&tracer);
     let mut watcher = explain::Watcher::default();
     let started = Instant::now();
     let mut view = View::new(Now::default(), json);
@@ -81,7 +81,7 @@ pub fn run(which: &Which, time: Option<Nanos>, json: bool) -> Result<Exit> {
 }
 
 /// What was asked for has ended (`closed`: its connections are): a number of a socket or of a process is not used again soon.
-pub(super) fn is_over(which: &Which, closed: bool) -> bool {
+pub(super) fn is_over(which: &FilterArgs, closed: bool) -> bool {
     let process = |pid| Path::new("/proc").join(format!("{pid}")).exists();
     (which.cookie.is_some() && closed) || which.pid.is_some_and(|pid: u32| !process(pid))
 }

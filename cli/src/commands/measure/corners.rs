@@ -1,15 +1,14 @@
 //! `linerate measure --workload copy --corners`: memory and a file at either end, in a random order.
 
-use super::super::live::stdout_style;
 use super::{Measure, compared, through};
-use crate::commands::Global;
+use crate::global::Global;
+use crate::live::stdout_style;
 use crate::out;
 use anyhow::{Result, bail};
 use engine::chance;
-use engine::controller::Link;
 use engine::exit::Refusal;
-use engine::host::Host;
-use model::{CopySummary, FileCopy, Fingerprint, Limit, Run, Spec, Workload};
+use engine::peer::{Peer, PeerSession};
+use model::{CopySummary, FileCopy, Limit, Run, Spec, Workload};
 use report::copy::Corner;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +18,7 @@ impl Measure {
     /// run of the archive; none of the files stays.
     pub(super) fn corners(
         &self,
-        host: &Host,
+        peer: &dyn Peer,
         global: &Global,
         spec: &Spec,
         rounds: u32,
@@ -47,7 +46,7 @@ impl Measure {
                 runs: Vec::new(),
             })
             .collect();
-        let (mut link, near) = self.link(host, global, spec, stop)?;
+        let mut far = self.open(peer, global, spec, stop)?;
         // Memory has no end of its own: it is copied as long as the file is.
         let mut limit = Some(spec.limit).filter(|limit| *limit != Limit::Whole);
         'rounds: for round in 1..=rounds {
@@ -62,7 +61,7 @@ impl Measure {
                 if corner.order.from.is_none() {
                     spec.limit = limit.unwrap_or(spec.limit);
                 }
-                let copied = self.corner(&mut link, host, &near, global, spec, stop);
+                let copied = self.corner(&mut *far, peer, global, spec, stop);
                 if stop.load(Ordering::Relaxed) {
                     break 'rounds;
                 }
@@ -89,16 +88,14 @@ impl Measure {
     /// One copy.
     fn corner(
         &self,
-        link: &mut Link,
-        host: &Host,
-        near: &Fingerprint,
+        far: &mut dyn PeerSession,
+        peer: &dyn Peer,
         global: &Global,
         spec: Spec,
         stop: &AtomicBool,
     ) -> Result<(Run, CopySummary)> {
         let run = self.part(global, spec, &mut |run, watcher| {
-            run.near = near.clone();
-            through(link, host, run, watcher, stop)
+            through(far, peer, run, watcher, stop)
         })?;
         match model::summarise(&run).legs.pop().and_then(|leg| leg.copy) {
             Some(copy) => Ok((run, copy)),

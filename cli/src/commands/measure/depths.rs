@@ -1,13 +1,12 @@
 //! `linerate measure --workload blocks --depth 1,8,32`: what more requests at once bring.
 
-use super::super::live::stdout_style;
 use super::{Measure, compared, through};
-use crate::commands::Global;
+use crate::global::Global;
+use crate::live::stdout_style;
 use crate::out;
 use anyhow::{Result, bail};
 use engine::exit::Refusal;
-use engine::host::Host;
-use engine::nfs;
+use engine::peer::Peer;
 use model::{Spec, Workload};
 use report::blocks::Depth;
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ impl Measure {
     /// Measures each depth as a run of the archive, and shows them beside each other.
     pub(super) fn depths(
         &self,
-        host: &Host,
+        peer: &dyn Peer,
         global: &Global,
         spec: &Spec,
         depths: &[u32],
@@ -29,10 +28,7 @@ impl Measure {
             )
             .into());
         }
-        let mut link = match host {
-            Host::Nfs { .. } => None,
-            _ => Some(self.link(host, global, spec, stop)?),
-        };
+        let mut far = self.open(peer, global, spec, stop)?;
         let mut told = Vec::new();
         for depth in depths {
             let mut spec = spec.clone();
@@ -40,16 +36,8 @@ impl Measure {
                 bail!("depths are those of blocks");
             };
             order.depth = *depth;
-            let played = self.part(global, spec, &mut |run, watcher| match (&mut link, host) {
-                (Some((link, near)), _) => {
-                    run.near = near.clone();
-                    through(link, host, run, watcher, stop)
-                }
-                (None, Host::Nfs { name, port, export }) => {
-                    let (name, port) = (name.as_str(), *port);
-                    nfs::play(&nfs::Server { name, port, export }, run, watcher, stop)
-                }
-                (None, _) => bail!("nobody has blocks there"),
+            let played = self.part(global, spec, &mut |run, watcher| {
+                through(&mut *far, peer, run, watcher, stop)
             });
             if stop.load(Ordering::Relaxed) {
                 break;

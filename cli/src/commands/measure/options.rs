@@ -1,10 +1,10 @@
 //! What to measure and how, as options; together they make the order for a run.
 
-use crate::commands::Version;
+use crate::global::Version;
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use engine::chance;
-use engine::host::Host;
+use engine::peer::Peer;
 use model::{
     BitRate, BlockOperation, BlockServer, BlockStore, Blocks, Bulk, Bytes, Cache, Directions,
     FileCopy, Limit, Nanos, Placement, Request, SocketSettings, Spec, Udp, Wait, Workload,
@@ -290,12 +290,9 @@ enum WaitArg {
 
 impl Order {
     /// The order that the options describe for this host.
-    pub fn spec(&self, host: &Host) -> Result<Spec> {
-        let workload = match (host, self.kind()) {
-            (Host::Nfs { export, .. }, _) => Workload::Blocks(self.nfs_blocks(export)?),
-            (Host::Iperf3 { .. }, Kind::Blocks) => {
-                bail!("an iperf3 server has no blocks: ask a linerate agent or an NFS server")
-            }
+    pub fn spec(&self, peer: &dyn Peer) -> Result<Spec> {
+        let workload = match (peer.export(), self.kind()) {
+            (Some(export), _) => Workload::Blocks(self.nfs_blocks(export)?),
             (_, kind) if kind != Kind::Blocks && self.blocks.any() => {
                 bail!(
                     "--block, --depth, --mix, --random, --seed, --store and --file-size belong to blocks: add --workload blocks, or ask an NFS server (nfs://HOST/EXPORT)"

@@ -1,9 +1,9 @@
 //! `linerate prove --from`: numbers that somebody else measured, or runs that nobody planned together.
 
 use super::exit_for;
-use crate::commands::Global;
-use crate::commands::live::stdout_style;
-use crate::commands::runs::{open_existing, said};
+use crate::global::Global;
+use crate::live::stdout_style;
+use crate::lookup::{open_existing, refused};
 use crate::out;
 use anyhow::Result;
 use archive::Archive;
@@ -86,5 +86,5 @@ fn one_run(name: &str, archive: &mut Option<Archive>, global: &Global) -> Result
         Some(archive) => archive,
         None => archive.insert(open_existing(global)?),
     };
-    archive.get(name).map_err(said)
+    archive.get(name).map_err(refused)
 }

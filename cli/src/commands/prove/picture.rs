@@ -1,7 +1,7 @@
 //! An experiment while it goes on: the pairs so far, the run of now, the time that is left. The
 //! figures may be watched without harm: nothing here is a claim, and nothing decides by it.
 
-use super::super::live::{Picture, View};
+use crate::live::{Picture, View};
 use engine::experiment::Audience;
 use engine::progress::Event;
 use model::{BitRate, Design, Experiment, Metric, Nanos, Phase, Plan, Spec, Trial, Verdict};

@@ -1,6 +1,7 @@
 //! `linerate runs serve`: the archive in a browser.
 
-use super::{Global, said};
+use crate::global::Global;
+use crate::lookup::refused;
 use crate::out;
 use crate::web::{self, Site};
 use anyhow::{Context, Result};
@@ -33,8 +34,8 @@ impl Serve {
     /// If there is no archive, or the address is taken.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        let archive = global.archive_path().map_err(said)?;
-        drop(Archive::open_to_read(&archive).map_err(said)?);
+        let archive = global.archive_path().map_err(refused)?;
+        drop(Archive::open_to_read(&archive).map_err(refused)?);
         let listener = TcpListener::bind(self.listen).map_err(|e| {
             Refusal::usage(format!(
                 "cannot listen on {}: {e}; name another address and port with --listen",

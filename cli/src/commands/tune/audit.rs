@@ -1,8 +1,9 @@
 //! `linerate tune audit`: what the settings of both hosts are worth on their path. Changes nothing.
 
 use super::ANSWER;
-use crate::commands::live::{View, stdout_style};
-use crate::commands::{Global, runs};
+use crate::global::{Global, Reaching};
+use crate::live::{View, stdout_style};
+use crate::lookup;
 use crate::out;
 use advise::{Hosts, Way};
 use anyhow::{Context, Result, bail};
@@ -12,9 +13,10 @@ use engine::controller::Link;
 use engine::exit::{Exit, Refusal, sentence};
 use engine::host::Host;
 use engine::leg::how_ended;
+use engine::peer::{self, ConfigFiles, Operation, Peer};
 use engine::progress::{Tee, Watcher};
 use engine::record::{Record, blank};
-use engine::transport::{self, How};
+use engine::transport;
 use engine::{lab, mtu, traces, tuning};
 use model::advice::{Advice, AuditReport, Configured};
 use model::finding::Explanation;
@@ -22,7 +24,6 @@ use model::{
     BitRate, Bulk, Directions, Limit, Nanos, Placement, Run, Side, SocketSettings, Spec, Workload,
 };
 use report::live::Live;
-use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -74,13 +75,8 @@ pub struct Audit {
     #[arg(short = 'P', long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: u32,
-    /// How ssh is to start linerate at the other end [default: linerate]
-    #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
-    remote_command: Option<String>,
-    /// Where the agent listens whose control connection is standard input: this process is the near
-    /// end inside a lab
-    #[arg(long, hide = true, value_name = "ADDRESS")]
-    lab_far: Option<IpAddr>,
+    #[command(flatten)]
+    reaching: Reaching,
     /// The audit as JSON
     #[arg(short = 'J', long, help_heading = "Output")]
     json: bool,
@@ -109,18 +105,12 @@ impl Audit {
             (None, Some(host)) => {
                 let host: Host = host.parse()?;
                 let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-                match (&host, self.lab_far) {
-                    (Host::Lab { name, hosts }, None) => {
-                        return lab::measure(name, hosts.as_deref(), self.quiet, stop);
-                    }
-                    (Host::Iperf3 { .. }, _) => {
-                        return Err(Refusal::usage(format!(
-                            "{host} is an iperf3 server, which tells nothing of its settings: measure it, then audit this host by that run: linerate tune audit --run last"
-                        ))
-                        .into());
-                    }
-                    _ => self.measured(&host, global, stop)?,
+                let peer = peer::of(&host);
+                peer.supports(Operation::Audit)?;
+                if let Some(lab) = self.reaching.lab(&*peer) {
+                    return lab::measure(lab.name, lab.hosts, self.quiet, stop);
                 }
+                self.measured(&*peer, global, stop)?
             }
             (None, None) => return Err(Refusal::usage("name a HOST, or a run: --run last").into()),
         };
@@ -132,16 +122,12 @@ impl Audit {
         Ok(Exit::Done.into())
     }
 
-    fn measured(&self, host: &Host, global: &Global, stop: &AtomicBool) -> Result<Found> {
+    fn measured(&self, peer: &dyn Peer, global: &Global, stop: &AtomicBool) -> Result<Found> {
         let mut run = Run {
             title: Some("tune audit".to_owned()),
-            ..blank(&host.to_string(), self.spec())
+            ..blank(&peer.to_string(), self.spec())
         };
-        let how = How {
-            remote_command: self.remote_command.as_deref(),
-            ..global.how(self.lab_far, stop)?
-        };
-        let reached = transport::connect(host, &how)?;
+        let reached = peer.connect(&self.reaching.how(global, stop)?)?;
         run.near = observe::fingerprint(transport::VERSION, reached.addresses.first().copied());
         let mut view = View::new(Live::new(&run.spec), self.quiet);
         let mut record = Record::new(global.archive_path(), &run);
@@ -161,15 +147,15 @@ impl Audit {
         let told = traces.map_or_else(|_| explain::explain(&run), |t| traces::explain(&run, &t));
         let (mut near, mut far) = (Configured::default(), Configured::default());
         let mut doubts = Vec::new();
-        match host {
+        match peer.config_files() {
             // Its namespaces have what the lab gave them, not what the files of the machine say.
-            Host::Lab { .. } => {}
+            ConfigFiles::None => {}
             // The same host at both ends is told once.
-            Host::Local => {
+            ConfigFiles::Local => {
                 near = tuning::configured();
                 run.far = None;
             }
-            _ => {
+            ConfigFiles::Both => {
                 near = tuning::configured();
                 match survey(&mut link) {
                     Ok(configured) => far = configured,
@@ -268,8 +254,8 @@ fn survey(link: &mut Link) -> Result<Configured> {
 
 /// A run of the archive, and what its host is set up by if it is this one.
 fn kept(id: &str, global: &Global) -> Result<Found> {
-    let archive = runs::open_existing(global)?;
-    let run = archive.get(id).map_err(runs::said)?;
+    let archive = lookup::open_existing(global)?;
+    let run = archive.get(id).map_err(lookup::refused)?;
     let told = traces::explain(&run, &archive.traces());
     Ok(Found {
         doubts: vec![format!(

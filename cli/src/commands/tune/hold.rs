@@ -1,14 +1,15 @@
 //! `linerate tune hold`: settings by hand, until Ctrl-C.
 
 use super::ANSWER;
-use crate::commands::Global;
+use crate::global::Global;
 use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
 use engine::controller::Link;
 use engine::exit::Refusal;
 use engine::host::Host;
-use engine::transport::{self, How};
+use engine::peer;
+use engine::transport::How;
 use engine::tuning;
 use model::{Nanos, Reading, Setting, Side};
 use std::sync::atomic::Ordering;
@@ -56,7 +57,7 @@ impl Hold {
             remote_command: self.remote_command.as_deref(),
             ..global.how(None, stop)?
         };
-        let mut link = Link::new(transport::connect(&host, &how)?);
+        let mut link = Link::new(peer::of(&host).connect(&how)?);
         let begin = TuneRequest::Begin {
             title: self.title.clone(),
             deadline: self.deadline,

@@ -8,7 +8,7 @@ mod path;
 mod status;
 mod undo;
 
-use super::Global;
+use crate::global::Global;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use engine::exit::Exit;

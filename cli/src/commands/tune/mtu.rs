@@ -1,13 +1,14 @@
 //! `linerate tune mtu`: another MTU for two hosts, without an outage.
 
-use crate::commands::live::stdout_style;
-use crate::commands::{Global, Version};
+use crate::global::{Global, Version};
+use crate::live::stdout_style;
 use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
-use engine::exit::{Exit, Refusal};
+use engine::exit::Exit;
 use engine::host::Host;
 use engine::mtu::change::{Wish, change};
+use engine::peer::{self, Operation};
 use engine::transport::How;
 use engine::{mtu, tuning};
 use model::mtu::{ChangeOutcome, MtuFound, Reach};
@@ -81,12 +82,8 @@ impl Mtu {
     /// If it does not begin; nothing is changed then.
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let host: Host = self.host.parse()?;
-        if !matches!(host, Host::Agent { .. } | Host::Ssh { .. }) {
-            return Err(Refusal::usage(format!(
-                "{host} is no other host with an agent, to which a new connection can be made whenever it is needed: name one (linerate serve --allow-tune there), or ssh:[user@]name"
-            ))
-            .into());
-        }
+        let peer = peer::of(&host);
+        peer.supports(Operation::ChangeMtu)?;
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         tuning::recover();
         let how = How {
@@ -104,7 +101,7 @@ impl Mtu {
             force: self.force,
             persist: self.persist,
         };
-        let change = change(&host, &how, &wish, stop, &mut |stage, change| {
+        let change = change(&*peer, &how, &wish, stop, &mut |stage, change| {
             if !self.quiet {
                 out::note(&report::mtu_change::done(stage, change));
             }

@@ -1,10 +1,11 @@
 //! `linerate tune HOST`: from a measurement to settings that are proven to help.
 
-use crate::commands::live::{View, stdout_style};
 use crate::commands::measure::options::Load;
 use crate::commands::prove::picture::Pairs;
 use crate::commands::prove::{Session, parse_way};
-use crate::commands::{Global, runs};
+use crate::global::Global;
+use crate::live::{View, stdout_style};
+use crate::lookup;
 use crate::out;
 use anyhow::{Context, Result};
 use archive::Archive;
@@ -12,6 +13,7 @@ use clap::Args;
 use engine::closed_loop::{ClosedLoop, Question, Told};
 use engine::exit::{Exit, Refusal, exit_of, sentence};
 use engine::host::Host;
+use engine::peer::{self, Operation};
 use engine::{chance, lab, tuning};
 use model::advice::Foreign;
 use model::{BitRate, Direction, Directions, Limit, Nanos, Plan, Tuning};
@@ -60,7 +62,7 @@ fn parse_system(text: &str) -> Result<Foreign, String> {
 #[derive(Args)]
 #[command(next_help_heading = "What to tune")]
 struct Care {
-    /// Which way: up, from here to HOST, or down
+    /// FilterArgs way: up, from here to HOST, or down
     #[arg(long, value_name = "WAY", default_value = "up", value_parser = parse_way)]
     direction: Direction,
     /// What the path is to carry [default: found from the devices and the measurement]
@@ -117,26 +119,21 @@ impl Path {
         })?;
         let host: Host = name.parse()?;
         let question = self.question(name)?;
-        if self.persist && matches!(host, Host::Lab { .. }) {
-            return Err(Refusal::usage(
-                "the hosts of a lab read no files when they start, and are gone with it: leave out --persist",
-            )
-            .into());
+        let peer = peer::of(&host);
+        if self.persist {
+            peer.supports(Operation::Persist)?;
         }
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        if let (Host::Lab { name, hosts }, None) = (&host, self.session.lab_far) {
-            return lab::measure(name, hosts.as_deref(), self.session.quiet, stop);
+        if let Some(lab) = self.session.reaching.lab(&*peer) {
+            return lab::measure(lab.name, lab.hosts, self.session.quiet, stop);
         }
         tuning::recover();
         let archive = global.archive_path()?;
         drop(Archive::open(&archive)?);
         let mut view = View::new(Pairs::default(), self.session.quiet);
-        let watch = match &host {
-            Host::Lab { name, .. } => Some(lab::Watch::begin(name)),
-            _ => None,
-        };
-        let mut far = self.session.reach(&host, &question.run, global, stop)?;
-        let told = ClosedLoop::new(question, &mut far, archive.clone(), &mut view, stop).run()?;
+        let watch = peer.watch();
+        let mut far = self.session.reach(&*peer, &question.run, global, stop)?;
+        let told = ClosedLoop::new(question, &mut *far, archive.clone(), &mut view, stop).run()?;
         drop(view);
         let Told {
             mut story,
@@ -190,9 +187,9 @@ impl Path {
 impl Show {
     /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<()> {
-        let archive = runs::open_existing(global)?;
-        let story = archive.tuning(&self.id).map_err(runs::said)?;
-        let judged = runs::judged(&archive, &story);
+        let archive = lookup::open_existing(global)?;
+        let story = archive.tuning(&self.id).map_err(lookup::refused)?;
+        let judged = lookup::judged(&archive, &story);
         print(&story, &judged, &self.form)
     }
 }

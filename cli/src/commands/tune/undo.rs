@@ -1,18 +1,17 @@
 //! `linerate tune undo`: back to what was there before.
 
 use super::ANSWER;
-use crate::commands::Global;
+use crate::global::{Global, Reaching};
 use crate::out;
 use anyhow::{Context, Result};
 use clap::Args;
 use engine::controller::Link;
-use engine::exit::{Exit, Refusal};
+use engine::exit::Exit;
 use engine::host::Host;
-use engine::transport::{self, How};
+use engine::peer::{self, Operation};
 use engine::{lab, tuning};
 use model::Reading;
 use report::words::escape;
-use std::net::IpAddr;
 use std::process::ExitCode;
 use wire::control::TuneRequest;
 
@@ -30,22 +29,19 @@ is theirs, and stays. What a file has set at the last start stays until the next
 pub struct Undo {
     /// The other host: name[:port] (an agent with --allow-tune), ssh:[user@]name, lab:NAME[/host]
     host: Option<String>,
-    /// How ssh is to start linerate at the other end [default: linerate]
-    #[arg(long, value_name = "COMMAND")]
-    remote_command: Option<String>,
-    /// Where the agent listens whose control connection is standard input: this process is the near
-    /// end inside a lab
-    #[arg(long, hide = true, value_name = "ADDRESS")]
-    lab_far: Option<IpAddr>,
+    #[command(flatten)]
+    reaching: Reaching,
 }
 
 impl Undo {
     /// Runs the command.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let host: Option<Host> = self.host.as_deref().map(str::parse).transpose()?;
+        let peer = host.as_ref().map(peer::of);
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
-        if let (Some(Host::Lab { name, hosts }), None) = (&host, self.lab_far) {
-            return lab::measure(name, hosts.as_deref(), false, stop);
+        let lab = peer.as_ref().and_then(|peer| self.reaching.lab(&**peer));
+        if let Some(lab) = lab {
+            return lab::measure(lab.name, lab.hosts, false, stop);
         }
         let undone = tuning::restore()?;
         if undone.is_empty() {
@@ -54,25 +50,18 @@ impl Undo {
         for one in &undone {
             out::print(&format!("put back: {}\n", tuning::put_back(one)))?;
         }
-        let Some(host) = host else {
+        let Some(peer) = peer else {
             return Ok(Exit::Done.into());
         };
-        if matches!(host, Host::Iperf3 { .. }) {
-            let why = format!("{host} is an iperf3 server, which changes nothing for anybody");
-            return Err(Refusal::usage(why).into());
-        }
-        let how = How {
-            remote_command: self.remote_command.as_deref(),
-            ..global.how(self.lab_far, stop)?
-        };
-        let reached = transport::connect(&host, &how)?;
+        peer.supports(Operation::Restore)?;
+        let reached = peer.connect(&self.reaching.how(global, stop)?)?;
         let readings = Link::new(reached).tune(TuneRequest::Restore, ANSWER)?;
         if readings.is_empty() {
-            out::print(&format!("nothing was changed on {host}\n"))?;
+            out::print(&format!("nothing was changed on {peer}\n"))?;
         }
         for Reading { setting, found, .. } in &readings {
             let (setting, found) = (escape(setting), escape(found));
-            out::print(&format!("put back on {host}: {setting}, to {found}\n"))?;
+            out::print(&format!("put back on {peer}: {setting}, to {found}\n"))?;
         }
         Ok(Exit::Done.into())
     }

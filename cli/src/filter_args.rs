@@ -1,4 +1,4 @@
-//! Which connections to trace: options that `trace` and `explain --live` share, and what both say at the start.
+//! FilterArgs connections to trace: options that `trace` and `explain --live` share, and what both say at the start.
 
 use crate::out;
 use anyhow::Result;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct FilterArgs {
     /// Only connections with this port at either end
     #[arg(long)]
     pub port: Option<u16>,
@@ -27,7 +27,7 @@ pub struct Which {
     pub cookie: Option<u64>,
 }
 
-impl Which {
+impl FilterArgs {
     /// The same for the tracer.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Which {
 }
 
 /// Says what stands in for probes of the kernel, and what is not told.
-pub fn say_what_is_missing(tracer: &Tracer) {
+pub fn report_missing(tracer: &Tracer) {
     for sentence in &tracer.instead {
         out::note(&format!("linerate: {sentence}"));
     }
@@ -113,9 +113,9 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there_is_refused() {
-        let of = |pid| Which {
+        let of = |pid| FilterArgs {
             pid: Some(pid),
-            ..Which::default()
+            ..FilterArgs::default()
         };
         let refused = of(u32::MAX).filter().err().map(|error| error.to_string());
         assert_eq!(refused.as_deref(), Some("there is no process 4294967295"));

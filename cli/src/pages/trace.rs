@@ -1,7 +1,6 @@
 //! The page of a trace or a capture.
 
-use crate::commands::explain::requests::observed;
-use crate::commands::explain::{Kind, bad, open};
+use crate::inputs::{Kind, bad, observed, open};
 use anyhow::Result;
 use archive::Traces;
 use engine::traces;

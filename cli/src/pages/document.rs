@@ -15,7 +15,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// If it is no such document.
-pub(super) fn told(path: &Path) -> Result<Told> {
+pub fn told(path: &Path) -> Result<Told> {
     let name = match path.to_str() {
         Some("-") => "standard input".to_owned(),
         _ => path.display().to_string(),
@@ -60,6 +60,6 @@ pub(super) fn told(path: &Path) -> Result<Told> {
 }
 
 /// The page of an experiment, judged anew.
-pub(super) fn of_experiment(experiment: &Experiment) -> Page {
+pub fn of_experiment(experiment: &Experiment) -> Page {
     pages::experiment(experiment, &prove::judge(experiment))
 }

@@ -1,0 +1,132 @@
+//! Options that several commands have.
+
+use anyhow::Result;
+use clap::Args;
+use engine::iperf3::client;
+use engine::peer::{LabPath, Opening, Peer, PeerSession};
+use engine::transport::How;
+use model::{IpVersion, Spec};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+/// Options of every command.
+#[derive(Args, Clone)]
+pub struct Global {
+    /// Archive of runs [default: linerate/runs.db in the user's data directory]
+    #[arg(long, global = true, value_name = "FILE", env = "LINERATE_ARCHIVE")]
+    #[arg(help_heading = "Global options")]
+    pub archive: Option<PathBuf>,
+    /// Directory of this host's key and of whom it trusts [default: linerate in the user's configuration directory]
+    #[arg(long, global = true, value_name = "DIR", env = "LINERATE_CONFIG")]
+    #[arg(help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+}
+
+impl Global {
+    /// Where runs are kept.
+    ///
+    /// # Errors
+    /// If neither an option nor the environment names a place.
+    pub fn archive_path(&self) -> Result<PathBuf, archive::Error> {
+        let value = |name| std::env::var_os(name);
+        match &self.archive {
+            Some(path) => Ok(path.clone()),
+            None => {
+                archive::default_path(value("XDG_DATA_HOME").as_deref(), value("HOME").as_deref())
+            }
+        }
+    }
+
+    /// How an agent is reached, but for what a command has options for. One that was handed over was
+    /// trusted by who did that.
+    ///
+    /// # Errors
+    /// If neither an option nor the environment names the directory of this host's key.
+    pub fn how<'a>(&self, handed: Option<IpAddr>, stop: &'a AtomicBool) -> Result<How<'a>> {
+        let directory = match handed {
+            Some(_) => PathBuf::new(),
+            None => engine::trust::directory(self.config.as_deref())?,
+        };
+        Ok(How {
+            directory,
+            handed,
+            stop: Some(stop),
+            ..How::default()
+        })
+    }
+}
+
+/// FilterArgs version of IP is insisted on.
+#[derive(Args)]
+pub struct Version {
+    /// Over IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Over IPv6 only
+    #[arg(short = '6', long)]
+    ipv6: bool,
+}
+
+impl Version {
+    /// The version, if one is insisted on.
+    pub fn chosen(&self) -> Option<IpVersion> {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Some(IpVersion::V4),
+            (_, true) => Some(IpVersion::V6),
+            _ => None,
+        }
+    }
+}
+
+/// How the far end is reached.
+#[derive(Args)]
+pub struct Reaching {
+    /// How ssh is to start linerate at the other end [default: linerate]
+    #[arg(long, value_name = "COMMAND", help_heading = "Placement")]
+    remote_command: Option<String>,
+    /// Where the agent listens whose control connection is standard input: this process is the near
+    /// end inside a lab
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    lab_far: Option<IpAddr>,
+}
+
+impl Reaching {
+    /// The path in a lab, if this process is to be started again inside of it.
+    pub fn lab<'a>(&self, peer: &'a dyn Peer) -> Option<LabPath<'a>> {
+        peer.lab().filter(|_| self.lab_far.is_none())
+    }
+
+    /// How an agent is reached.
+    ///
+    /// # Errors
+    /// As [`Global::how`].
+    pub fn how<'a>(&'a self, global: &Global, stop: &'a AtomicBool) -> Result<How<'a>> {
+        Ok(How {
+            remote_command: self.remote_command.as_deref(),
+            ..global.how(self.lab_far, stop)?
+        })
+    }
+
+    /// Opens a session for runs of `spec`.
+    ///
+    /// # Errors
+    /// If the far end cannot be reached.
+    pub fn open(
+        &self,
+        peer: &dyn Peer,
+        spec: &Spec,
+        iperf3: &client::Options,
+        global: &Global,
+        stop: &AtomicBool,
+    ) -> Result<Box<dyn PeerSession>> {
+        let how = || {
+            Ok(How {
+                ip_version: spec.socket.ip_version,
+                placement: spec.near.clone(),
+                ..self.how(global, stop)?
+            })
+        };
+        peer.open(&Opening { how: &how, iperf3 })
+    }
+}

@@ -1,0 +1,96 @@
+//! Files that commands read: what a file is, by how it begins, and its content.
+
+use anyhow::Result;
+use engine::exit::Refusal;
+use engine::files::read_whole;
+use engine::traces;
+use model::Trace;
+use model::listing::Listing;
+use requests::Observer;
+use std::io::BufRead;
+use std::path::Path;
+
+/// A file that cannot be explained, and why.
+pub fn bad(path: &Path, why: impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!("cannot explain {}: {why}", path.display())).into()
+}
+
+/// Opens a file, unpacked where it is compressed.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    traces::unpacked(path).map_err(|error| bad(path, error))
+}
+
+/// A whole trace.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn whole(path: &Path) -> Result<Trace> {
+    traces::read(open(path)?).map_err(|why| bad(path, why))
+}
+
+/// What a file is, by how it begins.
+pub enum Kind {
+    /// What `linerate trace` wrote.
+    Trace,
+    /// A capture of packets (pcap, pcapng).
+    Capture,
+    /// What `tcp.d` printed.
+    Listing,
+    /// A run, or nothing that is known.
+    Other,
+}
+
+/// What a file is.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn kind(path: &Path) -> Result<Kind> {
+    let mut file = open(path)?;
+    let head = file.fill_buf().map_err(|error| bad(path, error))?;
+    Ok(match head.first_chunk() {
+        Some(first) if capture::is_capture(*first) => Kind::Capture,
+        _ if observe::trace::is_trace(head) => Kind::Trace,
+        _ if capture::listing::is_listing(head) => Kind::Listing,
+        _ => Kind::Other,
+    })
+}
+
+/// What `tcp.d` printed into a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn listing(path: &Path) -> Result<Listing> {
+    let text = read_whole(path).map_err(|why| bad(path, why))?;
+    Ok(capture::listing::read(&text))
+}
+
+/// The requests of a capture or a trace, and what was left out of it.
+///
+/// # Errors
+/// If it cannot be read, or is none.
+pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
+    let left_out = match kind(path)? {
+        Kind::Capture => {
+            let account = capture::read_with_payload(open(path)?, |packet, payload| {
+                observer.see(packet, payload);
+            });
+            account.map_err(|e| bad(path, e))?.left_out()
+        }
+        Kind::Trace => {
+            let read = traces::each_record(open(path)?, |record| {
+                observer.record(&record);
+                Ok(())
+            });
+            read.map_err(|why| bad(path, why))?;
+            Vec::new()
+        }
+        Kind::Listing | Kind::Other => {
+            let why = "requests are found in captures (pcap, pcapng) and in traces of linerate";
+            return Err(bad(path, why));
+        }
+    };
+    Ok((observer, left_out))
+}

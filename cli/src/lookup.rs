@@ -1,0 +1,72 @@
+//! The archive and what is in it, by the names that users give.
+
+use crate::global::Global;
+use anyhow::Result;
+use archive::Archive;
+use engine::exit::Refusal;
+use model::Tuning;
+use report::tune::Judged;
+use std::path::Path;
+
+/// The archive, which must be there.
+///
+/// # Errors
+/// If it is not, or cannot be opened.
+pub fn open_existing(global: &Global) -> Result<Archive> {
+    Archive::open_existing(&global.archive_path().map_err(refused)?).map_err(refused)
+}
+
+/// The same, for a name that may have been meant for a file.
+///
+/// # Errors
+/// As [`open_existing`].
+pub fn open_for(name: &str, global: &Global) -> Result<Archive> {
+    let path = global.archive_path().map_err(refused)?;
+    Archive::open_existing(&path).map_err(|error| match error {
+        archive::Error::Missing { .. } if is_file_name(name) => no_file(name),
+        error => refused(error),
+    })
+}
+
+/// Runs have no such names.
+fn is_file_name(name: &str) -> bool {
+    name.contains(['/', '.']) || Path::new(name).exists()
+}
+
+fn no_file(name: &str) -> anyhow::Error {
+    let why = match Path::new(name).exists() {
+        true => "is no regular file",
+        false => "is not there",
+    };
+    Refusal::usage(format!(
+        "the file {name} {why}, and no run has that name: see linerate runs list"
+    ))
+    .into()
+}
+
+/// What the user got wrong ends with the code for that; what the machine refused, with the other.
+pub fn refused(error: archive::Error) -> anyhow::Error {
+    use archive::Error as E;
+    match error {
+        E::NotFound { name, .. } if is_file_name(&name) => no_file(&name),
+        E::NoHome
+        | E::Missing { .. }
+        | E::NotAnArchive { .. }
+        | E::NotFound { .. }
+        | E::NoExperiment { .. }
+        | E::NoTuning { .. }
+        | E::NoMtu { .. }
+        | E::Empty { .. }
+        | E::Ambiguous { .. }
+        | E::Taken { .. }
+        | E::BadId { .. } => Refusal::usage(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+/// The verdicts of a tuning's experiments; one that was deleted meanwhile has none.
+pub fn judged(archive: &Archive, story: &Tuning) -> Vec<Judged> {
+    let experiments = story.rounds.iter().flat_map(|round| &round.experiments);
+    let kept = experiments.filter_map(|id| archive.experiment(id).ok());
+    kept.map(prove::judged).collect()
+}
