@@ -1,8 +1,8 @@
 //! One connection: which reply belongs to which call.
 
-use crate::passage::{Passage, Spare, Wait};
-use crate::way::{Came, Found, Piece, Way};
-use crate::wires::{Role, What, Wire};
+use crate::direction::{Came, Found, Piece, Reassembly};
+use crate::dissectors::{Dissector, Role, What};
+use crate::message_timing::{MessageTiming, Spare, Wait};
 use model::packet::Packet;
 use model::request::{Cause, View};
 use model::segment::tcp_flag::{ACK, RST, SYN};
@@ -33,8 +33,8 @@ pub(crate) struct Seen {
     pub client: SocketAddr,
     pub server: SocketAddr,
     pub what: What,
-    pub call: Box<Passage>,
-    pub reply: Box<Passage>,
+    pub call: Box<MessageTiming>,
+    pub reply: Box<MessageTiming>,
     /// From the place to the client and back, and to the server and back.
     pub near: Option<Nanos>,
     pub far: Option<Nanos>,
@@ -48,8 +48,8 @@ pub(crate) struct Seen {
 struct Pending {
     key: Option<u64>,
     what: What,
-    call: Box<Passage>,
-    reply: Option<Box<Passage>>,
+    call: Box<MessageTiming>,
+    reply: Option<Box<MessageTiming>>,
     /// The server asked for its data.
     turn: bool,
 }
@@ -68,8 +68,8 @@ pub(crate) struct Connection {
     pub ends: [SocketAddr; 2],
     /// What its packets are.
     account: Account<(), ()>,
-    ways: [Way; 2],
-    wire: Option<Wire>,
+    directions: [Reassembly; 2],
+    dissector: Option<Dissector>,
     /// Segments without a message of the protocol; `None`: there was one, so that it is waited for, however much of
     /// the connection is missing.
     tries: Option<u32>,
@@ -133,7 +133,7 @@ impl Connection {
     pub fn new(packet: &Packet) -> Connection {
         let (from, to) = (packet.from, packet.to);
         let opens = packet.has(SYN);
-        let known = |port| Wire::by_port(port).is_some();
+        let known = |port| Dissector::by_port(port).is_some();
         let from_server = match (opens, known(from.port()), known(to.port())) {
             (true, ..) => packet.has(ACK),
             (_, true, false) => true,
@@ -145,8 +145,8 @@ impl Connection {
         let mut connection = Connection {
             ends,
             account: Account::new(packet, from_server),
-            ways: Default::default(),
-            wire: Wire::by_port(ends[1].port()),
+            directions: Default::default(),
+            dissector: Dissector::by_port(ends[1].port()),
             tries: Some(0),
             pending: Default::default(),
             tails: Default::default(),
@@ -155,7 +155,10 @@ impl Connection {
             traced: None,
         };
         if !opens {
-            connection.ways.iter_mut().for_each(|way| way.reader.lose());
+            connection
+                .directions
+                .iter_mut()
+                .for_each(|way| way.reader.lose());
         }
         connection
     }
@@ -178,7 +181,7 @@ impl Connection {
     /// A SYN of the same ends is another connection's.
     pub fn is_before(&self, packet: &Packet) -> bool {
         let side = self.side(packet);
-        let way = &self.ways[side];
+        let way = &self.directions[side];
         packet.has(SYN)
             && !packet.has(ACK)
             && way.place(packet.seq.wrapping_add(1)) != Some(way.first())
@@ -198,7 +201,7 @@ impl Connection {
         }
         let passed = self.account.push(packet, side == 1);
         if packet.has(SYN) {
-            self.ways[side].opens(packet.seq.wrapping_add(1));
+            self.directions[side].opens(packet.seq.wrapping_add(1));
         }
         if packet.has(ACK) {
             self.hears(packet, side, passed.heard.as_ref(), out);
@@ -223,7 +226,7 @@ impl Connection {
         traced.mtu = Some(tcb.mss.saturating_add(HEADERS + TIMESTAMPS));
         // What an acknowledgement told the socket stands beside the event behind it.
         let twice = std::mem::replace(&mut traced.twice, tcb.dsack_dups) < tcb.dsack_dups;
-        if let Some(ack) = self.ways[local].place(tcb.snd_una) {
+        if let Some(ack) = self.directions[local].place(tcb.snd_una) {
             self.acknowledged(local, ack, twice, out);
         }
     }
@@ -270,7 +273,7 @@ impl Connection {
     }
 
     fn hears(&mut self, packet: &Packet, side: usize, heard: Option<&Heard>, out: &mut Out) {
-        let way = &mut self.ways[1 - side];
+        let way = &mut self.directions[1 - side];
         let Some(ack) = way.place(packet.ack) else {
             return;
         };
@@ -306,10 +309,10 @@ impl Connection {
             Arrival::Reordered => (Cause::Rate.into(), false),
             Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray => return,
         };
-        match self.ways[side].data(packet, payload, wait, &mut out.room) {
+        match self.directions[side].data(packet, payload, wait, &mut out.room) {
             Came::Next(ref piece, bytes) => {
                 self.take(piece, bytes, side, out);
-                while let Some((piece, bytes)) = self.ways[side].held(&mut out.room) {
+                while let Some((piece, bytes)) = self.directions[side].held(&mut out.room) {
                     self.take(&piece, &bytes, side, out);
                 }
             }
@@ -331,47 +334,49 @@ impl Connection {
         let calls = asked.iter_mut().map(|p| &mut p.call);
         let replies = answered.iter_mut().filter_map(|p| p.reply.as_mut());
         let tails = self.tails[side].iter_mut().map(|tail| &mut tail.reply);
-        let open = self.ways[side].reader.passage.iter_mut();
-        for passage in calls.chain(replies).chain(tails).chain(open) {
-            if passage.begin < end && begin < passage.end {
-                passage.again(at);
+        let open = self.directions[side].reader.timing.iter_mut();
+        for timing in calls.chain(replies).chain(tails).chain(open) {
+            if timing.begin < end && begin < timing.end {
+                timing.again(at);
             }
         }
     }
 
     fn take(&mut self, piece: &Piece, bytes: &[u8], side: usize, out: &mut Out) {
-        let wire = *self.wire.get_or_insert_with(|| Wire::guess(bytes));
-        if wire == Wire::Plain {
+        let dissector = *self
+            .dissector
+            .get_or_insert_with(|| Dissector::guess(bytes));
+        if dissector == Dissector::Plain {
             return self.plain(piece, side, out);
         }
         let (mut done, mut any) = (0, false);
-        let mut read = |way: &mut Way, out: &mut Out| {
+        let mut read = |way: &mut Reassembly, out: &mut Out| {
             let reader = &mut way.reader;
-            reader.read(wire, piece, bytes, &mut done, side == 0, out)
+            reader.read(dissector, piece, bytes, &mut done, side == 0, out)
         };
-        while let Some(found) = read(&mut self.ways[side], out) {
+        while let Some(found) = read(&mut self.directions[side], out) {
             any = true;
             self.message(found, side, out);
         }
         self.tries = self.tries.filter(|_| !any);
         if let Some(tries) = &mut self.tries {
-            *tries += u32::from(self.ways[side].reader.is_lost());
+            *tries += u32::from(self.directions[side].reader.is_lost());
             if *tries > MOST_TRIES {
-                self.wire = Some(Wire::Plain);
+                self.dissector = Some(Dissector::Plain);
             }
         }
     }
 
     fn message(&mut self, found: Found, side: usize, out: &mut Out) {
-        let Some(wire) = &mut self.wire else {
+        let Some(dissector) = &mut self.dissector else {
             return;
         };
-        let Found { passage, body, cut } = found;
-        let Some(message) = wire.message(&body, side == 0) else {
+        let Found { timing, body, cut } = found;
+        let Some(message) = dissector.message(&body, side == 0) else {
             // No message of this protocol, if all of its head is there.
             match cut {
-                true => self.ways[side].reader.takes_back(body),
-                false => self.ways[side].reader.lose(),
+                true => self.directions[side].reader.takes_back(body),
+                false => self.directions[side].reader.lose(),
             }
             return;
         };
@@ -389,7 +394,7 @@ impl Connection {
                 self.pending[of].push_back(Pending {
                     key: message.key,
                     what: message.what,
-                    call: passage,
+                    call: timing,
                     reply: None,
                     turn: false,
                 });
@@ -401,22 +406,22 @@ impl Connection {
                     true => Cause::Turn,
                     false => Cause::Application,
                 };
-                pending.call.join(*passage, wait);
+                pending.call.join(*timing, wait);
             }
-            (Role::PartOfReply, Some(n)) => self.pending[of][n].reply(passage),
+            (Role::PartOfReply, Some(n)) => self.pending[of][n].reply(timing),
             (Role::Reply, Some(n)) => {
                 if let Some(mut pending) = self.pending[of].remove(n) {
-                    pending.reply(passage);
+                    pending.reply(timing);
                     pending.what.answered(&body);
                     self.answered(pending, of, out);
                 }
             }
             (role, _) => {
                 out.unread += u64::from(role == Role::Reply);
-                out.spare.take(passage);
+                out.spare.take(timing);
             }
         }
-        self.ways[side].reader.takes_back(body);
+        self.directions[side].reader.takes_back(body);
     }
 
     /// The reply to a call of side `of` is whole.
@@ -512,13 +517,13 @@ impl Connection {
         }
         for (of, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
             for one in pending {
-                match one.reply.is_some() && self.wire == Some(Wire::Plain) {
+                match one.reply.is_some() && self.dissector == Some(Dissector::Plain) {
                     true => self.answered(one, of, out),
                     false => out.unanswered.push(one.name()),
                 }
             }
         }
-        for (tails, way) in self.tails.iter_mut().zip(&mut self.ways) {
+        for (tails, way) in self.tails.iter_mut().zip(&mut self.directions) {
             out.done.extend(tails.drain(..));
             way.close(&mut out.room);
         }
@@ -530,7 +535,7 @@ impl Pending {
         (self.key, self.call.seq)
     }
 
-    fn reply(&mut self, more: Box<Passage>) {
+    fn reply(&mut self, more: Box<MessageTiming>) {
         match &mut self.reply {
             Some(reply) => reply.join(*more, Cause::Application),
             None => self.reply = Some(more),
@@ -539,10 +544,10 @@ impl Pending {
 }
 
 impl Spare {
-    /// A passage that begins with these bytes, and to wait for its turn at this moment.
-    fn of(&mut self, piece: &Piece, begun: Nanos, call: bool) -> Box<Passage> {
-        let mut passage = self.passage(piece.seq, piece.begin, begun.min(piece.at));
-        passage.take(piece.at, piece.length, piece.wait, true, call);
-        passage
+    /// A timing that begins with these bytes, and to wait for its turn at this moment.
+    fn of(&mut self, piece: &Piece, begun: Nanos, call: bool) -> Box<MessageTiming> {
+        let mut timing = self.timing(piece.seq, piece.begin, begun.min(piece.at));
+        timing.take(piece.at, piece.length, piece.wait, true, call);
+        timing
     }
 }

@@ -6,21 +6,21 @@
 //! exactly. What strangers sent is decoded here; nothing fails, and memory is bounded: `MOST_CONNECTIONS`, and a
 //! bound for whatever a connection keeps.
 
+mod aggregate;
 mod connection;
-mod digest;
+mod direction;
+mod dissectors;
 mod listing;
-mod passage;
+mod message_timing;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod way;
-mod wires;
 
 pub use listing::listed;
 use tcp::clock::{self, Marks};
 
+use aggregate::Aggregate;
 use connection::{Beside, Connection, Out, Seen};
-use digest::Digest;
 use model::packet::Packet;
 use model::request::{Links, Requests, View};
 use model::segment::tcp_flag::SYN;
@@ -79,7 +79,7 @@ pub struct Observer {
     is_trace: bool,
     lost: u64,
     out: Out,
-    digest: Digest,
+    aggregate: Aggregate,
     /// One of two captures, or a trace: what is joined with the other, or with the other end on the same host.
     kept: Option<Kept>,
     links: Links,
@@ -255,8 +255,8 @@ impl Observer {
             match &mut self.kept {
                 None => {
                     let view = self.out.view(&seen);
-                    self.digest
-                        .take(&seen, &digest::from_one(&seen, view, &self.links));
+                    self.aggregate
+                        .take(&seen, &aggregate::from_one(&seen, view, &self.links));
                     self.out.spare.take(seen.call);
                     self.out.spare.take(seen.reply);
                 }
@@ -282,18 +282,18 @@ impl Observer {
         self.close();
         let doubts = self.doubts();
         let kept = self.kept.take();
-        let digest = match kept {
-            None => self.digest,
+        let aggregate = match kept {
+            None => self.aggregate,
             Some(kept) => {
                 self.unanswered += kept.unanswered.len() as u64;
                 // The other end of a connection may be of this host, and have its own place in the trace.
                 let is_client = |(_, view): &(Seen, View)| *view == View::Client;
                 let all = with_views(kept.seen, &self.out);
                 let (clients, servers) = all.into_iter().partition(is_client);
-                digest::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
+                aggregate::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
             }
         };
-        let mut told = digest.told(self.unanswered);
+        let mut told = aggregate.told(self.unanswered);
         told.doubts.extend(doubts);
         told.unread = self.out.unread;
         told.links = self.links;
@@ -357,13 +357,13 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     one.unanswered.append(&mut other.unanswered);
     let unanswered = one.unanswered.len() as u64 + a.unanswered.max(b.unanswered);
     let clocks = clock::join(one.marks, other.marks);
-    let digest = digest::of_both(
+    let aggregate = aggregate::of_both(
         with_views(one.seen, &a.out),
         with_views(other.seen, &b.out),
         clocks.as_ref(),
         &a.links,
     );
-    let mut told = digest.told(unanswered);
+    let mut told = aggregate.told(unanswered);
     match &clocks {
         None => told.doubts.push(
             "no packet each way is in both captures: forward and reverse are each half of the RTT"

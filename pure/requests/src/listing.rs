@@ -2,7 +2,7 @@
 
 use crate::Observer;
 use crate::connection::{Beside, Seen};
-use crate::wires::What;
+use crate::dissectors::What;
 use model::listing::{Listing, Order};
 use model::packet::Packet;
 use model::request::{Links, Requests};

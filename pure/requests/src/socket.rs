@@ -3,7 +3,7 @@
 //!
 //! Each event finds the socket as it was since the event before: what that left unsent had waited for what holds now.
 
-use crate::passage::Wait;
+use crate::message_timing::Wait;
 use model::request::{Cause, Causes};
 use model::segment::{ca_state, tcp_state};
 use model::{Nanos, Segment, SocketValues, What};

@@ -1,7 +1,7 @@
 //! From requests to figures: by operation, the longest ones, the first ones. Memory is bounded whatever comes.
 
 use crate::connection::Seen;
-use crate::passage::Passage;
+use crate::message_timing::MessageTiming;
 use model::request::{Call, Cause, Causes, Links, Moment, Operation, Parts, Requests, Step, View};
 use model::{Bytes, Clocks, Latency, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,7 +24,7 @@ const MOST_MOMENTS: u64 = 96;
 const SHORTEST_MOMENT: u64 = 1000;
 /// What was taken so far.
 #[derive(Default)]
-pub(crate) struct Digest {
+pub(crate) struct Aggregate {
     operations: BTreeMap<String, Tally>,
     answered: u64,
     calls: Vec<Call>,
@@ -38,7 +38,7 @@ struct Tally {
     times: Times,
 }
 
-impl Digest {
+impl Aggregate {
     pub fn take(&mut self, seen: &Seen, judged: &Judged) {
         self.answered += 1;
         self.views.insert(judged.view);
@@ -324,7 +324,7 @@ pub(crate) fn of_both(
     b: Vec<(Seen, View)>,
     clocks: Option<&Clocks>,
     links: &Links,
-) -> Digest {
+) -> Aggregate {
     // Whatever translates addresses leaves the numbers.
     let name = |seen: &Seen| (seen.key, seen.call.seq, seen.reply.seq);
     let others = b.into_iter().map(|other| (name(&other.0), other));
@@ -354,11 +354,11 @@ pub(crate) fn of_both(
     let others = others.into_values();
     calls.extend(others.map(alone));
     calls.sort_by_key(|(seen, _)| seen.call.first);
-    let mut digest = Digest::default();
+    let mut aggregate = Aggregate::default();
     calls
         .iter()
-        .for_each(|(seen, judged)| digest.take(seen, judged));
-    digest
+        .for_each(|(seen, judged)| aggregate.take(seen, judged));
+    aggregate
 }
 
 /// A request as both ends saw it.
@@ -420,7 +420,7 @@ impl Pair {
 
     /// Of the last segment each way, about.
     fn sizes(&self) -> (u64, u64) {
-        let about = |passage: &Passage| passage.bytes.min(1500) / 250;
+        let about = |timing: &MessageTiming| timing.bytes.min(1500) / 250;
         (about(&self.at_client.call), about(&self.at_client.reply))
     }
 
@@ -442,16 +442,16 @@ impl Pair {
 }
 
 /// The causes of both sendings.
-fn sending(call: &Passage, reply: &Passage, parts: &Parts) -> Causes {
+fn sending(call: &MessageTiming, reply: &MessageTiming, parts: &Parts) -> Causes {
     let mut causes = Causes::default();
-    for (passage, part) in [(call, parts.call_send), (reply, parts.reply_send)] {
+    for (timing, part) in [(call, parts.call_send), (reply, parts.reply_send)] {
         let mut left = part;
-        let all = passage.causes.total();
+        let all = timing.causes.total();
         if all <= part {
-            causes.add(&passage.causes);
+            causes.add(&timing.causes);
             left = part.since(all);
         } else {
-            for (cause, time) in passage.causes.ranked() {
+            for (cause, time) in timing.causes.ranked() {
                 let time = time.min(left);
                 causes.spend(cause, time);
                 left = left.since(time);

@@ -15,7 +15,7 @@ const LONGEST: u64 = 1 << 26;
 
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wire {
+pub(crate) enum Dissector {
     /// ONC RPC over TCP (RFC 5531).
     Rpc,
     /// SMB 2 and 3 ([MS-SMB2]).
@@ -144,50 +144,50 @@ impl What {
     }
 }
 
-impl Wire {
+impl Dissector {
     /// What a server is known for that has this port.
-    pub fn by_port(port: u16) -> Option<Wire> {
+    pub fn by_port(port: u16) -> Option<Dissector> {
         Some(match port {
-            111 | 2049 | 20048 => Wire::Rpc,
-            139 | 445 => Wire::Smb,
-            3260 => Wire::Iscsi(iscsi::Digests::default()),
+            111 | 2049 | 20048 => Dissector::Rpc,
+            139 | 445 => Dissector::Smb,
+            3260 => Dissector::Iscsi(iscsi::Digests::default()),
             _ => return None,
         })
     }
 
     /// What a stream of an unknown port may be, by its first bytes.
-    pub fn guess(bytes: &[u8]) -> Wire {
-        let known = [Wire::Rpc, Wire::Smb].into_iter();
-        let mut fits = known.filter(|wire| wire.begins(bytes));
-        fits.next().unwrap_or(Wire::Plain)
+    pub fn guess(bytes: &[u8]) -> Dissector {
+        let known = [Dissector::Rpc, Dissector::Smb].into_iter();
+        let mut fits = known.filter(|dissector| dissector.begins(bytes));
+        fits.next().unwrap_or(Dissector::Plain)
     }
 
     /// Whether a message seems to begin here.
     pub fn begins(self, bytes: &[u8]) -> bool {
         match self {
-            Wire::Rpc => rpc::begins(bytes),
-            Wire::Smb => smb::begins(bytes),
-            Wire::Iscsi(_) => iscsi::begins(bytes),
-            Wire::Plain => false,
+            Dissector::Rpc => rpc::begins(bytes),
+            Dissector::Smb => smb::begins(bytes),
+            Dissector::Iscsi(_) => iscsi::begins(bytes),
+            Dissector::Plain => false,
         }
     }
 
     /// Bytes that say how long a piece is.
     pub fn head(self) -> usize {
         match self {
-            Wire::Rpc | Wire::Smb => 4,
-            Wire::Iscsi(_) => iscsi::HEAD,
-            Wire::Plain => 0,
+            Dissector::Rpc | Dissector::Smb => 4,
+            Dissector::Iscsi(_) => iscsi::HEAD,
+            Dissector::Plain => 0,
         }
     }
 
     /// The piece that begins with this head; `None`: it cannot be one.
     pub fn piece(self, head: &[u8]) -> Option<Piece> {
         let piece = match self {
-            Wire::Rpc => rpc::piece(head),
-            Wire::Smb => smb::piece(head),
-            Wire::Iscsi(digests) => iscsi::piece(head, digests),
-            Wire::Plain => None,
+            Dissector::Rpc => rpc::piece(head),
+            Dissector::Smb => smb::piece(head),
+            Dissector::Iscsi(digests) => iscsi::piece(head, digests),
+            Dissector::Plain => None,
         };
         piece.filter(|piece| piece.body <= LONGEST)
     }
@@ -199,10 +199,10 @@ impl Wire {
             return Some(Message::aside());
         }
         match self {
-            Wire::Rpc => rpc::message(body, from_client),
-            Wire::Smb => smb::message(body, from_client),
-            Wire::Iscsi(digests) => iscsi::message(body, digests),
-            Wire::Plain => None,
+            Dissector::Rpc => rpc::message(body, from_client),
+            Dissector::Smb => smb::message(body, from_client),
+            Dissector::Iscsi(digests) => iscsi::message(body, digests),
+            Dissector::Plain => None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! One direction of a connection: its bytes in order, and its messages.
 
 use crate::connection::Out;
-use crate::passage::{Passage, Wait};
-use crate::wires::{KEPT, Wire};
+use crate::dissectors::{Dissector, KEPT};
+use crate::message_timing::{MessageTiming, Wait};
 use model::Nanos;
 use model::packet::Packet;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ struct Part {
 
 /// A message of a known protocol.
 pub(crate) struct Found {
-    pub passage: Box<Passage>,
+    pub timing: Box<MessageTiming>,
     pub body: Vec<u8>,
     /// The capture has not all of the body that would have been kept.
     pub cut: bool,
@@ -34,8 +34,8 @@ pub(crate) struct Found {
 
 /// One direction of a connection.
 #[derive(Default)]
-pub(crate) struct Way {
-    pub reader: Reader,
+pub(crate) struct Reassembly {
+    pub reader: MessageReader,
     /// The newest position.
     known: Option<Unwrap>,
     /// Behind what was handed on.
@@ -49,7 +49,7 @@ pub(crate) struct Way {
 
 /// What became of a segment.
 pub(crate) enum Came<'a> {
-    /// This is next, with what is there of it; then what [`Way::held`] has.
+    /// This is next, with what is there of it; then what [`Reassembly::held`] has.
     Next(Piece, &'a [u8]),
     /// It passed before, from here to there.
     Again(u64, u64),
@@ -72,7 +72,7 @@ impl Piece {
     }
 }
 
-impl Way {
+impl Reassembly {
     /// The stream begins with this number, unless its beginning is known.
     pub fn opens(&mut self, first: u32) {
         if self.known.is_some() {
@@ -191,24 +191,24 @@ impl Way {
 
 /// Finds messages in the bytes of one direction.
 #[derive(Default)]
-pub(crate) struct Reader {
+pub(crate) struct MessageReader {
     head: Vec<u8>,
     /// Bytes of the piece that are still to come, and whether the message ends with it.
     piece: Option<(u64, bool)>,
     body: Vec<u8>,
     /// The body goes on, uncaptured.
     cut: bool,
-    pub passage: Option<Box<Passage>>,
+    pub timing: Option<Box<MessageTiming>>,
     /// It is not known where the next message begins.
     lost: bool,
 }
 
-impl Reader {
+impl MessageReader {
     /// Begins in the middle of a stream.
     pub fn lose(&mut self) {
-        *self = Reader {
+        *self = MessageReader {
             lost: true,
-            ..Reader::default()
+            ..MessageReader::default()
         };
     }
 
@@ -226,7 +226,7 @@ impl Reader {
     /// Takes bytes in order, from `done` on, up to the end of a message; `None`: none ends in them any more.
     pub fn read(
         &mut self,
-        wire: Wire,
+        dissector: Dissector,
         piece: &Piece,
         bytes: &[u8],
         done: &mut u64,
@@ -236,22 +236,22 @@ impl Reader {
         let from = usize::try_from(*done).unwrap_or(usize::MAX);
         let mut bytes = bytes.get(from..).unwrap_or_default();
         if self.lost {
-            if *done == piece.length || !wire.begins(bytes) {
+            if *done == piece.length || !dissector.begins(bytes) {
                 return None;
             }
-            *self = Reader::default();
+            *self = MessageReader::default();
         }
         while *done < piece.length {
             let left = piece.length - *done;
-            let passage = self.passage.get_or_insert_with(|| {
+            let timing = self.timing.get_or_insert_with(|| {
                 let seq = piece.seq.wrapping_add(*done as u32);
-                out.spare.passage(seq, piece.begin + *done, piece.since())
+                out.spare.timing(seq, piece.begin + *done, piece.since())
             });
             let taken = match self.piece {
-                None => left.min((wire.head() - self.head.len()) as u64),
+                None => left.min((dissector.head() - self.head.len()) as u64),
                 Some((rest, _)) => left.min(rest),
             };
-            passage.take(piece.at, taken, piece.wait, *done == 0, call);
+            timing.take(piece.at, taken, piece.wait, *done == 0, call);
             let (there, rest) = bytes.split_at(bytes.len().min(taken as usize));
             bytes = rest;
             *done += taken;
@@ -263,10 +263,10 @@ impl Reader {
                         self.lose();
                         return None;
                     }
-                    if self.head.len() < wire.head() {
+                    if self.head.len() < dissector.head() {
                         return None;
                     }
-                    let Some(begins) = wire.piece(&self.head) else {
+                    let Some(begins) = dissector.piece(&self.head) else {
                         self.lose();
                         return None;
                     };
@@ -288,10 +288,10 @@ impl Reader {
             }
             if let Some((0, last)) = self.piece {
                 self.piece = None;
-                if last && let Some(passage) = self.passage.take() {
+                if last && let Some(timing) = self.timing.take() {
                     let body = std::mem::take(&mut self.body);
                     let cut = std::mem::take(&mut self.cut) && body.len() < KEPT;
-                    return Some(Found { passage, body, cut });
+                    return Some(Found { timing, body, cut });
                 }
             }
         }

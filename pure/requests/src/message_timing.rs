@@ -7,7 +7,7 @@ use tcp::waits::Release;
 
 /// Pauses of one message that are told one by one.
 const MOST_STEPS: usize = 16;
-/// Passages whose room is kept.
+/// Message timings whose room is kept.
 const MOST_SPARE: usize = 64;
 
 /// What a segment had waited for behind the one before it.
@@ -49,7 +49,7 @@ impl From<Release> for Wait {
 
 /// A message, or several that belong together.
 #[derive(Clone, Debug)]
-pub(crate) struct Passage {
+pub(crate) struct MessageTiming {
     /// Sequence number of its first byte.
     pub seq: u32,
     /// Place of its first byte in the stream, and of what is behind its last.
@@ -65,36 +65,36 @@ pub(crate) struct Passage {
     before_again: Option<Box<(Nanos, Causes)>>,
 }
 
-/// Passages that are not needed any more: room for the next ones, so that a message takes none of its own.
+/// Message timings that are not needed any more: room for the next ones, so that a message takes none of its own.
 #[derive(Default)]
-pub(crate) struct Spare(VecDeque<Box<Passage>>);
+pub(crate) struct Spare(VecDeque<Box<MessageTiming>>);
 
 impl Spare {
-    /// A new passage.
-    pub fn passage(&mut self, seq: u32, begin: u64, at: Nanos) -> Box<Passage> {
-        let new = Passage::new(seq, begin, at);
+    /// A new timing.
+    pub fn timing(&mut self, seq: u32, begin: u64, at: Nanos) -> Box<MessageTiming> {
+        let new = MessageTiming::new(seq, begin, at);
         match self.0.pop_back() {
-            Some(mut passage) => {
-                let mut steps = std::mem::take(&mut passage.steps);
+            Some(mut timing) => {
+                let mut steps = std::mem::take(&mut timing.steps);
                 steps.clear();
-                *passage = Passage { steps, ..new };
-                passage
+                *timing = MessageTiming { steps, ..new };
+                timing
             }
             None => Box::new(new),
         }
     }
 
     /// Takes one that is not needed any more.
-    pub fn take(&mut self, passage: Box<Passage>) {
+    pub fn take(&mut self, timing: Box<MessageTiming>) {
         if self.0.len() < MOST_SPARE {
-            self.0.push_back(passage);
+            self.0.push_back(timing);
         }
     }
 }
 
-impl Passage {
-    pub fn new(seq: u32, begin: u64, at: Nanos) -> Passage {
-        Passage {
+impl MessageTiming {
+    pub fn new(seq: u32, begin: u64, at: Nanos) -> MessageTiming {
+        MessageTiming {
             seq,
             begin,
             end: begin,
@@ -180,7 +180,7 @@ impl Passage {
     }
 
     /// Goes on with another message, which had waited for this.
-    pub fn join(&mut self, more: Passage, wait: Cause) {
+    pub fn join(&mut self, more: MessageTiming, wait: Cause) {
         self.wait_until(more.first, wait.into());
         self.last = self.last.max(more.last);
         self.end = self.end.max(more.end);
