@@ -349,7 +349,7 @@ mod tests {
             ("finding", "remedies") => "remedy",
             ("finding", "decider") => "decider",
             ("explained" | "requests", "clocks") => "clocks",
-            ("explanation", "stream") | ("requests", "streams") => "stream_figures",
+            ("explanation", "stream") | ("requests" | "page", "streams") => "stream_figures",
             ("stream_figures", "path") => "path_figures",
             ("requests", "links") => "links",
             ("requests", "operations") => "operation",
@@ -607,7 +607,11 @@ mod tests {
         for report in crate::mtu::tests::of_every_cause() {
             see(crate::mtu::json(&report), "mtu_report");
         }
-        see(crate::page::json(&crate::pages::both_ways()), "page");
+        let page = crate::page::Page {
+            streams: testing::requests().streams,
+            ..crate::pages::both_ways()
+        };
+        see(crate::page::json(&page), "page");
         let stopped = crate::mtu_change::tests::rolled_back();
         see(crate::mtu_change::json(&stopped), "mtu_change");
         see(crate::copy::tests::corners_json_of_all(), "corners");

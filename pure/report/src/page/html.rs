@@ -209,6 +209,7 @@ mod tests {
 
     fn page(name: &str) -> Page {
         Page {
+            streams: Vec::new(),
             title: name.to_owned(),
             verdict: vec![name.to_owned()],
             facts: vec![(name.to_owned(), name.to_owned())],

@@ -22,6 +22,7 @@ pub(crate) use ticks::Ruler;
 pub use ticks::quantity;
 
 use crate::words::is_unprintable;
+use model::StreamFigures;
 use std::fmt::Write as _;
 
 /// All that a page says. Its strings are plain text; the page escapes them.
@@ -35,6 +36,8 @@ pub struct Page {
     pub facts: Vec<(String, String)>,
     /// The rest; the first section's first picture is the one picture that is shown at once.
     pub sections: Vec<Section>,
+    /// What the packets of each direction of a connection show, of a page of a capture.
+    pub streams: Vec<StreamFigures>,
 }
 
 /// A part of a page under a heading.

@@ -135,6 +135,8 @@ pub fn markdown(page: &Page) -> String {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    streams: &'a [model::StreamFigures],
     schema: u32,
     title: &'a str,
     verdict: &'a [String],
@@ -169,6 +171,7 @@ struct Figures<'a> {
 pub fn json(page: &Page) -> String {
     json::pretty(&Document {
         schema: PAGE_SCHEMA,
+        streams: &page.streams,
         title: &page.title,
         verdict: &page.verdict,
         facts: page

@@ -68,6 +68,7 @@ pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
         )
     };
     Page {
+        streams: Vec::new(),
         title: format!("Runs {} and {}", a.name(), b.name()),
         verdict,
         facts: vec![about(a), about(b)],

@@ -61,6 +61,7 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
             .folded(true),
     ];
     Page {
+        streams: Vec::new(),
         title: match &order.title {
             Some(title) => escape(title),
             None => phrase::question(order),

@@ -175,6 +175,7 @@ impl History {
 pub fn history(history: &History) -> Page {
     let days = |run: Option<&Past>| run.map_or_else(String::new, |run| minute(run.started));
     Page {
+        streams: Vec::new(),
         title: format!("History: {}", history.name()),
         verdict: history.sentences(),
         facts: vec![

@@ -19,6 +19,7 @@ pub fn mtu(found: &MtuFound) -> Page {
 fn looked(report: &MtuReport) -> Page {
     let (figures, evidence, todo) = parts(report);
     Page {
+        streams: Vec::new(),
         title: format!("What size gets through to {}", escape(&report.host)),
         verdict: vec![sentence(report)],
         facts: about(report),
@@ -53,6 +54,7 @@ fn changed(change: &MtuChange) -> Page {
     sections.push(Section::new("What came of it").listing(told).folded(true));
     let (to, host) = (change.to, escape(&change.host));
     Page {
+        streams: Vec::new(),
         title: format!("An MTU of {to} between this host and {host}"),
         verdict: vec![mtu_change::sentence(change)],
         facts: about(&change.before),

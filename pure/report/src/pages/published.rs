@@ -56,6 +56,7 @@ pub fn published(of: &Published) -> Page {
     ];
     let file = of.name.rsplit('/').next().unwrap_or_default();
     Page {
+        streams: Vec::new(),
         title: format!("What {} shows", escape(file)),
         verdict,
         facts: facts([

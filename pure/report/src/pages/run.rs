@@ -27,6 +27,7 @@ pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
     let told = summary::summary(run, summary, why, Style::PLAIN);
     sections.push(listing("All figures", told));
     Page {
+        streams: Vec::new(),
         title: match &run.title {
             Some(title) => format!("{}: {title}", run.host),
             None => subject(run),

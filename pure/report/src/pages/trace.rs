@@ -66,6 +66,11 @@ pub fn trace(of: &Followed) -> Page {
         );
     }
     Page {
+        streams: of
+            .explanations
+            .iter()
+            .filter_map(|one| one.stream.clone())
+            .collect(),
         title: format!("What limited the connections in {}", escape(&of.name)),
         verdict,
         facts: of.facts.clone(),

@@ -37,6 +37,7 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
     };
     let host = escape(&story.host);
     Page {
+        streams: Vec::new(),
         title: format!("The way {way} {host}, tuned"),
         verdict: tune::outcome(story, judged),
         facts: facts([
