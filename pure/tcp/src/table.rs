@@ -54,6 +54,9 @@ pub struct Gone<C, S> {
     pub connection: Box<Connection<C, S>>,
 }
 
+/// Gets each connection with data that is forgotten, and may give its memory back.
+pub type Forget<'a, C, S> = dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>> + 'a;
+
 /// What is followed in one slot: as much as a processor fetches at once.
 struct Slot<C, S> {
     ends: Ends,
@@ -160,7 +163,7 @@ impl<C: Default, S: View> Table<C, S> {
     pub fn push(
         &mut self,
         packet: &Packet,
-        forget: &mut dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>>,
+        forget: &mut Forget<'_, C, S>,
     ) -> Option<(&mut Connection<C, S>, Passed)> {
         let (ends, second) = Ends::of(packet);
         let mut known = match self.slots.get(self.recent as usize) {
@@ -236,7 +239,7 @@ impl<C: Default, S: View> Table<C, S> {
     }
 
     /// A connection is over: it is forgotten when enough others are over as well.
-    fn end(&mut self, n: u32, forget: &mut dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>>) {
+    fn end(&mut self, n: u32, forget: &mut Forget<'_, C, S>) {
         self.over.push_back(Name {
             slot: n,
             number: self.slots[n as usize].number,
@@ -262,7 +265,7 @@ impl<C: Default, S: View> Table<C, S> {
         ends: Ends,
         number: u32,
         course: Course<C, S>,
-        forget: &mut dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>>,
+        forget: &mut Forget<'_, C, S>,
     ) {
         match course {
             Course::Goes(connection) if connection.carries_data() => {
@@ -283,7 +286,7 @@ impl<C: Default, S: View> Table<C, S> {
     }
 
     /// Nothing more comes: all connections are forgotten.
-    pub fn close(&mut self, forget: &mut dyn FnMut(Gone<C, S>) -> Option<Box<Connection<C, S>>>) {
+    pub fn close(&mut self, forget: &mut Forget<'_, C, S>) {
         for slot in std::mem::take(&mut self.slots) {
             self.forget(slot.ends, slot.number, slot.course, forget);
         }

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 const HERE: u64 = 10;
 /// See [`HERE`].
 const HOST: Nanos = Nanos::from_micros(20);
-/// Addresses that are counted apart.
-const MOST_HOSTS: usize = 1 << 16;
+/// Addresses that are counted: the first ones. More are at no single host; they count as elsewhere.
+const MOST_HOSTS: usize = 1 << 12;
 
 /// Whether an end is where the observer is, by the round trips to it and to the other end.
 pub fn is_here(this: Nanos, other: Nanos) -> bool {
@@ -70,15 +70,21 @@ impl Votes {
             return;
         }
         for (end, here) in ends.into_iter().zip([is_here(a, b), is_here(b, a)]) {
-            if self.0.len() >= MOST_HOSTS && !self.0.contains_key(&end) {
-                continue;
-            }
-            let tally = self.0.entry(end).or_default();
+            let is_full = self.is_full();
+            let tally = match self.0.get_mut(&end) {
+                Some(tally) => tally,
+                None if is_full => continue,
+                None => self.0.entry(end).or_default(),
+            };
             match here {
                 true => tally.here = tally.here.saturating_add(1),
                 false => tally.elsewhere = tally.elsewhere.saturating_add(1),
             }
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.len() >= MOST_HOSTS
     }
 
     /// The observer of packets from `sender` to `receiver`.
@@ -89,8 +95,55 @@ impl Votes {
             [Some(sender), Some(receiver)] if receiver > sender => Vantage::AtReceiver,
             [Some(_), _] => Vantage::AtSender,
             [None, Some(_)] => Vantage::AtReceiver,
-            [None, None] if tallies.iter().all(Option::is_some) => Vantage::Between,
+            [None, None] if self.is_full() || tallies.iter().all(Option::is_some) => {
+                Vantage::Between
+            }
             [None, None] => Vantage::Unknown,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(n: u8) -> IpAddr {
+        [10, 0, 0, n].into()
+    }
+
+    /// Votes of connections between two hosts, by microseconds to each.
+    fn votes(all: &[(u8, u8, u64, u64)]) -> Votes {
+        let mut votes = Votes::default();
+        for (a, b, to_a, to_b) in all {
+            let away = [to_a, to_b].map(|us| Some(Nanos::from_micros(*us)));
+            votes.take([host(*a), host(*b)], away);
+        }
+        votes
+    }
+
+    #[test]
+    fn all_connections_of_two_hosts_have_one_vantage() {
+        // At host 1; one of its handshakes was answered late.
+        let at_one = votes(&[
+            (1, 2, 30, 900),
+            (1, 2, 500, 900),
+            (1, 3, 25, 4000),
+            (4, 1, 700, 15),
+        ]);
+        for other in 2..=4 {
+            let seen = |a, b| at_one.vantage(host(a), host(b));
+            assert_eq!(seen(1, other), Vantage::AtSender);
+            assert_eq!(seen(other, 1), Vantage::AtReceiver);
+        }
+        let between = votes(&[(1, 2, 400, 900), (3, 2, 700, 900)]);
+        assert_eq!(between.vantage(host(3), host(2)), Vantage::Between);
+        assert_eq!(between.vantage(host(3), host(9)), Vantage::Unknown);
+    }
+
+    #[test]
+    fn a_host_answers_a_handshake_within_microseconds() {
+        let is = |a, b| is_here(Nanos::from_micros(a), Nanos::from_micros(b));
+        assert!(is(15, 60) && is(90, 1000));
+        assert!(!is(30, 60) && !is(60, 15));
     }
 }
