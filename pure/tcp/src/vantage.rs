@@ -44,7 +44,7 @@ impl Trips {
 
 /// What connections say about where they were observed, host by host.
 #[derive(Clone, Debug, Default)]
-pub struct Votes(BTreeMap<IpAddr, Tally>);
+pub struct Votes(BTreeMap<u128, Tally>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
@@ -60,6 +60,14 @@ impl Tally {
     }
 }
 
+/// An address as a number, that of IPv4 as IPv6 has it: compared at once.
+fn key(host: IpAddr) -> u128 {
+    match host {
+        IpAddr::V4(host) => u128::from(u32::from(host)) | 0xffff << 32,
+        IpAddr::V6(host) => host.into(),
+    }
+}
+
 impl Votes {
     /// A connection votes, by the round trips from the observer to either end.
     pub fn take(&mut self, ends: [IpAddr; 2], away: [Option<Nanos>; 2]) {
@@ -70,6 +78,7 @@ impl Votes {
             return;
         }
         for (end, here) in ends.into_iter().zip([is_here(a, b), is_here(b, a)]) {
+            let end = key(end);
             let is_full = self.is_full();
             let tally = match self.0.get_mut(&end) {
                 Some(tally) => tally,
@@ -89,7 +98,7 @@ impl Votes {
 
     /// The observer of packets from `sender` to `receiver`.
     pub fn vantage(&self, sender: IpAddr, receiver: IpAddr) -> Vantage {
-        let tallies = [sender, receiver].map(|host| self.0.get(&host));
+        let tallies = [sender, receiver].map(|host| self.0.get(&key(host)));
         let shares = tallies.map(|tally| tally.and_then(Tally::share));
         match shares {
             [Some(sender), Some(receiver)] if receiver > sender => Vantage::AtReceiver,
