@@ -1,7 +1,7 @@
 //! Sockets with their options set before the handshake, so that the SYN (and SYN-ACK) carry them.
 
 use crate::Error;
-use model::{Placement, SocketSettings};
+use model::{OptionCall, OptionUnit, Placement, SOCKET_OPTIONS, SocketSettings};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use sys::socket;
 
-/// Smallest MSS that Linux takes (`TCP_MIN_MSS`, include/net/tcp.h).
-const MSS_MIN: u32 = 88;
-/// Largest MSS that Linux takes (`MAX_TCP_WINDOW`, include/net/tcp.h).
-const MSS_MAX: u32 = 32_767;
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
@@ -131,70 +127,43 @@ fn prepared(
 }
 
 fn set_options(fd: BorrowedFd<'_>, ipv6: bool, settings: &SocketSettings) -> Result<(), Error> {
-    if let Some(bytes) = settings.send_buffer {
-        let value = buffer_size("send buffer", bytes)?;
-        socket::set_send_buffer(fd, value)
-            .map_err(|e| Error::option("send buffer", bytes, e, "choose another size"))?;
-    }
-    if let Some(bytes) = settings.receive_buffer {
-        let value = buffer_size("receive buffer", bytes)?;
-        socket::set_receive_buffer(fd, value)
-            .map_err(|e| Error::option("receive buffer", bytes, e, "choose another size"))?;
-    }
-    if let Some(mss) = settings.mss {
-        if !(MSS_MIN..=MSS_MAX).contains(&mss) {
-            let remedy = format!("Linux takes {MSS_MIN} to {MSS_MAX} bytes");
-            return Err(Error::range("MSS", mss, remedy));
+    for option in &SOCKET_OPTIONS {
+        let Some(value) = (option.asked)(settings) else {
+            continue;
+        };
+        let shown = || match option.unit {
+            OptionUnit::Switch => (value == 1).to_string(),
+            unit => unit.format(value),
+        };
+        let (least, most, range) = option.range;
+        if !(least..=most).contains(&value) {
+            return Err(Error::range(option.label, shown(), range));
         }
-        socket::set_mss(fd, mss as i32)
-            .map_err(|e| Error::option("MSS", mss, e, "choose another MSS"))?;
+        set_option(fd, ipv6, option.call, value)
+            .map_err(|e| Error::option(option.label, shown(), e, option.if_refused))?;
     }
     if let Some(name) = &settings.congestion {
         socket::set_congestion(fd, name).map_err(|e| no_congestion(name, e))?;
     }
-    if let Some(on) = settings.nodelay {
-        socket::set_nodelay(fd, on)
-            .map_err(|e| Error::option("nodelay", on, e, "leave the option away"))?;
-    }
-    if let Some(rate) = settings.pacing {
-        if rate.0 < 8 {
-            return Err(Error::range("pacing", rate, "choose at least 8 bit/s"));
-        }
-        socket::set_pacing(fd, rate.0 / 8).map_err(|e| {
-            let remedy = "64-bit pacing rates need Linux 4.20";
-            Error::option("pacing", rate, e, remedy)
-        })?;
-    }
-    if let Some(bytes) = settings.notsent_lowat {
-        // Zero would leave it to the sysctl.
-        let value = u32::try_from(bytes.0).ok().filter(|bytes| *bytes > 0);
-        let value = value.ok_or_else(|| {
-            Error::range("unsent data", bytes, "choose 1 byte to less than 4 GiB")
-        })?;
-        socket::set_notsent_lowat(fd, value)
-            .map_err(|e| Error::option("unsent data", bytes, e, "leave the option away"))?;
-    }
-    if let Some(dscp) = settings.dscp {
-        if dscp > 63 {
-            return Err(Error::range("DSCP", dscp, "choose 0 to 63 (RFC 2474)"));
-        }
-        let fail = |e| Error::option("DSCP", dscp, e, "choose a value that this user may set");
-        let tos = dscp << 2;
-        if ipv6 {
-            socket::set_tos_v6(fd, tos).map_err(fail)?;
-        }
-        // On an IPv6 socket this one is for IPv4-mapped peers.
-        socket::set_tos_v4(fd, tos).map_err(fail)?;
-    }
     Ok(())
 }
 
-fn buffer_size(option: &'static str, bytes: model::Bytes) -> Result<i32, Error> {
-    // The kernel doubles it in an int.
-    i32::try_from(bytes.0)
-        .ok()
-        .filter(|&b| b > 0 && b <= i32::MAX / 2)
-        .ok_or_else(|| Error::range(option, bytes, "choose 1 byte to less than 1 GiB"))
+/// Sets an option to a value within its range.
+fn set_option(fd: BorrowedFd<'_>, ipv6: bool, call: OptionCall, value: u64) -> io::Result<()> {
+    match call {
+        OptionCall::Tcp(name) => socket::set_tcp_option(fd, name, value as u32),
+        OptionCall::SendBuffer => socket::set_send_buffer(fd, value as i32),
+        OptionCall::ReceiveBuffer => socket::set_receive_buffer(fd, value as i32),
+        OptionCall::PacingRate => socket::set_pacing(fd, value / 8),
+        OptionCall::TrafficClass => {
+            let tos = (value as u8) << 2;
+            if ipv6 {
+                socket::set_tos_v6(fd, tos)?;
+            }
+            // On an IPv6 socket this one is for IPv4-mapped peers.
+            socket::set_tos_v4(fd, tos)
+        }
+    }
 }
 
 fn bind(fd: BorrowedFd<'_>, local: SocketAddr) -> Result<(), Error> {

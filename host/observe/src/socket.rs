@@ -1,7 +1,7 @@
 //! The options of a live socket as the kernel holds them.
 
 use crate::{Error, tcp_info};
-use model::{BitRate, Bytes, SocketOptions};
+use model::{BitRate, OptionCall, SOCKET_OPTIONS, SocketOptions};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 use sys::read_option::{read_int_option, read_option};
@@ -17,47 +17,41 @@ pub fn socket_options(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketOptions, 
     let (local, remote) = addresses(fd)?;
     let buffer = |option, name| {
         let held = int(option, libc::SOL_SOCKET, name)?;
-        Ok(Bytes(u64::try_from(held).unwrap_or(0)))
+        Ok(u64::try_from(held).unwrap_or(0))
     };
     let is_tcp = int("SO_PROTOCOL", libc::SOL_SOCKET, libc::SO_PROTOCOL)? == libc::IPPROTO_TCP;
-    let (mss, congestion, nodelay) = if is_tcp {
-        let mss = int("TCP_MAXSEG", libc::IPPROTO_TCP, libc::TCP_MAXSEG)?;
-        (
-            u32::try_from(mss).unwrap_or(0),
-            congestion(fd)?,
-            int("TCP_NODELAY", libc::IPPROTO_TCP, libc::TCP_NODELAY)? != 0,
-        )
-    } else {
-        (0, String::new(), false)
-    };
-    // Neither is worth losing the rest for.
-    let info = is_tcp.then(|| tcp_info(fd).ok()).flatten();
-    let unsent = is_tcp
-        .then(|| read_int_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT).ok())
-        .flatten();
-    let traffic_class = match remote {
-        SocketAddr::V4(_) => int("IP_TOS", libc::IPPROTO_IP, libc::IP_TOS)?,
-        SocketAddr::V6(_) => int("IPV6_TCLASS", libc::IPPROTO_IPV6, libc::IPV6_TCLASS)?,
-    };
-    Ok(SocketOptions {
-        stream,
-        local,
-        remote,
-        send_buffer: buffer("SO_SNDBUF", libc::SO_SNDBUF)?,
-        receive_buffer: buffer("SO_RCVBUF", libc::SO_RCVBUF)?,
-        mss,
-        congestion,
-        nodelay,
-        pacing: pacing(fd)?,
-        // The upper six bits; the lower two are ECN (RFC 3168).
-        dscp: ((traffic_class >> 2) & 0x3f) as u8,
-        // An unsigned number in the kernel; 0 leaves it to net.ipv4.tcp_notsent_lowat.
-        notsent_lowat: unsent
-            .filter(|bytes| *bytes != 0)
-            .map(|bytes| Bytes(u64::from(bytes.cast_unsigned()))),
-        snd_wscale: info.as_ref().and_then(|info| info.snd_wscale()),
-        rcv_wscale: info.as_ref().and_then(|info| info.rcv_wscale()),
-    })
+    let mut options = SocketOptions::new(stream, local, remote);
+    for option in &SOCKET_OPTIONS {
+        let value = match option.call {
+            OptionCall::Tcp(_) if !is_tcp => continue,
+            OptionCall::Tcp(name) => int(option.kernel, libc::IPPROTO_TCP, name)?
+                .cast_unsigned()
+                .into(),
+            OptionCall::SendBuffer => buffer(option.kernel, libc::SO_SNDBUF)?,
+            OptionCall::ReceiveBuffer => buffer(option.kernel, libc::SO_RCVBUF)?,
+            OptionCall::PacingRate => match pacing(fd)? {
+                Some(rate) => rate.0,
+                None => continue,
+            },
+            // The upper six bits; the lower two are ECN (RFC 3168).
+            OptionCall::TrafficClass => {
+                let class = match remote {
+                    SocketAddr::V4(_) => int("IP_TOS", libc::IPPROTO_IP, libc::IP_TOS)?,
+                    SocketAddr::V6(_) => int("IPV6_TCLASS", libc::IPPROTO_IPV6, libc::IPV6_TCLASS)?,
+                };
+                u64::from((class.cast_unsigned() >> 2) & 0x3f)
+            }
+        };
+        (option.keep)(&mut options, value);
+    }
+    if is_tcp {
+        options.congestion = congestion(fd)?;
+        // Not worth losing the rest for.
+        let info = tcp_info(fd).ok();
+        options.snd_wscale = info.as_ref().and_then(|info| info.snd_wscale());
+        options.rcv_wscale = info.as_ref().and_then(|info| info.rcv_wscale());
+    }
+    Ok(options)
 }
 
 fn addresses(fd: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAddr), Error> {

@@ -1,6 +1,9 @@
 //! Where the kernel gave something else than was asked for.
 
-use model::{Bytes, SocketOptions, SocketSettings, Warning};
+use model::{
+    Bytes, OptionCall, OptionUnit, SOCKET_OPTIONS, SocketKnob, SocketOption, SocketOptions,
+    SocketSettings, Warning,
+};
 
 /// Says where the options in force on a live socket differ from those asked for, why that is so, what
 /// it means for the figures and what to do.
@@ -10,18 +13,10 @@ use model::{Bytes, SocketOptions, SocketSettings, Warning};
 /// arguments: the state of a far socket can be judged here, because what the kernel gave tells the
 /// limit that it applied.
 pub fn setting_warnings(asked: &SocketSettings, got: &SocketOptions, whose: &str) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    warnings.extend(
-        asked
-            .send_buffer
-            .and_then(|size| buffer(&SEND, size, got.send_buffer, whose)),
-    );
-    warnings.extend(
-        asked
-            .receive_buffer
-            .and_then(|size| buffer(&RECEIVE, size, got.receive_buffer, whose)),
-    );
-    warnings.extend(asked.mss.and_then(|size| mss(size, got.mss, whose)));
+    let mut warnings: Vec<Warning> = SOCKET_OPTIONS
+        .iter()
+        .filter_map(|option| deviation(option, (option.asked)(asked)?, got, whose))
+        .collect();
     if let Some(name) = &asked.congestion
         && *name != got.congestion
     {
@@ -36,96 +31,54 @@ pub fn setting_warnings(asked: &SocketSettings, got: &SocketOptions, whose: &str
                 .to_owned(),
         });
     }
-    if let Some(on) = asked.nodelay
-        && on != got.nodelay
-    {
-        let word = |on| if on { "on" } else { "off" };
-        warnings.push(Warning {
-            what: format!(
-                "{whose}: TCP_NODELAY {} asked, it is {}",
-                word(on),
-                word(got.nodelay)
-            ),
-            meaning:
-                "small writes are delayed or sent otherwise than asked, which shows in request \
-                      latencies"
-                    .to_owned(),
-            remedy: "run again without the option to see what the default gives".to_owned(),
-        });
-    }
-    if let Some(rate) = asked.pacing
-        // The kernel paces in whole bytes a second.
-        && got.pacing.map(|r| r.0 / 8) != Some(rate.0 / 8)
-    {
-        let given = match got.pacing {
-            Some(rate) => rate.to_string(),
-            None => "no limit".to_owned(),
-        };
-        warnings.push(Warning {
-            what: format!("{whose}: SO_MAX_PACING_RATE {rate} asked, {given} in force"),
-            meaning: "the sender is not paced as asked".to_owned(),
-            remedy: "kernels before 4.20 cannot hold more than 34 Gbit/s: ask for less".to_owned(),
-        });
-    }
-    if let Some(dscp) = asked.dscp
-        && dscp != got.dscp
-    {
-        warnings.push(Warning {
-            what: format!("{whose}: DSCP {dscp} asked, {} in force", got.dscp),
-            meaning: "the network queues these packets as another class than asked".to_owned(),
-            remedy: "look for a cgroup or security policy that sets IP_TOS or IPV6_TCLASS"
-                .to_owned(),
-        });
-    }
-    if let Some(bytes) = asked.notsent_lowat
-        && got.notsent_lowat != Some(bytes)
-    {
-        let default = || "the kernel's default".to_owned();
-        warnings.push(Warning {
-            what: format!(
-                "{whose}: TCP_NOTSENT_LOWAT {} asked, {} in force",
-                size(bytes),
-                got.notsent_lowat.map_or_else(default, size)
-            ),
-            meaning: "the sender keeps another amount of unsent data than asked".to_owned(),
-            remedy: "run again without the option to see what the default gives".to_owned(),
-        });
-    }
     warnings
 }
 
-/// What is known of one of the two buffer options.
-struct BufferOption {
-    name: &'static str,
-    limit: &'static str,
-    /// What the buffer bounds.
-    bounds: &'static str,
+fn deviation(
+    option: &SocketOption,
+    asked: u64,
+    got: &SocketOptions,
+    whose: &str,
+) -> Option<Warning> {
+    let found = option.in_force(got);
+    match (option.call, option.knob, found) {
+        (OptionCall::SendBuffer | OptionCall::ReceiveBuffer, _, Some(given)) => {
+            return buffer(option, Bytes(asked), Bytes(given), whose);
+        }
+        (_, Some(SocketKnob::Mss), Some(given)) => return mss(asked as u32, given as u32, whose),
+        (_, _, Some(found)) if (option.same)(asked, found) => return None,
+        _ => {}
+    }
+    let shown = |value| match option.unit {
+        OptionUnit::Bytes => size(Bytes(value)),
+        unit => unit.format(value),
+    };
+    let found = found.map_or_else(
+        || match option.call {
+            OptionCall::PacingRate => "no limit".to_owned(),
+            _ => "the kernel's default".to_owned(),
+        },
+        shown,
+    );
+    let [meaning, remedy] = option.otherwise;
+    Some(Warning {
+        what: format!(
+            "{whose}: {} {} asked, {found} in force",
+            option.kernel,
+            shown(asked)
+        ),
+        meaning: meaning.to_owned(),
+        remedy: remedy.to_owned(),
+    })
 }
-
-const SEND: BufferOption = BufferOption {
-    name: "SO_SNDBUF",
-    limit: "net.core.wmem_max",
-    bounds: "data in flight",
-};
-
-const RECEIVE: BufferOption = BufferOption {
-    name: "SO_RCVBUF",
-    limit: "net.core.rmem_max",
-    bounds: "the receive window",
-};
 
 /// The kernel cuts the value to its limit, doubles it for its own bookkeeping, and raises the result
 /// to a minimum of a few KiB (socket(7); `sk_setsockopt` in `net/core/sock.c`).
-fn buffer(option: &BufferOption, asked: Bytes, held: Bytes, whose: &str) -> Option<Warning> {
-    let given = Bytes(held.0 / 2);
+fn buffer(option: &SocketOption, asked: Bytes, given: Bytes, whose: &str) -> Option<Warning> {
     if given == asked {
         return None;
     }
-    let BufferOption {
-        name,
-        limit,
-        bounds,
-    } = option;
+    let (name, [bounds, limit]) = (option.kernel, option.otherwise);
     let what = format!(
         "{whose}: {name} {} asked, {} given",
         size(asked),
@@ -302,11 +255,11 @@ mod tests {
             what,
             [
                 "this host: MSS 9000 asked, 1448 in force",
-                "this host: congestion control 'bbr' asked, 'cubic' in force",
-                "this host: TCP_NODELAY on asked, it is off",
+                "this host: TCP_NODELAY on asked, off in force",
                 "this host: SO_MAX_PACING_RATE 1.00 Mbit/s asked, no limit in force",
-                "this host: DSCP 10 asked, 0 in force",
                 "this host: TCP_NOTSENT_LOWAT 128 KiB asked, the kernel's default in force",
+                "this host: DSCP 10 asked, 0 in force",
+                "this host: congestion control 'bbr' asked, 'cubic' in force",
             ]
         );
         let small = SocketSettings {

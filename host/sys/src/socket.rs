@@ -157,6 +157,11 @@ pub fn set_nodelay(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(on))
 }
 
+/// An option of TCP that is a number of 32 bits, by its number in `include/uapi/linux/tcp.h`.
+pub fn set_tcp_option(fd: BorrowedFd<'_>, name: i32, value: u32) -> io::Result<()> {
+    set(fd, libc::IPPROTO_TCP, name, value)
+}
+
 /// `TCP_NOTSENT_LOWAT` in bytes; zero leaves it to the sysctl.
 pub fn set_notsent_lowat(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)

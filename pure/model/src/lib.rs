@@ -25,6 +25,7 @@ mod sample;
 pub mod segment;
 mod setting;
 pub mod socket;
+mod socket_option;
 mod spec;
 mod stream_figures;
 mod summary;
@@ -46,8 +47,8 @@ pub use latency::Latency;
 pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
 pub use published::{About, Doubt, Published, PublishedComparison, Statistics};
 pub use run::{
-    CopyRecord, Datagrams, EndRecord, Ended, Leg, LineErrors, Run, RunId, SCHEMA_VERSION,
-    SocketOptions, Traced, Warning,
+    CopyRecord, Datagrams, EndRecord, Ended, Leg, LineErrors, Run, RunId, SCHEMA_VERSION, Traced,
+    Warning,
 };
 pub use sample::{CpuTimes, Sample, StreamSample};
 pub use segment::{
@@ -59,7 +60,10 @@ pub use setting::{
     Setting, SettingError, Shape, SocketKnob, SysctlKey, Value, apply_to_spec,
 };
 pub use socket::{SocketField, SocketState, SocketValues};
-pub use spec::{Direction, Directions, IpVersion, Limit, Placement, Side, SocketSettings, Spec};
+pub use socket_option::{
+    OptionCall, OptionUnit, SOCKET_OPTIONS, SocketOption, SocketOptions, SocketSettings,
+};
+pub use spec::{Direction, Directions, IpVersion, Limit, Placement, Side, Spec};
 pub use stream_figures::{PathFigures, StreamFigures, Vantage};
 pub use summary::{
     CpuUse, LatencySummary, LegSummary, SettingInForce, Summary, ramp_for, shortest_trip,

@@ -2,11 +2,10 @@
 
 use crate::request::Links;
 use crate::{
-    BitRate, BlockRecord, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, Spec,
+    BlockRecord, Bytes, Direction, Fingerprint, Latency, Nanos, Sample, Side, SocketOptions, Spec,
     StoreRecord, TraceSource,
 };
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 
 /// Version of the JSON form of [`Run`]; raised when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -241,42 +240,6 @@ pub struct Datagrams {
     pub jitter: Nanos,
 }
 
-/// Options of a live data socket, read back from the kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SocketOptions {
-    /// Number of the stream, from 0.
-    pub stream: u32,
-    /// This end.
-    pub local: SocketAddr,
-    /// The peer.
-    pub remote: SocketAddr,
-    /// `SO_SNDBUF` as the kernel holds it, in bytes (twice what was asked).
-    pub send_buffer: Bytes,
-    /// `SO_RCVBUF` as the kernel holds it, in bytes (twice what was asked).
-    pub receive_buffer: Bytes,
-    /// `TCP_MAXSEG`, in bytes; 0 for UDP.
-    pub mss: u32,
-    /// `TCP_CONGESTION`; empty for UDP.
-    pub congestion: String,
-    /// `TCP_NODELAY`.
-    pub nodelay: bool,
-    /// `SO_MAX_PACING_RATE`; `None` if unlimited.
-    #[serde(rename = "pacing_bit_s")]
-    pub pacing: Option<BitRate>,
-    /// Differentiated services code point.
-    pub dscp: u8,
-    /// `TCP_NOTSENT_LOWAT`; `None` if not set (then `net.ipv4.tcp_notsent_lowat` holds) or not told.
-    #[serde(default)]
-    pub notsent_lowat: Option<Bytes>,
-    /// Window scale that the peer's handshake announced; `None` if not negotiated or not told.
-    #[serde(default)]
-    pub snd_wscale: Option<u8>,
-    /// Window scale that this end announced: bounds its window at 65535 << this for the whole life of
-    /// the connection (RFC 7323); `None` if not negotiated or not told.
-    #[serde(default)]
-    pub rcv_wscale: Option<u8>,
-}
-
 /// A doubt, as data: what happened, what it means for the number, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Warning {
@@ -303,19 +266,4 @@ pub enum Ended {
         /// What happened, to what, and what to do.
         why: String,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sockets_of_older_runs_are_read() {
-        let old = r#"{"stream":0,"local":"192.0.2.1:1","remote":"192.0.2.2:2","send_buffer":1,
-            "receive_buffer":2,"mss":1448,"congestion":"cubic","nodelay":false,"pacing_bit_s":null,
-            "dscp":0}"#;
-        let state: SocketOptions = serde_json::from_str(old).unwrap();
-        assert_eq!(state.mss, 1448);
-        assert_eq!((state.notsent_lowat, state.rcv_wscale), (None, None));
-    }
 }

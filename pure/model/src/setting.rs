@@ -3,7 +3,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use crate::{BitRate, Bytes, Direction, Nanos, Side, SocketSettings};
+use crate::{BitRate, Bytes, Direction, Nanos, Side, SocketOption, SocketSettings};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -164,18 +164,22 @@ pub struct Reading {
 pub fn apply_to_spec(settings: &[Setting], socket: &mut SocketSettings) {
     for Setting { knob, value, .. } in settings {
         let Knob::Socket(knob) = knob else { continue };
-        let bytes = value.number().map(Bytes);
-        match knob {
-            SocketKnob::Congestion => socket.congestion = Some(value.plain()),
-            SocketKnob::SendBuffer => socket.send_buffer = bytes,
-            SocketKnob::ReceiveBuffer => socket.receive_buffer = bytes,
-            SocketKnob::SocketBuffers => {
-                (socket.send_buffer, socket.receive_buffer) = (bytes, bytes)
+        let number = match value {
+            Value::Switch(on) => Some(u64::from(*on)),
+            _ => value.number(),
+        };
+        let options: &[SocketKnob] = match knob {
+            SocketKnob::Congestion => {
+                socket.congestion = Some(value.plain());
+                continue;
             }
-            SocketKnob::Pacing => socket.pacing = value.number().map(BitRate),
-            SocketKnob::Mss => socket.mss = value.number().and_then(|n| u32::try_from(n).ok()),
-            SocketKnob::Nodelay => socket.nodelay = Some(*value == Value::Switch(true)),
-            SocketKnob::NotsentLowat => socket.notsent_lowat = bytes,
+            SocketKnob::SocketBuffers => &[SocketKnob::SendBuffer, SocketKnob::ReceiveBuffer],
+            one => std::slice::from_ref(one),
+        };
+        for option in options.iter().filter_map(|one| SocketOption::of(*one)) {
+            if let Some(number) = number {
+                (option.order)(socket, number);
+            }
         }
     }
 }

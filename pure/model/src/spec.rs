@@ -1,6 +1,6 @@
 //! What is to be done: the order for a run, as data.
 
-use crate::{BitRate, Bytes, Nanos, Workload};
+use crate::{Bytes, Nanos, SocketSettings, Workload};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -119,31 +119,6 @@ pub enum Limit {
     Requests(u64),
     /// At the end of the file (copy workload).
     Whole,
-}
-
-/// Options of a data socket; `None` leaves the kernel's own choice.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SocketSettings {
-    /// `SO_SNDBUF` as asked; the kernel doubles it for its own bookkeeping (socket(7)).
-    pub send_buffer: Option<Bytes>,
-    /// `SO_RCVBUF` as asked; doubled likewise. An explicit value switches autotuning off.
-    pub receive_buffer: Option<Bytes>,
-    /// `TCP_MAXSEG`, in bytes.
-    pub mss: Option<u32>,
-    /// `TCP_CONGESTION`.
-    pub congestion: Option<String>,
-    /// `TCP_NODELAY`; always set for the request workload unless `Some(false)`.
-    pub nodelay: Option<bool>,
-    /// `SO_MAX_PACING_RATE` of each stream.
-    #[serde(rename = "pacing_bit_s")]
-    pub pacing: Option<BitRate>,
-    /// Differentiated services code point, 0 to 63 (RFC 2474).
-    pub dscp: Option<u8>,
-    /// `TCP_NOTSENT_LOWAT`: unsent data beyond which the kernel takes no more from the sender.
-    pub notsent_lowat: Option<Bytes>,
-    /// IP version to insist on.
-    pub ip_version: Option<IpVersion>,
 }
 
 /// IPv4 or IPv6.

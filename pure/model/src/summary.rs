@@ -4,8 +4,8 @@ use crate::physics::HEADERS;
 use crate::request::Links;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
-    Latency, Leg, Limit, Nanos, Run, Sample, SocketOptions, SocketState, Spec, StreamSample,
-    Warning, Workload, blocks::read_again, summarise_blocks, summarise_copy,
+    Latency, Leg, Limit, Nanos, Run, SOCKET_OPTIONS, Sample, SocketOptions, SocketState, Spec,
+    StreamSample, Warning, Workload, blocks::read_again, summarise_blocks, summarise_copy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -452,45 +452,23 @@ fn settings(
             receiver: receiver.map(read),
         }
     };
-    let socket = &spec.socket;
-    let on_off = |on: bool| if on { "on" } else { "off" }.to_owned();
-    let or_unlimited =
-        |rate: Option<BitRate>| rate.map_or_else(|| "unlimited".to_owned(), |r| r.to_string());
-    vec![
-        row(
-            "send-buffer",
-            socket.send_buffer.map(|b| b.to_string()),
-            &|s| s.send_buffer.to_string(),
-        ),
-        row(
-            "receive-buffer",
-            socket.receive_buffer.map(|b| b.to_string()),
-            &|s| s.receive_buffer.to_string(),
-        ),
-        row("mss", socket.mss.map(|m| m.to_string()), &|s| {
-            s.mss.to_string()
-        }),
-        row("congestion", socket.congestion.clone(), &|s| {
-            s.congestion.clone()
-        }),
-        row("nodelay", socket.nodelay.map(on_off), &|s| {
-            on_off(s.nodelay)
-        }),
-        row("pacing", socket.pacing.map(|r| r.to_string()), &|s| {
-            or_unlimited(s.pacing)
-        }),
-        row(
-            "notsent-lowat",
-            socket.notsent_lowat.map(|b| b.to_string()),
-            &|s| {
-                s.notsent_lowat
-                    .map_or_else(|| "default".to_owned(), |b| b.to_string())
-            },
-        ),
-        row("dscp", socket.dscp.map(|d| d.to_string()), &|s| {
-            s.dscp.to_string()
-        }),
-    ]
+    let mut rows: Vec<SettingInForce> = SOCKET_OPTIONS
+        .iter()
+        .map(|option| {
+            let asked = (option.asked)(&spec.socket).map(|value| option.unit.format(value));
+            row(option.name, asked, &|socket| {
+                (option.held)(socket).map_or_else(
+                    || option.unset.to_owned(),
+                    |value| option.unit.format(value),
+                )
+            })
+        })
+        .collect();
+    let congestion = row("congestion", spec.socket.congestion.clone(), &|s| {
+        s.congestion.clone()
+    });
+    rows.insert(3, congestion);
+    rows
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 use crate::blocks::Slot;
 use model::{
     Bytes, Difference, Direction, EndRecord, Ended, Fingerprint, Leg, LegSummary, Limit, Metric,
-    Nanos, Plan, Reading, Run, Side, SocketOptions, SocketSettings, Summary, Trial, Witness,
-    apply_to_spec,
+    Nanos, OptionUnit, Plan, Reading, Run, SOCKET_OPTIONS, Side, SocketOptions, SocketSettings,
+    Summary, Trial, Witness, apply_to_spec,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -198,81 +198,14 @@ fn witness(leg: &Leg, figures: &LegSummary, run: &Run) -> Witness {
 
 // ---- in force on the live sockets ----
 
-/// An option of the live socket: its name, which end it acts at, what was asked, what is there.
-struct SocketOption {
-    name: &'static str,
-    at: Acts,
-    asked: fn(&SocketSettings) -> Option<u64>,
-    found: fn(&SocketOptions) -> Option<u64>,
-    /// Whether what is there is what was asked.
-    same: fn(u64, u64) -> bool,
-    print: fn(u64) -> String,
+/// A value as readings have it: exact, because a change is distinguished from none by these words.
+fn print(unit: OptionUnit, value: u64) -> String {
+    match unit {
+        OptionUnit::Bytes => size(value),
+        OptionUnit::BitRate => format!("{} Mbit/s", value as f64 / 1e6),
+        OptionUnit::Count | OptionUnit::Switch => unit.format(value),
+    }
 }
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Acts {
-    Sender,
-    Receiver,
-}
-
-/// The kernel doubles what it is asked, for its own bookkeeping, and raises what is less than one packet needs
-/// (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`: under 5 KB on all machines).
-fn same_buffer(asked: u64, found: u64) -> bool {
-    found == asked || (found > asked && found <= 5 << 10)
-}
-
-const OPTIONS: [SocketOption; 6] = [
-    SocketOption {
-        name: "SO_SNDBUF",
-        at: Acts::Sender,
-        asked: |s| s.send_buffer.map(|b| b.0),
-        found: |s| Some(s.send_buffer.0 / 2),
-        same: same_buffer,
-        print: size,
-    },
-    SocketOption {
-        name: "SO_RCVBUF",
-        at: Acts::Receiver,
-        asked: |s| s.receive_buffer.map(|b| b.0),
-        found: |s| Some(s.receive_buffer.0 / 2),
-        same: same_buffer,
-        print: size,
-    },
-    SocketOption {
-        name: "SO_MAX_PACING_RATE",
-        at: Acts::Sender,
-        asked: |s| s.pacing.map(|p| p.0),
-        found: |s| s.pacing.map(|p| p.0),
-        // The kernel counts whole bytes a second.
-        same: |asked, found| asked.abs_diff(found) < 8,
-        print: |rate| format!("{} Mbit/s", rate as f64 / 1e6),
-    },
-    SocketOption {
-        name: "TCP_MAXSEG",
-        at: Acts::Sender,
-        asked: |s| s.mss.map(u64::from),
-        found: |s| Some(u64::from(s.mss)),
-        // Options of every segment (at most 40 bytes) are taken off what was asked.
-        same: |asked, found| found <= asked && found + 40 >= asked,
-        print: |bytes| bytes.to_string(),
-    },
-    SocketOption {
-        name: "TCP_NODELAY",
-        at: Acts::Sender,
-        asked: |s| s.nodelay.map(u64::from),
-        found: |s| Some(u64::from(s.nodelay)),
-        same: |asked, found| asked == found,
-        print: |on| if on == 1 { "on" } else { "off" }.to_owned(),
-    },
-    SocketOption {
-        name: "TCP_NOTSENT_LOWAT",
-        at: Acts::Sender,
-        asked: |s| s.notsent_lowat.map(|b| b.0),
-        found: |s| s.notsent_lowat.map(|b| b.0),
-        same: |asked, found| asked == found,
-        print: size,
-    },
-];
 
 /// The socket options that any arm sets, as the live sockets of this run have them, at the end where
 /// they act: for an arm that leaves one alone too, to tell a change that changed nothing.
@@ -283,32 +216,38 @@ fn socket_readings(plan: &Plan, arm: u32, leg: &Leg) -> Vec<Reading> {
     }
     let asked = plan.spec_of(arm).socket;
     let both = plan.run.workload.is_answered();
-    let ends = |at: Acts| {
+    let ends = |at_receiver: bool| {
         let sender = leg.direction.sender();
         [Side::Near, Side::Far]
             .into_iter()
-            .filter(move |side| both || (*side == sender) == (at == Acts::Sender))
+            .filter(move |side| both || (*side == sender) != at_receiver)
     };
     let mut readings = Vec::new();
-    for option in OPTIONS.iter().filter(|o| (o.asked)(&touched).is_some()) {
-        for side in ends(option.at) {
+    for option in SOCKET_OPTIONS
+        .iter()
+        .filter(|o| (o.asked)(&touched).is_some())
+    {
+        let print = |value| print(option.unit, value);
+        for side in ends(option.at_receiver) {
             let wanted = (option.asked)(&asked);
-            let holds = |s: &SocketOptions| match (wanted, (option.found)(s)) {
+            let holds = |s: &SocketOptions| match (wanted, option.in_force(s)) {
                 (None, _) => true,
                 (Some(wanted), Some(found)) => (option.same)(wanted, found),
                 (Some(_), None) => false,
             };
             readings.extend(reading(leg.end(side), holds, |socket, in_force| Reading {
-                setting: option.name.to_owned(),
+                setting: option.kernel.to_owned(),
                 side,
-                asked: wanted.map_or_else(|| LEFT_ALONE.to_owned(), option.print),
-                found: (option.found)(socket).map_or_else(|| NOT_SET.to_owned(), option.print),
+                asked: wanted.map_or_else(|| LEFT_ALONE.to_owned(), print),
+                found: option
+                    .in_force(socket)
+                    .map_or_else(|| NOT_SET.to_owned(), print),
                 in_force,
             }));
         }
     }
     if touched.congestion.is_some() {
-        for side in ends(Acts::Sender) {
+        for side in ends(false) {
             let wanted = asked.congestion.as_deref();
             let holds = |s: &SocketOptions| wanted.is_none_or(|w| w == s.congestion);
             readings.extend(reading(leg.end(side), holds, |socket, in_force| Reading {

@@ -180,20 +180,15 @@ pub fn leg(direction: Direction, way: Way) -> Leg {
 }
 
 pub fn socket(port: u16) -> SocketOptions {
+    let (local, remote) = (([192, 0, 2, 1], port).into(), ([192, 0, 2, 2], 5211).into());
     SocketOptions {
-        stream: 0,
-        local: ([192, 0, 2, 1], port).into(),
-        remote: ([192, 0, 2, 2], 5211).into(),
         send_buffer: Bytes(2_626_560),
         receive_buffer: Bytes(131_072),
         mss: 1448,
         congestion: "cubic".to_owned(),
-        nodelay: false,
-        pacing: None,
-        dscp: 0,
-        notsent_lowat: None,
         snd_wscale: Some(7),
         rcv_wscale: Some(7),
+        ..SocketOptions::new(0, local, remote)
     }
 }
 

@@ -413,8 +413,7 @@ impl<'a> Session<'a> {
                 .min()
                 .map(|rate| BitRate(rate.max(8))),
             dscp: (params.tos > 3).then_some(params.tos >> 2),
-            notsent_lowat: None,
-            ip_version: None,
+            ..SocketSettings::default()
         }
     }
 

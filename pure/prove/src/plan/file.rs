@@ -5,9 +5,9 @@ use super::{
     usual_looks, usual_run, validate,
 };
 use model::{
-    Arm, Bulk, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Estimand, Factor, IpVersion, Level,
-    Limit, Metric, Nanos, Placement, Plan, Request, Setting, SocketSettings, Spec, Wait, Workload,
-    apply_to_spec,
+    Arm, Bulk, Bytes, Design, Direction, EXPERIMENT_SCHEMA, Estimand, Factor, IpVersion, Knob,
+    Level, Limit, Metric, Nanos, OptionUnit, Placement, Plan, Request, SOCKET_OPTIONS, Setting,
+    SocketOption, SocketSettings, Spec, Wait, Workload, apply_to_spec,
 };
 use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -465,25 +465,21 @@ impl RunFile {
 
 /// The socket options of an order in the words of the knobs.
 fn settings_in(socket: &SocketSettings) -> Vec<Setting> {
-    let on_off = |on: bool| if on { "on" } else { "off" };
-    [
-        socket
-            .congestion
-            .as_ref()
-            .map(|c| format!("congestion={c}")),
-        socket.send_buffer.map(|b| format!("sndbuf={}", b.0)),
-        socket.receive_buffer.map(|b| format!("rcvbuf={}", b.0)),
-        socket.mss.map(|m| format!("mss={m}")),
-        socket.nodelay.map(|n| format!("nodelay={}", on_off(n))),
-        socket.pacing.map(|p| format!("pacing={}", p.0)),
-        socket
-            .notsent_lowat
-            .map(|b| format!("notsent_lowat={}", b.0)),
-    ]
-    .into_iter()
-    .flatten()
-    .filter_map(|text| text.parse().ok())
-    .collect()
+    let congestion = socket.congestion.as_ref();
+    let of = |option: &SocketOption| {
+        let (knob, value) = (option.knob?, (option.asked)(socket)?);
+        let value = match option.unit {
+            OptionUnit::Switch => option.unit.format(value),
+            OptionUnit::Bytes | OptionUnit::BitRate | OptionUnit::Count => value.to_string(),
+        };
+        Some(format!("{}={value}", Knob::Socket(knob)))
+    };
+    congestion
+        .map(|name| format!("congestion={name}"))
+        .into_iter()
+        .chain(SOCKET_OPTIONS.iter().filter_map(of))
+        .filter_map(|text| text.parse().ok())
+        .collect()
 }
 
 fn joined(settings: &[Setting]) -> String {

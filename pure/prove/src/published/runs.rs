@@ -295,19 +295,13 @@ mod tests {
         for run in &mut arms[1].runs {
             run.spec.socket.congestion = Some("bbr".to_owned());
             run.legs[0].near.sockets = vec![model::SocketOptions {
-                stream: 0,
-                local: ([127, 0, 0, 1], 1).into(),
-                remote: ([127, 0, 0, 1], 2).into(),
-                send_buffer: Bytes(0),
-                receive_buffer: Bytes(0),
                 mss: 1448,
                 congestion: "cubic".to_owned(),
-                nodelay: false,
-                pacing: None,
-                dscp: 0,
-                notsent_lowat: None,
-                snd_wscale: None,
-                rcv_wscale: None,
+                ..model::SocketOptions::new(
+                    0,
+                    ([127, 0, 0, 1], 1).into(),
+                    ([127, 0, 0, 1], 2).into(),
+                )
             }];
         }
         let found = judged(&arms);

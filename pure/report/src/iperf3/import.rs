@@ -483,10 +483,9 @@ impl Reader<'_> {
                     let port = u16::try_from(entry.get(port)?.as_u64()?).ok()?;
                     Some(SocketAddr::new(ip, port))
                 };
+                let local = address("local_host", "local_port")?;
+                let remote = address("remote_host", "remote_port")?;
                 Some(SocketOptions {
-                    stream,
-                    local: address("local_host", "local_port")?,
-                    remote: address("remote_host", "remote_port")?,
                     send_buffer: size("sndbuf_actual"),
                     receive_buffer: size("rcvbuf_actual"),
                     mss: size("tcp_mss_default").0.min(65_535) as u32,
@@ -494,9 +493,7 @@ impl Reader<'_> {
                     nodelay: spec.socket.nodelay == Some(true),
                     pacing: spec.socket.pacing,
                     dscp: spec.socket.dscp.unwrap_or(0),
-                    notsent_lowat: None,
-                    snd_wscale: None,
-                    rcv_wscale: None,
+                    ..SocketOptions::new(stream, local, remote)
                 })
             })
             .collect()
