@@ -108,7 +108,7 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
     }
     match loss {
         None => {}
-        Some(Loss::Random(chance)) => netem += &format!(" loss random {}", percent(*chance)),
+        Some(Loss::Random(chance)) => netem += &format!(" loss random {}", tc_percent(*chance)),
         Some(Loss::GilbertElliott {
             to_bad,
             to_good,
@@ -118,16 +118,16 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
             // tc-netem(8): p, r, 1-h, 1-k.
             netem += &format!(
                 " loss gemodel {} {} {} {}",
-                percent(*to_bad),
-                percent(*to_good),
-                percent(*lost_in_bad),
-                percent(*lost_in_good)
+                tc_percent(*to_bad),
+                tc_percent(*to_good),
+                tc_percent(*lost_in_bad),
+                tc_percent(*lost_in_good)
             );
         }
         Some(Loss::Periodic(_) | Loss::At(_)) => return Err("loss of chosen frames"),
     }
     if let Some(duplicate) = duplicate {
-        netem += &format!(" duplicate {}", percent(duplicate.probability));
+        netem += &format!(" duplicate {}", tc_percent(duplicate.probability));
     }
     // stab counts the bytes that a wire carries and a frame does not show; netem's own queue is never
     // full, because the queue is below.
@@ -165,7 +165,8 @@ fn micros(span: Nanos) -> String {
     format!("{}us", span.0 as f64 / 1e3)
 }
 
-fn percent(chance: f64) -> String {
+/// As tc writes a probability.
+fn tc_percent(chance: f64) -> String {
     format!("{}%", chance * 100.0)
 }
 

@@ -1,7 +1,8 @@
 //! Active queue management: which packets a queue drops or marks before it is full.
 
-use crate::chance::{Chance, Purpose};
+use crate::seed::Purpose;
 use model::Nanos;
+use model::Random;
 
 /// CoDel's memory (RFC 8289, section 5; the names are the RFC's).
 #[derive(Clone, Debug, Default)]
@@ -76,7 +77,7 @@ fn control_law(from: Nanos, interval: Nanos, count: u32) -> Nanos {
 /// RED's memory (Floyd and Jacobson 1993, figure 2; the names are the paper's).
 #[derive(Clone, Debug)]
 pub(crate) struct Red {
-    chance: Chance,
+    chance: Random,
     average: f64,
     /// Packets since the last choice.
     count: u64,
@@ -95,7 +96,7 @@ pub(crate) struct RedLimits {
 impl Red {
     pub(crate) fn new(seed: u64) -> Red {
         Red {
-            chance: Chance::new(seed, Purpose::Aqm),
+            chance: Random::new(seed, Purpose::Aqm as u64),
             average: 0.0,
             count: 0,
             idle_since: None,

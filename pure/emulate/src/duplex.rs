@@ -1,6 +1,6 @@
 //! Both directions of a link, coupled where only one can send at a time.
 
-use crate::chance::seed_of;
+use crate::seed::seed_of;
 use crate::{Delivery, Direction, Event, Link, Packet, Pipe, Shape};
 use model::Nanos;
 

@@ -9,7 +9,6 @@
 
 mod aqm;
 mod bucket;
-mod chance;
 mod duplex;
 mod emulator_counters;
 mod error;
@@ -18,6 +17,7 @@ mod loss;
 mod packet;
 mod pipe;
 mod scenario;
+mod seed;
 mod shape;
 mod shipped;
 mod wander;

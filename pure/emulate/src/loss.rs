@@ -1,8 +1,9 @@
 //! Which frames vanish on the line.
 
 use crate::Loss;
-use crate::chance::{Chance, Purpose};
 use crate::packet::FRAME_OVERHEAD;
+use crate::seed::Purpose;
+use model::Random;
 
 /// Preamble and gap: no bit error there hurts a frame.
 const OUTSIDE_CHECKSUM: u64 = FRAME_OVERHEAD - 4;
@@ -10,16 +11,16 @@ const OUTSIDE_CHECKSUM: u64 = FRAME_OVERHEAD - 4;
 /// A model of loss at work: asked once for every frame offered, in order.
 #[derive(Debug)]
 pub(crate) struct Losses {
-    chance: Chance,
-    bits: Chance,
+    chance: Random,
+    bits: Random,
     bad: bool,
 }
 
 impl Losses {
     pub(crate) fn new(seed: u64) -> Losses {
         Losses {
-            chance: Chance::new(seed, Purpose::Loss),
-            bits: Chance::new(seed, Purpose::BitError),
+            chance: Random::new(seed, Purpose::Loss as u64),
+            bits: Random::new(seed, Purpose::BitError as u64),
             bad: false,
         }
     }

@@ -2,14 +2,15 @@
 
 use crate::aqm::{CoDel, Red, RedLimits};
 use crate::bucket::Tokens;
-use crate::chance::{Chance, Purpose};
 use crate::loss::Losses;
 use crate::packet::{Packet, ip_bytes, wire_bytes_of_frame};
+use crate::seed::{Purpose, spread};
 use crate::wander::Wandering;
 use crate::{
     Aqm, Delivery, Depth, DropCause, ETHERNET_HEADER, Ecn, EmulatorCounters, Event, EventKind,
     Kept, Limit, Queue, Shape,
 };
+use model::Random;
 use model::{BitRate, Nanos};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -47,9 +48,9 @@ pub struct Pipe<T> {
     begun: Option<Nanos>,
 
     losses: Losses,
-    jitter: Chance,
-    reorder: Chance,
-    duplicate: Chance,
+    jitter: Random,
+    reorder: Random,
+    duplicate: Random,
     policer: Option<Tokens>,
     held: BTreeMap<u64, Held<T>>,
     held_until: BTreeSet<(Nanos, u64)>,
@@ -149,9 +150,9 @@ impl<T: Clone> Pipe<T> {
             rule: None,
             begun: None,
             losses: Losses::new(seed),
-            jitter: Chance::new(seed, Purpose::Jitter),
-            reorder: Chance::new(seed, Purpose::Reorder),
-            duplicate: Chance::new(seed, Purpose::Duplicate),
+            jitter: Random::new(seed, Purpose::Jitter as u64),
+            reorder: Random::new(seed, Purpose::Reorder as u64),
+            duplicate: Random::new(seed, Purpose::Duplicate as u64),
             policer: None,
             held: BTreeMap::new(),
             held_until: BTreeSet::new(),
@@ -360,7 +361,7 @@ impl<T: Clone> Pipe<T> {
             .as_ref()
             .map_or_else(Default::default, |j| (j.distribution, j.range));
         // Drawn for every packet, so that a change by the script shifts nothing.
-        let jitter = self.jitter.spread(distribution);
+        let jitter = spread(&mut self.jitter, distribution);
         let extra = Nanos((jitter * range.0 as f64) as u64);
         let late = self.reorder.unit();
         let late = shape.reorder.as_ref().filter(|r| late < r.probability);

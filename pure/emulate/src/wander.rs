@@ -1,7 +1,8 @@
 //! A rate that wanders by itself.
 
 use crate::Wander;
-use crate::chance::{Chance, Purpose};
+use crate::seed::Purpose;
+use model::Random;
 use model::{BitRate, Nanos};
 
 /// The rate never falls below this part of itself by the process alone, nor rises above the other.
@@ -12,8 +13,8 @@ const BOUNDS: (f64, f64) = (0.05, 3.0);
 #[derive(Debug)]
 pub(crate) struct Wandering {
     law: Wander,
-    noise: Chance,
-    stays: Chance,
+    noise: Random,
+    stays: Random,
     step: Nanos,
     /// What remains of a deviation after one step: exp(-step / time).
     keep: f64,
@@ -29,8 +30,8 @@ impl Wandering {
         let step = (law.time.0 / 100).clamp(10_000_000, 10_000_000_000);
         let mut wandering = Wandering {
             law: law.clone(),
-            noise: Chance::new(seed, Purpose::Wander),
-            stays: Chance::new(seed, Purpose::Stay),
+            noise: Random::new(seed, Purpose::Wander as u64),
+            stays: Random::new(seed, Purpose::Stay as u64),
             step: Nanos(step),
             keep: (-(step as f64) / law.time.0.max(1) as f64).exp(),
             deviation: 0.0,

@@ -1,7 +1,7 @@
 //! From owned pieces of time and the facts to an explanation.
 
 use crate::facts::Facts;
-use crate::limits::{self, Fits, Telling};
+use crate::limits::{self, Fits, Kind, Telling};
 use crate::moment::Piece;
 use model::finding::{Conclusion, Confidence, Explanation, Finding, Level, Limit, Phase, Share};
 use model::{Bytes, Direction, Nanos, Stage};
@@ -29,20 +29,6 @@ pub(crate) struct Subject {
     pub direction: Option<Direction>,
 }
 
-/// What kinds of time there are: each has its own second level.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Held by the network, or by what the sender believes of it.
-    Network,
-    Receiver,
-    SendBuffer,
-    Application,
-    Nagle,
-    SlowStart,
-    Device,
-    Cpu,
-}
-
 const KINDS: [Kind; 8] = [
     Kind::Network,
     Kind::Receiver,
@@ -55,21 +41,11 @@ const KINDS: [Kind; 8] = [
 ];
 
 fn kind(limit: Limit, facts: &Facts) -> Option<Kind> {
-    Some(match limit {
+    match limit {
         // Slow start again and again is what losses make.
-        Limit::SlowStart if facts.loss_hurts() => Kind::Network,
-        Limit::CongestionWindow | Limit::Pacing | Limit::LossRecovery | Limit::RtoStall => {
-            Kind::Network
-        }
-        Limit::ReceiveWindow | Limit::ZeroWindow => Kind::Receiver,
-        Limit::SendBuffer => Kind::SendBuffer,
-        Limit::Application => Kind::Application,
-        Limit::Nagle => Kind::Nagle,
-        Limit::SlowStart => Kind::SlowStart,
-        Limit::DeviceQueue => Kind::Device,
-        Limit::Cpu => Kind::Cpu,
-        _ => return None,
-    })
+        Limit::SlowStart if facts.loss_hurts() => Some(Kind::Network),
+        limit => limits::first(limit)?.kind,
+    }
 }
 
 pub(crate) fn assemble(
@@ -130,7 +106,14 @@ pub(crate) fn assemble(
     let rest: Vec<Finding> = shares
         .iter()
         .filter(|(l, s)| s.time_share >= NEGLIGIBLE && findings.iter().all(|f| f.limit != *l))
-        .map(|(limit, s)| finding(*limit, limit.level(), *s, limits::tell(*limit, facts)))
+        .filter_map(|(limit, s)| {
+            Some(finding(
+                *limit,
+                limit.level(),
+                *s,
+                limits::tell(*limit, facts)?,
+            ))
+        })
         .collect();
     findings.extend(rest);
     if let Conclusion::Limited { by } = &conclusion {

@@ -2,6 +2,7 @@
 
 use crate::owner::Behind;
 use model::finding::{Evidence, EvidenceKey, Limit, Quantity, Source};
+use model::stats::{median, percentile};
 use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
 
 /// Most readings that are kept of one connection; beyond it neighbours are joined.
@@ -338,7 +339,7 @@ impl Facts {
     /// Median smoothed round-trip time by the shortest.
     pub fn inflation(&self) -> Option<f64> {
         let min = self.min_rtt.filter(|m| m.0 > 0)?;
-        middle(
+        median(
             self.steady()
                 .iter()
                 .filter(|r| r.srtt.0 > 0)
@@ -350,7 +351,7 @@ impl Facts {
     pub fn standing(&self) -> Option<Nanos> {
         let min = self.min_rtt?;
         let all = self.steady().iter().filter(|r| r.srtt.0 > 0);
-        middle(all.map(|r| r.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
+        median(all.map(|r| r.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
     }
 
     /// Rates over stretches of at least ten round trips of the empty path, in bytes a second; of a short
@@ -379,7 +380,7 @@ impl Facts {
     /// Median rate of the steady part, in bytes a second; of all of it where that is too short.
     pub fn rate(&self) -> f64 {
         let whole = self.bytes.0 as f64 / self.span.as_secs_f64().max(1e-9);
-        middle(self.rates().into_iter()).unwrap_or(whole)
+        median(self.rates().into_iter()).unwrap_or(whole)
     }
 
     /// How unsteady the rate is: half the span between its quartiles by its median.
@@ -404,21 +405,21 @@ impl Facts {
     /// Readings are so far apart that what happened within a round trip is not in them.
     pub fn is_coarse(&self) -> bool {
         let spans = self.readings.iter().map(|r| r.to.since(r.from).0 as f64);
-        middle(spans).is_none_or(|span| span > 1.5 * self.rtt().0 as f64)
+        median(spans).is_none_or(|span| span > 1.5 * self.rtt().0 as f64)
     }
 
     /// What the congestion window would carry on an empty path, by what was carried.
     pub fn window_to_spare(&self) -> Option<f64> {
         let min = self.min_rtt.filter(|m| m.0 > 0)?.as_secs_f64();
         let rate = self.rate();
-        let cwnd = middle(self.steady().iter().map(|r| r.cwnd as f64))?;
+        let cwnd = median(self.steady().iter().map(|r| r.cwnd as f64))?;
         (rate > 0.0).then(|| cwnd / min / rate)
     }
 
     /// Median of what is in flight by the peer's window.
     pub fn occupancy(&self) -> Option<f64> {
         let all = self.steady().iter().filter(|r| r.window > 0);
-        middle(all.map(|r| r.flight as f64 / r.window as f64))
+        median(all.map(|r| r.flight as f64 / r.window as f64))
     }
 
     /// Two fifths of the time and more nothing passed, and timers fired.
@@ -497,7 +498,7 @@ impl Facts {
     /// Median round-trip time at the losses by the shortest.
     pub fn inflation_at_loss(&self) -> Option<f64> {
         let min = self.min_rtt.filter(|m| m.0 > 0)?;
-        middle(
+        median(
             self.losses
                 .iter()
                 .filter(|l| l.srtt.0 > 0)
@@ -527,7 +528,7 @@ impl Facts {
     pub fn delay_at_loss(&self) -> Option<Nanos> {
         let min = self.min_rtt?;
         let seen = self.losses.iter().filter(|l| l.srtt.0 > 0);
-        middle(seen.map(|l| l.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
+        median(seen.map(|l| l.srtt.since(min).0 as f64)).map(|ns| Nanos(ns as u64))
     }
 
     /// The sender saw segments overtake each other, and more often than it sent one again: what was lost can hardly be told
@@ -580,18 +581,6 @@ fn joined(pair: &[Reading]) -> Reading {
             .map(|(x, y)| (x + y) / 2.0)
             .or(b.unread),
     }
-}
-
-/// The value that `share` of all do not exceed.
-pub(crate) fn percentile(values: &mut [f64], share: f64) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let rank = (share * values.len() as f64).ceil().max(1.0) as usize;
-    values.get(rank - 1).copied()
-}
-
-/// The median.
-pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
-    percentile(&mut values.collect::<Vec<_>>(), 0.5)
 }
 
 /// Bytes a second as a rate.

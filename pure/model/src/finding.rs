@@ -6,13 +6,22 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 
+macro_rules! letter {
+    () => {
+        None
+    };
+    ($letter:literal) => {
+        Some($letter)
+    };
+}
+
 macro_rules! limits {
-    ($($(#[$doc:meta])* $name:ident: $level:ident, $words:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident: $level:ident $(($letter:literal))?, $words:literal;)*) => {
         /// A cause that can hold a transfer up. The set is closed: an explanation names one of these,
         /// or says that nothing explains it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Limit { $($(#[$doc])* $name,)* }
+        pub enum Limit { $($(#[doc = $doc])* $name,)* }
 
         impl Limit {
             /// Every limit, the first level before the second.
@@ -23,9 +32,19 @@ macro_rules! limits {
                 match self { $(Limit::$name => $words,)* }
             }
 
+            /// What it is, in a sentence or two.
+            pub fn doc(self) -> &'static str {
+                match self { $(Limit::$name => concat!($($doc),*).trim_ascii(),)* }
+            }
+
             /// What kind of answer it is.
             pub fn level(self) -> Level {
                 match self { $(Limit::$name => Level::$level,)* }
+            }
+
+            /// What stands for a limit of the first level in a time line.
+            pub fn letter(self) -> Option<char> {
+                match self { $(Limit::$name => letter!($($letter)?),)* }
             }
         }
     };
@@ -33,33 +52,33 @@ macro_rules! limits {
 
 limits! {
     /// The connection was being opened.
-    Handshake: First, "the handshake";
+    Handshake: First('h'), "the handshake";
     /// The connection was being closed.
-    Closing: First, "closing the connection";
+    Closing: First('c'), "closing the connection";
     /// The application had nothing to send.
-    Application: First, "the sending application";
+    Application: First('.'), "the sending application";
     /// The application waited for room in the send buffer, and all that was written had been sent.
-    SendBuffer: First, "the send buffer";
+    SendBuffer: First('b'), "the send buffer";
     /// The peer's receive window was full.
-    ReceiveWindow: First, "the receive window";
+    ReceiveWindow: First('w'), "the receive window";
     /// The peer's receive window was closed: less than one segment fits.
-    ZeroWindow: First, "a closed receive window";
+    ZeroWindow: First('0'), "a closed receive window";
     /// The congestion window was full and still doubling each round trip.
-    SlowStart: First, "slow start";
+    SlowStart: First('s'), "slow start";
     /// The congestion window was full.
-    CongestionWindow: First, "the congestion window";
+    CongestionWindow: First('='), "the congestion window";
     /// Lost segments were being repaired by fast recovery, or the window was being reduced.
-    LossRecovery: First, "loss recovery";
+    LossRecovery: First('r'), "loss recovery";
     /// Waiting for the retransmission timer, or in the recovery after it.
-    RtoStall: First, "retransmission timeouts";
+    RtoStall: First('X'), "retransmission timeouts";
     /// Nagle's algorithm held a short segment back (RFC 896, with Minshall's change).
-    Nagle: First, "Nagle's algorithm";
+    Nagle: First('n'), "Nagle's algorithm";
     /// Pacing spread the segments out.
-    Pacing: First, "pacing";
+    Pacing: First('p'), "pacing";
     /// Segments waited in the queue of the sender's own device.
-    DeviceQueue: First, "the queue of the sender's device";
+    DeviceQueue: First('q'), "the queue of the sender's device";
     /// Nothing in TCP held it: the sender's processor or scheduler did.
-    Cpu: First, "the processor";
+    Cpu: First('u'), "the processor";
     /// Segments of full size vanish while smaller ones pass, and nobody says so.
     BlackHole: Second, "a path-MTU black hole";
     /// The peer held acknowledgements back.
@@ -353,6 +372,10 @@ mod tests {
     #[test]
     fn the_first_level_comes_before_the_second_and_names_stay() {
         assert!(Limit::ALL.is_sorted_by_key(|l| l.level()));
+        let first = |l: &&Limit| l.level() == Level::First;
+        let letters = Limit::ALL.iter().filter_map(|l| l.letter());
+        let letters: std::collections::BTreeSet<char> = letters.collect();
+        assert_eq!(Limit::ALL.iter().filter(first).count(), letters.len());
         let name = |l: &Limit| serde_json::to_value(l).unwrap();
         assert_eq!(name(&Limit::RtoStall), "rto_stall");
         assert_eq!(

@@ -19,6 +19,7 @@ pub mod packet;
 pub mod physics;
 mod plan;
 mod published;
+mod random;
 pub mod request;
 mod run;
 mod sample;
@@ -27,6 +28,7 @@ mod setting;
 pub mod socket;
 mod socket_option;
 mod spec;
+pub mod stats;
 mod stream_figures;
 mod summary;
 mod tuning;
@@ -46,6 +48,7 @@ pub use fingerprint::{Congestion, Cpu, Device, Fingerprint, Route, Unread};
 pub use latency::Latency;
 pub use plan::{Arm, Design, EXPERIMENT_SCHEMA, Estimand, Factor, Level, Metric, Plan};
 pub use published::{About, Doubt, Published, PublishedComparison, Statistics};
+pub use random::Random;
 pub use run::{
     CopyRecord, Datagrams, EndRecord, Ended, Leg, LineErrors, Run, RunId, SCHEMA_VERSION, Traced,
     Warning,

@@ -2,6 +2,7 @@
 
 use crate::physics::HEADERS;
 use crate::request::Links;
+use crate::stats::percentile;
 use crate::{
     BitRate, BlockSummary, Bytes, CopySummary, Datagrams, Direction, Directions, EndRecord, Ended,
     Latency, Leg, Limit, Nanos, Run, SOCKET_OPTIONS, Sample, SocketOptions, SocketState, Spec,
@@ -222,7 +223,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
             .filter_map(|t| t.srtt())
             .filter(|r| *r > Nanos(0))
     };
-    let rtt_loaded = median(rtts().collect());
+    let rtt_loaded = percentile(&mut rtts().collect::<Vec<_>>(), 0.5);
     let last = last_tcp(sender);
     let first: Vec<&SocketState> = first_tcp().collect();
     let busy = sum_of(&last, |t| t.busy());
@@ -239,7 +240,7 @@ pub fn summarise_leg(spec: &Spec, leg: &Leg) -> LegSummary {
         let sums = steady
             .iter()
             .filter_map(|s| sum_of(&tcp_of(s).collect::<Vec<_>>(), f));
-        median(sums.collect())
+        percentile(&mut sums.collect::<Vec<_>>(), 0.5)
     };
 
     LegSummary {
@@ -359,12 +360,6 @@ fn sum_of<T: std::iter::Sum>(
         .map(|t| f(t))
         .collect::<Option<Vec<T>>>()
         .map(|all| all.into_iter().sum())
-}
-
-/// The lower median.
-fn median<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
-    values.sort_unstable();
-    values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
 /// The time over which a leg is judged: from the first byte to the last; under a time limit at least

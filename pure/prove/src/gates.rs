@@ -384,7 +384,7 @@ fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
             let rates: Vec<f64> = of_arm
                 .filter_map(|t| Some(t.witness.steady_goodput?.0 as f64))
                 .collect();
-            crate::stats::spread::median(&rates)
+            model::stats::median(&rates)
         })
         .collect();
     let lowest = medians?.into_iter().reduce(f64::min)?;

@@ -8,9 +8,10 @@ use crate::gates::{self, Gates};
 use crate::looks::{Data, at_a_look, compare, pilot, pilot_differences, share};
 use crate::stats::change::change_point;
 use crate::stats::signed_rank::{self, FEWEST_PAIRS, hodges_lehmann};
-use crate::stats::spread::{median, outliers};
+use crate::stats::spread::outliers;
 use crate::stats::{ALPHA, position};
 use crate::{factorial, search};
+use model::stats::median;
 use model::{
     ArmTable, Bytes, ChangePoint, Design, Estimate, Experiment, Nanos, Outcome, Outlier, Phase,
     SearchStory, Trial, Verdict,

@@ -8,7 +8,6 @@
 //! socket; random numbers come from a recorded seed alone.
 
 mod blocks;
-mod chance;
 mod factorial;
 mod forecast;
 mod gates;

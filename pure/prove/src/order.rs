@@ -2,8 +2,8 @@
 //! that was interrupted goes on as if it had not been.
 
 use crate::blocks::{Slot, whole_blocks};
-use crate::chance::Chance;
 use crate::{looks, search};
+use model::Random;
 use model::{Design, Phase, Plan, Trial};
 
 /// What to do next.
@@ -108,7 +108,7 @@ fn block_order(plan: &Plan, trials: &[Trial], phase: Phase, block: u32) -> Vec<u
         (Phase::Main, _) => all_arms(plan),
     };
     let stream = (phase as u64) << 32 | u64::from(block);
-    let mut chance = Chance::new(plan.seed, stream);
+    let mut chance = Random::new(plan.seed, stream);
     // Fisher and Yates. The remainder of 64 bits is as good as fair for at most 64 arms.
     for last in (1..arms.len()).rev() {
         let other = chance.bits() % (last as u64 + 1);

@@ -17,9 +17,9 @@ pub use runs::{RunsOfArm, of_runs};
 use crate::looks;
 use crate::stats::change::change_point;
 use crate::stats::decision::decide;
-use crate::stats::spread::median;
 use crate::stats::total::mean;
 use crate::stats::{ALPHA, Estimate, rank_sum, signed_rank};
+use model::stats::{median, signed_percent};
 use model::{About, Doubt, Outcome, Published, PublishedComparison, Statistics};
 use std::collections::BTreeMap;
 use table::{Printed, Row, Table, Unit, line_of, unit_of};
@@ -100,11 +100,6 @@ fn doubt(about: About, words: impl Into<String>) -> Doubt {
         about,
         words: words.into(),
     }
-}
-
-/// A change in per cent: `+3.31 %`.
-fn percent(share: f64) -> String {
-    format!("{:+.2} %", 100.0 * share)
 }
 
 // ---- one run a row ----
@@ -357,7 +352,7 @@ fn drift(arms: &[Vec<f64>], entries: &[Entry<'_>]) -> Option<Doubt> {
         "After value {} of {} the level moves by about {} in all arms together: the path changed during the measurement.",
         found.after,
         entries.len(),
-        percent((found.after_median - found.before_median) / typical)
+        signed_percent((found.after_median - found.before_median) / typical)
     );
     Some(doubt(About::Drift, words))
 }
@@ -491,7 +486,11 @@ fn wrong(all: &[Difference]) -> Vec<Doubt> {
         if swapped[at] {
             continue;
         }
-        let values = format!("The values of {} give {}", one.name, percent(one.share));
+        let values = format!(
+            "The values of {} give {}",
+            one.name,
+            signed_percent(one.share)
+        );
         let swap = (at + 1..wrong.len()).find(|&other| {
             let (other, others) = wrong[other];
             one.table == other.table && one.explains(others) && other.explains(*printed)
@@ -503,7 +502,7 @@ fn wrong(all: &[Difference]) -> Vec<Doubt> {
                 format!(
                     "{values}, those of {} give {}; printed are {:+} % and {:+} %: the printed differences are swapped.",
                     other.name,
-                    percent(other.share),
+                    signed_percent(other.share),
                     printed.value,
                     others.value
                 )
@@ -606,7 +605,7 @@ fn moved<'a>(
     };
     let words = format!(
         "In the order of the table the level moves once ({}), after the {} cell of {}, {why}.",
-        percent(found.after_median / found.before_median - 1.0),
+        signed_percent(found.after_median / found.before_median - 1.0),
         windows[cell],
         names(test)
     );

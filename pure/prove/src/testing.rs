@@ -1,7 +1,7 @@
 //! Experiments for the tests: a plan, and a path that answers each run with a figure.
 
-use crate::chance::Chance;
 use crate::{Ask, Next, Slot, next, plan_from_changes, trial};
+use model::Random;
 use model::{
     Bytes, EXPERIMENT_SCHEMA, Ended, Experiment, Fingerprint, Nanos, Plan, Setting, Trial,
 };
@@ -78,7 +78,7 @@ pub(crate) fn play(plan: Plan, mut path: impl FnMut(Slot) -> Option<f64>) -> Exp
 /// Runs of `rate` bit/s times `factor` for the arms but the control, each off by noise of `spread`
 /// (mean 0, deviation `spread` of the logarithm).
 pub(crate) fn noisy(seed: u64, factor: f64, spread: f64) -> impl FnMut(Slot) -> Option<f64> {
-    let mut chance = Chance::new(seed, 99);
+    let mut chance = Random::new(seed, 99);
     move |slot| {
         let normal = (0..12).map(|_| chance.unit()).sum::<f64>() - 6.0;
         let effect = if slot.arm == 0 { 1.0 } else { factor };

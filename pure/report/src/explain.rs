@@ -331,38 +331,17 @@ fn time_line(one: &Explanation, style: Style) -> String {
                 if !seen.contains(&phase.limit) {
                     seen.push(phase.limit);
                 }
-                row.push(letter(phase.limit));
+                row.extend(phase.limit.letter());
             }
             None => row.push(' '),
         }
     }
     let legend: Vec<String> = seen
         .iter()
-        .map(|l| glue(format!("{} {}", letter(*l), l.words())))
+        .filter_map(|l| Some(glue(format!("{} {}", l.letter()?, l.words()))))
         .collect();
     let scale = format!("0 to {}: ", glue(end));
     format!("  {row}\n") + &wrap(&(scale + &legend.join(", ")), style.width, "  ", "  ")
-}
-
-/// What stands for a limit in the time line.
-fn letter(limit: Limit) -> char {
-    match limit {
-        Limit::Handshake => 'h',
-        Limit::Closing => 'c',
-        Limit::Application => '.',
-        Limit::SendBuffer => 'b',
-        Limit::ReceiveWindow => 'w',
-        Limit::ZeroWindow => '0',
-        Limit::SlowStart => 's',
-        Limit::CongestionWindow => '=',
-        Limit::LossRecovery => 'r',
-        Limit::RtoStall => 'X',
-        Limit::Nagle => 'n',
-        Limit::Pacing => 'p',
-        Limit::DeviceQueue => 'q',
-        Limit::Cpu => 'u',
-        _ => '?',
-    }
 }
 
 /// All of it as a JSON document.

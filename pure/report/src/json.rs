@@ -173,6 +173,7 @@ fn inert(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::testing::{self, LAN};
+    use model::finding::{self, EvidenceKey};
     use model::*;
     use serde_json::{Value, json};
     use std::collections::{BTreeMap, BTreeSet};
@@ -188,9 +189,12 @@ mod tests {
                 section = name.trim_end_matches('`').to_owned();
                 let before = sections.insert(section.clone(), Keys::new());
                 assert_eq!(before, None, "{section} is documented twice");
+            } else if line.starts_with('#') {
+                // Tables of names, written from their types.
+                section.clear();
             } else if let Some((key, _)) = line.strip_prefix("| `").and_then(|l| l.split_once('`'))
+                && let Some(keys) = sections.get_mut(&section)
             {
-                let keys = sections.get_mut(&section).expect("a table has a heading");
                 assert!(
                     keys.insert(key.to_owned()),
                     "{section}.{key} is documented twice"
@@ -631,6 +635,58 @@ mod tests {
         assert_eq!(
             SCHEMA_VERSION, 1,
             "docs/json.md says which version it describes"
+        );
+    }
+
+    /// A table of what the types say.
+    fn table(head: &str, rows: impl Iterator<Item = String>) -> String {
+        let columns = head.matches('|').count() - 1;
+        let rule = "|---".repeat(columns) + "|";
+        let rows: String = rows.map(|row| row + "\n").collect();
+        format!("{head}\n{rule}\n{rows}")
+    }
+
+    /// `text` with what stands between a marker and its end replaced.
+    fn generated(text: &str, marker: &str, by: &str) -> String {
+        let (before, rest) = text.split_once(marker).expect(marker);
+        let (_, after) = rest.split_once("<!-- end -->").expect("an end");
+        format!("{before}{marker}\n{by}<!-- end -->{after}")
+    }
+
+    /// To write it anew, run this test with `UPDATE_DOCS=1`.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a test writes the documentation")]
+    fn limits_and_evidence_keys_are_documented_from_their_types() {
+        let name = |value: Value| format!("`{}`", value.as_str().expect("a name"));
+        let limits = table(
+            "| limit | level | in text | meaning |",
+            finding::Limit::ALL.iter().map(|limit| {
+                let (limit_name, level) = (json!(limit), json!(limit.level()));
+                let (words, doc) = (limit.words(), limit.doc());
+                format!(
+                    "| {} | {} | {words} | {doc} |",
+                    name(limit_name),
+                    name(level)
+                )
+            }),
+        );
+        let keys = table(
+            "| key | unit | meaning |",
+            EvidenceKey::ALL.iter().map(|key| {
+                let (unit, doc) = (key.unit().name(), key.doc());
+                format!("| {} | `{unit}` | {doc} |", name(json!(key)))
+            }),
+        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+        let text = std::fs::read_to_string(path).expect("docs/json.md");
+        let new = generated(&text, "<!-- limits: generated -->", &limits);
+        let new = generated(&new, "<!-- evidence keys: generated -->", &keys);
+        if std::env::var("UPDATE_DOCS").is_ok() {
+            std::fs::write(path, &new).expect("docs/json.md");
+        }
+        assert!(
+            text == new,
+            "docs/json.md is stale: run this test with UPDATE_DOCS=1"
         );
     }
 

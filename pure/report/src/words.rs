@@ -1,6 +1,7 @@
 //! The handful of things that all text output needs: safe strings, wrapped lines, aligned tables.
 
 use model::Nanos;
+pub use model::stats::percent;
 use std::fmt::Write as _;
 
 /// What the reader's screen can do.
@@ -177,20 +178,6 @@ pub fn counted(n: u64, of: &str) -> String {
     format!("{} {of}{plural}", grouped(n))
 }
 
-/// A share from 0 to 1 as a percentage: `0 %`, `0.012 %`, `3.4 %`, `97 %`. Never rounds something to 0.
-pub fn percent(share: f64) -> String {
-    let p = share * 100.0;
-    match p {
-        p if !p.is_finite() => "unknown".to_owned(),
-        0.0 => "0 %".to_owned(),
-        p if p < 0.001 => "< 0.001 %".to_owned(),
-        p if p < 0.1 => format!("{p:.3} %"),
-        p if p < 1.0 => format!("{p:.2} %"),
-        p if p < 10.0 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
-    }
-}
-
 /// A moment since 1970 as `2026-11-20 20:17:16 UTC`, in the proleptic Gregorian calendar (the
 /// algorithm of Howard Hinnant's "chrono-compatible low-level date algorithms", civil_from_days).
 pub fn utc(unix: Nanos) -> String {
@@ -318,11 +305,6 @@ mod tests {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_165_000), "1,165,000");
-        assert_eq!(percent(0.0), "0 %");
-        assert_eq!(percent(0.000_001), "< 0.001 %");
-        assert_eq!(percent(0.000_12), "0.012 %");
-        assert_eq!(percent(0.034), "3.4 %");
-        assert_eq!(percent(1.0), "100 %");
         assert_eq!(round_span(Nanos::from_secs(10)), "10 s");
         assert_eq!(round_span(Nanos::from_millis(2_500)), "2.50 s");
         assert_eq!(three_digits(16.304), "16.3");

@@ -8,6 +8,7 @@
 
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, FIN, RST, SYN};
+use model::stats::median;
 use model::{Clocks, Nanos};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -519,7 +520,7 @@ impl Halves {
         }
         let slope = slope(envelope, |a, b| (a < first_after) == (b < first_after));
         let level = |of: &[(usize, f64, f64)]| {
-            median(of.iter().map(|(_, at, shift)| shift - slope * at).collect())
+            median(of.iter().map(|(_, at, shift)| shift - slope * at)).unwrap_or(0.0)
         };
         let levels = [level(before), level(after)];
         let off = envelope.iter().enumerate();
@@ -528,7 +529,7 @@ impl Halves {
         });
         Some(Halves {
             slope,
-            scatter: median(off.collect()),
+            scatter: median(off).unwrap_or(0.0),
             jump: levels[1] - levels[0],
             span: envelope.last()?.1 - envelope.first()?.1,
         })
@@ -568,7 +569,7 @@ fn slope(envelope: &Envelope, together: impl Fn(usize, usize) -> bool) -> f64 {
                 .map(|(_, u, v)| (v - y) / (u - x)),
         );
     }
-    median(slopes)
+    median(slopes).unwrap_or(0.0)
 }
 
 /// How far the quickest lie from a line of this slope: the median.
@@ -577,18 +578,8 @@ fn scatter(envelope: &Envelope, slope: f64) -> f64 {
         .iter()
         .map(|(_, at, shift)| shift - slope * at)
         .collect();
-    let middle = median(levels.clone());
-    median(
-        levels
-            .into_iter()
-            .map(|level| (level - middle).abs())
-            .collect(),
-    )
-}
-
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or(0.0)
+    let middle = median(&levels).unwrap_or(0.0);
+    median(levels.iter().map(|level| (level - middle).abs())).unwrap_or(0.0)
 }
 
 #[cfg(test)]

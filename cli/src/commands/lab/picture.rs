@@ -4,6 +4,7 @@ use emulate::{
     AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, IcmpFilter, Limit, Link, Loss,
     MssClamp, Node, NodeKind, Queue, Scenario, Shape, Traffic, Wander,
 };
+use model::stats::percent;
 use report::words::wrap;
 
 /// Why the scenario is as it is, in lines of `width`.
@@ -303,10 +304,4 @@ fn cross(cross: &Cross) -> String {
         text += &format!(" ({} on, {} off)", cross.on, cross.off);
     }
     text
-}
-
-/// A probability with as many digits as it has.
-fn percent(share: f64) -> String {
-    let digits = format!("{:.9}", share * 100.0);
-    format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
 }

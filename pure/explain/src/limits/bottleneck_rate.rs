@@ -4,8 +4,9 @@
 //! Near miss: a flat rate without a queue (a full receive window, pacing that was asked for).
 
 use super::{Key, Telling};
-use crate::facts::{FLAT, Facts, NO_MORE, bit_rate, middle};
+use crate::facts::{FLAT, Facts, NO_MORE, bit_rate};
 use model::finding::{Confidence, Evidence};
+use model::stats::median;
 
 /// Round-trip time by the shortest, from which a queue is standing.
 pub(crate) const QUEUE: f64 = 1.25;
@@ -55,7 +56,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     let inflation = facts.inflation()?;
     let queued = facts.is_queue(inflation, QUEUE);
-    let out = middle(facts.steady().iter().map(|r| r.flight as f64))?;
+    let out = median(facts.steady().iter().map(|r| r.flight as f64))?;
     if out < FEWEST_OUT * f64::from(facts.mss.max(SEGMENT)) {
         return None;
     }

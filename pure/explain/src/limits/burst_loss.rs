@@ -6,8 +6,9 @@
 
 use super::clumps::{self, Clumps};
 use super::{Key, Telling, bucket, policer, random_loss};
-use crate::facts::{Bucket, Facts, Loss, middle, percentile};
+use crate::facts::{Bucket, Facts, Loss};
 use model::finding::{Confidence, Evidence, Limit};
+use model::stats::{median, percentile};
 
 /// With fewer losses a pattern is chance.
 const FEWEST: usize = 8;
@@ -49,7 +50,7 @@ pub(crate) fn pattern(facts: &Facts) -> Pattern {
     }
     // With a handful of segments out, every window is the same, and none.
     let flights = episodes.iter().map(|l| l.flight as f64);
-    if middle(flights).unwrap_or(0.0) < FEWEST_OUT * f64::from(facts.mss) {
+    if median(flights).unwrap_or(0.0) < FEWEST_OUT * f64::from(facts.mss) {
         return Pattern::Unknown;
     }
     match spread(&episodes) {
@@ -81,7 +82,7 @@ pub(crate) fn is_told(facts: &Facts) -> bool {
 /// Median place of the lost in their bursts; `None` where too few are known.
 pub(crate) fn place(facts: &Facts) -> Option<f64> {
     let places: Vec<f64> = facts.losses.iter().filter_map(|l| l.place).collect();
-    (places.len() >= FEWEST).then(|| middle(places.into_iter()))?
+    (places.len() >= FEWEST).then(|| median(places.into_iter()))?
 }
 
 fn spread(episodes: &[&Loss]) -> Option<f64> {

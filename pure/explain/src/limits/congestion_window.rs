@@ -1,10 +1,11 @@
 //! The congestion window is full. What made it no larger is for the second level.
 
 use super::{Key, Telling};
-use crate::facts::{Facts, middle, percentile};
+use crate::facts::Facts;
 use crate::moment::Moment;
 use model::Bytes;
 use model::finding::Confidence;
+use model::stats::{median, percentile};
 
 pub(crate) fn owns(moment: &Moment) -> bool {
     super::slow_start::window_holds(moment)
@@ -26,7 +27,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         .steady()
         .iter()
         .map(|r| r.flight as f64 / high.max(1.0));
-    let held = held && middle(full)? >= FULL;
+    let held = held && median(full)? >= FULL;
     if !held || facts.inflation()? >= super::bottleneck_rate::QUEUE {
         return None;
     }
@@ -43,7 +44,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
-    let cwnd = middle(facts.steady().iter().map(|r| r.cwnd as f64)).unwrap_or(0.0);
+    let cwnd = median(facts.steady().iter().map(|r| r.cwnd as f64)).unwrap_or(0.0);
     let mut evidence = vec![facts.evidence(Key::Cwnd, Bytes(cwnd as u64))];
     if let Some(name) = &facts.congestion {
         evidence.push(facts.evidence(Key::CongestionControl, name.as_str()));

@@ -6,9 +6,10 @@
 //! path that is as slow itself.
 
 use super::{Key, Telling};
-use crate::facts::{Facts, Reading, middle};
+use crate::facts::{Facts, Reading};
 use model::Bytes;
 use model::finding::{Confidence, Evidence};
+use model::stats::median;
 use tcp::thresholds::DELACK_TIMER;
 
 /// Of all the time, what delayed acknowledgements take at the least if they are what holds a window up.
@@ -77,7 +78,7 @@ fn counted(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
 
 /// A window of one segment, which stands in no queue of its own, and whose round trips grew all the same.
 fn sampled(facts: &Facts) -> Option<(Confidence, Vec<Evidence>)> {
-    let window = middle(facts.steady().iter().map(|r| r.cwnd as f64))? as u64;
+    let window = median(facts.steady().iter().map(|r| r.cwnd as f64))? as u64;
     let later = facts.standing()?;
     // Every other one may be acknowledged by an answer.
     if window > facts.mss.into() || later.0 < DELACK_TIMER.0 / 4 || facts.loss_hurts() {

@@ -118,24 +118,55 @@ impl Telling {
     }
 }
 
-/// What a limit of the first level says of the time that it owns.
-pub(crate) fn tell(limit: Limit, facts: &Facts) -> Telling {
-    match limit {
-        Limit::Application => application::tell(facts),
-        Limit::SendBuffer => send_buffer::tell(facts),
-        Limit::ReceiveWindow => receive_window::tell(facts),
-        Limit::ZeroWindow => zero_window::tell(facts),
-        Limit::Handshake => handshake::tell(facts),
-        Limit::SlowStart => slow_start::tell(facts),
-        Limit::CongestionWindow => congestion_window::tell(facts),
-        Limit::LossRecovery => loss_recovery::tell(facts),
-        Limit::RtoStall => rto_stall::tell(facts),
-        Limit::Nagle => nagle::tell(facts),
-        Limit::Pacing => pacing::tell(facts),
-        Limit::DeviceQueue => device_queue::tell(facts),
-        Limit::Cpu => cpu::tell(facts),
-        _ => Telling::new(Confidence::Certain, Vec::new()),
-    }
+/// What kinds of time there are: each has its own second level.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Held by the network, or by what the sender believes of it.
+    Network,
+    Receiver,
+    SendBuffer,
+    Application,
+    Nagle,
+    SlowStart,
+    Device,
+    Cpu,
+}
+
+/// A limit of the first level.
+pub(crate) struct First {
+    /// What kind of time it owns; none: time that is not the transfer's.
+    pub kind: Option<Kind>,
+    tell: fn(&Facts) -> Telling,
+}
+
+/// How a limit of the first level is explained; `None` of one of the second.
+pub(crate) fn first(limit: Limit) -> Option<First> {
+    use Limit::*;
+    let (kind, tell): (Option<Kind>, fn(&Facts) -> Telling) = match limit {
+        Handshake => (None, handshake::tell),
+        Closing => (None, closing::tell),
+        Application => (Some(Kind::Application), application::tell),
+        SendBuffer => (Some(Kind::SendBuffer), send_buffer::tell),
+        ReceiveWindow => (Some(Kind::Receiver), receive_window::tell),
+        ZeroWindow => (Some(Kind::Receiver), zero_window::tell),
+        SlowStart => (Some(Kind::SlowStart), slow_start::tell),
+        CongestionWindow => (Some(Kind::Network), congestion_window::tell),
+        LossRecovery => (Some(Kind::Network), loss_recovery::tell),
+        RtoStall => (Some(Kind::Network), rto_stall::tell),
+        Nagle => (Some(Kind::Nagle), nagle::tell),
+        Pacing => (Some(Kind::Network), pacing::tell),
+        DeviceQueue => (Some(Kind::Device), device_queue::tell),
+        Cpu => (Some(Kind::Cpu), cpu::tell),
+        BlackHole | DelayedAck | BottleneckRate | Bufferbloat | RandomLoss | BurstLoss
+        | Policer | Shaper | Reordering | EcnMarks | DuplexLoss | ReadingApplication
+        | SourceStorage | SinkStorage => return None,
+    };
+    Some(First { kind, tell })
+}
+
+/// What a limit of the first level shows of the time that it owns.
+pub(crate) fn tell(limit: Limit, facts: &Facts) -> Option<Telling> {
+    first(limit).map(|first| (first.tell)(facts))
 }
 
 /// A cause of the second level: it fits the connection, or does not.

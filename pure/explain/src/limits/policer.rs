@@ -9,9 +9,10 @@
 use super::burst_loss::{self, Pattern};
 use super::clumps::{self, Clumps};
 use super::{Key, Telling, bucket, random_loss};
-use crate::facts::{Bucket, Facts, bit_rate, middle, percentile};
+use crate::facts::{Bucket, Facts, bit_rate};
 use model::Nanos;
 use model::finding::{Confidence, Limit};
+use model::stats::{median, percentile};
 
 const FEWEST_LOSSES: usize = 15;
 const FEWEST_SLICES: usize = 3;
@@ -192,7 +193,7 @@ fn bucket_of_readings(facts: &Facts) -> Option<Filling> {
         near,
         deviation,
         at_loss: percentile(&mut at_losses, 0.5)?,
-        at_pass: middle(passing.map(|r| tokens(r.to)))?,
+        at_pass: median(passing.map(|r| tokens(r.to)))?,
     })
 }
 

@@ -4,8 +4,9 @@
 //! Near miss: a small buffer that is emptied at once.
 
 use super::{Key, Telling};
-use crate::facts::{Facts, Reading, percentile};
+use crate::facts::{Facts, Reading};
 use model::finding::{Confidence, Limit};
+use model::stats::percentile;
 use model::{Bytes, Nanos};
 
 /// Unread data by the buffer from which the reader is behind.

@@ -3,10 +3,11 @@
 //! Near miss: a window that is nearly full because the congestion window grew to it.
 
 use super::{Key, Telling};
-use crate::facts::{Facts, HELD_FLIGHT, bit_rate, middle};
+use crate::facts::{Facts, HELD_FLIGHT, bit_rate};
 use crate::moment::Moment;
 use model::Bytes;
 use model::finding::{Confidence, Limit};
+use model::stats::median;
 
 /// Share of the window in flight from which a capture calls it full; every other cause stays below
 /// half.
@@ -28,7 +29,7 @@ pub(crate) fn owns_pacing(moment: &Moment) -> bool {
 pub(crate) fn tell(facts: &Facts) -> Telling {
     let mut evidence = Vec::new();
     let steady = facts.steady().iter();
-    let window = middle(steady.filter(|r| r.window > 0).map(|r| r.window as f64));
+    let window = median(steady.filter(|r| r.window > 0).map(|r| r.window as f64));
     let window = Bytes(window.unwrap_or(0.0) as u64);
     evidence.push(facts.evidence(Key::ReceiveWindow, window));
     if let Some(occupancy) = facts.occupancy() {

@@ -1,8 +1,8 @@
 //! Did the path itself change, during an experiment or over a history of runs? For the report: no run is ever left
 //! out for it.
 
-use super::spread::median;
-use crate::chance::Chance;
+use model::Random;
+use model::stats::median;
 
 /// Orders that a part of a series is compared with.
 const SHUFFLES: u32 = 999;
@@ -52,7 +52,7 @@ pub fn change_point(values: &[f64]) -> Option<LevelChange> {
 pub fn change_points(values: &[f64], level: f64) -> Vec<LevelChange> {
     let skipped = values.len().saturating_sub(LONGEST);
     let values = &values[skipped..];
-    let mut chance = Chance::new(SEED, 0);
+    let mut chance = Random::new(SEED, 0);
     let mut found: Vec<(usize, f64)> = Vec::new();
     let mut parts = vec![(0, values.len())];
     while let Some((from, to)) = parts.pop() {
@@ -124,7 +124,7 @@ fn place(values: &[f64]) -> Option<usize> {
 fn proven<T>(
     values: &[f64],
     level: f64,
-    chance: &mut Chance,
+    chance: &mut Random,
     statistic: fn(&[i64]) -> Option<(T, f64)>,
 ) -> Option<(T, f64)> {
     let mut scores = scores(values)?;
@@ -239,7 +239,7 @@ mod tests {
 
     /// Days of a path: a level, and noise with a heavy tail (a third power of something even).
     fn days(count: usize, stream: u64, level: impl Fn(usize) -> f64) -> Vec<f64> {
-        let mut chance = Chance::new(7, stream);
+        let mut chance = Random::new(7, stream);
         let noise = (0..count).map(|_| (2.0 * chance.unit() - 1.0).powi(3));
         let days = noise.enumerate();
         days.map(|(day, noise)| level(day) * (1.0 + 0.1 * noise))

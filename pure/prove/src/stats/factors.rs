@@ -326,7 +326,7 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<Vec<f64>>) -> (usize, Vec<Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
+    use model::Random;
 
     /// All combinations of two-level factors for which `keep` holds, in `blocks` blocks, with noise.
     fn plan(
@@ -335,7 +335,7 @@ mod tests {
         keep: impl Fn(u32) -> bool,
         y: impl Fn(&[f64]) -> f64,
     ) -> Vec<Observation> {
-        let mut chance = Chance::new(4, 0);
+        let mut chance = Random::new(4, 0);
         let mut all = Vec::new();
         for block in 0..blocks {
             for set in (0..1 << factors).filter(|s| keep(*s)) {

@@ -67,16 +67,6 @@ fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().all(|v| v.is_finite()).then_some(all)
 }
 
-/// The middle of sorted values.
-fn middle(sorted: &[f64]) -> Option<f64> {
-    let half = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[half]),
-        _ => Some((sorted[half - 1] + sorted[half]) / 2.0),
-    }
-}
-
 /// The rank of each value from 1 times two, equal values sharing the mean of their ranks: doubled,
 /// such a mean is a whole number.
 fn doubled_ranks(values: &[f64]) -> Vec<usize> {

@@ -2,7 +2,8 @@
 //! (Wilcoxon 1945, Mann and Whitney 1947). For published runs, which nobody paired.
 
 use super::quantile::normal_quantile;
-use super::{Estimate, Interval, middle, sorted};
+use super::{Estimate, Interval, sorted};
+use model::stats::median;
 
 /// Above this many values in both samples the normal approximation is good in three digits, and the
 /// exact count is slow.
@@ -17,7 +18,7 @@ pub(crate) fn shift(a: &[f64], b: &[f64], alpha: f64) -> Option<Estimate> {
     let critical = critical_value(a.len(), b.len(), alpha)?;
     let high = differences.len().checked_sub(critical + 1)?;
     Some(Estimate {
-        value: middle(&differences)?,
+        value: median(&differences)?,
         interval: Interval {
             low: *differences.get(critical)?,
             high: differences[high],

@@ -3,7 +3,8 @@
 //!
 //! All exact: at 5 to 12 pairs bootstrap intervals cover far less than they promise, these do not.
 
-use super::{ALPHA, Interval, doubled_ranks, middle, sorted};
+use super::{ALPHA, Interval, doubled_ranks, sorted};
+use model::stats::median;
 
 /// The fewest pairs from which a verdict at 5 % exists: of 5, even all in favour come up by chance in
 /// 1 of 16.
@@ -73,7 +74,7 @@ pub(crate) fn walsh_averages(d: &[f64]) -> Option<Vec<f64>> {
 
 /// The typical difference: the median of the Walsh averages.
 pub(crate) fn hodges_lehmann(d: &[f64]) -> Option<f64> {
-    middle(&walsh_averages(d)?)
+    median(&walsh_averages(d)?)
 }
 
 /// The interval that belongs to a critical value: from the Walsh average of rank c + 1 from below to
@@ -141,7 +142,7 @@ fn sums(ranks: impl Iterator<Item = usize>, up_to: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
+    use model::Random;
     use proptest::prelude::*;
 
     const X: [f64; 8] = [0.11, 0.04, -0.02, 0.09, 0.15, 0.07, 0.021, 0.121];
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn a_false_verdict_at_any_look_is_as_rare_as_promised() {
         const EXPERIMENTS: u32 = 100_000;
-        let mut chance = Chance::new(20, 0);
+        let mut chance = Random::new(20, 0);
         for looks in [LOOKS, LONG_LOOKS] {
             let mut wrong = 0;
             let mut d: Vec<f64> = Vec::new();

@@ -1,12 +1,8 @@
 //! How much values scatter, with and without the outliers.
 
 use super::quantile::chi_squared_quantile;
-use super::{middle, sorted};
-
-/// The median.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
-    middle(&sorted(values)?)
-}
+use super::sorted;
+use model::stats::median;
 
 /// The standard deviation of a sample; `None` below two values.
 pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
@@ -65,11 +61,11 @@ pub(crate) fn outliers(values: &[f64], deviations: f64) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
     use crate::stats::quantile::normal_quantile;
+    use model::Random;
 
     fn normal(count: usize, seed: u64) -> Vec<f64> {
-        let mut chance = Chance::new(seed, 0);
+        let mut chance = Random::new(seed, 0);
         (0..count)
             .map(|_| normal_quantile(chance.unit().max(1e-12)).unwrap())
             .collect()

@@ -3,7 +3,7 @@
 //! Sign flips of the mean (Fisher 1935), counted over subsets (Hartigan, "Using subsample values as
 //! typical values", 1969).
 
-use crate::chance::Chance;
+use model::Random;
 
 /// Up to this many differences all subsets are counted; above, a fixed sample of them.
 const EXACT: usize = 30;
@@ -42,7 +42,7 @@ fn subsets(d: &[f64]) -> Option<Subsets<'_>> {
         Subsets::All(d)
     } else {
         // The same sample for the same number of differences, so that a verdict can be repeated.
-        let mut coins = Chance::new(d.len() as u64, 0);
+        let mut coins = Random::new(d.len() as u64, 0);
         let means = (0..SAMPLE).filter_map(|_| {
             let (mut sum, mut count, mut bits) = (0.0, 0u32, 0);
             for (at, value) in d.iter().enumerate() {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_sample_of_the_subsets_agrees_with_all_of_them() {
-        let mut chance = Chance::new(3, 0);
+        let mut chance = Random::new(3, 0);
         let d: Vec<f64> = (0..31).map(|_| chance.unit() - 0.4).collect();
         let (p, q) = (p_two_sided(&d).unwrap(), p_two_sided(&d[..30]).unwrap());
         assert!((p - q).abs() < 0.02, "{p} {q}");

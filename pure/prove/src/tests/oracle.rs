@@ -2,19 +2,18 @@
 
 use crate::stats::factors::{Observation, fit};
 use crate::stats::{ALPHA, Interval, multiple, quantile, rank_sum, signed_rank, total};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use model::Random;
 use serde_json::{Value, json};
 use std::io::Write;
 
 /// Data sets of each kind.
 const SETS: usize = 60;
 
-struct Chance(ChaCha8Rng);
+struct Data(Random);
 
-impl Chance {
+impl Data {
     fn below(&mut self, n: u64) -> u64 {
-        self.0.next_u64() % n
+        self.0.bits() % n
     }
 
     fn unit(&mut self) -> f64 {
@@ -37,7 +36,7 @@ fn interval(interval: Option<Interval>) -> Value {
     interval.map_or(Value::Null, |i| json!([i.low, i.high]))
 }
 
-fn paired(chance: &mut Chance) -> Case {
+fn paired(chance: &mut Data) -> Case {
     let count = 3 + chance.below(12);
     let d = chance.values(count, 0.2, false);
     let mut ours = json!({
@@ -50,7 +49,7 @@ fn paired(chance: &mut Chance) -> Case {
     (json!({"kind": "paired", "d": d}), ours)
 }
 
-fn tied(chance: &mut Chance) -> Case {
+fn tied(chance: &mut Data) -> Case {
     let count = 4 + chance.below(7);
     let d = chance.values(count, 0.1, true);
     let ours = json!({
@@ -60,7 +59,7 @@ fn tied(chance: &mut Chance) -> Case {
     (json!({"kind": "tied", "d": d}), ours)
 }
 
-fn two(chance: &mut Chance) -> Case {
+fn two(chance: &mut Data) -> Case {
     let sizes = [4 + chance.below(4), 4 + chance.below(4)];
     let a = chance.values(sizes[0], 0.0, false);
     let b = chance.values(sizes[1], 0.3, false);
@@ -69,7 +68,7 @@ fn two(chance: &mut Chance) -> Case {
     (json!({"kind": "two", "a": a, "b": b}), ours)
 }
 
-fn many(chance: &mut Chance) -> Case {
+fn many(chance: &mut Data) -> Case {
     let count = 1 + chance.below(9);
     let p: Vec<f64> = (0..count)
         .map(|_| (chance.unit() * 0.3 * 50.0).ceil() / 50.0)
@@ -78,7 +77,7 @@ fn many(chance: &mut Chance) -> Case {
     (json!({"kind": "many", "p": p}), ours)
 }
 
-fn quantiles(chance: &mut Chance) -> Case {
+fn quantiles(chance: &mut Data) -> Case {
     let (p, df, x) = (
         chance.unit().max(1e-9),
         1 + chance.below(60),
@@ -92,7 +91,7 @@ fn quantiles(chance: &mut Chance) -> Case {
     (json!({"kind": "quantile", "p": p, "df": df, "x": x}), ours)
 }
 
-fn factors(chance: &mut Chance) -> Case {
+fn factors(chance: &mut Data) -> Case {
     let mut runs = Vec::new();
     for block in 0..3u32 {
         for set in 0..8u32 {
@@ -122,7 +121,7 @@ fn factors(chance: &mut Chance) -> Case {
 
 #[test]
 fn the_same_as_scipy() {
-    let mut chance = Chance(ChaCha8Rng::seed_from_u64(1));
+    let mut chance = Data(Random::new(1, 0));
     let kinds = [paired, tied, two, many, quantiles, factors];
     let (questions, ours): (Vec<Value>, Vec<Value>) = kinds
         .into_iter()

@@ -258,7 +258,7 @@ fn power_by_pairs(doc: &mut String, paths: &[Paths]) {
             .pairs(40, 0.0)
             .filter_map(|d| spread::deviation(&d))
             .collect();
-        let typical = spread::median(&deviations).unwrap_or(f64::NAN);
+        let typical = model::stats::median(&deviations).unwrap_or(f64::NAN);
         let mut cells = vec![format!("{:.1}", 100.0 * typical)];
         cells.extend(
             EFFECTS

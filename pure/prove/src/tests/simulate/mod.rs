@@ -7,11 +7,11 @@ mod search;
 pub use noise::{Noise, Path, SECONDS, SLOT_S};
 pub use search::search;
 
-use crate::chance::Chance;
 use crate::stats::Interval;
 use crate::stats::decision::{Decision, decide};
 use crate::stats::quantile::t_cdf;
 use crate::stats::signed_rank::{self, Look};
+use model::Random;
 
 /// In which order the runs of both arms are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Runs {
 /// change: 0 for an A/A experiment.
 pub fn experiment(noise: Noise, seed: u64, pairs: usize, order: Order, effect: f64) -> Runs {
     let mut path = Path::new(noise, seed);
-    let mut coins = Chance::new(seed, 1);
+    let mut coins = Random::new(seed, 1);
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for run in 0..2 * pairs {
         let change = match order {
@@ -100,7 +100,7 @@ pub fn judge(d: &[f64], looks: &[Look], margin: f64) -> Option<(Decision, u32, I
 /// order: one list an arm. None of them does anything.
 pub fn blocks(noise: Noise, seed: u64, arms: usize, blocks: usize) -> Vec<Vec<f64>> {
     let mut path = Path::new(noise, seed);
-    let mut coins = Chance::new(seed, 1);
+    let mut coins = Random::new(seed, 1);
     let mut values = vec![Vec::new(); arms];
     for _ in 0..blocks {
         for arm in shuffled((0..arms).collect(), &mut coins) {
@@ -111,7 +111,7 @@ pub fn blocks(noise: Noise, seed: u64, arms: usize, blocks: usize) -> Vec<Vec<f6
 }
 
 /// In random order, each as likely.
-fn shuffled(mut all: Vec<usize>, coins: &mut Chance) -> Vec<usize> {
+fn shuffled(mut all: Vec<usize>, coins: &mut Random) -> Vec<usize> {
     coins.shuffle(&mut all);
     all
 }
@@ -139,7 +139,7 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<f64> {
 /// why it is not used.
 pub fn bootstrap(d: &[f64], seed: u64) -> Option<Interval> {
     const RESAMPLES: usize = 1000;
-    let mut chance = Chance::new(seed, 2);
+    let mut chance = Random::new(seed, 2);
     let mut means: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
             let drawn = d

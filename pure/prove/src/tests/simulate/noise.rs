@@ -1,6 +1,6 @@
 //! How a path's rate moves by itself.
 
-use crate::chance::Chance;
+use model::Random;
 use std::f64::consts::TAU;
 
 /// Seconds of a run that count.
@@ -57,7 +57,7 @@ impl Noise {
 #[derive(Clone, Debug)]
 pub struct Path {
     noise: Noise,
-    chance: Chance,
+    chance: Random,
     second: u32,
     /// The Ornstein-Uhlenbeck process.
     drift: f64,
@@ -72,7 +72,7 @@ const SLOW_S: f64 = 240.0;
 impl Path {
     /// A path that has been so for long.
     pub fn new(noise: Noise, seed: u64) -> Path {
-        let mut chance = Chance::new(seed, 0);
+        let mut chance = Random::new(seed, 0);
         let drift = 0.20 * normal(&mut chance);
         let slow = chance.unit() < SLOW_S / (FAST_S + SLOW_S);
         let mut path = Path {
@@ -150,7 +150,7 @@ impl Path {
 }
 
 /// Mean 0, deviation 1 (Box and Muller 1958).
-fn normal(chance: &mut Chance) -> f64 {
+fn normal(chance: &mut Random) -> f64 {
     let (u, v) = (1.0 - chance.unit(), chance.unit());
     (-2.0 * u.ln()).sqrt() * (TAU * v).cos()
 }

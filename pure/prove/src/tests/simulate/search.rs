@@ -3,8 +3,8 @@
 use super::Noise;
 use super::noise::Path;
 use super::{shuffled, value};
-use crate::chance::Chance;
 use crate::stats::{ALPHA, signed_rank};
+use model::Random;
 
 /// What the winner of a search looked like in the search itself.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub struct Found {
 pub fn search(noise: Noise, seed: u64, settings: usize) -> Option<Found> {
     const BLOCKS: usize = 3;
     let mut path = Path::new(noise, seed);
-    let mut coins = Chance::new(seed, 1);
+    let mut coins = Random::new(seed, 1);
     let mut left: Vec<usize> = (1..=settings).collect();
     // Differences to the control, by setting.
     let mut all = vec![Vec::new(); settings + 1];
