@@ -486,11 +486,7 @@ fn wrong(all: &[Difference]) -> Vec<Doubt> {
         if swapped[at] {
             continue;
         }
-        let values = format!(
-            "The values of {} give {}",
-            one.name,
-            signed_percent(one.share)
-        );
+        let values = format!("The values of {} give {}", one.name, as_printed(one.share));
         let swap = (at + 1..wrong.len()).find(|&other| {
             let (other, others) = wrong[other];
             one.table == other.table && one.explains(others) && other.explains(*printed)
@@ -502,7 +498,7 @@ fn wrong(all: &[Difference]) -> Vec<Doubt> {
                 format!(
                     "{values}, those of {} give {}; printed are {:+} % and {:+} %: the printed differences are swapped.",
                     other.name,
-                    signed_percent(other.share),
+                    as_printed(other.share),
                     printed.value,
                     others.value
                 )
@@ -610,4 +606,9 @@ fn moved<'a>(
         names(test)
     );
     Some(doubt(About::Drift, words))
+}
+
+/// A change to compare with a printed one, to a hundredth of a per cent.
+fn as_printed(share: f64) -> String {
+    format!("{:+.2} %", share * 100.0)
 }
