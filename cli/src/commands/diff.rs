@@ -42,6 +42,9 @@ pub struct Diff {
     /// The requests of both, operation by operation and cause by cause
     #[arg(long, conflicts_with = "connection")]
     requests: bool,
+    /// A JSON document: the explanations of both
+    #[arg(short = 'J', long, conflicts_with = "requests")]
+    json: bool,
 }
 
 impl Diff {
@@ -59,7 +62,11 @@ impl Diff {
         }
         let a = self.chosen(&self.a, global)?;
         let b = self.chosen(&self.b, global)?;
-        out::print(&report::diff((&self.a, &a), (&self.b, &b), stdout_style()))?;
+        let sides = ((self.a.as_str(), &a[..]), (self.b.as_str(), &b[..]));
+        out::print(&match self.json {
+            true => report::diff_json(sides.0, sides.1),
+            false => report::diff(sides.0, sides.1, stdout_style()),
+        })?;
         Ok(Exit::Done)
     }
 

@@ -5,6 +5,7 @@ use crate::explain::sentence;
 use crate::words::{self, Ink, Style, escape, glue, wrap};
 use model::finding::{Explanation, Level, Limit};
 use model::{Direction, Nanos};
+use serde::Serialize;
 
 /// Unlike costs below this share of the difference are not told.
 pub(crate) const NEGLIGIBLE: f64 = 0.01;
@@ -14,6 +15,29 @@ const WIDEST_HEADING: usize = 12;
 const RESTED: usize = 2;
 /// Rates nearer than this are the same.
 pub(crate) const SAME: f64 = 0.05;
+
+/// Both sides as a JSON document: the explanations that are compared.
+pub fn json((name_a, a): (&str, &[Explanation]), (name_b, b): (&str, &[Explanation])) -> String {
+    let side = |name, explanations| Side { name, explanations };
+    crate::json::pretty(&Sides {
+        schema: crate::explain::EXPLAIN_SCHEMA,
+        a: side(name_a, a),
+        b: side(name_b, b),
+    })
+}
+
+#[derive(Serialize)]
+struct Sides<'a> {
+    schema: u32,
+    a: Side<'a>,
+    b: Side<'a>,
+}
+
+#[derive(Serialize)]
+struct Side<'a> {
+    name: &'a str,
+    explanations: &'a [Explanation],
+}
 
 /// Why one is faster than the other: pairs by direction where both know it, else the largest of each.
 pub fn diff(

@@ -341,7 +341,8 @@ mod tests {
             ("host_audit", "items") => "item",
             ("item", "guides") => "guidance",
             ("item", "set_by") => "setter",
-            ("explained", "explanations") => "explanation",
+            ("compared", "a" | "b") => "side",
+            ("explained" | "side", "explanations") => "explanation",
             ("explain_now", "connections") => "glance",
             ("explanation", "conclusion") => "conclusion",
             ("explanation", "findings") => "finding",
@@ -592,6 +593,8 @@ mod tests {
         explained.ends[0] = explained.ends[0].clone().about("eth0").at_least(1.0);
         explained.stream = testing::requests().streams.pop();
         let clocks = testing::requests().clocks;
+        let side = ("a", &[explained.clone()][..]);
+        see(crate::diff_json(side, side), "compared");
         see(
             crate::explain::json(&[explained], clocks.as_ref()),
             "explained",

@@ -34,7 +34,7 @@ pub mod tune;
 pub mod watch;
 pub mod words;
 
-pub use diff::diff;
+pub use diff::{diff, json as diff_json};
 pub use requests_diff::requests_diff;
 pub use summary::{in_retrospect, summary};
 pub use words::{Ink, Style};

@@ -27,11 +27,15 @@ use model::segment::tcp_flag::SYN;
 use model::segment::tcp_state;
 use model::{Clocks, Segment, StreamFigures, TraceRecord, Vantage, What};
 use socket::Socket;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 /// Connections that are followed at a time; of others nothing is told.
 const MOST_CONNECTIONS: usize = 1 << 16;
+
+/// Connections that are over and still followed, for packets that come late.
+const MOST_OVER: usize = 1 << 10;
 
 /// Connections that are at hand, without a search.
 const RECENT: usize = 1 << 6;
@@ -51,8 +55,11 @@ struct Recent(Vec<Option<Followed>>);
 impl Recent {
     /// Where the connection of a packet is, if it is here: for both directions the same.
     fn place(packet: &Packet) -> usize {
-        let sum = packet.from.port().wrapping_add(packet.to.port());
-        usize::from(sum) % RECENT
+        Recent::place_of(&(packet.from, packet.to))
+    }
+
+    fn place_of((a, b): &Ends) -> usize {
+        usize::from(a.port().wrapping_add(b.port())) % RECENT
     }
 }
 
@@ -73,6 +80,8 @@ pub struct Observer {
     recent: Recent,
     /// How many are followed.
     followed: usize,
+    /// Those that are over, in the order in which they ended.
+    over: VecDeque<Ends>,
     /// Of a trace: its connections by their numbers.
     sockets: BTreeMap<u32, Socket>,
     /// Of a trace, and which events it lost.
@@ -204,20 +213,38 @@ impl Observer {
 
     /// Hands a packet to the connection at a place.
     fn pass(&mut self, place: usize, packet: &Packet, payload: &[u8], beside: Option<&Beside<'_>>) {
-        let Some((_, connection)) = &mut self.recent.0[place] else {
+        let Some((ends, connection)) = &mut self.recent.0[place] else {
             return;
         };
         if packet.has(SYN) && connection.is_before(packet) {
             connection.close(&mut self.out);
             **connection = Connection::new(packet);
         }
+        let was_over = connection.is_over();
         connection.see(packet, payload, beside, &mut self.out);
-        if connection.is_over() {
-            connection.close(&mut self.out);
-            self.recent.0[place] = None;
-            self.followed -= 1;
+        if connection.is_over() && !was_over {
+            self.over.push_back(*ends);
+            if self.over.len() > MOST_OVER
+                && let Some(first) = self.over.pop_front()
+            {
+                self.forget(first);
+            }
         }
         self.settle();
+    }
+
+    /// A connection that ended long ago; not a later one of the same ends.
+    fn forget(&mut self, ends: Ends) {
+        let is_it = |followed: &mut Followed| followed.0 == ends && followed.1.is_over();
+        let recent = self.recent.0[Recent::place_of(&ends)].take_if(is_it);
+        let known = || match self.connections.entry(ends) {
+            Entry::Occupied(known) if known.get().is_over() => Some(known.remove_entry()),
+            _ => None,
+        };
+        if let Some((_, mut connection)) = recent.or_else(known) {
+            connection.close(&mut self.out);
+            self.followed -= 1;
+        }
     }
 
     /// Puts the connection of a packet in its place; says whether there is one.
