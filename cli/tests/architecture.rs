@@ -116,3 +116,26 @@ fn a_decision_has_at_most_40_lines() {
     }
     assert!(checked > 20, "{checked} decisions");
 }
+
+/// ARCHITECTURE.md names files by their whole path: each is there.
+#[test]
+fn the_map_names_files_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let map =
+        std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("the map is in the tree");
+    let whole = ["pure/", "host/", "engine/", "cli/", "bpf/"];
+    let named: Vec<&str> = map
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| whole.iter().any(|folder| name.starts_with(folder)))
+        .filter(|name| !name.contains("NEW"))
+        .collect();
+    assert!(named.len() > 20, "{named:?}");
+    for name in named {
+        assert!(
+            root.join(name).exists(),
+            "ARCHITECTURE.md names {name}, which is not there"
+        );
+    }
+}
