@@ -380,7 +380,7 @@ impl Facts {
     /// Median rate of the steady part, in bytes a second; of all of it where that is too short.
     pub fn rate(&self) -> f64 {
         let whole = self.bytes.0 as f64 / self.span.as_secs_f64().max(1e-9);
-        median(self.rates().into_iter()).unwrap_or(whole)
+        median(self.rates()).unwrap_or(whole)
     }
 
     /// How unsteady the rate is: half the span between its quartiles by its median.

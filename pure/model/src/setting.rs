@@ -166,15 +166,16 @@ pub fn apply_to_spec(settings: &[Setting], socket: &mut SocketSettings) {
         let Knob::Socket(knob) = knob else { continue };
         let number = match value {
             Value::Switch(on) => Some(u64::from(*on)),
-            _ => value.number(),
+            Value::Number(_) | Value::Numbers(_) | Value::Word(_) => value.number(),
         };
-        let options: &[SocketKnob] = match knob {
-            SocketKnob::Congestion => {
-                socket.congestion = Some(value.plain());
-                continue;
-            }
-            SocketKnob::SocketBuffers => &[SocketKnob::SendBuffer, SocketKnob::ReceiveBuffer],
-            one => std::slice::from_ref(one),
+        if *knob == SocketKnob::Congestion {
+            socket.congestion = Some(value.plain());
+            continue;
+        }
+        let both = [SocketKnob::SendBuffer, SocketKnob::ReceiveBuffer];
+        let options = match *knob == SocketKnob::SocketBuffers {
+            true => &both[..],
+            false => std::slice::from_ref(knob),
         };
         for option in options.iter().filter_map(|one| SocketOption::of(*one)) {
             if let Some(number) = number {

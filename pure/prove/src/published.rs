@@ -341,7 +341,7 @@ fn order(arms: usize, entries: &[Entry<'_>], is_paired: bool) -> Doubt {
 
 /// A shift of the level in all arms together.
 fn drift(arms: &[Vec<f64>], entries: &[Entry<'_>]) -> Option<Doubt> {
-    let medians: Vec<f64> = arms.iter().filter_map(|values| median(values)).collect();
+    let medians: Vec<f64> = arms.iter().filter_map(median).collect();
     let rest: Vec<f64> = entries
         .iter()
         .filter_map(|e| Some(e.value - medians.get(e.arm)?))

@@ -82,7 +82,7 @@ pub(crate) fn is_told(facts: &Facts) -> bool {
 /// Median place of the lost in their bursts; `None` where too few are known.
 pub(crate) fn place(facts: &Facts) -> Option<f64> {
     let places: Vec<f64> = facts.losses.iter().filter_map(|l| l.place).collect();
-    (places.len() >= FEWEST).then(|| median(places.into_iter()))?
+    (places.len() >= FEWEST).then(|| median(places))?
 }
 
 fn spread(episodes: &[&Loss]) -> Option<f64> {

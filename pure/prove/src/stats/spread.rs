@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn of_few_values() {
-        assert_eq!(median(&[3.0, 1.0, 2.0, 10.0]), Some(2.5));
+        assert_eq!(median([3.0, 1.0, 2.0, 10.0]), Some(2.5));
         assert_eq!(deviation(&[1.0, 3.0]), Some(2f64.sqrt()));
         assert_eq!(robust_deviation(&[0.0, 1.0]), Some(2.2219 * 0.399));
         for few in [&[][..], &[1.0]] {
