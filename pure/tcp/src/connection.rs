@@ -54,7 +54,7 @@ impl Asked {
             ..Packet::new(from, to)
         };
         let mut connection = Connection::begin(&syn, self.second, spare);
-        connection.push(&syn, self.second);
+        connection.opens(&syn, 0);
         connection
     }
 
@@ -286,17 +286,12 @@ impl<C: Default, S: View> Connection<C, S> {
         }
     }
 
+    #[inline]
     fn follow(&mut self, packet: &Packet, side: usize) -> (Option<Arrival>, Option<Heard>) {
         self.last = self.last.max(packet.at);
         self.reset |= packet.has(RST);
         if packet.has(SYN) {
-            self.handshake(packet, side);
-            self.halves[side].opens(packet);
-            self.halves[1 - side].may_send(packet.window);
-            self.agree();
-            if packet.has(ACK) {
-                self.halves[1 - side].answered(packet.ack);
-            }
+            self.opens(packet, side);
             // Data may ride on it (RFC 7413).
             if packet.payload == 0 {
                 return (None, None);
@@ -329,7 +324,20 @@ impl<C: Default, S: View> Connection<C, S> {
         (data, heard)
     }
 
+    /// A SYN.
+    #[inline(never)]
+    fn opens(&mut self, syn: &Packet, side: usize) {
+        self.handshake(syn, side);
+        self.halves[side].opens(syn);
+        self.halves[1 - side].may_send(syn.window);
+        self.agree();
+        if syn.has(ACK) {
+            self.halves[1 - side].answered(syn.ack);
+        }
+    }
+
     /// Works out what both ends agreed on, after something more is known of it.
+    #[inline(never)]
     fn agree(&mut self) {
         let [client, server] = &mut self.halves;
         let announced = client.announced.into_iter().chain(server.announced).min();
@@ -363,6 +371,7 @@ impl<C: Default, S: View> Connection<C, S> {
         }
     }
 
+    #[inline(never)]
     fn echo(&mut self, packet: &Packet, side: usize) {
         let Some((value, echoed)) = packet.stamps else {
             return;
@@ -394,6 +403,7 @@ impl<C: Default, S: View> Connection<C, S> {
     }
 
     /// Works out where the observer stands, after something more is known of it.
+    #[inline(never)]
     fn locate(&mut self) {
         let away = self.away();
         self.trips = [Trips::of(away), Trips::of([away[1], away[0]])];

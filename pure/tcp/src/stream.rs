@@ -139,6 +139,7 @@ impl<S: View> Half<S> {
     }
 
     /// Another packet of its sender. Whether it is the first with timestamps.
+    #[inline]
     pub fn sends(&mut self, packet: &Packet) -> bool {
         if !matches!(self.start, Start::Seen(_)) {
             // What was acknowledged up to now was sent before the capture began.
@@ -151,6 +152,7 @@ impl<S: View> Half<S> {
     }
 
     /// A packet with payload passes.
+    #[inline]
     pub fn data(&mut self, packet: &Packet, trips: Trips) -> Arrival {
         let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
         let segment = self.segment;
@@ -175,6 +177,7 @@ impl<S: View> Half<S> {
     }
 
     /// The peer acknowledges before any data were seen.
+    #[inline(never)]
     fn hears_first(&mut self, packet: &Packet, scale: Option<u8>) {
         self.last_heard = packet.at;
         self.window = scale.map(|scale| u32::from(packet.window) << scale.min(14));
@@ -380,12 +383,20 @@ struct Out {
     number: u32,
     /// IP identification of the last packet that carried it.
     id: u16,
-    /// Sent once: its acknowledgement tells a round trip (Karn).
-    once: bool,
-    /// Retransmitted, and no needless one reported since.
-    again: bool,
+    course: Sent,
     /// A SACK named it.
     sacked: bool,
+}
+
+/// What a packet's acknowledgement can still say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// Sent once: its acknowledgement is a round trip (Karn).
+    Once,
+    /// Retransmitted, and no needless one reported since.
+    Again,
+    /// Neither: it was reported already.
+    Told,
 }
 
 impl Stream {
@@ -608,6 +619,7 @@ impl Stream {
         self.trouble.get_or_insert_default()
     }
 
+    #[inline]
     fn data(&mut self, packet: &Packet, seq: u32, segment: u32, trips: Trips) -> Arrival {
         while let Some(coming) = self.coming.front() {
             if coming.at + trips.to_sender > packet.at {
@@ -649,6 +661,7 @@ impl Stream {
         arrival
     }
 
+    #[inline]
     fn learns(&mut self, coming: Known) {
         match coming.is_behind(&self.known) {
             true => self.known_before = std::mem::replace(&mut self.known, coming),
@@ -656,6 +669,7 @@ impl Stream {
         }
     }
 
+    #[inline]
     fn new_data(
         &mut self,
         packet: &Packet,
@@ -689,13 +703,13 @@ impl Stream {
             at: packet.at,
             number: self.departures,
             id: packet.ip_id,
-            once: true,
-            again: false,
+            course: Sent::Once,
             sacked: false,
         });
         Arrival::New { release, flight }
     }
 
+    #[inline]
     fn release(
         &mut self,
         packet: &Packet,
@@ -747,7 +761,7 @@ impl Stream {
         }
         let soon = self.min_rtt.unwrap_or(total).max(total).0 / TOO_SOON;
         let mut gaps = self.trouble.iter().flat_map(|trouble| &trouble.gaps);
-        out.is_some_and(|out| out.once && !before(out.end, end) && packet.at.since(out.at).0 < soon)
+        out.is_some_and(|out| out.course == Sent::Once && !before(out.end, end) && packet.at.since(out.at).0 < soon)
             && !gaps.any(|(from, to, _)| before(seq, *to) && before(*from, end))
     }
 
@@ -799,11 +813,11 @@ impl Stream {
         let mut needless = !before(self.acked, end);
         trouble.repeated.clear();
         for out in self.out.range_mut(first..) {
-            if out.once {
+            if out.course == Sent::Once {
                 first_sent = first_sent.min(out.at);
             }
             needless |= out.sacked && out.begin == seq && out.end == end;
-            (out.once, out.again) = (false, true);
+            out.course = Sent::Again;
             trouble.repeated.push((out.number, out.end));
             if out.end == end {
                 (out.number, out.id) = (self.departures, packet.ip_id);
@@ -822,6 +836,7 @@ impl Stream {
         })
     }
 
+    #[inline]
     fn hears(&mut self, packet: &Packet, scale: Option<u8>, segment: u32) -> Option<Heard> {
         if packet.ip_id != 0
             && packet.ip_id == std::mem::replace(&mut self.last_heard_id, packet.ip_id)
@@ -872,6 +887,7 @@ impl Stream {
     }
 
     /// All below is acknowledged: what of it was not seen is missing in the capture.
+    #[inline]
     fn gains(&mut self, ack: u32) {
         if before(self.next, ack) {
             let unseen = u64::from(ack.wrapping_sub(self.next));
@@ -895,6 +911,7 @@ impl Stream {
     }
 
     /// The round trip of the newest packet that is now acknowledged, unless what fills a gap acknowledges it.
+    #[inline]
     fn trip(&mut self, packet: &Packet, segment: u32) -> Option<Nanos> {
         let (mut newest, mut at_once) = (None, true);
         let mut from = self.acked;
@@ -903,7 +920,7 @@ impl Stream {
                 break;
             }
             newest = Some(out.at);
-            at_once &= out.once;
+            at_once &= out.course == Sent::Once;
             let size = out.end.wrapping_sub(from).min(usual(segment));
             self.largest_acked = self.largest_acked.max(size);
             from = out.end;
@@ -922,16 +939,21 @@ impl Stream {
         let Some(out) = self.out.get_mut(place).filter(|out| out.end == to) else {
             return (None, false);
         };
-        let twice = repeats && out.sacked && out.again && out.begin == from;
-        out.again &= !twice;
+        let twice =
+            repeats && out.sacked && out.course == Sent::Again && out.begin == from;
         out.sacked = true;
-        if !std::mem::take(&mut out.once) {
+        if out.course != Sent::Once {
+            if twice {
+                out.course = Sent::Told;
+            }
             return (None, twice);
         }
+        out.course = Sent::Told;
         let sent = out.at;
         (Some(self.took(at.since(sent))), twice)
     }
 
+    #[inline]
     fn took(&mut self, trip: Nanos) -> Nanos {
         self.min_rtt = Some(self.min_rtt.map_or(trip, |m| m.min(trip)));
         // RFC 6298, of what is seen from here.

@@ -311,19 +311,31 @@ impl<C: Default, S: View> Slot<C, S> {
         second: bool,
         spare: &mut Option<Box<Connection<C, S>>>,
     ) -> Option<Passed> {
-        let begun = match &mut self.course {
-            Course::Goes(connection) => return Some(connection.push(packet, second)),
-            Course::Asked(asked) => asked.goes_on(packet, second, spare.take()),
+        if !matches!(self.course, Course::Goes(_)) {
+            self.begin(packet, second, spare);
+        }
+        match &mut self.course {
+            Course::Goes(connection) => Some(connection.push(packet, second)),
+            Course::Asked(_) | Course::Free => None,
+        }
+    }
+
+    /// A packet comes that may be more than an attempt.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        packet: &Packet,
+        second: bool,
+        spare: &mut Option<Box<Connection<C, S>>>,
+    ) {
+        self.course = match &self.course {
+            Course::Goes(_) => return,
+            Course::Asked(asked) => Course::Goes(asked.goes_on(packet, second, spare.take())),
             Course::Free => match Asked::of(packet, second) {
-                Some(asked) => {
-                    self.course = Course::Asked(asked);
-                    return None;
-                }
-                None => Connection::begin(packet, second, spare.take()),
+                Some(asked) => Course::Asked(asked),
+                None => Course::Goes(Connection::begin(packet, second, spare.take())),
             },
         };
-        self.course = Course::Goes(begun);
-        self.push(packet, second, spare)
     }
 
     /// A SYN of the same ends belongs to another connection, after this one.

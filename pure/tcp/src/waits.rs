@@ -147,6 +147,7 @@ impl Sender {
     }
 
     /// New data leave.
+    #[inline]
     pub fn sends(&mut self, segment: &Segment, before: &Before) -> Release {
         self.largest = self.largest.max(segment.bytes);
         let full = self.full(segment.announced).max(1);
@@ -196,8 +197,10 @@ impl Sender {
                 .is_some_and(|short| ahead(newest.ack, short) > 0);
             self.short_end = Some(end);
         }
-        let is_even = segment.bytes.is_multiple_of(full);
-        (self.pushed, self.drained) = (segment.push, segment.push && !is_even);
+        self.pushed = segment.push;
+        // A division takes as long as all the rest: most segments are full.
+        self.drained =
+            segment.push && segment.bytes != full && !segment.bytes.is_multiple_of(full);
         self.alone = all_acked && segment.count == 1;
         self.most_out = self.most_out.max(ahead(newest.ack, end) as u32);
         (self.begun, self.again) = (true, false);
