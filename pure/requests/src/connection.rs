@@ -207,7 +207,10 @@ impl Connection {
             self.hears(packet, side, passed.heard.as_ref(), out);
         }
         if let Some(arrival) = passed.data {
+            let followed = self.account.stream(passed.side);
+            let released = followed.map(|own| *own.stream.released());
             let wait = beside.and_then(|beside| beside.wait);
+            let wait = wait.unwrap_or_else(|| released.unwrap_or_default().into());
             self.data(packet, payload, side, (arrival, wait), out);
         }
         self.over |= passed.over || packet.has(RST);
@@ -300,12 +303,12 @@ impl Connection {
         packet: &Packet,
         payload: &[u8],
         side: usize,
-        (arrival, known): (Arrival, Option<Wait>),
+        (arrival, released): (Arrival, Wait),
         out: &mut Out,
     ) {
         let (wait, is_again) = match arrival {
-            Arrival::New { release, .. } => (known.unwrap_or(release.into()), false),
-            Arrival::Retransmission(_) => (Cause::Retransmission.into(), true),
+            Arrival::New => (released, false),
+            Arrival::Retransmission => (Cause::Retransmission.into(), true),
             Arrival::Reordered => (Cause::Rate.into(), false),
             Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray => return,
         };

@@ -245,18 +245,13 @@ impl<S: View> Half<S> {
     }
 }
 
-/// What a data packet is.
+/// What a data packet is. Its stream says more of it: what is copied on its way has to be small.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrival {
-    /// Bytes that were not seen before.
-    New {
-        /// What let them go.
-        release: Release,
-        /// In flight before it, as the sender knew it.
-        flight: u64,
-    },
-    /// Bytes that had left before.
-    Retransmission(Retransmission),
+    /// Bytes that were not seen before: see [`Stream::released`].
+    New,
+    /// Bytes that had left before: see [`Stream::retransmission`].
+    Retransmission,
     /// It was overtaken by later ones.
     Reordered,
     /// The capture recorded the same packet twice.
@@ -268,7 +263,7 @@ pub enum Arrival {
 }
 
 /// A retransmission.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Retransmission {
     /// When the bytes had left first, as far as that was seen, else now.
     pub first_sent: Nanos,
@@ -329,6 +324,9 @@ pub struct Stream {
     last_gain: Nanos,
     largest_acked: u32,
     delayed_ack: Nanos,
+    /// Of the last new data.
+    released: Release,
+    flight_before: u64,
     /// The latest data packets: their sequence numbers and IP identifications; and the latest acknowledgement's.
     recent: [(u32, u16); RECENT],
     last_heard_id: u16,
@@ -372,6 +370,7 @@ struct Trouble {
     stalled: Nanos,
     /// The departures that the last retransmission repeats, and what was behind each of them.
     repeated: Vec<(u32, u32)>,
+    last: Retransmission,
 }
 
 /// A data packet that is not yet acknowledged.
@@ -426,6 +425,8 @@ impl Stream {
             last_gain: known.at,
             largest_acked: 0,
             delayed_ack: Nanos(0),
+            released: Release::default(),
+            flight_before: 0,
             recent: [(0, 0); RECENT],
             last_heard_id: 0,
         }
@@ -454,6 +455,21 @@ impl Stream {
     /// Bytes that were seen and not acknowledged.
     pub fn unacked(&self) -> u64 {
         u64::from(self.next.wrapping_sub(self.acked))
+    }
+
+    /// What let the last new data go.
+    pub fn released(&self) -> &Release {
+        &self.released
+    }
+
+    /// Bytes in flight before them, as the sender knew it.
+    pub fn flight_before(&self) -> u64 {
+        self.flight_before
+    }
+
+    /// The last retransmission.
+    pub fn retransmission(&self) -> Option<&Retransmission> {
+        self.trouble.as_deref().map(|t| &t.last)
     }
 
     /// Data packets that left: new ones and retransmissions. The last one has this number.
@@ -678,9 +694,9 @@ impl Stream {
         segment: u32,
         trips: Trips,
     ) -> Arrival {
-        let release = self.release(packet, seq, count, segment, trips);
-        self.delayed_ack += release.held;
-        let flight = self.flight();
+        self.released = self.release(packet, seq, count, segment, trips);
+        self.delayed_ack += self.released.held;
+        self.flight_before = self.flight();
         if seq != self.next && !self.open_end {
             let gap = (self.next, seq, packet.at);
             let gaps = &mut self.trouble().gaps;
@@ -706,7 +722,7 @@ impl Stream {
             course: Sent::Once,
             sacked: false,
         });
-        Arrival::New { release, flight }
+        Arrival::New
     }
 
     #[inline]
@@ -761,8 +777,9 @@ impl Stream {
         }
         let soon = self.min_rtt.unwrap_or(total).max(total).0 / TOO_SOON;
         let mut gaps = self.trouble.iter().flat_map(|trouble| &trouble.gaps);
-        out.is_some_and(|out| out.course == Sent::Once && !before(out.end, end) && packet.at.since(out.at).0 < soon)
-            && !gaps.any(|(from, to, _)| before(seq, *to) && before(*from, end))
+        out.is_some_and(|out| {
+            out.course == Sent::Once && !before(out.end, end) && packet.at.since(out.at).0 < soon
+        }) && !gaps.any(|(from, to, _)| before(seq, *to) && before(*from, end))
     }
 
     /// A packet that begins before what was seen last: overtaken, or retransmitted.
@@ -827,13 +844,14 @@ impl Stream {
             }
         }
         trouble.seen_needless += u64::from(needless);
-        Arrival::Retransmission(Retransmission {
+        trouble.last = Retransmission {
             first_sent,
             timeout,
             backoffs,
             needless,
             range: (seq, end),
-        })
+        };
+        Arrival::Retransmission
     }
 
     #[inline]
@@ -939,8 +957,7 @@ impl Stream {
         let Some(out) = self.out.get_mut(place).filter(|out| out.end == to) else {
             return (None, false);
         };
-        let twice =
-            repeats && out.sacked && out.course == Sent::Again && out.begin == from;
+        let twice = repeats && out.sacked && out.course == Sent::Again && out.begin == from;
         out.sacked = true;
         if out.course != Sent::Once {
             if twice {

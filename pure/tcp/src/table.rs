@@ -322,12 +322,7 @@ impl<C: Default, S: View> Slot<C, S> {
 
     /// A packet comes that may be more than an attempt.
     #[inline(never)]
-    fn begin(
-        &mut self,
-        packet: &Packet,
-        second: bool,
-        spare: &mut Option<Box<Connection<C, S>>>,
-    ) {
+    fn begin(&mut self, packet: &Packet, second: bool, spare: &mut Option<Box<Connection<C, S>>>) {
         self.course = match &self.course {
             Course::Goes(_) => return,
             Course::Asked(asked) => Course::Goes(asked.goes_on(packet, second, spare.take())),

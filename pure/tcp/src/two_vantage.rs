@@ -38,8 +38,8 @@ impl CaptureSide {
         self.marks.push(packet);
         let again = match data {
             Some(Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray) => return,
-            Some(Arrival::Retransmission(_)) => true,
-            Some(Arrival::New { .. } | Arrival::Reordered) | None => false,
+            Some(Arrival::Retransmission) => true,
+            Some(Arrival::New | Arrival::Reordered) | None => false,
         };
         if self.count >= MOST_PASSES {
             return;

@@ -199,8 +199,7 @@ impl Sender {
         }
         self.pushed = segment.push;
         // A division takes as long as all the rest: most segments are full.
-        self.drained =
-            segment.push && segment.bytes != full && !segment.bytes.is_multiple_of(full);
+        self.drained = segment.push && segment.bytes != full && !segment.bytes.is_multiple_of(full);
         self.alone = all_acked && segment.count == 1;
         self.most_out = self.most_out.max(ahead(newest.ack, end) as u32);
         (self.begun, self.again) = (true, false);

@@ -91,7 +91,7 @@ impl Observer {
         if let Some(arrival) = passed.data
             && let Some(own) = connection.stream_mut(passed.side)
         {
-            own.view.data(&own.stream, packet, &arrival, segment);
+            own.view.data(&own.stream, packet, arrival, segment);
         }
         if let Some(heard) = passed.heard {
             let total = connection.trips(passed.side).total;

@@ -11,7 +11,7 @@ use model::packet::Packet;
 use model::{Bytes, Nanos, Vantage};
 use std::net::SocketAddr;
 use tcp::seq::before;
-use tcp::stream::{Arrival, Followed, Heard, Retransmission, Stream, View, usual};
+use tcp::stream::{Arrival, Followed, Heard, Stream, View, usual};
 use tcp::thresholds::{LEAST_INITIAL_WINDOW, TIMESTAMP_TICK};
 use tcp::waits::{Release, Wait};
 
@@ -186,19 +186,17 @@ impl View for Sender {
 
 impl Sender {
     /// A data packet passed.
-    pub fn data(&mut self, stream: &Stream, packet: &Packet, arrival: &Arrival, segment: u32) {
+    pub fn data(&mut self, stream: &Stream, packet: &Packet, arrival: Arrival, segment: u32) {
         match arrival {
             Arrival::KeepAlive | Arrival::Stray | Arrival::Duplicate => return,
             Arrival::Reordered => {}
-            Arrival::New {
-                release, flight, ..
-            } => {
-                self.released(release);
-                self.least = self.least.min(*flight);
+            Arrival::New => {
+                self.released(stream.released());
+                self.least = self.least.min(stream.flight_before());
                 self.pause = self.pause.max(packet.at.since(self.last_data));
                 self.departs(stream, packet, segment);
             }
-            Arrival::Retransmission(again) => self.repeats(stream, packet, again, segment),
+            Arrival::Retransmission => self.repeats(stream, packet, segment),
         }
         if let Some((value, _)) = packet.stamps {
             self.stamped(packet.at, value);
@@ -259,7 +257,10 @@ impl Sender {
         }
     }
 
-    fn repeats(&mut self, stream: &Stream, packet: &Packet, again: &Retransmission, segment: u32) {
+    fn repeats(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
+        let Some(again) = stream.retransmission() else {
+            return;
+        };
         self.again += 1;
         if let Some(departed) = &mut self.departed {
             for out in stream.repeated() {

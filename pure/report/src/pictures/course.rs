@@ -289,11 +289,11 @@ impl Pass {
         let newest = self.newest.get_or_insert(Unwrap::new(first));
         let end = first.wrapping_add(packet.payload);
         match data {
-            Some(Arrival::New { .. }) => {
+            Some(Arrival::New) => {
                 let end = newest.follow(end);
                 self.note_position(at, Track::Sent, end);
             }
-            Some(Arrival::Retransmission(_)) => {
+            Some(Arrival::Retransmission) => {
                 let end = newest.position(end);
                 self.detail.rest.get_or_insert(AFTER);
                 self.note_position(at, Track::Again, end);
