@@ -382,20 +382,20 @@ struct Out {
     number: u32,
     /// IP identification of the last packet that carried it.
     id: u16,
-    course: Sent,
+    repetition: Repetition,
     /// A SACK named it.
     sacked: bool,
 }
 
-/// What a packet's acknowledgement can still say.
+/// Whether a packet was sent once, as its acknowledgement is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum Repetition {
     /// Sent once: its acknowledgement is a round trip (Karn).
     Once,
     /// Retransmitted, and no needless one reported since.
     Again,
     /// Neither: it was reported already.
-    Told,
+    Reported,
 }
 
 impl Stream {
@@ -719,7 +719,7 @@ impl Stream {
             at: packet.at,
             number: self.departures,
             id: packet.ip_id,
-            course: Sent::Once,
+            repetition: Repetition::Once,
             sacked: false,
         });
         Arrival::New
@@ -778,7 +778,9 @@ impl Stream {
         let soon = self.min_rtt.unwrap_or(total).max(total).0 / TOO_SOON;
         let mut gaps = self.trouble.iter().flat_map(|trouble| &trouble.gaps);
         out.is_some_and(|out| {
-            out.course == Sent::Once && !before(out.end, end) && packet.at.since(out.at).0 < soon
+            out.repetition == Repetition::Once
+                && !before(out.end, end)
+                && packet.at.since(out.at).0 < soon
         }) && !gaps.any(|(from, to, _)| before(seq, *to) && before(*from, end))
     }
 
@@ -830,11 +832,11 @@ impl Stream {
         let mut needless = !before(self.acked, end);
         trouble.repeated.clear();
         for out in self.out.range_mut(first..) {
-            if out.course == Sent::Once {
+            if out.repetition == Repetition::Once {
                 first_sent = first_sent.min(out.at);
             }
             needless |= out.sacked && out.begin == seq && out.end == end;
-            out.course = Sent::Again;
+            out.repetition = Repetition::Again;
             trouble.repeated.push((out.number, out.end));
             if out.end == end {
                 (out.number, out.id) = (self.departures, packet.ip_id);
@@ -938,7 +940,7 @@ impl Stream {
                 break;
             }
             newest = Some(out.at);
-            at_once &= out.course == Sent::Once;
+            at_once &= out.repetition == Repetition::Once;
             let size = out.end.wrapping_sub(from).min(usual(segment));
             self.largest_acked = self.largest_acked.max(size);
             from = out.end;
@@ -957,15 +959,16 @@ impl Stream {
         let Some(out) = self.out.get_mut(place).filter(|out| out.end == to) else {
             return (None, false);
         };
-        let twice = repeats && out.sacked && out.course == Sent::Again && out.begin == from;
+        let twice =
+            repeats && out.sacked && out.repetition == Repetition::Again && out.begin == from;
         out.sacked = true;
-        if out.course != Sent::Once {
+        if out.repetition != Repetition::Once {
             if twice {
-                out.course = Sent::Told;
+                out.repetition = Repetition::Reported;
             }
             return (None, twice);
         }
-        out.course = Sent::Told;
+        out.repetition = Repetition::Reported;
         let sent = out.at;
         (Some(self.took(at.since(sent))), twice)
     }
