@@ -744,7 +744,11 @@ fn frame(packet: &Packet, twice: bool) -> Vec<u8> {
     out.extend(packet.ack.to_be_bytes());
     let offset = ((header / 4) << 4) as u8;
     // That of a SYN has no scale (RFC 7323, 2.2).
-    let window: u16 = if packet.flags & SYN != 0 { 64_240 } else { 4000 };
+    let window: u16 = if packet.flags & SYN != 0 {
+        64_240
+    } else {
+        4000
+    };
     out.extend([offset, packet.flags]);
     out.extend(window.to_be_bytes());
     out.extend([0, 0, 0, 0]);

@@ -151,7 +151,7 @@ fn words(key: EvidenceKey) -> Words {
         AckWaits => label("long waits for an acknowledgement"),
         SentSegments => label("segments sent"),
         SegmentGap => label("time from one segment to the next, median"),
-        SegmentsPerAck => label("full segments for one acknowledgement, largest"),
+        SegmentsPerAck => label("full segments for one acknowledgement, largest (a consequence)"),
         Replies => label("replies"),
         ReplyTime => label("time to a reply, median"),
         LastAckDelay => {

@@ -219,6 +219,7 @@ impl Connection {
     /// A trace is at one end, and knows what the ends agreed.
     fn traced(&mut self, beside: &Beside<'_>, out: &mut Out) {
         let local = usize::from(beside.local != self.ends[0]);
+        let own = self.stream(local);
         let traced = self.traced.get_or_insert_default();
         traced.local = local;
         let Some(tcb) = beside.tcb.filter(|tcb| tcb.min_rtt.0 > 0) else {
@@ -227,6 +228,11 @@ impl Connection {
         traced.min_rtt = Some(tcb.min_rtt);
         // The socket's MSS leaves out timestamps.
         traced.mtu = Some(tcb.mss.saturating_add(HEADERS + TIMESTAMPS));
+        let scales = match own {
+            0 => [tcb.rcv_wscale, tcb.snd_wscale],
+            _ => [tcb.snd_wscale, tcb.rcv_wscale],
+        };
+        self.account.reports_scales(scales);
         // What an acknowledgement told the socket stands beside the event behind it.
         let twice = std::mem::replace(&mut traced.twice, tcb.dsack_dups) < tcb.dsack_dups;
         if let Some(ack) = self.directions[local].place(tcb.snd_una) {

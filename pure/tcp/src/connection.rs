@@ -244,6 +244,16 @@ impl<C: Default, S: View> Connection<C, S> {
         self.halves[side].scale
     }
 
+    /// A socket of the connection reports the window scales of client and server, which its packets need not show.
+    pub fn reports_scales(&mut self, scales: [u8; 2]) {
+        if self.halves.iter().any(|d| d.scale.is_none()) {
+            for (half, scale) in self.halves.iter_mut().zip(scales) {
+                half.offered = Some(Some(scale));
+            }
+            self.agree();
+        }
+    }
+
     /// Both SYNs are known, with their options.
     pub fn knows_options(&self) -> bool {
         self.halves.iter().all(|d| d.offered.is_some())

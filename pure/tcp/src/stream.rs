@@ -756,6 +756,7 @@ impl Stream {
                 last: self.last_new,
                 newest,
                 known,
+                settled: self.known.ack,
                 near,
                 far: [trips.to_receiver, self.min_rtt],
             },

@@ -83,6 +83,9 @@ pub(crate) struct Before {
     pub last: Nanos,
     pub newest: Known,
     pub known: Known,
+    /// Acknowledged for certain by then: of those that came within the uncertainty of the round trip, which one released
+    /// the segment cannot be seen from afar.
+    pub settled: u32,
     pub near: Nanos,
     /// To the receiver and back: as the handshake showed it, and the shortest of data.
     pub far: [Option<Nanos>; 2],
@@ -229,8 +232,9 @@ impl Sender {
         let short_was_out = self
             .short_end
             .is_some_and(|short| ahead(known.ack, short) > 0 && ahead(newest.ack, short) == 0);
-        let fills = u64::from(out) + u64::from(segment.bytes) + u64::from(self.most_out / 8)
-            > self.most_out.into();
+        let most = ahead(before.settled, segment.begin).max(out.into());
+        let fills =
+            most + u64::from(segment.bytes) + u64::from(self.most_out / 8) > self.most_out.into();
         // All was sent that there was, and an initial window was not full.
         let idle = self.drained && !self.lost && out / full < INITIAL_WINDOW;
         match () {
