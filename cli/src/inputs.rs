@@ -75,7 +75,7 @@ pub fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<St
     let left_out = match kind(path)? {
         Kind::Capture => {
             let account = capture::read_with_payload(open(path)?, |packet, payload| {
-                observer.see(packet, payload);
+                observer.push(packet, payload);
             });
             account.map_err(|e| bad(path, e))?.left_out()
         }

@@ -33,11 +33,11 @@ pub fn requests(bytes: &[u8]) {
     let mut observer = ::requests::Observer::default();
     let see = |packet: &Packet, payload: &[u8]| {
         assert!(payload.len() <= packet.payload as usize);
-        observer.see(packet, payload);
+        observer.push(packet, payload);
     };
     // As far as it goes.
     let _ = capture::read_with_payload(bytes, see);
-    check_requests(&observer.told());
+    check_requests(&observer.finish());
 }
 
 /// Any text is a listing or not; its lines are put in order, explained, and their requests told.

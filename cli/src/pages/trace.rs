@@ -31,7 +31,7 @@ pub fn page(path: &Path, kind: &Kind, beside: Option<&Path>) -> Result<Page> {
         None => None,
         Some(other) => {
             let (observer, _) = observed(other, Observer::default())?;
-            Some((named(other), observer.told()))
+            Some((named(other), observer.finish()))
         }
     };
     Ok(pages::trace(&of))
@@ -47,7 +47,7 @@ fn captured(path: &Path) -> Result<Followed> {
     let mut asked = Observer::default();
     let account = capture::read_with_payload(open(path)?, |packet, payload| {
         observer.see(packet);
-        asked.see(packet, payload);
+        asked.push(packet, payload);
     });
     let account = account.map_err(|why| bad(path, why))?;
     let told = observer.explain();
@@ -75,7 +75,7 @@ fn captured(path: &Path) -> Result<Followed> {
         facts,
         explanations,
         courses,
-        requests: Some(asked.told()),
+        requests: Some(asked.finish()),
         beside: None,
         doubts,
     })
@@ -117,7 +117,7 @@ fn traced(path: &Path) -> Result<Followed> {
         facts,
         explanations,
         courses,
-        requests: Some(asked.told()),
+        requests: Some(asked.finish()),
         beside: None,
         doubts: doubts.into_iter().collect(),
     })

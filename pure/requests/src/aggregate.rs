@@ -1,7 +1,7 @@
 //! From requests to figures: by operation, the longest ones, the first ones. Memory is bounded whatever comes.
 
-use crate::connection::Seen;
 use crate::message_timing::MessageTiming;
+use crate::pairing::Seen;
 use model::request::{Call, Cause, Causes, Links, Moment, Operation, Parts, Requests, Step, View};
 use model::{Bytes, Clocks, Latency, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,10 +39,10 @@ struct Tally {
 }
 
 impl Aggregate {
-    pub fn take(&mut self, seen: &Seen, judged: &Judged) {
+    pub fn push(&mut self, seen: &Seen, breakdown: &Breakdown) {
         self.answered += 1;
-        self.views.insert(judged.view);
-        self.moments.take(seen, judged);
+        self.views.insert(breakdown.view);
+        self.moments.push(seen, breakdown);
         let name = &*seen.what.operation;
         let full = self.operations.len() >= MOST_OPERATIONS;
         let tally = match self.operations.get_mut(name) {
@@ -52,17 +52,17 @@ impl Aggregate {
                 self.operations.entry(name.to_owned()).or_default()
             }
         };
-        tally.take(seen, judged);
+        tally.push(seen, breakdown);
         if self.calls.len() < MOST_CALLS {
-            self.calls.push(judged.told(seen));
+            self.calls.push(breakdown.call(seen));
         }
     }
 
-    pub fn told(mut self, unanswered: u64) -> Requests {
+    pub fn finish(mut self, unanswered: u64) -> Requests {
         let mut operations: Vec<Operation> = self
             .operations
             .into_iter()
-            .map(|(name, tally)| tally.told(name))
+            .map(|(name, tally)| tally.finish(name))
             .collect();
         operations.sort_by_key(|o| std::cmp::Reverse(o.parts.total()));
         self.calls.sort_by_key(|call| call.at);
@@ -85,7 +85,7 @@ impl Aggregate {
             streams: Vec::new(),
             operations,
             calls: self.calls,
-            moments: self.moments.told(),
+            moments: self.moments.finish(),
             doubts,
         }
     }
@@ -111,28 +111,28 @@ fn doubt(view: View) -> Option<&'static str> {
 }
 
 impl Tally {
-    fn take(&mut self, seen: &Seen, judged: &Judged) {
-        let total = judged.parts.total();
+    fn push(&mut self, seen: &Seen, breakdown: &Breakdown) {
+        let total = breakdown.parts.total();
         let of = &mut self.operation;
         of.count += 1;
         of.max = of.max.max(total);
         of.call_bytes += Bytes(seen.call.bytes);
         of.reply_bytes += Bytes(seen.reply.bytes);
-        of.ideal += judged.ideal;
-        of.parts.add(&judged.parts);
-        of.causes.add(&judged.causes);
-        self.times.take(total);
+        of.ideal += breakdown.ideal;
+        of.parts.add(&breakdown.parts);
+        of.causes.add(&breakdown.causes);
+        self.times.push(total);
         let place = of
             .worst
             .partition_point(|worst| worst.parts.total() >= total);
         if place < MOST_WORST {
             of.worst.truncate(MOST_WORST - 1);
-            of.worst.insert(place, judged.told(seen));
+            of.worst.insert(place, breakdown.call(seen));
         }
     }
 
-    fn told(self, name: String) -> Operation {
-        let latency = self.times.told();
+    fn finish(self, name: String) -> Operation {
+        let latency = self.times.finish();
         let max = self.operation.max;
         let percentile = |share| latency.percentile(share).unwrap_or(max);
         Operation {
@@ -162,12 +162,12 @@ fn least(bin: usize, digits: u32) -> u64 {
 struct Times(BTreeMap<usize, [u64; PAGE]>);
 
 impl Times {
-    fn take(&mut self, time: Nanos) {
+    fn push(&mut self, time: Nanos) {
         let bin = bin(time, FINE);
         self.0.entry(bin / PAGE).or_insert([0; PAGE])[bin % PAGE] += 1;
     }
 
-    fn told(self) -> Latency {
+    fn finish(self) -> Latency {
         let pages = self.0.into_iter();
         let counts = pages.flat_map(|(page, counts)| (page * PAGE..).zip(counts));
         Latency::from_counts(counts.map(|(bin, count)| (least(bin, FINE), count)))
@@ -203,7 +203,7 @@ impl Stretch {
 }
 
 impl Moments {
-    fn take(&mut self, seen: &Seen, judged: &Judged) {
+    fn push(&mut self, seen: &Seen, breakdown: &Breakdown) {
         let place = (seen.call.first.0 / SHORTEST_MOMENT) >> self.doubled;
         // The latest one as a rule, or not long before.
         let behind = self.all.iter().rev().take_while(|s| s.place > place);
@@ -221,12 +221,12 @@ impl Moments {
             }
         };
         let stretch = &mut self.all[n];
-        let bin = bin(judged.parts.total(), COARSE);
+        let bin = bin(breakdown.parts.total(), COARSE);
         if stretch.times.len() <= bin {
             stretch.times.resize(bin + 1, 0);
         }
         stretch.times[bin] += 1;
-        stretch.causes.add(&judged.causes);
+        stretch.causes.add(&breakdown.causes);
         while let (Some(first), Some(last)) = (self.all.front(), self.all.back())
             && last.place - first.place >= MOST_MOMENTS
         {
@@ -241,7 +241,7 @@ impl Moments {
         }
     }
 
-    fn told(self) -> Vec<Moment> {
+    fn finish(self) -> Vec<Moment> {
         let width = SHORTEST_MOMENT << self.doubled;
         let moment = |stretch: Stretch| {
             let counts = stretch.times.into_iter().enumerate();
@@ -277,7 +277,7 @@ impl Seen {
 }
 
 /// Where the time of a request went.
-pub(crate) struct Judged {
+pub(crate) struct Breakdown {
     view: View,
     ideal: Nanos,
     parts: Parts,
@@ -285,7 +285,7 @@ pub(crate) struct Judged {
 }
 
 /// A request as one place saw it.
-pub(crate) fn from_one(seen: &Seen, view: View, links: &Links) -> Judged {
+pub(crate) fn from_one(seen: &Seen, view: View, links: &Links) -> Breakdown {
     let [a, d] = [seen.call.first, seen.reply.last];
     let c = seen.reply.first;
     let b = seen.asked();
@@ -310,7 +310,7 @@ pub(crate) fn from_one(seen: &Seen, view: View, links: &Links) -> Judged {
     let mut causes = sending(&seen.call, &seen.reply, &parts);
     causes.spend(Cause::Path, way);
     causes.spend(Cause::Think, parts.think);
-    Judged {
+    Breakdown {
         ideal: seen.ideal(links),
         view,
         parts,
@@ -330,8 +330,8 @@ pub(crate) fn of_both(
     let others = b.into_iter().map(|other| (name(&other.0), other));
     let mut others: BTreeMap<_, (Seen, View)> = others.collect();
     let alone = |(seen, view): (Seen, View)| {
-        let judged = from_one(&seen, view, links);
-        (seen, judged)
+        let breakdown = from_one(&seen, view, links);
+        (seen, breakdown)
     };
     let (mut pairs, mut calls) = (Vec::new(), Vec::new());
     for (seen, view) in a {
@@ -348,7 +348,7 @@ pub(crate) fn of_both(
     }
     let paired = pairs.into_iter().map(|pair| {
         let path = shortest[&pair.sizes()];
-        pair.judged(path, links)
+        pair.breakdown(path, links)
     });
     calls.extend(paired);
     let others = others.into_values();
@@ -357,7 +357,7 @@ pub(crate) fn of_both(
     let mut aggregate = Aggregate::default();
     calls
         .iter()
-        .for_each(|(seen, judged)| aggregate.take(seen, judged));
+        .for_each(|(seen, breakdown)| aggregate.push(seen, breakdown));
     aggregate
 }
 
@@ -424,20 +424,20 @@ impl Pair {
         (about(&self.at_client.call), about(&self.at_client.reply))
     }
 
-    fn judged(self, shortest: Nanos, links: &Links) -> (Seen, Judged) {
+    fn breakdown(self, shortest: Nanos, links: &Links) -> (Seen, Breakdown) {
         let mut causes = sending(&self.at_client.call, &self.at_server.reply, &self.parts);
         let way = self.way();
         causes.spend(Cause::Think, self.parts.think);
         causes.spend(Cause::Path, shortest);
         causes.spend(Cause::Queue, way.since(shortest));
         // Steps of the reply as they arrived, so that the ladder has one clock.
-        let judged = Judged {
+        let breakdown = Breakdown {
             ideal: self.at_client.ideal(links),
             view: View::BothEnds,
             parts: self.parts,
             causes,
         };
-        (self.at_client, judged)
+        (self.at_client, breakdown)
     }
 }
 
@@ -463,9 +463,9 @@ fn sending(call: &MessageTiming, reply: &MessageTiming, parts: &Parts) -> Causes
     causes
 }
 
-impl Judged {
+impl Breakdown {
     /// In words and steps, which only few need.
-    fn told(&self, seen: &Seen) -> Call {
+    fn call(&self, seen: &Seen) -> Call {
         let begun = seen.call.first;
         let steps = seen.call.steps.iter().chain(&seen.reply.steps);
         Call {

@@ -1,10 +1,11 @@
 //! One direction of a connection: its bytes in order, and its messages.
 
-use crate::connection::Out;
 use crate::dissectors::{Dissector, KEPT};
 use crate::message_timing::{MessageTiming, Wait};
+use crate::pairing::Out;
 use model::Nanos;
 use model::packet::Packet;
+use model::segment::tcp_flag::SYN;
 use std::collections::BTreeMap;
 use tcp::seq::Unwrap;
 
@@ -36,14 +37,8 @@ pub(crate) struct Found {
 #[derive(Default)]
 pub(crate) struct Reassembly {
     pub reader: MessageReader,
-    /// The newest position.
-    known: Option<Unwrap>,
-    /// Behind what was handed on.
-    next: u64,
-    /// Behind the last byte seen.
-    top: u64,
-    /// Up to here the receiver has acknowledged.
-    pub acked: u64,
+    /// What is behind all that was handed on.
+    next: Option<Unwrap>,
     held: BTreeMap<u64, Part>,
 }
 
@@ -75,46 +70,35 @@ impl Piece {
 impl Reassembly {
     /// The stream begins with this number, unless its beginning is known.
     pub fn opens(&mut self, first: u32) {
-        if self.known.is_some() {
-            return;
-        }
-        self.known = Some(Unwrap::new(first));
-        (self.next, self.top) = (Unwrap::ORIGIN, Unwrap::ORIGIN);
+        self.next.get_or_insert(Unwrap::new(first));
     }
 
-    /// The place of a sequence number, near the last one.
-    pub fn place(&self, seq: u32) -> Option<u64> {
-        Some(self.known?.position(seq))
+    /// The position of a sequence number.
+    pub fn position(&self, seq: u32) -> Option<u64> {
+        Some(self.next?.position(seq))
     }
 
-    fn seq(&self, place: u64) -> u32 {
-        self.known.map_or(0, |known| known.seq(place))
+    fn next(&self) -> u64 {
+        self.next.map_or(0, |next| next.last())
     }
 
-    /// The place of a connection's first byte.
-    pub fn first(&self) -> u64 {
-        Unwrap::ORIGIN
-    }
-
-    /// Data, and what they had waited for; `room` is what all connections hold.
+    /// Data, and what they had waited for. Up to `acked` the receiver has them; `room` is what all connections hold.
     pub fn data<'a>(
         &mut self,
         packet: &Packet,
         payload: &'a [u8],
         wait: Wait,
+        acked: u64,
         room: &mut usize,
     ) -> Came<'a> {
-        self.opens(packet.seq);
-        let begin = self.place(packet.seq).unwrap_or(Unwrap::ORIGIN);
-        let end = begin + u64::from(packet.payload);
-        if end <= self.next {
+        let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
+        self.opens(seq);
+        let begin = self.position(seq).unwrap_or_default();
+        let (end, next) = (begin + u64::from(packet.payload), self.next());
+        if end <= next {
             return Came::Again(begin, end);
         }
-        if end > self.top {
-            self.top = end;
-            self.known = Some(Unwrap::at(packet.seq.wrapping_add(packet.payload), end));
-        }
-        if begin > self.next {
+        if begin > next {
             let fits = payload
                 .len()
                 .min(MOST_OF_ONE)
@@ -130,24 +114,24 @@ impl Reassembly {
                 *room -= old.bytes.len();
             }
             // The receiver has it, so the capture lost it; or there is no more room.
-            let lost = self.held.len() > MOST_HELD || self.acked > self.next;
+            let lost = self.held.len() > MOST_HELD || acked > next;
             return match lost {
                 true => self.give_up(),
                 false => Came::Nothing,
             };
         }
-        let old = (self.next - begin) as usize;
-        let bytes = payload.get(old..).unwrap_or_default();
-        Came::Next(self.piece(packet.at, end - self.next, wait), bytes)
+        let bytes = payload.get((next - begin) as usize..).unwrap_or_default();
+        Came::Next(self.piece(packet.at, end - next, wait), bytes)
     }
 
     /// What is next, of this length.
     fn piece(&mut self, at: Nanos, length: u64, wait: Wait) -> Piece {
-        let begin = self.next;
-        self.next += length;
+        let begin = self.next();
+        let seq = self.next.map_or(0, |next| next.seq(begin));
+        self.next = Some(Unwrap::at(seq.wrapping_add(length as u32), begin + length));
         Piece {
             at,
-            seq: self.seq(begin),
+            seq,
             begin,
             length,
             wait,
@@ -159,19 +143,20 @@ impl Reassembly {
         let Some((begin, part)) = self.held.first_key_value() else {
             return Came::Nothing;
         };
-        let (at, length, wait) = (part.at, begin - self.next, part.wait);
+        let (at, length, wait) = (part.at, begin - self.next(), part.wait);
         Came::Next(self.piece(at, length, wait), &[])
     }
 
     /// What was held and is next now, with what is there of it.
     pub fn held(&mut self, room: &mut usize) -> Option<(Piece, Vec<u8>)> {
+        let next = self.next();
         while let Some(entry) = self.held.first_entry()
-            && *entry.key() <= self.next
+            && *entry.key() <= next
         {
             let (begin, part) = entry.remove_entry();
             let mut bytes = part.bytes;
             *room -= bytes.len();
-            let old = self.next - begin;
+            let old = next - begin;
             if old < part.length {
                 bytes.drain(..bytes.len().min(old as usize));
                 let piece = self.piece(part.at, part.length - old, part.wait);

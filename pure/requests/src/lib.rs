@@ -7,81 +7,45 @@
 //! bound for whatever a connection keeps.
 
 mod aggregate;
-mod connection;
 mod direction;
 mod dissectors;
 mod listing;
 mod message_timing;
+mod pairing;
 mod socket;
 #[cfg(test)]
 mod tests;
 
 pub use listing::listed;
 use tcp::clock::{self, Marks};
+use tcp::table::{Bounds, Table};
 
 use aggregate::Aggregate;
-use connection::{Beside, Connection, Out, Seen};
 use model::packet::Packet;
 use model::request::{Links, Requests, View};
-use model::segment::tcp_flag::SYN;
 use model::segment::tcp_state;
 use model::{Clocks, Segment, StreamFigures, TraceRecord, Vantage, What};
+use pairing::{Out, Pairing, Seen};
 use socket::Socket;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// Connections that are followed at a time; of others nothing is told.
+/// Connections that are followed at a time; of others nothing is reported.
 const MOST_CONNECTIONS: usize = 1 << 16;
 
 /// Connections that are over and still followed, for packets that come late.
 const MOST_OVER: usize = 1 << 10;
 
-/// Connections that are at hand, without a search.
-const RECENT: usize = 1 << 6;
-
-/// What a trace cannot say.
+/// What a trace cannot show.
 const NAMELESS: &str = "a trace has no payload: a request is what the client sends until the server does; a capture of the same tells its name";
-
-/// Both ends of a connection: of a capture the lesser first, of a trace its own.
-type Ends = (SocketAddr, SocketAddr);
-
-/// A connection by its ends.
-type Followed = (Ends, Box<Connection>);
-
-/// Some connections, each at a place that its ends decide.
-struct Recent(Vec<Option<Followed>>);
-
-impl Recent {
-    /// Where the connection of a packet is, if it is here: for both directions the same.
-    fn place(packet: &Packet) -> usize {
-        Recent::place_of(&(packet.from, packet.to))
-    }
-
-    fn place_of((a, b): &Ends) -> usize {
-        usize::from(a.port().wrapping_add(b.port())) % RECENT
-    }
-}
-
-impl Default for Recent {
-    fn default() -> Recent {
-        Recent((0..RECENT).map(|_| None).collect())
-    }
-}
 
 /// Requests of one of two captures that are kept to be joined.
 const MOST_KEPT: usize = 1 << 18;
 
 /// Follows the requests of a capture, or of a trace.
-#[derive(Default)]
 pub struct Observer {
-    connections: BTreeMap<Ends, Box<Connection>>,
-    /// Those of the last packets, as a rule those of the next as well: each at a place that its ends decide.
-    recent: Recent,
-    /// How many are followed.
-    followed: usize,
-    /// Those that are over, in the order in which they ended.
-    over: VecDeque<Ends>,
+    /// Of a capture.
+    table: Table<Option<Box<Pairing>>, ()>,
     /// Of a trace: its connections by their numbers.
     sockets: BTreeMap<u32, Socket>,
     /// Of a trace, and which events it lost.
@@ -93,7 +57,28 @@ pub struct Observer {
     kept: Option<Kept>,
     links: Links,
     unanswered: u64,
+    /// Events of connections beyond [`MOST_CONNECTIONS`].
     unfollowed: u64,
+}
+
+impl Default for Observer {
+    fn default() -> Observer {
+        Observer {
+            table: Table::new(Bounds {
+                connections: MOST_CONNECTIONS,
+                over: MOST_OVER,
+            }),
+            sockets: BTreeMap::new(),
+            is_trace: false,
+            lost: 0,
+            out: Out::default(),
+            aggregate: Aggregate::default(),
+            kept: None,
+            links: Links::default(),
+            unanswered: 0,
+            unfollowed: 0,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -121,30 +106,29 @@ impl Observer {
     }
 
     /// Takes the next packet of a capture, with what was captured of its payload.
-    pub fn see(&mut self, packet: &Packet, payload: &[u8]) {
+    pub fn push(&mut self, packet: &Packet, payload: &[u8]) {
         self.mark(packet);
-        let place = Recent::place(packet);
-        let is_there = |(_, there): &Followed| there.has(packet);
-        let ends = || (packet.from.min(packet.to), packet.from.max(packet.to));
-        if self.recent.0[place].as_ref().is_some_and(is_there)
-            || self.turn_to(place, ends(), packet)
-        {
-            self.pass(place, packet, payload, None);
+        let out = &mut self.out;
+        let followed = self
+            .table
+            .push(packet, &mut |gone| Pairing::forget(gone, out));
+        if let Some((connection, passed)) = followed {
+            Pairing::push(connection, packet, payload, &passed, None, &mut self.out);
         }
+        self.settle();
     }
 
     /// Takes the next record of a trace.
     pub fn record(&mut self, record: &TraceRecord) {
         match record {
-            TraceRecord::Connection(told) => {
+            TraceRecord::Connection(new) => {
                 self.is_trace = true;
                 // Its other end can be of this host.
                 self.kept.get_or_insert_default();
-                let ends = [told.local, told.remote].map(flat);
-                if self.sockets.len() < MOST_CONNECTIONS || self.sockets.contains_key(&told.id) {
-                    let socket = Socket::new(ends[0], ends[1]);
-                    let known = self.sockets.entry(told.id).or_insert(socket);
-                    [known.local, known.remote] = ends;
+                let ends = [new.local, new.remote].map(canonical);
+                if self.sockets.len() < MOST_CONNECTIONS || self.sockets.contains_key(&new.id) {
+                    let known = self.sockets.entry(new.id);
+                    known.or_insert_with(|| Socket::new(ends)).ends = ends;
                 }
             }
             TraceRecord::Segment(segment) => self.segment(segment),
@@ -153,7 +137,7 @@ impl Observer {
         }
     }
 
-    /// Of a trace: all connections that it told of are closed.
+    /// Of a trace: all its connections are closed.
     pub fn is_over(&self) -> bool {
         self.is_trace && self.sockets.is_empty()
     }
@@ -163,18 +147,17 @@ impl Observer {
             self.unfollowed += u64::from(self.sockets.len() >= MOST_CONNECTIONS);
             return;
         };
-        let wait = socket.see(segment);
-        // Both ends can be of this host: each is a connection of its own.
-        let (local, remote) = (socket.local, socket.remote);
+        let tcb = segment.probed();
+        let write = socket.push(segment);
+        let [local, remote] = socket.ends;
         let (from, to) = match segment.what {
             What::Sent => (local, remote),
             What::Received => (remote, local),
-            What::State
-                if segment
-                    .probed()
-                    .is_some_and(|socket| socket.state == tcp_state::CLOSE) =>
-            {
-                self.sockets.remove(&segment.connection);
+            What::State if tcb.is_some_and(|socket| socket.state == tcp_state::CLOSE) => {
+                if let Some(mut socket) = self.sockets.remove(&segment.connection) {
+                    socket.close(&mut self.out);
+                    self.settle();
+                }
                 return;
             }
             _ => return,
@@ -189,19 +172,9 @@ impl Observer {
             options_cut: true,
             ..Packet::new(from, to)
         };
-        let tcb = segment.probed();
-        self.at_end(remote, &packet, &Beside { local, tcb, wait });
-    }
-
-    /// Takes a packet that was seen at one end.
-    fn at_end(&mut self, remote: SocketAddr, packet: &Packet, beside: &Beside<'_>) {
-        self.mark(packet);
-        let own = (beside.local, remote);
-        let place = Recent::place(packet);
-        let is_there = |(ends, _): &Followed| *ends == own;
-        if self.recent.0[place].as_ref().is_some_and(is_there) || self.turn_to(place, own, packet) {
-            self.pass(place, packet, &[], Some(beside));
-        }
+        socket.packet(&packet, tcb, write, &mut self.out);
+        self.mark(&packet);
+        self.settle();
     }
 
     /// Remembers a packet for the clocks of two places.
@@ -209,62 +182,6 @@ impl Observer {
         if let Some(kept) = &mut self.kept {
             kept.marks.push(packet);
         }
-    }
-
-    /// Hands a packet to the connection at a place.
-    fn pass(&mut self, place: usize, packet: &Packet, payload: &[u8], beside: Option<&Beside<'_>>) {
-        let Some((ends, connection)) = &mut self.recent.0[place] else {
-            return;
-        };
-        if packet.has(SYN) && connection.is_before(packet) {
-            connection.close(&mut self.out);
-            **connection = Connection::new(packet);
-        }
-        let was_over = connection.is_over();
-        connection.see(packet, payload, beside, &mut self.out);
-        if connection.is_over() && !was_over {
-            self.over.push_back(*ends);
-            if self.over.len() > MOST_OVER
-                && let Some(first) = self.over.pop_front()
-            {
-                self.forget(first);
-            }
-        }
-        self.settle();
-    }
-
-    /// A connection that ended long ago; not a later one of the same ends.
-    fn forget(&mut self, ends: Ends) {
-        let is_it = |followed: &mut Followed| followed.0 == ends && followed.1.is_over();
-        let recent = self.recent.0[Recent::place_of(&ends)].take_if(is_it);
-        let known = || match self.connections.entry(ends) {
-            Entry::Occupied(known) if known.get().is_over() => Some(known.remove_entry()),
-            _ => None,
-        };
-        if let Some((_, mut connection)) = recent.or_else(known) {
-            connection.close(&mut self.out);
-            self.followed -= 1;
-        }
-    }
-
-    /// Puts the connection of a packet in its place; says whether there is one.
-    fn turn_to(&mut self, place: usize, ends: Ends, packet: &Packet) -> bool {
-        let connection = match self.connections.remove(&ends) {
-            Some(known) => known,
-            // Nothing comes of a packet without data in the middle of a stream.
-            None if !packet.has(SYN) && packet.payload == 0 => return false,
-            None if self.followed >= MOST_CONNECTIONS => {
-                self.unfollowed += 1;
-                return false;
-            }
-            None => {
-                self.followed += 1;
-                Box::new(Connection::new(packet))
-            }
-        };
-        let before = self.recent.0[place].replace((ends, connection));
-        self.connections.extend(before);
-        true
     }
 
     /// Takes what is done.
@@ -281,9 +198,8 @@ impl Observer {
         for seen in done.drain(..) {
             match &mut self.kept {
                 None => {
-                    let view = self.out.view(&seen);
-                    self.aggregate
-                        .take(&seen, &aggregate::from_one(&seen, view, &self.links));
+                    let breakdown = aggregate::from_one(&seen, self.out.view(&seen), &self.links);
+                    self.aggregate.push(&seen, &breakdown);
                     self.out.spare.take(seen.call);
                     self.out.spare.take(seen.reply);
                 }
@@ -296,20 +212,19 @@ impl Observer {
 
     /// Nothing more comes.
     fn close(&mut self) {
-        self.connections
-            .extend(self.recent.0.iter_mut().filter_map(Option::take));
-        for connection in self.connections.values_mut() {
-            connection.close(&mut self.out);
+        let out = &mut self.out;
+        self.table.close(&mut |gone| Pairing::forget(gone, out));
+        for mut socket in std::mem::take(&mut self.sockets).into_values() {
+            socket.close(&mut self.out);
         }
         self.settle();
     }
 
     /// All requests.
-    pub fn told(mut self) -> Requests {
+    pub fn finish(mut self) -> Requests {
         self.close();
         let doubts = self.doubts();
-        let kept = self.kept.take();
-        let aggregate = match kept {
+        let aggregate = match self.kept.take() {
             None => self.aggregate,
             Some(kept) => {
                 self.unanswered += kept.unanswered.len() as u64;
@@ -320,28 +235,28 @@ impl Observer {
                 aggregate::of_both(clients, servers, Some(&Clocks::ONE), &self.links)
             }
         };
-        let mut told = aggregate.told(self.unanswered);
-        told.doubts.extend(doubts);
-        told.unread = self.out.unread;
-        told.links = self.links;
-        told.streams = streams(self.out);
-        told
+        let mut requests = aggregate.finish(self.unanswered);
+        requests.doubts.extend(doubts);
+        requests.unread = self.out.unread;
+        requests.links = self.links;
+        requests.streams = streams(self.out);
+        requests
     }
 
-    /// What was not looked at.
+    /// What was left out.
     fn doubts(&self) -> Vec<String> {
         let more = self.kept.as_ref().map_or(0, |kept| kept.more);
         let doubts = [
-            (self.unfollowed, format!("packets belong to connections beyond the {MOST_CONNECTIONS} that are followed at a time")),
+            (self.unfollowed + self.table.unfollowed(), format!("packets belong to connections beyond the {MOST_CONNECTIONS} that are followed at a time")),
             (self.out.cut, "times the beginning of a message is not in the capture, which cut packets short or lost them: it is not told, nor what follows it in its packet; tcpdump -s 0 captures them whole".to_owned()),
             (self.out.unread, "replies answer calls that are not there to be read: their requests are not among those told".to_owned()),
             (more, format!("requests beyond the first {MOST_KEPT} were left out")),
             (self.lost, "events were lost by the trace: requests near them can be cut in two or look longer".to_owned()),
         ];
-        let said = doubts.into_iter().filter(|(count, _)| *count > 0);
-        let said = said.map(|(count, what)| format!("{count} {what}"));
+        let doubts = doubts.into_iter().filter(|(count, _)| *count > 0);
+        let doubts = doubts.map(|(count, what)| format!("{count} {what}"));
         let nameless = self.is_trace.then(|| NAMELESS.to_owned());
-        nameless.into_iter().chain(said).collect()
+        nameless.into_iter().chain(doubts).collect()
     }
 }
 
@@ -369,11 +284,11 @@ fn streams(out: Out) -> Vec<StreamFigures> {
 }
 
 /// An IPv4 address as it stands in packets, however the socket names it.
-fn flat(address: SocketAddr) -> SocketAddr {
+fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The requests of two captures or traces of the same connections, told together.
+/// The requests of two captures or traces of the same connections, reported together.
 pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
     a.close();
     b.close();
@@ -390,17 +305,17 @@ pub fn joined(mut a: Observer, mut b: Observer) -> Requests {
         clocks.as_ref(),
         &a.links,
     );
-    let mut told = aggregate.told(unanswered);
+    let mut requests = aggregate.finish(unanswered);
     match &clocks {
-        None => told.doubts.push(
+        None => requests.doubts.push(
             "no packet each way is in both captures: forward and reverse are each half of the RTT"
                 .to_owned(),
         ),
-        Some(clocks) => told.doubts.extend(clocks.doubt()),
+        Some(clocks) => requests.doubts.extend(clocks.doubt()),
     }
-    told.doubts.extend(doubts);
-    told.clocks = clocks;
-    told.unread = a.out.unread.max(b.out.unread);
-    told.links = a.links;
-    told
+    requests.doubts.extend(doubts);
+    requests.clocks = clocks;
+    requests.unread = a.out.unread.max(b.out.unread);
+    requests.links = a.links;
+    requests
 }

@@ -1,8 +1,9 @@
 //! Requests of a listing: there are sizes and directions alone, and the times of one end.
 
 use crate::Observer;
-use crate::connection::{Beside, Seen};
 use crate::dissectors::What;
+use crate::pairing::Seen;
+use crate::socket::Socket;
 use model::listing::{Listing, Order};
 use model::packet::Packet;
 use model::request::{Links, Requests};
@@ -39,10 +40,11 @@ pub fn listed(listing: &Listing, links: Links) -> Requests {
     let (local, remote) = (end(0), end(1));
     let mut observer = Observer::of_two().on(links);
     if listing.order == Order::Unknown {
-        let mut told = observer.told();
+        let mut told = observer.finish();
         told.doubts.push(DISORDER.to_owned());
         return told;
     }
+    let mut socket = Socket::new([local, remote]);
     let mut sent = [0_u32; 2];
     for row in &listing.rows {
         let (from, to, side) = match row.sent {
@@ -61,13 +63,11 @@ pub fn listed(listing: &Listing, links: Links) -> Requests {
             ..Packet::new(from, to)
         };
         sent[side] = sent[side].wrapping_add(payload);
-        let beside = Beside {
-            local,
-            tcb: None,
-            wait: None,
-        };
-        observer.at_end(remote, &packet, &beside);
+        observer.mark(&packet);
+        socket.packet(&packet, None, None, &mut observer.out);
+        observer.settle();
     }
+    socket.close(&mut observer.out);
     observer.close();
     let mut seen: Vec<&mut Seen> = observer
         .kept
@@ -80,7 +80,7 @@ pub fn listed(listing: &Listing, links: Links) -> Requests {
     seen.iter_mut()
         .zip(names)
         .for_each(|(seen, what)| seen.what = what);
-    let mut told = observer.told();
+    let mut told = observer.finish();
     told.doubts.push(SIZES.to_owned());
     told.doubts.extend(named.then(|| NAMED.to_owned()));
     told

@@ -1,9 +1,11 @@
-//! What a trace tells of a sending socket, and packets do not: when data were written, and what they have waited for
-//! since. So a pause of the application is one even if an acknowledgement happens to end it.
+//! The sockets of a trace: they know when data were written, and what these have waited for since. So a pause of the
+//! application is one even if an acknowledgement happens to end it.
 //!
 //! Each event finds the socket as it was since the event before: what that left unsent had waited for what holds now.
 
 use crate::message_timing::Wait;
+use crate::pairing::{Beside, Connection, Out, Pairing};
+use model::packet::Packet;
 use model::request::{Cause, Causes};
 use model::segment::{ca_state, tcp_state};
 use model::{Nanos, Segment, SocketValues, What};
@@ -16,35 +18,39 @@ const CORK: u8 = 2;
 
 /// One socket of a trace.
 pub(crate) struct Socket {
-    pub local: SocketAddr,
-    pub remote: SocketAddr,
+    /// Its own address, and its peer's.
+    pub ends: [SocketAddr; 2],
+    connection: Option<Box<Connection>>,
     at: Nanos,
     /// Bytes that were written and not sent, after the event before; `None` before the first.
     unsent: Option<u64>,
     /// Since when there are such, or since data were sent last.
     written: Nanos,
     waited: Causes,
-    /// When new data were sent last, and when an acknowledgement came.
-    sent: Nanos,
-    heard: Nanos,
+}
+
+/// What new data had waited for since they were written.
+pub(crate) struct Write {
+    cause: Cause,
+    at: Nanos,
+    /// All data before them were acknowledged, and that was waited for.
+    behind_ack: bool,
 }
 
 impl Socket {
-    pub fn new(local: SocketAddr, remote: SocketAddr) -> Socket {
+    pub fn new(ends: [SocketAddr; 2]) -> Socket {
         Socket {
-            local,
-            remote,
+            ends,
+            connection: None,
             at: Nanos(0),
             unsent: None,
             written: Nanos(0),
             waited: Causes::default(),
-            sent: Nanos(0),
-            heard: Nanos(0),
         }
     }
 
-    /// Takes the next event; of one that sends new data, says what these had waited for, where that is known.
-    pub fn see(&mut self, segment: &Segment) -> Option<Wait> {
+    /// Takes the next event; of one that sends new data returns what these had waited for, where that is known.
+    pub fn push(&mut self, segment: &Segment) -> Option<Write> {
         let tcb = segment.probed().filter(|tcb| is_open(tcb))?;
         let from = std::mem::replace(&mut self.at, segment.at);
         let unsent = self.unsent.replace(left_unsent(segment, tcb));
@@ -55,32 +61,65 @@ impl Socket {
                 self.waited.spend(waits_for(tcb, unsent), span);
             }
         }
-        match segment.what {
-            What::Received if before(tcb.snd_una, segment.ack) => self.heard = segment.at,
-            What::Sent if segment.payload.0 > 0 && !segment.is_retransmission() => {
-                let wait = self.sends(tcb);
-                return unsent.and(Some(wait));
-            }
-            _ => {}
+        let is_new = segment.payload.0 > 0 && !segment.is_retransmission();
+        if segment.what != What::Sent || !is_new {
+            return None;
         }
-        None
-    }
-
-    fn sends(&mut self, tcb: &SocketValues) -> Wait {
         let waited = std::mem::take(&mut self.waited).ranked();
         let cause = waited.first().map_or(Cause::Rate, |(cause, _)| *cause);
-        let written = std::mem::replace(&mut self.written, self.at);
-        let sent = std::mem::replace(&mut self.sent, self.at);
-        // All that was out was waited for: if that took long, it was held back.
+        let at = std::mem::replace(&mut self.written, self.at);
         let waits = matches!(cause, Cause::Nagle | Cause::CongestionWindow);
-        let held = match waits && tcb.snd_una == tcb.snd_nxt {
-            true => held_back(self.heard.since(sent), tcb.min_rtt),
-            false => Nanos(0),
-        };
-        Wait {
+        let behind_ack = waits && tcb.snd_una == tcb.snd_nxt;
+        unsent.map(|_| Write {
             cause,
-            held: held.min(self.heard.since(written)),
-            written: Some(written),
+            at,
+            behind_ack,
+        })
+    }
+
+    /// Takes a packet that it sent or received.
+    pub fn packet(
+        &mut self,
+        packet: &Packet,
+        tcb: Option<&SocketValues>,
+        write: Option<Write>,
+        out: &mut Out,
+    ) {
+        let [local, _] = self.ends;
+        let second = packet.from != local;
+        let connection = self
+            .connection
+            .get_or_insert_with(|| Box::new(Connection::new(packet, second)));
+        if let Some(tcb) = tcb.filter(|tcb| tcb.min_rtt.0 > 0) {
+            let mut scales = [tcb.snd_wscale, tcb.rcv_wscale];
+            if !connection.client_is_second() {
+                scales.reverse();
+            }
+            connection.reports_scales(scales);
+        }
+        let passed = connection.push(packet, second);
+        let stream = connection.stream(passed.side);
+        let wait = write.zip(stream).map(|(write, own)| {
+            let release = own.stream.released();
+            let last_ack = packet.at.since(release.gap) + release.until_ack;
+            let held = match (write.behind_ack, tcb) {
+                (true, Some(tcb)) => held_back(release.until_ack, tcb.min_rtt),
+                _ => Nanos(0),
+            };
+            Wait {
+                cause: write.cause,
+                held: held.min(last_ack.since(write.at)),
+                written: Some(write.at),
+            }
+        });
+        let beside = Beside { local, tcb, wait };
+        Pairing::push(connection, packet, &[], &passed, Some(&beside), out);
+    }
+
+    /// Nothing more comes.
+    pub fn close(&mut self, out: &mut Out) {
+        if let Some(connection) = &mut self.connection {
+            Pairing::end(connection, out);
         }
     }
 }
@@ -219,7 +258,7 @@ mod tests {
         }
 
         fn told(self) -> Call {
-            let told = self.observer.told().calls;
+            let told = self.observer.finish().calls;
             assert_eq!(told.len(), 1, "{told:#?}");
             assert_eq!(told[0].parts.total(), told[0].causes.total());
             assert_eq!(told[0].view, View::Client);
@@ -310,7 +349,7 @@ mod tests {
                 ..Segment::default()
             }));
         }
-        let told = observer.told();
+        let told = observer.finish();
         assert_eq!((told.answered, told.clocks), (1, None));
         assert_eq!(told.unanswered, 1);
         let parts = told.calls[0].parts;

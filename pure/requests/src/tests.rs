@@ -3,7 +3,7 @@
 use super::*;
 use model::Nanos;
 use model::request::{Call, Cause, Causes, View};
-use model::segment::tcp_flag::{ACK, FIN, PSH};
+use model::segment::tcp_flag::{ACK, FIN, PSH, SYN};
 
 const MSS: u32 = 1000;
 /// From the client to the server and back.
@@ -86,8 +86,8 @@ impl Tape {
         let mut observer = Observer::default();
         self.packets
             .iter()
-            .for_each(|packet| observer.see(packet, &[]));
-        let told = observer.told().calls;
+            .for_each(|packet| observer.push(packet, &[]));
+        let told = observer.finish().calls;
         for call in &told {
             assert_eq!(call.parts.total(), call.causes.total());
         }
@@ -298,8 +298,8 @@ fn two_captures_give_each_part_its_own_clock() {
             false => [&at_client, &at_server],
             true => [&at_server, &at_client],
         };
-        places[0].iter().for_each(|packet| a.see(packet, &[]));
-        places[1].iter().for_each(|packet| b.see(packet, &[]));
+        places[0].iter().for_each(|packet| a.push(packet, &[]));
+        places[1].iter().for_each(|packet| b.push(packet, &[]));
         let told = joined(a, b);
         let clocks = told.clocks.unwrap();
         let drift = if swapped { -100.0 } else { 100.0 };
@@ -334,8 +334,8 @@ fn requests_are_told_over_time_in_equal_stretches_that_are_not_too_many() {
     let mut observer = Observer::default();
     tape.packets
         .iter()
-        .for_each(|packet| observer.see(packet, &[]));
-    let told = observer.told();
+        .for_each(|packet| observer.push(packet, &[]));
+    let told = observer.finish();
     let moments = &told.moments;
     assert!((48..=96).contains(&moments.len()), "{}", moments.len());
     assert!(moments.is_sorted_by(|a, b| a.to <= b.from));
@@ -380,12 +380,12 @@ fn a_protocol_that_was_seen_is_waited_for_however_much_is_missing() {
         let payload = [&call, &reply]
             .into_iter()
             .find(|bytes| bytes.len() == packet.payload as usize);
-        observer.see(
+        observer.push(
             packet,
             payload.map_or(&[0; MSS as usize][..packet.payload as usize], |b| b),
         );
     }
-    let told = observer.told();
+    let told = observer.finish();
     let names: Vec<_> = told.calls.iter().map(|call| &call.operation[..]).collect();
     assert_eq!(names, ["NFSv3 NULL", "NFSv3 NULL"], "{told:#?}");
 }
@@ -424,13 +424,13 @@ fn calls_in_one_packet_are_read_as_far_as_it_was_captured_and_the_others_are_cou
         let mut observer = Observer::default();
         let mut syn = packet(0, true, u32::MAX, 0, &[]);
         syn.flags = SYN;
-        observer.see(&syn, &[]);
-        observer.see(&packet(0, true, 0, 0, &calls), &calls[..captured]);
+        observer.push(&syn, &[]);
+        observer.push(&packet(0, true, 0, 0, &calls), &calls[..captured]);
         // The next one is whole.
         let (next, end) = (rpc(4, true), calls.len() as u32);
-        observer.see(&packet(1, true, end, 0, &next), &next);
-        observer.see(&packet(9, false, 0, end + 44, &replies), &replies);
-        let told = observer.told();
+        observer.push(&packet(1, true, end, 0, &next), &next);
+        observer.push(&packet(9, false, 0, end + 44, &replies), &replies);
+        let told = observer.finish();
         // A call is told if its mark is there and its number, and what is before it can be stepped over.
         let known = (0..3).filter(|n| captured >= n * 44 + 8).count() as u64;
         assert_eq!((told.answered, told.unread), (known + 1, 3 - known));

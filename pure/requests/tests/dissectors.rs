@@ -8,8 +8,8 @@ use model::request::{Cause, Requests};
 
 fn told(file: &[u8]) -> Requests {
     let mut observer = Observer::default();
-    capture::read_with_payload(file, |packet, payload| observer.see(packet, payload)).unwrap();
-    let told = observer.told();
+    capture::read_with_payload(file, |packet, payload| observer.push(packet, payload)).unwrap();
+    let told = observer.finish();
     for call in &told.calls {
         assert_eq!(call.parts.total(), call.causes.total(), "{call:#?}");
         let last = call.steps.last().unwrap();

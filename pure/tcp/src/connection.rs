@@ -209,6 +209,16 @@ impl<C: Default, S: View> Connection<C, S> {
         self.client_is_second
     }
 
+    /// A SYN or its answer was seen: who is the client is certain.
+    pub fn is_opened(&self) -> bool {
+        self.syn.or(self.syn_ack).is_some()
+    }
+
+    /// The sequence number of the first byte of a side, where that is known; else of its first packet.
+    pub fn first(&self, side: usize) -> Option<u32> {
+        self.halves[side].first()
+    }
+
     /// The first packet.
     pub fn begun(&self) -> Nanos {
         self.begun

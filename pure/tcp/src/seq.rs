@@ -38,6 +38,11 @@ impl Unwrap {
         Unwrap { seq, position }
     }
 
+    /// The position of the number itself.
+    pub fn last(&self) -> u64 {
+        self.position
+    }
+
     /// The position of a number near the last one; 0 of what would lie below it.
     pub fn position(&self, seq: u32) -> u64 {
         self.position.saturating_add_signed(offset(self.seq, seq))

@@ -121,6 +121,14 @@ impl<S: View> Half<S> {
         self.scale = scale;
     }
 
+    /// The sequence number of its first byte, as far as is known.
+    pub fn first(&self) -> Option<u32> {
+        match self.start {
+            Start::Seen(first) | Start::Heard(first) => Some(first),
+            Start::Unknown => None,
+        }
+    }
+
     /// The peer's SYN acknowledges its own, which need not be in the capture.
     pub fn answered(&mut self, ack: u32) {
         if matches!(self.start, Start::Unknown) {

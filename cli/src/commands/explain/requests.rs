@@ -52,7 +52,7 @@ pub fn told(subject: &str, links: Links, global: &Global) -> Result<Requests> {
         return Ok(requests::listed(&listing(path)?, links));
     }
     let (observer, left_out) = observed(path, Observer::default().on(links))?;
-    let mut told = observer.told();
+    let mut told = observer.finish();
     told.doubts.extend(left_out);
     Ok(told)
 }
@@ -91,7 +91,7 @@ pub fn live(which: &FilterArgs, time: Option<Nanos>, links: Links, json: bool) -
         tracer.read(LOOK, &mut |record, _| observer.record(&record));
     }
     tracer.stop(&mut |record, _| observer.record(&record));
-    tell(&observer.told(), json)
+    tell(&observer.finish(), json)
 }
 
 /// The requests of a run, from the traces of its ends.
@@ -106,8 +106,8 @@ fn of_run(subject: &str, links: Links, global: &Global) -> Result<Requests> {
         return Ok(
             match [Side::Near, Side::Far].map(|side| leg.end(side).trace.is_some()) {
                 [true, true] => requests::joined(of_end(n, Side::Near)?, of_end(n, Side::Far)?),
-                [true, false] => of_end(n, Side::Near)?.told(),
-                [false, true] => of_end(n, Side::Far)?.told(),
+                [true, false] => of_end(n, Side::Near)?.finish(),
+                [false, true] => of_end(n, Side::Far)?.finish(),
                 [false, false] => continue,
             },
         );

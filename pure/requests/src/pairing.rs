@@ -1,31 +1,37 @@
-//! One connection: which reply belongs to which call.
+//! Which reply belongs to which call, on one connection.
 
 use crate::direction::{Came, Found, Piece, Reassembly};
 use crate::dissectors::{Dissector, Role, What};
 use crate::message_timing::{MessageTiming, Spare, Wait};
 use model::packet::Packet;
 use model::request::{Cause, View};
-use model::segment::tcp_flag::{ACK, RST, SYN};
+use model::segment::tcp_flag::ACK;
 use model::{Nanos, SocketValues, StreamFigures, Vantage};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use tcp::connection::Connection as Account;
-use tcp::stream::{Arrival, Heard};
+use tcp::connection::Passed;
+use tcp::stream::Arrival;
+use tcp::table::Gone;
 use tcp::thresholds::TIMESTAMPS;
 use tcp::vantage::Votes;
 
 /// Calls of one direction that wait for their replies.
 const MOST_PENDING: usize = 1 << 12;
-/// Replies that may still be sent again.
+/// Replies that may still be retransmitted.
 const MOST_TAILS: usize = 64;
 /// Segments in which no message of the protocol of the port was found.
 const MOST_TRIES: u32 = 64;
+/// Streams whose figures are kept.
+const MOST_STREAMS: usize = 1 << 16;
 
 /// Bytes of the headers of IPv4 and TCP without options.
 const HEADERS: u32 = 40;
 
 /// The least port that Linux gives to those who connect (`ip_local_port_range`); other systems begin higher.
 const EPHEMERAL: u16 = 32_768;
+
+/// A connection; its requests are followed from its first data on.
+pub(crate) type Connection = tcp::connection::Connection<Option<Box<Pairing>>, ()>;
 
 /// A request that was answered, as one place saw it.
 #[derive(Clone, Debug)]
@@ -54,20 +60,20 @@ struct Pending {
     turn: bool,
 }
 
-/// What a trace tells beside a packet.
+/// What a trace reports beside a packet.
 pub(crate) struct Beside<'a> {
-    /// The end that is traced.
+    /// The address of the socket.
     pub local: SocketAddr,
     pub tcb: Option<&'a SocketValues>,
     /// What the data had waited for.
     pub wait: Option<Wait>,
 }
 
-/// One connection. The first of each pair is the client's: who opened it.
-pub(crate) struct Connection {
-    pub ends: [SocketAddr; 2],
-    /// What its packets are.
-    account: Account<(), ()>,
+/// The calls and replies of a connection. The first of each pair is the client's.
+pub(crate) struct Pairing {
+    ends: [SocketAddr; 2],
+    /// The account of the connection takes the server for the client.
+    is_swapped: bool,
     directions: [Reassembly; 2],
     dissector: Option<Dissector>,
     /// Segments without a message of the protocol; `None`: there was one, so that it is waited for, however much of
@@ -77,21 +83,20 @@ pub(crate) struct Connection {
     pending: [VecDeque<Pending>; 2],
     /// Answered by this end; not all acknowledged.
     tails: [VecDeque<Seen>; 2],
-    over: bool,
-    /// It has said where it was seen.
+    /// It has voted where the observer stands.
     voted: bool,
     /// Of a trace.
     traced: Option<Traced>,
 }
 
-/// What a trace knows of the socket of its end.
+/// What a trace knows of its socket.
 #[derive(Default)]
 struct Traced {
     local: usize,
     min_rtt: Option<Nanos>,
     mtu: Option<u32>,
-    /// How often it was told that data came twice.
-    twice: u32,
+    /// Data that arrived twice, as the peer reported it.
+    dsacks: u32,
 }
 
 /// What a connection gives to.
@@ -113,9 +118,6 @@ pub(crate) struct Out {
     pub streams: Vec<(StreamFigures, Nanos)>,
 }
 
-/// Streams whose figures are kept.
-const MOST_STREAMS: usize = 1 << 16;
-
 impl Out {
     /// Where a request was seen: one answer for all of two hosts.
     pub fn view(&self, seen: &Seen) -> View {
@@ -129,97 +131,89 @@ impl Out {
     }
 }
 
-impl Connection {
-    pub fn new(packet: &Packet) -> Connection {
+/// The account of a connection, and where its requests go.
+struct To<'a> {
+    connection: &'a Connection,
+    out: &'a mut Out,
+}
+
+impl Pairing {
+    /// Takes a packet of a connection, and what was captured of its payload.
+    pub fn push(
+        connection: &mut Connection,
+        packet: &Packet,
+        payload: &[u8],
+        passed: &Passed,
+        beside: Option<&Beside<'_>>,
+        out: &mut Out,
+    ) {
+        let mut pairing = match connection.view.take() {
+            Some(known) => known,
+            None if passed.data.is_none() => return,
+            None => Box::new(Pairing::new(connection, packet, passed.side)),
+        };
+        pairing.packet(connection, packet, payload, passed, beside, out);
+        connection.view = Some(pairing);
+    }
+
+    fn new(connection: &Connection, packet: &Packet, side: usize) -> Pairing {
         let (from, to) = (packet.from, packet.to);
-        let opens = packet.has(SYN);
         let known = |port| Dissector::by_port(port).is_some();
-        let from_server = match (opens, known(from.port()), known(to.port())) {
-            (true, ..) => packet.has(ACK),
-            (_, true, false) => true,
-            (_, false, true) => false,
+        let from_server = match (known(from.port()), known(to.port())) {
+            _ if connection.is_opened() => side == 1,
+            (true, false) => true,
+            (false, true) => false,
             // Who connects has a port that was given to it.
             _ => from.port() < EPHEMERAL && to.port() >= EPHEMERAL,
         };
         let ends = if from_server { [to, from] } else { [from, to] };
-        let mut connection = Connection {
+        let mut pairing = Pairing {
             ends,
-            account: Account::new(packet, from_server),
+            is_swapped: from_server != (side == 1),
             directions: Default::default(),
             dissector: Dissector::by_port(ends[1].port()),
             tries: Some(0),
             pending: Default::default(),
             tails: Default::default(),
-            over: false,
             voted: false,
             traced: None,
         };
-        if !opens {
-            connection
-                .directions
-                .iter_mut()
-                .for_each(|way| way.reader.lose());
+        if !connection.is_opened() {
+            pairing.directions.iter_mut().for_each(|d| d.reader.lose());
         }
-        connection
+        pairing
     }
 
-    /// Whether a packet is of these ends.
-    pub fn has(&self, packet: &Packet) -> bool {
-        let side = self.side(packet);
-        packet.from == self.ends[side] && packet.to == self.ends[1 - side]
-    }
-
-    /// Which end sent a packet.
-    fn side(&self, packet: &Packet) -> usize {
-        usize::from(packet.from != self.ends[0])
-    }
-
-    pub fn is_over(&self) -> bool {
-        self.over
-    }
-
-    /// A SYN of the same ends is another connection's.
-    pub fn is_before(&self, packet: &Packet) -> bool {
-        let side = self.side(packet);
-        let way = &self.directions[side];
-        packet.has(SYN)
-            && !packet.has(ACK)
-            && way.place(packet.seq.wrapping_add(1)) != Some(way.first())
-    }
-
-    /// The next packet, and what a trace tells beside it.
-    pub fn see(
+    fn packet(
         &mut self,
+        connection: &mut Connection,
         packet: &Packet,
         payload: &[u8],
+        passed: &Passed,
         beside: Option<&Beside<'_>>,
         out: &mut Out,
     ) {
-        let side = self.side(packet);
         if let Some(beside) = beside {
-            self.traced(beside, out);
+            self.socket(beside, out);
         }
-        let passed = self.account.push(packet, side == 1);
-        if packet.has(SYN) {
-            self.directions[side].opens(packet.seq.wrapping_add(1));
-        }
+        let side = self.side(passed.side);
+        let to = &mut To { connection, out };
         if packet.has(ACK) {
-            self.hears(packet, side, passed.heard.as_ref(), out);
+            let is_dsack = passed.heard.is_some_and(|heard| heard.is_dsack);
+            self.acknowledges(packet.at, side, is_dsack, to);
         }
         if let Some(arrival) = passed.data {
-            let followed = self.account.stream(passed.side);
-            let released = followed.map(|own| *own.stream.released());
+            let stream = connection.stream(passed.side);
+            let released = stream.map(|own| *own.stream.released());
             let wait = beside.and_then(|beside| beside.wait);
             let wait = wait.unwrap_or_else(|| released.unwrap_or_default().into());
-            self.data(packet, payload, side, (arrival, wait), out);
+            self.data(packet, payload, side, (arrival, wait), to);
         }
-        self.over |= passed.over || packet.has(RST);
     }
 
-    /// A trace is at one end, and knows what the ends agreed.
-    fn traced(&mut self, beside: &Beside<'_>, out: &mut Out) {
+    /// The socket of a trace knows what the ends agreed.
+    fn socket(&mut self, beside: &Beside<'_>, out: &mut Out) {
         let local = usize::from(beside.local != self.ends[0]);
-        let own = self.stream(local);
         let traced = self.traced.get_or_insert_default();
         traced.local = local;
         let Some(tcb) = beside.tcb.filter(|tcb| tcb.min_rtt.0 > 0) else {
@@ -228,31 +222,26 @@ impl Connection {
         traced.min_rtt = Some(tcb.min_rtt);
         // The socket's MSS leaves out timestamps.
         traced.mtu = Some(tcb.mss.saturating_add(HEADERS + TIMESTAMPS));
-        let scales = match own {
-            0 => [tcb.rcv_wscale, tcb.snd_wscale],
-            _ => [tcb.snd_wscale, tcb.rcv_wscale],
-        };
-        self.account.reports_scales(scales);
-        // What an acknowledgement told the socket stands beside the event behind it.
-        let twice = std::mem::replace(&mut traced.twice, tcb.dsack_dups) < tcb.dsack_dups;
-        if let Some(ack) = self.directions[local].place(tcb.snd_una) {
-            self.acknowledged(local, ack, twice, out);
+        // The socket took an acknowledgement before the event that reports it.
+        let is_dsack = std::mem::replace(&mut traced.dsacks, tcb.dsack_dups) < tcb.dsack_dups;
+        if let Some(ack) = self.directions[local].position(tcb.snd_una) {
+            self.acknowledged(local, ack, is_dsack, out);
         }
     }
 
-    /// The number of an end's stream in the account.
-    fn stream(&self, side: usize) -> usize {
-        usize::from((side == 1) != self.account.client_is_second())
+    /// From a side of the account of the connection to that here, and back.
+    fn side(&self, side: usize) -> usize {
+        side ^ usize::from(self.is_swapped)
     }
 
     /// From the observer to an end and back.
-    fn trip(&self, end: usize) -> Option<Nanos> {
+    fn trip(&self, connection: &Connection, end: usize) -> Option<Nanos> {
         let own = self.traced.as_ref();
         if own.is_some_and(|own| own.local == end) {
             return Some(Nanos(0));
         }
-        let shown = self.account.away()[self.stream(end)];
-        let sender = self.account.stream(self.stream(1 - end));
+        let shown = connection.away()[self.side(end)];
+        let sender = connection.stream(self.side(1 - end));
         let data = sender.and_then(|sender| sender.stream.min_rtt());
         let all = [shown, data, own.and_then(|own| own.min_rtt)];
         all.into_iter().flatten().min()
@@ -260,12 +249,12 @@ impl Connection {
 
     /// The largest packet of IPv4 in a direction, as far as is known: an MSS leaves out 40 bytes of headers (RFC 9293,
     /// 3.7.1), and what data show leaves out timestamps as well.
-    fn mtu(&self, side: usize) -> u32 {
-        let told = self.account.announced().map(|mss| u32::from(mss) + HEADERS);
-        let sender = self.account.stream(self.stream(side));
+    fn mtu(&self, connection: &Connection, side: usize) -> u32 {
+        let announced = connection.announced().map(|mss| u32::from(mss) + HEADERS);
+        let sender = connection.stream(self.side(side));
         let data = || sender.map_or(0, |sender| sender.stream.mss(0) + HEADERS + TIMESTAMPS);
         let traced = self.traced.as_ref().and_then(|traced| traced.mtu);
-        told.or(traced).unwrap_or_else(|| data().max(1500))
+        announced.or(traced).unwrap_or_else(|| data().max(1500))
     }
 
     /// What this end answered has arrived up to here; some of it twice (RFC 2883), so that it was not lost.
@@ -281,27 +270,31 @@ impl Connection {
         }
     }
 
-    fn hears(&mut self, packet: &Packet, side: usize, heard: Option<&Heard>, out: &mut Out) {
-        let way = &mut self.directions[1 - side];
-        let Some(ack) = way.place(packet.ack) else {
-            return;
-        };
-        way.acked = way.acked.max(ack);
+    /// A packet of this end acknowledges what the other sent.
+    fn acknowledges(&mut self, at: Nanos, side: usize, is_dsack: bool, to: &mut To<'_>) {
         if self.tails[1 - side].is_empty() {
             return;
         }
-        // Sooner than what was sent again can have been there: it was the first one that arrived (RFC 3522).
-        let trip = self.trip(side).unwrap_or_default();
+        let Some(ack) = self.acked(to.connection, 1 - side) else {
+            return;
+        };
+        // Sooner than a retransmission can have arrived: it was the first one (RFC 3522).
+        let trip = self.trip(to.connection, side).unwrap_or_default();
         let tails = self.tails[1 - side].iter_mut();
         for tail in tails.take_while(|tail| tail.reply.end <= ack) {
-            if packet.at.since(tail.reply.last).0 < trip.0 - trip.0 / 10 {
+            if at.since(tail.reply.last).0 < trip.0 - trip.0 / 10 {
                 tail.reply.not_again();
             }
         }
         if self.traced.as_ref().is_none_or(|own| own.local == side) {
-            let twice = heard.is_some_and(|heard| heard.is_dsack);
-            self.acknowledged(1 - side, ack, twice, out);
+            self.acknowledged(1 - side, ack, is_dsack, to.out);
         }
+    }
+
+    /// Up to here the data of an end are acknowledged.
+    fn acked(&self, connection: &Connection, side: usize) -> Option<u64> {
+        let acked = connection.stream(self.side(side))?.stream.acked();
+        self.directions[side].position(acked)
     }
 
     fn data(
@@ -310,7 +303,7 @@ impl Connection {
         payload: &[u8],
         side: usize,
         (arrival, released): (Arrival, Wait),
-        out: &mut Out,
+        to: &mut To<'_>,
     ) {
         let (wait, is_again) = match arrival {
             Arrival::New => (released, false),
@@ -318,15 +311,22 @@ impl Connection {
             Arrival::Reordered => (Cause::Rate.into(), false),
             Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray => return,
         };
-        match self.directions[side].data(packet, payload, wait, &mut out.room) {
+        if let Some(first) = to.connection.first(self.side(side)) {
+            self.directions[side].opens(first);
+        }
+        let acked = self.acked(to.connection, side).unwrap_or(0);
+        match self.directions[side].data(packet, payload, wait, acked, &mut to.out.room) {
             Came::Next(ref piece, bytes) => {
-                self.take(piece, bytes, side, out);
-                while let Some((piece, bytes)) = self.directions[side].held(&mut out.room) {
-                    self.take(&piece, &bytes, side, out);
+                self.take(piece, bytes, side, to);
+                while let Some((piece, bytes)) = self.directions[side].held(&mut to.out.room) {
+                    self.take(&piece, &bytes, side, to);
                 }
             }
             // Seen behind the sender: what the receiver has already does not make it later.
-            Came::Again(begin, end) if is_again && self.trip(side) < self.trip(1 - side) => {
+            Came::Again(begin, end)
+                if is_again
+                    && self.trip(to.connection, side) < self.trip(to.connection, 1 - side) =>
+            {
                 self.again(packet.at, begin, end, side);
             }
             Came::Again(..) | Came::Nothing => {}
@@ -351,21 +351,21 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, piece: &Piece, bytes: &[u8], side: usize, out: &mut Out) {
+    fn take(&mut self, piece: &Piece, bytes: &[u8], side: usize, to: &mut To<'_>) {
         let dissector = *self
             .dissector
             .get_or_insert_with(|| Dissector::guess(bytes));
         if dissector == Dissector::Plain {
-            return self.plain(piece, side, out);
+            return self.plain(piece, side, to);
         }
         let (mut done, mut any) = (0, false);
-        let mut read = |way: &mut Reassembly, out: &mut Out| {
-            let reader = &mut way.reader;
+        let mut read = |direction: &mut Reassembly, out: &mut Out| {
+            let reader = &mut direction.reader;
             reader.read(dissector, piece, bytes, &mut done, side == 0, out)
         };
-        while let Some(found) = read(&mut self.directions[side], out) {
+        while let Some(found) = read(&mut self.directions[side], to.out) {
             any = true;
-            self.message(found, side, out);
+            self.message(found, side, to);
         }
         self.tries = self.tries.filter(|_| !any);
         if let Some(tries) = &mut self.tries {
@@ -376,7 +376,7 @@ impl Connection {
         }
     }
 
-    fn message(&mut self, found: Found, side: usize, out: &mut Out) {
+    fn message(&mut self, found: Found, side: usize, to: &mut To<'_>) {
         let Some(dissector) = &mut self.dissector else {
             return;
         };
@@ -398,7 +398,7 @@ impl Connection {
             (Role::Call, known) => {
                 if known.is_some() || self.pending[of].len() == MOST_PENDING {
                     let before = self.pending[of].remove(known.unwrap_or(0));
-                    out.unanswered.extend(before.map(|p| p.name()));
+                    to.out.unanswered.extend(before.map(|p| p.name()));
                 }
                 self.pending[of].push_back(Pending {
                     key: message.key,
@@ -422,19 +422,19 @@ impl Connection {
                 if let Some(mut pending) = self.pending[of].remove(n) {
                     pending.reply(timing);
                     pending.what.answered(&body);
-                    self.answered(pending, of, out);
+                    self.answered(pending, of, to);
                 }
             }
             (role, _) => {
-                out.unread += u64::from(role == Role::Reply);
-                out.spare.take(timing);
+                to.out.unread += u64::from(role == Role::Reply);
+                to.out.spare.take(timing);
             }
         }
         self.directions[side].reader.takes_back(body);
     }
 
     /// The reply to a call of side `of` is whole.
-    fn answered(&mut self, mut pending: Pending, of: usize, out: &mut Out) {
+    fn answered(&mut self, mut pending: Pending, of: usize, to: &mut To<'_>) {
         let Some(reply) = pending.reply else {
             return;
         };
@@ -447,31 +447,31 @@ impl Connection {
             what: pending.what,
             call: pending.call,
             reply,
-            near: self.trip(of),
-            far: self.trip(1 - of),
+            near: self.trip(to.connection, of),
+            far: self.trip(to.connection, 1 - of),
             traced: self.traced.as_ref().map(|own| match own.local == of {
                 true => View::Client,
                 false => View::Server,
             }),
-            mtu: [of, 1 - of].map(|way| self.mtu(way)),
+            mtu: [of, 1 - of].map(|side| self.mtu(to.connection, side)),
             key: pending.key,
         };
-        self.vote(out);
+        self.vote(to);
         let tails = &mut self.tails[1 - of];
         if tails.len() == MOST_TAILS {
-            out.done.extend(tails.pop_front());
+            to.out.done.extend(tails.pop_front());
         }
         tails.push_back(seen);
     }
 
     /// Of an unknown protocol: a request lasts until the server answers, its reply until the client asks again.
-    fn plain(&mut self, piece: &Piece, side: usize, out: &mut Out) {
+    fn plain(&mut self, piece: &Piece, side: usize, to: &mut To<'_>) {
         let of = 0;
         if side == of {
             if self.pending[of].front().is_some_and(|p| p.reply.is_some())
                 && let Some(whole) = self.pending[of].pop_front()
             {
-                self.answered(whole, of, out);
+                self.answered(whole, of, to);
             }
             match self.pending[of].front_mut() {
                 Some(pending) => pending
@@ -480,7 +480,7 @@ impl Connection {
                 None => self.pending[of].push_back(Pending {
                     key: None,
                     what: What::plain(),
-                    call: out.spare.of(piece, piece.since(), true),
+                    call: to.out.spare.of(piece, piece.since(), true),
                     reply: None,
                     turn: false,
                 }),
@@ -491,50 +491,70 @@ impl Connection {
                 // What waited to be sent before the call came is of the reply before.
                 None => {
                     let begun = piece.since().max(pending.call.last);
-                    pending.reply = Some(out.spare.of(piece, begun, false));
+                    pending.reply = Some(to.out.spare.of(piece, begun, false));
                 }
             }
         }
     }
 
-    /// Says once where it was seen.
-    fn vote(&mut self, out: &mut Out) {
+    /// Votes once where the observer stands.
+    fn vote(&mut self, to: &mut To<'_>) {
         if self.traced.is_none() && !std::mem::replace(&mut self.voted, true) {
-            let away = [0, 1].map(|end| self.account.away()[self.stream(end)]);
-            out.votes.take(self.ends.map(|end| end.ip()), away);
+            let away = [0, 1].map(|end| to.connection.away()[self.side(end)]);
+            to.out.votes.take(self.ends.map(|end| end.ip()), away);
+        }
+    }
+
+    /// A connection of a capture is over. Its memory can be used again.
+    pub fn forget(gone: Gone<Option<Box<Pairing>>, ()>, out: &mut Out) -> Option<Box<Connection>> {
+        let mut connection = gone.connection;
+        let second = connection.client_is_second();
+        let ends = [second, !second].map(|second| gone.ends.end(second));
+        for side in [0, 1] {
+            let Some(own) = connection.stream(side) else {
+                continue;
+            };
+            if out.streams.len() < MOST_STREAMS {
+                let [from, to] = [ends[side], ends[1 - side]];
+                let figures = own.stream.figures(from, to, Vantage::Unknown, Nanos(0));
+                out.streams
+                    .push((figures, connection.trips(side).to_sender));
+            }
+        }
+        match connection.view.take() {
+            Some(mut pairing) => {
+                let to = To {
+                    connection: &connection,
+                    out,
+                };
+                pairing.close(to);
+            }
+            None => out.votes.take(ends.map(|end| end.ip()), connection.away()),
+        }
+        Some(connection)
+    }
+
+    /// A socket of a trace is closed.
+    pub fn end(connection: &mut Connection, out: &mut Out) {
+        if let Some(mut pairing) = connection.view.take() {
+            pairing.close(To { connection, out });
         }
     }
 
     /// Nothing more comes.
-    pub fn close(&mut self, out: &mut Out) {
-        self.vote(out);
-        for side in [0, 1] {
-            let stream = self.stream(side);
-            let Some(own) = self
-                .account
-                .stream(stream)
-                .filter(|_| self.traced.is_none())
-            else {
-                continue;
-            };
-            if out.streams.len() < MOST_STREAMS {
-                let [from, to] = [self.ends[side], self.ends[1 - side]];
-                let figures = own.stream.figures(from, to, Vantage::Unknown, Nanos(0));
-                let near = self.account.trips(stream).to_sender;
-                out.streams.push((figures, near));
-            }
-        }
+    fn close(&mut self, mut to: To<'_>) {
+        self.vote(&mut to);
         for (of, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
             for one in pending {
                 match one.reply.is_some() && self.dissector == Some(Dissector::Plain) {
-                    true => self.answered(one, of, out),
-                    false => out.unanswered.push(one.name()),
+                    true => self.answered(one, of, &mut to),
+                    false => to.out.unanswered.push(one.name()),
                 }
             }
         }
-        for (tails, way) in self.tails.iter_mut().zip(&mut self.directions) {
-            out.done.extend(tails.drain(..));
-            way.close(&mut out.room);
+        for (tails, direction) in self.tails.iter_mut().zip(&mut self.directions) {
+            to.out.done.extend(tails.drain(..));
+            direction.close(&mut to.out.room);
         }
     }
 }
