@@ -2,10 +2,13 @@
 
 use anyhow::Result;
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::iperf3::client;
 use engine::peer::{LabPath, Opening, Peer, PeerSession};
 use engine::transport::How;
 use model::{IpVersion, Spec};
+use serde::de::value::{self, StringDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -57,7 +60,20 @@ impl Global {
     }
 }
 
-/// FilterArgs version of IP is insisted on.
+/// A value of an enumeration by its name in JSON, written with dashes.
+pub fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
+    let name: StringDeserializer<value::Error> = name.replace('-', "_").into_deserializer();
+    T::deserialize(name).ok()
+}
+
+/// Takes the values of these names.
+pub fn by_name<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    names: impl IntoIterator<Item = &'static str>,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(names).try_map(|name| named(&name).ok_or("it is not known"))
+}
+
+/// The IP version to use.
 #[derive(Args)]
 pub struct Version {
     /// Over IPv4 only

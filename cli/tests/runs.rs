@@ -965,7 +965,7 @@ fn help_teaches_by_examples() {
         let help = home.runs(&[command, "--help"]);
         assert!(help.contains("EXAMPLES\n  linerate "), "{help}");
         assert!(
-            help.lines().all(|line| line.chars().count() <= 100),
+            help.lines().all(|line| line.chars().count() <= 80),
             "{help}"
         );
     }

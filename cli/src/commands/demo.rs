@@ -36,14 +36,8 @@ use wire::control::TuneRequest;
   linerate demo
   linerate demo -o berkeley.html
 
-Takes three minutes and no second host. An emulated path between two network namespaces has 1 Gbit/s each
-way, and is slow one way, as one from Berkeley to Chicago was in 2006. It is measured both ways, and what
-limits the slow one is explained. What the finding asks for is proposed and proved by a fair experiment, and
-so is a popular remedy, which has another cause in mind. Everything is undone, and the page tells all of it
-with its pictures: one file that needs no network.
-
-Takes root, or a user who may make user namespaces. Nothing outside these namespaces is changed; they are
-gone with the command, however it ends. The runs are kept: 'linerate runs list'.")]
+Takes three minutes, and root or a user who may make user namespaces. Nothing
+outside the emulated path is changed. The runs are kept: 'linerate runs list'.")]
 pub struct Demo {
     /// Where the page goes
     #[arg(short, long, value_name = "FILE", default_value = "linerate-demo.html")]

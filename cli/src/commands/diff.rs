@@ -17,18 +17,13 @@ const SHOWN: usize = 10;
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate diff 3f 41                          two runs
-  linerate diff last run.json                  the newest run and a saved one
-  linerate diff fast.pcap slow.pcap            two captures: the largest connection of each
-  linerate diff a.jsonl b.jsonl --connection :5201    only of connections with that in their name
-  linerate diff --requests fast.pcap slow.pcap    which calls take longer, and why
-  linerate diff fast.txt slow.txt              what the script tcp.d of DTrace printed
+  linerate diff last run.json --json
+  linerate diff fast.pcap slow.pcap            the largest connections of each
+  linerate diff a.jsonl b.jsonl --connection :5201
+  linerate diff --requests fast.pcap slow.pcap
 
-The time that a megabyte took is a sum over the limits that owned it, so the difference is
-told limit by limit, the one that explains most first, with its share of the difference; what the
-first of them rest on stands below it, for either side. --requests compares the calls of captures,
-traces or traced runs in the same way: the mean time of an operation by cause. Of many
-connections the largest of each side and direction is taken. Two single runs differ by chance
-too: 'linerate prove' tells whether a difference is real.")]
+The difference in time per megabyte is divided by limit, the largest first. Two
+single runs differ by chance too: 'linerate prove' tests a difference.")]
 pub struct Diff {
     /// Name of a run, its first digits, 'last', or a file
     #[arg(value_name = "A")]

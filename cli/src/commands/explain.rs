@@ -26,58 +26,17 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate explain last                        the newest run
-  linerate explain 3f                          a run by the first digits of its name
-  linerate measure db2 --json > run.json && linerate explain run.json
-  linerate explain trace.jsonl                 what 'linerate trace' wrote
-  tcpdump -i eth0 -s 96 -w some.pcap tcp; linerate explain some.pcap
-  linerate explain here.pcap there.pcap        captures (or traces) of both ends together
-  linerate explain --requests nfs.pcap         where the time of each request went
-  linerate explain --requests nfs.pcap --rate 1g    and what a gigabit would need at the least
+  linerate explain run.json                    what 'measure --json' wrote
+  linerate explain some.pcap                   a capture; headers are enough
+  linerate explain here.pcap there.pcap        captures or traces of both hosts
+  linerate explain --requests nfs.pcap --rate 1g
   linerate explain last --json | jq '.explanations[].conclusion'
-  linerate explain --live --port 2049          connections as they go on, explained at the end
-  linerate explain --live --pid 845 --time 10s
-  linerate explain --live --requests --port 5432 --time 10s
+  linerate explain --live --port 2049 --time 10s
+  linerate explain --live --requests --port 5432
 
-The answer comes first: which limit owned the time, with what it rests on, what to try, and
-the experiment that decides where more than one cause fits. A finding is 'seen' (the field
-that decides it was read), 'likely' (it fits, nothing else does) or 'possible' (another fits
-as well). 'Nothing explains it' and 'too short to tell' are answers.
-
-FILE is what 'measure --json' or 'trace' wrote, a capture (pcap, pcapng), or the lines that the
-script tcp.d of DTrace printed, as they were printed: put in true order where they have timestamps,
-with what its windows say. Where a capture was taken (at the sender, at the receiver, between) is
-found from its handshakes, or from timestamps where it began later. Packets that the capture itself
-lost are told from those that the network lost. VLAN tags, MPLS, PPPoE, GRE, VXLAN, Geneve and IP in
-IP are opened; what cannot be is counted. The headers are enough (-s 128). Memory goes by
-connections, not by packets: about a kilobyte for one that goes on, and 500,000 at a time. Of more
-than 200 the text tells those with the most bytes, --json all of up to 500,000. Files may be
-compressed with gzip.
-
-Two FILEs of one kind, one from each end, are explained together: where segments vanished, which
-retransmissions were needed, which way the delay grew, whether the receiver held acknowledgements
-back, and, from traces, whether it read what it had. A run that both ends traced (measure --trace)
-has all that by itself.
-
---requests tells the requests of a capture or a trace instead, by operation: NFS (3, 4.0 to 4.2),
-MOUNT and other ONC RPC, SMB 2 and 3, iSCSI, and of anything else what the client sends until the
-server does. The time from the first byte of a call to the last of its reply is divided into its
-parts (call send, there, think, reply send, back) and by cause: retransmission, receive window,
-congestion window, Nagle, delayed acknowledgement, pauses of an application. The longest are told
-step by step, and the calls one by one with what each is for. -s 256 is enough. Two FILEs, captures
-of both ends, are joined by the packets that are in both: then queues on the way are told from think
-time. The error of the clocks is said; only 'there' and 'back' depend on it. A trace (a FILE, a RUN
-measured with --trace, or --live) has no payload, so it names no call, but it knows when each byte
-was written and what the socket waited for: a pause of the application is told from Nagle's rule or
-a window even where an acknowledgement ends it, and a request counts from its write. Beside each
-operation stands the ideal, the least that its path needs: the shortest round trip, and with --rate
-(and --hops) the time of its frames on the links, as 'linerate model' reckons it.
-
---live traces as 'linerate trace' does: with probes, else with packets and samples of the sockets.
-It shows the busiest connections with the limit that owned their last seconds: in place on a
-terminal, a line now and then elsewhere, a line of JSON a second with --json. It ends with Ctrl-C,
-after --time, or with the process of --pid or the socket of --cookie; then each connection that data
-went over is explained in full. What stands behind 'the sending application' is seen 20 times a
-second: whether its process computes, waits for a processor or for a disk, or sleeps, and where.")]
+FILE is a run, a trace of linerate, a capture (pcap, pcapng) or the output of
+DTrace's tcp.d, gzipped or not. A finding is certain, likely or possible.
+docs/explain.md has the details.")]
 pub struct Explain {
     /// Name of a run, its first digits, 'last', or a file
     #[arg(value_name = "RUN|FILE", required_unless_present = "live")]

@@ -22,19 +22,16 @@ use std::process::ExitCode;
 /// Emulated paths on this machine: hosts, links and routers in a box
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate lab scenarios                             what is shipped, and why its numbers
-  linerate measure lab:berkeley-chicago              up, measured both ways, down again
-  linerate lab up berkeley-chicago                   stays up until 'lab down'
-  linerate lab show berkeley-chicago                 who is where, and what each direction does
+  linerate lab scenarios                        the shipped paths
+  linerate measure lab:berkeley-chicago         up, measured, down again
+  linerate lab up berkeley-chicago              stays until 'lab down'
   linerate lab exec berkeley-chicago/chicago -- iperf3 -s -D
   linerate lab exec berkeley-chicago/berkeley -- iperf3 -c chicago
-  linerate lab truth berkeley-chicago                what was done to the packets, and why
-  linerate lab down berkeley-chicago
+  linerate lab truth berkeley-chicago           what happened to the packets
+  linerate lab run dsl-bloat -- ping -c 5 server
+  linerate lab up my-path.toml                  a scenario of your own
 
-  linerate lab run dsl-bloat -- ping -c 5 server         up, run, down whatever happens
-  linerate lab up my-path.toml                       a scenario of your own
-
-A host is a network namespace. Nothing outside the namespaces that a lab makes is changed.")]
+A host is a network namespace. Nothing outside the lab is changed. docs/lab.md")]
 pub struct Lab {
     #[command(subcommand)]
     action: Action,
@@ -55,12 +52,8 @@ enum Action {
 /// Bring a lab up; it stays until 'lab down'
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate lab up berkeley-chicago
   linerate lab up my-path.toml --name mine
-  linerate lab up dsl-bloat --backend emulator
-
-auto takes the kernel's netem for what it can express and the built-in emulator for the rest; what
-was chosen is printed for each link. What a killed lab has left behind is removed first.")]
+  linerate lab up dsl-bloat --backend emulator")]
 struct Up {
     /// A shipped scenario ('lab scenarios' lists them), or a file (*.toml)
     #[arg(value_name = "NAME|FILE")]
@@ -87,7 +80,7 @@ enum Backend {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab down berkeley-chicago
-  linerate lab down --all            every lab, and what killed ones have left behind")]
+  linerate lab down --all")]
 struct Down {
     /// The lab
     #[arg(required_unless_present = "all")]
@@ -108,8 +101,8 @@ struct List {
 /// Draw a lab: hosts, addresses, what each direction of each link does, and who does it
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate lab show berkeley-chicago       a lab that is up, or a shipped scenario
-  linerate lab show my-path.toml           a file, before it comes up")]
+  linerate lab show berkeley-chicago
+  linerate lab show my-path.toml")]
 struct Show {
     /// The lab, a shipped scenario, or a file
     #[arg(value_name = "NAME|FILE")]
@@ -120,7 +113,6 @@ struct Show {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab exec home-lan/microserver -- iperf3 -s -D
-  linerate lab exec home-lan/mac-pro -- ss -ti
   linerate lab exec home-lan                    a shell in the first host
 
 The exit code is that of the command.")]
@@ -138,10 +130,8 @@ struct Exec {
 #[command(after_long_help = "EXAMPLES
   linerate lab run satellite -- ping -c 3 server
   linerate lab run home-lan/microserver -- sh -c 'ip route; ss -ltn'
-  linerate lab run my-path.toml -- ./test.sh
 
-The command runs in the lab's first host unless another is named; the names of the other hosts are in
-its /etc/hosts. The exit code is that of the command.")]
+The exit code is that of the command.")]
 struct Run {
     /// A shipped scenario, with /HOST for another than the first host, or a file (*.toml)
     #[arg(value_name = "NAME[/HOST]|FILE")]
@@ -160,8 +150,7 @@ struct Run {
   linerate lab truth berkeley-chicago
   linerate lab truth berkeley-chicago --json | jq .links[0].forward.dropped
 
-What was done by netem or a kernel qdisc is counted by the kernel: 'linerate lab exec NAME/HOST -- tc
--s qdisc'.")]
+Links of netem: 'linerate lab exec NAME/HOST -- tc -s qdisc'.")]
 struct Truth {
     /// The lab
     name: String,
@@ -173,8 +162,7 @@ struct Truth {
 /// List the shipped scenarios, and why their numbers are what they are
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate lab scenarios
-  linerate lab scenarios --print dsl-bloat > mine.toml     to start a scenario of your own from")]
+  linerate lab scenarios --print dsl-bloat > mine.toml")]
 struct Scenarios {
     /// Print the file of this one
     #[arg(long, value_name = "NAME")]

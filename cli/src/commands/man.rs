@@ -10,8 +10,7 @@ use std::path::PathBuf;
 /// Print the manual page, or write a page for every command
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate man | man -l -                  read it
-  linerate man measure | man -l -          the page of one command
+  linerate man measure | man -l -
   linerate man --dir ~/.local/share/man/man1")]
 pub struct Man {
     /// The command whose page to print, like 'measure' or 'runs list' [default: linerate itself]

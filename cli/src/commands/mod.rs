@@ -26,7 +26,7 @@ use std::process::ExitCode;
 ///
 /// Why isn't this transfer running at line rate, and does this change really fix it?
 #[derive(Parser)]
-#[command(name = "linerate", version, max_term_width = 100)]
+#[command(name = "linerate", version, max_term_width = 80)]
 #[command(
     after_help = "Start with:  linerate demo               what it does, on this machine, in three minutes
              linerate measure local      this machine against itself

@@ -14,18 +14,11 @@ use model::{BitRate, Bytes, Nanos};
   linerate model --block 8k --rate 1g --rtt 0.2ms
   linerate model --block 8k --mtu 1500 --rate 1g --rtt 0.2ms --hops 2
   linerate model --block 1M --rate 10g --rtt 30ms --window 64k
-  linerate model --block 64k --mtu 1500,9000 --rate 1g --rtt 0 --json
 
-Reckoned for TCP over IPv4 with timestamps on Ethernet: a full frame at an MTU of 1500 carries
-1448 bytes and takes 1538 of the link. A block arrives when its frames were put on the first link,
-the largest of them once more on each later link (--hops: a switch that stores and forwards makes
-one more), and after half of the round trip. --rtt is that of the path alone, as a ping of few
-bytes shows it. A window smaller than what the path holds adds waits, and so does slow start on a
-new connection: both are told. Nothing is lost, nothing queues, hosts take no time: what was
-measured beyond this is theirs.
-
-With several sizes (--mtu A,B) each has its column: large frames are better for many blocks, and
-from two links on worse for one that fits in a single frame.")]
+TCP over IPv4 with timestamps on Ethernet: a full frame at an MTU of 1500
+carries 1448 bytes and takes 1538 of the link. Nothing is lost or queued, and
+hosts take no time: what a measurement shows beyond this is theirs. --rtt is
+that of a small ping.")]
 pub struct Model {
     /// The block
     #[arg(long, value_name = "BYTES")]

@@ -23,25 +23,14 @@ use std::process::ExitCode;
   linerate mtu db2                      an agent (linerate serve) on db2
   linerate mtu ssh:me@db2 --json        starts the agent over ssh
   linerate mtu lab:home-lan-blackhole   on an emulated path
-  linerate mtu http://db2/big.iso       any web server, no agent: name a page that is longer than the MTU
-  linerate mtu -6 db2                   over IPv6, whose path may be another
-  linerate mtu --list                   what was found before, also by 'linerate tune mtu'
-  linerate mtu --show last              one of it in full
-  linerate mtu db2 && linerate report last    a page, with both directions hop by hop
+  linerate mtu http://db2/big.iso       a web server: a page above the MTU
+  linerate mtu --list
+  linerate mtu --show last
 
-Sizes are in bytes of the whole IP packet. With an agent, both ends send datagrams of all candidate
-sizes with DF set, whatever their kernels believe of the path; the largest that arrives is confirmed
-by alternating it with the next size, so that chance loss does not change the answer. Packets that
-run out of hops find the place. A transfer of 64 KiB each way shows what becomes of TCP.
-
-Without an agent, connections to the web server announce every candidate MSS: a page that comes, or
-does not, shows the way back; full segments that are acknowledged, or are not, show the way there. It
-opens some tens of connections at a time. On the way back only the size is found: packets that run out
-of hops there, and the MSS that the server announced, are the server's to tell.
-
-Nothing is changed on either host, and no privilege is needed. The kernels learn from what routers
-say meanwhile, as they do from any transfer. The result is kept in the archive: 'linerate runs' lists,
-shows, exports and deletes it.")]
+Sizes are those of whole IP packets. Both hosts send probes of all candidate
+sizes with DF set; a size is confirmed by alternating it with the next one.
+Nothing is changed and no privilege is needed. A web server is probed by the
+MSS of some tens of connections; its direction gets a size only.")]
 pub struct Mtu {
     /// The far end: name[:port], ssh:[user@]name, lab:NAME[/host], local, or http://name[:port]/page
     #[arg(required_unless_present_any = ["list", "show"])]

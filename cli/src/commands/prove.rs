@@ -4,7 +4,7 @@ mod from;
 pub(in crate::commands) mod picture;
 
 use super::measure::options::Load;
-use crate::global::{Global, Reaching};
+use crate::global::{Global, Reaching, by_name};
 use crate::live::{View, stdout_style};
 use crate::out;
 use anyhow::{Context, Result};
@@ -32,29 +32,25 @@ use std::sync::atomic::AtomicBool;
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = "EXAMPLES
-  linerate prove lab:berkeley-chicago --change congestion=bbr        an emulated path, to try it
-  linerate prove db2 --change congestion=bbr                         20 pairs of 12 s at most, 6 of a pilot
-  linerate prove db2 --change sockbuf=8M --down --margin 10%
+  linerate prove lab:berkeley-chicago --change congestion=bbr
+  linerate prove db2 --change sockbuf=8M --direction down --margin 10%
   linerate prove db2 --change route.initcwnd=32 --metric completion --bytes 200K
-  linerate prove db2 --change 'sysctl:net.ipv4.tcp_wmem=4096 65536 16777216@both'
-  linerate prove db2 --arm bbr=congestion=bbr --arm big=congestion=bbr,sockbuf=8M    against as it is
-  linerate prove db2 --change congestion=bbr --dry-run > plan.toml   what it will do; touches nothing
+  linerate prove db2 --arm bbr=congestion=bbr --arm big=sockbuf=8M
+  linerate prove db2 --change congestion=bbr --dry-run > plan.toml
   linerate prove plan.toml --svg pictures
-  linerate prove resume 3f2a                                         goes on after Ctrl-C or a crash
+  linerate prove resume 3f2a                  after Ctrl-C or a crash
   linerate prove show last --markdown
-  linerate report last                                               its page: the pairs, the order of time, what was checked
-  linerate prove --from table.csv                                    judges numbers of somebody else
-  linerate prove --from old=a.json,b.json,c.json,d.json new=3f,41,5c,77
+  linerate prove --from table.csv             judges published numbers
+  linerate prove --from old=a.json,b.json new=3f,41
 
-Runs with and without the change alternate in random pairs, each over fresh connections, and the verdict
-is one of FASTER, SLOWER, NO DIFFERENCE THAT MATTERS, NOT ENOUGH DATA, NO VERDICT; the exit status tells
-them apart (0, 10, 11, 12, 13). What is changed on a machine is written down first and undone after each
-run, also if this command is killed; 'linerate tune knobs' lists what can be changed. Changing the far
-host takes the right to tune there ('linerate trust --help').")]
+Runs with the change and the baseline alternate in random pairs. The verdict is
+FASTER, SLOWER, NO DIFFERENCE THAT MATTERS, NOT ENOUGH DATA or NO VERDICT; the
+exit status is 0, 10, 11, 12 or 13. Changes are undone after each run, also if
+this command is killed. 'linerate tune knobs' lists what can be changed.")]
 pub struct Prove {
     #[command(subcommand)]
     action: Option<Action>,
-    /// The far end, as 'linerate measure' takes it, or a plan
+    /// The remote host, as 'linerate measure' takes it, or a plan
     #[arg(value_name = "HOST|PLAN.toml")]
     what: Option<String>,
     #[command(flatten)]
@@ -64,8 +60,8 @@ pub struct Prove {
     /// Print the plan, how long it takes and what it can show; touch nothing
     #[arg(long)]
     dry_run: bool,
-    /// Judge numbers of somebody else: a table in CSV, or two or more arms as NAME=RUN,RUN, where a run
-    /// is a file of linerate's or iperf3's JSON or the name of one that is kept
+    /// Judge other numbers: a table in CSV, or two or more arms as NAME=RUN,RUN, where a run is a file of
+    /// linerate's or iperf3's JSON or the name of an archived one
     #[arg(long, num_args = 1.., value_name = "TABLE|NAME=RUN,...")]
     #[arg(conflicts_with_all = ["what", "change", "arm", "dry_run", "markdown", "csv", "svg", "p_value"])]
     from: Vec<String>,
@@ -77,16 +73,9 @@ pub struct Prove {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Go on with an experiment that was interrupted; the runs made so far are kept
-    #[command(after_long_help = "EXAMPLES
-  linerate prove resume 3f2a
-  linerate prove resume last
-
-The order of the runs goes on as it would have. A block that was cut off is run anew, under the next number.")]
+    /// Go on with an interrupted experiment; its runs so far count
     Resume(Kept),
     /// Run an experiment again: the same plan, in the same order
-    #[command(after_long_help = "EXAMPLES
-  linerate prove again 3f2a")]
     Again(Kept),
     Show(Show),
 }
@@ -102,12 +91,8 @@ struct Kept {
     output: Output,
 }
 
-/// Judge a kept experiment anew and print the verdict
+/// Judge an archived experiment again and print the verdict
 #[derive(Args)]
-#[command(after_long_help = "EXAMPLES
-  linerate prove show last
-  linerate prove show 3f2a --csv > runs.csv
-  linerate prove show 3f2a --svg pictures")]
 struct Show {
     /// Name of the experiment, its first digits, or 'last'
     id: String,
@@ -115,52 +100,72 @@ struct Show {
     output: Output,
 }
 
-/// What is asked.
-#[derive(Args)]
+/// What is compared.
+#[derive(Args, Clone, Default, PartialEq)]
 #[command(next_help_heading = "The question")]
 struct Question {
     /// The change: KNOB=VALUE[@near|@far|@both|@sender|@receiver]; several together are one change
     #[arg(long, value_name = "K=V")]
     change: Vec<Setting>,
-    /// What is set in the runs without the change [default: nothing]
+    /// Settings of the baseline [default: none]
     #[arg(long, value_name = "K=V")]
     against: Vec<Setting>,
-    /// One more arm to compare with the runs without the change: NAME=K=V,K=V
+    /// One more arm to compare with the baseline: NAME=K=V,K=V
     #[arg(long, value_name = "NAME=...")]
     arm: Vec<String>,
     /// Halve the arms round by round, then confirm the best one with fresh runs
     #[arg(long)]
     search: bool,
-    /// What is compared: goodput, completion, latency-p50 or latency-p99
+    /// Figure to compare: goodput, completion, latency-p50 or latency-p99
     #[arg(long, default_value = "goodput")]
     metric: Metric,
-    /// The smallest change that matters [default: 5%; of latency 10%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    margin: Option<f64>,
-    /// FilterArgs way: up, from here to HOST, or down
-    #[arg(long, value_name = "WAY", default_value = "up", value_parser = parse_way)]
-    direction: Direction,
-    /// typical: of a run as they usually are; total: of all together, rare stalls included
+    /// typical: a usual run; total: all runs together, rare stalls included
     #[arg(long, default_value = "typical")]
     estimand: Estimand,
-    /// Pairs at each look, or one fixed number [default: 8,12,16,20]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    pairs: Option<Vec<u32>>,
-    /// Pause before each run [default: 3s]
-    #[arg(long, value_name = "TIME")]
-    gap: Option<Nanos>,
-    /// Pairs without a change before it, which tell the noise [default: 6]
-    #[arg(long, value_name = "N")]
-    pilot: Option<u32>,
-    /// Where the order of the runs comes from [default: chance]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    #[command(flatten)]
+    design: Design,
     /// A note kept with the experiment
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 }
 
-/// How the far end is reached, and what is shown meanwhile.
+/// Options of an experiment that `tune` has as well.
+#[derive(Args, Clone, Default, PartialEq)]
+pub(in crate::commands) struct Design {
+    /// Direction of the data: up (from here to HOST) or down [default: up]
+    #[arg(long, value_name = "WAY", value_parser = by_name::<Direction>(["up", "down"]))]
+    pub direction: Option<Direction>,
+    /// Equivalence margin: the smallest change that counts [default: 5%; of latency 10%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub margin: Option<f64>,
+    /// Pairs at each look, or one fixed number [default: 8,12,16,20; of several proposals in tune 12]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub pairs: Option<Vec<u32>>,
+    /// Pause before each run [default: 3s]
+    #[arg(long, value_name = "TIME")]
+    pub gap: Option<Nanos>,
+    /// Pairs without a change before the experiment, to estimate the noise [default: 6]
+    #[arg(long, value_name = "N")]
+    pub pilot: Option<u32>,
+    /// Seed of the order of the runs [default: random]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+impl Design {
+    /// The seed, or a random one.
+    ///
+    /// # Errors
+    /// If the kernel gives no random numbers.
+    pub fn seed(&self) -> Result<u64> {
+        match self.seed {
+            Some(seed) => Ok(seed),
+            None => Ok(u64::from_be_bytes(chance::bytes()?)),
+        }
+    }
+}
+
+/// How the remote host is reached, and what is shown meanwhile.
 #[derive(Args)]
 pub(in crate::commands) struct Session {
     #[command(flatten)]
@@ -198,19 +203,16 @@ impl Prove {
     /// Runs the command.
     ///
     /// # Errors
-    /// If there is no verdict to print: the plan cannot be carried out, the far end is out of reach,
-    /// something broke on the way. What was made until then is kept.
+    /// If there is no verdict to print. The runs made until then are kept.
     pub fn run(&self, global: &Global) -> Result<ExitCode> {
         let exit = match &self.action {
             Some(Action::Show(show)) => show.run(global),
             Some(Action::Resume(kept)) => return kept.resume(global),
             Some(Action::Again(kept)) => return kept.again(global),
             None if !self.from.is_empty() => {
-                let margin = self
-                    .question
-                    .margin
-                    .unwrap_or(self.question.metric.usual_margin());
-                let direction = self.question.direction;
+                let Question { metric, design, .. } = &self.question;
+                let margin = design.margin.unwrap_or(metric.usual_margin());
+                let direction = design.direction.unwrap_or(Direction::Up);
                 from::from(&self.from, margin, direction, self.output.json, global)
             }
             None => {
@@ -231,79 +233,69 @@ impl Prove {
                 "prove what? Name a host and a change (linerate prove HOST --change congestion=bbr) or a plan (linerate prove plan.toml)",
             )
         })?;
-        let seed = match self.question.seed {
-            Some(seed) => seed,
-            None => u64::from_be_bytes(chance::bytes()?),
-        };
+        let question = &self.question;
+        let seed = question.design.seed()?;
         if Path::new(what).extension().is_some_and(|e| e == "toml") {
             let text = std::fs::read_to_string(what)
                 .map_err(|e| Refusal::usage(format!("cannot read the plan {what}: {e}")))?;
             let plan = prove::parse_plan(&text, what, seed).map_err(refused)?;
-            if self.asks() {
+            if self.differs_from_a_plan() {
                 return Err(Refusal::usage(format!(
                     "{what} says what is asked: leave out the options of the question and of the runs, or change the file"
                 ))
                 .into());
             }
             return Ok(Plan {
-                seed: self.question.seed.unwrap_or(plan.seed),
-                title: self.question.title.clone().or(plan.title),
+                seed: question.design.seed.unwrap_or(plan.seed),
+                title: question.title.clone().or(plan.title),
                 ..plan
             });
         }
-        let question = &self.question;
         let workload = match question.metric.is_latency() {
             true => self.load.request(),
-            false => Ok(self.load.bulk()),
+            false => self.load.bulk(),
         };
-        let directions = match question.direction {
-            Direction::Up => Directions::Up,
-            Direction::Down => Directions::Down,
+        let directions = match question.design.direction {
+            Some(Direction::Down) => Directions::Down,
+            _ => Directions::Up,
         };
-        let run = workload
-            .and_then(|workload| {
-                self.load
-                    .spec(workload, directions, Limit::Time(USUAL_TIME))
-            })
-            .map_err(|e| Refusal::usage(e.to_string()))?;
+        let run = self
+            .load
+            .spec(workload, directions, Limit::Time(USUAL_TIME));
+        let Question { design, .. } = question;
         let plan = prove::plan_from_changes(prove::Ask {
             title: question.title.clone(),
             host: what.to_owned(),
             metric: question.metric,
-            margin: question.margin,
+            margin: design.margin,
             estimand: question.estimand,
-            direction: Some(question.direction),
-            run: Some(run),
+            direction: design.direction,
+            run: Some(run.map_err(|e| Refusal::usage(e.to_string()))?),
             against: question.against.clone(),
             changes: question.change.clone(),
             arms: question.arm.clone(),
             search: question.search,
-            pairs: question.pairs.clone(),
-            gap: question.gap,
+            pairs: design.pairs.clone(),
+            gap: design.gap,
             seed,
-            pilot_pairs: question.pilot,
+            pilot_pairs: design.pilot,
         });
         Ok(plan.map_err(refused)?)
     }
 
-    /// Whether any option asks something that a plan would say.
-    fn asks(&self) -> bool {
-        let question = &self.question;
-        let plain = self
-            .load
-            .spec(self.load.bulk(), Directions::Up, Limit::Time(USUAL_TIME));
-        !question.change.is_empty()
-            || !question.against.is_empty()
-            || !question.arm.is_empty()
-            || question.search
-            || question.metric != Metric::default()
-            || question.margin.is_some()
-            || question.direction != Direction::Up
-            || question.estimand != Estimand::default()
-            || question.pairs.is_some()
-            || question.gap.is_some()
-            || question.pilot.is_some()
-            || plain.ok() != Some(usual_run())
+    /// Whether an option asks something that belongs into a plan: all but title and seed do.
+    fn differs_from_a_plan(&self) -> bool {
+        let usual = Question {
+            title: self.question.title.clone(),
+            design: Design {
+                seed: self.question.design.seed,
+                ..Design::default()
+            },
+            ..Question::default()
+        };
+        let (load, limit) = (&self.load, Limit::Time(USUAL_TIME));
+        let run = load.spec(load.bulk(), Directions::Up, limit);
+        self.question != usual || run.ok() != Some(usual_run())
     }
 }
 
@@ -313,7 +305,7 @@ impl Kept {
         if experiment.ended == Ended::Complete {
             let id = &experiment.id;
             return Err(Refusal::usage(format!(
-                "experiment {id} is complete: 'linerate prove show {id}' prints its verdict, 'linerate prove again {id}' makes it anew"
+                "experiment {id} is complete: 'linerate prove show {id}' prints its verdict, 'linerate prove again {id}' runs it again"
             ))
             .into());
         }
@@ -406,10 +398,10 @@ fn carry_out(
 }
 
 impl Session {
-    /// The other end of the runs of `spec`.
+    /// A session for runs of `spec`.
     ///
     /// # Errors
-    /// If it cannot be reached.
+    /// If the host cannot be reached or does not support them.
     pub(in crate::commands) fn reach(
         &self,
         peer: &dyn Peer,
@@ -468,12 +460,4 @@ fn exit_for(outcome: Outcome) -> Exit {
 
 fn refused(error: prove::PlanError) -> Refusal {
     Refusal::usage(error.to_string())
-}
-
-pub(in crate::commands) fn parse_way(text: &str) -> Result<Direction, String> {
-    match text {
-        "up" => Ok(Direction::Up),
-        "down" => Ok(Direction::Down),
-        _ => Err("write 'up', from here to HOST, or 'down'".to_owned()),
-    }
 }

@@ -18,33 +18,17 @@ use std::process::{Command, Stdio};
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate report last                      the newest run: linerate-ID.html
-  linerate report 3f -o page.html           a run by the first digits of its name
-  linerate report 41                        an experiment of 'linerate prove'
-  linerate report table.csv                 numbers that somebody published, as 'prove --from' takes them
+  linerate report 41 -o page.html           an experiment of 'linerate prove'
+  linerate report table.csv                 published numbers
   linerate mtu db2 --json | linerate report -
-  linerate report story.json                what measure, prove, tune or mtu printed with --json
-  linerate report --all pages               the whole archive: open pages/index.html
-  linerate report last -f text              the same for a terminal
+  linerate report --all pages               the archive: open pages/index.html
   linerate report last -f markdown          for a ticket or a wiki
-  linerate report last --picture list       what pictures there are
+  linerate report last --picture list
   linerate report last --picture goodput-1-up -f svg -o goodput.svg
-  linerate report last --picture goodput-1-up -f csv | head
-  linerate report some.pcap                 a capture (pcap, pcapng) or what 'linerate trace -w' wrote
   linerate report 1500.pcap --beside 9000.pcap
-                                            the same request with either MTU, on one scale of time
 
-The page is one file that opens from the disk: it asks no network for anything, and forbids itself to. It begins
-with the answer in words; pictures are whole without scripts and can be zoomed with them: drag, or choose one and
-turn the wheel, or use the keys + - 0 and the arrows. Each gives its figures as CSV, and itself as SVG or PNG. The
-page can be printed. FILE appears whole or not at all.
-
-text, markdown and json say the same; they go to standard output unless -o names a file. PNG of a picture is made
-by 'rsvg-convert' (Debian: librsvg2-bin), which has to be installed; the page's own button needs no program.
-
-Of a trace or a capture the two directions with the most data are drawn (what was sent, acknowledged, sent again;
-windows, flight and round trip, with the limit of each moment), the others told by their sentence. Where requests
-are found they follow: how long they took and why, a usual one and the longest step by step. However long the file
-is, each picture has at most 800 columns: what lies within one is drawn as one. Such a file is read twice.")]
+The page is one file that uses no network. PNG needs 'rsvg-convert' (Debian:
+librsvg2-bin). Of a capture or a trace the two largest directions are drawn.")]
 pub struct Report {
     /// Name of a run or an experiment, its first digits, 'last', or a file; - is standard input
     #[arg(value_name = "ID|FILE", required_unless_present = "all")]

@@ -24,19 +24,15 @@ use std::path::{Path, PathBuf};
 /// The archive of runs, experiments and tunings: list, show, export, import, delete, browse
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate runs list                           the newest runs
-  linerate runs list --host db2 --since 7d     those with db2 in the last week
-  linerate runs show last                      the summary of the newest run
-  linerate runs show 3f                        by the first digits of its name
-  linerate runs export 3f -o run.json          all of it, to keep or to send
-  linerate runs export 3f --format csv         its samples, for a spreadsheet
-  linerate runs import run.json                one of ours, or what iperf3 -J printed
+  linerate runs list --host db2 --since 7d
+  linerate runs show last
+  linerate runs export 3f -o run.json
+  linerate runs export 3f --format csv
+  linerate runs import run.json                ours, or of iperf3 -J
   linerate runs delete 3f
-  linerate runs serve                          all of it in a browser on this machine
+  linerate runs serve                          in a browser
 
-Every run of 'linerate measure' is kept, every experiment of 'linerate prove' with its runs, every tuning of
-'linerate tune', and what 'linerate mtu' found. ID is a name in the list, its first digits as long as no other
-begins with them, or 'last'.")]
+ID is a name in the list, its first digits where they are unique, or 'last'.")]
 pub struct Runs {
     #[command(subcommand)]
     command: Command,
@@ -57,10 +53,10 @@ enum Command {
 #[command(after_long_help = "EXAMPLES
   linerate runs list -n 5
   linerate runs list --host db2 --since 7d
-  linerate runs list --experiment 41           the runs of an experiment, which is one line else
-  linerate runs list --since 2026-03-01 --json | jq -r '.[].id'
+  linerate runs list --experiment 41
+  linerate runs list --json | jq -r '.[].id'
 
-UP and DOWN tell the goodput, or the median latency where requests were measured.")]
+UP and DOWN are the goodput, or the median latency of requests.")]
 struct List {
     /// Only runs with a host whose name contains this
     #[arg(long, value_name = "TEXT")]
@@ -96,11 +92,10 @@ struct Show {
 /// Write what is kept out whole, for linerate or for other tools
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate runs export last -o run.json        can be imported again, elsewhere too
+  linerate runs export last -o run.json
   linerate runs export 3f --format csv -o run.csv
-  linerate runs export 3f --format flent -o run.flent.gz && flent-gui run.flent.gz
-  linerate runs export last --format openmetrics -o /var/lib/node_exporter/linerate.prom
-  linerate runs export last | jq .summary
+  linerate runs export 3f --format flent -o run.flent.gz
+  linerate runs export last --format openmetrics -o linerate.prom
 
 A file appears whole or not at all; one of the same name is replaced.")]
 struct Export {
@@ -132,11 +127,9 @@ enum Format {
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate runs import run.json other.json
-  linerate measure db2 --json | ssh desk linerate runs import -
   iperf3 -c db2 -J | linerate runs import -
 
-The same file imported twice is kept once. The traces of a run ('measure --trace') do not come with it: they
-are files that 'linerate explain' reads as they are.")]
+A file imported twice is kept once. Traces of a run do not come with it.")]
 struct Import {
     /// Files to read; - is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -149,7 +142,7 @@ struct Import {
   linerate runs delete 3f 41
   linerate runs delete last -y
 
-Asks first if standard input is a terminal. Nothing is deleted unless every ID is found.")]
+Nothing is deleted unless every ID is found.")]
 struct Delete {
     /// Names of runs, their first digits, or 'last'
     #[arg(required = true, value_name = "ID")]

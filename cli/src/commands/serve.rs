@@ -14,17 +14,16 @@ use std::path::PathBuf;
 /// Be the far end: let trusted hosts measure towards and from this one
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate serve                               until Ctrl-C; on loopback only until somebody is trusted
-  linerate trust invite                        meanwhile, in another terminal: one line for the other host
-  linerate serve --data-ports 5300-5399        behind a firewall that lets 5210 and these through
-  linerate serve --bind 192.0.2.1 --clients 1  one address; one client measures at a time
-  linerate serve --allow-tune                  hosts with that right may try settings here, undone after
-  linerate serve --allow-files /srv/copies     hosts with that right may copy from and to files below it
-  linerate serve --iperf3 --bind 0.0.0.0       for stock iperf3 clients, whoever they are
+  linerate serve                               loopback until a host is trusted
+  linerate serve --data-ports 5300-5399        behind a firewall
+  linerate serve --bind 192.0.2.1 --clients 1
+  linerate serve --allow-tune
+  linerate serve --allow-files /srv/copies
+  linerate serve --iperf3 --bind 0.0.0.0       for stock iperf3 clients
 
-Nobody is trusted until 'linerate trust add' or an accepted invitation says so; changes count at
-once. Control connections are TLS 1.3 with raw public keys. Data connections are plain TCP, open
-only while a leg is granted, only from the client's address, and only with the leg's secret token.")]
+'linerate trust' decides who may measure here. Control connections are TLS 1.3
+with raw public keys; a data connection is accepted only during a leg, from the
+client's address and with the leg's token.")]
 pub struct Serve {
     /// Where to listen once somebody is trusted [default: all addresses]
     #[arg(long, value_name = "ADDRESS")]

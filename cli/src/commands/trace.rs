@@ -29,28 +29,19 @@ const LATE: Duration = LOOK;
 /// Trace TCP live: every segment with its socket's state, in true order
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate trace                                 every TCP segment of this network namespace
-  linerate trace --port 2049                     NFS: what each segment waits for
-  linerate trace --pid 845 --calls               with the process's own sends and receives
-  linerate trace --columns +flags,limit          the usual columns and two more
-  linerate trace -w slow.trace --host 10.0.0.2   for 'linerate explain slow.trace'
-  linerate trace -w slow.pcapng --time 10s       for wireshark, the state as a comment of each packet
+  linerate trace --port 2049                    NFS
+  linerate trace --pid 845 --calls              with its sends and receives
+  linerate trace --columns +flags,limit         'help' lists the columns
+  linerate trace -w slow.trace --host 10.0.0.2  for 'linerate explain'
+  linerate trace -w slow.pcapng --time 10s      for wireshark
   linerate trace --json | jq 'select(.what == \"received\")'
-  linerate trace --ring 10s --trigger rto,slow=5ms    silent until it happens, then what led to it
+  linerate trace --ring 10s --trigger rto,slow=5ms
   linerate lab exec home-lan/server -- linerate trace
 
-A line stands for one segment, or for as many as the device splits or joins. A send or receive of
-the application has one of its own only with --calls; a file or JSON has those of which no segment
-tells soon, data that were written and had to wait and a read that came late, and with --calls all.
-The state is that before it: what a received segment meets, what a sent one leaves behind. A segment
-that this host drops has a line of its own ('drop'), with where and why; 'why' is a column that says
-what each retransmission is due to. The last lines say of each connection whether every segment is
-there: the kernel counts them too. 'linerate trace --columns help' lists the columns.
-
-Probes in the kernel need root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel that
-describes its types. Where they are refused, packets stand in (CAP_NET_RAW), with samples of the
-sockets every 10 ms: what is of a sample stands behind a ~, and what is not known is a '-'. Without
-that right too the samples come alone. What is lost by that is said at the start.")]
+A line is a segment with its socket's state before it. Probes need root, or
+CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; else packets (CAP_NET_RAW) and samples
+of the sockets every 10 ms replace them: sampled values have a ~, unknown ones
+are '-'. The last lines tell whether every segment is there.")]
 pub struct Trace {
     #[command(flatten)]
     which: FilterArgs,

@@ -18,19 +18,14 @@ use wire::control::{Token, enrol};
 /// Say who may measure here, and introduce hosts to each other
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  First contact by a line that you carry from the server to the client:
-    server$ linerate serve &
-    server$ linerate trust invite --rate 1G
-    linerate-invitation/192.0.2.1/...
-    client$ linerate trust accept linerate-invitation/192.0.2.1/...
-    client$ linerate measure 192.0.2.1
+  server$ linerate trust invite --rate 1G      prints a line, used once
+  client$ linerate trust accept linerate-invitation/192.0.2.1/...
 
-  By hand, with the ids that 'linerate trust show' prints on each:
-    server$ linerate trust add ID-OF-CLIENT --name laptop --seconds 60 --bytes-per-day 100G
-    client$ linerate trust add ID-OF-SERVER --name db2 --address db2 --server
+  server$ linerate trust add ID-OF-CLIENT --name laptop --seconds 60
+  client$ linerate trust add ID-OF-SERVER --address db2 --server
 
-A host is its key, kept beside the list of trusted hosts (--config). The line of an invitation can
-be used once and only until it expires: send it as you would send a password.")]
+A host is its key; 'linerate trust show' prints its id. Send an invitation as
+you would send a password.")]
 pub struct Trust {
     #[command(subcommand)]
     action: Action,

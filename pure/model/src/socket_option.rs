@@ -134,8 +134,12 @@ pub enum OptionCall {
 /// One option whose value is a number.
 #[derive(Debug)]
 pub struct SocketOption {
-    /// Name in the summary.
+    /// Name in the summary and of the command's option.
     pub name: &'static str,
+    /// The command's short option.
+    pub short: Option<char>,
+    /// One line for `--help`.
+    pub help: &'static str,
     /// The kernel's name.
     pub kernel: &'static str,
     /// Name in errors.
@@ -178,12 +182,53 @@ impl SocketOption {
         })
     }
 
+    /// A value as a person writes it.
+    ///
+    /// # Errors
+    /// Why it is none, or which values are possible.
+    pub fn parse(&self, text: &str) -> Result<u64, String> {
+        let value = match (self.call, self.unit) {
+            (OptionCall::TrafficClass, _) => code_point(text)?,
+            (_, OptionUnit::Bytes) => text.parse::<Bytes>().map_err(|e| e.to_string())?.0,
+            (_, OptionUnit::BitRate) => text.parse::<BitRate>().map_err(|e| e.to_string())?.0,
+            (_, OptionUnit::Count | OptionUnit::Switch) => {
+                text.parse::<u64>().map_err(|e| e.to_string())?
+            }
+        };
+        let (least, most, range) = self.range;
+        match (least..=most).contains(&value) {
+            true => Ok(value),
+            false => Err(range.to_owned()),
+        }
+    }
+
     /// The option that a knob sets.
     pub fn of(knob: SocketKnob) -> Option<&'static SocketOption> {
         SOCKET_OPTIONS
             .iter()
             .find(|option| option.knob == Some(knob))
     }
+}
+
+/// A code point as a number or by its name (RFC 2474 class selectors, RFC 2597 assured, RFC 3246
+/// expedited forwarding, RFC 8622 lower effort).
+fn code_point(text: &str) -> Result<u64, String> {
+    let upper = text.to_ascii_uppercase();
+    let digit = |at: usize| upper.as_bytes().get(at).map(|d| d.wrapping_sub(b'0'));
+    let named = match (upper.as_str(), upper.len()) {
+        ("BE" | "DF", _) => Some(0),
+        ("EF", _) => Some(46),
+        ("LE", _) => Some(1),
+        (name, 3) if name.starts_with("CS") => digit(2).filter(|c| *c <= 7).map(|c| c * 8),
+        (name, 4) if name.starts_with("AF") => match (digit(2), digit(3)) {
+            (Some(class @ 1..=4), Some(drop @ 1..=3)) => Some(class * 8 + drop * 2),
+            _ => None,
+        },
+        _ => text.parse().ok().filter(|n| *n <= 63),
+    };
+    named
+        .map(u64::from)
+        .ok_or_else(|| "a code point is 0 to 63 or a name: CS0-CS7, AF11-AF43, EF, LE".to_owned())
 }
 
 /// The kernel raises a buffer to what one packet needs (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`: under 5 KB on all
@@ -202,6 +247,8 @@ const WITHOUT: &str = "run again without the option to see what the default give
 pub static SOCKET_OPTIONS: [SocketOption; 7] = [
     SocketOption {
         name: "send-buffer",
+        short: None,
+        help: "Send buffer alone",
         kernel: "SO_SNDBUF",
         label: "send buffer",
         knob: Some(SocketKnob::SendBuffer),
@@ -220,6 +267,8 @@ pub static SOCKET_OPTIONS: [SocketOption; 7] = [
     },
     SocketOption {
         name: "receive-buffer",
+        short: None,
+        help: "Receive buffer alone",
         kernel: "SO_RCVBUF",
         label: "receive buffer",
         knob: Some(SocketKnob::ReceiveBuffer),
@@ -238,6 +287,8 @@ pub static SOCKET_OPTIONS: [SocketOption; 7] = [
     },
     SocketOption {
         name: "mss",
+        short: Some('M'),
+        help: "Largest segment, in bytes",
         kernel: "TCP_MAXSEG",
         label: "MSS",
         knob: Some(SocketKnob::Mss),
@@ -258,6 +309,8 @@ pub static SOCKET_OPTIONS: [SocketOption; 7] = [
     },
     SocketOption {
         name: "nodelay",
+        short: Some('N'),
+        help: "Send small segments at once (TCP_NODELAY); always on for requests",
         kernel: "TCP_NODELAY",
         label: "nodelay",
         knob: Some(SocketKnob::Nodelay),
@@ -279,6 +332,8 @@ pub static SOCKET_OPTIONS: [SocketOption; 7] = [
     },
     SocketOption {
         name: "pacing",
+        short: None,
+        help: "Highest rate of each stream, paced by the kernel",
         kernel: "SO_MAX_PACING_RATE",
         label: "pacing",
         knob: Some(SocketKnob::Pacing),
@@ -301,6 +356,8 @@ pub static SOCKET_OPTIONS: [SocketOption; 7] = [
     },
     SocketOption {
         name: "notsent-lowat",
+        short: None,
+        help: "Unsent data beyond which the sender's kernel takes no more (TCP_NOTSENT_LOWAT)",
         kernel: "TCP_NOTSENT_LOWAT",
         label: "unsent data",
         knob: Some(SocketKnob::NotsentLowat),
@@ -323,6 +380,8 @@ pub static SOCKET_OPTIONS: [SocketOption; 7] = [
     },
     SocketOption {
         name: "dscp",
+        short: None,
+        help: "Differentiated services code point: 0 to 63, or a name like EF, AF21, CS1",
         kernel: "DSCP",
         label: "DSCP",
         knob: None,
@@ -356,5 +415,40 @@ mod tests {
         let state: SocketOptions = serde_json::from_str(old).unwrap();
         assert_eq!(state.mss, 1448);
         assert_eq!((state.notsent_lowat, state.rcv_wscale), (None, None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_points_by_number_and_name() {
+        for (text, code) in [
+            ("0", 0),
+            ("46", 46),
+            ("ef", 46),
+            ("AF21", 18),
+            ("cs1", 8),
+            ("LE", 1),
+        ] {
+            assert_eq!(code_point(text), Ok(code), "{text}");
+        }
+        for bad in ["64", "-1", "AF51", "AF14", "CS8", "X", ""] {
+            assert!(code_point(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_have_a_unit_and_a_range() {
+        let parse = |name: &str, text: &str| {
+            let option = SOCKET_OPTIONS.iter().find(|option| option.name == name);
+            option.unwrap().parse(text)
+        };
+        assert_eq!(parse("send-buffer", "8M"), Ok(8 << 20));
+        assert_eq!(parse("pacing", "1G"), Ok(1_000_000_000));
+        assert_eq!(parse("mss", "1400"), Ok(1400));
+        assert!(parse("mss", "87").unwrap_err().contains("88"));
+        assert!(parse("receive-buffer", "8X").is_err());
     }
 }

@@ -13,14 +13,11 @@ use std::net::{SocketAddr, TcpListener};
 /// Show the archive in a browser: list, search, compare, histories
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate runs serve                          then open http://127.0.0.1:5220/ in a browser on this machine
-  ssh -L 5220:127.0.0.1:5220 db2 linerate runs serve    the archive of db2, from here
-  linerate runs serve --listen 127.0.0.1:0     at any free port, which is printed
-  linerate runs serve --listen 192.0.2.1:5220  for whoever can reach that address
+  linerate runs serve                          http://127.0.0.1:5220/
+  ssh -L 5220:127.0.0.1:5220 db2 linerate runs serve
+  linerate runs serve --listen 127.0.0.1:0     a free port, which is printed
 
-Until Ctrl-C. It reads and never writes, answers GET and HEAD alone, and listens on loopback unless told otherwise.
-Two runs can be set side by side. The history of each path marks where its level changes: that is where to look, and
-no verdict. At /metrics is the last run of each host and workload for Prometheus, with the moment of each.")]
+Read-only, until Ctrl-C. /metrics has the last run of each host and workload.")]
 pub struct Serve {
     /// Where to listen; whoever can connect there can read the archive
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5220")]

@@ -35,25 +35,15 @@ const INTERVAL: Nanos = Nanos::from_millis(200);
 /// Judge the settings of both hosts by what their path needs, and by what well-known guides say
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate tune audit db2                       measure the path, judge both hosts by it
+  linerate tune audit db2                       measures the path first
   linerate tune audit ssh:me@db2 -t 5s --json
-  linerate tune audit lab:berkeley-chicago
-  linerate tune audit --run last                judge by a run of the archive, measure nothing
-  linerate tune audit db2 --rate 10G --rtt 80ms for a path that is to come
+  linerate tune audit --run last                by an archived run
+  linerate tune audit db2 --rate 10G --rtt 80ms for a path to come
 
-Each setting is told with its value now and what it is worth on this path: harmful (it costs
-something), raise (more would help, or is worth an experiment), pointless (it changes nothing here)
-or keep; with the reason, this kernel's default, and the file that sets it when the host starts.
-What guides name (tuned, ESnet, Oracle, IBM) is judged by the same rules, not followed. A limit
-below that of the kernel's default is called a lowering, whoever advised it.
-
-A path needs buffers for its bandwidth-delay product: the rate times the round trip under load. The
-rate is what you say (--rate); else what was reached; but where buffers held the transfer, that of
-the slower device, or four times what was reached if the devices do not tell.
-
-Nothing is changed on either host; the right to measure is enough. The run is kept in the archive.
-For requests, IPv6, or buffers set by hand: 'linerate measure', then audit by that run.
-Of its own host an agent tells only files and lines that set sysctls of 'linerate tune knobs'.")]
+Each setting is harmful, raise, pointless or keep on this path, with the reason,
+the kernel's default and the file that sets it. Nothing is changed. Buffers are
+compared with the bandwidth-delay product: the rate is --rate, else the goodput,
+or where buffers limited it the rate of the slower device.")]
 pub struct Audit {
     /// The far end: name[:port], ssh:[user@]name, lab:NAME[/host] or local
     #[arg(required_unless_present = "run")]

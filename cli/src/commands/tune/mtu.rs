@@ -17,33 +17,16 @@ use std::sync::atomic::Ordering;
 /// Give this host and another one a larger or smaller MTU, without an outage
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate tune mtu db2 --to 9000          jumbo frames, if they get through both ways
-  linerate tune mtu ssh:root@db2 --to 9000 starts the agent over ssh
-  linerate tune mtu db2 --to 1500          and back
-  linerate tune mtu db2 --to 9000 --peer   for packets between the two hosts alone
+  linerate tune mtu db2 --to 9000          jumbo frames
+  linerate tune mtu ssh:root@db2 --to 9000 --persist
+  linerate tune mtu db2 --to 9000 --peer   between the two hosts alone
 
-Looks first what gets through now ('linerate mtu'). Then both hosts are armed: each puts everything
-back by itself if this command dies, the connection breaks or a minute passes without a word. Routes
-are pinned at the old size, so that no ordinary packet grows when the devices are changed. Probes of
-the new size go both ways; only if they arrive the pins go, new connections carry 64 KiB each way, and
-a word over yet another new connection makes both hosts keep it. For a smaller MTU the pins come with
-the new size, and the devices follow. If anything does not get through, everything is put back
-verbatim, and the direction, the size and the kind of place are told.
-
-Where other hosts are on the segment, or a router leads to the other host, they may not take larger
-packets: then only the route to the other host is opened and all others stay pinned (--peer). With
---segment everybody gets larger packets.
-
-Many network cards lose their link for some seconds when their MTU changes. Where the driver is not
-known to keep it this is refused, since the connection to the other host goes that way; --force does
-it. How long nothing was answered is measured.
-
-The other host must allow it (linerate serve --allow-tune, linerate trust add --tune); both need root
-or CAP_NET_ADMIN. It lasts until a host is started anew, or until 'linerate tune undo' on it (which is
-no gentle way back: 'linerate tune mtu HOST --to OLD' is). With --persist it is written down once it is
-committed, in a file of its own for what sets the device up: netplan, systemd-networkd or NetworkManager;
-for others the lines are told that are to be run when the device comes up. 'linerate tune undo' takes
-that file back as well.")]
+Both hosts restore the old MTU if this command dies, the connection breaks or a
+minute passes in silence. Routes stay pinned at the old size until probes of the
+new one arrive both ways; then new connections are tested and both hosts commit.
+Devices whose driver may drop the link need --force. Needs root or CAP_NET_ADMIN
+and 'linerate serve --allow-tune' there. 'tune mtu HOST --to OLD' is the gentle
+way back, 'tune undo' the quick one.")]
 pub struct Mtu {
     /// The other host: name[:port] (an agent with --allow-tune) or ssh:[user@]name
     host: String,

@@ -2,7 +2,7 @@
 
 use crate::commands::measure::options::Load;
 use crate::commands::prove::picture::Pairs;
-use crate::commands::prove::{Session, parse_way};
+use crate::commands::prove::{Design, Session};
 use crate::global::Global;
 use crate::live::{View, stdout_style};
 use crate::lookup;
@@ -14,17 +14,17 @@ use engine::closed_loop::{ClosedLoop, Question, Told};
 use engine::exit::{Exit, Refusal, exit_of, sentence};
 use engine::host::Host;
 use engine::peer::{self, Operation};
-use engine::{chance, lab, tuning};
+use engine::{lab, tuning};
 use model::advice::Foreign;
-use model::{BitRate, Direction, Directions, Limit, Nanos, Plan, Tuning};
-use prove::plan::{USUAL_TIME, parse_share};
+use model::{BitRate, Direction, Directions, Limit, Plan, Tuning};
+use prove::plan::USUAL_TIME;
 use report::tune::Judged;
 use std::process::ExitCode;
 
 /// The closed loop.
 #[derive(Args)]
 pub struct Path {
-    /// The far end, as 'linerate measure' takes it
+    /// The remote host, as 'linerate measure' takes it
     host: Option<String>,
     #[command(flatten)]
     care: Care,
@@ -62,9 +62,8 @@ fn parse_system(text: &str) -> Result<Foreign, String> {
 #[derive(Args)]
 #[command(next_help_heading = "What to tune")]
 struct Care {
-    /// FilterArgs way: up, from here to HOST, or down
-    #[arg(long, value_name = "WAY", default_value = "up", value_parser = parse_way)]
-    direction: Direction,
+    #[command(flatten)]
+    design: Design,
     /// What the path is to carry [default: found from the devices and the measurement]
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
@@ -75,29 +74,12 @@ struct Care {
     /// Measure and show what would be tried; change nothing
     #[arg(long)]
     dry_run: bool,
-    /// The smallest change that matters [default: 5%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    margin: Option<f64>,
-    /// Pairs at each look, or one fixed number [default: 8,12,16,20; of several proposals 12]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    pairs: Option<Vec<u32>>,
-    /// Pause before each run [default: 3s]
-    #[arg(long, value_name = "TIME")]
-    gap: Option<Nanos>,
-    /// Pairs without a change before it, which tell the noise [default: 6]
-    #[arg(long, value_name = "N")]
-    pilot: Option<u32>,
-    /// Where the order of the runs comes from [default: chance]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
 }
 
 /// Print the story of a tuning that is kept
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
-  linerate tune show last
-  linerate tune show last --for freebsd    with the lines that FreeBSD hosts need
-  linerate tune show 3f --json")]
+  linerate tune show last --for freebsd")]
 pub struct Show {
     /// Name of the tuning, its first digits, or 'last'
     id: String,
@@ -166,17 +148,14 @@ impl Path {
             .map_err(|e| Refusal::usage(e.to_string()))?;
         Ok(Question {
             host: host.to_owned(),
-            direction: care.direction,
+            direction: care.design.direction.unwrap_or(Direction::Up),
             run,
             rate: care.rate,
-            margin: care.margin,
-            pairs: care.pairs.clone(),
-            gap: care.gap,
-            pilot: care.pilot,
-            seed: match care.seed {
-                Some(seed) => seed,
-                None => u64::from_be_bytes(chance::bytes()?),
-            },
+            margin: care.design.margin,
+            pairs: care.design.pairs.clone(),
+            gap: care.design.gap,
+            pilot: care.design.pilot,
+            seed: care.design.seed()?,
             rounds: care.rounds,
             dry_run: care.dry_run,
             persist: self.persist,

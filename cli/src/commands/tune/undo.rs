@@ -20,12 +20,10 @@ use wire::control::TuneRequest;
 #[command(after_long_help = "EXAMPLES
   linerate tune undo                 on this host
   linerate tune undo db2             on this host and on db2
-  linerate tune undo lab:berkeley-chicago   on the first two hosts of a lab that is up
 
-Settings go back to what was there before they were kept, the latest first; if somebody else changed one
-meanwhile, that goes as well, and is told. On another host it takes the right to tune there. Files that
---persist wrote go too, and what stood in them before comes back; one that somebody else has changed since
-is theirs, and stays. What a file has set at the last start stays until the next.")]
+The latest change is undone first. Files of --persist are restored too, unless
+somebody changed them since; what they set at the last start stays until the
+next. Another host needs the right to tune there.")]
 pub struct Undo {
     /// The other host: name[:port] (an agent with --allow-tune), ssh:[user@]name, lab:NAME[/host]
     host: Option<String>,
