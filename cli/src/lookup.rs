@@ -4,8 +4,6 @@ use crate::global::Global;
 use anyhow::Result;
 use archive::Archive;
 use engine::exit::Refusal;
-use model::Tuning;
-use report::tune::Judged;
 use std::path::Path;
 
 /// The archive, which must be there.
@@ -62,11 +60,4 @@ pub fn refused(error: archive::Error) -> anyhow::Error {
         | E::BadId { .. } => Refusal::usage(error.to_string()).into(),
         other => other.into(),
     }
-}
-
-/// The verdicts of a tuning's experiments; one that was deleted meanwhile has none.
-pub fn judged(archive: &Archive, story: &Tuning) -> Vec<Judged> {
-    let experiments = story.rounds.iter().flat_map(|round| &round.experiments);
-    let kept = experiments.filter_map(|id| archive.experiment(id).ok());
-    kept.map(prove::judged).collect()
 }

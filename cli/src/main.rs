@@ -1,6 +1,7 @@
 //! The linerate command.
 
 mod commands;
+mod document;
 mod filter_args;
 mod global;
 mod inputs;

@@ -499,7 +499,7 @@ fn blocks_of_a_file_are_measured_both_ways_and_leave_nothing() {
         "ask for less with --file-size",
     );
     refused(&["--block", "100"], 2, "from 512 B to 64M");
-    refused(&["--mix", "getattr"], 2, "a question to NFS servers");
+    refused(&["--mix", "getattr"], 2, "is for NFS servers");
     refused(&["--bidir"], 2, "leave out --bidir");
     assert!(fs::read(there).unwrap() == data);
 

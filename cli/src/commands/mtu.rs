@@ -1,13 +1,13 @@
 //! `linerate mtu`: what size of packet gets through, in each direction.
 
 use crate::global::{Global, Reaching, Version};
-use crate::live::stdout_style;
 use crate::lookup::{open_existing, refused};
-use crate::out;
+use crate::{document, out};
 use anyhow::{Context, Result};
 use archive::Filter;
 use clap::Args;
 use engine::controller::Link;
+use engine::documents::Document;
 use engine::exit::Exit;
 use engine::host::Host;
 use engine::lab;
@@ -15,6 +15,7 @@ use engine::mtu::{self, near, web};
 use engine::peer::{self, Operation};
 use engine::transport::How;
 use model::mtu::{MtuFound, MtuRecord};
+use report::words::{escape, utc};
 use std::process::ExitCode;
 
 /// Find out what size of packet gets through, in each direction, and what stops larger ones
@@ -80,14 +81,17 @@ impl Mtu {
             near::look(name, &mut Link::new(peer.connect(&how)?), stop)?
         };
         let found = mtu::keep(global.archive_path(), MtuFound::Look(Box::new(report)));
-        self.print(&found)
+        document::print(Document::Mtu(Box::new(found)), self.json)?;
+        Ok(Exit::Done.into())
     }
 
     /// What was found before.
     fn kept(&self, global: &Global) -> Result<ExitCode> {
         let archive = open_existing(global)?;
         if let Some(name) = &self.show {
-            return self.print(&archive.mtu(name).map_err(refused)?.found);
+            let found = archive.mtu(name).map_err(refused)?.found;
+            document::print(Document::Mtu(Box::new(found)), self.json)?;
+            return Ok(Exit::Done.into());
         }
         let records = archive.mtus(&Filter::default()).map_err(refused)?;
         if self.json {
@@ -95,26 +99,13 @@ impl Mtu {
             return Ok(Exit::Done.into());
         }
         for MtuRecord { id, ended, found } in &records {
-            let (time, host) = (
-                report::words::utc(*ended),
-                report::words::escape(found.host()),
-            );
-            let said = match found {
+            let (time, host) = (utc(*ended), escape(found.host()));
+            let sentence = match found {
                 MtuFound::Look(report) => report::mtu::sentence(report),
                 MtuFound::Change(change) => report::mtu_change::sentence(change),
             };
-            out::print(&format!("{id}  {time}  {host}  {said}\n"))?;
+            out::print(&format!("{id}  {time}  {host}  {sentence}\n"))?;
         }
-        Ok(Exit::Done.into())
-    }
-
-    fn print(&self, found: &MtuFound) -> Result<ExitCode> {
-        out::print(&match (found, self.json) {
-            (MtuFound::Look(report), true) => report::mtu::json(report),
-            (MtuFound::Look(report), false) => report::mtu::text(report, stdout_style()),
-            (MtuFound::Change(change), true) => report::mtu_change::json(change),
-            (MtuFound::Change(change), false) => report::mtu_change::text(change, stdout_style()),
-        })?;
         Ok(Exit::Done.into())
     }
 }

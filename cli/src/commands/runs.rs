@@ -4,8 +4,8 @@ mod serve;
 
 use crate::global::Global;
 use crate::live::stdout_style;
-use crate::lookup::{judged, open_existing, refused};
-use crate::out;
+use crate::lookup::{open_existing, refused};
+use crate::{document, out};
 use anyhow::{Context, Result};
 use archive::{Archive, Filter, Imported, Named};
 use clap::{Args, Subcommand, ValueEnum};
@@ -14,9 +14,7 @@ use engine::clock::{day, unix_time};
 use engine::documents::{self, Document};
 use engine::exit::{Exit, Refusal};
 use engine::files::{read_whole, write_whole};
-use engine::traces;
-use model::mtu::MtuFound;
-use model::{Experiment, Nanos, Run, summarise};
+use model::{Nanos, summarise};
 use report::words::{escape, utc};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -227,27 +225,9 @@ fn table(rows: Vec<Listed>) -> String {
 impl Show {
     fn run(&self, global: &Global) -> Result<Exit> {
         let archive = open_existing(global)?;
-        let style = stdout_style();
-        let text = match archive.named(&self.id).map_err(refused)? {
-            Named::Run(id) => {
-                let run = archive.get(&id).map_err(refused)?;
-                let why = traces::explain(&run, &archive.traces());
-                report::in_retrospect(&run, &summarise(&run), &why, style)
-            }
-            Named::Experiment(id) => {
-                let experiment = archive.experiment(&id).map_err(refused)?;
-                report::prove::verdict(&experiment, &prove::judge(&experiment), style)
-            }
-            Named::Tuning(id) => {
-                let story = archive.tuning(&id).map_err(refused)?;
-                report::tune::story(&story, &judged(&archive, &story), style)
-            }
-            Named::Mtu(id) => match archive.mtu(&id).map_err(refused)?.found {
-                MtuFound::Look(report) => report::mtu::text(&report, style),
-                MtuFound::Change(change) => report::mtu_change::text(&change, style),
-            },
-        };
-        out::print(&text)?;
+        let named = archive.named(&self.id).map_err(refused)?;
+        let shown = document::load(&archive, &named)?;
+        out::print(&document::text(shown, Some(&archive.traces())))?;
         Ok(Exit::Done)
     }
 }
@@ -264,7 +244,7 @@ impl Export {
                 ));
             }
         }
-        let bytes = self.format.of(&archive, &named)?;
+        let bytes = self.format.of(document::load(&archive, &named)?)?;
         match &self.output {
             Some(file) if file.as_os_str() != "-" => write_whole(file, &bytes)?,
             _ if self.format == Format::Flent && std::io::stdout().is_terminal() => {
@@ -280,51 +260,30 @@ impl Export {
 }
 
 impl Format {
-    /// What the archive has by this name, in this form.
-    fn of(self, archive: &Archive, named: &Named) -> Result<Vec<u8>> {
-        let other = |what: &str, forms: &str| {
-            let name = self
-                .to_possible_value()
-                .map_or_else(String::new, |v| v.get_name().to_owned());
-            Refusal::usage(format!(
-                "{what} has no form of {name}: export it as {forms}"
-            ))
+    /// The document in this form.
+    fn of(self, document: Document) -> Result<Vec<u8>> {
+        let (what, forms) = match (self, &document) {
+            (Format::Csv, Document::Run(run)) => return Ok(report::csv::run(run).into()),
+            (Format::Csv, Document::Experiment(one)) => return Ok(report::prove::csv(one).into()),
+            (Format::Iperf3, Document::Run(run)) => {
+                return Ok(report::iperf3::to_json(run, &summarise(run)).into());
+            }
+            (Format::Openmetrics, Document::Run(run)) => {
+                return Ok(report::openmetrics::text([(&**run, &summarise(run))]).into());
+            }
+            (Format::Flent, Document::Run(run)) => {
+                return compressed(&report::flent::json(run).map_err(Refusal::usage)?);
+            }
+            (Format::Json, _) => return Ok(document::json(document).into()),
+            (_, Document::Experiment(_)) => ("an experiment", "json or csv"),
+            _ => ("a tuning or what was found of an MTU", "json"),
         };
-        let text = match named {
-            Named::Run(id) => {
-                let run = archive.get(id).map_err(refused)?;
-                match self {
-                    Format::Json => report::json::run(&run, &summarise(&run)),
-                    Format::Csv => report::csv::run(&run),
-                    Format::Iperf3 => report::iperf3::to_json(&run, &summarise(&run)),
-                    Format::Openmetrics => report::openmetrics::text([(&run, &summarise(&run))]),
-                    Format::Flent => {
-                        let text = report::flent::json(&run).map_err(Refusal::usage)?;
-                        return compressed(&text);
-                    }
-                }
-            }
-            Named::Experiment(id) => {
-                let experiment = archive.experiment(id).map_err(refused)?;
-                match self {
-                    Format::Json => report::prove::json(&experiment, &prove::judge(&experiment)),
-                    Format::Csv => report::prove::csv(&experiment),
-                    _ => return Err(other("an experiment", "json or csv").into()),
-                }
-            }
-            _ if self != Format::Json => {
-                return Err(other("a tuning or what was found of an MTU", "json").into());
-            }
-            Named::Tuning(id) => {
-                let story = archive.tuning(id).map_err(refused)?;
-                report::tune::json(&story, &judged(archive, &story))
-            }
-            Named::Mtu(id) => match archive.mtu(id).map_err(refused)?.found {
-                MtuFound::Look(report) => report::mtu::json(&report),
-                MtuFound::Change(change) => report::mtu_change::json(&change),
-            },
-        };
-        Ok(text.into_bytes())
+        let name = self.to_possible_value();
+        let name = name.as_ref().map_or("it", |value| value.get_name());
+        Err(Refusal::usage(format!(
+            "{what} has no form of {name}: export it as {forms}"
+        ))
+        .into())
     }
 }
 
@@ -339,28 +298,26 @@ fn compressed(text: &str) -> Result<Vec<u8>> {
 impl Import {
     fn run(&self, global: &Global) -> Result<Exit> {
         // All files are read before the first is kept: a bad one leaves everything as it was.
-        let all: Vec<Imports> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
+        let all: Vec<Document> = self.files.iter().map(|f| read(f)).collect::<Result<_>>()?;
         let mut archive =
             Archive::open(&global.archive_path().map_err(refused)?).map_err(refused)?;
-        for one in all {
-            let (kept, id, started, host) = match &one {
-                Imports::Run(run) => (archive.import(run), &run.id, run.started, &run.host),
-                Imports::Experiment(experiment) => (
-                    archive.import_experiment(experiment),
-                    &experiment.id,
-                    experiment.started,
-                    &experiment.plan.host,
+        for document in &all {
+            let (kept, id, started, host) = match document {
+                Document::Run(run) => (archive.import(run), &run.id, run.started, &run.host),
+                Document::Experiment(one) => (
+                    archive.import_experiment(one),
+                    &one.id,
+                    one.started,
+                    &one.plan.host,
                 ),
+                _ => continue,
             };
             let what = match kept.map_err(refused)? {
                 Imported::New => "imported",
                 Imported::Known => "already kept:",
             };
-            out::print(&format!(
-                "{what} {id}  {}  {}\n",
-                utc(started),
-                escape(host)
-            ))?;
+            let (started, host) = (utc(started), escape(host));
+            out::print(&format!("{what} {id}  {started}  {host}\n"))?;
         }
         Ok(Exit::Done)
     }
@@ -380,26 +337,15 @@ impl Delete {
             out::print("nothing was deleted\n")?;
             return Ok(Exit::Done);
         }
-        for id in &ids {
-            let text = match id {
-                Named::Run(id) => {
-                    archive.delete(id).map_err(refused)?;
-                    format!("deleted {id}\n")
-                }
-                Named::Experiment(id) => {
-                    archive.delete_experiment(id).map_err(refused)?;
-                    format!("deleted {id} and its runs\n")
-                }
-                Named::Tuning(id) => {
-                    archive.delete_tuning(id).map_err(refused)?;
-                    format!("deleted {id}; its runs and experiments stay\n")
-                }
-                Named::Mtu(id) => {
-                    archive.delete_mtu(id).map_err(refused)?;
-                    format!("deleted {id}\n")
-                }
+        for named in &ids {
+            let (deleted, more) = match named {
+                Named::Run(id) => (archive.delete(id), ""),
+                Named::Experiment(id) => (archive.delete_experiment(id), " and its runs"),
+                Named::Tuning(id) => (archive.delete_tuning(id), "; its runs and experiments stay"),
+                Named::Mtu(id) => (archive.delete_mtu(id), ""),
             };
-            out::print(&text)?;
+            deleted.map_err(refused)?;
+            out::print(&format!("deleted {}{more}\n", named.id()))?;
         }
         Ok(Exit::Done)
     }
@@ -420,36 +366,25 @@ fn agreed(archive: &Archive, ids: &[Named]) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// What a file holds.
-enum Imports {
-    Run(Box<Run>),
-    Experiment(Box<Experiment>),
-}
-
 /// A run or an experiment from a file, by the shape of its JSON.
-fn read(file: &Path) -> Result<Imports> {
+fn read(file: &Path) -> Result<Document> {
     let name = match file.as_os_str().to_str() {
         Some("-") => "standard input".to_owned(),
         _ => file.display().to_string(),
     };
-    let bad = |why: String| Refusal::usage(format!("cannot import {name}: {why}"));
-    let text = read_whole(file).map_err(bad)?;
-    import_from(&text).map_err(|why| bad(why).into())
-}
-
-fn import_from(text: &str) -> Result<Imports, String> {
-    match documents::from_json(text)? {
-        Document::Run(run) => Ok(Imports::Run(run)),
-        Document::Experiment(experiment) => Ok(Imports::Experiment(experiment)),
-        Document::Tuning(story, _) => Err(not_kept("a tuning", &story.host)),
-        Document::Mtu(found) => Err(not_kept("what was found of an MTU", found.host())),
-        Document::Published(found) => Err(not_kept("a comparison", &found.name)),
-    }
-}
-
-fn not_kept(what: &str, of: &str) -> String {
-    let of = escape(of);
-    format!("it is {what} of {of}; runs and experiments can be imported")
+    let read = read_whole(file).and_then(|text| {
+        let (what, of) = match documents::from_json(&text)? {
+            Document::Tuning(story, _) => ("a tuning", story.host),
+            Document::Mtu(found) => ("what was found of an MTU", found.host().to_owned()),
+            Document::Published(found) => ("a comparison", found.name),
+            importable => return Ok(importable),
+        };
+        let of = escape(&of);
+        Err(format!(
+            "it is {what} of {of}; runs and experiments can be imported"
+        ))
+    });
+    read.map_err(|why| Refusal::usage(format!("cannot import {name}: {why}")).into())
 }
 
 impl Since {

@@ -1,16 +1,18 @@
 //! The page of whatever a user names: of the archive, a document, a trace or a capture.
 
-mod document;
 mod trace;
 
 use crate::global::Global;
 use crate::inputs::{self, Kind};
-use crate::lookup;
+use crate::{document, lookup};
 use anyhow::Result;
-use archive::{Archive, Named};
+use archive::{Archive, Named, Traces};
+use engine::documents::{self, Document};
 use engine::exit::Refusal;
-use engine::traces;
-use model::summarise;
+use engine::files::read_whole;
+use model::finding::Explanation;
+use model::{Metric, Run, summarise};
+use prove::published::of_table;
 use report::page::Page;
 use report::pages;
 use std::path::Path;
@@ -46,42 +48,57 @@ pub fn told(subject: &str, beside: Option<&Path>, global: &Global) -> Result<Tol
 /// # Errors
 /// If it cannot be read.
 pub fn page_of(archive: &Archive, named: &Named) -> Result<Page> {
-    match named {
-        Named::Run(id) => {
-            let run = archive.get(id).map_err(lookup::refused)?;
-            let traces = archive.traces();
-            let why = traces::explain(&run, &traces);
-            let mut page = pages::run(&run, &summarise(&run), &why);
-            page.sections.extend(trace::of_run(&run, &why, &traces));
-            Ok(page)
-        }
-        Named::Experiment(id) => {
-            let experiment = archive.experiment(id).map_err(lookup::refused)?;
-            Ok(document::of_experiment(&experiment))
-        }
-        Named::Tuning(id) => {
-            let story = archive.tuning(id).map_err(lookup::refused)?;
-            Ok(pages::tuning(&story, &lookup::judged(archive, &story)))
-        }
-        Named::Mtu(id) => Ok(pages::mtu(&archive.mtu(id).map_err(lookup::refused)?.found)),
-    }
+    let found = document::load(archive, named)?;
+    Ok(document::page(found, Some(&archive.traces())))
 }
 
-/// The page of a file: what it is tells how it begins.
+/// The page of a run, with the segments of its traces if they are here.
+pub fn run_page(run: &Run, why: &[Explanation], traces: Option<&Traces>) -> Page {
+    let mut page = pages::run(run, &summarise(run), why);
+    let drawn = traces.map(|traces| trace::of_run(run, why, traces));
+    page.sections.extend(drawn.into_iter().flatten());
+    page
+}
+
+/// The page of a file, whose kind its beginning shows.
 fn of_file(path: &Path, beside: Option<&Path>) -> Result<Told> {
-    match path.is_file().then(|| inputs::kind(path)).transpose()? {
-        Some(kind @ (Kind::Trace | Kind::Capture)) => {
-            let stem = path.file_stem().unwrap_or_default();
-            Ok(Told {
-                name: stem.to_string_lossy().into_owned(),
-                page: trace::page(path, &kind, beside)?,
-            })
-        }
-        Some(Kind::Listing | Kind::Other) | None => {
-            without(beside)?;
-            document::told(path)
-        }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let kind = path.is_file().then(|| inputs::kind(path)).transpose()?;
+    if let Some(kind @ (Kind::Trace | Kind::Capture)) = kind {
+        return Ok(Told {
+            name: stem.into_owned(),
+            page: trace::page(path, &kind, beside)?,
+        });
     }
+    without(beside)?;
+    let document = read(path)?;
+    let name = match &document {
+        Document::Run(run) => run.id.clone(),
+        Document::Experiment(experiment) => experiment.id.clone(),
+        Document::Tuning(story, _) => story.id.clone(),
+        Document::Mtu(found) => format!("mtu-{}", found.host()),
+        Document::Published(_) => stem.into_owned(),
+    };
+    let page = document::page(document, None);
+    Ok(Told { name, page })
+}
+
+/// A document: JSON that linerate printed, or a table of published numbers.
+fn read(path: &Path) -> Result<Document> {
+    let name = match path.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => path.display().to_string(),
+    };
+    let read = read_whole(path).and_then(|text| {
+        if text.trim_start().starts_with(['{', '[']) {
+            return documents::from_json(&text);
+        }
+        // The default of 'prove --from'.
+        let margin = Metric::default().usual_margin();
+        let found = of_table(&name, &text, margin).map_err(|e| e.to_string())?;
+        Ok(Document::Published(Box::new(found)))
+    });
+    read.map_err(|why| Refusal::usage(format!("cannot make a page of {name}: {why}")).into())
 }
 
 /// Only traces and captures have requests to draw beside others.

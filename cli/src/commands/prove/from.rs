@@ -1,13 +1,12 @@
 //! `linerate prove --from`: numbers that somebody else measured, or runs that nobody planned together.
 
 use super::exit_for;
+use crate::document;
 use crate::global::Global;
-use crate::live::stdout_style;
 use crate::lookup::{open_existing, refused};
-use crate::out;
 use anyhow::Result;
 use archive::Archive;
-use engine::documents::run_from;
+use engine::documents::{Document, run_from};
 use engine::exit::{Exit, Refusal};
 use engine::files::read_whole;
 use model::{Direction, Published, Run};
@@ -38,12 +37,9 @@ pub(super) fn from(
         }
         _ => of_arms(sources, margin, direction, global)?,
     };
-    out::print(&if json {
-        report::published::json(&found)
-    } else {
-        report::published::text(&found, stdout_style())
-    })?;
-    Ok(exit_for(found.outcome()))
+    let outcome = found.outcome();
+    document::print(Document::Published(Box::new(found)), json)?;
+    Ok(exit_for(outcome))
 }
 
 fn of_arms(

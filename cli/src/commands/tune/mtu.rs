@@ -1,10 +1,10 @@
 //! `linerate tune mtu`: another MTU for two hosts, without an outage.
 
 use crate::global::{Global, Version};
-use crate::live::stdout_style;
-use crate::out;
+use crate::{document, out};
 use anyhow::{Context, Result};
 use clap::Args;
+use engine::documents::Document;
 use engine::exit::Exit;
 use engine::host::Host;
 use engine::mtu::change::{Wish, change};
@@ -89,12 +89,9 @@ impl Mtu {
                 out::note(&report::mtu_change::done(stage, change));
             }
         })?;
-        out::print(&match self.json {
-            true => report::mtu_change::json(&change),
-            false => report::mtu_change::text(&change, stdout_style()),
-        })?;
         let outcome = change.outcome.clone();
-        mtu::keep(global.archive_path(), MtuFound::Change(Box::new(change)));
+        let found = mtu::keep(global.archive_path(), MtuFound::Change(Box::new(change)));
+        document::print(Document::Mtu(Box::new(found)), self.json)?;
         Ok(match outcome {
             ChangeOutcome::RolledBack { .. } if stop.load(Ordering::Relaxed) => Exit::Interrupted,
             ChangeOutcome::RolledBack { .. } => Exit::Failed,

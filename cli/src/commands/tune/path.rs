@@ -5,12 +5,12 @@ use crate::commands::prove::picture::Pairs;
 use crate::commands::prove::{Design, Session};
 use crate::global::Global;
 use crate::live::{View, stdout_style};
-use crate::lookup;
-use crate::out;
+use crate::{document, lookup, out};
 use anyhow::{Context, Result};
-use archive::Archive;
+use archive::{Archive, Named};
 use clap::Args;
 use engine::closed_loop::{ClosedLoop, Question, Told};
+use engine::documents::Document;
 use engine::exit::{Exit, Refusal, exit_of, sentence};
 use engine::host::Host;
 use engine::peer::{self, Operation};
@@ -168,8 +168,12 @@ impl Show {
     pub fn run(&self, global: &Global) -> Result<()> {
         let archive = lookup::open_existing(global)?;
         let story = archive.tuning(&self.id).map_err(lookup::refused)?;
-        let judged = lookup::judged(&archive, &story);
-        print(&story, &judged, &self.form)
+        match document::load(&archive, &Named::Tuning(story.id))? {
+            Document::Tuning(story, experiments) => {
+                print(&story, &document::judged(experiments), &self.form)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

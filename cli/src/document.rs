@@ -1,0 +1,106 @@
+//! A run, an experiment, a tuning or an MTU report in every form: text, JSON, page.
+
+use crate::live::stdout_style;
+use crate::lookup::refused;
+use crate::out;
+use crate::pages::run_page;
+use anyhow::Result;
+use archive::{Archive, Named, Traces};
+use engine::documents::Document;
+use engine::traces;
+use model::finding::Explanation;
+use model::mtu::MtuFound;
+use model::{Experiment, Run, summarise};
+use report::page::Page;
+use report::pages;
+use report::tune::Judged;
+
+/// What the archive has by this name.
+///
+/// # Errors
+/// Failures to read.
+pub fn load(archive: &Archive, named: &Named) -> Result<Document> {
+    Ok(match named {
+        Named::Run(id) => Document::Run(Box::new(archive.get(id).map_err(refused)?)),
+        Named::Experiment(id) => {
+            Document::Experiment(Box::new(archive.experiment(id).map_err(refused)?))
+        }
+        Named::Tuning(id) => {
+            let story = archive.tuning(id).map_err(refused)?;
+            let experiments = story.rounds.iter().flat_map(|round| &round.experiments);
+            // One that was deleted meanwhile is left out.
+            let kept = experiments.filter_map(|id| archive.experiment(id).ok());
+            let kept = kept.collect();
+            Document::Tuning(Box::new(story), kept)
+        }
+        Named::Mtu(id) => Document::Mtu(Box::new(archive.mtu(id).map_err(refused)?.found)),
+    })
+}
+
+/// The verdicts of a tuning's experiments.
+pub fn judged(experiments: Vec<Experiment>) -> Vec<Judged> {
+    experiments.into_iter().map(prove::judged).collect()
+}
+
+/// What limited a run, also by the traces beside its archive.
+pub fn why(run: &Run, beside: Option<&Traces>) -> Vec<Explanation> {
+    match beside {
+        Some(traces) => traces::explain(run, traces),
+        None => explain::explain(run),
+    }
+}
+
+/// For a terminal.
+pub fn text(document: Document, beside: Option<&Traces>) -> String {
+    let style = stdout_style();
+    match document {
+        Document::Run(run) => {
+            report::in_retrospect(&run, &summarise(&run), &why(&run, beside), style)
+        }
+        Document::Experiment(one) => report::prove::verdict(&one, &prove::judge(&one), style),
+        Document::Published(found) => report::published::text(&found, style),
+        Document::Tuning(story, experiments) => {
+            report::tune::story(&story, &judged(experiments), style)
+        }
+        Document::Mtu(found) => match *found {
+            MtuFound::Look(report) => report::mtu::text(&report, style),
+            MtuFound::Change(change) => report::mtu_change::text(&change, style),
+        },
+    }
+}
+
+/// All of it.
+pub fn json(document: Document) -> String {
+    match document {
+        Document::Run(run) => report::json::run(&run, &summarise(&run)),
+        Document::Experiment(one) => report::prove::json(&one, &prove::judge(&one)),
+        Document::Published(found) => report::published::json(&found),
+        Document::Tuning(story, experiments) => report::tune::json(&story, &judged(experiments)),
+        Document::Mtu(found) => match *found {
+            MtuFound::Look(report) => report::mtu::json(&report),
+            MtuFound::Change(change) => report::mtu_change::json(&change),
+        },
+    }
+}
+
+/// Its page.
+pub fn page(document: Document, beside: Option<&Traces>) -> Page {
+    match document {
+        Document::Run(run) => run_page(&run, &why(&run, beside), beside),
+        Document::Experiment(one) => pages::experiment(&one, &prove::judge(&one)),
+        Document::Published(found) => pages::published(&found),
+        Document::Tuning(story, experiments) => pages::tuning(&story, &judged(experiments)),
+        Document::Mtu(found) => pages::mtu(&found),
+    }
+}
+
+/// Prints it as text or JSON.
+///
+/// # Errors
+/// As [`out::print`].
+pub fn print(document: Document, is_json: bool) -> Result<()> {
+    out::print(&match is_json {
+        true => json(document),
+        false => text(document, None),
+    })
+}
