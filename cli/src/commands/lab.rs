@@ -2,15 +2,17 @@
 
 mod picture;
 
+use crate::global::by_name;
 use crate::live::stdout_style;
 use crate::out;
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand, ValueEnum};
-use emulate::{Direction, Link, Scenario, Tally};
+use clap::{Args, Subcommand};
+use emulate::{Direction, EmulatorCounters, Link, Scenario, Tally};
 use engine::exit::{Exit, Refusal};
 use engine::lab::{self as labs, Place, Standing};
 use lab::{
-    CounterReport, Info, LinkBackend, LinkCounters, LogEntry, NodeRecord, Options, Record, State,
+    Backend, CounterReport, Info, LinkBackend, LinkCounters, LogEntry, NodeRecord, Options,
+    ReaderCounters, Record, State, TrafficCounters,
 };
 use model::{Bytes, Nanos};
 use report::words::{grouped, round_span, table, utc, wrap};
@@ -49,7 +51,7 @@ enum Action {
     Scenarios(Scenarios),
 }
 
-/// Bring a lab up; it stays until 'lab down'
+/// Create a lab; it stays until 'lab down'
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab up my-path.toml --name mine
@@ -58,25 +60,22 @@ struct Up {
     /// A shipped scenario ('lab scenarios' lists them), or a file (*.toml)
     #[arg(value_name = "NAME|FILE")]
     what: String,
-    /// What to call the lab [default: the scenario's name]
+    /// Name of the lab [default: the scenario's name]
     #[arg(long)]
     name: Option<String>,
-    /// What shapes the links
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    #[command(flatten)]
+    shaping: Shaping,
+}
+
+/// What shapes the links.
+#[derive(Args)]
+struct Shaping {
+    /// netem where it can express the link, else the emulator (auto); or one of them for all links
+    #[arg(long, value_parser = by_name::<Backend>(["auto", "emulator", "netem"]), default_value = "auto")]
     backend: Backend,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Backend {
-    /// netem where this kernel has it and it can express the link, else the emulator
-    Auto,
-    /// The built-in emulator for every shaped link
-    Emulator,
-    /// netem only; refused where it is missing or cannot express a link
-    Netem,
-}
-
-/// Take a lab down, and everything that belongs to it
+/// Remove a lab, and everything that belongs to it
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab down berkeley-chicago
@@ -98,7 +97,7 @@ struct List {
     json: bool,
 }
 
-/// Draw a lab: hosts, addresses, what each direction of each link does, and who does it
+/// Draw a lab: hosts, addresses, and what shapes each direction of each link
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab show berkeley-chicago
@@ -125,7 +124,7 @@ struct Exec {
     command: Vec<OsString>,
 }
 
-/// Bring a lab up, run a command in it, take it down whatever happens
+/// Create a lab, run a command in it, and remove the lab whatever happens
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab run satellite -- ping -c 3 server
@@ -136,15 +135,14 @@ struct Run {
     /// A shipped scenario, with /HOST for another than the first host, or a file (*.toml)
     #[arg(value_name = "NAME[/HOST]|FILE")]
     what: String,
-    /// What shapes the links
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    backend: Backend,
+    #[command(flatten)]
+    shaping: Shaping,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
-/// Say what was done to the packets: dropped and why, marked, delayed, queued
+/// Print what happened to the packets: dropped and why, marked, delayed, queued
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab truth berkeley-chicago
@@ -159,7 +157,7 @@ struct Truth {
     json: bool,
 }
 
-/// List the shipped scenarios, and why their numbers are what they are
+/// List the shipped scenarios and the sources of their numbers
 #[derive(Args)]
 #[command(after_long_help = "EXAMPLES
   linerate lab scenarios --print dsl-bloat > mine.toml")]
@@ -198,7 +196,7 @@ pub fn keep() -> Result<Exit> {
 impl Up {
     fn run(&self) -> Result<Exit> {
         let scenario = labs::scenario(&self.what)?;
-        let standing = raise(&scenario, self.name.clone(), self.backend)?;
+        let standing = raise(&scenario, self.name.clone(), &self.shaping)?;
         let lab = standing.lab();
         let record = lab.record();
         let mut text = format!("lab {} is up: {}\n", record.name, labs::backends(lab));
@@ -218,15 +216,11 @@ impl Up {
     }
 }
 
-/// Brings a scenario up, if the backend can.
-fn raise(scenario: &Scenario, name: Option<String>, backend: Backend) -> Result<Standing> {
+/// Creates a lab.
+fn raise(scenario: &Scenario, name: Option<String>, shaping: &Shaping) -> Result<Standing> {
     let options = Options {
         name,
-        backend: match backend {
-            Backend::Emulator => lab::Backend::Emulator,
-            Backend::Auto => lab::Backend::Auto,
-            Backend::Netem => lab::Backend::Netem,
-        },
+        backend: shaping.backend,
         ..Options::default()
     };
     Standing::raise(scenario, &options)
@@ -239,18 +233,16 @@ fn addresses(node: &NodeRecord) -> String {
 
 impl Down {
     fn run(&self) -> Result<Exit> {
-        let Some(name) = &self.name else {
-            let names = lab::down_all()?;
-            for name in &names {
-                out::print(&format!("lab {name} is down\n"))?;
-            }
-            if names.is_empty() {
-                out::print("no lab was up\n")?;
-            }
-            return Ok(Exit::Done);
+        let names = match &self.name {
+            Some(name) => lab::down(name).map(|()| vec![name.clone()])?,
+            None => lab::down_all()?,
         };
-        lab::down(name)?;
-        out::print(&format!("lab {name} is down\n"))?;
+        for name in &names {
+            out::print(&format!("lab {name} is down\n"))?;
+        }
+        if names.is_empty() {
+            out::print("no lab was up\n")?;
+        }
         Ok(Exit::Done)
     }
 }
@@ -260,8 +252,7 @@ impl List {
         let labs = lab::list()?;
         if self.json {
             let labs: Vec<_> = labs.iter().map(Listed::of).collect();
-            let text = serde_json::to_string_pretty(&labs).context("cannot print the labs")?;
-            out::print(&format!("{text}\n"))?;
+            out::print(&report::json::pretty(&labs))?;
             return Ok(Exit::Done);
         }
         if labs.is_empty() {
@@ -391,7 +382,7 @@ impl Run {
                 (place.lab, place.host)
             }
         };
-        let standing = raise(&labs::scenario(&what)?, None, self.backend)?;
+        let standing = raise(&labs::scenario(&what)?, None, &self.shaping)?;
         let lab = standing.lab();
         let child = inside(lab, host.as_deref(), &self.command)?
             .spawn()
@@ -424,59 +415,56 @@ fn cannot_run(words: &[OsString], error: &std::io::Error) -> anyhow::Error {
 impl Truth {
     fn run(&self) -> Result<Exit> {
         let lab = lab::open(&self.name)?;
-        let truth = lab.truth()?;
+        let counters = lab.truth()?;
         if self.json {
             let whole = Whole {
-                truth: &truth,
+                counters: &counters,
                 log: lab.log()?,
             };
-            let text = serde_json::to_string(&whole).context("cannot print the truth")?;
+            let text = serde_json::to_string(&whole).context("cannot print the counters")?;
             out::print(&format!("{text}\n"))?;
             return Ok(Exit::Done);
         }
         let scenario = lab.scenario()?;
-        let mut text = format!("{} after {}\n", self.name, round_span(truth.at));
-        for link in &truth.links {
-            for (direction, truth) in [
-                (Direction::Forward, &link.forward),
-                (Direction::Backward, &link.backward),
+        let mut text = format!("{} after {}\n", self.name, round_span(counters.at));
+        for link in &counters.links {
+            let name = &link.link;
+            for (direction, account) in [
+                (Direction::Forward, account(&link.forward)),
+                (Direction::Backward, account(&link.backward)),
             ] {
-                let arrow = picture::arrow(&scenario, &link.link, direction);
-                text += &format!("\n{}, {arrow}\n{}", link.link, table(&account(truth)));
+                let arrow = picture::arrow(&scenario, name, direction);
+                text += &format!("\n{name}, {arrow}\n{}", table(&account));
             }
             let late = lateness(link).unwrap_or_else(|| "no frame yet".to_owned());
-            text += &format!(
-                "\n{}: emulator {late}, {} of processor time\n",
-                link.link, link.emulator.cpu
-            );
+            let cpu = link.emulator.cpu;
+            text += &format!("\n{name}: emulator {late}, {cpu} of processor time\n");
         }
-        if truth.links.is_empty() {
+        if counters.links.is_empty() {
             text += "no link of this lab is emulated, so there is no account\n";
         }
-        for traffic in &truth.traffic {
-            let lab::TrafficCounters {
-                name,
-                connections,
-                failed,
-                sent,
-            } = traffic;
+        for TrafficCounters {
+            name,
+            connections,
+            failed,
+            sent,
+        } in &counters.traffic
+        {
+            let sent = Bytes(*sent);
             text += &format!(
-                "\ntraffic {name}: {} sent in {connections} connections, {failed} failed\n",
-                Bytes(*sent)
+                "\ntraffic {name}: {sent} sent in {connections} connections, {failed} failed\n"
             );
         }
-        for reader in &truth.readers {
-            let lab::ReaderCounters {
-                host,
-                connections,
-                bytes,
-            } = reader;
-            text += &format!(
-                "\n{host} read {} in {connections} connections\n",
-                Bytes(*bytes)
-            );
+        for ReaderCounters {
+            host,
+            connections,
+            bytes,
+        } in &counters.readers
+        {
+            let bytes = Bytes(*bytes);
+            text += &format!("\n{host} read {bytes} in {connections} connections\n");
         }
-        for warning in truth.warnings() {
+        for warning in counters.warnings() {
             text += &format!("\n{warning}\n");
         }
         out::print(&text)?;
@@ -484,52 +472,54 @@ impl Truth {
     }
 }
 
-/// The truth as JSON: the account, and the log of the last events.
+/// The counters as JSON, with the log of the last events.
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
-    truth: &'a CounterReport,
+    counters: &'a CounterReport,
     log: Vec<LogEntry>,
 }
 
-/// What was done to the frames of one direction, a line each; what did not happen is left out.
-fn account(truth: &emulate::EmulatorCounters) -> Vec<Vec<String>> {
-    let dropped = &truth.dropped;
-    let always = |name, tally: Tally| (name, tally.frames, Some(tally.wire_bytes));
-    let lines = [
-        always("offered", truth.offered),
-        always("delivered", truth.delivered),
-        always("dropped, queue full", dropped.queue),
-        always("dropped by the AQM", dropped.aqm),
-        always("lost", dropped.loss),
-        always("lost by bit errors", dropped.bit_error),
-        always("dropped by the policer", dropped.policer),
-        always("dropped, too large", dropped.max_frame),
-        always("ACKs thinned out", dropped.ack_thinning),
-        always("duplicated", truth.duplicated),
-        ("marked by ECN", truth.marked, None),
-        ("held back", truth.reordered, None),
-        always("under way", truth.waiting),
-        always("cross traffic", truth.cross),
-        always("cross traffic dropped", truth.cross_dropped),
+/// The frames of one direction by what happened to them, a line each.
+fn account(counters: &EmulatorCounters) -> Vec<Vec<String>> {
+    let dropped = &counters.dropped;
+    let row = |name: &str, frames: u64, bytes: Option<u64>| {
+        let bytes = bytes.map_or_else(String::new, |b| Bytes(b).to_string());
+        vec![format!("  {name}"), grouped(frames), bytes]
+    };
+    let tally = |(name, one): (&str, Tally)| row(name, one.frames, Some(one.wire_bytes));
+    let happened = |(_, one): &(&str, Tally)| one.frames > 0;
+    let always = [
+        ("offered", counters.offered),
+        ("delivered", counters.delivered),
     ];
-    let mut rows: Vec<Vec<String>> = lines
-        .into_iter()
-        .enumerate()
-        .filter(|(n, (_, frames, _))| *n < 2 || *frames > 0)
-        .map(|(_, (name, frames, bytes))| {
-            let bytes = bytes.map_or_else(String::new, |b| Bytes(b).to_string());
-            vec![format!("  {name}"), grouped(frames), bytes]
-        })
-        .collect();
-    let deepest = truth.deepest;
+    let losses = [
+        ("dropped, queue full", dropped.queue),
+        ("dropped by the AQM", dropped.aqm),
+        ("lost", dropped.loss),
+        ("lost by bit errors", dropped.bit_error),
+        ("dropped by the policer", dropped.policer),
+        ("dropped, too large", dropped.max_frame),
+        ("ACKs thinned out", dropped.ack_thinning),
+        ("duplicated", counters.duplicated),
+    ];
+    let marks = [
+        ("marked by ECN", counters.marked),
+        ("held back", counters.reordered),
+    ];
+    let others = [
+        ("under way", counters.waiting),
+        ("cross traffic", counters.cross),
+        ("cross traffic dropped", counters.cross_dropped),
+    ];
+    let mut rows: Vec<_> = always.map(tally).into();
+    rows.extend(losses.into_iter().filter(happened).map(tally));
+    let marks = marks.into_iter().filter(|(_, frames)| *frames > 0);
+    rows.extend(marks.map(|(name, frames)| row(name, frames, None)));
+    rows.extend(others.into_iter().filter(happened).map(tally));
+    let deepest = counters.deepest;
     if deepest.packets > 0 {
-        let bytes = Bytes(deepest.bytes).to_string();
-        rows.push(vec![
-            "  deepest queue".to_owned(),
-            grouped(deepest.packets),
-            bytes,
-        ]);
+        rows.push(row("deepest queue", deepest.packets, Some(deepest.bytes)));
     }
     rows
 }

@@ -21,63 +21,37 @@ pub struct Man {
     dir: Option<PathBuf>,
 }
 
-/// Files that the commands use, with what they are.
-const FILES: [(&str, &str); 4] = [
-    (
-        "$XDG_DATA_HOME/linerate/runs.db",
-        "The archive of runs (SQLite); ~/.local/share if XDG_DATA_HOME is not set. --archive names another.",
-    ),
-    (
-        "$XDG_CONFIG_HOME/linerate/",
-        "This host's key and the list of whom it trusts; ~/.config if XDG_CONFIG_HOME is not set. \
-         --config names another.",
-    ),
-    (
-        "/run/linerate/labs/, $XDG_RUNTIME_DIR/linerate/labs/",
-        "What is written of labs that are up: root's, and a user's. It goes with the lab.",
-    ),
-    (
-        "/var/lib/linerate/tune/, $XDG_STATE_HOME/linerate/tune/",
-        "Journals of settings that are changed for an experiment: root's, and a user's. They go when all is \
-         put back.",
-    ),
-];
+/// Files that the commands use: a term, and below it what it is.
+const FILES: &str = "\
+$XDG_DATA_HOME/linerate/runs.db
+The archive of runs (SQLite); ~/.local/share if XDG_DATA_HOME is not set. --archive names another.
+$XDG_CONFIG_HOME/linerate/
+This host's key and the list of trusted hosts; ~/.config if XDG_CONFIG_HOME is not set. --config names another.
+/run/linerate/labs/, $XDG_RUNTIME_DIR/linerate/labs/
+Records of the labs that are up: root's, and a user's.
+/var/lib/linerate/tune/, $XDG_STATE_HOME/linerate/tune/
+Journals of changed settings, until they are restored: root's, and a user's.
+";
 
-/// Variables that the commands read, with what they do.
-const ENVIRONMENT: [(&str, &str); 8] = [
-    (
-        "LINERATE_ARCHIVE",
-        "The archive, where --archive does not name one.",
-    ),
-    (
-        "LINERATE_CONFIG",
-        "The configuration, where --config does not name one.",
-    ),
-    (
-        "LINERATE_LABS",
-        "The directory of what is written of labs that are up, where it is not to be the usual one.",
-    ),
-    (
-        "LINERATE_ROOT",
-        "The directory below which --persist writes what a host reads when it starts, instead of /.",
-    ),
-    (
-        "LINERATE_STATE",
-        "The directory of the journals of changed settings, where it is not to be the usual one.",
-    ),
-    (
-        "NO_COLOR",
-        "If set and not empty, no colour is used even on a terminal.",
-    ),
-    (
-        "TERM",
-        "If it is missing or 'dumb', the live view prints lines instead of drawing in place.",
-    ),
-    (
-        "LC_ALL, LC_CTYPE, LANG",
-        "Bars and sparklines are drawn with block characters if the first that is set says UTF-8.",
-    ),
-];
+/// Variables that the commands read, in the same form.
+const ENVIRONMENT: &str = "\
+LINERATE_ARCHIVE
+The archive, where --archive does not name one.
+LINERATE_CONFIG
+The configuration, where --config does not name one.
+LINERATE_LABS
+The directory of the records of labs, instead of the usual one.
+LINERATE_ROOT
+The directory below which --persist writes, instead of /.
+LINERATE_STATE
+The directory of the journals of changed settings, instead of the usual one.
+NO_COLOR
+If set and not empty, no colour is used even on a terminal.
+TERM
+If it is missing or 'dumb', the live view prints lines instead of drawing in place.
+LC_ALL, LC_CTYPE, LANG
+Bars and sparklines are drawn with block characters if the first that is set says UTF-8.
+";
 
 impl Man {
     /// Runs the command.
@@ -170,8 +144,11 @@ fn page(name: &str, command: clap::Command) -> std::io::Result<Vec<u8>> {
         "EXIT STATUS",
         exits.iter().map(|(n, m)| (n.as_str(), *m)),
     );
-    listed(&mut roff, "FILES", FILES);
-    listed(&mut roff, "ENVIRONMENT", ENVIRONMENT);
+    for (title, text) in [("FILES", FILES), ("ENVIRONMENT", ENVIRONMENT)] {
+        let lines: Vec<&str> = text.lines().collect();
+        let pairs = lines.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        listed(&mut roff, title, pairs);
+    }
     if !see_also.is_empty() {
         roff.control("SH", ["SEE ALSO"]);
         roff.text([roman(see_also.join(", "))]);

@@ -144,10 +144,8 @@ fn kind(node: &Node) -> String {
             let buffer = |what: &str, size| format!("{what} buffer up to {size}");
             words.extend(host.receive_buffer.map(|size| buffer("receive", size)));
             words.extend(host.send_buffer.map(|size| buffer("send", size)));
-            words.extend(
-                host.reads_at
-                    .map(|rate| format!("reads at {rate} (port 9)")),
-            );
+            let reads = |rate| format!("reads at {rate} (port 9)");
+            words.extend(host.reads_at.map(reads));
             if !host.offload {
                 words.push("no offloads".to_owned());
             }
@@ -195,15 +193,15 @@ pub fn describe(shape: &Shape) -> String {
     if shape.delay > none {
         words.push(shape.delay.to_string());
     }
-    words.extend(shape.jitter.as_ref().map(|jitter| {
+    if let Some(jitter) = &shape.jitter {
         let order = if jitter.reorders { ", reordering" } else { "" };
         let spread = match jitter.distribution {
             Distribution::Uniform => "",
             Distribution::Normal => " (normal)",
             Distribution::Exponential => " (exponential)",
         };
-        format!("jitter 0 to {}{spread}{order}", jitter.range)
-    }));
+        words.push(format!("jitter 0 to {}{spread}{order}", jitter.range));
+    }
     words.extend(shape.queue.as_ref().map(queue));
     words.extend(shape.policer.as_ref().map(|b| bucket("policed to", b)));
     words.extend(shape.shaper.as_ref().map(|b| bucket("shaped to", b)));
@@ -211,38 +209,28 @@ pub fn describe(shape: &Shape) -> String {
     if shape.bit_error_rate > 0.0 {
         words.push(format!("bit error rate {:e}", shape.bit_error_rate));
     }
-    words.extend(
-        shape
-            .reorder
-            .as_ref()
-            .map(|r| format!("{} held back by {}", percent(r.probability), r.late)),
-    );
-    words.extend(
-        shape
-            .duplicate
-            .as_ref()
-            .map(|d| format!("{} twice", percent(d.probability))),
-    );
-    words.extend(
-        shape
-            .max_frame
-            .map(|max| format!("drops packets over {max} bytes silently")),
-    );
-    words.extend(
-        shape
-            .ack_thinning
-            .as_ref()
-            .map(|AckThinning { of, hold }| format!("up to {of} ACKs become one (held {hold})")),
-    );
+    if let Some(reorder) = &shape.reorder {
+        let share = percent(reorder.probability);
+        words.push(format!("{share} held back by {}", reorder.late));
+    }
+    if let Some(duplicate) = &shape.duplicate {
+        words.push(format!("{} twice", percent(duplicate.probability)));
+    }
+    if let Some(max) = shape.max_frame {
+        words.push(format!("drops packets over {max} bytes silently"));
+    }
+    if let Some(AckThinning { of, hold }) = &shape.ack_thinning {
+        words.push(format!("up to {of} ACKs become one (held {hold})"));
+    }
     if shape.half_duplex {
         words.push("half duplex".to_owned());
     }
     words.extend(shape.wander.as_ref().map(wander));
     words.extend(shape.cross.as_ref().map(cross));
-    if words.is_empty() {
-        return "as a plain cable".to_owned();
+    match words.is_empty() {
+        true => "as a plain cable".to_owned(),
+        false => words.join(", "),
     }
-    words.join(", ")
 }
 
 fn queue(queue: &Queue) -> String {

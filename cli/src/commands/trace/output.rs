@@ -21,6 +21,8 @@ const MOST_CLOSED: usize = 10_000;
 pub struct Output {
     form: Form,
     name: String,
+    /// The last of each connection whose socket is there.
+    sampled: HashMap<u32, TraceSample>,
 }
 
 enum Form {
@@ -54,11 +56,11 @@ impl Output {
                 samples: calls || tracer.begin().source == TraceSource::Samples,
                 to: BufWriter::new(io::stdout()),
                 connections: HashMap::new(),
-                sampled: HashMap::new(),
                 last: None,
                 told: 0,
             })),
             name: "standard output".to_owned(),
+            sampled: HashMap::new(),
         }
     }
 
@@ -91,7 +93,6 @@ impl Output {
             Form::Capture(Box::new(Capture {
                 to,
                 started: tracer.begin().started,
-                sampled: HashMap::new(),
                 remarks: Vec::new(),
             }))
         } else {
@@ -99,13 +100,18 @@ impl Output {
                 Recording::begin(to, tracer).with_context(context)?,
             ))
         };
-        Ok(Output { form, name })
+        Ok(Output {
+            form,
+            name,
+            sampled: HashMap::new(),
+        })
     }
 
     fn json_to(to: Box<dyn Write>, name: String, tracer: &Tracer) -> Result<Output> {
         let mut output = Output {
             form: Form::Json(BufWriter::new(to)),
             name,
+            sampled: HashMap::new(),
         };
         output.tell(&TraceRecord::Begin(tracer.begin().clone()), Written(&[]))?;
         Ok(output)
@@ -116,16 +122,21 @@ impl Output {
     /// # Errors
     /// If it cannot be written, as the following.
     pub fn tell(&mut self, record: &TraceRecord, written: Written<'_>) -> Result<()> {
+        let sampled = &mut self.sampled;
+        if let TraceRecord::Sample(sample) = record {
+            match sample.gone {
+                true => sampled.remove(&sample.connection),
+                false => sampled.insert(sample.connection, sample.clone()),
+            };
+        }
         match &mut self.form {
-            Form::Lines(lines) => lines.tell(record),
+            Form::Lines(lines) => lines.tell(record, sampled),
             Form::Json(to) => serde_json::to_writer(&mut *to, record)
                 .map_err(io::Error::from)
                 .and_then(|()| to.write_all(b"\n")),
             Form::Capture(capture) => match record {
-                TraceRecord::Segment(segment) => capture.tell(segment, written),
-                TraceRecord::Sample(sample) => {
-                    remember(&mut capture.sampled, sample);
-                    Ok(())
+                TraceRecord::Segment(segment) => {
+                    capture.tell(segment, sampled.get(&segment.connection), written)
                 }
                 _ => Ok(()),
             },
@@ -175,8 +186,6 @@ impl Output {
 struct Capture {
     to: BufWriter<File>,
     started: Nanos,
-    /// The last of each connection.
-    sampled: HashMap<u32, TraceSample>,
     /// Of the next packet: a capture has no place for what was dropped.
     remarks: Vec<String>,
 }
@@ -185,7 +194,12 @@ struct Capture {
 const REMARKS: usize = 16;
 
 impl Capture {
-    fn tell(&mut self, segment: &Segment, written: Written<'_>) -> io::Result<()> {
+    fn tell(
+        &mut self,
+        segment: &Segment,
+        sample: Option<&TraceSample>,
+        written: Written<'_>,
+    ) -> io::Result<()> {
         if let Some(dropped) = &segment.dropped {
             if self.remarks.len() < REMARKS {
                 let words = words::drop_words(dropped);
@@ -195,7 +209,6 @@ impl Capture {
             return Ok(());
         }
         let headers = written.headers(segment);
-        let sample = self.sampled.get(&segment.connection);
         let packet = pcapng::packet(segment, sample, headers, self.started, &self.remarks);
         let Some(packet) = packet else {
             return Ok(());
@@ -211,14 +224,16 @@ struct Lines {
     samples: bool,
     to: BufWriter<io::Stdout>,
     connections: HashMap<u32, Connection>,
-    /// The last of each connection.
-    sampled: HashMap<u32, TraceSample>,
     last: Option<Nanos>,
     told: u64,
 }
 
 impl Lines {
-    fn tell(&mut self, record: &TraceRecord) -> io::Result<()> {
+    fn tell(
+        &mut self,
+        record: &TraceRecord,
+        sampled: &HashMap<u32, TraceSample>,
+    ) -> io::Result<()> {
         match record {
             TraceRecord::Connection(connection) => {
                 let new = self
@@ -243,7 +258,7 @@ impl Lines {
                 let row = Row {
                     segment,
                     connection,
-                    sample: self.sampled.get(&segment.connection),
+                    sample: sampled.get(&segment.connection),
                     delta: segment.at.since(self.last.unwrap_or(segment.at)),
                 };
                 writeln!(self.to, "{}", words::line(&self.columns, &row))?;
@@ -260,7 +275,6 @@ impl Lines {
                 if self.samples {
                     writeln!(self.to, "-- {}", words::sample(sample))?;
                 }
-                remember(&mut self.sampled, sample);
                 if sample.gone && self.connections.len() > MOST_CLOSED {
                     self.connections.remove(&sample.connection);
                 }
@@ -269,14 +283,5 @@ impl Lines {
             TraceRecord::Begin(_) | TraceRecord::Owner(_) | TraceRecord::End(_) => {}
         }
         Ok(())
-    }
-}
-
-/// Keeps the last sample of each connection, as long as its socket is there.
-fn remember(samples: &mut HashMap<u32, TraceSample>, sample: &TraceSample) {
-    if sample.gone {
-        samples.remove(&sample.connection);
-    } else {
-        samples.insert(sample.connection, sample.clone());
     }
 }

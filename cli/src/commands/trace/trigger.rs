@@ -48,7 +48,8 @@ pub struct Ring {
     span: Nanos,
     triggers: Vec<Trigger>,
     fired: u64,
-    events: VecDeque<(Event, Box<[u8]>)>,
+    /// Segments and samples.
+    events: VecDeque<(TraceRecord, Box<[u8]>)>,
     /// Of the events in the ring and after: told only with them.
     connections: HashMap<u32, Connection>,
     told: HashSet<u32>,
@@ -58,25 +59,12 @@ pub struct Ring {
     timeouts: HashMap<u32, u16>,
 }
 
-/// What a ring keeps.
-enum Event {
-    Segment(Segment),
-    Sample(TraceSample),
-}
-
-impl Event {
-    fn at(&self) -> Nanos {
-        match self {
-            Event::Segment(segment) => segment.at,
-            Event::Sample(sample) => sample.at,
-        }
-    }
-
-    fn connection(&self) -> u32 {
-        match self {
-            Event::Segment(segment) => segment.connection,
-            Event::Sample(sample) => sample.connection,
-        }
+/// Time and connection of a segment or a sample.
+fn event(record: &TraceRecord) -> Option<(Nanos, u32)> {
+    match record {
+        TraceRecord::Segment(segment) => Some((segment.at, segment.connection)),
+        TraceRecord::Sample(sample) => Some((sample.at, sample.connection)),
+        _ => None,
     }
 }
 
@@ -114,49 +102,38 @@ impl Ring {
         written: Written<'_>,
         tell: &mut dyn FnMut(&TraceRecord, Written<'_>) -> Result<()>,
     ) -> Result<()> {
-        let (event, fires) = match record {
-            TraceRecord::Segment(segment) => {
-                let fires = self.fires(&segment);
-                (Event::Segment(segment), fires)
-            }
-            TraceRecord::Sample(sample) => {
-                let fires = self.timed_out(&sample);
-                (Event::Sample(sample), fires)
-            }
+        let fires = match &record {
+            TraceRecord::Segment(segment) => self.fires(segment),
+            TraceRecord::Sample(sample) => self.timed_out(sample),
             TraceRecord::Connection(connection) => {
                 self.told.remove(&connection.id);
-                self.connections.insert(connection.id, connection);
+                self.connections.insert(connection.id, connection.clone());
                 self.forget();
                 return Ok(());
             }
             // Where events are missing is always of interest.
-            other => return tell(&other, written),
+            other => return tell(other, written),
         };
-        let from = event.at().since(self.span);
-        self.events.push_back((event, written.0.into()));
-        while self.events.len() > MOST
-            || self
-                .events
-                .front()
-                .is_some_and(|(event, _)| event.at() < from)
-        {
+        let Some((at, _)) = event(&record) else {
+            return Ok(());
+        };
+        let from = at.since(self.span);
+        self.events.push_back((record, written.0.into()));
+        let old = |(record, _): &(TraceRecord, _)| event(record).is_some_and(|(at, _)| at < from);
+        while self.events.len() > MOST || self.events.front().is_some_and(old) {
             self.events.pop_front();
         }
         if !fires {
             return Ok(());
         }
         self.fired += 1;
-        for (event, written) in std::mem::take(&mut self.events) {
-            let id = event.connection();
-            if self.told.insert(id)
+        for (record, written) in std::mem::take(&mut self.events) {
+            if let Some((_, id)) = event(&record)
+                && self.told.insert(id)
                 && let Some(connection) = self.connections.get(&id)
             {
                 tell(&TraceRecord::Connection(connection.clone()), Written(&[]))?;
             }
-            let record = match event {
-                Event::Segment(segment) => TraceRecord::Segment(segment),
-                Event::Sample(sample) => TraceRecord::Sample(sample),
-            };
             tell(&record, Written(&written))?;
         }
         Ok(())
@@ -211,11 +188,8 @@ impl Ring {
     /// Connections without an event in the ring are no longer of interest once they are many.
     fn forget(&mut self) {
         if self.connections.len() > MOST {
-            let there: HashSet<u32> = self
-                .events
-                .iter()
-                .map(|(event, _)| event.connection())
-                .collect();
+            let events = self.events.iter().filter_map(|(record, _)| event(record));
+            let there: HashSet<u32> = events.map(|(_, id)| id).collect();
             self.connections.retain(|id, _| there.contains(id));
             self.told.retain(|id| there.contains(id));
             self.asked.retain(|id, _| there.contains(id));
