@@ -416,11 +416,6 @@ mod tests {
         assert_eq!(state.mss, 1448);
         assert_eq!((state.notsent_lowat, state.rcv_wscale), (None, None));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn code_points_by_number_and_name() {
