@@ -397,11 +397,8 @@ impl RunOptions {
         let largest = blocks.file_size.unwrap_or(BlockStore::SIZE);
         let server = BlockServer::Peer(store);
         let order = self.blocks(server, Blocks::SMALLEST, largest, &[BlockOperation::Read])?;
-        for depth in blocks
-            .depth
-            .iter()
-            .filter(|depth| **depth > Blocks::DEEPEST)
-        {
+        let deepest = blocks.depth.iter().max();
+        if let Some(depth) = deepest.filter(|depth| **depth > Blocks::DEEPEST) {
             bail!(
                 "--depth {depth}: each request may take a thread at the server, so at most {}",
                 Blocks::DEEPEST
