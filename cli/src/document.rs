@@ -1,12 +1,12 @@
 //! A run, an experiment, a tuning or an MTU report in every form: text, JSON, page.
 
+use crate::documents::Document;
 use crate::live::stdout_style;
 use crate::lookup::refused;
 use crate::out;
 use crate::pages::run_page;
 use anyhow::Result;
 use archive::{Archive, Named, Traces};
-use engine::documents::Document;
 use engine::traces;
 use model::finding::Explanation;
 use model::mtu::MtuFound;

@@ -1,8 +1,8 @@
 //! Files that commands read: what a file is, by how it begins, and its content.
 
+use crate::files::read_whole;
 use anyhow::Result;
 use engine::exit::Refusal;
-use engine::files::read_whole;
 use engine::traces;
 use model::Trace;
 use model::listing::Listing;

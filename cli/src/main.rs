@@ -1,7 +1,10 @@
 //! The linerate command.
 
+mod archive_list;
 mod commands;
 mod document;
+mod documents;
+mod files;
 mod filter_args;
 mod global;
 mod inputs;

@@ -1,15 +1,12 @@
 //! The engine: everything between the rooms and the command. Sessions with other hosts, the agent, measurements,
 //! experiments, tuning. It returns values and emits events; the command prints them.
 
-pub mod archive_list;
 pub mod chance;
 pub mod clock;
 pub mod closed_loop;
 pub mod controller;
-pub mod documents;
 pub mod exit;
 pub mod experiment;
-pub mod files;
 mod grant;
 pub mod host;
 mod host_settings;

@@ -7,7 +7,7 @@ use crate::exit::{Refusal, sentence};
 use crate::leg;
 use crate::log;
 use crate::progress::{Event, Watcher};
-use crate::transport;
+use crate::transport::{self, driver::Driver};
 use anyhow::{Context, Result, bail};
 use measure::{BlockClient, BlockClients, Job, Role};
 use model::{
@@ -15,14 +15,14 @@ use model::{
     Places, Run, SocketSettings, Spec, Warning, Workload,
 };
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use wire::Machine;
 use wire::nfs::{
-    Client, Commit, Create, Credentials, DEFAULT_PORT, Exports, FsInfo, Handle, Lookup, MOUNT_PORT,
-    Mount, PORT_MAPPER, Port, Procedure, Records, Remove, Sizes, Unmount,
+    Calls, Client, Commit, Create, Credentials, DEFAULT_PORT, Exports, Failure, FsInfo, Handle,
+    Lookup, MOUNT_PORT, Mount, PORT_MAPPER, Port, Procedure, Remove, Sizes, Unmount,
 };
 
 /// How long a connection may take.
@@ -114,7 +114,7 @@ struct Mounted {
 
 impl Requester<'_> {
     /// A connection for single calls.
-    fn open(&self, to: SocketAddr, within: Duration) -> Result<Connection<'_>> {
+    fn open(&self, to: SocketAddr, within: Duration) -> Result<Connection> {
         let settings = SocketSettings {
             nodelay: Some(true),
             ..SocketSettings::default()
@@ -125,15 +125,11 @@ impl Requester<'_> {
                 anyhow::Error::new(error).context(said)
             },
         )?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_nonblocking(true)?;
         Ok(Connection {
-            stream,
+            driver: Driver::new(Calls::new(self.who.clone()), Box::new(stream)),
             to,
-            records: Records::default(),
-            number: 0,
             silent: false,
-            who: &self.who,
         })
     }
 
@@ -302,62 +298,46 @@ impl BlockClient for NfsClient {
 }
 
 /// A connection for one call after the other.
-struct Connection<'a> {
-    stream: TcpStream,
+struct Connection {
+    driver: Driver<Calls>,
     to: SocketAddr,
-    records: Records,
-    number: u32,
     /// Something was not answered in time.
     silent: bool,
-    who: &'a Credentials,
 }
 
-impl Connection<'_> {
+impl Connection {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// A connection that broke, a server that refuses or falls silent, Ctrl-C.
+    /// A connection that broke, a server that refuses or falls silent.
     fn ask<P: Procedure>(&mut self, procedure: &P) -> Result<P::Answer> {
-        self.number += 1;
-        let call = wire::nfs::call(procedure, self.number, self.who);
-        let broke = |error: std::io::Error, to| {
-            Refusal::unreachable(format!(
-                "the connection with {to} broke at {} ({error}); see what the server says",
-                P::NAME
-            ))
-        };
-        self.stream
-            .write_all(&call)
-            .map_err(|error| broke(error, self.to))?;
-        let mut buffer = [0; 4096];
-        loop {
-            let taken = self.records.take();
-            if let Some(reply) =
-                taken.map_err(|failure| Refusal::unreachable(failure.to_string()))?
-            {
-                let answer = wire::nfs::answer(procedure, self.number, &reply);
-                if let Some(answer) =
-                    answer.map_err(|failure| Refusal::unreachable(failure.to_string()))?
-                {
+        let number = self.driver.machine.call(procedure);
+        let until = Instant::now() + ANSWER_WITHIN;
+        let unreachable = |failure: Failure| Refusal::unreachable(failure.to_string());
+        while Instant::now() < until {
+            let turned = self.driver.turn(None, Some(until));
+            while let Some(reply) = self.driver.machine.poll_event() {
+                let reply = reply.map_err(unreachable)?;
+                let answer = wire::nfs::answer(procedure, number, &reply).map_err(unreachable)?;
+                if let Some(answer) = answer {
                     return Ok(answer);
                 }
             }
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(broke(ErrorKind::UnexpectedEof.into(), self.to).into()),
-                Ok(got) => self.records.push(&buffer[..got]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.silent = true;
-                    bail!(Refusal::unreachable(format!(
-                        "{} does not answer {} within {} s; see what the server says",
-                        self.to,
-                        P::NAME,
-                        ANSWER_WITHIN.as_secs()
-                    )));
-                }
-                Err(error) => return Err(broke(error, self.to).into()),
-            }
+            turned.map_err(|broken| {
+                Refusal::unreachable(format!(
+                    "the connection with {} broke at {} ({broken}); see what the server says",
+                    self.to,
+                    P::NAME
+                ))
+            })?;
         }
+        self.silent = true;
+        bail!(Refusal::unreachable(format!(
+            "{} does not answer {} within {} s; see what the server says",
+            self.to,
+            P::NAME,
+            ANSWER_WITHIN.as_secs()
+        )));
     }
 }
 
@@ -464,7 +444,7 @@ impl Drop for Files<'_> {
 
 /// Gives a file all its blocks.
 fn fill(
-    server: &mut Connection<'_>,
+    server: &mut Connection,
     file: &Handle,
     size: Bytes,
     largest: Bytes,

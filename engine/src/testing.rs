@@ -1,5 +1,9 @@
 //! Helps for tests.
 
+use crate::transport::driver::ByteStream;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,4 +31,10 @@ impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// One end of a pair of sockets, as a channel drives it.
+pub fn byte_stream(socket: UnixStream) -> Box<dyn ByteStream> {
+    socket.set_nonblocking(true).unwrap();
+    Box::new(TcpStream::from(OwnedFd::from(socket)))
 }

@@ -4,9 +4,10 @@ use model::Nanos;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
+use wire::Machine;
 use wire::control::enrol::{ANSWER_LEN, REQUEST_LEN};
 use wire::control::{
-    Agent, Controller, FrameReader, MAX_FRAME, MAX_QUEUED, Machine, PREAMBLE_LEN, Preamble, Role,
+    Agent, Controller, Endpoint, FrameReader, MAX_FRAME, MAX_QUEUED, PREAMBLE_LEN, Preamble, Role,
     ToAgent, ToController, Token, encode_frame,
 };
 
@@ -68,7 +69,7 @@ pub fn controller_machine(bytes: &[u8]) {
 
 /// A machine that a stranger talks to, comes to its end, and never says more than its bound.
 fn listens<R: Role>(bytes: &[u8]) {
-    let mut machine = Machine::<R>::new(Nanos(0), "fuzz", Nanos::from_secs(5));
+    let mut machine = Endpoint::<R>::new(Nanos(0), "fuzz", Nanos::from_secs(5));
     let mut said = 0;
     for (moment, piece) in (0..).zip(bytes.chunks(97)) {
         machine.input(Nanos::from_millis(moment), piece);

@@ -1,6 +1,7 @@
 //! iperf3's protocol and its JSON.
 
 use model::{Nanos, Run};
+use wire::Machine;
 use wire::iperf3::{
     Client, ClientEvent, Counter, Credentials, Failure, Header, Params, Results, Server,
     ServerEvent, UsersFile, connect_reply, is_connect_reply, read_token_text, token_text,
@@ -35,25 +36,25 @@ fn client_learns(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
     let mut learnt = Vec::new();
     let mut said = Vec::new();
     let mut hear = |client: &mut Client| {
-        said.extend(client.output());
-        while let Some(event) = client.event() {
+        said.extend(client.poll_output().unwrap_or_default());
+        while let Some(event) = client.poll_event() {
             match &event {
                 ClientEvent::Begin => client.end(Nanos(1)),
                 ClientEvent::GiveResults => client.results(Nanos(1), &Results::default()),
                 _ => {}
             }
             learnt.push(format!("{event:?}"));
-            said.extend(client.output());
+            said.extend(client.poll_output().unwrap_or_default());
         }
     };
     // A server answers only what was said before: state by state, as a real one has to.
     for part in bytes.split_inclusive(|byte| (1..=16).contains(byte)) {
         for piece in part.chunks(piece) {
-            client.receive(Nanos(0), piece);
+            client.input(Nanos(0), piece);
         }
         hear(&mut client);
     }
-    client.closed();
+    client.input_end();
     hear(&mut client);
     assert!(
         client.deadline().is_none(),
@@ -70,12 +71,12 @@ fn client_learns(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
 /// The server's end, with whatever a stranger may say after its cookie.
 pub fn server(bytes: &[u8]) {
     let mut server = Server::new(Nanos(0));
-    server.receive(Nanos(0), COOKIE);
+    server.input(Nanos(0), COOKIE);
     let mut ends = 0;
     let mut said = 0;
     let mut hear = |server: &mut Server| {
-        said += server.output().len();
-        while let Some(event) = server.event() {
+        said += server.poll_output().unwrap_or_default().len();
+        while let Some(event) = server.poll_event() {
             match event {
                 ServerEvent::Greeted(cookie) => assert_eq!(&cookie, COOKIE),
                 ServerEvent::Asked(params) => {
@@ -90,14 +91,14 @@ pub fn server(bytes: &[u8]) {
                     ends += 1;
                 }
             }
-            said += server.output().len();
+            said += server.poll_output().unwrap_or_default().len();
         }
     };
     for piece in bytes.chunks(61) {
-        server.receive(Nanos(1), piece);
+        server.input(Nanos(1), piece);
         hear(&mut server);
     }
-    server.closed();
+    server.input_end();
     hear(&mut server);
     assert_eq!(ends, 1, "exactly one end");
     assert!(

@@ -1,9 +1,10 @@
 //! What an NFS server answers, or somebody who is none.
 
 use model::{Answer, BlockOperation, BlockServer, Blocks, Bytes, Nanos, Places, Wait};
+use wire::Machine;
 use wire::nfs::{
-    Client, Commit, Create, Credentials, Exports, Failure, FsInfo, Handle, Lookup, Mount, Port,
-    Procedure, Records, Remove, Unmount, Write, answer, call,
+    Calls, Client, Commit, Create, Credentials, Exports, Failure, FsInfo, Handle, Lookup, Mount,
+    Port, Procedure, Remove, Unmount, Write, answer, call,
 };
 
 /// Calls that a client has outstanding.
@@ -33,14 +34,13 @@ pub fn nfs_replies(bytes: &[u8]) {
 
 /// All whole replies, and whether something came that is none.
 fn replies(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
-    let mut records = Records::default();
+    let mut records = Calls::new(who());
     let mut all = Vec::new();
     for piece in bytes.chunks(piece) {
-        records.push(piece);
-        loop {
-            match records.take() {
-                Ok(Some(reply)) => all.push(reply),
-                Ok(None) => break,
+        records.input(Nanos(0), piece);
+        while let Some(reply) = records.poll_event() {
+            match reply {
+                Ok(reply) => all.push(reply),
                 Err(_) => return (all, true),
             }
         }

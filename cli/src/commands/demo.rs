@@ -1,6 +1,7 @@
 //! `linerate demo`: a path that is slow one way, from the measurement to a proven remedy and a page of it.
 
 use super::prove::picture::Pairs;
+use crate::files::{check_writable, write_whole};
 use crate::global::Global;
 use crate::live::{View, stdout_style};
 use crate::out;
@@ -11,7 +12,6 @@ use clap::Args;
 use engine::closed_loop::{ClosedLoop, Question, measured};
 use engine::exit::{Exit, Refusal};
 use engine::experiment::{Driver, Over, fresh};
-use engine::files::{check_writable, write_whole};
 use engine::host::Host;
 use engine::iperf3::client;
 use engine::peer::{self, Opening, PeerSession};

@@ -3,6 +3,8 @@
 pub(super) mod requests;
 mod watch;
 
+use crate::documents::run_from;
+use crate::files::read_whole;
 use crate::filter_args::FilterArgs;
 use crate::global::Global;
 use crate::inputs::{Kind, bad, kind, listing, open, whole};
@@ -10,9 +12,7 @@ use crate::live::stdout_style;
 use crate::{lookup, out};
 use anyhow::Result;
 use clap::Args;
-use engine::documents::run_from;
 use engine::exit::{Exit, Refusal};
-use engine::files::read_whole;
 use engine::traces;
 use explain::{Arrival, CaptureSide, Joined};
 use model::finding::Explanation;

@@ -1,5 +1,6 @@
 //! `linerate mtu`: what size of packet gets through, in each direction.
 
+use crate::documents::Document;
 use crate::global::{Global, Reaching, Version};
 use crate::lookup::{open_existing, refused};
 use crate::{document, out};
@@ -7,7 +8,6 @@ use anyhow::{Context, Result};
 use archive::Filter;
 use clap::Args;
 use engine::controller::Link;
-use engine::documents::Document;
 use engine::exit::Exit;
 use engine::host::Host;
 use engine::lab;

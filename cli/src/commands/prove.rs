@@ -4,6 +4,7 @@ mod from;
 pub(in crate::commands) mod picture;
 
 use super::measure::options::Load;
+use crate::files::write_whole;
 use crate::global::{Global, Reaching, by_name};
 use crate::live::{View, stdout_style};
 use crate::out;
@@ -12,7 +13,6 @@ use archive::Archive;
 use clap::{ArgGroup, Args, Subcommand};
 use engine::exit::{Exit, Refusal, exit_of, sentence};
 use engine::experiment::{Driver, Over, fresh};
-use engine::files::write_whole;
 use engine::host::Host;
 use engine::iperf3::client;
 use engine::peer::{self, Operation, Peer, PeerSession};

@@ -1,5 +1,6 @@
 //! `linerate report`: the page.
 
+use crate::files::write_whole;
 use crate::global::Global;
 use crate::live::stdout_style;
 use crate::lookup;
@@ -8,7 +9,6 @@ use crate::{out, web};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use engine::exit::{Exit, Refusal};
-use engine::files::write_whole;
 use report::page::{self, Page, Picture};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};

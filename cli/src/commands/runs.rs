@@ -2,6 +2,9 @@
 
 mod serve;
 
+use crate::archive_list::{self, Listed};
+use crate::documents::{self, Document};
+use crate::files::{read_whole, write_whole};
 use crate::global::Global;
 use crate::live::stdout_style;
 use crate::lookup::{open_existing, refused};
@@ -9,11 +12,8 @@ use crate::{document, out};
 use anyhow::{Context, Result};
 use archive::{Archive, Filter, Imported, Named};
 use clap::{Args, Subcommand, ValueEnum};
-use engine::archive_list::{self, Listed};
 use engine::clock::{day, unix_time};
-use engine::documents::{self, Document};
 use engine::exit::{Exit, Refusal};
-use engine::files::{read_whole, write_whole};
 use model::{Nanos, summarise};
 use report::words::{escape, utc};
 use std::io::{IsTerminal, Write};

@@ -2,14 +2,14 @@
 
 mod trace;
 
+use crate::documents::{self, Document};
+use crate::files::read_whole;
 use crate::global::Global;
 use crate::inputs::{self, Kind};
 use crate::{document, lookup};
 use anyhow::Result;
 use archive::{Archive, Named, Traces};
-use engine::documents::{self, Document};
 use engine::exit::Refusal;
-use engine::files::read_whole;
 use model::finding::Explanation;
 use model::{Metric, Run, summarise};
 use prove::published::of_table;

@@ -1,10 +1,10 @@
 //! The archive as a folder of files, to keep or to put behind any web server.
 
 use super::site::{entries, histories, ways};
+use crate::files::write_whole;
 use crate::pages::page_of;
 use anyhow::{Context, Result};
 use archive::{Archive, Filter};
-use engine::files::write_whole;
 use report::page;
 use report::pages::{History, Index};
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! What a request is answered with.
 
+use crate::archive_list::{self, Listed};
 use crate::lookup;
 use crate::pages::page_of;
 use anyhow::Result;
 use archive::{Archive, Filter, Named};
-use engine::archive_list::{self, Listed};
 use engine::exit::{Exit, exit_of, sentence};
 use engine::{clock, traces};
 use model::{Direction, Exchange, Nanos, WorkloadKind, summarise};

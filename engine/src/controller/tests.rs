@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::session;
-use crate::transport::{AgentChannel, Channel, ControllerChannel, Line};
+use crate::testing::byte_stream;
+use crate::transport::{AgentChannel, Channel, ControllerChannel};
 use crate::trust::Peer;
 use model::{Bulk, Fingerprint, Limit, SCHEMA_VERSION};
 use std::collections::BTreeSet;
@@ -23,11 +24,11 @@ fn linked() -> (Link, Agent) {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
-        let line = Box::new(Line::over(far)?);
+        let line = byte_stream(far);
         let channel: AgentChannel = Channel::start(line, "the controller", SOON, None)?;
         session::serve(channel, Peer::at_a_pipe(HERE, None), &stopped)
     });
-    let line = Box::new(Line::over(near).unwrap());
+    let line = byte_stream(near);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
     let addresses = vec![HERE];
     let link = Link::new(Reached { channel, addresses });
@@ -195,7 +196,7 @@ fn on_one_machine_the_settings_are_left_to_the_controller() {
 fn an_answer_that_comes_too_late_is_not_taken_for_another() {
     let (near, far) = UnixStream::pair().unwrap();
     let agent = std::thread::spawn(move || {
-        let line = Box::new(Line::over(far).unwrap());
+        let line = byte_stream(far);
         let channel: AgentChannel = Channel::start(line, "the controller", SOON, None).unwrap();
         let mut asked = Vec::new();
         while let Some(Event::Message(ToAgent::Tune { number, .. })) = channel.recv(SOON) {
@@ -219,7 +220,7 @@ fn an_answer_that_comes_too_late_is_not_taken_for_another() {
             }
         }
     });
-    let line = Box::new(Line::over(near).unwrap());
+    let line = byte_stream(near);
     let channel: ControllerChannel = Channel::start(line, "db2", SOON, None).unwrap();
     let addresses = vec![HERE];
     let mut link = Link::new(Reached { channel, addresses });

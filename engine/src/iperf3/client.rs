@@ -1,11 +1,11 @@
 //! `measure iperf3:HOST`: a test against any stock iperf3 server.
 
-use super::control::Control;
 use super::{auth, new_cookie, together, udp};
 use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::leg;
 use crate::progress::{Event, Watcher};
+use crate::transport::driver::Driver;
 use anyhow::{Context, Result, anyhow, bail};
 use measure::{Job, UdpJob, UdpLoad};
 use model::{
@@ -183,7 +183,7 @@ impl Test<'_> {
 
     /// From the first connection to the moment when the server says go.
     #[allow(clippy::type_complexity)] // Ok of Ok: nothing broke here, and the server is willing.
-    fn open(&self) -> Result<Result<(Control<Client>, Vec<Sockets>), Failure>> {
+    fn open(&self) -> Result<Result<(Driver<Client>, Vec<Sockets>), Failure>> {
         // What is wrong here is said before anybody is bothered.
         let params = self.params()?;
         let settings = SocketSettings::default();
@@ -194,17 +194,17 @@ impl Test<'_> {
             })?;
         let cookie = new_cookie()?;
         let machine = Client::new(Nanos(0), &cookie, params);
-        let mut control = Control::new(stream, machine)?;
+        let mut control = super::control(stream, machine)?;
         let mut sockets = Vec::new();
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 control.machine.terminate();
-                control.flush();
+                control.send_all();
                 bail!(Refusal::interrupted(
                     "stopped before the test began; nothing was measured"
                 ));
             }
-            match control.pump(None, Instant::now() + TICK) {
+            match control.event(None, Instant::now() + TICK) {
                 None => {}
                 Some(ClientEvent::OpenStreams) => {
                     for &direction in self.directions {
@@ -214,12 +214,12 @@ impl Test<'_> {
                             Err(error) => {
                                 let until = Instant::now() + Duration::from_millis(500);
                                 if let Some(ClientEvent::Failed(failure)) =
-                                    control.pump(None, until)
+                                    control.event(None, until)
                                 {
                                     return Ok(Err(failure));
                                 }
                                 control.machine.terminate();
-                                control.flush();
+                                control.send_all();
                                 return Err(error);
                             }
                         }
@@ -320,7 +320,7 @@ impl Test<'_> {
     /// The load, and the end of the test.
     fn play(
         &self,
-        control: &mut Control<Client>,
+        control: &mut Driver<Client>,
         sockets: Vec<Sockets>,
         watcher: &mut dyn Watcher,
     ) -> Result<Vec<Leg>> {
@@ -699,11 +699,11 @@ struct Conductor<'a> {
 }
 
 impl Conductor<'_> {
-    fn conduct(&mut self, control: &mut Control<Client>) -> Result<Results, Failure> {
+    fn conduct(&mut self, control: &mut Driver<Client>) -> Result<Results, Failure> {
         let start = Instant::now();
         let mut acknowledged_by = None;
         loop {
-            let event = control.pump(None, Instant::now() + TICK);
+            let event = control.event(None, Instant::now() + TICK);
             self.collect();
             match event {
                 Some(ClientEvent::GiveResults) => {
@@ -714,7 +714,7 @@ impl Conductor<'_> {
                     control.machine.results(now, &results);
                 }
                 Some(ClientEvent::Finished(results)) => {
-                    control.flush();
+                    control.send_all();
                     return Ok(*results);
                 }
                 Some(ClientEvent::Failed(failure)) => return Err(failure),

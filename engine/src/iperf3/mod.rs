@@ -3,12 +3,27 @@
 
 mod auth;
 pub mod client;
-mod control;
 pub mod server;
 mod udp;
 
+use crate::transport::driver::Driver;
 use model::{Datagrams, Nanos};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use wire::Machine;
 use wire::iperf3::Cookie;
+
+/// A peer whose host answers nothing for this long is gone.
+const LOST_AFTER: Duration = Duration::from_secs(15);
+
+/// A control connection: a connected socket and its machine, which was made with [`Nanos`] of zero.
+fn control<M: Machine>(stream: TcpStream, machine: M) -> std::io::Result<Driver<M>> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    sys::socket::set_lost_after(stream.as_fd(), LOST_AFTER)?;
+    Ok(Driver::new(machine, Box::new(stream)))
+}
 
 /// A cookie that nobody can guess: 36 characters of base 32 and a NUL.
 fn new_cookie() -> anyhow::Result<Cookie> {

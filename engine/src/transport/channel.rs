@@ -1,15 +1,16 @@
-//! A protocol machine over a stream of bytes, for threads that block.
+//! A control connection with a thread that drives it, for owners that block.
 
+use super::driver::{Broken, ByteStream, Driver};
 use anyhow::{Context, Result};
 use model::Nanos;
-use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use sys::poll::{PollFd, Waker, poll};
-use wire::control::{self, Agent, Controller, Fault, MAX_EVENTS, Machine, Role};
+use std::time::Duration;
+use sys::poll::Waker;
+use wire::Machine;
+use wire::control::{self, Agent, Controller, Endpoint, Fault, MAX_EVENTS, Role};
 
 /// The controller's end.
 pub type ControllerChannel = Channel<Controller>;
@@ -19,32 +20,6 @@ pub type AgentChannel = Channel<Agent>;
 
 /// Messages that may wait for the driving thread; a further one makes its sender wait.
 const INBOX: usize = 64;
-
-/// No more messages are taken while so many bytes wait for the peer to read.
-const ENOUGH_WAITING: usize = 256 << 10;
-
-/// A peer that takes none of the bytes that wait for it for so long is lost, even if it still talks.
-const STALL: Duration = Duration::from_secs(10);
-
-/// For the last bytes once a session is over.
-const PARTING: Duration = Duration::from_secs(1);
-
-/// What a channel drives: bytes both ways that never block.
-pub trait ByteStream: Send {
-    /// The files to wait for: for reading, and for writing too if `write`.
-    fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>>;
-    /// Bytes that came; zero at the end.
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
-    /// Takes some of the bytes.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// Sends what it took; `false` while some of it waits.
-    fn flush(&mut self) -> io::Result<bool>;
-    /// Tells the peer that no more comes.
-    fn finish(&mut self);
-    /// What the end or error of the stream means, as a whole sentence, where it knows better than
-    /// "closed the connection" and better than the error's own words.
-    fn explain(&mut self, error: Option<&io::Error>) -> Option<String>;
-}
 
 /// What happens on a channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,17 +138,14 @@ impl<R: Role> Channel<R> {
         let (inbox, messages) = mpsc::sync_channel(INBOX);
         let (tell, events) = mpsc::sync_channel(MAX_EVENTS);
         let (ready, greeted) = mpsc::sync_channel(1);
-        let driver: Driver<R> = Driver {
-            machine: Machine::new(Nanos(0), super::VERSION, Nanos::from(patience)),
-            stream,
-            start: Instant::now(),
+        let machine = Endpoint::new(Nanos(0), super::VERSION, Nanos::from(patience));
+        let driver: Thread<R> = Thread {
+            driver: Driver::new(machine, stream),
             messages,
             tell,
             ready,
             shared: Arc::clone(&shared),
             peer: peer.to_owned(),
-            unsent: Vec::new(),
-            stalled: None,
         };
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
@@ -246,21 +218,16 @@ impl<R: Role> Drop for Channel<R> {
 }
 
 /// The thread of a channel.
-struct Driver<R: Role> {
-    machine: Machine<R>,
-    stream: Box<dyn ByteStream>,
-    start: Instant,
+struct Thread<R: Role> {
+    driver: Driver<Endpoint<R>>,
     messages: Receiver<R::Out>,
     tell: SyncSender<R::In>,
     ready: SyncSender<String>,
     shared: Arc<Shared>,
     peer: String,
-    unsent: Vec<u8>,
-    /// Since when nothing of `unsent` was taken.
-    stalled: Option<Instant>,
 }
 
-impl<R: Role> Driver<R> {
+impl<R: Role> Thread<R> {
     fn run(mut self) {
         let ended = loop {
             match self.turn() {
@@ -271,128 +238,60 @@ impl<R: Role> Driver<R> {
         };
         let _ = self.shared.ended.set(ended);
         // Whoever waits for an event or to send learns it now; the last bytes take their time.
-        let Driver {
-            mut machine,
-            mut stream,
-            mut unsent,
-            ..
-        } = self;
-        if let Some(bytes) = machine.poll_output() {
-            unsent.extend(bytes);
-        }
-        part(stream.as_mut(), &unsent);
+        let mut driver = self.driver;
+        drop((self.messages, self.tell, self.ready));
+        driver.send_all();
+        driver.stream.finish();
     }
 
-    /// Writes what waits, waits for something to happen, reads, and passes the time.
     fn turn(&mut self) -> Result<Option<Ended>, String> {
         self.take_messages()?;
-        let wants_write = self.write()?;
         if let Some(ended) = self.events() {
             return Ok(Some(ended));
         }
-        let until = self.machine.deadline().map(|at| at.since(self.now()));
-        let mut fds = self.stream.wait_for(true, wants_write);
-        fds.push(PollFd::new(
-            std::os::fd::AsFd::as_fd(&self.shared.waker),
-            true,
-            false,
-        ));
-        let waited = poll(&mut fds, until.map(Duration::from));
-        drop(fds);
-        waited.map_err(|e| format!("{}: cannot wait for it: {e}", self.peer))?;
-        self.shared.waker.clear();
-        self.read()?;
-        let now = self.now();
-        self.machine.on_timeout(now);
-        Ok(self.events())
-    }
-
-    fn now(&self) -> Nanos {
-        Nanos::from(self.start.elapsed())
+        let turned = self.driver.turn(Some(&self.shared.waker), None);
+        // Its last words may say more than the end of the stream.
+        let ended = self.events();
+        match turned {
+            Err(broken) if ended.is_none() => Err(self.sentence(&broken)),
+            _ => Ok(ended),
+        }
     }
 
     fn take_messages(&mut self) -> Result<(), String> {
-        // Before the greeting there is nothing to say; messages wait.
-        while self.unsent.len() < ENOUGH_WAITING {
-            match self.messages.try_recv() {
-                Ok(message) => {
-                    let now = self.now();
-                    let sent = self.machine.send(now, &message);
-                    sent.map_err(|fault| format!("{}: this host {fault}", self.peer))?;
-                    if let Some(bytes) = self.machine.poll_output() {
-                        self.unsent.extend(bytes);
-                    }
-                }
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-            }
+        // Before the greeting there is nothing to send; messages wait.
+        while self.driver.has_room()
+            && let Ok(message) = self.messages.try_recv()
+        {
+            let now = self.driver.now();
+            let sent = self.driver.machine.send(now, &message);
+            sent.map_err(|fault| format!("{}: this host {fault}", self.peer))?;
         }
         // What was sent before the close goes first.
-        if self.shared.closing.load(Ordering::Acquire) && self.unsent.len() < ENOUGH_WAITING {
-            self.machine
-                .bye(self.shared.farewell.get().map_or("", String::as_str));
+        if self.shared.closing.load(Ordering::Acquire) && self.driver.has_room() {
+            let why = self.shared.farewell.get().map_or("", String::as_str);
+            self.driver.machine.bye(why);
         }
         Ok(())
     }
 
-    /// Whether something waits still.
-    fn write(&mut self) -> Result<bool, String> {
-        // What waits beyond that waits in the machine, which counts it.
-        if self.unsent.len() < ENOUGH_WAITING
-            && let Some(bytes) = self.machine.poll_output()
-        {
-            self.unsent.extend(bytes);
-        }
-        let before = self.unsent.len();
-        let written = push(self.stream.as_mut(), &mut self.unsent);
-        let waits = written.map_err(|e| self.sentence(Some(&e)))?;
-        if self.unsent.is_empty() || self.unsent.len() < before {
-            self.stalled = None;
-        } else if self.stalled.get_or_insert_with(Instant::now).elapsed() > STALL {
-            return Err(format!("{} does not read what it is sent", self.peer));
-        }
-        Ok(waits)
-    }
-
-    fn read(&mut self) -> Result<(), String> {
-        let mut buffer = [0; 16 << 10];
-        // A peer that never stops does not keep us from writing and from passing the time.
-        for _ in 0..16 {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => {
-                    // Its last words may tell more than the end of the stream.
-                    if !self.machine.is_over() {
-                        return Err(self.sentence(None));
-                    }
-                    return Ok(());
-                }
-                Ok(n) => {
-                    let now = self.now();
-                    self.machine.input(now, &buffer[..n]);
-                    if self.machine.is_over() {
-                        return Ok(());
-                    }
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.sentence(Some(&e))),
-            }
-        }
-        self.shared.waker.wake();
-        Ok(())
-    }
-
-    fn sentence(&mut self, error: Option<&io::Error>) -> String {
-        let known = self.stream.explain(error);
+    fn sentence(&mut self, broken: &Broken) -> String {
         let peer = &self.peer;
+        let error = match broken {
+            Broken::Stalled => return format!("{peer} does not read what it is sent"),
+            Broken::Error(error) => Some(error),
+            Broken::End => None,
+        };
+        let known = self.driver.stream.explain(error);
         known.unwrap_or_else(|| match error {
             Some(error) => format!("{peer}: the control connection broke: {error}"),
             None => format!("{peer} {}", Fault::Gone),
         })
     }
 
-    /// Hands out what the machine tells; the end, if that is among it.
+    /// Passes the machine's events on; the end, if that is among them.
     fn events(&mut self) -> Option<Ended> {
-        while let Some(event) = self.machine.poll_event() {
+        while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 control::Event::Ready { version } => {
                     let _ = self.ready.try_send(version);
@@ -417,46 +316,10 @@ impl<R: Role> Driver<R> {
     }
 }
 
-/// Writes as much as goes without waiting. Whether something waits still.
-fn push(stream: &mut dyn ByteStream, unsent: &mut Vec<u8>) -> io::Result<bool> {
-    let mut taken = 0;
-    let result = loop {
-        if taken == unsent.len() {
-            break stream.flush().map(|all| !all);
-        }
-        match stream.write(&unsent[taken..]) {
-            Ok(0) => break Err(ErrorKind::WriteZero.into()),
-            Ok(n) => taken += n,
-            Err(e) if e.kind() == ErrorKind::WouldBlock => break Ok(true),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => break Err(e),
-        }
-    };
-    unsent.drain(..taken);
-    result
-}
-
-/// Sends the last bytes, if the peer takes them within [`PARTING`].
-fn part(stream: &mut dyn ByteStream, unsent: &[u8]) {
-    let mut unsent = unsent.to_vec();
-    let until = Instant::now() + PARTING;
-    while let Ok(true) = push(stream, &mut unsent) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        let mut fds = stream.wait_for(false, true);
-        if poll(&mut fds, Some(left)).is_err() {
-            break;
-        }
-    }
-    stream.finish();
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::child::Line;
     use super::*;
+    use crate::testing::byte_stream;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use wire::control::{PROTOCOL, ToAgent, encode_frame};
@@ -475,7 +338,7 @@ mod tests {
     fn agent(says: &[u8]) -> (Result<AgentChannel>, UnixStream) {
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(says).unwrap();
-        let stream = Box::new(Line::over(near).unwrap());
+        let stream = byte_stream(near);
         (Channel::start(stream, "the peer", SOON, None), far)
     }
 
@@ -526,13 +389,13 @@ mod tests {
     fn a_stream_that_ends_or_never_greets_is_named() {
         let (near, far) = UnixStream::pair().unwrap();
         drop(far);
-        let stream = Box::new(Line::over(near).unwrap());
+        let stream = byte_stream(near);
         let gone: Result<AgentChannel> = Channel::start(stream, "the peer", SOON, None);
         let said = gone.err().unwrap().to_string();
         assert!(said.starts_with("the peer"), "{said}");
 
         let (near, _far) = UnixStream::pair().unwrap();
-        let stream = Box::new(Line::over(near).unwrap());
+        let stream = byte_stream(near);
         let brief = Duration::from_millis(20);
         let mute: Result<AgentChannel> = Channel::start(stream, "the peer", brief, None);
         let said = mute.err().unwrap().to_string();

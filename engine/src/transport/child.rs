@@ -1,12 +1,10 @@
 //! An agent at the other end of a pair of pipes: one that we started, or the one that we are.
 
-use super::channel::ByteStream;
+use super::driver::ByteStream;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -74,66 +72,8 @@ impl ByteStream for Pipes {
         to.write(&bytes[..bytes.len().min(ATOMIC)])
     }
 
-    fn flush(&mut self) -> io::Result<bool> {
-        Ok(true)
-    }
-
     fn finish(&mut self) {
         self.to = None;
-    }
-
-    fn explain(&mut self, _: Option<&io::Error>) -> Option<String> {
-        None
-    }
-}
-
-/// One socket both ways, shared with nobody else.
-pub struct Line(UnixStream);
-
-impl Line {
-    /// Over a connected socket.
-    ///
-    /// # Errors
-    /// If it cannot be made non-blocking.
-    pub fn over(socket: UnixStream) -> io::Result<Line> {
-        socket.set_nonblocking(true)?;
-        Ok(Line(socket))
-    }
-
-    /// The socket that the parent left as standard input.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn standard_input() -> io::Result<Line> {
-        let socket = io::stdin().as_fd().try_clone_to_owned()?;
-        Line::over(UnixStream::from(socket))
-    }
-}
-
-impl ByteStream for Line {
-    fn wait_for(&self, read: bool, write: bool) -> Vec<PollFd<'_>> {
-        vec![PollFd::new(self.0.as_fd(), read, write)]
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(into)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    fn finish(&mut self) {
-        // A socket whose peer has gone needs no end of its own.
-        let _ = self.0.shutdown(Shutdown::Write);
-    }
-
-    fn explain(&mut self, _: Option<&io::Error>) -> Option<String> {
-        None
     }
 }
 
@@ -209,10 +149,6 @@ impl ByteStream for ChildAgent {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.pipes.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<bool> {
-        Ok(true)
     }
 
     fn finish(&mut self) {

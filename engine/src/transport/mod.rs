@@ -1,4 +1,4 @@
-//! Control connections: a protocol machine over a stream of bytes, with a thread that drives it.
+//! Connections: what accepts them, and what drives a protocol machine over them.
 //!
 //! [`crate::peer`] reaches the agent of a host; [`at_stdio`] is an agent's end of a pipe, and
 //! [`crate::listener`] accepts agents' ends from the network.
@@ -6,14 +6,13 @@
 pub mod acceptor;
 mod channel;
 mod child;
+pub mod driver;
 mod reach;
 mod tls;
 
 #[cfg(test)]
 pub use channel::ControllerChannel;
 pub use channel::{AgentChannel, Channel, Ended, Event, Sender};
-#[cfg(test)]
-pub use child::Line;
 pub use reach::{
     How, Reached, accept_invitation, at_standard_input, at_stdio, on_this_machine, over_ssh,
     over_tls, resolve,

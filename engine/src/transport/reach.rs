@@ -1,7 +1,7 @@
 //! From the name of a host to a control connection with its agent.
 
 use super::channel::{AgentChannel, Channel, ControllerChannel};
-use super::child::{ChildAgent, Line, Meaning, Pipes};
+use super::child::{ChildAgent, Meaning, Pipes};
 use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
 use crate::clock::unix_seconds;
 use crate::exit::Refusal;
@@ -79,8 +79,13 @@ pub fn at_standard_input(
     name: &str,
     stop: Option<&AtomicBool>,
 ) -> Result<Reached> {
-    let line = Line::standard_input().context("no agent at standard input")?;
-    let channel = Channel::start(Box::new(line), name, GREETING, stop)?;
+    let standard_input = || {
+        let socket = TcpStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        socket.set_nonblocking(true)?;
+        Ok::<_, io::Error>(socket)
+    };
+    let socket = standard_input().context("no agent at standard input")?;
+    let channel = Channel::start(Box::new(socket), name, GREETING, stop)?;
     Ok(Reached {
         channel,
         addresses: vec![listens],

@@ -1,7 +1,7 @@
 //! TLS 1.3 over TCP with raw public keys (RFC 7250) of Ed25519 at both ends. No certificates, no
 //! other version, no resumption: every connection proves both keys anew.
 
-use super::channel::ByteStream;
+use super::driver::ByteStream;
 use crate::trust::{Identity, NodeId};
 use anyhow::{Context, Result, anyhow};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -378,7 +378,7 @@ fn linger(socket: &mut TcpStream) {
     let _ = socket.shutdown(Shutdown::Write);
     let mut unseen = [0; 4096];
     loop {
-        match socket.read(&mut unseen) {
+        match Read::read(socket, &mut unseen) {
             Ok(1..) => {}
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             _ => return,

@@ -2,11 +2,11 @@
 //! silent, garbage.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
+use linerate_wire::Machine;
 use linerate_wire::control::{
-    AgentMachine, ControllerMachine, Event, Fault, IDLE, MAX_FRAME, MAX_LIVE_LEGS,
-    MAX_OPEN_REQUESTS, MAX_QUEUED, MAX_READINGS, MAX_SETTINGS, Machine, Order, Origin, PING_EVERY,
-    PROTOCOL, ProbeAnswer, ProbeRequest, Role, SILENCE, ToAgent, ToController, TuneRequest,
-    encode_frame,
+    AgentMachine, ControllerMachine, Endpoint, Event, Fault, IDLE, MAX_FRAME, MAX_LIVE_LEGS,
+    MAX_OPEN_REQUESTS, MAX_QUEUED, MAX_READINGS, MAX_SETTINGS, Order, Origin, PING_EVERY, PROTOCOL,
+    ProbeAnswer, ProbeRequest, Role, SILENCE, ToAgent, ToController, TuneRequest, encode_frame,
 };
 use model::mtu::{Climb, Hop};
 use model::{Bulk, EndRecord, Fingerprint, Limit, Nanos, Placement, Reading, Sample, Side};
@@ -122,11 +122,11 @@ fn not_tuned(number: u64) -> ToController {
     ToController::TuneRefused { number, why }
 }
 
-fn all<R: Role>(machine: &mut Machine<R>) -> Vec<Event<R::In>> {
+fn all<R: Role>(machine: &mut Endpoint<R>) -> Vec<Event<R::In>> {
     std::iter::from_fn(|| machine.poll_event()).collect()
 }
 
-fn fault<R: Role>(machine: &mut Machine<R>) -> Fault {
+fn fault<R: Role>(machine: &mut Endpoint<R>) -> Fault {
     match all(machine).pop() {
         Some(Event::Lost(fault)) => fault,
         _ => panic!("the session goes on"),
@@ -145,8 +145,8 @@ impl Pair {
         let now = Nanos::from_secs(1000);
         Pair {
             now,
-            controller: Machine::new(now, "0.1.0", PATIENCE),
-            agent: Machine::new(now, "0.1.0", PATIENCE),
+            controller: Endpoint::new(now, "0.1.0", PATIENCE),
+            agent: Endpoint::new(now, "0.1.0", PATIENCE),
         }
     }
 

@@ -2,13 +2,13 @@
 
 use super::exit_for;
 use crate::document;
+use crate::documents::{Document, run_from};
+use crate::files::read_whole;
 use crate::global::Global;
 use crate::lookup::{open_existing, refused};
 use anyhow::Result;
 use archive::Archive;
-use engine::documents::{Document, run_from};
 use engine::exit::{Exit, Refusal};
-use engine::files::read_whole;
 use model::{Direction, Published, Run};
 use prove::published::{RunsOfArm, of_runs, of_table};
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! `linerate tune mtu`: another MTU for two hosts, without an outage.
 
+use crate::documents::Document;
 use crate::global::{Global, Version};
 use crate::{document, out};
 use anyhow::{Context, Result};
 use clap::Args;
-use engine::documents::Document;
 use engine::exit::Exit;
 use engine::host::Host;
 use engine::mtu::change::{Wish, change};

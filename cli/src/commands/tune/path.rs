@@ -3,6 +3,7 @@
 use crate::commands::measure::options::Load;
 use crate::commands::prove::picture::Pairs;
 use crate::commands::prove::{Design, Session};
+use crate::documents::Document;
 use crate::global::Global;
 use crate::live::{View, stdout_style};
 use crate::{document, lookup, out};
@@ -10,7 +11,6 @@ use anyhow::{Context, Result};
 use archive::{Archive, Named};
 use clap::Args;
 use engine::closed_loop::{ClosedLoop, Question, Told};
-use engine::documents::Document;
 use engine::exit::{Exit, Refusal, exit_of, sentence};
 use engine::host::Host;
 use engine::peer::{self, Operation};

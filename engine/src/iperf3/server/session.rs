@@ -2,8 +2,8 @@
 
 use super::server_state::{ServerState, TestSlot};
 use crate::clock::unix_seconds;
-use crate::iperf3::control::Control;
 use crate::iperf3::udp;
+use crate::transport::driver::Driver;
 use measure::{Job, Load, Role, UdpJob, UdpLoad};
 use model::{BitRate, Bulk, Bytes, Datagrams, Limit, Nanos, SocketSettings, Workload};
 use std::fmt::Write as _;
@@ -13,6 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use sys::poll::Waker;
+use wire::Machine;
 use wire::iperf3::{
     Cookie, Failure, Params, Protocol, Results, Server, ServerEvent, State, StreamResult, code,
     stream_id,
@@ -46,7 +47,7 @@ pub fn run(server: &ServerState<'_>, stream: TcpStream, peer: SocketAddr, cookie
 
 struct Session<'a> {
     server: &'a ServerState<'a>,
-    control: Control<Server>,
+    control: Driver<Server>,
     peer: SocketAddr,
     local: SocketAddr,
     cookie: Cookie,
@@ -89,8 +90,8 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>, String> {
         let local = stream.local_addr().map_err(|error| error.to_string())?;
         let mut machine = Server::new(Nanos(0));
-        machine.receive(Nanos(0), &cookie);
-        let control = Control::new(stream, machine).map_err(|error| error.to_string())?;
+        machine.input(Nanos(0), &cookie);
+        let control = crate::iperf3::control(stream, machine).map_err(|error| error.to_string())?;
         Ok(Session {
             server,
             control,
@@ -169,7 +170,7 @@ impl<'a> Session<'a> {
             self.step(None)?;
             if Instant::now() >= until {
                 self.control.machine.deny();
-                self.control.flush();
+                self.control.send_all();
                 return Err("waited too long in the queue; told that the server is busy".into());
             }
         }
@@ -222,7 +223,7 @@ impl<'a> Session<'a> {
                 }
                 Ok(None) => {
                     self.control.machine.deny();
-                    self.control.flush();
+                    self.control.send_all();
                     return Err("another test of the same client was set up for too long".into());
                 }
                 Err(error) => return Err(self.refuse(code::STREAM_ACCEPT, &error.to_string())),
@@ -257,7 +258,7 @@ impl<'a> Session<'a> {
         let at_most = span + GRACE;
         let now = self.control.now();
         self.control.machine.start(now, at_most);
-        self.control.flush();
+        self.control.send_all();
         let mut halves = match self.start(params, streams, at_most) {
             Ok(halves) => halves,
             Err(why) => return Err(self.refuse(code::STREAM_ACCEPT, &why)),
@@ -460,12 +461,12 @@ impl<'a> Session<'a> {
     ) -> Result<Option<ServerEvent>, String> {
         if self.server.stop.load(Ordering::Relaxed) {
             self.control.machine.terminate();
-            self.control.flush();
+            self.control.send_all();
             return Err("told that this server stops".to_owned());
         }
-        match self.control.pump(waker, until) {
+        match self.control.event(waker, until) {
             Some(ServerEvent::Failed(failure)) => {
-                self.control.flush();
+                self.control.send_all();
                 Err(match failure {
                     Failure::ClientTerminated => "stopped its test".to_owned(),
                     failure => failure.to_string(),
@@ -478,7 +479,7 @@ impl<'a> Session<'a> {
     /// Tells the client in iperf3's words, and the log in ours.
     fn refuse(&mut self, number: i32, why: &str) -> String {
         self.control.machine.refuse(number, 0);
-        self.control.flush();
+        self.control.send_all();
         format!("refused: {why}")
     }
 }

@@ -1,5 +1,5 @@
-//! The legal order of messages, leg by leg, and of the requests to tune and to probe between them. Both ends keep the same table from what they send and
-//! what they receive.
+//! The legal order of messages, leg by leg, and of the requests to tune and to probe between them. Both ends
+//! keep the same table from what they send and what they receive.
 
 use super::machine::{Fault, MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS};
 use super::messages::{
@@ -32,7 +32,8 @@ const REQUEST: Nanos = Nanos::from_secs(60);
 /// For a piece of a trace, which may wait behind others on a slow path.
 const PIECE: Nanos = Nanos::from_secs(60);
 
-/// For legs that are limited by an amount, and for those with storage, which may have to be made ready: silence ends those whose peer is lost, this the rest.
+/// For legs that are limited by an amount, and for those with storage, which may have to be made ready: silence
+/// ends those whose peer is lost, this the rest.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,16 @@ enum Stage {
     Stopping,
 }
 
+impl Stage {
+    const ALL: [Stage; 5] = [
+        Stage::Asked,
+        Stage::Granted,
+        Stage::Connected,
+        Stage::Running,
+        Stage::Stopping,
+    ];
+}
+
 struct Leg {
     stage: Stage,
     longest: Nanos,
@@ -62,6 +73,8 @@ pub enum Verdict {
     Take,
     /// It crossed the end of its leg on the way: drop it.
     Late,
+    /// It is in order, and the last of the session.
+    Last,
 }
 
 /// The legs of a session.
@@ -154,19 +167,21 @@ impl Legs {
         owed.map(|leg| (leg.until, "start the measurement")).min()
     }
 
-    /// Notes what the controller says.
-    pub fn controller_says(&mut self, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
+    /// Notes what the controller sends.
+    pub fn controller_sends(&mut self, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
         match message {
             ToAgent::Open { order } => self.open(now, order),
-            ToAgent::Start { leg } => self.step(*leg, "start", |leg| {
-                (leg.stage == Stage::Connected)
-                    .then_some((Stage::Running, now + leg.longest + DRAIN))
-            }),
-            ToAgent::Stop { leg } => self.step(*leg, "stop", |leg| match leg.stage {
-                // A second stop does not lengthen the wait.
-                Stage::Stopping => Some((Stage::Stopping, leg.until)),
-                _ => Some((Stage::Stopping, now + DRAIN)),
-            }),
+            ToAgent::Start { leg } => {
+                let longest = self.live.get(leg).map_or(LONGEST, |leg| leg.longest);
+                let running = (Stage::Running, now + longest + DRAIN);
+                self.step(*leg, "start", &[Stage::Connected], Some(running))
+            }
+            ToAgent::Stop { leg } => self.step(
+                *leg,
+                "stop",
+                &Stage::ALL,
+                Some((Stage::Stopping, now + DRAIN)),
+            ),
             ToAgent::Tune {
                 request: TuneRequest::Apply { settings } | TuneRequest::UndoOnly { settings },
                 ..
@@ -186,47 +201,43 @@ impl Legs {
                 Ok(Verdict::Take)
             }
             ToAgent::Hello { .. } => Err(Fault::order("greeted twice")),
-            ToAgent::Ping { .. } | ToAgent::Bye => Ok(Verdict::Take),
+            ToAgent::Ping { .. } => Ok(Verdict::Take),
+            ToAgent::Bye => Ok(Verdict::Last),
         }
     }
 
-    /// Notes what the agent says.
-    pub fn agent_says(&mut self, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
+    /// Notes what the agent sends.
+    pub fn agent_sends(&mut self, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
+        use Stage::{Asked, Connected, Granted, Running, Stopping};
         match message {
-            ToController::Granted { leg, expires, .. } => self.step(*leg, "grant", |leg| {
+            ToController::Granted { leg, expires, .. } => {
                 let expires = Nanos(expires.0.min(LONGEST.0));
-                match leg.stage {
-                    Stage::Asked => Some((Stage::Granted, now + expires + AFTER_EXPIRY)),
-                    Stage::Stopping => Some((Stage::Stopping, leg.until)),
-                    _ => None,
-                }
-            }),
+                let granted = (Granted, now + expires + AFTER_EXPIRY);
+                self.step(*leg, "grant", &[Asked, Stopping], Some(granted))
+            }
             ToController::Connected { leg, .. } => {
-                self.step(*leg, "report of connections", |leg| match leg.stage {
-                    Stage::Granted => Some((Stage::Connected, now + START)),
-                    Stage::Stopping => Some((Stage::Stopping, leg.until)),
-                    _ => None,
-                })
+                let from = [Granted, Stopping];
+                self.step(
+                    *leg,
+                    "report of connections",
+                    &from,
+                    Some((Connected, now + START)),
+                )
             }
-            ToController::Sample { leg, .. } => self.step(*leg, "sample", |leg| {
-                matches!(leg.stage, Stage::Running | Stage::Stopping)
-                    .then_some((leg.stage, leg.until))
-            }),
-            ToController::Busy { leg, .. } => self.answer(*leg, "refusal", false),
-            ToController::Refused { leg, .. } => self.answer(*leg, "refusal", true),
-            ToController::Finished { leg, .. } => {
-                let verdict = self.step(*leg, "result", |leg| {
-                    matches!(leg.stage, Stage::Running | Stage::Stopping)
-                        .then_some((leg.stage, leg.until))
-                })?;
-                self.end(*leg);
+            ToController::Sample { leg, .. } => {
+                self.step(*leg, "sample", &[Running, Stopping], None)
+            }
+            ToController::Busy { leg, .. } => {
+                let verdict = self.step(*leg, "refusal", &[Asked, Stopping], None)?;
+                // The same leg may be asked for again.
+                if self.live.remove(leg).is_some() {
+                    self.waiting.insert(*leg);
+                }
                 Ok(verdict)
             }
-            ToController::Failed { leg, .. } => {
-                let verdict = self.step(*leg, "failure", |leg| Some((leg.stage, leg.until)))?;
-                self.end(*leg);
-                Ok(verdict)
-            }
+            ToController::Refused { leg, .. } => self.end(*leg, "refusal", &[Asked, Stopping]),
+            ToController::Finished { leg, .. } => self.end(*leg, "result", &[Running, Stopping]),
+            ToController::Failed { leg, .. } => self.end(*leg, "failure", &Stage::ALL),
             // None is left out: it could be the one that tells of a setting that is not in force.
             ToController::Tuned { readings, .. } if readings.len() > MAX_READINGS => {
                 Err(Fault::order("sent more readings than an answer may have"))
@@ -241,18 +252,13 @@ impl Legs {
             ToController::Piece { data, .. } if data.len() > MAX_PIECE.div_ceil(3) * 4 => {
                 Err(Fault::order("sent a larger piece of a trace than it may"))
             }
-            ToController::Piece { leg, .. } => {
-                if self
-                    .fetches
-                    .pop_front()
-                    .is_none_or(|(asked, _)| asked != *leg)
-                {
-                    return Err(Fault::order("sent a piece of a trace out of turn"));
-                }
-                Ok(Verdict::Take)
-            }
+            ToController::Piece { leg, .. } => match self.fetches.pop_front() {
+                Some((asked, _)) if asked == *leg => Ok(Verdict::Take),
+                _ => Err(Fault::order("sent a piece of a trace out of turn")),
+            },
             ToController::Hello { .. } => Err(Fault::order("greeted twice")),
-            ToController::Pong { .. } | ToController::Bye { .. } => Ok(Verdict::Take),
+            ToController::Pong { .. } => Ok(Verdict::Take),
+            ToController::Bye { .. } => Ok(Verdict::Last),
         }
     }
 
@@ -278,12 +284,14 @@ impl Legs {
         Ok(Verdict::Take)
     }
 
-    /// Moves a live leg on, by a rule that says `None` where the message is out of order.
+    /// A message about a leg, which is in order in these stages; it moves the leg on. A leg that is being
+    /// stopped stays so, and a second stop does not lengthen the wait.
     fn step(
         &mut self,
         number: u32,
-        what: &'static str,
-        rule: impl FnOnce(&Leg) -> Option<(Stage, Nanos)>,
+        what: &str,
+        from: &[Stage],
+        to: Option<(Stage, Nanos)>,
     ) -> Result<Verdict, Fault> {
         let Some(leg) = self.live.get_mut(&number) else {
             return if self.over.contains(&number) || self.waiting.contains(&number) {
@@ -294,29 +302,23 @@ impl Legs {
                 )))
             };
         };
-        let (stage, until) =
-            rule(leg).ok_or_else(|| Fault::Order(format!("sent a {what} out of turn")))?;
-        leg.stage = stage;
-        leg.until = until;
+        if !from.contains(&leg.stage) {
+            return Err(Fault::Order(format!("sent a {what} out of turn")));
+        }
+        if let Some((stage, until)) = to
+            && leg.stage != Stage::Stopping
+        {
+            (leg.stage, leg.until) = (stage, until);
+        }
         Ok(Verdict::Take)
     }
 
-    /// A negative answer to an order; after `Busy` the same leg may be asked for again.
-    fn answer(&mut self, number: u32, what: &'static str, last: bool) -> Result<Verdict, Fault> {
-        let verdict = self.step(number, what, |leg| {
-            matches!(leg.stage, Stage::Asked | Stage::Stopping).then_some((leg.stage, leg.until))
-        })?;
-        if last {
-            self.end(number);
-        } else if self.live.remove(&number).is_some() {
-            self.waiting.insert(number);
-        }
-        Ok(verdict)
-    }
-
-    fn end(&mut self, number: u32) {
+    /// The last message about a leg.
+    fn end(&mut self, number: u32, what: &str, from: &[Stage]) -> Result<Verdict, Fault> {
+        let verdict = self.step(number, what, from, None)?;
         if self.live.remove(&number).is_some() {
             self.over.insert(number);
         }
+        Ok(verdict)
     }
 }

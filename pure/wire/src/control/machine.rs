@@ -1,13 +1,10 @@
-//! The two ends of a control connection without a socket and without a clock.
-//!
-//! The driver feeds bytes and moments ([`Machine::input`], [`Machine::on_timeout`]), sends what
-//! [`Machine::poll_output`] gives, and acts on [`Machine::poll_event`]. Moments count from any
-//! fixed point; they never go back.
+//! The two ends of a control connection.
 
 use super::frame::{FrameError, FrameReader, encode_frame};
 use super::legs::{Legs, Verdict};
 use super::messages::{PROTOCOL, ProbeAnswer, ToAgent, ToController, TuneRequest};
 use super::printable;
+use crate::Machine;
 use model::mtu::PathEnd;
 use model::{Nanos, Warning};
 use serde::de::DeserializeOwned;
@@ -48,10 +45,10 @@ const MAX_FILES: usize = 4096;
 const MAX_SENTENCE: usize = 1000;
 
 /// The end on the host of the command.
-pub type ControllerMachine = Machine<Controller>;
+pub type ControllerMachine = Endpoint<Controller>;
 
 /// The end on the other host.
-pub type AgentMachine = Machine<Agent>;
+pub type AgentMachine = Endpoint<Agent>;
 
 /// What happens at one end.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,22 +121,8 @@ impl Fault {
     }
 }
 
-/// Which end a machine is: [`Controller`] or [`Agent`]. `Out` is what it says, `In` what it hears.
-pub trait Role: sealed::Sealed + Send + 'static {}
-
-/// The end on the host of the command.
-#[derive(Debug)]
-pub enum Controller {}
-
-/// The end on the other host.
-#[derive(Debug)]
-pub enum Agent {}
-
-impl Role for Controller {}
-impl Role for Agent {}
-
 /// One end of a control connection.
-pub struct Machine<R: Role> {
+pub struct Endpoint<R: Role> {
     version: String,
     reader: FrameReader,
     state: State,
@@ -161,11 +144,11 @@ enum State {
     Over,
 }
 
-impl<R: Role> Machine<R> {
-    /// A new end at the moment `now`, with its own greeting to send. `version` is linerate's;
+impl<R: Role> Endpoint<R> {
+    /// A new end at the time `now`, with its own greeting to send. `version` is linerate's;
     /// the peer has `patience` for its greeting (a human may have to type a passphrase first).
-    pub fn new(now: Nanos, version: &str, patience: Nanos) -> Machine<R> {
-        let mut machine = Machine {
+    pub fn new(now: Nanos, version: &str, patience: Nanos) -> Endpoint<R> {
+        let mut end = Endpoint {
             version: version.to_owned(),
             reader: FrameReader::default(),
             state: State::Greeting,
@@ -177,54 +160,12 @@ impl<R: Role> Machine<R> {
             patience,
             pings: 0,
         };
-        machine.push(&R::hello(version));
-        machine
+        end.push(&R::hello(PROTOCOL, version.to_owned()));
+        end
     }
 
-    /// Takes bytes from the peer, cut anywhere.
-    pub fn input(&mut self, now: Nanos, bytes: &[u8]) {
-        if self.state == State::Over || bytes.is_empty() {
-            return;
-        }
-        self.heard = now;
-        self.reader.push(bytes);
-        while self.state != State::Over {
-            let step = match self.reader.next_frame() {
-                Ok(None) => return,
-                Ok(Some(frame)) if self.state == State::Greeting => {
-                    greeting(frame, &self.version).map(Step::Ready)
-                }
-                Ok(Some(frame)) => serde_json::from_slice(frame)
-                    .map(Step::Message)
-                    .map_err(|e| Fault::Message(printable(&e.to_string(), 200))),
-                Err(e) if self.state == State::Greeting && e != FrameError::Length { len: 0 } => {
-                    Err(Fault::NoGreeting)
-                }
-                Err(e) => Err(Fault::Frame(e)),
-            };
-            match step {
-                Ok(Step::Ready(version)) => {
-                    self.state = State::Ready;
-                    self.next = now + R::EVERY;
-                    self.event(Event::Ready { version });
-                }
-                Ok(Step::Message(message)) => {
-                    if let Err(fault) = R::take(self, now, message) {
-                        self.lose(fault);
-                    }
-                }
-                Err(fault) => self.lose(fault),
-            }
-        }
-    }
-
-    /// The peer closed its side of the stream.
-    pub fn input_end(&mut self) {
-        self.lose(Fault::Gone);
-    }
-
-    /// Says something to the peer. What crossed the end of its leg (a late sample, a stop of a
-    /// finished leg) and what comes after the end of the session is dropped.
+    /// Sends a message. What crossed the end of its leg (a late sample, a stop of a finished leg) and
+    /// what comes after the end of the session is dropped.
     ///
     /// # Errors
     /// A message that is out of turn, too large, or one too many for a peer that does not read.
@@ -241,25 +182,21 @@ impl<R: Role> Machine<R> {
         if self.out.len() + frame.len() > MAX_QUEUED {
             return Err(Fault::Backlog("too much waits for the way out"));
         }
-        if R::note_sent(&mut self.legs, now, message)? == Verdict::Late {
-            return Ok(());
+        match R::sends(&mut self.legs, now, message)? {
+            Verdict::Late => return Ok(()),
+            Verdict::Last => self.close(),
+            Verdict::Take if R::IDLES => self.next = now + R::EVERY,
+            Verdict::Take => {}
         }
         self.out.extend_from_slice(&frame);
-        if R::is_bye(message) {
-            self.state = State::Over;
-            self.event(Event::Closed { why: None });
-        } else {
-            R::touched(self, now);
-        }
         Ok(())
     }
 
     /// Ends the session; an agent says `why`. Nothing if it is over.
     pub fn bye(&mut self, why: &str) {
         if self.state != State::Over {
-            self.push(&R::goodbye(why));
-            self.state = State::Over;
-            self.event(Event::Closed { why: None });
+            self.push(&R::goodbye(why.to_owned()));
+            self.close();
         }
     }
 
@@ -268,44 +205,32 @@ impl<R: Role> Machine<R> {
         self.state == State::Over
     }
 
-    /// What happened, oldest first.
-    pub fn poll_event(&mut self) -> Option<Event<R::In>> {
-        self.events.pop_front()
+    fn close(&mut self) {
+        self.state = State::Over;
+        self.event(Event::Closed { why: None });
     }
 
-    /// All bytes for the peer; `None` if there are none. After the last event these are the last.
-    pub fn poll_output(&mut self) -> Option<Vec<u8>> {
-        (!self.out.is_empty()).then(|| std::mem::take(&mut self.out))
-    }
-
-    /// When [`Machine::on_timeout`] is to be called at the latest; `None` once the session is over.
-    pub fn deadline(&self) -> Option<Nanos> {
-        let silent = self.heard + SILENCE;
-        let owed = R::peer_owes(&self.legs).map(|(until, _)| until);
-        match self.state {
-            State::Over => None,
-            State::Greeting => Some(self.next),
-            State::Ready => Some(silent.min(self.next).min(owed.unwrap_or(silent))),
-        }
-    }
-
-    /// Time went on. Read what has arrived before calling this: bytes in hand are no silence.
-    pub fn on_timeout(&mut self, now: Nanos) {
-        match self.state {
-            State::Over => {}
-            State::Greeting if now >= self.next => self.lose(Fault::Mute(self.patience)),
-            State::Greeting => {}
-            State::Ready => {
-                let owed = R::peer_owes(&self.legs).filter(|&(until, _)| now >= until);
-                if now >= self.heard + SILENCE {
-                    self.lose(Fault::Silent(SILENCE));
-                } else if let Some((_, what)) = owed {
-                    self.lose(Fault::Overdue(what));
-                } else if now >= self.next {
-                    R::due(self, now);
-                }
+    fn frame(&mut self, now: Nanos) -> Result<bool, Fault> {
+        let greeting = self.state == State::Greeting;
+        let frame = match self.reader.next_frame() {
+            Ok(None) => return Ok(false),
+            Ok(Some(frame)) => frame,
+            Err(e) if greeting && e != (FrameError::Length { len: 0 }) => {
+                return Err(Fault::NoGreeting);
             }
+            Err(e) => return Err(Fault::Frame(e)),
+        };
+        if greeting {
+            let version = read_greeting(frame, &self.version)?;
+            self.state = State::Ready;
+            self.next = now + R::EVERY;
+            self.event(Event::Ready { version });
+        } else {
+            let message = serde_json::from_slice(frame);
+            let message = message.map_err(|e| Fault::Message(printable(&e.to_string(), 200)))?;
+            R::receives(self, now, message)?;
         }
+        Ok(true)
     }
 
     fn push(&mut self, message: &R::Out) {
@@ -330,9 +255,63 @@ impl<R: Role> Machine<R> {
     }
 }
 
-enum Step<M> {
-    Ready(String),
-    Message(M),
+impl<R: Role> Machine for Endpoint<R> {
+    type Event = Event<R::In>;
+
+    fn input(&mut self, now: Nanos, bytes: &[u8]) {
+        if self.state == State::Over || bytes.is_empty() {
+            return;
+        }
+        self.heard = now;
+        self.reader.push(bytes);
+        while self.state != State::Over {
+            match self.frame(now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(fault) => self.lose(fault),
+            }
+        }
+    }
+
+    fn input_end(&mut self) {
+        self.lose(Fault::Gone);
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        let silent = self.heard + SILENCE;
+        let owed = R::peer_owes(&self.legs).map(|(until, _)| until);
+        match self.state {
+            State::Over => None,
+            State::Greeting => Some(self.next),
+            State::Ready => Some(silent.min(self.next).min(owed.unwrap_or(silent))),
+        }
+    }
+
+    fn on_timeout(&mut self, now: Nanos) {
+        match self.state {
+            State::Greeting if now >= self.next => self.lose(Fault::Mute(self.patience)),
+            State::Over | State::Greeting => {}
+            State::Ready => {
+                let owed = R::peer_owes(&self.legs).filter(|&(until, _)| now >= until);
+                if now >= self.heard + SILENCE {
+                    self.lose(Fault::Silent(SILENCE));
+                } else if let Some((_, what)) = owed {
+                    self.lose(Fault::Overdue(what));
+                } else if now >= self.next {
+                    self.next = now + R::EVERY;
+                    R::on_every(self);
+                }
+            }
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<Event<R::In>> {
+        self.events.pop_front()
+    }
+
+    fn poll_output(&mut self) -> Option<Vec<u8>> {
+        (!self.out.is_empty()).then(|| std::mem::take(&mut self.out))
+    }
 }
 
 /// The greeting of any version: what is needed to say which it is.
@@ -345,7 +324,7 @@ struct Greeting {
 }
 
 /// The version of a peer that greeted in our protocol.
-fn greeting(frame: &[u8], ours: &str) -> Result<String, Fault> {
+fn read_greeting(frame: &[u8], ours: &str) -> Result<String, Fault> {
     let hello: Greeting = serde_json::from_slice(frame).map_err(|_| Fault::NoGreeting)?;
     let theirs = printable(&hello.version, 40);
     if hello.say != "hello" {
@@ -363,10 +342,8 @@ fn greeting(frame: &[u8], ours: &str) -> Result<String, Fault> {
 
 fn clean(warnings: &mut Vec<Warning>) {
     warnings.truncate(100);
-    for text in warnings
-        .iter_mut()
-        .flat_map(|w| [&mut w.what, &mut w.meaning, &mut w.remedy])
-    {
+    let texts = warnings.iter_mut();
+    for text in texts.flat_map(|w| [&mut w.what, &mut w.meaning, &mut w.remedy]) {
         *text = printable(text, MAX_SENTENCE);
     }
 }
@@ -375,8 +352,8 @@ fn clean(warnings: &mut Vec<Warning>) {
 fn bound(answer: &mut ProbeAnswer) {
     match answer {
         ProbeAnswer::Begun { end, .. } => bound_end(end),
-        ProbeAnswer::Climbed { climb } => climb.hops.truncate(usize::from(u8::MAX)),
         ProbeAnswer::Ended { end, .. } => bound_end(end),
+        ProbeAnswer::Climbed { climb } => climb.hops.truncate(usize::from(u8::MAX)),
         // Its texts are read, and what is shown of them is made fit then.
         ProbeAnswer::Surveyed { configured } => {
             configured.files.truncate(MAX_FILES);
@@ -390,166 +367,155 @@ fn bound_end(end: &mut PathEnd) {
     end.driver = end.driver.as_deref().map(|name| printable(name, MAX_TITLE));
 }
 
-/// What differs between the two ends.
-mod sealed {
-    use super::*;
+/// What differs between the two ends: [`Controller`] and [`Agent`].
+pub trait Role: Sized + Send + 'static {
+    /// Messages that this end sends.
+    type Out: Serialize + Send + 'static;
+    /// Messages that it receives.
+    type In: DeserializeOwned + Send + 'static;
+    /// Between pings, or the longest time without an order.
+    #[doc(hidden)]
+    const EVERY: Nanos;
+    /// Every message, sent or received, begins [`Role::EVERY`] anew.
+    #[doc(hidden)]
+    const IDLES: bool;
+    #[doc(hidden)]
+    fn hello(protocol: u32, version: String) -> Self::Out;
+    #[doc(hidden)]
+    fn goodbye(why: String) -> Self::Out;
+    #[doc(hidden)]
+    fn sends(legs: &mut Legs, now: Nanos, message: &Self::Out) -> Result<Verdict, Fault>;
+    #[doc(hidden)]
+    fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)>;
+    /// Takes a message of the peer.
+    #[doc(hidden)]
+    fn receives(end: &mut Endpoint<Self>, now: Nanos, message: Self::In) -> Result<(), Fault>;
+    /// [`Role::EVERY`] has passed.
+    #[doc(hidden)]
+    fn on_every(end: &mut Endpoint<Self>);
+}
 
-    pub trait Sealed: Sized {
-        /// What this end says.
-        type Out: Serialize + Send + 'static;
-        /// What it hears.
-        type In: DeserializeOwned + Send + 'static;
-        /// Between two calls of [`Sealed::due`].
-        const EVERY: Nanos;
-        fn hello(version: &str) -> Self::Out;
-        fn goodbye(why: &str) -> Self::Out;
-        fn is_bye(message: &Self::Out) -> bool;
-        fn note_sent(legs: &mut Legs, now: Nanos, message: &Self::Out) -> Result<Verdict, Fault>;
-        fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)>;
-        /// Takes a message of the peer.
-        fn take(machine: &mut Machine<Self>, now: Nanos, message: Self::In) -> Result<(), Fault>
-        where
-            Self: Role;
-        /// A message was sent.
-        fn touched(machine: &mut Machine<Self>, now: Nanos)
-        where
-            Self: Role;
-        /// [`Machine::next`] has come.
-        fn due(machine: &mut Machine<Self>, now: Nanos)
-        where
-            Self: Role;
+/// The end on the host of the command.
+#[derive(Debug)]
+pub enum Controller {}
+
+impl Role for Controller {
+    type Out = ToAgent;
+    type In = ToController;
+    const EVERY: Nanos = PING_EVERY;
+    const IDLES: bool = false;
+
+    fn hello(protocol: u32, version: String) -> ToAgent {
+        ToAgent::Hello { protocol, version }
     }
 
-    impl Sealed for Controller {
-        type Out = ToAgent;
-        type In = ToController;
-        const EVERY: Nanos = PING_EVERY;
-
-        fn hello(version: &str) -> ToAgent {
-            ToAgent::Hello {
-                protocol: PROTOCOL,
-                version: version.to_owned(),
-            }
-        }
-
-        fn goodbye(_why: &str) -> ToAgent {
-            ToAgent::Bye
-        }
-
-        fn is_bye(message: &ToAgent) -> bool {
-            matches!(message, ToAgent::Bye)
-        }
-
-        fn note_sent(legs: &mut Legs, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
-            legs.controller_says(now, message)
-        }
-
-        fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)> {
-            legs.agent_owes()
-        }
-
-        fn take(
-            machine: &mut Machine<Self>,
-            now: Nanos,
-            mut said: ToController,
-        ) -> Result<(), Fault> {
-            if machine.legs.agent_says(now, &said)? == Verdict::Late {
-                return Ok(());
-            }
-            match &mut said {
-                ToController::Pong { .. } => return Ok(()),
-                ToController::Bye { why } => {
-                    let why = Some(printable(why, MAX_SENTENCE));
-                    machine.event(Event::Closed { why });
-                    machine.state = State::Over;
-                    return Ok(());
-                }
-                ToController::Granted { warnings, .. }
-                | ToController::Connected { warnings, .. } => {
-                    clean(warnings);
-                }
-                ToController::Busy { why, .. }
-                | ToController::Refused { why, .. }
-                | ToController::Failed { why, .. } => *why = printable(why, MAX_SENTENCE),
-                ToController::Finished { record, broke, .. } => {
-                    clean(&mut record.warnings);
-                    if let Some(why) = broke {
-                        *why = printable(why, MAX_SENTENCE);
-                    }
-                }
-                ToController::Tuned { readings, .. } => {
-                    for text in readings
-                        .iter_mut()
-                        .flat_map(|r| [&mut r.setting, &mut r.asked, &mut r.found])
-                    {
-                        *text = printable(text, MAX_SENTENCE);
-                    }
-                }
-                ToController::TuneRefused { why, .. } | ToController::ProbeRefused { why, .. } => {
-                    *why = printable(why, MAX_SENTENCE);
-                }
-                ToController::Probed { answer, .. } => bound(answer),
-                ToController::Hello { .. }
-                | ToController::Sample { .. }
-                | ToController::Piece { .. } => {}
-            }
-            machine.event(Event::Message(said));
-            Ok(())
-        }
-
-        fn touched(_: &mut Machine<Self>, _: Nanos) {}
-
-        fn due(machine: &mut Machine<Self>, now: Nanos) {
-            machine.pings += 1;
-            machine.push(&ToAgent::Ping {
-                number: machine.pings,
-            });
-            machine.next = now + PING_EVERY;
-        }
+    fn goodbye(_: String) -> ToAgent {
+        ToAgent::Bye
     }
 
-    impl Sealed for Agent {
-        type Out = ToController;
-        type In = ToAgent;
-        const EVERY: Nanos = IDLE;
+    fn sends(legs: &mut Legs, now: Nanos, message: &ToAgent) -> Result<Verdict, Fault> {
+        legs.controller_sends(now, message)
+    }
 
-        fn hello(version: &str) -> ToController {
-            ToController::Hello {
-                protocol: PROTOCOL,
-                version: version.to_owned(),
-            }
+    fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)> {
+        legs.agent_owes()
+    }
+
+    fn receives(
+        end: &mut Endpoint<Self>,
+        now: Nanos,
+        mut message: ToController,
+    ) -> Result<(), Fault> {
+        if end.legs.agent_sends(now, &message)? == Verdict::Late {
+            return Ok(());
         }
-
-        fn goodbye(why: &str) -> ToController {
-            ToController::Bye {
-                why: why.to_owned(),
-            }
-        }
-
-        fn is_bye(message: &ToController) -> bool {
-            matches!(message, ToController::Bye { .. })
-        }
-
-        fn note_sent(
-            legs: &mut Legs,
-            now: Nanos,
-            message: &ToController,
-        ) -> Result<Verdict, Fault> {
-            legs.agent_says(now, message)
-        }
-
-        fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)> {
-            legs.controller_owes()
-        }
-
-        fn take(machine: &mut Machine<Self>, now: Nanos, mut said: ToAgent) -> Result<(), Fault> {
-            if machine.legs.controller_says(now, &said)? == Verdict::Late {
+        match &mut message {
+            ToController::Pong { .. } => return Ok(()),
+            ToController::Bye { why } => {
+                let why = Some(printable(why, MAX_SENTENCE));
+                end.event(Event::Closed { why });
+                end.state = State::Over;
                 return Ok(());
             }
-            if let ToAgent::Tune {
+            ToController::Granted { warnings, .. } | ToController::Connected { warnings, .. } => {
+                clean(warnings);
+            }
+            ToController::Busy { why, .. }
+            | ToController::Refused { why, .. }
+            | ToController::Failed { why, .. }
+            | ToController::TuneRefused { why, .. }
+            | ToController::ProbeRefused { why, .. } => *why = printable(why, MAX_SENTENCE),
+            ToController::Finished { record, broke, .. } => {
+                clean(&mut record.warnings);
+                *broke = broke.as_deref().map(|why| printable(why, MAX_SENTENCE));
+            }
+            ToController::Tuned { readings, .. } => {
+                let texts = readings.iter_mut();
+                for text in texts.flat_map(|r| [&mut r.setting, &mut r.asked, &mut r.found]) {
+                    *text = printable(text, MAX_SENTENCE);
+                }
+            }
+            ToController::Probed { answer, .. } => bound(answer),
+            ToController::Hello { .. }
+            | ToController::Sample { .. }
+            | ToController::Piece { .. } => {}
+        }
+        end.event(Event::Message(message));
+        Ok(())
+    }
+
+    fn on_every(end: &mut Endpoint<Self>) {
+        end.pings += 1;
+        end.push(&ToAgent::Ping { number: end.pings });
+    }
+}
+
+/// The end on the other host.
+#[derive(Debug)]
+pub enum Agent {}
+
+impl Role for Agent {
+    type Out = ToController;
+    type In = ToAgent;
+    const EVERY: Nanos = IDLE;
+    const IDLES: bool = true;
+
+    fn hello(protocol: u32, version: String) -> ToController {
+        ToController::Hello { protocol, version }
+    }
+
+    fn goodbye(why: String) -> ToController {
+        ToController::Bye { why }
+    }
+
+    fn sends(legs: &mut Legs, now: Nanos, message: &ToController) -> Result<Verdict, Fault> {
+        legs.agent_sends(now, message)
+    }
+
+    fn peer_owes(legs: &Legs) -> Option<(Nanos, &'static str)> {
+        legs.controller_owes()
+    }
+
+    fn receives(end: &mut Endpoint<Self>, now: Nanos, mut message: ToAgent) -> Result<(), Fault> {
+        if end.legs.controller_sends(now, &message)? == Verdict::Late {
+            return Ok(());
+        }
+        match &mut message {
+            ToAgent::Ping { number } => {
+                if end.out.len() > MAX_QUEUED {
+                    return Err(Fault::Backlog("it does not read what it is sent"));
+                }
+                end.push(&ToController::Pong { number: *number });
+                return Ok(());
+            }
+            ToAgent::Bye => {
+                end.event(Event::Closed { why: None });
+                end.state = State::Over;
+                return Ok(());
+            }
+            ToAgent::Tune {
                 origin, request, ..
-            } = &mut said
-            {
+            } => {
                 origin.place = printable(&origin.place, MAX_TITLE);
                 if let TuneRequest::Begin { title, .. }
                 | TuneRequest::Commit { title }
@@ -558,35 +524,16 @@ mod sealed {
                     *title = printable(title, MAX_TITLE);
                 }
             }
-            match said {
-                ToAgent::Ping { number } => {
-                    if machine.out.len() > MAX_QUEUED {
-                        return Err(Fault::Backlog("it does not read what it is sent"));
-                    }
-                    machine.push(&ToController::Pong { number });
-                }
-                ToAgent::Bye => {
-                    machine.event(Event::Closed { why: None });
-                    machine.state = State::Over;
-                }
-                said => {
-                    machine.next = now + IDLE;
-                    machine.event(Event::Message(said));
-                }
-            }
-            Ok(())
+            _ => {}
         }
+        end.next = now + IDLE;
+        end.event(Event::Message(message));
+        Ok(())
+    }
 
-        fn touched(machine: &mut Machine<Self>, now: Nanos) {
-            machine.next = now + IDLE;
-        }
-
-        fn due(machine: &mut Machine<Self>, now: Nanos) {
-            if machine.legs.is_idle() {
-                machine.bye(&format!("nothing was ordered for {IDLE}"));
-            } else {
-                machine.next = now + IDLE;
-            }
+    fn on_every(end: &mut Endpoint<Self>) {
+        if end.legs.is_idle() {
+            end.bye(&format!("nothing was ordered for {IDLE}"));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The protocol between a controller (the host of the command) and an agent (the other host).
 //!
 //! Over an authenticated stream of bytes both send [frames](frame) of JSON: [`ToAgent`] one way,
-//! [`ToController`] the other. [`ControllerMachine`] and [`AgentMachine`] hold the two ends without
-//! a socket and without a clock. [`Preamble`] opens a data connection; [`enrol`] is the one thing
-//! that a stranger with an invitation may say.
+//! [`ToController`] the other. [`ControllerMachine`] and [`AgentMachine`] are the two ends.
+//! [`Preamble`] opens a data connection; [`enrol`] is all that an unauthenticated peer with an
+//! invitation may send.
 
 pub mod enrol;
 mod frame;
@@ -15,9 +15,8 @@ pub mod probe;
 
 pub use frame::{FrameError, FrameReader, HEADER_LEN, MAX_FRAME, encode_frame};
 pub use machine::{
-    Agent, AgentMachine, Controller, ControllerMachine, Event, Fault, IDLE, MAX_EVENTS,
-    MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_QUEUED, Machine, PING_EVERY, Role,
-    SILENCE,
+    Agent, AgentMachine, Controller, ControllerMachine, Endpoint, Event, Fault, IDLE, MAX_EVENTS,
+    MAX_LIVE_LEGS, MAX_OPEN_FETCHES, MAX_OPEN_REQUESTS, MAX_QUEUED, PING_EVERY, Role, SILENCE,
 };
 pub use messages::{MAX_PIECE, MAX_READINGS, MAX_SETTINGS, Order, Origin, PROTOCOL, TOKEN_LEN};
 pub use messages::{ProbeAnswer, ProbeRequest};

@@ -2,6 +2,7 @@
 
 use super::frame::{Incoming, framed};
 use super::{Cookie, Failure, Params, Results, State};
+use crate::Machine;
 use model::Nanos;
 use std::collections::VecDeque;
 
@@ -66,8 +67,7 @@ impl At {
     }
 }
 
-/// The client's machine: bytes and moments go in, [`ClientEvent`]s and bytes come out. Moments are
-/// counted from anywhere, as long as they do not run back.
+/// The client's machine.
 #[derive(Debug)]
 pub struct Client {
     at: At,
@@ -81,7 +81,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A test to be; [`Client::output`] starts with the cookie.
+    /// A test to be; its output starts with the cookie.
     pub fn new(now: Nanos, cookie: &Cookie, params: Params) -> Client {
         Client {
             at: At::Greeted,
@@ -95,28 +95,6 @@ impl Client {
         }
     }
 
-    /// Takes what came from the server.
-    pub fn receive(&mut self, now: Nanos, bytes: &[u8]) {
-        if self.at == At::Over {
-            return;
-        }
-        self.incoming.push(bytes);
-        while self.at != At::Over && self.step(now) {}
-    }
-
-    /// The server closed the connection.
-    pub fn closed(&mut self) {
-        match (self.at, self.incoming.exactly::<4>()) {
-            (At::Over, _) => {}
-            // 3.12 closes after the first of the two integers when it does not know the user.
-            (At::Refused, Some(number)) => self.fail(Failure::ServerError {
-                number: i32::from_be_bytes(number),
-                errno: 0,
-            }),
-            (at, _) => self.fail(Failure::Closed(at.words())),
-        }
-    }
-
     /// This end's load is over (its limit is reached, or the user stopped it): ends the test.
     /// Without effect unless it runs.
     pub fn end(&mut self, now: Nanos) {
@@ -126,12 +104,11 @@ impl Client {
         }
     }
 
-    /// Gives up in whatever state; the server is told.
+    /// Gives up in whatever state, and lets the server know.
     pub fn terminate(&mut self) {
         if self.at != At::Over {
             self.outgoing.push(State::ClientTerminate.byte());
-            self.at = At::Over;
-            self.deadline = None;
+            self.over();
         }
     }
 
@@ -140,84 +117,51 @@ impl Client {
         if self.at == At::Results {
             self.outgoing.extend(framed(&results.to_json()));
             self.go(At::Exchanging, now);
-            while self.at != At::Over && self.step(now) {}
+            self.steps(now);
         }
     }
 
-    /// Until when something must come; call [`Client::timeout`] then.
-    pub fn deadline(&self) -> Option<Nanos> {
-        self.deadline
-    }
-
-    /// Looks at the clock.
-    pub fn timeout(&mut self, now: Nanos) {
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.fail(Failure::Silent {
-                during: self.at.words(),
-                span: now.since(self.since),
-            });
+    fn steps(&mut self, now: Nanos) {
+        while self.at != At::Over {
+            match self.step(now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(failure) => self.fail(failure),
+            }
         }
-    }
-
-    /// The next thing to do or to know.
-    pub fn event(&mut self) -> Option<ClientEvent> {
-        self.events.pop_front()
-    }
-
-    /// Bytes to send, each once.
-    pub fn output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.outgoing)
     }
 
     /// Uses one piece of what came; false if it is not all there.
-    fn step(&mut self, now: Nanos) -> bool {
+    fn step(&mut self, now: Nanos) -> Result<bool, Failure> {
+        // A server that gives up sends a negative byte; a length cannot begin with one,
+        // because it is bounded far below 2^31.
+        let is_length = self.incoming.peek().is_none_or(|byte| byte < 0x80);
         match self.at {
             At::Refused => match self.incoming.exactly::<8>() {
-                Some([a, b, c, d, e, f, g, h]) => {
-                    self.fail(Failure::ServerError {
-                        number: i32::from_be_bytes([a, b, c, d]),
-                        errno: i32::from_be_bytes([e, f, g, h]),
-                    });
-                    true
-                }
-                None => false,
+                Some([a, b, c, d, e, f, g, h]) => Err(Failure::ServerError {
+                    number: i32::from_be_bytes([a, b, c, d]),
+                    errno: i32::from_be_bytes([e, f, g, h]),
+                }),
+                None => Ok(false),
             },
-            At::Exchanging => {
-                // A server that gives up sends a negative byte; a length cannot begin with one,
-                // because it is bounded far below 2^31.
-                if self.incoming.peek().is_some_and(|byte| byte >= 0x80) {
-                    return self.state(now);
-                }
-                match self.incoming.object("results", Results::MAX_JSON) {
-                    Some(Ok(map)) => {
-                        match Results::from_map(&map) {
-                            Ok(results) => {
-                                self.server_results = Some(Box::new(results));
-                                self.go(At::Displaying, now);
-                            }
-                            Err(why) => self.fail(Failure::Malformed {
-                                what: "results",
-                                why,
-                            }),
-                        }
-                        true
-                    }
-                    Some(Err(failure)) => {
-                        self.fail(failure);
-                        true
-                    }
-                    None => false,
-                }
+            At::Exchanging if is_length => {
+                let read = Results::from_map;
+                let results = self.incoming.object("results", Results::MAX_JSON, read)?;
+                let Some(results) = results else {
+                    return Ok(false);
+                };
+                self.server_results = Some(Box::new(results));
+                self.go(At::Displaying, now);
+                Ok(true)
             }
-            _ => self.state(now),
+            _ => match self.incoming.byte() {
+                Some(byte) => self.state(now, byte).map(|()| true),
+                None => Ok(false),
+            },
         }
     }
 
-    fn state(&mut self, now: Nanos) -> bool {
-        // Until this end's results are given nothing but an error may come.
-        let Some(byte) = self.incoming.byte() else {
-            return false;
-        };
+    fn state(&mut self, now: Nanos, byte: u8) -> Result<(), Failure> {
         match (self.at, State::from_byte(byte)) {
             (At::Greeted, Some(State::ParamExchange)) => {
                 self.outgoing.extend(framed(&self.params.to_json()));
@@ -240,20 +184,20 @@ impl Client {
             }
             (At::Displaying, Some(State::DisplayResults)) => {
                 self.outgoing.push(State::Done.byte());
-                self.at = At::Over;
-                self.deadline = None;
+                self.over();
                 let results = self.server_results.take().expect("set on the way here");
                 self.events.push_back(ClientEvent::Finished(results));
             }
-            (_, Some(State::AccessDenied)) => self.fail(Failure::Busy),
+            (_, Some(State::AccessDenied)) => return Err(Failure::Busy),
             (_, Some(State::ServerError)) => self.go(At::Refused, now),
-            (_, Some(State::ServerTerminate)) => self.fail(Failure::ServerTerminated),
-            (at, _) => self.fail(Failure::Unexpected {
-                byte,
-                during: at.words(),
-            }),
+            (_, Some(State::ServerTerminate)) => return Err(Failure::ServerTerminated),
+            // Until this end's results are given nothing but an error may come.
+            (at, _) => {
+                let during = at.words();
+                return Err(Failure::Unexpected { byte, during });
+            }
         }
-        true
+        Ok(())
     }
 
     fn go(&mut self, at: At, now: Nanos) {
@@ -263,8 +207,56 @@ impl Client {
     }
 
     fn fail(&mut self, failure: Failure) {
+        self.over();
+        self.events.push_back(ClientEvent::Failed(failure));
+    }
+
+    fn over(&mut self) {
         self.at = At::Over;
         self.deadline = None;
-        self.events.push_back(ClientEvent::Failed(failure));
+    }
+}
+
+impl Machine for Client {
+    type Event = ClientEvent;
+
+    fn input(&mut self, now: Nanos, bytes: &[u8]) {
+        if self.at != At::Over {
+            self.incoming.push(bytes);
+            self.steps(now);
+        }
+    }
+
+    fn input_end(&mut self) {
+        match (self.at, self.incoming.exactly::<4>()) {
+            (At::Over, _) => {}
+            // 3.12 closes after the first of the two integers when it does not know the user.
+            (At::Refused, Some(number)) => self.fail(Failure::ServerError {
+                number: i32::from_be_bytes(number),
+                errno: 0,
+            }),
+            (at, _) => self.fail(Failure::Closed(at.words())),
+        }
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        self.deadline
+    }
+
+    fn on_timeout(&mut self, now: Nanos) {
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.fail(Failure::Silent {
+                during: self.at.words(),
+                span: now.since(self.since),
+            });
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_output(&mut self) -> Option<Vec<u8>> {
+        (!self.outgoing.is_empty()).then(|| std::mem::take(&mut self.outgoing))
     }
 }

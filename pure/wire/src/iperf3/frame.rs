@@ -35,23 +35,33 @@ impl Incoming {
         Some(taken)
     }
 
-    /// One JSON object behind its length, once it is all there.
-    pub fn object(
+    /// One JSON object behind its length, as `read` understands it, once it is all there.
+    pub fn object<T>(
         &mut self,
         what: &'static str,
         limit: usize,
-    ) -> Option<Result<Map<String, Value>, Failure>> {
-        let announced = u32::from_be_bytes(*self.bytes.first_chunk::<4>()?) as usize;
+        read: impl FnOnce(&Map<String, Value>) -> Result<T, Malformed>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(announced) = self.bytes.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let announced = u32::from_be_bytes(*announced) as usize;
         if announced > limit {
-            return Some(Err(Failure::TooLarge {
+            return Err(Failure::TooLarge {
                 what,
                 size: announced as u64,
                 limit: limit as u64,
-            }));
+            });
         }
-        let text: Vec<u8> = self.bytes.get(4..4 + announced)?.to_vec();
+        let Some(text) = self.bytes.get(4..4 + announced) else {
+            return Ok(None);
+        };
+        let object = object(text).and_then(|map| read(&map));
         self.bytes.drain(..4 + announced);
-        Some(object(&text).map_err(|why| Failure::Malformed { what, why }))
+        match object {
+            Ok(object) => Ok(Some(object)),
+            Err(why) => Err(Failure::Malformed { what, why }),
+        }
     }
 }
 

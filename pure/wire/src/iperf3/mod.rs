@@ -14,7 +14,7 @@ mod state;
 mod udp;
 
 #[cfg(test)]
-mod pair;
+mod pair_tests;
 
 pub use auth::{
     AuthError, Credentials, DEFAULT_SKEW_S, UsersFile, UsersFileError, read_token_text, token_text,

@@ -2,6 +2,7 @@
 
 use super::frame::{Incoming, framed};
 use super::{Cookie, Failure, Params, Results, State, is_cookie};
+use crate::Machine;
 use model::Nanos;
 use std::collections::VecDeque;
 
@@ -60,8 +61,7 @@ impl At {
     }
 }
 
-/// The server's machine, for one client: bytes and moments go in, [`ServerEvent`]s and bytes come
-/// out. Every state has a deadline.
+/// The server's machine, for one client. Every state has a deadline.
 #[derive(Debug)]
 pub struct Server {
     at: At,
@@ -89,25 +89,6 @@ impl Server {
         }
     }
 
-    /// Takes what came from the client.
-    pub fn receive(&mut self, now: Nanos, bytes: &[u8]) {
-        if self.at == At::Over {
-            return;
-        }
-        self.incoming.push(bytes);
-        self.steps(now);
-    }
-
-    /// The client closed the connection.
-    pub fn closed(&mut self) {
-        match self.at {
-            // All has been said; a client that leaves without a good bye is as welcome.
-            At::Parting => self.finish(),
-            At::Over => {}
-            at => self.fail(Failure::Closed(at.words())),
-        }
-    }
-
     /// Grants the test: the client opens its streams.
     pub fn open(&mut self, now: Nanos) {
         if self.at == At::Deciding {
@@ -129,28 +110,17 @@ impl Server {
 
     /// Refuses, or gives up, with iperf3's number of the reason (see [`super::code`]).
     pub fn refuse(&mut self, number: i32, errno: i32) {
-        if self.at != At::Over {
-            self.outgoing.push(State::ServerError.byte());
-            self.outgoing.extend(number.to_be_bytes());
-            self.outgoing.extend(errno.to_be_bytes());
-            self.over();
-        }
+        self.leave(State::ServerError, &[number, errno]);
     }
 
     /// Turns the client away because others are served.
     pub fn deny(&mut self) {
-        if self.at != At::Over {
-            self.outgoing.push(State::AccessDenied.byte());
-            self.over();
-        }
+        self.leave(State::AccessDenied, &[]);
     }
 
     /// Gives up because this server stops.
     pub fn terminate(&mut self) {
-        if self.at != At::Over {
-            self.outgoing.push(State::ServerTerminate.byte());
-            self.over();
-        }
+        self.leave(State::ServerTerminate, &[]);
     }
 
     /// This end's results, after [`ServerEvent::Ended`]. They leave when the client's are in.
@@ -161,133 +131,96 @@ impl Server {
         }
     }
 
-    /// Until when something must come; call [`Server::timeout`] then.
-    pub fn deadline(&self) -> Option<Nanos> {
-        self.deadline
-    }
-
-    /// Looks at the clock.
-    pub fn timeout(&mut self, now: Nanos) {
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
-            match self.at {
-                At::Parting => self.finish(),
-                at => self.fail(Failure::Silent {
-                    during: at.words(),
-                    span: now.since(self.since),
-                }),
-            }
+    fn leave(&mut self, state: State, numbers: &[i32]) {
+        if self.at != At::Over {
+            self.outgoing.push(state.byte());
+            self.outgoing
+                .extend(numbers.iter().flat_map(|n| n.to_be_bytes()));
+            self.over();
         }
-    }
-
-    /// The next thing to do or to know.
-    pub fn event(&mut self) -> Option<ServerEvent> {
-        self.events.pop_front()
-    }
-
-    /// Bytes to send, each once.
-    pub fn output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.outgoing)
     }
 
     fn steps(&mut self, now: Nanos) {
-        while self.at != At::Over && self.step(now) {}
+        while self.at != At::Over {
+            match self.step(now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(failure) => self.fail(failure),
+            }
+        }
     }
 
     /// Uses one piece of what came; false if it is not all there.
-    fn step(&mut self, now: Nanos) -> bool {
+    fn step(&mut self, now: Nanos) -> Result<bool, Failure> {
         match self.at {
-            At::Greeting => match self.incoming.exactly() {
-                Some(cookie) if is_cookie(&cookie) => {
-                    self.outgoing.push(State::ParamExchange.byte());
-                    self.events.push_back(ServerEvent::Greeted(cookie));
-                    self.go(At::Asking, now, PATIENCE);
-                    true
+            At::Greeting => {
+                let Some(cookie) = self.incoming.exactly() else {
+                    return Ok(false);
+                };
+                if !is_cookie(&cookie) {
+                    return Err(Failure::NotACookie);
                 }
-                Some(_) => {
-                    self.fail(Failure::NotACookie);
-                    true
-                }
-                None => false,
-            },
-            At::Asking => match self.incoming.object("parameters", Params::MAX_JSON) {
-                Some(read) => {
-                    let params = read.and_then(|map| {
-                        Params::from_map(&map).map_err(|why| Failure::Malformed {
-                            what: "parameters",
-                            why,
-                        })
-                    });
-                    match params {
-                        Ok(params) => {
-                            self.events.push_back(ServerEvent::Asked(Box::new(params)));
-                            // The decision may wait for a turn; the server bounds that itself.
-                            self.at = At::Deciding;
-                            self.deadline = None;
-                        }
-                        Err(failure) => self.fail(failure),
-                    }
-                    true
-                }
-                None => false,
-            },
+                self.outgoing.push(State::ParamExchange.byte());
+                self.events.push_back(ServerEvent::Greeted(cookie));
+                self.go(At::Asking, now, PATIENCE);
+            }
+            At::Asking => {
+                let Some(params) =
+                    self.incoming
+                        .object("parameters", Params::MAX_JSON, Params::from_map)?
+                else {
+                    return Ok(false);
+                };
+                self.events.push_back(ServerEvent::Asked(Box::new(params)));
+                // The decision may wait for a slot; the server bounds that itself.
+                self.at = At::Deciding;
+                self.deadline = None;
+            }
             At::Exchanging if self.client_results.is_none() => {
-                match self.incoming.object("results", Results::MAX_JSON) {
-                    Some(read) => {
-                        let results = read.and_then(|map| {
-                            Results::from_map(&map).map_err(|why| Failure::Malformed {
-                                what: "results",
-                                why,
-                            })
-                        });
-                        match results {
-                            Ok(results) => {
-                                self.client_results = Some(Box::new(results));
-                                self.answer(now);
-                            }
-                            Err(failure) => self.fail(failure),
-                        }
-                        true
-                    }
-                    None => false,
-                }
+                let Some(results) =
+                    self.incoming
+                        .object("results", Results::MAX_JSON, Results::from_map)?
+                else {
+                    return Ok(false);
+                };
+                self.client_results = Some(Box::new(results));
+                self.answer(now);
             }
             At::Deciding if self.incoming.peek() != Some(State::ClientTerminate.byte()) => {
-                self.too_early()
+                return self.too_early();
             }
-            At::Exchanging => self.too_early(),
-            _ => self.state(now),
+            At::Exchanging => return self.too_early(),
+            at => {
+                let Some(byte) = self.incoming.byte() else {
+                    return Ok(false);
+                };
+                match (at, State::from_byte(byte)) {
+                    (At::Running, Some(State::TestEnd)) => {
+                        self.outgoing.push(State::ExchangeResults.byte());
+                        self.events.push_back(ServerEvent::Ended);
+                        self.go(At::Exchanging, now, PATIENCE);
+                    }
+                    (At::Parting, Some(State::Done)) => self.finish(),
+                    (_, Some(State::ClientTerminate)) => return Err(Failure::ClientTerminated),
+                    _ => {
+                        let during = at.words();
+                        return Err(Failure::Unexpected { byte, during });
+                    }
+                }
+            }
         }
+        Ok(true)
     }
 
-    fn state(&mut self, now: Nanos) -> bool {
-        let Some(byte) = self.incoming.byte() else {
-            return false;
-        };
-        match (self.at, State::from_byte(byte)) {
-            (At::Running, Some(State::TestEnd)) => {
-                self.outgoing.push(State::ExchangeResults.byte());
-                self.events.push_back(ServerEvent::Ended);
-                self.go(At::Exchanging, now, PATIENCE);
-            }
-            (At::Parting, Some(State::Done)) => self.finish(),
-            (_, Some(State::ClientTerminate)) => self.fail(Failure::ClientTerminated),
-            (at, _) => self.fail(Failure::Unexpected {
-                byte,
-                during: at.words(),
-            }),
-        }
-        true
-    }
-
-    fn too_early(&mut self) -> bool {
-        if self.incoming.len() > MAX_EARLY {
-            self.fail(Failure::TooLarge {
+    fn too_early(&self) -> Result<bool, Failure> {
+        match self.incoming.len() {
+            size if size > MAX_EARLY => Err(Failure::TooLarge {
                 what: "data before its turn",
-                size: self.incoming.len() as u64,
+                size: size as u64,
                 limit: MAX_EARLY as u64,
-            });
+            }),
+            _ => Ok(false),
         }
-        false
     }
 
     /// Sends this end's results once both are there.
@@ -315,7 +248,7 @@ impl Server {
     }
 
     fn fail(&mut self, failure: Failure) {
-        // The client is told where iperf3 has a word for it.
+        // iperf3's number of it, where it has one.
         let number = match &failure {
             Failure::Malformed { what, .. } | Failure::TooLarge { what, .. } => match *what {
                 "results" => super::code::RECEIVE_RESULTS,
@@ -336,5 +269,50 @@ impl Server {
     fn over(&mut self) {
         self.at = At::Over;
         self.deadline = None;
+    }
+}
+
+impl Machine for Server {
+    type Event = ServerEvent;
+
+    fn input(&mut self, now: Nanos, bytes: &[u8]) {
+        if self.at != At::Over {
+            self.incoming.push(bytes);
+            self.steps(now);
+        }
+    }
+
+    fn input_end(&mut self) {
+        match self.at {
+            // All has been exchanged; a client that leaves without a good bye is as welcome.
+            At::Parting => self.finish(),
+            At::Over => {}
+            at => self.fail(Failure::Closed(at.words())),
+        }
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        self.deadline
+    }
+
+    fn on_timeout(&mut self, now: Nanos) {
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            let span = now.since(self.since);
+            match self.at {
+                At::Parting => self.finish(),
+                at => self.fail(Failure::Silent {
+                    during: at.words(),
+                    span,
+                }),
+            }
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_output(&mut self) -> Option<Vec<u8>> {
+        (!self.outgoing.is_empty()).then(|| std::mem::take(&mut self.outgoing))
     }
 }

@@ -11,7 +11,7 @@ pub use blocks::Client;
 pub use procedures::{
     Commit, Create, Exports, FsInfo, Handle, Lookup, Mount, Port, Remove, Sizes, Unmount, Write,
 };
-pub use rpc::{Credentials, Failure, Procedure, Records, answer, call};
+pub use rpc::{Calls, Credentials, Failure, Procedure, answer, call};
 
 /// Port of the port mapper (RFC 1833), which knows the others.
 pub const PORT_MAPPER: u16 = 111;

@@ -2,6 +2,8 @@
 
 use super::programs;
 use super::xdr::{Writer, Xdr};
+use crate::Machine;
+use model::Nanos;
 
 /// A reply that is taken whole is smaller: a list of exports, not a block.
 const LARGEST: usize = 1 << 20;
@@ -175,24 +177,36 @@ pub(super) fn accepted(from: &mut Xdr<'_>, call: &'static str) -> Result<(), Fai
     }
 }
 
-/// Puts replies together that are taken whole.
-#[derive(Debug, Default)]
-pub struct Records {
+/// Single calls over one connection, whose replies are taken whole. An event is a reply; see [`answer`].
+#[derive(Debug)]
+pub struct Calls {
+    who: Credentials,
+    number: u32,
+    out: Vec<u8>,
     bytes: Vec<u8>,
 }
 
-impl Records {
-    /// Takes what arrived.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+impl Calls {
+    /// Of this user; nothing is called yet.
+    pub fn new(who: Credentials) -> Calls {
+        Calls {
+            who,
+            number: 0,
+            out: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Calls a procedure: the number of its reply.
+    pub fn call<P: Procedure>(&mut self, procedure: &P) -> u32 {
+        self.number += 1;
+        self.out.extend(call(procedure, self.number, &self.who));
+        self.number
     }
 
     /// The next reply, if all of it is there. Sun's own servers wrote each in one fragment, and so do all since;
     /// more are put together all the same.
-    ///
-    /// # Errors
-    /// If it is larger than any reply to a single call.
-    pub fn take(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+    fn take(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let mut record = Vec::new();
         let mut rest = Xdr(&self.bytes);
         loop {
@@ -213,6 +227,30 @@ impl Records {
                 return Ok(Some(record));
             }
         }
+    }
+}
+
+impl Machine for Calls {
+    type Event = Result<Vec<u8>, Failure>;
+
+    fn input(&mut self, _: Nanos, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn input_end(&mut self) {}
+
+    fn deadline(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn on_timeout(&mut self, _: Nanos) {}
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        self.take().transpose()
+    }
+
+    fn poll_output(&mut self) -> Option<Vec<u8>> {
+        (!self.out.is_empty()).then(|| std::mem::take(&mut self.out))
     }
 }
 
@@ -330,15 +368,15 @@ mod tests {
 
     #[test]
     fn records_are_put_together_and_bounded() {
-        let mut records = Records::default();
+        let mut records = Calls::new(who());
         let whole = bytes(&[&3u32, &0x0102_0304u32]);
         for byte in [&whole[..7], &bytes(&[&(LAST | 1)]), b"x", &bytes(&[&LAST])].concat() {
-            records.push(&[byte]);
+            records.input(Nanos(0), &[byte]);
         }
-        assert_eq!(records.take(), Ok(Some(vec![1, 2, 3, b'x'])));
-        assert_eq!(records.take(), Ok(Some(Vec::new())));
-        assert_eq!(records.take(), Ok(None));
-        records.push(b"HTTP");
-        assert!(records.take().is_err());
+        assert_eq!(records.poll_event(), Some(Ok(vec![1, 2, 3, b'x'])));
+        assert_eq!(records.poll_event(), Some(Ok(Vec::new())));
+        assert_eq!(records.poll_event(), None);
+        records.input(Nanos(0), b"HTTP");
+        assert!(records.poll_event().unwrap().is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Both machines against each other on a hand-moved clock, over a line that cuts, loses and repeats.
 
 use super::*;
+use crate::Machine;
 use model::Nanos;
 use proptest::prelude::*;
 
@@ -81,12 +82,12 @@ fn play(up: Harm, down: Harm) -> Ends {
     let mut ends = Ends::default();
     for _ in 0..1000 {
         let mut moved = false;
-        let bytes = harmed(client.output(), &mut up_seen, up);
+        let bytes = harmed(client.poll_output().unwrap_or_default(), &mut up_seen, up);
         for piece in pieces(&bytes, up) {
-            server.receive(now, piece);
+            server.input(now, piece);
             moved = true;
         }
-        while let Some(event) = server.event() {
+        while let Some(event) = server.poll_event() {
             moved = true;
             match event {
                 ServerEvent::Greeted(cookie) => assert!(is_cookie(&cookie)),
@@ -96,12 +97,16 @@ fn play(up: Harm, down: Harm) -> Ends {
                 ServerEvent::Failed(failure) => ends.server = Some(Err(failure)),
             }
         }
-        let bytes = harmed(server.output(), &mut down_seen, down);
+        let bytes = harmed(
+            server.poll_output().unwrap_or_default(),
+            &mut down_seen,
+            down,
+        );
         for piece in pieces(&bytes, down) {
-            client.receive(now, piece);
+            client.input(now, piece);
             moved = true;
         }
-        while let Some(event) = client.event() {
+        while let Some(event) = client.poll_event() {
             moved = true;
             match event {
                 ClientEvent::OpenStreams => server.start(now, Nanos::from_secs(40)),
@@ -116,13 +121,13 @@ fn play(up: Harm, down: Harm) -> Ends {
         }
         // The line closes when one end has hung up.
         if ends.client.is_some() {
-            server.closed();
+            server.input_end();
         } else if ends.server.is_some() {
-            client.closed();
+            client.input_end();
         } else if let Some(next) = client.deadline().into_iter().chain(server.deadline()).min() {
             now = next;
-            client.timeout(now);
-            server.timeout(now);
+            client.on_timeout(now);
+            server.on_timeout(now);
         } else {
             break;
         }
@@ -130,7 +135,7 @@ fn play(up: Harm, down: Harm) -> Ends {
             break;
         }
     }
-    while let Some(event) = server.event() {
+    while let Some(event) = server.poll_event() {
         if let ServerEvent::Failed(failure) = event {
             ends.server = Some(Err(failure));
         }
@@ -148,18 +153,18 @@ fn a_whole_test() {
 #[test]
 fn two_states_in_one_segment() {
     let mut client = Client::new(Nanos(0), &COOKIE, params());
-    client.receive(Nanos(0), &[9, 10]);
-    assert_eq!(client.event(), Some(ClientEvent::OpenStreams));
-    client.receive(Nanos(0), &[1, 2]);
-    assert_eq!(client.event(), Some(ClientEvent::Begin));
+    client.input(Nanos(0), &[9, 10]);
+    assert_eq!(client.poll_event(), Some(ClientEvent::OpenStreams));
+    client.input(Nanos(0), &[1, 2]);
+    assert_eq!(client.poll_event(), Some(ClientEvent::Begin));
 }
 
 #[test]
 fn every_refusal_has_its_words() {
     let told = |bytes: &[u8]| {
         let mut client = Client::new(Nanos(0), &COOKIE, params());
-        client.receive(Nanos(0), bytes);
-        match client.event() {
+        client.input(Nanos(0), bytes);
+        match client.poll_event() {
             Some(ClientEvent::Failed(failure)) => failure.to_string(),
             other => panic!("{other:?}"),
         }
@@ -173,11 +178,11 @@ fn every_refusal_has_its_words() {
 #[test]
 fn half_a_reason_is_one_if_the_server_then_leaves() {
     let mut client = Client::new(Nanos(0), &COOKIE, params());
-    client.receive(Nanos(0), &[0xfe, 0, 0, 0, 142]);
-    assert_eq!(client.event(), None);
-    client.closed();
+    client.input(Nanos(0), &[0xfe, 0, 0, 0, 142]);
+    assert_eq!(client.poll_event(), None);
+    client.input_end();
     assert_eq!(
-        client.event(),
+        client.poll_event(),
         Some(ClientEvent::Failed(Failure::ServerError {
             number: 142,
             errno: 0
@@ -189,16 +194,16 @@ fn half_a_reason_is_one_if_the_server_then_leaves() {
 fn a_silent_peer_costs_a_known_time() {
     let mut server = Server::new(Nanos(0));
     let deadline = server.deadline().unwrap();
-    server.timeout(deadline);
+    server.on_timeout(deadline);
     assert!(matches!(
-        server.event(),
+        server.poll_event(),
         Some(ServerEvent::Failed(Failure::Silent { .. }))
     ));
 
     let mut client = Client::new(Nanos(0), &COOKIE, params());
-    client.timeout(client.deadline().unwrap());
+    client.on_timeout(client.deadline().unwrap());
     assert!(matches!(
-        client.event(),
+        client.poll_event(),
         Some(ClientEvent::Failed(Failure::Silent { .. }))
     ));
 }
@@ -206,29 +211,32 @@ fn a_silent_peer_costs_a_known_time() {
 #[test]
 fn a_huge_frame_is_refused_before_it_is_kept() {
     let mut server = Server::new(Nanos(0));
-    server.receive(Nanos(0), &COOKIE);
-    server.receive(Nanos(0), &u32::MAX.to_be_bytes());
-    assert!(matches!(server.event(), Some(ServerEvent::Greeted(_))));
+    server.input(Nanos(0), &COOKIE);
+    server.input(Nanos(0), &u32::MAX.to_be_bytes());
+    assert!(matches!(server.poll_event(), Some(ServerEvent::Greeted(_))));
     assert!(matches!(
-        server.event(),
+        server.poll_event(),
         Some(ServerEvent::Failed(Failure::TooLarge {
             size: 0xffff_ffff,
             ..
         }))
     ));
     // The client learns it in iperf3's own words.
-    assert_eq!(server.output(), [9, 0xfe, 0, 0, 0, 114, 0, 0, 0, 0]);
+    assert_eq!(
+        server.poll_output().unwrap_or_default(),
+        [9, 0xfe, 0, 0, 0, 114, 0, 0, 0, 0]
+    );
 }
 
 #[test]
 fn a_client_that_gives_up_is_noticed_in_every_state() {
     let mut server = Server::new(Nanos(0));
-    server.receive(Nanos(0), &COOKIE);
+    server.input(Nanos(0), &COOKIE);
     let json = params().to_json().to_string();
-    server.receive(Nanos(0), &(json.len() as u32).to_be_bytes());
-    server.receive(Nanos(0), json.as_bytes());
-    server.receive(Nanos(0), &[12]);
-    let last = std::iter::from_fn(|| server.event()).last();
+    server.input(Nanos(0), &(json.len() as u32).to_be_bytes());
+    server.input(Nanos(0), json.as_bytes());
+    server.input(Nanos(0), &[12]);
+    let last = std::iter::from_fn(|| server.poll_event()).last();
     assert_eq!(last, Some(ServerEvent::Failed(Failure::ClientTerminated)));
 }
 
@@ -261,10 +269,10 @@ proptest! {
         let mut client = Client::new(Nanos(0), &COOKIE, params());
         let mut server = Server::new(Nanos(0));
         for chunk in &chunks {
-            client.receive(Nanos(0), chunk);
-            server.receive(Nanos(0), chunk);
+            client.input(Nanos(0), chunk);
+            server.input(Nanos(0), chunk);
         }
-        client.closed();
-        server.closed();
+        client.input_end();
+        server.input_end();
     }
 }

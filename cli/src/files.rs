@@ -1,7 +1,7 @@
 //! Files that the user named.
 
-use crate::traces::unpacked;
 use anyhow::{Context, Result};
+use engine::traces::unpacked;
 use std::io::{Read, Write};
 use std::path::Path;
 
