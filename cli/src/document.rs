@@ -1,6 +1,6 @@
 //! A run, an experiment, a tuning or an MTU report in every form: text, JSON, page.
 
-use crate::documents::Document;
+use crate::json_input::Document;
 use crate::live::stdout_style;
 use crate::lookup::refused;
 use crate::out;

@@ -3,11 +3,11 @@
 mod archive_list;
 mod commands;
 mod document;
-mod documents;
 mod files;
 mod filter_args;
 mod global;
 mod inputs;
+mod json_input;
 mod live;
 mod lookup;
 mod out;

@@ -3,11 +3,11 @@
 pub(super) mod requests;
 mod watch;
 
-use crate::documents::run_from;
 use crate::files::read_whole;
 use crate::filter_args::FilterArgs;
 use crate::global::Global;
 use crate::inputs::{Kind, bad, kind, listing, open, whole};
+use crate::json_input::run_from;
 use crate::live::stdout_style;
 use crate::{lookup, out};
 use anyhow::Result;

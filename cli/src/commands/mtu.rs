@@ -1,7 +1,7 @@
 //! `linerate mtu`: what size of packet gets through, in each direction.
 
-use crate::documents::Document;
 use crate::global::{Global, Reaching, Version};
+use crate::json_input::Document;
 use crate::lookup::{open_existing, refused};
 use crate::{document, out};
 use anyhow::{Context, Result};

@@ -3,9 +3,9 @@
 mod serve;
 
 use crate::archive_list::{self, Listed};
-use crate::documents::{self, Document};
 use crate::files::{read_whole, write_whole};
 use crate::global::Global;
+use crate::json_input::{self, Document};
 use crate::live::stdout_style;
 use crate::lookup::{open_existing, refused};
 use crate::{document, out};
@@ -373,7 +373,7 @@ fn read(file: &Path) -> Result<Document> {
         _ => file.display().to_string(),
     };
     let read = read_whole(file).and_then(|text| {
-        let (what, of) = match documents::from_json(&text)? {
+        let (what, of) = match json_input::from_json(&text)? {
             Document::Tuning(story, _) => ("a tuning", story.host),
             Document::Mtu(found) => ("what was found of an MTU", found.host().to_owned()),
             Document::Published(found) => ("a comparison", found.name),

@@ -2,10 +2,10 @@
 
 mod trace;
 
-use crate::documents::{self, Document};
 use crate::files::read_whole;
 use crate::global::Global;
 use crate::inputs::{self, Kind};
+use crate::json_input::{self, Document};
 use crate::{document, lookup};
 use anyhow::Result;
 use archive::{Archive, Named, Traces};
@@ -91,7 +91,7 @@ fn read(path: &Path) -> Result<Document> {
     };
     let read = read_whole(path).and_then(|text| {
         if text.trim_start().starts_with(['{', '[']) {
-            return documents::from_json(&text);
+            return json_input::from_json(&text);
         }
         // The default of 'prove --from'.
         let margin = Metric::default().usual_margin();

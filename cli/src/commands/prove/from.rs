@@ -2,9 +2,9 @@
 
 use super::exit_for;
 use crate::document;
-use crate::documents::{Document, run_from};
 use crate::files::read_whole;
 use crate::global::Global;
+use crate::json_input::{Document, run_from};
 use crate::lookup::{open_existing, refused};
 use anyhow::Result;
 use archive::Archive;

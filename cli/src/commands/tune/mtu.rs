@@ -1,7 +1,7 @@
 //! `linerate tune mtu`: another MTU for two hosts, without an outage.
 
-use crate::documents::Document;
 use crate::global::{Global, Version};
+use crate::json_input::Document;
 use crate::{document, out};
 use anyhow::{Context, Result};
 use clap::Args;

@@ -3,8 +3,8 @@
 use crate::commands::measure::options::Load;
 use crate::commands::prove::picture::Pairs;
 use crate::commands::prove::{Design, Session};
-use crate::documents::Document;
 use crate::global::Global;
+use crate::json_input::Document;
 use crate::live::{View, stdout_style};
 use crate::{document, lookup, out};
 use anyhow::{Context, Result};
