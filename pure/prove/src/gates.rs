@@ -3,9 +3,10 @@
 
 use crate::plan::{P99_REQUESTS, pairs_of};
 use crate::trial::{LEFT_ALONE, end_name};
+use model::stats::{median, percent, signed_percent};
 use model::{
-    BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Nanos, Phase,
-    Pilot, Plan, RouteKnob, Setting, Side, SocketKnob, Trial,
+    BitRate, ChangePoint, Check, Design, Estimate, Gate, GateState, Knob, Metric, Phase, Pilot,
+    Plan, RouteKnob, Setting, Side, SocketKnob, Trial,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,50 +22,32 @@ const MOSTLY: f64 = 0.95;
 /// Most facts that a sentence names.
 const NAMED: usize = 3;
 
-/// What is looked at.
-pub(crate) struct Facts<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) trials: &'a [Trial],
-    pub(crate) pilot: Option<&'a Pilot>,
-    pub(crate) position: Option<&'a Estimate>,
-    pub(crate) changes: &'a [ChangePoint],
-}
-
-/// What came out.
-pub(crate) struct Gates {
-    pub(crate) gates: Vec<Gate>,
-    /// Arms of several whose own settings were not in force: no verdict on these alone.
-    pub(crate) inert: BTreeSet<u32>,
-}
-
-/// Every check in the order of the manual. A check for which there is nothing to look at is left out.
-pub(crate) fn gates(facts: &Facts<'_>) -> Gates {
-    let judged: Vec<&Trial> = judged(facts.trials).collect();
+/// Every check in the order of the manual, but those for which there is nothing to look at; and the arms of several
+/// whose own settings were not in force: no verdict on these alone.
+pub(crate) fn gates(
+    plan: &Plan,
+    trials: &[Trial],
+    noise: Option<&Pilot>,
+    second: Option<&Estimate>,
+    changes: &[ChangePoint],
+) -> (Vec<Gate>, BTreeSet<u32>) {
+    let judged: Vec<&Trial> = judged(trials).collect();
+    let noise = noise.map(|noise| pilot(plan, noise));
     if judged.is_empty() {
-        return Gates {
-            gates: facts
-                .pilot
-                .map(|p| pilot(facts.plan, p))
-                .into_iter()
-                .collect(),
-            inert: BTreeSet::new(),
-        };
+        return (noise.into_iter().collect(), BTreeSet::new());
     }
-    let (in_force, inert) = in_force(facts.plan, &judged);
+    let (in_force, inert) = in_force(plan, &judged);
     let gates = [
         Some(in_force),
-        Some(environment(facts.plan, &judged)),
-        relevance(facts.plan, &judged),
-        ceiling(facts.plan, &judged),
-        facts.pilot.map(|p| pilot(facts.plan, p)),
-        facts.position.map(|p| position(facts.plan, p)),
-        Some(stability(facts)),
-        Some(runs(facts.plan, &judged)),
+        Some(environment(plan, &judged)),
+        relevance(plan, &judged),
+        ceiling(plan, &judged),
+        noise,
+        second.map(|effect| position(plan, effect)),
+        Some(stability(changes.first())),
+        Some(runs(plan, &judged)),
     ];
-    Gates {
-        gates: gates.into_iter().flatten().collect(),
-        inert,
-    }
+    (gates.into_iter().flatten().collect(), inert)
 }
 
 /// True if a check failed that more runs cannot mend.
@@ -384,7 +367,7 @@ fn ceiling(plan: &Plan, judged: &[&Trial]) -> Option<Gate> {
             let rates: Vec<f64> = of_arm
                 .filter_map(|t| Some(t.witness.steady_goodput?.0 as f64))
                 .collect();
-            model::stats::median(&rates)
+            median(&rates)
         })
         .collect();
     let lowest = medians?.into_iter().reduce(f64::min)?;
@@ -424,54 +407,41 @@ fn pilot(plan: &Plan, pilot: &Pilot) -> Gate {
 
 fn position(plan: &Plan, effect: &Estimate) -> Gate {
     let (low, high) = (effect.low_share, effect.high_share);
-    let range = format!("95 % interval {} to {}", signed(low), signed(high));
-    let told = format!(
-        "The second run of a pair was {} than the first by {} ({range})",
-        if effect.effect_share < 0.0 {
-            "slower"
-        } else {
-            "faster"
-        },
-        percent(effect.effect_share.abs()),
+    let range = format!(
+        "95 % CI {} to {}",
+        signed_percent(low),
+        signed_percent(high)
     );
-    if low > 0.0 || high < 0.0 {
-        let remedy = format!(
-            "a gap longer than {} lets the path recover (burst credit of a shaper does this)",
-            seconds(plan.gap)
-        );
-        gate(
-            Check::Position,
-            GateState::Warned,
-            format!("{told}: {remedy}."),
-        )
-    } else {
+    if low <= 0.0 && high >= 0.0 {
         let evidence =
             format!("No shift between the first and the second run of a pair is seen ({range}).");
-        gate(Check::Position, GateState::Passed, evidence)
+        return gate(Check::Position, GateState::Passed, evidence);
     }
+    let evidence = format!(
+        "The second run of a pair was {} than the first by {} ({range}): a gap longer than {} lets the path recover (burst credit of a shaper does this).",
+        slower_or_faster(effect.effect_share),
+        percent(effect.effect_share.abs()),
+        plan.gap
+    );
+    gate(Check::Position, GateState::Warned, evidence)
 }
 
-fn stability(facts: &Facts<'_>) -> Gate {
-    match facts.changes.first() {
-        Some(change) => {
-            let evidence = format!(
-                "The path itself changed: from run {} on all arms were {} {} than before.",
-                change.trial,
-                percent(change.shift_share.abs()),
-                if change.shift_share < 0.0 {
-                    "slower"
-                } else {
-                    "faster"
-                },
-            );
-            gate(Check::Stability, GateState::Warned, evidence)
-        }
-        None => gate(
-            Check::Stability,
-            GateState::Passed,
-            "No change of level of the path itself is seen.",
-        ),
-    }
+fn stability(change: Option<&ChangePoint>) -> Gate {
+    let Some(change) = change else {
+        let evidence = "No change of level of the path itself is seen.";
+        return gate(Check::Stability, GateState::Passed, evidence);
+    };
+    let evidence = format!(
+        "The path itself changed: from run {} on all arms were {} {} than before.",
+        change.trial,
+        percent(change.shift_share.abs()),
+        slower_or_faster(change.shift_share)
+    );
+    gate(Check::Stability, GateState::Warned, evidence)
+}
+
+fn slower_or_faster(share: f64) -> &'static str {
+    if share < 0.0 { "slower" } else { "faster" }
 }
 
 // ---- the runs ----
@@ -513,30 +483,11 @@ fn runs(plan: &Plan, judged: &[&Trial]) -> Gate {
     }
 }
 
-/// `3 s`, `2.5 s`.
-fn seconds(time: Nanos) -> String {
-    format!("{} s", time.as_secs_f64())
-}
-
 fn runs_of(n: usize) -> String {
     match n {
         1 => "1 run".to_owned(),
         n => format!("{n} runs"),
     }
-}
-
-/// `5 %`, `2.4 %`: two digits are all that these figures bear.
-fn percent(share: f64) -> String {
-    let p = share * 100.0;
-    if p.abs() < 9.95 && (p - p.round()).abs() > 0.05 {
-        format!("{p:.1} %")
-    } else {
-        format!("{p:.0} %")
-    }
-}
-
-fn signed(share: f64) -> String {
-    format!("{:+.1} %", share * 100.0)
 }
 
 #[cfg(test)]
@@ -670,7 +621,7 @@ mod tests {
         assert_eq!(verdict(&[], rmem, nothing), None);
         let says = verdict(&[], rmem, |t| t.witness.rwnd_limited_share = Some(0.001)).unwrap();
         assert!(
-            says.contains("waited for the receive window less than 1 % of the time"),
+            says.contains("waited for the receive window less than 1.0 % of the time"),
             "{says}"
         );
         assert_eq!(
@@ -721,7 +672,7 @@ mod tests {
         assert_eq!(state, GateState::Warned);
         assert!(
             says.contains("slower than the first by 9.9 %")
-                && says.contains("a gap longer than 3 s"),
+                && says.contains("a gap longer than 3.00 s"),
             "{says}"
         );
         let (state, says) = of(&verdict, Check::Stability);

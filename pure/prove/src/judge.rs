@@ -4,7 +4,7 @@
 //! chosen by what the data look like.
 
 use crate::blocks::blocks;
-use crate::gates::{self, Gates};
+use crate::gates;
 use crate::looks::{Data, at_a_look, compare, pilot, pilot_differences, share};
 use crate::stats::change::change_point;
 use crate::stats::signed_rank::{self, FEWEST_PAIRS, hodges_lehmann};
@@ -31,13 +31,13 @@ pub fn judge(experiment: &Experiment) -> Verdict {
     let pilot = pilot(&data);
     let position = position_effect(&data);
     let change_points = change_points(&data);
-    let Gates { gates, inert } = gates::gates(&gates::Facts {
+    let (gates, inert) = gates::gates(
         plan,
         trials,
-        pilot: pilot.as_ref(),
-        position: position.as_ref(),
-        changes: &change_points,
-    });
+        pilot.as_ref(),
+        position.as_ref(),
+        &change_points,
+    );
     let blocked = gates.iter().any(|g| g.state == model::GateState::Failed);
 
     let (mut comparisons, done) = compare(&data);

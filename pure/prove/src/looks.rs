@@ -2,7 +2,7 @@
 //! that the plan fixed before the first run, and whether further runs can change the answer.
 
 use crate::blocks::{blocks, whole_blocks};
-use crate::stats::decision::{Decision, decide};
+use crate::stats::decision::decide;
 use crate::stats::multiple::holm;
 use crate::stats::power::{pairs_for_equivalence, smallest_effect};
 use crate::stats::signed_rank::{self, Look, hodges_lehmann};
@@ -280,7 +280,7 @@ fn conclude(
     interval: Interval,
     level: f64,
 ) {
-    let (outcome, beyond_margin) = outcome_of(decide(interval, plan.margin.ln_1p()));
+    let (outcome, beyond_margin) = decide(interval, plan.margin.ln_1p());
     comparison.outcome = outcome;
     comparison.beyond_margin = beyond_margin;
     comparison.pairs = pairs.len();
@@ -290,16 +290,6 @@ fn conclude(
     comparison.totals_outside = comparison
         .totals_share
         .is_some_and(|share| !interval.contains(share.ln_1p()));
-}
-
-/// The answer in words, and whether it is beyond the margin for sure.
-pub(crate) fn outcome_of(decision: Decision) -> (Outcome, bool) {
-    match decision {
-        Decision::Better { by_the_margin } => (Outcome::Faster, by_the_margin),
-        Decision::Worse { by_the_margin } => (Outcome::Slower, by_the_margin),
-        Decision::TooSmallToMatter { .. } => (Outcome::NoDifference, false),
-        Decision::Undecided => (Outcome::NotEnoughData, false),
-    }
 }
 
 /// Logarithms as shares.

@@ -180,9 +180,8 @@ fn compare(
                 runs: [0, arm].map(|of| arms[of].len() as u32),
                 estimate: estimate.map(|e| looks::share(e.value, e.interval, 1.0 - level)),
                 paired: blocks.is_some(),
-                outcome: estimate.map_or(Outcome::NoVerdict, |e| {
-                    looks::outcome_of(decide(e.interval, margin.ln_1p())).0
-                }),
+                outcome: estimate
+                    .map_or(Outcome::NoVerdict, |e| decide(e.interval, margin.ln_1p()).0),
                 ..described([&names[0], &names[arm]], typical, unit)
             }
         })

@@ -9,10 +9,9 @@ use model::{
     Level, Limit, Metric, Nanos, OptionUnit, Placement, Plan, Request, SOCKET_OPTIONS, Setting,
     SocketOption, SocketSettings, Spec, Wait, Workload, apply_to_spec,
 };
-use serde::de::{Deserializer, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::str::FromStr;
 use toml::de::{DeTable, DeValue};
@@ -499,20 +498,21 @@ struct Quantity<T>(T);
 
 impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Quantity<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Quantity<T>, D::Error> {
-        struct Reader<T>(PhantomData<T>);
-        impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Reader<T> {
-            type Value = Quantity<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, or text with a unit")
-            }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Quantity<T>, E> {
-                text.parse().map(Quantity).map_err(E::custom)
-            }
-            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Quantity<T>, E> {
-                self.visit_str(&number.to_string())
-            }
-        }
-        from.deserialize_any(Reader(PhantomData))
+        let text = text(from, "a number, or text with a unit")?;
+        text.parse().map(Quantity).map_err(D::Error::custom)
+    }
+}
+
+/// Text, or a number as text.
+fn text<'de, D: Deserializer<'de>>(from: D, expected: &str) -> Result<String, D::Error> {
+    match toml::Value::deserialize(from)? {
+        toml::Value::String(text) => Ok(text),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Float(number) => Ok(number.to_string()),
+        other => Err(D::Error::invalid_type(
+            Unexpected::Other(other.type_str()),
+            &expected,
+        )),
     }
 }
 
@@ -528,7 +528,7 @@ impl Serialize for Quantity<Nanos> {
         let units = [
             (1_000_000_000, "s"),
             (1_000_000, "ms"),
-            (1_000, "us"),
+            (1000, "us"),
             (1, "ns"),
         ];
         to.serialize_str(&exact(self.0.0, &units))
@@ -559,23 +559,10 @@ struct Share(f64);
 
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Share, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Share;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("per cent in quotes (\"5%\"), or a share (0.05)")
-            }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Share, E> {
-                super::parse_share(text).map(Share).map_err(E::custom)
-            }
-            fn visit_f64<E: serde::de::Error>(self, share: f64) -> Result<Share, E> {
-                Ok(Share(share))
-            }
-            fn visit_i64<E: serde::de::Error>(self, share: i64) -> Result<Share, E> {
-                Ok(Share(share as f64))
-            }
-        }
-        from.deserialize_any(Reader)
+        let text = text(from, "per cent in quotes (\"5%\"), or a share (0.05)")?;
+        super::parse_share(&text)
+            .map(Share)
+            .map_err(D::Error::custom)
     }
 }
 

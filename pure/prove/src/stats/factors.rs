@@ -19,72 +19,52 @@ pub(crate) struct Observation {
     pub(crate) y: f64,
 }
 
-/// What an effect is of. Levels are compared with level 0 of the same factor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Term {
-    /// A factor at this level, on average over the levels of all others.
-    Main {
-        /// Number of the factor.
-        factor: usize,
-        /// Its level, from 1.
-        level: u32,
-    },
-    /// How much more one does together with the other than without it.
-    Interaction {
-        /// Numbers of the two factors.
-        factors: [usize; 2],
-        /// Their levels, from 1.
-        levels: [u32; 2],
-    },
-}
-
 /// One effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Effect {
-    /// Of what.
-    pub(crate) term: Term,
+    /// Factors and their levels, from 1, compared with level 0. One: on average over the levels of all other
+    /// factors. Two: how much more one does together with the other than without it.
+    pub(crate) of: Vec<(usize, u32)>,
     /// How large, with its own interval at 5 %; `None` where the plan cannot tell it from another.
     pub(crate) estimate: Option<Estimate>,
     /// Adjusted for the number of effects (Holm).
     pub(crate) p: Option<f64>,
 }
 
-/// What a factorial plan shows.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fit {
-    /// First the factors, then each two of them.
-    pub(crate) effects: Vec<Effect>,
-    /// Standard deviation of what no term explains.
-    pub(crate) deviation: f64,
-    /// On so many degrees of freedom.
-    pub(crate) degrees: usize,
-}
-
-/// Fits all terms. `levels` is the number of levels of each factor. `None` if the observations do not
-/// have these factors and levels, or leave no degree of freedom for the noise.
-pub(crate) fn fit(observations: &[Observation], levels: &[u32]) -> Option<Fit> {
+/// Fits all terms: the effects of the factors, then of each two of them. `levels` is the number of levels of
+/// each factor. `None` if the observations do not have these factors and levels, or leave no degree of freedom
+/// for the noise.
+pub(crate) fn fit(observations: &[Observation], levels: &[u32]) -> Option<Vec<Effect>> {
     let sound = |o: &Observation| {
         o.y.is_finite()
             && o.levels.len() == levels.len()
             && o.levels.iter().zip(levels).all(|(l, of)| l < of)
     };
+    if observations.is_empty() || !observations.iter().all(sound) {
+        return None;
+    }
     let mut blocks: Vec<u32> = observations.iter().map(|o| o.block).collect();
     blocks.sort_unstable();
     blocks.dedup();
-    let columns = Columns { levels };
-    let width = blocks.len() + columns.width();
-    if observations.is_empty() || !observations.iter().all(sound) || width > MOST_TERMS {
+    let sets = sets(levels.len());
+    let columns = |set: &Vec<usize>| {
+        let free = set.iter().map(|&factor| levels[factor] as usize - 1);
+        free.fold(1, usize::saturating_mul)
+    };
+    let width = sets
+        .iter()
+        .map(columns)
+        .fold(blocks.len(), usize::saturating_add);
+    if width > MOST_TERMS {
         return None;
     }
     let rows: Vec<Vec<f64>> = observations
         .iter()
         .map(|o| {
-            let mut row: Vec<f64> = blocks
-                .iter()
-                .map(|b| f64::from(u8::from(*b == o.block)))
-                .collect();
-            columns.push(&mut row, |factor| columns.code(factor, o.levels[factor]));
-            row
+            let own = blocks.iter().map(|b| f64::from(u8::from(*b == o.block)));
+            let code = |&factor: &usize| code(o.levels[factor], levels[factor]);
+            let coded = sets.iter().flat_map(|set| product(set.iter().map(code)));
+            own.chain(coded).collect()
         })
         .collect();
 
@@ -100,15 +80,28 @@ pub(crate) fn fit(observations: &[Observation], levels: &[u32]) -> Option<Fit> {
             }
         }
     }
-    let terms = columns.terms();
-    let contrasts: Vec<Vec<f64>> = terms
-        .iter()
-        .map(|term| {
-            let mut row = vec![0.0; blocks.len()];
-            columns.push_contrast(&mut row, term);
-            row
-        })
-        .collect();
+    let terms: Vec<Vec<(usize, u32)>> = sets.iter().flat_map(|set| terms(set, levels)).collect();
+    let contrast = |term: &Vec<(usize, u32)>| {
+        let step = |&(factor, level): &(usize, u32)| {
+            let of = levels[factor];
+            let control = code(0, of);
+            code(level, of)
+                .iter()
+                .zip(control)
+                .map(|(l, c)| l - c)
+                .collect()
+        };
+        let of_set = |set: &Vec<usize>| {
+            // Everywhere else one of the factors stands still.
+            match set.iter().eq(term.iter().map(|(factor, _)| factor)) {
+                true => product(term.iter().map(step)),
+                false => vec![0.0; columns(set)],
+            }
+        };
+        let coded = sets.iter().flat_map(of_set);
+        blocks.iter().map(|_| 0.0).chain(coded).collect()
+    };
+    let contrasts: Vec<Vec<f64>> = terms.iter().map(contrast).collect();
     let mut right = vec![sums.clone()];
     right.extend(contrasts.iter().cloned());
     let (rank, mut solved) = solve(products, right);
@@ -146,116 +139,53 @@ pub(crate) fn fit(observations: &[Observation], levels: &[u32]) -> Option<Fit> {
         .collect();
     let mut adjusted =
         holm(&tested.iter().flatten().map(|(_, p)| *p).collect::<Vec<_>>()).into_iter();
-    let effects = terms.into_iter().zip(tested).map(|(term, tested)| Effect {
-        term,
+    let effects = terms.into_iter().zip(tested).map(|(of, tested)| Effect {
+        of,
         estimate: tested.map(|(estimate, _)| estimate),
         p: tested.and_then(|_| adjusted.next()),
     });
-    Some(Fit {
-        effects: effects.collect(),
-        deviation: variance.sqrt(),
-        degrees,
+    Some(effects.collect())
+}
+
+/// The sets of factors that have columns: each alone, then each two.
+fn sets(factors: usize) -> Vec<Vec<usize>> {
+    let alone = (0..factors).map(|f| vec![f]);
+    let pairs = (0..factors).flat_map(|f| (f + 1..factors).map(move |g| vec![f, g]));
+    alone.chain(pairs).collect()
+}
+
+/// Every choice of a level above the control's for each factor of a set.
+fn terms(set: &[usize], levels: &[u32]) -> Vec<Vec<(usize, u32)>> {
+    set.iter().fold(vec![Vec::new()], |begun, &factor| {
+        let with = |term: &Vec<_>| {
+            let term = term.clone();
+            (1..levels[factor]).map(move |level| [&term[..], &[(factor, level)]].concat())
+        };
+        begun.iter().flat_map(with).collect()
     })
 }
 
-/// The columns of factors and of each two of them: deviation coding, in which the coefficients of a
-/// factor sum to zero over its levels, so that every effect is an average over the other factors.
-struct Columns<'a> {
-    levels: &'a [u32],
+/// Deviation coding, in which the coefficients of a factor sum to zero over its levels, so that every effect
+/// is an average over the other factors.
+fn code(level: u32, levels: u32) -> Vec<f64> {
+    let last = levels - 1;
+    let column = |l| {
+        if level == last {
+            -1.0
+        } else {
+            f64::from(u8::from(level == l))
+        }
+    };
+    (0..last).map(column).collect()
 }
 
-impl Columns<'_> {
-    fn width(&self) -> usize {
-        let free = |factor: usize| (self.levels[factor] as usize).saturating_sub(1);
-        let alone: usize = (0..self.levels.len())
-            .map(free)
-            .fold(0, usize::saturating_add);
-        self.pairs().fold(alone, |all, (f, g)| {
-            all.saturating_add(free(f).saturating_mul(free(g)))
-        })
-    }
-
-    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let factors = self.levels.len();
-        (0..factors).flat_map(move |f| (f + 1..factors).map(move |g| (f, g)))
-    }
-
-    fn code(&self, factor: usize, level: u32) -> Vec<f64> {
-        let last = self.levels[factor] - 1;
-        (0..last)
-            .map(|l| match level {
-                level if level == last => -1.0,
-                level => f64::from(u8::from(level == l)),
-            })
+/// The columns of several factors together.
+fn product(codes: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
+    codes.fold(vec![1.0], |all, code| {
+        all.iter()
+            .flat_map(|a| code.iter().map(move |c| a * c))
             .collect()
-    }
-
-    /// Adds the columns of all factors and of all products to a row.
-    fn push(&self, row: &mut Vec<f64>, code: impl Fn(usize) -> Vec<f64>) {
-        let codes: Vec<Vec<f64>> = (0..self.levels.len()).map(code).collect();
-        row.extend(codes.iter().flatten());
-        for (f, g) in self.pairs() {
-            row.extend(product(&codes[f], &codes[g]));
-        }
-    }
-
-    /// The effects that a plan asks about.
-    fn terms(&self) -> Vec<Term> {
-        let above_control = |factor: usize| 1..self.levels[factor];
-        let main = (0..self.levels.len()).flat_map(|factor| {
-            above_control(factor).map(move |level| Term::Main { factor, level })
-        });
-        let both = self.pairs().flat_map(|(f, g)| {
-            above_control(f).flat_map(move |l| {
-                above_control(g).map(move |m| Term::Interaction {
-                    factors: [f, g],
-                    levels: [l, m],
-                })
-            })
-        });
-        main.chain(both).collect()
-    }
-
-    /// Adds to a row what takes the effect out of the coefficients.
-    fn push_contrast(&self, row: &mut Vec<f64>, term: &Term) {
-        let step = |factor: usize, level: u32| -> Vec<f64> {
-            let control = self.code(factor, 0);
-            self.code(factor, level)
-                .iter()
-                .zip(control)
-                .map(|(l, c)| l - c)
-                .collect()
-        };
-        let none = |factor: usize| vec![0.0; self.levels[factor] as usize - 1];
-        match *term {
-            Term::Main { factor: of, level } => {
-                // The products of one factor's step with another that stands still are zero.
-                self.push(row, |factor| {
-                    if factor == of {
-                        step(of, level)
-                    } else {
-                        none(factor)
-                    }
-                });
-            }
-            Term::Interaction { factors, levels } => {
-                row.extend((0..self.levels.len()).flat_map(none));
-                for (f, g) in self.pairs() {
-                    if [f, g] == factors {
-                        row.extend(product(&step(f, levels[0]), &step(g, levels[1])));
-                    } else {
-                        row.extend(product(&none(f), &none(g)));
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn product(a: &[f64], b: &[f64]) -> Vec<f64> {
-    a.iter()
-        .flat_map(|a| b.iter().map(move |b| a * b))
-        .collect()
+    })
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -352,36 +282,24 @@ mod tests {
         all
     }
 
-    fn of(fit: &Fit, term: &Term) -> Effect {
-        fit.effects
-            .iter()
-            .find(|e| e.term == *term)
-            .unwrap()
-            .clone()
+    fn of(fit: &[Effect], of: &[(usize, u32)]) -> Effect {
+        fit.iter().find(|e| e.of == of).unwrap().clone()
     }
 
     #[test]
     fn a_full_plan_with_an_interaction() {
         let y = |on: &[f64]| 0.1 * on[0] - 0.2 * on[1] + 0.3 * on[0] * on[1];
         let fit = fit(&plan(3, 4, |_| true, y), &[2, 2, 2]).unwrap();
-        assert_eq!(fit.effects.len(), 6);
-        // 32 runs, 4 blocks, 6 terms.
-        assert_eq!(fit.degrees, 22);
+        assert_eq!(fit.len(), 6);
         // On average over both levels of the other: 0.1 + 0.3 / 2 and -0.2 + 0.3 / 2.
         for (factor, expected) in [(0, 0.25), (1, -0.05), (2, 0.0)] {
-            let effect = of(&fit, &Term::Main { factor, level: 1 });
+            let effect = of(&fit, &[(factor, 1)]);
             let estimate = effect.estimate.unwrap();
             assert!((estimate.value - expected).abs() < 0.01, "{effect:?}");
             assert_eq!(effect.p.unwrap() < 0.05, expected != 0.0, "{effect:?}");
             assert!(estimate.interval.contains(estimate.value));
         }
-        let both = of(
-            &fit,
-            &Term::Interaction {
-                factors: [0, 1],
-                levels: [1, 1],
-            },
-        );
+        let both = of(&fit, &[(0, 1), (1, 1)]);
         assert!(
             (both.estimate.unwrap().value - 0.3).abs() < 0.02,
             "{both:?}"
@@ -396,15 +314,9 @@ mod tests {
         let plan = plan(5, 2, keep, y);
         assert_eq!(plan.len(), 32);
         let fit = fit(&plan, &[2; 5]).unwrap();
-        assert_eq!(fit.effects.len(), 15);
-        assert!(fit.effects.iter().all(|e| e.estimate.is_some()));
-        let both = of(
-            &fit,
-            &Term::Interaction {
-                factors: [1, 3],
-                levels: [1, 1],
-            },
-        );
+        assert_eq!(fit.len(), 15);
+        assert!(fit.iter().all(|e| e.estimate.is_some()));
+        let both = of(&fit, &[(1, 1), (3, 1)]);
         assert!(
             (both.estimate.unwrap().value - 0.2).abs() < 0.02,
             "{both:?}"
@@ -416,11 +328,7 @@ mod tests {
         // Of three factors with half of the plan each is the product of the two others.
         let plan = plan(3, 3, |set| set.count_ones() % 2 == 1, |on| 0.1 * on[0]);
         let fit = fit(&plan, &[2; 3]).unwrap();
-        assert!(
-            fit.effects
-                .iter()
-                .all(|e| e.estimate.is_none() && e.p.is_none())
-        );
+        assert!(fit.iter().all(|e| e.estimate.is_none() && e.p.is_none()));
     }
 
     #[test]
@@ -441,14 +349,9 @@ mod tests {
         }
         all.remove(4);
         let fit = fit(&all, &[3, 2]).unwrap();
-        let step = |level| {
-            of(&fit, &Term::Main { factor: 0, level })
-                .estimate
-                .unwrap()
-                .value
-        };
+        let step = |level| of(&fit, &[(0, level)]).estimate.unwrap().value;
         assert!((step(1) - 0.1).abs() < 0.01 && (step(2) - 0.4).abs() < 0.01);
-        assert_eq!(fit.effects.len(), 3 + 2);
+        assert_eq!(fit.len(), 3 + 2);
     }
 
     #[test]

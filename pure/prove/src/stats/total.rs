@@ -24,74 +24,45 @@ pub(crate) fn ratio_of_totals(a: &[f64], b: &[f64]) -> Option<f64> {
 
 /// How often fair coins in place of the signs give a mean at least as far from zero.
 pub(crate) fn p_two_sided(d: &[f64]) -> Option<f64> {
-    let up = subsets(d)?;
-    let mirror = negated(d);
-    let down = subsets(&mirror)?;
-    Some((2.0 * up.share_not_above(0.0).min(down.share_not_above(0.0))).min(1.0))
-}
-
-fn negated(d: &[f64]) -> Vec<f64> {
-    d.iter().map(|v| -v).collect()
-}
-
-fn subsets(d: &[f64]) -> Option<Subsets<'_>> {
     if d.is_empty() || d.iter().any(|v| !v.is_finite()) {
         return None;
     }
-    Some(if d.len() <= EXACT {
-        Subsets::All(d)
-    } else {
-        // The same sample for the same number of differences, so that a verdict can be repeated.
-        let mut coins = Random::new(d.len() as u64, 0);
-        let means = (0..SAMPLE).filter_map(|_| {
-            let (mut sum, mut count, mut bits) = (0.0, 0u32, 0);
-            for (at, value) in d.iter().enumerate() {
-                if at % 64 == 0 {
-                    bits = coins.bits();
-                }
-                if bits >> (at % 64) & 1 == 1 {
-                    sum += value;
-                    count += 1;
-                }
+    let negated: Vec<f64> = d.iter().map(|v| -v).collect();
+    Some((2.0 * share_not_above_zero(d).min(share_not_above_zero(&negated))).min(1.0))
+}
+
+/// Share of the subsets of some differences whose sum is at most 0; the empty one counts among them.
+fn share_not_above_zero(d: &[f64]) -> f64 {
+    if d.len() <= EXACT {
+        return not_above_zero(d) / 2f64.powi(d.len() as i32);
+    }
+    // The same sample for the same number of differences, so that a verdict can be repeated.
+    let mut coins = Random::new(d.len() as u64, 0);
+    let (mut not_above, mut all) = (1, 1);
+    for _ in 0..SAMPLE {
+        let (mut sum, mut count, mut bits) = (0.0, 0u32, 0);
+        for (at, value) in d.iter().enumerate() {
+            if at % 64 == 0 {
+                bits = coins.bits();
             }
-            (count > 0).then(|| sum / f64::from(count))
-        });
-        Subsets::Sample(means.collect())
-    })
-}
-
-/// The subsets of some differences, the empty one included.
-enum Subsets<'a> {
-    All(&'a [f64]),
-    /// Means of some of them.
-    Sample(Vec<f64>),
-}
-
-impl Subsets<'_> {
-    fn count(&self) -> f64 {
-        match self {
-            Subsets::All(d) => 2f64.powi(d.len() as i32),
-            Subsets::Sample(means) => means.len() as f64 + 1.0,
+            if bits >> (at % 64) & 1 == 1 {
+                sum += value;
+                count += 1;
+            }
         }
+        all += u32::from(count > 0);
+        not_above += u32::from(count > 0 && sum <= 0.0);
     }
-
-    /// Share of the subsets whose mean is at most `value`; the empty one counts among them.
-    fn share_not_above(&self, value: f64) -> f64 {
-        let count = match self {
-            Subsets::All(d) => not_above(d, value),
-            Subsets::Sample(means) => 1.0 + means.iter().filter(|m| **m <= value).count() as f64,
-        };
-        count / self.count()
-    }
+    f64::from(not_above) / f64::from(all)
 }
 
-/// Subsets of `d` whose mean is at most `value`, and the empty one. Each half has few enough sums to
-/// sort them all; then the two halves meet (Horowitz and Sahni 1974).
-fn not_above(d: &[f64], value: f64) -> f64 {
+/// Subsets of `d` whose sum is at most 0, and the empty one. Each half has few enough sums to sort them all;
+/// then the two halves meet (Horowitz and Sahni 1974).
+fn not_above_zero(d: &[f64]) -> f64 {
     let (one, other) = d.split_at(d.len() / 2);
-    let (one, other) = (sums(one, value), sums(other, value));
+    let (one, other) = (sums(one), sums(other));
     // Sums that differ by rounding alone are equal.
-    let rounding = 1e-13 * d.iter().map(|v| (v - value).abs()).sum::<f64>();
+    let rounding = 1e-13 * d.iter().map(|v| v.abs()).sum::<f64>();
     let mut reach = other.len();
     let mut count = 0.0;
     for sum in one {
@@ -103,12 +74,11 @@ fn not_above(d: &[f64], value: f64) -> f64 {
     count
 }
 
-/// The sums of `d - value` over all subsets, by size.
-fn sums(d: &[f64], value: f64) -> Vec<f64> {
+/// The sums of all subsets, by size.
+fn sums(d: &[f64]) -> Vec<f64> {
     let mut sums = vec![0.0];
-    for v in d {
-        let step = v - value;
-        let (low, high) = if step < 0.0 { (step, 0.0) } else { (0.0, step) };
+    for &step in d {
+        let (low, high) = (step.min(0.0), step.max(0.0));
         // Two sorted lists in one: the sums with and without this value.
         let mut merged = Vec::with_capacity(2 * sums.len());
         let (mut i, mut j) = (0, 0);

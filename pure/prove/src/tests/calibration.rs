@@ -2,9 +2,9 @@
 //! either way comes up in 5 of 100 experiments, whatever the noise.
 
 use super::simulate::{Noise, Order, Runs, experiment, judge, welch};
-use crate::stats::decision::Decision;
 use crate::stats::signed_rank::LOOKS;
 use crate::stats::{ALPHA, total};
+use model::Outcome;
 
 const EXPERIMENTS: u64 = 2_000;
 
@@ -24,8 +24,8 @@ fn false_verdicts(
 fn a_change_that_does_nothing_is_judged_in_5_of_100() {
     for noise in Noise::ALL {
         let wrong = false_verdicts(noise, Order::RandomPairs, 20, |runs| {
-            let (decision, ..) = judge(&runs.differences(), &LOOKS, 0.0).unwrap();
-            decision != Decision::Undecided
+            let (outcome, ..) = judge(&runs.differences(), &LOOKS, 0.0).unwrap();
+            outcome != Outcome::NotEnoughData
         });
         assert!(
             (0.035..=0.065).contains(&wrong),

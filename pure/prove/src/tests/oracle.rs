@@ -103,12 +103,12 @@ fn factors(chance: &mut Data) -> Case {
     // A lost run, so that the plan is not balanced.
     runs.remove(chance.below(24) as usize);
     let fit = fit(&runs, &[2, 2, 2]).unwrap();
-    let estimates: Vec<_> = fit.effects.iter().map(|e| e.estimate.unwrap()).collect();
+    let estimates: Vec<_> = fit.iter().map(|e| e.estimate.unwrap()).collect();
     let ours = json!({
         "value": estimates.iter().map(|e| e.value).collect::<Vec<_>>(),
         "low": estimates.iter().map(|e| e.interval.low).collect::<Vec<_>>(),
         "high": estimates.iter().map(|e| e.interval.high).collect::<Vec<_>>(),
-        "p": fit.effects.iter().map(|e| e.p).collect::<Vec<_>>(),
+        "p": fit.iter().map(|e| e.p).collect::<Vec<_>>(),
     });
     let question = json!({
         "kind": "factors",

@@ -4,9 +4,9 @@
 use super::simulate::{
     Noise, Order, Runs, SECONDS, SLOT_S, blocks, bootstrap, experiment, judge, search, welch,
 };
-use crate::stats::decision::Decision;
 use crate::stats::signed_rank::{self, LONG_LOOKS, LOOKS, Look};
 use crate::stats::{ALPHA, multiple, power, rank_sum, spread, total};
+use model::Outcome;
 use std::fmt::Display;
 
 /// Experiments a cell: the standard error of 5 % is 0.22 %, that of 50 % is 0.5 %.
@@ -94,7 +94,7 @@ impl Paths {
         looks: &[Look],
         effect: f64,
         margin: f64,
-        wanted: impl Fn(Decision) -> bool,
+        wanted: impl Fn(Outcome) -> bool,
     ) -> [String; 2] {
         let most = looks.last().map_or(0, |look| look.pairs as usize);
         let margin = (margin / 100.0).ln_1p();
@@ -192,8 +192,9 @@ fn false_verdicts(doc: &mut String, paths: &[Paths]) {
         ],
     );
     for path in paths {
-        let at =
-            |looks: &[Look]| path.judged(looks, 0.0, 0.0, |d| d != Decision::Undecided)[0].clone();
+        let at = |looks: &[Look]| {
+            path.judged(looks, 0.0, 0.0, |d| d != Outcome::NotEnoughData)[0].clone()
+        };
         let fixed = Look {
             pairs: 12,
             critical: critical(12),
@@ -291,7 +292,7 @@ fn power_by_looks(doc: &mut String, paths: &[Paths]) {
             .flat_map(|e| [format!("+{e} %"), "pairs".to_owned()]),
     );
     for path in paths {
-        let better = |d| matches!(d, Decision::Better { .. });
+        let better = |d| d == Outcome::Faster;
         let cells = EFFECTS.map(|effect| path.judged(&LOOKS, effect, 0.0, better));
         row(doc, path.noise, &cells.concat());
     }
@@ -358,7 +359,7 @@ fn equivalence(doc: &mut String, paths: &[Paths]) {
         ],
     );
     for path in paths {
-        let small = |d| matches!(d, Decision::TooSmallToMatter { .. });
+        let small = |d| d == Outcome::NoDifference;
         let mut cells = [
             path.judged(&LOOKS, 0.0, 5.0, small),
             path.judged(&LOOKS, 0.0, 10.0, small),
@@ -450,7 +451,7 @@ fn searches(doc: &mut String, paths: &[Paths]) {
         let cells = [
             format!("{:+.1}", 100.0 * looked.exp_m1()),
             share(found.iter().map(|f| f.significant)),
-            path.judged(&LOOKS, 0.0, 0.0, |d| d != Decision::Undecided)[0].clone(),
+            path.judged(&LOOKS, 0.0, 0.0, |d| d != Outcome::NotEnoughData)[0].clone(),
         ];
         row(doc, path.noise, &cells);
     }

@@ -8,10 +8,10 @@ pub use noise::{Noise, Path, SECONDS, SLOT_S};
 pub use search::search;
 
 use crate::stats::Interval;
-use crate::stats::decision::{Decision, decide};
+use crate::stats::decision::decide;
 use crate::stats::quantile::t_cdf;
 use crate::stats::signed_rank::{self, Look};
-use model::Random;
+use model::{Outcome, Random};
 
 /// In which order the runs of both arms are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +83,13 @@ impl Runs {
 
 /// Judges an experiment as it goes on: at each look, until there is a verdict. The verdict, the pairs
 /// that it took and the interval there; `margin` 0 asks for a difference alone.
-pub fn judge(d: &[f64], looks: &[Look], margin: f64) -> Option<(Decision, u32, Interval)> {
+pub fn judge(d: &[f64], looks: &[Look], margin: f64) -> Option<(Outcome, u32, Interval)> {
     let mut last = None;
     for look in looks {
         let interval = signed_rank::interval(d.get(..look.pairs as usize)?, look.critical)?;
-        let decision = decide(interval, margin);
-        last = Some((decision, look.pairs, interval));
-        if decision != Decision::Undecided {
+        let (outcome, _) = decide(interval, margin);
+        last = Some((outcome, look.pairs, interval));
+        if outcome != Outcome::NotEnoughData {
             break;
         }
     }
