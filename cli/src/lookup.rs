@@ -21,7 +21,7 @@ pub fn open_existing(global: &Global) -> Result<Archive> {
 pub fn open_for(name: &str, global: &Global) -> Result<Archive> {
     let path = global.archive_path().map_err(refused)?;
     Archive::open_existing(&path).map_err(|error| match error {
-        archive::Error::Missing { .. } if is_file_name(name) => no_file(name),
+        archive::Error::Missing(_) if is_file_name(name) => no_file(name),
         error => refused(error),
     })
 }
@@ -48,16 +48,13 @@ pub fn refused(error: archive::Error) -> anyhow::Error {
     match error {
         E::NotFound { name, .. } if is_file_name(&name) => no_file(&name),
         E::NoHome
-        | E::Missing { .. }
-        | E::NotAnArchive { .. }
+        | E::Missing(_)
+        | E::NotAnArchive(_)
         | E::NotFound { .. }
-        | E::NoExperiment { .. }
-        | E::NoTuning { .. }
-        | E::NoMtu { .. }
-        | E::Empty { .. }
-        | E::Ambiguous { .. }
-        | E::Taken { .. }
-        | E::BadId { .. } => Refusal::usage(error.to_string()).into(),
+        | E::Empty(_)
+        | E::Ambiguous(..)
+        | E::Taken(_)
+        | E::BadId(_) => Refusal::usage(error.to_string()).into(),
         other => other.into(),
     }
 }

@@ -817,7 +817,7 @@ fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
         agent_sends: direction.sender() == Side::Far,
         workload: spec
             .workload
-            .order()
+            .clone()
             .without_own_files(direction.sender() == Side::Far),
         streams: spec.streams,
         limit: spec.limit,

@@ -3,7 +3,7 @@
 use crate::clock::unix_time;
 use crate::progress::{Event, Watcher};
 use anyhow::{Result, anyhow};
-use archive::{Archive, Recorder, Traces};
+use archive::{Archive, Named, Recorder, Traces};
 use model::{Ended, Fingerprint, Nanos, Run, SCHEMA_VERSION, Spec, Warning};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -92,7 +92,8 @@ impl Record {
         if let (Some(recorder), Some(path)) = (self.recorder, self.path) {
             drop(recorder);
             // An archive that cannot be written shows an empty run that never finished: no harm.
-            let _ = Archive::open(&path).and_then(|mut archive| archive.delete(&self.head.id));
+            let run = Named::Run(self.head.id);
+            let _ = Archive::open(&path).and_then(|mut archive| archive.delete(&run));
         }
     }
 }

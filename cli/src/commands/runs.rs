@@ -176,7 +176,7 @@ impl List {
         let path = global.archive_path().map_err(refused)?;
         let rows = match Archive::open_existing(&path) {
             // Before the first run there is no archive, and nothing is wrong.
-            Err(archive::Error::Missing { .. }) if global.archive.is_none() => Vec::new(),
+            Err(archive::Error::Missing(_)) if global.archive.is_none() => Vec::new(),
             opened => opened.and_then(|a| self.rows(&a)).map_err(refused)?,
         };
         let text = if self.json {
@@ -337,15 +337,14 @@ impl Delete {
             out::print("nothing was deleted\n")?;
             return Ok(Exit::Done);
         }
-        for named in &ids {
-            let (deleted, more) = match named {
-                Named::Run(id) => (archive.delete(id), ""),
-                Named::Experiment(id) => (archive.delete_experiment(id), " and its runs"),
-                Named::Tuning(id) => (archive.delete_tuning(id), "; its runs and experiments stay"),
-                Named::Mtu(id) => (archive.delete_mtu(id), ""),
+        for id in &ids {
+            archive.delete(id).map_err(refused)?;
+            let what = match id {
+                Named::Run(_) | Named::Mtu(_) => "",
+                Named::Experiment(_) => " and its runs",
+                Named::Tuning(_) => "; its runs and experiments stay",
             };
-            deleted.map_err(refused)?;
-            out::print(&format!("deleted {}{more}\n", named.id()))?;
+            out::print(&format!("deleted {}{what}\n", id.id()))?;
         }
         Ok(Exit::Done)
     }

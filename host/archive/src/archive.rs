@@ -2,17 +2,14 @@
 
 use crate::place::is_hex;
 use crate::rows::{
-    Failure, Figures, Head, column, document, json, name_of, put_leg, put_legs, put_whole_leg,
-    read_run,
+    EXPERIMENTS, Failure, Figures, Head, Kind, MTUS, RUNS, TUNINGS, column, document, json,
+    put_leg, put_legs, put_whole_leg, read_run,
 };
 use crate::schema;
-use crate::{Error, Traces, is_id};
+use crate::{Error, Named, Traces};
 use model::{BitRate, Direction, Leg, Nanos, Run, RunId, Sample, Side};
 use rusqlite::types::Value;
-use rusqlite::{
-    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
-    params_from_iter,
-};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params, params_from_iter};
 use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -127,18 +124,12 @@ impl Archive {
                 .recursive(true)
                 .mode(0o700)
                 .create(directory)
-                .map_err(|source| Error::Directory {
-                    path: directory.to_owned(),
-                    source,
-                })?;
+                .map_err(|source| Error::Directory(directory.to_owned(), source))?;
         }
         let archive = Archive::open_with(path, OpenFlags::SQLITE_OPEN_CREATE)?;
         match archive.db.is_readonly(rusqlite::MAIN_DB) {
             // SQLite falls back to reading without a word.
-            Ok(true) => Err(Error::ReadOnly {
-                path: path.to_owned(),
-                doing: "keep a run",
-            }),
+            Ok(true) => Err(Error::ReadOnly(path.to_owned(), "keep a run")),
             _ => Ok(archive),
         }
     }
@@ -150,13 +141,13 @@ impl Archive {
     /// [`Error::Missing`] if there is none, and those of [`Archive::open`].
     pub fn open_existing(path: &Path) -> Result<Archive, Error> {
         match std::fs::metadata(path) {
-            Err(reason) if reason.kind() == std::io::ErrorKind::NotFound => Err(Error::Missing {
-                path: path.to_owned(),
-            }),
+            Err(reason) if reason.kind() == std::io::ErrorKind::NotFound => {
+                Err(Error::Missing(path.to_owned()))
+            }
             _ => match Archive::open_with(path, OpenFlags::empty()) {
-                Err(
-                    reason @ (Error::Open { .. } | Error::Full { .. } | Error::ReadOnly { .. }),
-                ) => Archive::open_still(path).map_err(|_| reason),
+                Err(reason @ (Error::Open(..) | Error::Full(..) | Error::ReadOnly(..))) => {
+                    Archive::open_still(path).map_err(|_| reason)
+                }
                 opened => opened,
             },
         }
@@ -186,10 +177,7 @@ impl Archive {
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
         if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
-            return Err(Error::Busy {
-                path: path.to_owned(),
-                doing: "read it",
-            });
+            return Err(Error::Busy(path.to_owned(), "read it"));
         }
         // A path in a URI: all but the plainest bytes escaped (https://sqlite.org/uri.html).
         let mut uri = "file:".to_owned();
@@ -227,19 +215,11 @@ impl Archive {
     /// # Errors
     /// [`Error::Taken`] if the name is in use, [`Error::BadId`] if it is none, and failures to write.
     pub fn begin(&mut self, run: &Run) -> Result<(), Error> {
-        let doing = "begin a run";
-        if !is_id(&run.id) {
-            return Err(Error::BadId { id: run.id.clone() });
-        }
         let head = Head::of(run);
-        self.write(|tx| {
-            if head.insert(tx)? {
-                Ok(())
-            } else {
-                Err(Failure::Taken)
-            }
+        self.write("begin a run", &run.id, |tx| match head.insert(tx)? {
+            true => Ok(()),
+            false => Err(Failure::Taken),
         })
-        .map_err(|failure| failure.told(&self.path, doing, &run.id))
     }
 
     /// Writes anew what is known of a run beside its legs: hosts, warnings, how it ended.
@@ -247,10 +227,8 @@ impl Archive {
     /// # Errors
     /// [`Error::NotFound`] if the run was deleted meanwhile, and failures to write.
     pub fn update(&mut self, run: &Run) -> Result<(), Error> {
-        let doing = "keep what is known of a run";
         let head = Head::of(run);
-        self.write(|tx| head.update(tx))
-            .map_err(|failure| failure.told(&self.path, doing, &run.id))
+        self.write("keep what is known of a run", &run.id, |tx| head.update(tx))
     }
 
     /// Begins a leg; its samples may come from now on. `started` counts from the start of the run.
@@ -264,77 +242,57 @@ impl Archive {
         direction: Direction,
         started: Nanos,
     ) -> Result<(), Error> {
-        let doing = "begin a leg";
-        self.write(|tx| put_leg(tx, id, index, direction, started, None))
-            .map_err(|failure| failure.told(&self.path, doing, id))
+        let put = |tx: &Transaction<'_>| put_leg(tx, id, index, direction, started, None);
+        self.write("begin a leg", id, put)
     }
 
-    /// Keeps one sample of a leg that has begun, and commits it.
+    /// Keeps samples of legs that have begun, in one commit.
     ///
     /// # Errors
-    /// As [`Archive::update`]; [`Error::Full`] on a full disk. What was kept before stays.
-    pub fn sample(
-        &mut self,
-        id: &str,
-        index: usize,
-        side: Side,
-        sample: &Sample,
-    ) -> Result<(), Error> {
-        self.samples(id, [(index, side, sample)])
-    }
-
-    /// Keeps several samples, in one commit.
-    ///
-    /// # Errors
-    /// As [`Archive::sample`]; then none of them is kept.
+    /// As [`Archive::update`]; [`Error::Full`] on a full disk. Then none of them is kept; what was kept before
+    /// stays.
     pub fn samples<'a>(
         &mut self,
         id: &str,
         samples: impl IntoIterator<Item = (usize, Side, &'a Sample)>,
     ) -> Result<(), Error> {
-        let doing = "keep a sample";
-        self.write(|tx| {
+        self.write("keep a sample", id, |tx| {
             let mut put = tx.prepare_cached(
                 "INSERT INTO samples (run, leg, side, n, document)
                  SELECT ?1, ?2, ?3, coalesce(max(n) + 1, 0), ?4
                  FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3",
             )?;
             for (index, side, sample) in samples {
-                put.execute(params![id, index, name_of(side), json(sample)])?;
+                put.execute(params![id, index, side.name(), json(sample)])?;
             }
             Ok(())
         })
-        .map_err(|failure| failure.told(&self.path, doing, id))
     }
 
     /// Ends a leg: from now on it reads exactly as given here, whatever samples came before.
     ///
     /// # Errors
-    /// As [`Archive::sample`].
+    /// As [`Archive::samples`].
     pub fn finish_leg(&mut self, id: &str, index: usize, leg: &Leg) -> Result<(), Error> {
-        let doing = "keep a leg";
-        self.write(|tx| {
+        self.write("keep a leg", id, |tx| {
             put_whole_leg(tx, id, index, leg)?;
-            let run: Run = document(tx, "runs", id)?;
+            let run: Run = document(tx, RUNS, id)?;
             let mut figures = Figures::default();
             figures.add(&run.spec, leg);
             figures.update(tx, id)
         })
-        .map_err(|failure| failure.told(&self.path, doing, id))
     }
 
     /// Ends a run: from now on it reads exactly as given here. Survives a power cut once done.
     ///
     /// # Errors
-    /// As [`Archive::sample`].
+    /// As [`Archive::samples`].
     pub fn finish(&mut self, run: &Run) -> Result<(), Error> {
-        let doing = "keep the end of a run";
         let head = Head::of(run);
-        self.write_through(|tx| {
+        self.write_through("keep the end of a run", &run.id, |tx| {
             head.update(tx)?;
             put_legs(tx, run)
         })
-        .map_err(|failure| failure.told(&self.path, doing, &run.id))
     }
 
     /// Keeps a whole run that was made elsewhere. Survives a power cut once done.
@@ -343,12 +301,8 @@ impl Archive {
     /// [`Error::Taken`] if another run has its name, [`Error::BadId`] if it has none, and failures to
     /// write; then nothing of it is kept.
     pub fn import(&mut self, run: &Run) -> Result<Imported, Error> {
-        let doing = "import a run";
-        if !is_id(&run.id) {
-            return Err(Error::BadId { id: run.id.clone() });
-        }
         let head = Head::of(run);
-        self.write_through(|tx| {
+        self.write_through("import a run", &run.id, |tx| {
             if head.insert(tx)? {
                 put_legs(tx, run)?;
                 return Ok(Imported::New);
@@ -358,7 +312,6 @@ impl Archive {
                 _ => Err(Failure::Taken),
             }
         })
-        .map_err(|failure| failure.told(&self.path, doing, &run.id))
     }
 
     /// The full name of a run: by itself, by digits that no other begins with, or by `last`, the one
@@ -367,51 +320,31 @@ impl Archive {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Ambiguous`], [`Error::Empty`], and failures to read.
     pub fn find(&self, name: &str) -> Result<RunId, Error> {
-        let path = || self.path.clone();
-        self.search("runs", name)?.ok_or_else(|| match name {
-            "last" => Error::Empty { path: path() },
-            _ => Error::NotFound {
-                path: path(),
-                name: name.to_owned(),
-            },
-        })
+        match self.search(RUNS, name)? {
+            None if name == "last" => Err(Error::Empty(self.path.clone())),
+            found => found.ok_or_else(|| RUNS.has_no(&self.path, name)),
+        }
     }
 
-    /// The one row of a table whose name is or begins with `name`; the one
-    /// that started last for `last`.
+    /// The one of a kind whose name is or begins with `name`; the one that started last for `last`.
     ///
     /// # Errors
     /// [`Error::Ambiguous`], and failures to read.
-    pub(crate) fn search(&self, table: &str, name: &str) -> Result<Option<String>, Error> {
-        let failed = |source| Error::sql(&self.path, "look for a run", source);
+    pub(crate) fn search(&self, kind: Kind, name: &str) -> Result<Option<String>, Error> {
+        let table = kind.table;
         if name == "last" {
-            let sql = format!("SELECT id FROM {table} ORDER BY started_unix_ns DESC, id LIMIT 1");
-            return self
-                .db
-                .query_row(&sql, [], |row| row.get(0))
-                .optional()
-                .map_err(failed);
+            return Ok(self.ids(kind, "1", Vec::new(), Some(1))?.pop());
         }
         let prefix = name.to_ascii_lowercase();
         if !is_hex(&prefix) {
             return Ok(None);
         }
         let sql = format!("SELECT id FROM {table} WHERE id GLOB ?1 || '*' ORDER BY id LIMIT ?2");
-        let mut found: Vec<String> = self
-            .db
-            .prepare_cached(&sql)
-            .and_then(|mut query| {
-                query
-                    .query_map(params![prefix, Error::CANDIDATES], |row| row.get(0))?
-                    .collect()
-            })
-            .map_err(failed)?;
+        let limit = Error::CANDIDATES as i64;
+        let mut found = self.column(&sql, vec![prefix.into(), limit.into()])?;
         match found.len() {
             0 | 1 => Ok(found.pop()),
-            _ => Err(Error::Ambiguous {
-                prefix: name.to_owned(),
-                candidates: found,
-            }),
+            _ => Err(Error::Ambiguous(name.to_owned(), found)),
         }
     }
 
@@ -421,14 +354,8 @@ impl Archive {
     /// # Errors
     /// As [`Archive::find`]; [`Error::Document`] if the run cannot be understood.
     pub fn get(&self, name: &str) -> Result<Run, Error> {
-        let doing = "read a run";
         let id = self.find(name)?;
-        let read = || -> Result<Run, Failure> {
-            // One transaction sees one state, even while another process writes this run.
-            let tx = self.db.unchecked_transaction()?;
-            read_run(&tx, &id)
-        };
-        read().map_err(|failure| failure.told(&self.path, doing, &id))
+        self.read(&id, |tx| read_run(tx, &id))
     }
 
     /// The runs that pass, the newest first.
@@ -475,34 +402,30 @@ impl Archive {
         rows().map_err(|source| Error::sql(&self.path, "list the runs", source))
     }
 
-    /// The names of the rows of a table that meet a condition of [`Filter::sql`], the newest first.
-    pub(crate) fn names(
+    /// The names of those of a kind that meet a condition with these values, the newest first.
+    pub(crate) fn ids(
         &self,
-        table: &str,
-        (condition, mut values): (String, Vec<Value>),
+        kind: Kind,
+        condition: &str,
+        mut values: Vec<Value>,
         limit: Option<u32>,
-        doing: &'static str,
     ) -> Result<Vec<String>, Error> {
         values.push(limit.map_or(-1, i64::from).into());
+        let table = kind.table;
         let sql = format!(
             "SELECT id FROM {table} WHERE {condition} ORDER BY started_unix_ns DESC, id LIMIT ?"
         );
-        let names = || -> rusqlite::Result<Vec<String>> {
-            let mut query = self.db.prepare_cached(&sql)?;
+        self.column(&sql, values)
+    }
+
+    fn column(&self, sql: &str, values: Vec<Value>) -> Result<Vec<String>, Error> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let mut query = self.db.prepare_cached(sql)?;
             query
                 .query_map(params_from_iter(values), |row| row.get(0))?
                 .collect()
         };
-        names().map_err(|source| Error::sql(&self.path, doing, source))
-    }
-
-    /// Deletes the row of a table for good.
-    pub(crate) fn forget(&mut self, table: &str, id: &str) -> Result<(), Failure> {
-        let sql = format!("DELETE FROM {table} WHERE id = ?1");
-        self.write_through(|tx| match tx.execute(&sql, [id])? {
-            0 => Err(Failure::Gone),
-            _ => Ok(()),
-        })
+        read().map_err(|source| Error::sql(&self.path, "look for what is kept", source))
     }
 
     /// The traces of its runs.
@@ -510,43 +433,82 @@ impl Archive {
         Traces::beside(&self.path)
     }
 
-    /// Deletes a run and its traces for good. Takes full names only: see [`Archive::find`].
+    /// Deletes what has this full name for good, see [`Archive::named`]: runs with their traces, experiments with
+    /// their runs. The runs and experiments of a tuning stay.
     ///
     /// # Errors
     /// [`Error::NotFound`], and failures to write.
-    pub fn delete(&mut self, id: &str) -> Result<(), Error> {
-        let doing = "delete a run";
-        self.forget("runs", id)
-            .map_err(|failure| failure.told(&self.path, doing, id))?;
-        self.traces().delete(id)
+    pub fn delete(&mut self, named: &Named) -> Result<(), Error> {
+        let id = named.id();
+        let table = match named {
+            Named::Run(_) => RUNS,
+            Named::Experiment(_) => EXPERIMENTS,
+            Named::Tuning(_) => TUNINGS,
+            Named::Mtu(_) => MTUS,
+        }
+        .table;
+        let sql = format!("DELETE FROM {table} WHERE id = ?1");
+        let runs = self.write_through("delete what is kept", id, |tx| {
+            if tx.execute(&sql, [id])? == 0 {
+                return Err(Failure::Gone);
+            }
+            let mut delete = tx.prepare("DELETE FROM runs WHERE experiment = ?1 RETURNING id")?;
+            let runs = match named {
+                Named::Experiment(_) => delete.query_map([id], |row| row.get(0))?.collect(),
+                _ => Ok(vec![id.to_owned()]),
+            };
+            Ok(runs?)
+        })?;
+        let runs: Vec<String> = runs;
+        runs.iter().try_for_each(|run| self.traces().delete(run))
     }
 
     pub(crate) fn db(&self) -> &Connection {
         &self.db
     }
 
+    /// One transaction sees one state, even while another process writes.
+    pub(crate) fn read<T>(
+        &self,
+        id: &str,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
+        let tx = self.db.unchecked_transaction().map_err(Failure::from);
+        tx.and_then(|tx| work(&tx))
+            .map_err(|failure| failure.told(&self.path, "read what is kept", id))
+    }
+
     /// One transaction that takes the write lock at once, so that it never fails half-way for having
-    /// read an older state.
+    /// read an older state. `doing` and the full name are for the sentence if it fails.
     fn write<T>(
         &mut self,
+        doing: &'static str,
+        id: &str,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let tx = self
-            .db
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let done = work(&tx)?;
-        tx.commit()?;
-        Ok(done)
+    ) -> Result<T, Error> {
+        let commit = |db: &mut Connection| -> Result<T, Failure> {
+            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let done = work(&tx)?;
+            tx.commit()?;
+            Ok(done)
+        };
+        commit(&mut self.db).map_err(|failure| failure.told(&self.path, doing, id))
     }
 
     /// The same, and it is on the disk when this returns.
     pub(crate) fn write_through<T>(
         &mut self,
+        doing: &'static str,
+        id: &str,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        self.db.pragma_update(None, "synchronous", "FULL")?;
-        let done = self.write(work);
-        self.db.pragma_update(None, "synchronous", "NORMAL")?;
+    ) -> Result<T, Error> {
+        let synchronous = |archive: &Archive, how| {
+            let set = archive.db.pragma_update(None, "synchronous", how);
+            set.map_err(|source| Error::sql(&archive.path, doing, source))
+        };
+        synchronous(self, "FULL")?;
+        let done = self.write(doing, id, work);
+        synchronous(self, "NORMAL")?;
         done
     }
 }
@@ -572,7 +534,7 @@ mod tests {
         archive.start_leg(id, 0, Direction::Up, Nanos(0)).unwrap();
         let mut kept = 0;
         let error = loop {
-            match archive.sample(id, 0, Side::Near, &Sample::default()) {
+            match archive.samples(id, [(0, Side::Near, &Sample::default())]) {
                 Ok(()) => kept += 1,
                 Err(error) => break error,
             }
@@ -584,7 +546,7 @@ mod tests {
             .unwrap();
         assert_eq!(count, kept);
         assert!(kept > 0);
-        archive.delete(id).unwrap();
+        archive.delete(&Named::Run(id.to_owned())).unwrap();
         drop(archive);
         std::fs::remove_file(path).unwrap();
     }

@@ -2,9 +2,10 @@
 
 use model::RunId;
 use rusqlite::ErrorCode;
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// What can go wrong with the archive. Displays as a whole sentence.
+/// What can go wrong with the archive, whose file most of these name. Displays as a whole sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No place for the archive.
@@ -12,200 +13,93 @@ pub enum Error {
         "there is no place for the archive of runs: HOME is not set; set it, or name a file with --archive FILE"
     )]
     NoHome,
-    /// The directory of the archive could not be made.
-    #[error("cannot make the directory {} for the archive of runs: {source}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
+    /// This directory of the archive could not be made.
+    #[error("cannot make the directory {path} for the archive of runs: {1}", path = .0.display())]
+    Directory(PathBuf, #[source] io::Error),
     /// The thread that writes the archive could not be started.
-    #[error("cannot start the thread that keeps the run: {source}")]
-    Thread {
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// The trace of a run could not be written or deleted.
-    #[error("cannot keep or delete the trace {} of a run: {source}", path.display())]
-    Trace {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
+    #[error("cannot start the thread that keeps the run: {0}")]
+    Thread(#[source] io::Error),
+    /// This trace of a run could not be written or deleted.
+    #[error("cannot keep or delete the trace {path} of a run: {1}", path = .0.display())]
+    Trace(PathBuf, #[source] io::Error),
     /// No archive where one should be read.
-    #[error("there is no archive of runs at {}", path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file cannot be opened.
-    #[error("cannot open the archive of runs {}: {why}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Reason and remedy.
-        why: String,
-    },
+    #[error("there is no archive of runs at {}", .0.display())]
+    Missing(PathBuf),
+    /// The file cannot be opened: reason and remedy.
+    #[error("cannot open the archive of runs {path}: {1}", path = .0.display())]
+    Open(PathBuf, String),
     /// Some other file.
     #[error(
         "{} is not an archive of linerate; it was left as it is: name another file with --archive",
-        path.display()
+        .0.display()
     )]
-    NotAnArchive {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The archive is of a later linerate.
+    NotAnArchive(PathBuf),
+    /// The archive is of a later linerate: its version, and the newest that this program knows.
     #[error(
-        "the archive of runs {} was written by a newer linerate (form {found}, known up to {known}): use that version, or another file with --archive",
-        path.display()
+        "the archive of runs {path} was written by a newer linerate (form {1}, known up to {2}): use that version, or another file with --archive",
+        path = .0.display()
     )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Version of the file.
-        found: u32,
-        /// Newest version that this program knows.
-        known: u32,
-    },
-    /// No space left. The run goes on; only its record stops.
+    Newer(PathBuf, u32, u32),
+    /// No space left for what was being done. The run goes on; only its record stops.
     #[error(
-        "the disk is full: cannot {doing} in the archive of runs {}; make room, or name a file elsewhere with --archive",
-        path.display()
+        "the disk is full: cannot {1} in the archive of runs {path}; make room, or name a file elsewhere with --archive",
+        path = .0.display()
     )]
-    Full {
-        /// The file.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-    },
+    Full(PathBuf, &'static str),
     /// The system refused a write for another reason than a full disk: quota, size limit, bad disk.
     #[error(
-        "the system refused to write to the archive of runs {} (a quota, a file size limit or a failing disk): cannot {doing}; name a file elsewhere with --archive",
-        path.display()
+        "the system refused to write to the archive of runs {path} (a quota, a file size limit or a failing disk): cannot {1}; name a file elsewhere with --archive",
+        path = .0.display()
     )]
-    Refused {
-        /// The file.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-    },
+    Refused(PathBuf, &'static str),
     /// The file or its directory may only be read.
     #[error(
-        "the archive of runs {} can only be read: cannot {doing}; give yourself the right to write the file and its directory, or name another with --archive",
-        path.display()
+        "the archive of runs {path} can only be read: cannot {1}; give yourself the right to write the file and its directory, or name another with --archive",
+        path = .0.display()
     )]
-    ReadOnly {
-        /// The file.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-    },
+    ReadOnly(PathBuf, &'static str),
     /// Another process kept the archive locked for longer than the patience of a writer.
     #[error(
-        "another process has kept the archive of runs {} locked for 5 s: cannot {doing}; try again when it is done",
-        path.display()
+        "another process has kept the archive of runs {path} locked for 5 s: cannot {1}; try again when it is done",
+        path = .0.display()
     )]
-    Busy {
-        /// The file.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-    },
+    Busy(PathBuf, &'static str),
     /// The file is damaged.
     #[error(
-        "the archive of runs {} is damaged: cannot {doing}; put it aside, a new one is made with the next run (sqlite3's .recover may save what is left)",
-        path.display()
+        "the archive of runs {path} is damaged: cannot {1}; put it aside, a new one is made with the next run (sqlite3's .recover may save what is left)",
+        path = .0.display()
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-    },
+    Damaged(PathBuf, &'static str),
     /// Any other failure of SQLite.
-    #[error("cannot {doing} in the archive of runs {}: {source}", path.display())]
-    Sql {
-        /// The file.
-        path: PathBuf,
-        /// What was being done.
-        doing: &'static str,
-        /// SQLite's reason.
-        source: rusqlite::Error,
-    },
-    /// A kept document is not what this version writes.
-    #[error("cannot read run {id} of the archive {}: {source}", path.display())]
-    Document {
-        /// The file.
-        path: PathBuf,
-        /// The run.
-        id: RunId,
-        /// What is wrong with the document.
-        source: serde_json::Error,
-    },
-    /// No such run.
-    #[error("there is no run '{name}' in the archive {}: see linerate runs list", path.display())]
+    #[error("cannot {1} in the archive of runs {path}: {2}", path = .0.display())]
+    Sql(PathBuf, &'static str, #[source] rusqlite::Error),
+    /// The document of this run is not what this version writes.
+    #[error("cannot read run {1} of the archive {path}: {2}", path = .0.display())]
+    Document(PathBuf, RunId, #[source] serde_json::Error),
+    /// Nothing of a kind has this name.
+    #[error("there is no {what} '{name}' in the archive {}: {remedy}", path.display())]
     NotFound {
         /// The file.
         path: PathBuf,
+        /// The kind.
+        what: &'static str,
         /// As asked for.
         name: String,
-    },
-    /// No such experiment.
-    #[error("there is no experiment '{name}' in the archive {}: see linerate runs list", path.display())]
-    NoExperiment {
-        /// The file.
-        path: PathBuf,
-        /// As asked for.
-        name: String,
-    },
-    /// No such tuning.
-    #[error("there is no tuning '{name}' in the archive {}: 'linerate tune HOST' makes one", path.display())]
-    NoTuning {
-        /// The file.
-        path: PathBuf,
-        /// As asked for.
-        name: String,
-    },
-    /// Nothing of a path's MTU.
-    #[error("nothing of an MTU is kept as '{name}' in the archive {}: see linerate mtu --list", path.display())]
-    NoMtu {
-        /// The file.
-        path: PathBuf,
-        /// As asked for.
-        name: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// The archive is empty.
-    #[error(
-        "there is no run in the archive {} yet: linerate measure makes one",
-        path.display()
-    )]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Several runs begin with these digits.
-    #[error("'{prefix}' could be any of {}: give more digits", candidates.join(", "))]
-    Ambiguous {
-        /// As asked for.
-        prefix: String,
-        /// Names that begin so, at most [`Error::CANDIDATES`].
-        candidates: Vec<RunId>,
-    },
+    #[error("there is no run in the archive {} yet: linerate measure makes one", .0.display())]
+    Empty(PathBuf),
+    /// Several names begin with these digits: at most [`Error::CANDIDATES`] of them.
+    #[error("'{0}' could be any of {all}: give more digits", all = .1.join(", "))]
+    Ambiguous(String, Vec<RunId>),
     /// The name is taken by another run.
-    #[error("another run is already kept as {id}: delete it first (linerate runs delete {id})")]
-    Taken {
-        /// The name.
-        id: RunId,
-    },
+    #[error("another run is already kept as {0}: delete it first (linerate runs delete {0})")]
+    Taken(RunId),
     /// A run whose name the archive does not take.
-    #[error("'{id}' is not the name of a run: names are eight hexadecimal digits")]
-    BadId {
-        /// The name.
-        id: String,
-    },
+    #[error("'{0}' is not the name of a run: names are eight hexadecimal digits")]
+    BadId(String),
 }
 
 impl Error {
@@ -217,33 +111,20 @@ impl Error {
         use rusqlite::ffi;
         let path = path.to_owned();
         let Some(failure) = source.sqlite_error() else {
-            return Error::Sql {
-                path,
-                doing,
-                source,
-            };
+            return Error::Sql(path, doing, source);
         };
         match (failure.code, failure.extended_code) {
             // The shared-memory file is the first to find no room.
-            (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => {
-                Error::Full { path, doing }
-            }
+            (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Error::Full(path, doing),
             (_, ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_TRUNCATE) => {
-                Error::Refused { path, doing }
+                Error::Refused(path, doing)
             }
-            (ErrorCode::ReadOnly, _) => Error::ReadOnly { path, doing },
-            (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Error::Busy { path, doing },
-            (ErrorCode::DatabaseCorrupt, _) => Error::Damaged { path, doing },
-            (ErrorCode::NotADatabase, _) => Error::NotAnArchive { path },
-            (ErrorCode::CannotOpen, _) => Error::Open {
-                why: why_not_opened(&path),
-                path,
-            },
-            _ => Error::Sql {
-                path,
-                doing,
-                source,
-            },
+            (ErrorCode::ReadOnly, _) => Error::ReadOnly(path, doing),
+            (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Error::Busy(path, doing),
+            (ErrorCode::DatabaseCorrupt, _) => Error::Damaged(path, doing),
+            (ErrorCode::NotADatabase, _) => Error::NotAnArchive(path),
+            (ErrorCode::CannotOpen, _) => Error::Open(path.clone(), why_not_opened(&path)),
+            _ => Error::Sql(path, doing, source),
         }
     }
 }
@@ -253,7 +134,7 @@ impl Error {
 fn why_not_opened(path: &Path) -> String {
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => "it is a directory; name a file with --archive".to_owned(),
-        Err(reason) if reason.kind() != std::io::ErrorKind::NotFound => reason.to_string(),
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => reason.to_string(),
         _ => "the file and its directory must be yours to write (SQLite keeps two more files beside it); name another with --archive".to_owned(),
     }
 }

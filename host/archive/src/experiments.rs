@@ -1,9 +1,13 @@
-//! Experiments in, experiments out. Their runs are kept beside all others, and name the experiment.
+//! Experiments, tunings and what was found of MTUs, in and out. Their runs are kept beside all others; those of an
+//! experiment name it.
 
+use crate::Error;
 use crate::archive::{Archive, Filter, Imported};
-use crate::rows::{Failure, column, document, end_of, json};
-use crate::{Error, is_id};
-use model::{Experiment, Trial};
+use crate::rows::{
+    EXPERIMENTS, Failure, Kind, MTUS, RUNS, TUNINGS, column, document, end_of, json, named,
+};
+use model::mtu::MtuRecord;
+use model::{Experiment, Trial, Tuning};
 use rusqlite::{OptionalExtension, Transaction, params};
 
 /// What a name in the archive stands for.
@@ -36,9 +40,7 @@ impl Archive {
     pub fn begin_experiment(&mut self, experiment: &Experiment) -> Result<(), Error> {
         match self.import_experiment(experiment)? {
             Imported::New => Ok(()),
-            Imported::Known => Err(Error::Taken {
-                id: experiment.id.clone(),
-            }),
+            Imported::Known => Err(Error::Taken(experiment.id.clone())),
         }
     }
 
@@ -49,11 +51,10 @@ impl Archive {
     /// [`Error::NotFound`] if the experiment was deleted meanwhile, and failures to write.
     pub fn keep_trial(&mut self, experiment: &Experiment, trial: &Trial) -> Result<(), Error> {
         let head = head(experiment);
-        self.write_through(|tx| {
+        self.write_through("keep a trial", &experiment.id, |tx| {
             update(tx, experiment, &head)?;
             put_trial(tx, &experiment.id, trial)
         })
-        .map_err(|failure| failure.told(self.path(), "keep a trial", &experiment.id))
     }
 
     /// Writes anew what is known of an experiment beside its trials.
@@ -63,8 +64,7 @@ impl Archive {
     pub fn update_experiment(&mut self, experiment: &Experiment) -> Result<(), Error> {
         let head = head(experiment);
         let doing = "keep what is known of an experiment";
-        self.write_through(|tx| update(tx, experiment, &head))
-            .map_err(|failure| failure.told(self.path(), doing, &experiment.id))
+        self.write_through(doing, &experiment.id, |tx| update(tx, experiment, &head))
     }
 
     /// Keeps a whole experiment that was made elsewhere; its runs are imported by themselves.
@@ -72,15 +72,10 @@ impl Archive {
     /// # Errors
     /// As [`Archive::begin_experiment`]; then nothing of it is kept.
     pub fn import_experiment(&mut self, experiment: &Experiment) -> Result<Imported, Error> {
-        let doing = "keep an experiment";
-        if !is_id(&experiment.id) {
-            return Err(Error::BadId {
-                id: experiment.id.clone(),
-            });
-        }
         let head = head(experiment);
-        self.write_through(|tx| {
-            let (id, plan) = (&experiment.id, &experiment.plan);
+        let (id, plan) = (&experiment.id, &experiment.plan);
+        self.write_through("keep an experiment", id, |tx| {
+            named(id)?;
             let taken = "SELECT count(*) FROM runs WHERE id = ?1";
             if tx.query_row(taken, [id], |row| row.get::<_, i64>(0))? > 0 {
                 return Err(Failure::Taken);
@@ -109,22 +104,57 @@ impl Archive {
                 _ => Err(Failure::Taken),
             }
         })
-        .map_err(|failure| failure.told(self.path(), doing, &experiment.id))
+    }
+
+    /// Keeps a tuning as it is now, on the disk: new, or instead of what was kept of it before. Its runs and
+    /// experiments are kept beside all others.
+    ///
+    /// # Errors
+    /// [`Error::BadId`] if its name is none, and failures to write.
+    pub fn keep_tuning(&mut self, tuning: &Tuning) -> Result<(), Error> {
+        let id = &tuning.id;
+        self.write_through("keep a tuning", id, |tx| {
+            named(id)?;
+            tx.execute(
+                "INSERT INTO tunings (id, started_unix_ns, host, ended, document)
+                 VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT DO UPDATE SET ended = excluded.ended, document = excluded.document",
+                params![
+                    id,
+                    column(tuning.started.0),
+                    tuning.host,
+                    end_of(&tuning.ended),
+                    json(tuning)
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Keeps what was found of a path's MTU.
+    ///
+    /// # Errors
+    /// [`Error::BadId`] if its name is none, and failures to write.
+    pub fn keep_mtu(&mut self, record: &MtuRecord) -> Result<(), Error> {
+        let id = &record.id;
+        self.write_through("keep what was found of an MTU", id, |tx| {
+            named(id)?;
+            tx.execute(
+                "INSERT INTO mtus (id, started_unix_ns, document) VALUES (?1, ?2, ?3)",
+                params![id, column(record.ended.0), json(record)],
+            )?;
+            Ok(())
+        })
     }
 
     /// A whole experiment, by its name, digits that no other begins with, or `last`.
     ///
     /// # Errors
-    /// [`Error::NoExperiment`], [`Error::Ambiguous`], failures to read, and [`Error::Document`] if the
+    /// [`Error::NotFound`], [`Error::Ambiguous`], failures to read, and [`Error::Document`] if the
     /// experiment cannot be understood.
     pub fn experiment(&self, name: &str) -> Result<Experiment, Error> {
-        let doing = "read an experiment";
         let id = self.find_experiment(name)?;
-        let read = || -> Result<Experiment, Failure> {
-            let tx = self.db().unchecked_transaction()?;
-            read(&tx, &id)
-        };
-        read().map_err(|failure| failure.told(self.path(), doing, &id))
+        self.read(&id, |tx| read(tx, &id))
     }
 
     /// The full name of an experiment.
@@ -132,11 +162,61 @@ impl Archive {
     /// # Errors
     /// As [`Archive::experiment`].
     pub fn find_experiment(&self, name: &str) -> Result<String, Error> {
-        self.search("experiments", name)?
-            .ok_or_else(|| Error::NoExperiment {
-                path: self.path().to_owned(),
-                name: name.to_owned(),
-            })
+        self.full_name(EXPERIMENTS, name)
+    }
+
+    /// A tuning, as [`Archive::experiment`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tuning(&self, name: &str) -> Result<Tuning, Error> {
+        let id = self.full_name(TUNINGS, name)?;
+        self.read(&id, |tx| document(tx, TUNINGS, &id))
+    }
+
+    /// What was found of a path's MTU, as [`Archive::experiment`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn mtu(&self, name: &str) -> Result<MtuRecord, Error> {
+        let id = self.full_name(MTUS, name)?;
+        self.read(&id, |tx| document(tx, MTUS, &id))
+    }
+
+    fn full_name(&self, kind: Kind, name: &str) -> Result<String, Error> {
+        let found = self.search(kind, name)?;
+        found.ok_or_else(|| kind.has_no(self.path(), name))
+    }
+
+    /// The experiments that pass, whole, the newest first.
+    ///
+    /// # Errors
+    /// Failures to read; one that cannot be understood.
+    pub fn experiments(&self, filter: &Filter) -> Result<Vec<Experiment>, Error> {
+        let (condition, values) = filter.sql("host", "title", "workload");
+        let ids = self.ids(EXPERIMENTS, &condition, values, filter.limit)?;
+        ids.iter().map(|id| self.experiment(id)).collect()
+    }
+
+    /// The tunings that pass, the newest first.
+    ///
+    /// # Errors
+    /// As [`Archive::experiments`].
+    pub fn tunings(&self, filter: &Filter) -> Result<Vec<Tuning>, Error> {
+        let (condition, values) = filter.sql("host", "''", "''");
+        let ids = self.ids(TUNINGS, &condition, values, filter.limit)?;
+        ids.iter().map(|id| self.tuning(id)).collect()
+    }
+
+    /// What was found of paths' MTUs and passes, the newest first.
+    ///
+    /// # Errors
+    /// As [`Archive::experiments`].
+    pub fn mtus(&self, filter: &Filter) -> Result<Vec<MtuRecord>, Error> {
+        let host = "coalesce(document ->> '$.found.look.host', document ->> '$.found.change.host')";
+        let (condition, values) = filter.sql(host, "''", "''");
+        let ids = self.ids(MTUS, &condition, values, filter.limit)?;
+        ids.iter().map(|id| self.mtu(id)).collect()
     }
 
     /// What a name stands for: `last` is what started last, runs of an experiment left aside.
@@ -144,13 +224,12 @@ impl Archive {
     /// # Errors
     /// As [`Archive::find`].
     pub fn named(&self, name: &str) -> Result<Named, Error> {
-        /// A table, and what its names stand for.
-        type Kind = (&'static str, fn(String) -> Named);
-        const KINDS: [Kind; 4] = [
-            ("runs", Named::Run),
-            ("experiments", Named::Experiment),
-            ("tunings", Named::Tuning),
-            ("mtus", Named::Mtu),
+        type OfKind = (Kind, fn(String) -> Named);
+        const KINDS: [OfKind; 4] = [
+            (RUNS, Named::Run),
+            (EXPERIMENTS, Named::Experiment),
+            (TUNINGS, Named::Tuning),
+            (MTUS, Named::Mtu),
         ];
         if name == "last" {
             let newest = self
@@ -166,50 +245,21 @@ impl Archive {
                     |row| Ok(KINDS[row.get::<_, usize>(1)?].1(row.get(0)?)),
                 )
                 .optional()
-                .map_err(|source| Error::sql(self.path(), "look for a run", source))?;
-            return newest.ok_or_else(|| Error::Empty {
-                path: self.path().to_owned(),
-            });
+                .map_err(|source| Error::sql(self.path(), "look for what is kept", source))?;
+            return newest.ok_or_else(|| Error::Empty(self.path().to_owned()));
         }
         let mut found = Vec::new();
-        for (table, kind) in KINDS {
-            found.extend(self.search(table, name)?.map(|id| (id, kind)));
+        for (kind, named) in KINDS {
+            found.extend(self.search(kind, name)?.map(named));
         }
         match found.len() {
             0 => self.find(name).map(Named::Run),
-            1 => Ok(found.remove(0)).map(|(id, kind)| kind(id)),
-            _ => Err(Error::Ambiguous {
-                prefix: name.to_owned(),
-                candidates: found.into_iter().map(|(id, _)| id).collect(),
-            }),
-        }
-    }
-
-    /// The experiments that pass, whole, the newest first.
-    ///
-    /// # Errors
-    /// Failures to read; an experiment that cannot be understood.
-    pub fn experiments(&self, filter: &Filter) -> Result<Vec<Experiment>, Error> {
-        let wanted = filter.sql("host", "title", "workload");
-        let ids = self.names("experiments", wanted, filter.limit, "list the experiments")?;
-        ids.iter().map(|id| self.experiment(id)).collect()
-    }
-
-    /// Deletes an experiment for good, and its runs with it. Takes full names only.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], and failures to write.
-    pub fn delete_experiment(&mut self, id: &str) -> Result<(), Error> {
-        let runs = self.write_through(|tx| {
-            if tx.execute("DELETE FROM experiments WHERE id = ?1", [id])? == 0 {
-                return Err(Failure::Gone);
+            1 => Ok(found.remove(0)),
+            _ => {
+                let ids = found.iter().map(|one| one.id().to_owned());
+                Err(Error::Ambiguous(name.to_owned(), ids.collect()))
             }
-            let mut delete = tx.prepare("DELETE FROM runs WHERE experiment = ?1 RETURNING id")?;
-            let runs = delete.query_map([id], |row| row.get(0))?;
-            Ok(runs.collect::<rusqlite::Result<Vec<String>>>()?)
-        });
-        let runs = runs.map_err(|failure| failure.told(self.path(), "delete an experiment", id))?;
-        runs.iter().try_for_each(|run| self.traces().delete(run))
+        }
     }
 }
 
@@ -242,7 +292,7 @@ fn put_trial(tx: &Transaction<'_>, id: &str, trial: &Trial) -> Result<(), Failur
 }
 
 fn read(tx: &Transaction<'_>, id: &str) -> Result<Experiment, Failure> {
-    let mut experiment: Experiment = document(tx, "experiments", id)?;
+    let mut experiment: Experiment = document(tx, EXPERIMENTS, id)?;
     let mut query =
         tx.prepare_cached("SELECT document FROM trials WHERE experiment = ?1 ORDER BY number")?;
     let mut rows = query.query([id])?;

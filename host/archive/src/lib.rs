@@ -20,13 +20,11 @@
 mod archive;
 mod error;
 mod experiments;
-mod mtus;
 mod place;
 mod recorder;
 mod rows;
 mod schema;
 mod traces;
-mod tunings;
 
 pub use archive::{Archive, Filter, Imported, Row};
 pub use error::Error;

@@ -1,6 +1,6 @@
 //! Keeps a run while it is measured, without ever holding the measurement up.
 
-use crate::{Archive, Error};
+use crate::{Archive, Error, Named};
 use model::{Direction, Leg, Nanos, Run, RunId, Sample, Side};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,7 +56,7 @@ impl Recorder {
         let writer = std::thread::Builder::new()
             .name("archive".to_owned())
             .spawn(move || writer.run(&taken))
-            .map_err(|source| Error::Thread { source })?;
+            .map_err(Error::Thread)?;
         Ok(Recorder {
             notes: Some(notes),
             writer: Some(writer),
@@ -170,7 +170,7 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => {
                     self.commit(&mut waiting);
                     if !self.measured {
-                        self.write(Archive::delete);
+                        self.write(|archive, id| archive.delete(&Named::Run(id.to_owned())));
                     }
                     return Ok(());
                 }

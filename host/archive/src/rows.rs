@@ -1,6 +1,6 @@
 //! How runs become rows, and rows runs: their documents, and the columns that serve lists.
 
-use crate::Error;
+use crate::{Error, is_id};
 use model::{
     Direction, EndRecord, Ended, Latency, Leg, Nanos, Run, Sample, Side, Spec, summarise_leg,
 };
@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Gone,
     /// The name is in use.
     Taken,
+    /// The name is none.
+    BadId,
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -30,22 +32,49 @@ impl From<rusqlite::Error> for Failure {
 
 impl Failure {
     pub(crate) fn told(self, path: &Path, doing: &'static str, id: &str) -> Error {
-        let id = id.to_owned();
+        let (path, id) = (path.to_owned(), id.to_owned());
         match self {
-            Failure::Sql(source) => Error::sql(path, doing, source),
-            Failure::Document(source) => Error::Document {
-                path: path.to_owned(),
-                id,
-                source,
-            },
-            Failure::Gone => Error::NotFound {
-                path: path.to_owned(),
-                name: id,
-            },
-            Failure::Taken => Error::Taken { id },
+            Failure::Sql(source) => Error::sql(&path, doing, source),
+            Failure::Document(source) => Error::Document(path, id, source),
+            Failure::Gone => RUNS.has_no(&path, &id),
+            Failure::Taken => Error::Taken(id),
+            Failure::BadId => Error::BadId(id),
         }
     }
 }
+
+/// A kind of what is kept, each with a table of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    pub(crate) table: &'static str,
+    what: &'static str,
+    remedy: &'static str,
+}
+
+impl Kind {
+    const fn new(table: &'static str, what: &'static str, remedy: &'static str) -> Kind {
+        Kind {
+            table,
+            what,
+            remedy,
+        }
+    }
+
+    pub(crate) fn has_no(self, path: &Path, name: &str) -> Error {
+        Error::NotFound {
+            path: path.to_owned(),
+            what: self.what,
+            name: name.to_owned(),
+            remedy: self.remedy,
+        }
+    }
+}
+
+pub(crate) const RUNS: Kind = Kind::new("runs", "run", "see linerate runs list");
+pub(crate) const EXPERIMENTS: Kind =
+    Kind::new("experiments", "experiment", "see linerate runs list");
+pub(crate) const TUNINGS: Kind = Kind::new("tunings", "tuning", "'linerate tune HOST' makes one");
+pub(crate) const MTUS: Kind = Kind::new("mtus", "record of an MTU", "see linerate mtu --list");
 
 /// The row of a run, without its legs.
 pub(crate) struct Head<'a> {
@@ -84,6 +113,7 @@ impl Head<'_> {
     /// Whether it went in; not if the name is taken.
     pub(crate) fn insert(&self, tx: &Transaction<'_>) -> Result<bool, Failure> {
         let run = self.run;
+        named(&run.id)?;
         let inserted = tx.execute(
             "INSERT INTO runs (id, started_unix_ns, host, title, workload, ended, document, experiment)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
@@ -211,7 +241,7 @@ pub(crate) fn put_leg(
     .execute(params![
         id,
         index,
-        way_of(direction),
+        direction.name(),
         column(started.0),
         document
     ])?;
@@ -233,28 +263,34 @@ fn put_samples(
          WHERE document <> excluded.document",
     )?;
     for (n, sample) in samples.iter().enumerate() {
-        put.execute(params![id, index, name_of(side), n, json(sample)])?;
+        put.execute(params![id, index, side.name(), n, json(sample)])?;
     }
     tx.prepare_cached("DELETE FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 AND n >= ?4")?
-        .execute(params![id, index, name_of(side), samples.len()])?;
+        .execute(params![id, index, side.name(), samples.len()])?;
     Ok(())
 }
 
-/// The document of a row of this table, by its full name.
+/// Refuses what is not the form of a name.
+pub(crate) fn named(id: &str) -> Result<(), Failure> {
+    is_id(id).then_some(()).ok_or(Failure::BadId)
+}
+
+/// A document, by its full name.
 pub(crate) fn document<T: DeserializeOwned>(
     db: &Connection,
-    table: &str,
+    kind: Kind,
     id: &str,
 ) -> Result<T, Failure> {
+    let sql = format!("SELECT document FROM {} WHERE id = ?1", kind.table);
     let document: Option<String> = db
-        .prepare_cached(&format!("SELECT document FROM {table} WHERE id = ?1"))?
+        .prepare_cached(&sql)?
         .query_row([id], |row| row.get(0))
         .optional()?;
     serde_json::from_str(&document.ok_or(Failure::Gone)?).map_err(Failure::Document)
 }
 
 pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
-    let mut run: Run = document(tx, "runs", id)?;
+    let mut run: Run = document(tx, RUNS, id)?;
     let mut legs = tx.prepare_cached(
         "SELECT leg, direction, started_ns, document FROM legs WHERE run = ?1 ORDER BY leg",
     )?;
@@ -271,10 +307,7 @@ pub(crate) fn read_run(tx: &Transaction<'_>, id: &str) -> Result<Run, Failure> {
                 leg
             }
             None => Leg {
-                direction: match row.get::<_, String>(1)?.as_str() {
-                    "down" => Direction::Down,
-                    _ => Direction::Up,
-                },
+                direction: row.get::<_, String>(1)?.parse().unwrap_or(Direction::Up),
                 started: Nanos(row.get::<_, i64>(2)?.max(0) as u64),
                 near: as_seen(near),
                 far: as_seen(far),
@@ -294,7 +327,7 @@ fn read_samples(
     let mut query = tx.prepare_cached(
         "SELECT document FROM samples WHERE run = ?1 AND leg = ?2 AND side = ?3 ORDER BY n",
     )?;
-    let mut rows = query.query(params![id, index, name_of(side)])?;
+    let mut rows = query.query(params![id, index, side.name()])?;
     let mut samples = Vec::new();
     while let Some(row) = rows.next()? {
         let document = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
@@ -344,20 +377,6 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
 /// SQLite's integers end at 2^63 - 1. Columns only serve lists; the documents are exact.
 pub(crate) fn column(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-fn way_of(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Up => "up",
-        Direction::Down => "down",
-    }
-}
-
-pub(crate) fn name_of(side: Side) -> &'static str {
-    match side {
-        Side::Near => "near",
-        Side::Far => "far",
-    }
 }
 
 pub(crate) fn end_of(ended: &Ended) -> &'static str {

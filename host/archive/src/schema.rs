@@ -134,17 +134,11 @@ fn version(db: &Connection, path: &Path, steps: &[Step]) -> Result<usize, Error>
         Ok(0) if empty => Ok(0),
         Ok(found) if found > 0 && application == APPLICATION_ID => {
             if found > known {
-                return Err(Error::Newer {
-                    path: path.to_owned(),
-                    found,
-                    known,
-                });
+                return Err(Error::Newer(path.to_owned(), found, known));
             }
             Ok(found as usize)
         }
-        _ => Err(Error::NotAnArchive {
-            path: path.to_owned(),
-        }),
+        _ => Err(Error::NotAnArchive(path.to_owned())),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The traces of runs: files in a directory beside the archive, so that every tool can open them.
 
-use crate::rows::name_of;
 use crate::{Error, is_id};
 use model::Side;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -26,7 +25,7 @@ impl Traces {
 
     /// The file of the trace of one end of a leg; whether there is one, the file system tells.
     pub fn file(&self, run: &str, leg: usize, side: Side) -> PathBuf {
-        let name = format!("{run}-{leg}-{}.trace.gz", name_of(side));
+        let name = format!("{run}-{leg}-{}.trace.gz", side.name());
         self.directory.join(name)
     }
 
@@ -51,7 +50,7 @@ impl Traces {
         write().map_err(|source| {
             // It may not even have been made; the first failure is the one to tell.
             let _ = fs::remove_file(&part);
-            Error::Trace { path: file, source }
+            Error::Trace(file, source)
         })
     }
 
@@ -75,7 +74,7 @@ impl Traces {
     /// If one is there and cannot be deleted.
     pub fn delete(&self, run: &str) -> Result<(), Error> {
         for path in self.of(run) {
-            fs::remove_file(&path).map_err(|source| Error::Trace { path, source })?;
+            fs::remove_file(&path).map_err(|source| Error::Trace(path, source))?;
         }
         // Others may be in it.
         let _ = fs::remove_dir(&self.directory);

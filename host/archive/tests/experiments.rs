@@ -149,13 +149,17 @@ fn runs_of_an_experiment_are_listed_with_it_and_go_with_it() {
         assert!(named(&archive, bad).is_err(), "{bad}");
     }
 
-    archive.delete_experiment("3f2a0001").unwrap();
+    archive
+        .delete(&Named::Experiment("3f2a0001".into()))
+        .unwrap();
     assert!(archive.get("00000001").is_err());
     assert_eq!(
         named(&archive, "last").unwrap(),
         Named::Run("00c0ffee".into())
     );
-    let gone = archive.delete_experiment("3f2a0001").unwrap_err();
+    let gone = archive
+        .delete(&Named::Experiment("3f2a0001".into()))
+        .unwrap_err();
     assert!(matches!(gone, Error::NotFound { .. }), "{gone}");
 }
 
@@ -199,7 +203,7 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
     };
     assert!(matches!(
         archive.tuning("last"),
-        Err(Error::NoTuning { .. })
+        Err(Error::NotFound { .. })
     ));
     let (mut first, second) = (story("3f000001", 2), story("3f000002", 1));
     for one in [&first, &second] {
@@ -245,8 +249,8 @@ fn a_tuning_is_kept_replaced_and_found_by_its_first_digits() {
         ..Filter::default()
     };
     assert_eq!(only(early), ["3f000002"]);
-    archive.delete_tuning("3f000002").unwrap();
-    let gone = archive.delete_tuning("3f000002");
+    archive.delete(&Named::Tuning("3f000002".into())).unwrap();
+    let gone = archive.delete(&Named::Tuning("3f000002".into()));
     assert!(matches!(gone, Err(Error::NotFound { .. })));
     assert_eq!(archive.tunings(&Filter::default()).unwrap().len(), 1);
 }
@@ -297,7 +301,10 @@ fn what_was_found_of_an_mtu_is_listed_by_its_host_and_deleted() {
         ..Filter::default()
     };
     assert_eq!(archive.mtus(&of).unwrap(), all[..1]);
-    archive.delete_mtu("3f000001").unwrap();
+    archive.delete(&Named::Mtu("3f000001".into())).unwrap();
     assert_eq!(archive.mtus(&Filter::default()).unwrap(), all[1..]);
-    assert!(matches!(archive.mtu("3f000001"), Err(Error::NoMtu { .. })));
+    assert!(matches!(
+        archive.mtu("3f000001"),
+        Err(Error::NotFound { .. })
+    ));
 }

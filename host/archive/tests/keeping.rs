@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, begun, complete, leg, sample};
-use linerate_archive::{Archive, Error, Filter, Imported};
+use linerate_archive::{Archive, Error, Filter, Imported, Named};
 use model::{
     BitRate, Bytes, Direction, Directions, EndRecord, Ended, Latency, Leg, Limit, Nanos, Request,
     Run, Sample, Side, StreamSample, Udp, Wait, Warning, Workload,
@@ -33,12 +33,12 @@ fn a_run_recorded_step_by_step_reads_as_it_ended() {
             .start_leg(&run.id, index, leg.direction, leg.started)
             .unwrap();
         for (n, s) in leg.near.samples.iter().enumerate() {
-            archive.sample(&run.id, index, Side::Near, s).unwrap();
+            archive.samples(&run.id, [(index, Side::Near, s)]).unwrap();
             // A sample that never came is made good at the end of the leg.
             if n % 3 == 0
                 && let Some(far) = leg.far.samples.get(n)
             {
-                archive.sample(&run.id, index, Side::Far, far).unwrap();
+                archive.samples(&run.id, [(index, Side::Far, far)]).unwrap();
             }
         }
         archive.finish_leg(&run.id, index, leg).unwrap();
@@ -71,7 +71,7 @@ fn the_end_of_a_run_has_the_last_word() {
             .unwrap();
         for n in 0..50 {
             archive
-                .sample(&run.id, index, Side::Far, &sample(n * 7))
+                .samples(&run.id, [(index, Side::Far, &sample(n * 7))])
                 .unwrap();
         }
     }
@@ -92,7 +92,7 @@ fn an_unfinished_leg_reads_as_what_its_samples_tell() {
     for n in 0..=100 {
         let mut one = sample(n);
         one.requests = (n > 0).then(|| Latency::from_counts([(n % 2 + 1, 1)]));
-        archive.sample(&run.id, 0, Side::Near, &one).unwrap();
+        archive.samples(&run.id, [(0, Side::Near, &one)]).unwrap();
     }
     let got = archive.get(&run.id).unwrap();
     assert_eq!(got.ended, Ended::Unfinished);
@@ -222,9 +222,9 @@ fn a_deleted_run_is_gone_with_all_that_belongs_to_it() {
     archive
         .import(&complete("00c0ffef", "db2", Nanos(6)))
         .unwrap();
-    archive.delete(&run.id).unwrap();
+    archive.delete(&Named::Run(run.id.clone())).unwrap();
     assert!(matches!(
-        archive.delete(&run.id),
+        archive.delete(&Named::Run(run.id.clone())),
         Err(Error::NotFound { .. })
     ));
     assert!(matches!(archive.get(&run.id), Err(Error::NotFound { .. })));
@@ -245,7 +245,7 @@ fn a_deleted_run_is_gone_with_all_that_belongs_to_it() {
         Err(Error::NotFound { .. })
     ));
     assert!(matches!(
-        archive.sample(&run.id, 0, Side::Near, &sample(0)),
+        archive.samples(&run.id, [(0, Side::Near, &sample(0))]),
         Err(Error::NotFound { .. })
     ));
     assert!(matches!(
@@ -395,7 +395,7 @@ proptest! {
         prop_assert_eq!(archive.list(&Filter::default()).unwrap().len(), 1);
 
         // The same in steps.
-        archive.delete(&run.id).unwrap();
+        archive.delete(&Named::Run(run.id.clone())).unwrap();
         archive.begin(&run).unwrap();
         for (index, leg) in run.legs.iter().enumerate() {
             archive.start_leg(&run.id, index, Direction::Up, Nanos(0)).unwrap();

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, begun, child, complete, in_child, leg, sample, until};
-use linerate_archive::{Archive, Error, Filter, Recorder};
+use linerate_archive::{Archive, Error, Filter, Named, Recorder};
 use model::{Direction, Ended, Leg, Nanos, Run, Sample, Side};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,9 @@ fn child_that_writes_until_killed() {
         .start_leg(&run.id, 0, Direction::Up, Nanos(0))
         .unwrap();
     for n in 0.. {
-        archive.sample(&run.id, 0, Side::Near, &sample(n)).unwrap();
+        archive
+            .samples(&run.id, [(0, Side::Near, &sample(n))])
+            .unwrap();
         println!("\nwritten {n}");
     }
 }
@@ -165,7 +167,7 @@ fn child_that_records_several_runs() {
             .unwrap();
         for n in 0..20 {
             archive
-                .sample(&run.id, leg, Side::Near, &sample(n))
+                .samples(&run.id, [(leg, Side::Near, &sample(n))])
                 .unwrap();
         }
         archive.finish(&run).unwrap();
@@ -348,7 +350,7 @@ fn child_without_rights() {
             archive.get("last").unwrap(),
             complete("00c0ffee", "db2", Nanos(1))
         );
-        let error = archive.delete("00c0ffee").unwrap_err();
+        let error = archive.delete(&Named::Run("00c0ffee".into())).unwrap_err();
         assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
     }
     assert!(!directory.join("new.db").exists());

@@ -516,7 +516,7 @@ fn item(name: &str, now: &str, wanted: Option<&str>, worth: Worth, why: &str) ->
 /// Sizes and queues: more of them is a larger limit. Of flags and names there is no more.
 fn is_limit(key: SysctlKey) -> bool {
     use model::Shape::{Size, Three};
-    matches!(key.shape(), Size { .. } | Three { .. }) || key.name() == "net.core.netdev_max_backlog"
+    matches!(key.shape(), Size(..) | Three(..)) || key.name() == "net.core.netdev_max_backlog"
 }
 
 fn amount(key: SysctlKey, value: &Value) -> String {

@@ -25,21 +25,21 @@ macro_rules! keys {
                 match self { $(EvidenceKey::$name => concat!($($doc),*).trim_ascii(),)* }
             }
 
-            fn origin(self) -> Origin {
-                match self { $(EvidenceKey::$name => Origin::$origin,)* }
+            fn origin(self) -> Option<EvidenceSource> {
+                match self { $(EvidenceKey::$name => origin!($origin),)* }
             }
         }
     };
 }
 
-/// Where a fact comes from.
-enum Origin {
-    /// Whatever the explanation was drawn from.
-    Connection,
-    Settings,
-    Counters,
-    Process,
-    Rings,
+/// Where a fact comes from, unless from whatever the explanation was drawn from.
+macro_rules! origin {
+    (Connection) => {
+        None
+    };
+    ($source:ident) => {
+        Some(EvidenceSource::$source)
+    };
 }
 
 keys! {
@@ -495,13 +495,7 @@ impl Evidence {
             quantity,
             of: None,
             threshold: None,
-            source: match key.origin() {
-                Origin::Connection => source.into(),
-                Origin::Settings => EvidenceSource::Settings,
-                Origin::Counters => EvidenceSource::Counters,
-                Origin::Process => EvidenceSource::Process,
-                Origin::Rings => EvidenceSource::Rings,
-            },
+            source: key.origin().unwrap_or_else(|| source.into()),
             subject: None,
             at: None,
         }
@@ -509,29 +503,23 @@ impl Evidence {
 
     /// A part of this whole.
     #[must_use]
-    pub fn of(self, whole: u64) -> Evidence {
-        Evidence {
-            of: Some(whole),
-            ..self
-        }
+    pub fn of(mut self, whole: u64) -> Evidence {
+        self.of = Some(whole);
+        self
     }
 
     /// Judged: this or more.
     #[must_use]
-    pub fn at_least(self, bound: f64) -> Evidence {
-        Evidence {
-            threshold: Some(Threshold::AtLeast(bound)),
-            ..self
-        }
+    pub fn at_least(mut self, bound: f64) -> Evidence {
+        self.threshold = Some(Threshold::AtLeast(bound));
+        self
     }
 
     /// Judged: this or less.
     #[must_use]
-    pub fn at_most(self, bound: f64) -> Evidence {
-        Evidence {
-            threshold: Some(Threshold::AtMost(bound)),
-            ..self
-        }
+    pub fn at_most(mut self, bound: f64) -> Evidence {
+        self.threshold = Some(Threshold::AtMost(bound));
+        self
     }
 
     /// Judged by whichever of both it meets, by neither if it lies between.
@@ -546,20 +534,16 @@ impl Evidence {
 
     /// At a moment.
     #[must_use]
-    pub fn at(self, at: Nanos) -> Evidence {
-        Evidence {
-            at: Some(at),
-            ..self
-        }
+    pub fn at(mut self, at: Nanos) -> Evidence {
+        self.at = Some(at);
+        self
     }
 
     /// About a device or a process.
     #[must_use]
-    pub fn about(self, subject: impl Into<String>) -> Evidence {
-        Evidence {
-            subject: Some(subject.into()),
-            ..self
-        }
+    pub fn about(mut self, subject: impl Into<String>) -> Evidence {
+        self.subject = Some(subject.into());
+        self
     }
 
     /// It meets its threshold, or has none: evidence that does not hold refutes its own finding.

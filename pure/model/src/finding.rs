@@ -1,6 +1,7 @@
 //! What limited a connection: causes, the time that each of them owns, and how sure that is.
 
 pub use crate::evidence::{Evidence, EvidenceKey, EvidenceSource, Quantity, Threshold, Unit};
+use crate::names::named;
 use crate::{BitRate, Bytes, Comm, Direction, Nanos, StreamFigures};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -137,26 +138,15 @@ pub struct Share {
     pub bytes: Bytes,
 }
 
-/// How sure a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Confidence {
-    /// Another cause fits as well: an experiment decides.
-    Possible,
-    /// It fits, and no other cause that was found does; part of it is inferred.
-    Likely,
-    /// The field that decides it was observed.
-    Certain,
-}
-
-impl Confidence {
-    /// The word in text, JSON and pages.
-    pub fn word(self) -> &'static str {
-        match self {
-            Confidence::Possible => "possible",
-            Confidence::Likely => "likely",
-            Confidence::Certain => "certain",
-        }
+named! {
+    /// How sure a finding is.
+    Confidence, "confidence" {
+        /// Another cause fits as well: an experiment decides.
+        Possible = "possible",
+        /// It fits, and no other cause that was found does; part of it is inferred.
+        Likely = "likely",
+        /// The field that decides it was observed.
+        Certain = "certain",
     }
 }
 

@@ -15,6 +15,7 @@ mod fingerprint;
 mod latency;
 pub mod listing;
 pub mod mtu;
+mod names;
 pub mod packet;
 pub mod physics;
 mod plan;

@@ -1,9 +1,8 @@
 //! What an experiment is to find out, and how: the plan, as data that runs again exactly.
 
+use crate::names::named;
 use crate::{Direction, Nanos, Setting, Spec, apply_to_spec};
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// Version of the JSON forms of [`Plan`] and [`crate::Experiment`]; raised when a field changes its
 /// meaning or goes away.
@@ -43,30 +42,32 @@ pub struct Plan {
     pub pilot_pairs: u32,
 }
 
-/// What of a run is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// Receiver's bytes after the ramp, by time. In bit/s.
-    #[default]
-    Goodput,
-    /// Time of a whole transfer of a fixed size, slow start included. In seconds.
-    Completion,
-    /// Median latency of the requests of a run. In seconds.
-    LatencyP50,
-    /// 99th percentile of the latencies of a run. In seconds.
-    LatencyP99,
+named! {
+    /// What of a run is compared.
+    #[derive(Default)]
+    Metric, "metric" {
+        /// Receiver's bytes after the ramp, by time. In bit/s.
+        #[default]
+        Goodput = "goodput",
+        /// Time of a whole transfer of a fixed size, slow start included. In seconds.
+        Completion = "completion",
+        /// Median latency of the requests of a run. In seconds.
+        LatencyP50 = "latency-p50",
+        /// 99th percentile of the latencies of a run. In seconds.
+        LatencyP99 = "latency-p99",
+    }
 }
 
-/// What the verdict is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Estimand {
-    /// A typical run (signed ranks of the pairs, Hodges-Lehmann).
-    #[default]
-    Typical,
-    /// All runs together (sign flips of the totals): sees rare stalls that a typical run does not have.
-    Total,
+named! {
+    /// What the verdict is about: a typical run, or all runs together.
+    #[derive(Default)]
+    Estimand, "estimand" {
+        /// A typical run (signed ranks of the pairs, Hodges-Lehmann).
+        #[default]
+        Typical = "typical",
+        /// All runs together (sign flips of the totals): sees rare stalls that a typical run does not have.
+        Total = "total",
+    }
 }
 
 /// Settings that are tried together.
@@ -148,14 +149,6 @@ impl Plan {
 }
 
 impl Metric {
-    /// In the order of the manual.
-    pub const ALL: [Metric; 4] = [
-        Metric::Goodput,
-        Metric::Completion,
-        Metric::LatencyP50,
-        Metric::LatencyP99,
-    ];
-
     /// True if the metric is a time, of which less is better.
     pub fn is_time(self) -> bool {
         self != Metric::Goodput
@@ -169,64 +162,6 @@ impl Metric {
     /// The smallest change that matters if the user names none, as a share.
     pub fn usual_margin(self) -> f64 {
         if self.is_latency() { 0.10 } else { 0.05 }
-    }
-
-    /// Name on the command line and in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::Goodput => "goodput",
-            Metric::Completion => "completion",
-            Metric::LatencyP50 => "latency-p50",
-            Metric::LatencyP99 => "latency-p99",
-        }
-    }
-}
-
-impl fmt::Display for Metric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Metric {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Metric, String> {
-        let found = Metric::ALL.into_iter().find(|m| m.name() == text);
-        found.ok_or_else(|| {
-            let known: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).collect();
-            format!("no such metric '{text}'; known: {}", known.join(", "))
-        })
-    }
-}
-
-impl Estimand {
-    /// Name on the command line and in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Estimand::Typical => "typical",
-            Estimand::Total => "total",
-        }
-    }
-}
-
-impl fmt::Display for Estimand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Estimand {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Estimand, String> {
-        match text {
-            "typical" => Ok(Estimand::Typical),
-            "total" => Ok(Estimand::Total),
-            _ => Err(format!(
-                "no such estimand '{text}'; 'typical' asks about a typical run, 'total' about all runs together"
-            )),
-        }
     }
 }
 
@@ -243,7 +178,7 @@ mod tests {
         }
         let error = "speed".parse::<Metric>().unwrap_err();
         assert!(error.starts_with("no such metric 'speed'; known: goodput,"));
-        for estimand in [Estimand::Typical, Estimand::Total] {
+        for estimand in Estimand::ALL {
             assert_eq!(estimand.to_string().parse(), Ok(estimand));
         }
     }

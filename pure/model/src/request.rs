@@ -205,83 +205,49 @@ impl Parts {
     }
 }
 
-/// What a moment of a request was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// The server, between the call and its reply.
-    Think,
-    /// The way itself: the shortest that was seen.
-    Path,
-    /// Beyond the shortest way: queues. Known from two captures alone.
-    Queue,
-    /// What was lost was sent again.
-    Retransmission,
-    /// The receiver's window was full.
-    ReceiveWindow,
-    /// An acknowledgement was waited for: the congestion window.
-    CongestionWindow,
-    /// A short segment waited for the acknowledgement of one before it (RFC 896).
-    Nagle,
-    /// The other end held that acknowledgement back (RFC 1122, 4.2.3.2).
-    DelayedAck,
-    /// The server had not asked for the data yet (iSCSI: R2T).
-    Turn,
-    /// Segment behind segment, as fast as the line, its bottleneck or pacing lets them.
-    Rate,
-    /// None of these: the sending application or its host paused.
-    Application,
+macro_rules! causes {
+    ($($(#[$doc:meta])* $name:ident: $key:literal, $words:literal;)*) => {
+        /// What a moment of a request was spent on.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        pub enum Cause { $($(#[$doc])* #[serde(rename = $key)] $name,)* }
+
+        impl Cause {
+            /// All of them.
+            pub const ALL: [Cause; [$($key),*].len()] = [$(Cause::$name),*];
+
+            /// In words.
+            pub fn words(self) -> &'static str {
+                [$($words),*][self as usize]
+            }
+        }
+
+        const KEYS: [&str; Cause::ALL.len()] = [$(concat!($key, "_ns")),*];
+    };
 }
 
-impl Cause {
-    /// All of them.
-    pub const ALL: [Cause; 11] = [
-        Cause::Think,
-        Cause::Path,
-        Cause::Queue,
-        Cause::Retransmission,
-        Cause::ReceiveWindow,
-        Cause::CongestionWindow,
-        Cause::Nagle,
-        Cause::DelayedAck,
-        Cause::Turn,
-        Cause::Rate,
-        Cause::Application,
-    ];
-
-    /// Its key where times are saved by cause.
-    fn key(self) -> &'static str {
-        match self {
-            Cause::Think => "think_ns",
-            Cause::Path => "path_ns",
-            Cause::Queue => "queue_ns",
-            Cause::Retransmission => "retransmission_ns",
-            Cause::ReceiveWindow => "receive_window_ns",
-            Cause::CongestionWindow => "congestion_window_ns",
-            Cause::Nagle => "nagle_ns",
-            Cause::DelayedAck => "delayed_ack_ns",
-            Cause::Turn => "turn_ns",
-            Cause::Rate => "rate_ns",
-            Cause::Application => "application_ns",
-        }
-    }
-
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Cause::Think => "the server's think time",
-            Cause::Path => "the way there and back",
-            Cause::Queue => "queues on the way",
-            Cause::Retransmission => "retransmission",
-            Cause::ReceiveWindow => "the receive window",
-            Cause::CongestionWindow => "the congestion window",
-            Cause::Nagle => "Nagle's rule",
-            Cause::DelayedAck => "a delayed acknowledgement",
-            Cause::Turn => "waiting for the server's leave to send",
-            Cause::Rate => "the rate of the sender and the path",
-            Cause::Application => "a pause of the sending application or host",
-        }
-    }
+causes! {
+    /// The server, between the call and its reply.
+    Think: "think", "the server's think time";
+    /// The way itself: the shortest that was seen.
+    Path: "path", "the way there and back";
+    /// Beyond the shortest way: queues. Known from two captures alone.
+    Queue: "queue", "queues on the way";
+    /// What was lost was sent again.
+    Retransmission: "retransmission", "retransmission";
+    /// The receiver's window was full.
+    ReceiveWindow: "receive_window", "the receive window";
+    /// An acknowledgement was waited for: the congestion window.
+    CongestionWindow: "congestion_window", "the congestion window";
+    /// A short segment waited for the acknowledgement of one before it (RFC 896).
+    Nagle: "nagle", "Nagle's rule";
+    /// The other end held that acknowledgement back (RFC 1122, 4.2.3.2).
+    DelayedAck: "delayed_ack", "a delayed acknowledgement";
+    /// The server had not asked for the data yet (iSCSI: R2T).
+    Turn: "turn", "waiting for the server's leave to send";
+    /// Segment behind segment, as fast as the line, its bottleneck or pacing lets them.
+    Rate: "rate", "the rate of the sender and the path";
+    /// None of these: the sending application or its host paused.
+    Application: "application", "a pause of the sending application or host";
 }
 
 /// A time divided among its causes.
@@ -322,7 +288,7 @@ impl Causes {
 
 impl Serialize for Causes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(Cause::ALL.map(|cause| (cause.key(), self.of(cause))))
+        serializer.collect_map(KEYS.iter().zip(self.0))
     }
 }
 

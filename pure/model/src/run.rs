@@ -82,14 +82,6 @@ impl Leg {
         }
     }
 
-    /// The same, to be written.
-    pub fn end_mut(&mut self, side: Side) -> &mut EndRecord {
-        match side {
-            Side::Near => &mut self.near,
-            Side::Far => &mut self.far,
-        }
-    }
-
     /// The end that sent the data (for requests: the client).
     pub fn sender(&self) -> &EndRecord {
         self.end(self.direction.sender())

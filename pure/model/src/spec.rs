@@ -1,5 +1,6 @@
 //! What is to be done: the order for a run, as data.
 
+use crate::names::named;
 use crate::{Bytes, Nanos, SocketSettings, Workload};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -32,14 +33,14 @@ pub struct Spec {
     pub far: Placement,
 }
 
-/// One way between the two hosts, seen from the host of the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// From here to the other host.
-    Up,
-    /// From the other host to here.
-    Down,
+named! {
+    /// One way between the two hosts, seen from the host of the command.
+    Direction, "direction" {
+        /// From here to the other host.
+        Up = "up",
+        /// From the other host to here.
+        Down = "down",
+    }
 }
 
 impl Direction {
@@ -49,15 +50,6 @@ impl Direction {
             Direction::Up => Side::Near,
             Direction::Down => Side::Far,
         }
-    }
-}
-
-impl std::fmt::Display for Direction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Direction::Up => "up",
-            Direction::Down => "down",
-        })
     }
 }
 
@@ -86,14 +78,14 @@ impl Directions {
     }
 }
 
-/// The host of the command, or the other one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// The host where the command runs.
-    Near,
-    /// The host at the other end.
-    Far,
+named! {
+    /// The host of the command, or the other one.
+    Side, "side" {
+        /// The host where the command runs.
+        Near = "near",
+        /// The host at the other end.
+        Far = "far",
+    }
 }
 
 impl Side {

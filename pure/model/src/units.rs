@@ -169,25 +169,19 @@ impl fmt::Display for Nanos {
 }
 
 /// Why a quantity could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not {expected}")]
 pub struct ParseUnitError {
     text: String,
     expected: &'static str,
 }
 
-impl fmt::Display for ParseUnitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not {}", self.text, self.expected)
-    }
-}
-
-impl std::error::Error for ParseUnitError {}
-
-/// Splits `1.5M` into 1.5 and `M`, and multiplies by what `factor` says of the suffix.
+/// Splits `1.5M` into 1.5 and `M`, and multiplies by the factor of that suffix.
 fn parse_scaled(
     text: &str,
     expected: &'static str,
-    factor: impl Fn(&str) -> Option<f64>,
+    same: fn(&str, &str) -> bool,
+    factors: &[(&str, f64)],
 ) -> Result<u64, ParseUnitError> {
     let fail = || ParseUnitError {
         text: text.to_owned(),
@@ -198,7 +192,8 @@ fn parse_scaled(
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
         .unwrap_or(trimmed.len());
     let (digits, suffix) = trimmed.split_at(split);
-    let factor = factor(suffix.trim()).ok_or_else(fail)?;
+    let known = |(names, _): &&(&str, f64)| names.split(' ').any(|name| same(name, suffix.trim()));
+    let (_, factor) = *factors.iter().find(known).ok_or_else(fail)?;
     if let Ok(whole) = digits.parse::<u64>()
         && factor >= 1.0
     {
@@ -215,21 +210,15 @@ impl FromStr for Bytes {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<Bytes, ParseUnitError> {
-        parse_scaled(
-            text,
-            "an amount of data (like 65536, 64K, 8M, 1.5G)",
-            |suffix| {
-                Some(match suffix.to_ascii_uppercase().as_str() {
-                    "" | "B" => 1.0,
-                    "K" | "KIB" | "KB" => 1024.0,
-                    "M" | "MIB" | "MB" => 1024.0 * 1024.0,
-                    "G" | "GIB" | "GB" => 1024.0 * 1024.0 * 1024.0,
-                    "T" | "TIB" | "TB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-                    _ => return None,
-                })
-            },
-        )
-        .map(Bytes)
+        let factors = [
+            (" B", 1.0),
+            ("K KiB KB", 1024.0),
+            ("M MiB MB", 1_048_576.0),
+            ("G GiB GB", 1_073_741_824.0),
+            ("T TiB TB", 1_099_511_627_776.0),
+        ];
+        let expected = "an amount of data (like 65536, 64K, 8M, 1.5G)";
+        parse_scaled(text, expected, str::eq_ignore_ascii_case, &factors).map(Bytes)
     }
 }
 
@@ -237,26 +226,15 @@ impl FromStr for BitRate {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<BitRate, ParseUnitError> {
-        parse_scaled(
-            text,
-            "a rate in bits per second (like 100M, 2.5G)",
-            |suffix| {
-                let suffix = suffix.to_ascii_uppercase();
-                let scale = ["BIT/S", "BPS", "BIT"]
-                    .iter()
-                    .find_map(|tail| suffix.strip_suffix(tail))
-                    .unwrap_or(&suffix);
-                Some(match scale {
-                    "" => 1.0,
-                    "K" => 1e3,
-                    "M" => 1e6,
-                    "G" => 1e9,
-                    "T" => 1e12,
-                    _ => return None,
-                })
-            },
-        )
-        .map(BitRate)
+        let factors = [
+            (" bit/s bps bit", 1.0),
+            ("K Kbit/s Kbps Kbit", 1e3),
+            ("M Mbit/s Mbps Mbit", 1e6),
+            ("G Gbit/s Gbps Gbit", 1e9),
+            ("T Tbit/s Tbps Tbit", 1e12),
+        ];
+        let expected = "a rate in bits per second (like 100M, 2.5G)";
+        parse_scaled(text, expected, str::eq_ignore_ascii_case, &factors).map(BitRate)
     }
 }
 
@@ -264,18 +242,16 @@ impl FromStr for Nanos {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<Nanos, ParseUnitError> {
-        parse_scaled(text, "a time (like 10, 10s, 250ms, 2m)", |suffix| {
-            Some(match suffix {
-                "" | "s" => 1e9,
-                "ms" => 1e6,
-                "us" => 1e3,
-                "ns" => 1.0,
-                "m" | "min" => 60e9,
-                "h" => 3600e9,
-                _ => return None,
-            })
-        })
-        .map(Nanos)
+        let factors = [
+            (" s", 1e9),
+            ("ms", 1e6),
+            ("us", 1e3),
+            ("ns", 1.0),
+            ("m min", 60e9),
+            ("h", 3600e9),
+        ];
+        let expected = "a time (like 10, 10s, 250ms, 2m)";
+        parse_scaled(text, expected, |a, b| a == b, &factors).map(Nanos)
     }
 }
 

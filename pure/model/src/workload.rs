@@ -102,9 +102,6 @@ pub trait WorkloadOrder {
         None
     }
 
-    /// The order as the peer gets it, which is the leg's sender or not: without the names of files at the other end.
-    fn without_own_files(&self, peer_sends: bool) -> Workload;
-
     /// When a leg ends if nothing else is ordered.
     fn usual_limit(&self) -> Limit {
         Limit::Time(Nanos::from_secs(10))
@@ -151,6 +148,19 @@ impl Workload {
     /// What no order changes.
     pub fn kind(&self) -> &'static WorkloadKind {
         self.order().kind()
+    }
+
+    /// As the peer gets it, which is the leg's sender or not: without the names of files at the other end.
+    pub fn without_own_files(mut self, peer_sends: bool) -> Workload {
+        match &mut self {
+            Workload::Copy(order) if peer_sends => order.to = None,
+            Workload::Copy(order) => order.from = None,
+            Workload::Blocks(order) if peer_sends => {
+                order.server = BlockServer::Peer(BlockStore::default());
+            }
+            _ => {}
+        }
+        self
     }
 
     /// Its sockets are those of UDP.
@@ -225,10 +235,6 @@ impl WorkloadOrder for Bulk {
         true
     }
 
-    fn without_own_files(&self, _peer_sends: bool) -> Workload {
-        Workload::Bulk(self.clone())
-    }
-
     fn check(&self, _streams: u32) -> Result<(), String> {
         within("writes", self.unit(), Bytes(1), MAX_WRITE)
     }
@@ -284,10 +290,6 @@ impl WorkloadOrder for Request {
 
     fn unit(&self) -> Bytes {
         self.reply_size
-    }
-
-    fn without_own_files(&self, _peer_sends: bool) -> Workload {
-        Workload::Request(self.clone())
     }
 
     fn budget(&self, limit: Limit) -> Option<u64> {
@@ -391,16 +393,6 @@ impl WorkloadOrder for FileCopy {
         if sender { &self.from } else { &self.to }.as_deref()
     }
 
-    fn without_own_files(&self, peer_sends: bool) -> Workload {
-        let mut order = self.clone();
-        *(if peer_sends {
-            &mut order.to
-        } else {
-            &mut order.from
-        }) = None;
-        Workload::Copy(order)
-    }
-
     fn usual_limit(&self) -> Limit {
         match self.from {
             Some(_) => Limit::Whole,
@@ -472,10 +464,6 @@ impl WorkloadOrder for Udp {
         Some(self.rate)
     }
 
-    fn without_own_files(&self, _peer_sends: bool) -> Workload {
-        Workload::Udp(self.clone())
-    }
-
     fn check(&self, _streams: u32) -> Result<(), String> {
         Ok(())
     }
@@ -521,14 +509,6 @@ impl WorkloadOrder for Blocks {
     fn file(&self, sender: bool) -> Option<&str> {
         let store = self.store().filter(|_| !sender)?;
         store.store.as_deref()
-    }
-
-    fn without_own_files(&self, peer_sends: bool) -> Workload {
-        let mut order = self.clone();
-        if peer_sends {
-            order.server = BlockServer::Peer(BlockStore::default());
-        }
-        Workload::Blocks(order)
     }
 
     fn check(&self, streams: u32) -> Result<(), String> {

@@ -60,16 +60,12 @@ fn keys(
     sample: &Sample,
     stream: Option<&StreamSample>,
 ) -> Vec<String> {
-    let side = match side {
-        Side::Near => "near",
-        Side::Far => "far",
-    };
     vec![
         escape(&run.id),
         escape(&run.host),
         index.to_string(),
         leg.direction.to_string(),
-        side.to_owned(),
+        side.to_string(),
         sample.at.0.to_string(),
         cell(stream.map(|s| s.stream)),
     ]

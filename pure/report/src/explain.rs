@@ -243,7 +243,7 @@ fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Sty
 }
 
 fn finding(finding: &Finding, style: Style) -> String {
-    let confidence = finding.confidence.word();
+    let confidence = finding.confidence.name();
     let mut out = wrap(
         &format!("{} ({confidence})", finding.limit.words()),
         style.width,

@@ -99,16 +99,9 @@ impl Qdisc {
 }
 
 /// Why a text is not one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {}", Qdisc::GRAMMAR)]
 pub struct NotAQdisc;
-
-impl fmt::Display for NotAQdisc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {}", Qdisc::GRAMMAR)
-    }
-}
-
-impl std::error::Error for NotAQdisc {}
 
 impl FromStr for Qdisc {
     type Err = NotAQdisc;
