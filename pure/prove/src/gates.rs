@@ -408,7 +408,7 @@ fn pilot(plan: &Plan, pilot: &Pilot) -> Gate {
 fn position(plan: &Plan, effect: &Estimate) -> Gate {
     let (low, high) = (effect.low_share, effect.high_share);
     let range = format!(
-        "95 % CI {} to {}",
+        "95 % interval {} to {}",
         signed_percent(low),
         signed_percent(high)
     );
