@@ -4,25 +4,24 @@ use crate::message_timing::MessageTiming;
 use crate::pairing::Seen;
 use model::request::{Call, Cause, Causes, Links, Moment, Operation, Parts, Requests, Step, View};
 use model::{Bytes, Clocks, Latency, Nanos};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use tcp::clock::{First, HostTime, Second};
 
-/// Operations that are told apart.
+/// Operations that have figures of their own.
 const MOST_OPERATIONS: usize = 512;
-/// Calls that are told one by one.
+/// Calls that are reported one by one.
 const MOST_CALLS: usize = 1000;
 /// The longest of each operation that are.
 const MOST_WORST: usize = 3;
 /// Binary digits that are kept of times: right within 0.05 %, and within a fifth.
 const FINE: u32 = 11;
 const COARSE: u32 = 3;
-/// Bins that lie together.
-const PAGE: usize = 1 << 6;
-/// Stretches of time that are told apart.
+/// Spans of time that have figures of their own.
 const MOST_MOMENTS: u64 = 96;
 /// The shortest of them, in nanoseconds.
 const SHORTEST_MOMENT: u64 = 1000;
-/// What was taken so far.
+
+/// The requests so far.
 #[derive(Default)]
 pub(crate) struct Aggregate {
     operations: BTreeMap<String, Tally>,
@@ -91,21 +90,19 @@ impl Aggregate {
     }
 }
 
-/// What a place cannot know.
+/// What a place cannot show.
 fn doubt(view: View) -> Option<&'static str> {
     match view {
         View::Client => Some(
-            "seen at the client: think time has the queues of the path in it, and the way there and back is the shortest round trip, half each way",
+            "seen at the client: think time has the queues of the path in it, and forward and reverse are each half of the shortest RTT",
         ),
         View::Server => Some(
-            "seen at the server: think time and the sending of replies are exact; the way there and back is the shortest round trip, half each way, and what the client waited beyond that is not in here",
+            "seen at the server: think time and the sending of replies are exact; forward and reverse are each half of the shortest RTT, and what the client waited beyond that is not in here",
         ),
         View::Between => Some(
-            "seen between the two ends: pauses of a sender show as far as the path lets them through, think time has the queues behind this place in it, and the way there and back is the shortest round trip",
+            "seen between the two ends: pauses of a sender show as far as the path lets them through, think time has the queues behind this place in it, and forward and reverse are those of the shortest RTT",
         ),
-        View::Unknown => Some(
-            "no round trip was seen: how much of the think time is the way there and back cannot be told",
-        ),
+        View::Unknown => Some("no RTT was seen: the path's part of the think time is not known"),
         View::BothEnds => None,
     }
 }
@@ -121,7 +118,7 @@ impl Tally {
         of.ideal += breakdown.ideal;
         of.parts.add(&breakdown.parts);
         of.causes.add(&breakdown.causes);
-        self.times.push(total);
+        count(&mut self.times, total, FINE);
         let place = of
             .worst
             .partition_point(|worst| worst.parts.total() >= total);
@@ -132,7 +129,7 @@ impl Tally {
     }
 
     fn finish(self, name: String) -> Operation {
-        let latency = self.times.finish();
+        let latency = Latency::from_counts(self.times);
         let max = self.operation.max;
         let percentile = |share| latency.percentile(share).unwrap_or(max);
         Operation {
@@ -145,112 +142,51 @@ impl Tally {
     }
 }
 
-/// The bin of times of which so many of the first binary digits are the same: as many bins for each doubling.
-fn bin(time: Nanos, digits: u32) -> usize {
+/// How many requests took how long, in nanoseconds.
+type Times = BTreeMap<u64, u64>;
+
+/// Counts a time by so many of its first binary digits: as many keys for each doubling.
+fn count(times: &mut Times, time: Nanos, digits: u32) {
     let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(digits);
-    ((u64::from(shift) << (digits - 1)) + (time.0 >> shift)) as usize
+    *times.entry(time.0 >> shift << shift).or_default() += 1;
 }
 
-/// The shortest time of a bin.
-fn least(bin: usize, digits: u32) -> u64 {
-    let shift = (bin >> (digits - 1)).saturating_sub(1);
-    ((bin - (shift << (digits - 1))) as u64) << shift
-}
-
-/// How many requests took how long.
-#[derive(Default)]
-struct Times(BTreeMap<usize, [u64; PAGE]>);
-
-impl Times {
-    fn push(&mut self, time: Nanos) {
-        let bin = bin(time, FINE);
-        self.0.entry(bin / PAGE).or_insert([0; PAGE])[bin % PAGE] += 1;
-    }
-
-    fn finish(self) -> Latency {
-        let pages = self.0.into_iter();
-        let counts = pages.flat_map(|(page, counts)| (page * PAGE..).zip(counts));
-        Latency::from_counts(counts.map(|(bin, count)| (least(bin, FINE), count)))
-    }
-}
-
-/// Requests by when they began. All stretches are equal; they double when there are too many.
+/// Requests by when they began. All spans are equal; they double when there are too many.
 #[derive(Default)]
 struct Moments {
     /// Doublings of the shortest.
     doubled: u32,
-    /// By their place, the first one first.
-    all: VecDeque<Stretch>,
-}
-
-#[derive(Default)]
-struct Stretch {
-    place: u64,
-    /// How many took so long, by bin.
-    times: Vec<u64>,
-    causes: Causes,
-}
-
-impl Stretch {
-    fn add(&mut self, other: &Stretch) {
-        let longest = self.times.len().max(other.times.len());
-        self.times.resize(longest, 0);
-        for (sum, count) in self.times.iter_mut().zip(&other.times) {
-            *sum += count;
-        }
-        self.causes.add(&other.causes);
-    }
+    all: BTreeMap<u64, (Times, Causes)>,
 }
 
 impl Moments {
     fn push(&mut self, seen: &Seen, breakdown: &Breakdown) {
         let place = (seen.call.first.0 / SHORTEST_MOMENT) >> self.doubled;
-        // The latest one as a rule, or not long before.
-        let behind = self.all.iter().rev().take_while(|s| s.place > place);
-        let n = self.all.len() - behind.count();
-        let is_known = n > 0 && self.all[n - 1].place == place;
-        let n = match is_known {
-            true => n - 1,
-            false => {
-                let stretch = Stretch {
-                    place,
-                    ..Stretch::default()
-                };
-                self.all.insert(n, stretch);
-                n
-            }
-        };
-        let stretch = &mut self.all[n];
-        let bin = bin(breakdown.parts.total(), COARSE);
-        if stretch.times.len() <= bin {
-            stretch.times.resize(bin + 1, 0);
-        }
-        stretch.times[bin] += 1;
-        stretch.causes.add(&breakdown.causes);
-        while let (Some(first), Some(last)) = (self.all.front(), self.all.back())
-            && last.place - first.place >= MOST_MOMENTS
+        let (times, causes) = self.all.entry(place).or_default();
+        count(times, breakdown.parts.total(), COARSE);
+        causes.add(&breakdown.causes);
+        while let (Some((first, _)), Some((last, _))) =
+            (self.all.first_key_value(), self.all.last_key_value())
+            && last - first >= MOST_MOMENTS
         {
             self.doubled += 1;
-            for mut stretch in std::mem::take(&mut self.all) {
-                stretch.place /= 2;
-                match self.all.back_mut() {
-                    Some(last) if last.place == stretch.place => last.add(&stretch),
-                    _ => self.all.push_back(stretch),
+            for (place, (old, causes)) in std::mem::take(&mut self.all) {
+                let (times, sum) = self.all.entry(place / 2).or_default();
+                for (time, count) in old {
+                    *times.entry(time).or_default() += count;
                 }
+                sum.add(&causes);
             }
         }
     }
 
     fn finish(self) -> Vec<Moment> {
         let width = SHORTEST_MOMENT << self.doubled;
-        let moment = |stretch: Stretch| {
-            let counts = stretch.times.into_iter().enumerate();
-            Moment {
-                from: Nanos(stretch.place * width),
-                to: Nanos((stretch.place + 1).saturating_mul(width)),
-                times: Latency::from_counts(counts.map(|(bin, count)| (least(bin, COARSE), count))),
-                causes: stretch.causes,
-            }
+        let moment = |(place, (times, causes))| Moment {
+            from: Nanos(place * width),
+            to: Nanos((place + 1).saturating_mul(width)),
+            times: Latency::from_counts(times),
+            causes,
         };
         self.all.into_iter().map(moment).collect()
     }

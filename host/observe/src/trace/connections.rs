@@ -67,17 +67,17 @@ struct Known {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub id: u32,
-    /// To be told first: a new connection, or one whose socket is known only now.
-    pub told: Option<Box<Connection>>,
+    /// To be reported first: a new connection, or one whose socket is known only now.
+    pub new: Option<Box<Connection>>,
     /// Of the first byte in its stream.
     pub offset: Option<u64>,
 }
 
 impl Place {
-    fn new(id: u32, told: Option<Box<Connection>>) -> Place {
+    fn new(id: u32, new: Option<Box<Connection>>) -> Place {
         Place {
             id,
-            told,
+            new,
             offset: None,
         }
     }
@@ -135,8 +135,8 @@ impl Connections {
         if closes {
             self.forget_after(event);
         }
-        let told = connection(id, event.cookie(), flow);
-        Some(Place::new(id, Some(told)))
+        let new = connection(id, event.cookie(), flow);
+        Some(Place::new(id, Some(new)))
     }
 
     /// What has closed is remembered for a while.
@@ -281,18 +281,18 @@ mod tests {
             ..event(1, tcp_state::LISTEN, 5)
         };
         let first = place(&mut connections, &syn).unwrap();
-        assert_eq!((first.id, first.told.unwrap().cookie), (0, 0));
+        assert_eq!((first.id, first.new.unwrap().cookie), (0, 0));
         let answer = Raw {
             flags: SYN | ACK,
             ..event(0, tcp_state::LISTEN, 5)
         };
-        assert_eq!(place(&mut connections, &answer).unwrap().told, None);
+        assert_eq!(place(&mut connections, &answer).unwrap().new, None);
         let child = place(&mut connections, &event(4, tcp_state::ESTABLISHED, 6)).unwrap();
-        assert_eq!((child.id, child.told.unwrap().cookie), (0, 6));
+        assert_eq!((child.id, child.new.unwrap().cookie), (0, 6));
         assert_eq!(
             place(&mut connections, &event(1, tcp_state::ESTABLISHED, 6))
                 .unwrap()
-                .told,
+                .new,
             None
         );
     }

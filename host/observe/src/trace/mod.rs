@@ -1,11 +1,8 @@
 //! Every TCP segment that this host really sends and receives, with its socket's state, in true order.
 //!
-//! Probes in the kernel write one record an event into logs (bpf/); a thread of high priority brings them
-//! into order ([`order`]); [`Tracer::read`] tells them as the model has them. Nothing is changed on the
-//! machine, and the probes end with the process.
-//!
-//! Where no probe may run, a packet socket and samples of the sockets stand in ([`packets`]): fewer figures, told
-//! as what they are.
+//! Probes in the kernel write one record an event into logs (bpf/); a thread of high priority brings them into order
+//! ([`order`]); [`Tracer::read`] hands them on as the model has them. Nothing is changed on the machine, and the probes
+//! end with the process. Where no probe may run, a packet socket and samples of the sockets replace them ([`packets`]).
 
 mod btf;
 mod completeness;
@@ -26,9 +23,9 @@ mod worker;
 pub use completeness::TraceCompleteness;
 use connections::Place;
 pub use file::{FileError, Recording, any_head, is_trace, open};
-use model::{Begin, End, Lost, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
+use model::{Begin, End, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
 use process_sampler::ProcessSampler;
-use reader::{Batch, Content, Reader};
+use reader::{Batch, Content, Feed};
 use record::{Clock, Event, RECORD, Terms};
 use std::collections::BTreeMap;
 use std::fs;
@@ -212,23 +209,16 @@ pub fn netns_at(path: &Path) -> Option<u32> {
 
 /// A running trace.
 pub struct Tracer {
-    from: From,
+    feed: Feed,
     begin: Begin,
     terms: Terms,
     processes: Option<ProcessSampler>,
-    /// Tracepoints that this kernel lacks, or does not let be traced: their events are not told.
+    /// Tracepoints that this kernel lacks, or does not let be traced: their events are missing.
     pub missing: Vec<&'static str>,
-    /// What stands in for the probes, why, and what is lost by that: sentences for the user.
+    /// What replaces the probes, why, and what is lost by that: sentences for the user.
     pub instead: Vec<String>,
     completeness: TraceCompleteness,
-    events: u64,
-    lost: u64,
-    unordered: u64,
-}
-
-enum From {
-    Probes(Reader),
-    Packets(packets::Reader),
+    end: End,
 }
 
 impl Tracer {
@@ -254,64 +244,60 @@ impl Tracer {
 
     fn probes(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
         can_run()?;
-        let mut moment = (Nanos(0), Nanos(0));
+        let mut start = (Nanos(0), Nanos(0));
         let (probes, output) = probes::attach(filter, options, || {
-            moment = (wall(), monotonic());
+            start = (wall(), monotonic());
         })?;
+        let terms = Terms {
+            clock: clock(start.1),
+            drop_reasons: probes.drop_reasons.clone(),
+        };
         let missing = probes.missing.clone();
-        let drop_reasons = probes.drop_reasons.clone();
-        let reader = Reader::start(probes, output, options, clock(moment.1))?;
-        let begin = begin(TraceSource::Probes, moment.0);
-        let mut tracer = Tracer::new(From::Probes(reader), begin, moment.1);
-        tracer.terms.drop_reasons = drop_reasons;
+        let feed = reader::start(probes, output, options, terms.clock)?;
+        let begin = begin(TraceSource::Probes, start.0);
         Ok(Tracer {
-            processes: options.owners.then(ProcessSampler::default),
             missing,
-            ..tracer
+            ..Tracer::new(feed, begin, terms, options)
         })
     }
 
     fn packets(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
-        let reader = packets::Reader::start(filter, options)?;
-        let passed = monotonic().since(reader.start);
-        let begin = begin(reader.source, wall().since(passed));
-        let start = reader.start;
-        let mut instead: Vec<String> = reader.without.clone().into_iter().collect();
-        instead.push(packets::lost_by_that(reader.source, options.every));
+        let (feed, started) = packets::start(filter, options)?;
+        let passed = monotonic().since(started.at);
+        let begin = begin(started.source, wall().since(passed));
+        let terms = Terms {
+            clock: clock(started.at),
+            drop_reasons: BTreeMap::new(),
+        };
+        let limits = packets::limits(started.source, options.every);
         Ok(Tracer {
-            instead,
-            processes: options.owners.then(ProcessSampler::default),
-            ..Tracer::new(From::Packets(reader), begin, start)
+            instead: started.missing.into_iter().chain([limits]).collect(),
+            ..Tracer::new(feed, begin, terms, options)
         })
     }
 
-    fn new(from: From, begin: Begin, start: Nanos) -> Tracer {
+    fn new(feed: Feed, begin: Begin, terms: Terms, options: &Options) -> Tracer {
         Tracer {
-            from,
+            feed,
             begin,
-            terms: Terms {
-                clock: clock(start),
-                drop_reasons: BTreeMap::new(),
-            },
-            processes: None,
+            terms,
+            processes: options.owners.then(ProcessSampler::default),
             completeness: TraceCompleteness::default(),
             missing: Vec::new(),
             instead: Vec::new(),
-            events: 0,
-            lost: 0,
-            unordered: 0,
+            end: End::default(),
         }
     }
 
-    /// How the trace begins: its first record, which [`Tracer::read`] does not tell.
+    /// How the trace begins: its first record, which [`Tracer::read`] leaves out.
     pub fn begin(&self) -> &Begin {
         &self.begin
     }
 
-    /// Tells what came, in true order. Waits for it at most so long.
+    /// Hands on what came, in true order. Waits for it at most so long.
     pub fn read(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) {
         self.next(self.patience(wait), each);
-        self.look(|owner| each(owner, Written(&[])));
+        self.sample_processes(|owner| each(owner, Written(&[])));
     }
 
     /// Writes what came into a recording, as the probes wrote it: at a fraction of the cost of reading it.
@@ -321,7 +307,7 @@ impl Tracer {
     pub fn record<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<()> {
         self.pass(self.patience(wait), to)?;
         let mut written = Ok(());
-        self.look(|owner| {
+        self.sample_processes(|owner| {
             if written.is_ok() {
                 written = to.add(&owner, Written(&[]));
             }
@@ -329,16 +315,13 @@ impl Tracer {
         written
     }
 
-    /// Detaches the probes, tells what they had still written, and how it ended. Returns which segments are missing.
+    /// Detaches the probes, hands on what they had still written, and how it ended. Returns which segments are missing.
     pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> TraceCompleteness {
-        self.detach();
+        self.feed.worker.stop();
         while self.next(Duration::MAX, each) {}
-        self.end();
-        each(
-            TraceRecord::End(self.completeness.end.clone()),
-            Written(&[]),
-        );
-        self.completeness
+        let completeness = self.ended();
+        each(TraceRecord::End(completeness.end.clone()), Written(&[]));
+        completeness
     }
 
     /// As [`Tracer::stop`], of what is recorded.
@@ -349,46 +332,30 @@ impl Tracer {
         mut self,
         to: &mut Recording<W>,
     ) -> io::Result<TraceCompleteness> {
-        self.detach();
+        self.feed.worker.stop();
         while self.pass(Duration::MAX, to)? {}
-        self.end();
-        to.add(
-            &TraceRecord::End(self.completeness.end.clone()),
-            Written(&[]),
-        )?;
-        Ok(self.completeness)
+        let completeness = self.ended();
+        to.add(&TraceRecord::End(completeness.end.clone()), Written(&[]))?;
+        Ok(completeness)
     }
 
-    fn detach(&self) {
-        match &self.from {
-            From::Probes(reader) => reader.worker.stop(),
-            From::Packets(reader) => reader.worker.stop(),
-        }
-    }
-
-    fn end(&mut self) {
-        self.completeness.end = End {
-            at: monotonic().since(self.terms.clock.start),
-            events: self.events,
-            lost: self.lost,
-            unordered: self.unordered,
-        };
+    fn ended(mut self) -> TraceCompleteness {
+        self.end.at = monotonic().since(self.terms.clock.start);
+        self.completeness.end = self.end;
+        self.completeness
     }
 
     /// Whether events come packed ([`Options::packed`]): by [`Tracer::record`] alone.
     pub fn is_packed(&self) -> bool {
-        matches!(&self.from, From::Probes(reader) if reader.packed)
+        self.feed.is_packed
     }
 
     /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
     pub fn runs_first(&self) -> bool {
-        match &self.from {
-            From::Probes(reader) => reader.worker.runs_first(),
-            From::Packets(reader) => reader.worker.runs_first(),
-        }
+        self.feed.worker.runs_first()
     }
 
-    /// So long at most, and no longer than until the owners are to be looked at.
+    /// So long at most, and no longer than until the processes are to be sampled.
     fn patience(&self, wait: Duration) -> Duration {
         match self.processes {
             Some(_) => wait.min(process_sampler::PERIOD),
@@ -396,68 +363,51 @@ impl Tracer {
         }
     }
 
-    /// Looks at the owners, if it is time.
-    fn look(&mut self, mut each: impl FnMut(TraceRecord)) {
+    /// Samples the processes that use traced sockets, if it is time.
+    fn sample_processes(&mut self, mut each: impl FnMut(TraceRecord)) {
         if let Some(processes) = &mut self.processes {
             let now = monotonic().since(self.terms.clock.start);
-            processes.look(now, |owner| each(TraceRecord::Owner(owner)));
+            processes.sample(now, |owner| each(TraceRecord::Owner(owner)));
         }
     }
 
-    /// Tells the next batch; false if none came in time, or after the last.
+    /// Hands on the next batch; false if none came in time, or after the last.
     fn next(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> bool {
-        match &self.from {
-            From::Probes(reader) => {
-                let Some(batch) = reader.worker.next(wait) else {
-                    return false;
-                };
-                if let Content::Plain(plain) = &batch.content {
-                    for (event, bytes, place) in plain.events() {
-                        for record in records(event, place, &self.terms) {
-                            each(record, Written(bytes));
-                        }
+        let Some(mut batch) = self.feed.worker.next(wait) else {
+            return false;
+        };
+        match &mut batch.content {
+            Content::Plain(plain) => {
+                for (event, bytes, place) in plain.events() {
+                    for record in records(event, place, &self.terms) {
+                        each(record, Written(bytes));
                     }
                 }
-                if let Some(lost) = self.count(batch) {
-                    each(lost, Written(&[]));
-                }
-                true
             }
-            From::Packets(reader) => {
-                let Some(batch) = reader.worker.next(wait) else {
-                    return false;
-                };
-                self.unordered += batch.unordered;
-                for (record, headers) in batch.records {
-                    self.completeness.push(&record);
-                    match &record {
-                        TraceRecord::Segment(segment) => {
-                            self.events += 1;
-                            if let Some(processes) = &mut self.processes {
-                                processes.see(segment.pid, segment.comm, segment.at);
-                            }
-                        }
-                        TraceRecord::Lost(lost) => self.lost += lost.events,
-                        _ => {}
-                    }
+            Content::Records(records) => {
+                for (record, headers) in records.drain(..) {
                     each(record, Written(&headers));
                 }
-                true
             }
+            Content::Packed(_) => {}
         }
+        if let Some(lost) = self.count(batch) {
+            each(lost, Written(&[]));
+        }
+        true
     }
 
     /// Writes the next batch; false if none came in time, or after the last.
     fn pass<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<bool> {
-        let From::Probes(reader) = &self.from else {
-            return Ok(false);
-        };
-        let Some(batch) = reader.worker.next(wait) else {
+        let Some(batch) = self.feed.worker.next(wait) else {
             return Ok(false);
         };
         match &batch.content {
             Content::Packed(packed) => to.pass(packed.bytes())?,
             Content::Plain(plain) => plain.events().try_for_each(|(event, ..)| to.event(event))?,
+            Content::Records(records) => records
+                .iter()
+                .try_for_each(|(record, headers)| to.add(record, Written(headers)))?,
         }
         if let Some(lost) = self.count(batch) {
             to.add(&lost, Written(&[]))?;
@@ -465,36 +415,28 @@ impl Tracer {
         Ok(true)
     }
 
-    /// Takes what a batch says beside its events; returns what was lost.
+    /// Takes what a batch has beside its events; returns what was lost.
     fn count(&mut self, batch: Batch) -> Option<TraceRecord> {
-        if let From::Probes(reader) = &self.from {
-            reader.reuse(batch.content);
-        }
-        self.events += batch.events;
+        self.feed.reuse(batch.content);
+        self.end.events += batch.events;
+        self.end.unordered += batch.unordered;
         if let Some(processes) = &mut self.processes {
             for (pid, comm, at) in batch.users.0 {
-                processes.see(pid, comm, at);
+                processes.push(pid, comm, at);
             }
         }
         if let Some(completeness) = batch.completeness {
             self.completeness = completeness;
         }
-        let (from, to, events) = batch.lost?;
-        self.lost += events;
-        Some(TraceRecord::Lost(Lost {
-            from: from.since(self.terms.clock.start),
-            to: to.since(self.terms.clock.start),
-            events,
-        }))
+        let lost = batch.lost?;
+        self.end.lost += lost.events;
+        Some(TraceRecord::Lost(lost))
     }
 }
 
-/// An event as it is told: its connection before it, if that is new.
+/// The records of an event: its connection before it, if that is new.
 fn records(event: Event<'_>, place: &Place, terms: &Terms) -> impl Iterator<Item = TraceRecord> {
-    let connection = place
-        .told
-        .clone()
-        .map(|told| TraceRecord::Connection(*told));
+    let connection = place.new.clone().map(|new| TraceRecord::Connection(*new));
     let segment = TraceRecord::Segment(event.segment(place, terms));
     connection.into_iter().chain([segment])
 }

@@ -1,11 +1,12 @@
-//! Where no probe may run: a packet socket for the segments, and the kernel's account of every socket from time
-//! to time. One thread reads both, brings them into the order of their clocks, and tells them as the model has
-//! them.
+//! Where no probe may run: a packet socket for the segments, and the kernel's account of every socket from time to time.
+//! One thread reads both, and brings them into the order of their clocks.
 
+use super::completeness::TraceCompleteness;
 use super::diag::{Pair, Sockets, Told};
 use super::flows::{Caught, Flows, Holder};
+use super::reader::{Batch, Content, Feed};
 use super::socket_owners::SocketOwners;
-use super::worker::{Orders, Worker};
+use super::worker::Orders;
 use super::{Error, Filter, Options, filter, monotonic, own_netns, wall};
 use crate::netlink::Rtnetlink;
 use model::{Lost, Nanos, TraceRecord, TraceSample, TraceSource};
@@ -27,9 +28,6 @@ const RAW: i32 = 101;
 /// Pause between two looks into the ring.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Batches that can wait to be told.
-const BATCHES: usize = 64;
-
 /// Packets come in the order of their places in the ring; their clocks were read shortly before.
 const HOLD: Nanos = Nanos::from_millis(1);
 
@@ -42,58 +40,46 @@ const JUMP: u64 = 1_000_000;
 /// Between two looks at the addresses of this host, where a packet has one that is not known.
 const RARELY: Nanos = Nanos::from_millis(1_000);
 
-/// What there is to tell: each record, and for a segment the headers of its packet where they were asked for.
-#[derive(Default)]
-pub(super) struct Batch {
-    pub records: Vec<(TraceRecord, Box<[u8]>)>,
-    /// Told after others that were later.
-    pub unordered: u64,
-}
-
-pub(super) struct Reader {
-    pub(super) worker: Worker<Batch>,
-    pub(super) source: TraceSource,
+/// What was found at the start of the thread.
+pub(super) struct Started {
+    pub source: TraceSource,
     /// What could not be had.
-    pub(super) without: Option<String>,
-    pub(super) start: Nanos,
+    pub missing: Option<String>,
+    pub at: Nanos,
 }
 
-impl Reader {
-    /// Begins to watch the network namespace of the filter; moment 0 is now.
-    pub(super) fn start(filter: &Filter, options: &Options) -> Result<Reader, Error> {
-        let (say, said) = sync_channel(1);
-        let (filter, options) = (*filter, *options);
-        // A namespace is entered by a thread alone.
-        let run =
-            move |sender: &SyncSender<Batch>, orders: &Orders| match Watch::open(filter, options) {
-                Ok((watch, without)) => {
-                    let source = match watch.ring {
-                        Some(_) => TraceSource::Packets,
-                        None => TraceSource::Samples,
-                    };
-                    // Whoever started this waits for it.
-                    let _ = say.send(Ok((source, without, watch.start)));
-                    watch.run(sender, orders);
-                }
-                Err(error) => drop(say.send(Err(error))),
-            };
-        let worker = Worker::start("packets", BATCHES, run)?;
-        let ended = |error: RecvError| Error::refused("begin in the thread that watches", &error);
-        let (source, without, start) = said.recv().map_err(ended)??;
-        Ok(Reader {
-            worker,
-            source,
-            without,
-            start,
-        })
-    }
+/// Begins to watch the network namespace of the filter; time 0 is now.
+pub(super) fn start(filter: &Filter, options: &Options) -> Result<(Feed, Started), Error> {
+    let (report, reported) = sync_channel(1);
+    let (filter, options) = (*filter, *options);
+    // A namespace is entered by a thread alone.
+    let feed = Feed::start("packets", false, move |sender, _, orders| {
+        match Watch::open(filter, options) {
+            Ok((watch, missing)) => {
+                let source = match watch.ring {
+                    Some(_) => TraceSource::Packets,
+                    None => TraceSource::Samples,
+                };
+                let at = watch.start;
+                // Whoever started this waits for it.
+                let _ = report.send(Ok(Started {
+                    source,
+                    missing,
+                    at,
+                }));
+                watch.run(sender, orders);
+            }
+            Err(error) => drop(report.send(Err(error))),
+        }
+    })?;
+    let ended = |error: RecvError| Error::refused("begin in the thread that watches", &error);
+    Ok((feed, reported.recv().map_err(ended)??))
 }
 
-/// What waits to be told in its order.
+/// What waits to be handed on in its order.
 enum Waiting {
     Packet(Box<Caught>, Box<[u8]>),
     Sample(Pair, Box<TraceSample>, u64),
-    Lost(Lost),
 }
 
 /// The state of the thread.
@@ -119,6 +105,8 @@ struct Watch {
     checked: Nanos,
     last: Nanos,
     waiting: Vec<(Nanos, Waiting)>,
+    batch: Batch,
+    completeness: TraceCompleteness,
 }
 
 impl Watch {
@@ -157,6 +145,8 @@ impl Watch {
             checked: Nanos(0),
             last: Nanos(0),
             waiting: Vec::new(),
+            batch: Batch::default(),
+            completeness: TraceCompleteness::default(),
             filter,
             options,
         };
@@ -167,11 +157,14 @@ impl Watch {
         orders.run_first();
         loop {
             let last = orders.to_stop();
-            let mut batch = Batch::default();
-            self.round(last, &mut batch);
-            let something = !batch.records.is_empty();
+            self.round(last);
+            if last {
+                self.batch.completeness = Some(std::mem::take(&mut self.completeness));
+            }
+            let batch = std::mem::take(&mut self.batch);
+            let is_empty = batch.content.len() == 0 && batch.lost.is_none();
             // Waits while the channel is full: the ring takes what comes meanwhile.
-            if something && sender.send(batch).is_err() || last {
+            if (last || !is_empty) && sender.send(batch).is_err() || last {
                 return;
             }
             std::thread::sleep(PAUSE);
@@ -182,7 +175,7 @@ impl Watch {
         monotonic().since(self.start)
     }
 
-    fn round(&mut self, last: bool, batch: &mut Batch) {
+    fn round(&mut self, last: bool) {
         self.drain();
         self.ended();
         let now = self.now();
@@ -199,7 +192,7 @@ impl Watch {
             (_, true) => self.asked.min(now.since(HOLD)),
             (_, false) => now.since(HOLD),
         };
-        self.release(until, last, batch);
+        self.release(until, last);
     }
 
     /// Empties the ring, and counts what it had no room for.
@@ -214,12 +207,11 @@ impl Watch {
         ring.take(&mut |packet| self.catch(&packet));
         let now = self.now();
         if let Some(events) = ring.take_drops().ok().filter(|drops| *drops > 0) {
-            let lost = Lost {
+            self.batch.loses(Lost {
                 from: self.checked,
                 to: now,
                 events: events.into(),
-            };
-            self.waiting.push((now, Waiting::Lost(lost)));
+            });
         }
         self.checked = now;
         self.ring = Some(ring);
@@ -388,17 +380,15 @@ impl Watch {
             && self.filter.pid.is_none_or(|only| only == pid)
     }
 
-    /// Tells what is older than `until`, in its order.
-    fn release(&mut self, until: Nanos, last: bool, batch: &mut Batch) {
+    /// Hands on what is older than `until`, in its order.
+    fn release(&mut self, until: Nanos, last: bool) {
         self.waiting.sort_by_key(|(at, _)| *at);
         let ready = self.waiting.partition_point(|(at, _)| *at < until);
+        let mut records = Vec::new();
         for (at, waiting) in self.waiting.drain(..ready).collect::<Vec<_>>() {
-            batch.unordered += u64::from(at < self.last);
+            self.batch.unordered += u64::from(at < self.last);
             self.last = self.last.max(at);
             match waiting {
-                Waiting::Lost(lost) => batch
-                    .records
-                    .push((TraceRecord::Lost(lost), Box::default())),
                 Waiting::Packet(caught, mut headers) => {
                     let (cookie, inode) = self
                         .holders
@@ -409,24 +399,29 @@ impl Watch {
                     if self.is_wanted(cookie, pid) {
                         let holder = Holder { cookie, pid, comm };
                         self.flows.packet(at, &caught, holder, &mut |record| {
-                            let own = matches!(record, TraceRecord::Segment(_));
-                            let headers = if own {
-                                std::mem::take(&mut headers)
-                            } else {
-                                Box::default()
+                            let headers = match record {
+                                TraceRecord::Segment(_) => std::mem::take(&mut headers),
+                                _ => Box::default(),
                             };
-                            batch.records.push((record, headers));
+                            records.push((record, headers));
                         });
                     }
                 }
                 Waiting::Sample(pair, sample, cookie) => {
-                    self.flows
-                        .sample((pair, *sample), cookie, last, &mut |record| {
-                            batch.records.push((record, Box::default()));
-                        });
+                    let each = &mut |record| records.push((record, Box::default()));
+                    self.flows.sample((pair, *sample), cookie, last, each);
                 }
             }
         }
+        for (record, _) in &records {
+            self.completeness.push(record);
+            if let TraceRecord::Segment(segment) = record {
+                self.batch.events += 1;
+                let users = &mut self.batch.users;
+                users.push(segment.pid, || segment.comm, segment.at);
+            }
+        }
+        self.batch.content = Content::Records(records);
     }
 }
 
@@ -460,13 +455,13 @@ fn enter(filter: &Filter) -> Result<(), Error> {
 }
 
 /// What such a trace lacks beside one of probes, in a sentence.
-pub(super) fn lost_by_that(source: TraceSource, every: Nanos) -> String {
+pub(super) fn limits(source: TraceSource, every: Nanos) -> String {
     match source {
         TraceSource::Samples => format!(
-            "what is told are samples of the sockets, {every} apart: no segments, and nothing of what happened between two samples but what their counters say"
+            "reported are samples of the sockets, {every} apart: no segments, and nothing of what happened between two samples but what their counters say"
         ),
         _ => format!(
-            "what is told are packets as they pass the device, in the order of their timestamps, and samples of the sockets, {every} apart (shown behind a ~): a socket's state at a segment, the processor, calls of the application, and drops inside this host are not known"
+            "reported are packets as they pass the device, in the order of their timestamps, and samples of the sockets, {every} apart (shown behind a ~): a socket's state at a segment, the processor, calls of the application, and drops inside this host are not known"
         ),
     }
 }

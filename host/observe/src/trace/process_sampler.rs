@@ -29,7 +29,7 @@ struct Watched {
     /// Storage that it had read and written before.
     io_before: Option<(u64, u64)>,
     /// What was told last.
-    told: Owner,
+    owner: Owner,
     /// Threads that it has.
     count: usize,
     is_known: bool,
@@ -49,7 +49,7 @@ struct Thread {
 
 impl ProcessSampler {
     /// Takes note of the process that used an event's socket, by the thread of this name.
-    pub(super) fn see(&mut self, pid: u32, comm: Comm, at: Nanos) {
+    pub(super) fn push(&mut self, pid: u32, comm: Comm, at: Nanos) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.seen = at;
         } else if pid != 0 {
@@ -63,15 +63,15 @@ impl ProcessSampler {
     }
 
     /// Tells what each of them does, if it is time to look.
-    pub(super) fn look(&mut self, now: Nanos, mut tell: impl FnMut(Owner)) {
+    pub(super) fn sample(&mut self, now: Nanos, mut each: impl FnMut(Owner)) {
         if now < self.due {
             return;
         }
         self.due = now + PERIOD.into();
         self.known.retain(|pid, process| {
-            let there = process.look(*pid, now);
+            let there = process.sample(*pid, now);
             if there {
-                tell(process.told.clone());
+                each(process.owner.clone());
             }
             there && now.since(process.seen) < SILENT
         });
@@ -84,7 +84,7 @@ impl Watched {
             threads: BTreeMap::new(),
             io: None,
             io_before: None,
-            told: Owner {
+            owner: Owner {
                 pid,
                 comm,
                 ..Owner::default()
@@ -97,19 +97,19 @@ impl Watched {
 
     /// False once it is gone, or is not the process that the socket belongs to: a number means another
     /// one in another PID namespace.
-    fn look(&mut self, pid: u32, now: Nanos) -> bool {
+    fn sample(&mut self, pid: u32, now: Nanos) -> bool {
         if self.threads.len() < self.count.min(MOST_THREADS) {
             self.list(pid);
         }
         // The socket told the name of the thread that used it.
-        let used = self.told.comm;
+        let used = self.owner.comm;
         if !self.is_known && !self.threads.keys().any(|tid| name(pid, *tid) == used) {
             return false;
         }
         self.is_known = true;
-        self.told.at = now;
-        (self.told.running, self.told.blocked, self.told.asleep) = (0, 0, 0);
-        let (told, count) = (&mut self.told, &mut self.count);
+        self.owner.at = now;
+        (self.owner.running, self.owner.blocked, self.owner.asleep) = (0, 0, 0);
+        let (owner, count) = (&mut self.owner, &mut self.count);
         let mut ran = false;
         let before = self.threads.len();
         self.threads.retain(|tid, thread| {
@@ -124,17 +124,17 @@ impl Watched {
                 };
                 (thread.state, *count) = (stat.state, stat.threads);
                 if *tid == pid {
-                    told.comm = Comm::new(stat.name);
+                    owner.comm = Comm::new(stat.name);
                 }
             }
             match thread.state {
-                b'R' => told.running += 1,
-                b'D' => told.blocked += 1,
-                _ => told.asleep += 1,
+                b'R' => owner.running += 1,
+                b'D' => owner.blocked += 1,
+                _ => owner.asleep += 1,
             }
             if let Some((now, was)) = times.zip(thread.times) {
-                told.ran += now.ran.since(was.ran);
-                told.queued += now.queued.since(was.queued);
+                owner.ran += now.ran.since(was.ran);
+                owner.queued += now.queued.since(was.queued);
             }
             thread.times = times;
             true
@@ -146,7 +146,7 @@ impl Watched {
             Some(thread) if thread.state != b'D' => waiting.find(|t| t.state == b'D'),
             _ => None,
         };
-        self.told.waits_in = match blocked.or(first) {
+        self.owner.waits_in = match blocked.or(first) {
             Some(thread) => thread
                 .waits_in
                 .get_or_insert_with(|| thread.wchan.as_ref().map(waits_in).unwrap_or_default())
@@ -159,7 +159,7 @@ impl Watched {
             let moved = io.and_then(storage);
             let before = self.io_before.or(moved);
             self.io_before = before;
-            (self.told.storage_read, self.told.storage_written) = match moved.zip(before) {
+            (self.owner.storage_read, self.owner.storage_written) = match moved.zip(before) {
                 Some((now, was)) => (
                     Some(Bytes(now.0.saturating_sub(was.0))),
                     Some(Bytes(now.1.saturating_sub(was.1))),
@@ -334,20 +334,20 @@ mod tests {
         while Comm::new(fs::read_to_string(&named).unwrap().trim().as_bytes()) != comm {
             assert!(start.elapsed().as_secs() < 20);
         }
-        owners.see(pid, comm, Nanos(0));
+        owners.push(pid, comm, Nanos(0));
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
         let mut last = None;
         while !last.as_ref().is_some_and(&done) {
             assert!(start.elapsed().as_secs() < 20, "{last:?}");
             let now = Nanos::from(start.elapsed());
-            owners.see(pid, comm, now);
-            owners.look(now, |owner| last = Some(owner));
+            owners.push(pid, comm, now);
+            owners.sample(now, |owner| last = Some(owner));
             std::thread::sleep(PERIOD);
         }
         child.kill().unwrap();
         child.wait().unwrap();
         // Once it is gone it is told no more.
-        owners.look(Nanos::from_secs(100), |owner| panic!("{owner:?}"));
+        owners.sample(Nanos::from_secs(100), |owner| panic!("{owner:?}"));
         last.unwrap()
     }
 
@@ -366,8 +366,8 @@ mod tests {
         let own: u32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
         let pid = std::process::id();
         let mut owners = ProcessSampler::default();
-        owners.see(pid, name(pid, own), Nanos(0));
-        owners.look(Nanos(0), |owner| assert_eq!(owner.pid, pid));
+        owners.push(pid, name(pid, own), Nanos(0));
+        owners.sample(Nanos(0), |owner| assert_eq!(owner.pid, pid));
         let (sender, receiver) = std::sync::mpsc::channel();
         let (end, wait) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -389,8 +389,8 @@ mod tests {
         while !is_seen(&owners) {
             assert!(start.elapsed().as_secs() < 20);
             at += PERIOD.into();
-            owners.see(pid, Comm::default(), at);
-            owners.look(at, |_| {});
+            owners.push(pid, Comm::default(), at);
+            owners.sample(at, |_| {});
         }
         drop(end);
         assert!(thread.join().unwrap().is_err());
@@ -399,8 +399,8 @@ mod tests {
     #[test]
     fn a_number_that_means_another_process_is_left_alone() {
         let mut owners = ProcessSampler::default();
-        owners.see(std::process::id(), Comm::new(b"someone else"), Nanos(0));
-        owners.look(Nanos(0), |owner| panic!("{owner:?}"));
+        owners.push(std::process::id(), Comm::new(b"someone else"), Nanos(0));
+        owners.sample(Nanos(0), |owner| panic!("{owner:?}"));
         assert!(owners.known.is_empty());
     }
 
@@ -408,7 +408,7 @@ mod tests {
     fn no_more_are_watched_than_there_is_room_for() {
         let mut owners = ProcessSampler::default();
         for pid in 1..1000 {
-            owners.see(pid, Comm::default(), Nanos(u64::from(pid)));
+            owners.push(pid, Comm::default(), Nanos(u64::from(pid)));
         }
         assert_eq!(owners.known.len(), MOST);
         assert!(owners.known.contains_key(&999));

@@ -9,7 +9,7 @@ use super::probes::{Output, Probes};
 use super::record::{Clock, Event, HEADERS, WORD, WORDS};
 use super::worker::{Orders, Worker};
 use super::{Error, Options, monotonic};
-use model::{Comm, Nanos, What};
+use model::{Comm, Lost, Nanos, TraceRecord, What};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -30,7 +30,7 @@ const SPARE: usize = 4;
 /// Rounds without progress at the end, until a producer that never finishes is given up.
 const LAST_ROUNDS: u32 = 1_000;
 
-/// Processes of a batch that are told.
+/// Processes of a batch that are reported.
 const MOST_USERS: usize = 16;
 
 /// Events in true order.
@@ -39,20 +39,38 @@ pub(super) struct Batch {
     pub content: Content,
     /// How many belong to a connection.
     pub events: u64,
+    /// How many came after later ones.
+    pub unordered: u64,
     pub users: Users,
-    /// What was lost: not before, not after, how many.
-    pub lost: Option<(Nanos, Nanos, u64)>,
-    /// Behind the last one.
+    pub lost: Option<Lost>,
+    /// After the last event.
     pub completeness: Option<TraceCompleteness>,
 }
 
-/// The events of a batch: for this process as they are, for a file as it has them.
+impl Batch {
+    /// Adds events that were lost.
+    pub(super) fn loses(&mut self, lost: Lost) {
+        self.lost = Some(match self.lost.take() {
+            None => lost,
+            Some(before) => Lost {
+                from: before.from,
+                to: lost.to,
+                events: before.events + lost.events,
+            },
+        });
+    }
+}
+
+/// The events of a batch.
 #[derive(Debug)]
 pub(super) enum Content {
+    /// Of probes, for this process.
     Plain(Plain),
-    /// A file takes them in this compact form, so that the thread that reads an event packs it at once
-    /// ([`Packer`]): each is looked at once, and little is handed on.
+    /// Of probes, for a file in its compact form: the thread that reads an event packs it at once ([`Packer`]), so that
+    /// each is read once and little is handed on.
     Packed(Packed),
+    /// Of packets and samples, each segment with the headers of its packet where they were asked for.
+    Records(Vec<(TraceRecord, Box<[u8]>)>),
 }
 
 /// Events with what follows each, and their places.
@@ -63,7 +81,7 @@ pub(super) struct Plain {
     places: Vec<(Place, usize)>,
 }
 
-/// The processes that own the sockets, by the threads' names, and when each was seen last.
+/// The processes that use the sockets, the thread's name and the time of the last use.
 #[derive(Debug, Default)]
 pub(super) struct Users(pub Vec<(u32, Comm, Nanos)>);
 
@@ -85,10 +103,11 @@ impl Content {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Content::Plain(plain) => plain.bytes.len(),
             Content::Packed(packed) => packed.bytes().len(),
+            Content::Records(records) => records.len(),
         }
     }
 
@@ -99,6 +118,7 @@ impl Content {
                 plain.places.clear();
             }
             Content::Packed(packed) => packed.clear(),
+            Content::Records(records) => records.clear(),
         }
     }
 }
@@ -135,31 +155,57 @@ impl Plain {
     }
 }
 
-pub(super) struct Reader {
+/// Where batches come from.
+pub(super) struct Feed {
     pub(super) worker: Worker<Batch>,
-    /// Its batches are packed.
-    pub(super) packed: bool,
-    /// Room of batches that were read.
+    /// Its batches are [`Content::Packed`].
+    pub(super) is_packed: bool,
+    /// Memory of batches that were read: else every one would touch new memory.
     spare: SyncSender<Content>,
 }
 
-impl Reader {
+impl Feed {
+    /// `run` gets the memory of batches that were read.
     pub(super) fn start(
-        probes: Probes,
-        output: Output,
-        options: &Options,
-        clock: Clock,
-    ) -> Result<Reader, Error> {
+        name: &str,
+        is_packed: bool,
+        run: impl FnOnce(&SyncSender<Batch>, Receiver<Content>, &Orders) + Send + 'static,
+    ) -> Result<Feed, Error> {
         let (spare, spares) = sync_channel(SPARE);
+        let run = move |sender: &SyncSender<Batch>, orders: &Orders| run(sender, spares, orders);
+        Ok(Feed {
+            is_packed,
+            worker: Worker::start(name, BATCHES, run)?,
+            spare,
+        })
+    }
+
+    pub(super) fn reuse(&self, mut content: Content) {
+        content.clear();
+        // Enough of them are there, or nobody needs any more.
+        let _ = self.spare.try_send(content);
+    }
+}
+
+/// Starts the thread that reads the probes.
+pub(super) fn start(
+    probes: Probes,
+    output: Output,
+    options: &Options,
+    clock: Clock,
+) -> Result<Feed, Error> {
+    let is_packed = options.packed;
+    let late = options.late.into();
+    Feed::start("trace", is_packed, move |sender, spares, orders| {
         let round = Round {
             order: Sequencer::new(output.processors),
             batcher: Batcher {
                 output,
-                packed: options.packed,
+                is_packed,
                 packer: Packer::default(),
                 behind: [[0; WORD]; HEADERS / WORD],
                 batch: Batch {
-                    content: Content::with_room(options.packed),
+                    content: Content::with_room(is_packed),
                     ..Batch::default()
                 },
                 spares,
@@ -169,27 +215,13 @@ impl Reader {
                     completeness: TraceCompleteness::default(),
                 },
             },
-            late: options.late.into(),
+            late,
             lost: 0,
-            checked: monotonic(),
+            checked: monotonic().since(clock.start),
             sent: Nanos(0),
         };
-        let run = move |sender: &SyncSender<Batch>, orders: &Orders| {
-            round.run(probes, sender, orders);
-        };
-        Ok(Reader {
-            packed: options.packed,
-            worker: Worker::start("trace", BATCHES, run)?,
-            spare,
-        })
-    }
-
-    /// Takes back the room of a batch: else every one would touch new memory.
-    pub(super) fn reuse(&self, mut content: Content) {
-        content.clear();
-        // Enough of them are there, or nobody needs any more.
-        let _ = self.spare.try_send(content);
-    }
+        round.run(probes, sender, orders);
+    })
 }
 
 /// The state of the thread.
@@ -206,8 +238,7 @@ struct Round {
 /// Where events lie, and where they go.
 struct Batcher {
     output: Output,
-    /// Events are packed.
-    packed: bool,
+    is_packed: bool,
     packer: Packer,
     /// Room for what stands behind an event.
     behind: [[u8; WORD]; HEADERS / WORD],
@@ -255,7 +286,7 @@ impl Round {
         let _ = self.last_rounds(skipped, sender);
     }
 
-    /// Looks into the logs, and tells what is complete. Returns how many events the fullest had.
+    /// Reads the logs, and hands on what is complete. Returns how many events the fullest had.
     fn round(&mut self, sender: &SyncSender<Batch>) -> Result<u64, Gone> {
         let output = &self.batcher.output;
         let most = self
@@ -265,13 +296,14 @@ impl Round {
         self.order
             .release(|event, soon| batcher.take(event, soon, sender))?;
         batcher.output.give_back(&self.order.needed());
-        let (lost, now) = (batcher.output.lost(), monotonic());
+        let now = monotonic().since(batcher.account.clock.start);
+        let lost = batcher.output.lost();
         if lost > self.lost {
-            let (from, before) = match batcher.batch.lost {
-                Some((from, _, before)) => (from, before),
-                None => (self.checked, 0),
-            };
-            batcher.batch.lost = Some((from, now, before + lost - self.lost));
+            batcher.batch.loses(Lost {
+                from: self.checked,
+                to: now,
+                events: lost - self.lost,
+            });
             self.lost = lost;
         }
         self.checked = now;
@@ -295,8 +327,11 @@ impl Round {
         self.order
             .finish(|event, soon| batcher.take(event, soon, sender))?;
         if skipped > 0 {
-            let (from, to, lost) = batcher.batch.lost.unwrap_or((Nanos(0), self.checked, 0));
-            batcher.batch.lost = Some((from, to, lost + skipped));
+            batcher.batch.loses(Lost {
+                from: Nanos(0),
+                to: self.checked,
+                events: skipped,
+            });
         }
         batcher.batch.completeness = Some(std::mem::take(&mut batcher.account.completeness));
         batcher.send(sender)
@@ -339,6 +374,8 @@ impl Batcher {
                 account.count(event, &place, &mut batch.users);
                 Some(place)
             }),
+            // Those of packets do not come by this thread.
+            Content::Records(_) => {}
         }
         match self.batch.content.len() < FULL {
             true => Ok(()),
@@ -365,7 +402,7 @@ impl Batcher {
             Ok(()) => {}
         }
         let spare = self.spares.try_recv();
-        self.batch.content = spare.unwrap_or_else(|_| Content::with_room(self.packed));
+        self.batch.content = spare.unwrap_or_else(|_| Content::with_room(self.is_packed));
         Ok(())
     }
 }
@@ -373,7 +410,7 @@ impl Batcher {
 impl Account {
     #[inline(always)]
     fn count(&mut self, event: Event<'_>, place: &Place, users: &mut Users) {
-        if let Some(connection) = &place.told {
+        if let Some(connection) = &place.new {
             self.completeness.open(connection);
         }
         if let Some(tally) = event.tally(self.clock) {
@@ -381,18 +418,21 @@ impl Account {
         }
         // A process that owns a socket sends by it, if only acknowledgements.
         if event.kind() != What::Received {
-            users.push(event, event.at(self.clock));
+            users.push(
+                event.pid(),
+                || Comm::new(&event.comm()),
+                event.at(self.clock),
+            );
         }
     }
 }
 
 impl Users {
-    fn push(&mut self, event: Event<'_>, at: Nanos) {
-        let pid = event.pid();
+    pub(super) fn push(&mut self, pid: u32, comm: impl FnOnce() -> Comm, at: Nanos) {
         if let Some(user) = self.0.iter_mut().find(|(known, ..)| *known == pid) {
             user.2 = at;
         } else if pid != 0 && self.0.len() < MOST_USERS {
-            self.0.push((pid, Comm::new(&event.comm()), at));
+            self.0.push((pid, comm(), at));
         }
     }
 }

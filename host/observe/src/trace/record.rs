@@ -70,8 +70,8 @@ impl Field for [u8; 16] {
 }
 
 macro_rules! layout {
-    ($($name:ident: $kind:ty,)*) => {
-        /// `struct record`, field by field in its order: tells where each lies.
+    ($($name:ident: $kind:ty $(=> $field:ident $(($unit:ident))?)?,)*) => {
+        /// `struct record`, field by field in its order: for where each lies.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[repr(C)]
         pub(super) struct Raw {
@@ -96,8 +96,65 @@ macro_rules! layout {
             pub(super) fn $name(self) -> $kind {
                 Field::read(self.0, std::mem::offset_of!(Raw, $name))
             })*
+
+            /// The socket, where `tick` is the length of a jiffy.
+            fn socket(self, tick: Nanos) -> SocketValues {
+                SocketValues {
+                    owned: self.bits() & BIT_OWNED != 0,
+                    is_cwnd_limited: self.bits() & BIT_CWND_LIMITED != 0,
+                    no_space: self.bits() & BIT_NO_SPACE != 0,
+                    $($($field: layout!(self.$name(), tick $(, $unit)?),)?)*
+                    ..SocketValues::default()
+                }
+            }
         }
     };
+    ($value:expr, $tick:ident) => { $value.into() };
+    ($value:expr, $tick:ident, $unit:ident) => { $unit($value, $tick) };
+}
+
+/// Units of the kernel to those of the model.
+fn bytes(n: u32, _: Nanos) -> Bytes {
+    Bytes(n.into())
+}
+
+/// The socket itself counts as one (sk_wmem_alloc_get()).
+fn sk_wmem(n: u32, _: Nanos) -> Bytes {
+    Bytes(n.saturating_sub(1).into())
+}
+
+fn bytes64(n: u64, _: Nanos) -> Bytes {
+    Bytes(n)
+}
+
+fn ticks(n: u32, tick: Nanos) -> Nanos {
+    Nanos(u64::from(n).saturating_mul(tick.0))
+}
+
+fn us8(n: u32, _: Nanos) -> Nanos {
+    Nanos(u64::from(n) * 1_000 / 8)
+}
+
+fn us4(n: u32, _: Nanos) -> Nanos {
+    Nanos(u64::from(n) * 1_000 / 4)
+}
+
+/// All ones before the first.
+fn us_or_none(n: u32, _: Nanos) -> Nanos {
+    Nanos(if n == u32::MAX {
+        0
+    } else {
+        u64::from(n) * 1_000
+    })
+}
+
+/// All ones where it is not limited.
+fn rate(n: u64, _: Nanos) -> BitRate {
+    BitRate(if n == u64::MAX {
+        0
+    } else {
+        n.saturating_mul(8)
+    })
 }
 
 layout! {
@@ -124,69 +181,69 @@ layout! {
     window: u16,
     segments: u16,
     segment_size: u16,
-    state: u8,
-    ca_state: u8,
+    state: u8 => state,
+    ca_state: u8 => ca_state,
     drop_reason: u32,
     bits: u8,
-    nonagle: u8,
-    snd_wscale: u8,
-    rcv_wscale: u8,
-    timer: u8,
-    retransmits: u8,
-    backoff: u8,
-    probes_out: u8,
-    chrono: u8,
-    pacing_status: u8,
-    pingpong: u8,
-    quick: u8,
-    advmss: u16,
-    rcv_mss: u16,
-    mss: u32,
-    snd_una: u32,
-    snd_nxt: u32,
-    write_seq: u32,
-    snd_wnd: u32,
-    rcv_nxt: u32,
-    rcv_wup: u32,
-    copied_seq: u32,
-    rcv_wnd: u32,
-    packets_out: u32,
-    cwnd: u32,
-    srtt_us8: u32,
-    rttvar_us4: u32,
-    segs_out: u32,
-    segs_in: u32,
-    delivered: u32,
-    app_limited: u32,
-    sndbuf_used: u32,
-    wmem_alloc: u32,
-    rcvbuf_used: u32,
-    busy_ticks: u32,
-    sacked_out: u32,
-    lost_out: u32,
-    retrans_out: u32,
-    total_retrans: u32,
-    rwnd_limited_ticks: u32,
-    sndbuf_limited_ticks: u32,
-    snd_sml: u32,
-    rcv_ssthresh: u32,
-    rcv_space: u32,
-    ssthresh: u32,
-    min_rtt_us: u32,
-    rcv_rtt_us8: u32,
-    rto_ticks: u32,
-    ato_ticks: u32,
-    reordering: u32,
-    delivered_ce: u32,
-    reord_seen: u32,
-    dsack_dups: u32,
-    sndbuf: u32,
-    rcvbuf: u32,
-    bytes_acked: u64,
-    bytes_received: u64,
-    bytes_sent: u64,
-    bytes_retrans: u64,
-    pacing_rate: u64,
+    nonagle: u8 => nonagle,
+    snd_wscale: u8 => snd_wscale,
+    rcv_wscale: u8 => rcv_wscale,
+    timer: u8 => timer,
+    retransmits: u8 => retransmits,
+    backoff: u8 => backoff,
+    probes_out: u8 => probes_out,
+    chrono: u8 => chrono,
+    pacing_status: u8 => pacing_status,
+    pingpong: u8 => pingpong,
+    quick: u8 => quick,
+    advmss: u16 => advmss,
+    rcv_mss: u16 => rcv_mss,
+    mss: u32 => mss,
+    snd_una: u32 => snd_una,
+    snd_nxt: u32 => snd_nxt,
+    write_seq: u32 => write_seq,
+    snd_wnd: u32 => snd_wnd(bytes),
+    rcv_nxt: u32 => rcv_nxt,
+    rcv_wup: u32 => rcv_wup,
+    copied_seq: u32 => copied_seq,
+    rcv_wnd: u32 => rcv_wnd(bytes),
+    packets_out: u32 => packets_out,
+    cwnd: u32 => cwnd,
+    srtt_us8: u32 => srtt(us8),
+    rttvar_us4: u32 => rttvar(us4),
+    segs_out: u32 => segs_out,
+    segs_in: u32 => segs_in,
+    delivered: u32 => delivered,
+    app_limited: u32 => app_limited,
+    sndbuf_used: u32 => sndbuf_used(bytes),
+    wmem_alloc: u32 => wmem_alloc(sk_wmem),
+    rcvbuf_used: u32 => rcvbuf_used(bytes),
+    busy_ticks: u32 => busy(ticks),
+    sacked_out: u32 => sacked_out,
+    lost_out: u32 => lost_out,
+    retrans_out: u32 => retrans_out,
+    total_retrans: u32 => total_retrans,
+    rwnd_limited_ticks: u32 => rwnd_limited(ticks),
+    sndbuf_limited_ticks: u32 => sndbuf_limited(ticks),
+    snd_sml: u32 => snd_sml,
+    rcv_ssthresh: u32 => rcv_ssthresh(bytes),
+    rcv_space: u32 => rcv_space(bytes),
+    ssthresh: u32 => ssthresh,
+    min_rtt_us: u32 => min_rtt(us_or_none),
+    rcv_rtt_us8: u32 => rcv_rtt(us8),
+    rto_ticks: u32 => rto(ticks),
+    ato_ticks: u32 => ato(ticks),
+    reordering: u32 => reordering,
+    delivered_ce: u32 => delivered_ce,
+    reord_seen: u32 => reord_seen,
+    dsack_dups: u32 => dsack_dups,
+    sndbuf: u32 => sndbuf(bytes),
+    rcvbuf: u32 => rcvbuf(bytes),
+    bytes_acked: u64 => bytes_acked(bytes64),
+    bytes_received: u64 => bytes_received(bytes64),
+    bytes_sent: u64 => bytes_sent(bytes64),
+    bytes_retrans: u64 => bytes_retrans(bytes64),
+    pacing_rate: u64 => pacing_rate(rate),
 }
 
 const BIT_OWNED: u8 = 1;
@@ -322,87 +379,6 @@ impl<'a> Event<'a> {
                 .then(|| SocketState::from_probe(self.socket(terms.clock.tick))),
         }
     }
-
-    fn socket(self, tick: Nanos) -> SocketValues {
-        let bytes = |n: u32| Bytes(n.into());
-        let ticks = |n: u32| Nanos(u64::from(n).saturating_mul(tick.0));
-        SocketValues {
-            state: self.state(),
-            ca_state: self.ca_state(),
-            owned: self.bits() & BIT_OWNED != 0,
-            snd_una: self.snd_una(),
-            snd_nxt: self.snd_nxt(),
-            write_seq: self.write_seq(),
-            snd_sml: self.snd_sml(),
-            rcv_nxt: self.rcv_nxt(),
-            rcv_wup: self.rcv_wup(),
-            copied_seq: self.copied_seq(),
-            snd_wnd: bytes(self.snd_wnd()),
-            rcv_wnd: bytes(self.rcv_wnd()),
-            snd_wscale: self.snd_wscale(),
-            rcv_wscale: self.rcv_wscale(),
-            rcv_ssthresh: bytes(self.rcv_ssthresh()),
-            rcv_space: bytes(self.rcv_space()),
-            cwnd: self.cwnd(),
-            ssthresh: self.ssthresh(),
-            is_cwnd_limited: self.bits() & BIT_CWND_LIMITED != 0,
-            srtt: Nanos(u64::from(self.srtt_us8()) * 1_000 / 8),
-            rttvar: Nanos(u64::from(self.rttvar_us4()) * 1_000 / 4),
-            // All ones before the first.
-            min_rtt: Nanos(match self.min_rtt_us() {
-                u32::MAX => 0,
-                us => u64::from(us) * 1_000,
-            }),
-            rcv_rtt: Nanos(u64::from(self.rcv_rtt_us8()) * 1_000 / 8),
-            rto: ticks(self.rto_ticks()),
-            mss: self.mss(),
-            rcv_mss: self.rcv_mss().into(),
-            advmss: self.advmss().into(),
-            packets_out: self.packets_out(),
-            sacked_out: self.sacked_out(),
-            lost_out: self.lost_out(),
-            retrans_out: self.retrans_out(),
-            retransmits: self.retransmits(),
-            backoff: self.backoff(),
-            probes_out: self.probes_out(),
-            timer: self.timer(),
-            reordering: self.reordering(),
-            segs_out: self.segs_out(),
-            segs_in: self.segs_in(),
-            total_retrans: self.total_retrans(),
-            delivered: self.delivered(),
-            delivered_ce: self.delivered_ce(),
-            reord_seen: self.reord_seen(),
-            dsack_dups: self.dsack_dups(),
-            bytes_acked: Bytes(self.bytes_acked()),
-            bytes_received: Bytes(self.bytes_received()),
-            bytes_sent: Bytes(self.bytes_sent()),
-            bytes_retrans: Bytes(self.bytes_retrans()),
-            sndbuf: bytes(self.sndbuf()),
-            sndbuf_used: bytes(self.sndbuf_used()),
-            rcvbuf: bytes(self.rcvbuf()),
-            rcvbuf_used: bytes(self.rcvbuf_used()),
-            // The socket itself counts as one (sk_wmem_alloc_get()).
-            wmem_alloc: bytes(self.wmem_alloc().saturating_sub(1)),
-            no_space: self.bits() & BIT_NO_SPACE != 0,
-            chrono: self.chrono(),
-            busy: ticks(self.busy_ticks()),
-            rwnd_limited: ticks(self.rwnd_limited_ticks()),
-            sndbuf_limited: ticks(self.sndbuf_limited_ticks()),
-            app_limited: self.app_limited(),
-            // All ones where it is not limited.
-            pacing_rate: BitRate(match self.pacing_rate() {
-                u64::MAX => 0,
-                rate => rate.saturating_mul(8),
-            }),
-            pacing_status: self.pacing_status(),
-            ato: ticks(self.ato_ticks()),
-            pingpong: self.pingpong(),
-            quick: self.quick(),
-            nonagle: self.nonagle(),
-            ..SocketValues::default()
-        }
-    }
 }
 
 /// By the number of `enum what`.
@@ -500,7 +476,7 @@ mod tests {
     fn place() -> Place {
         Place {
             id: 3,
-            told: None,
+            new: None,
             offset: Some(7),
         }
     }

@@ -11,7 +11,7 @@ const COMMANDS: [(&str, &str); 19] = [
     ("TREE_DISCONNECT", "the share is not used any more"),
     ("CREATE", "opens or makes a file"),
     ("CLOSE", "the file is not open any more"),
-    ("FLUSH", "has what was written put on disk"),
+    ("FLUSH", "puts written data on disk"),
     ("READ", "reads data"),
     ("WRITE", "writes data"),
     ("LOCK", "locks or releases a part of a file"),

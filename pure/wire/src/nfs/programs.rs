@@ -31,14 +31,8 @@ const MOUNT_PROCEDURES: &[ProcedureName] = &[
 
 const V2: &[ProcedureName] = &[
     ("NFSv2 NULL", "is the server there?"),
-    (
-        "NFSv2 GETATTR",
-        "attributes of a file: does the cache still hold?",
-    ),
-    (
-        "NFSv2 SETATTR",
-        "changes attributes: mode, owner, size or times",
-    ),
+    ("NFSv2 GETATTR", "attributes: is the cache valid?"),
+    ("NFSv2 SETATTR", "changes mode, owner, size or times"),
     ("NFSv2 ROOT", ""),
     ("NFSv2 LOOKUP", "a name to the handle of its file"),
     ("NFSv2 READLINK", "where a symbolic link points"),
@@ -58,14 +52,8 @@ const V2: &[ProcedureName] = &[
 
 const V3: &[ProcedureName] = &[
     ("NFSv3 NULL", "is the server there?"),
-    (
-        "NFSv3 GETATTR",
-        "attributes of a file: does the cache still hold?",
-    ),
-    (
-        "NFSv3 SETATTR",
-        "changes attributes: mode, owner, size or times",
-    ),
+    ("NFSv3 GETATTR", "attributes: is the cache valid?"),
+    ("NFSv3 SETATTR", "changes mode, owner, size or times"),
     ("NFSv3 LOOKUP", "a name to the handle of its file"),
     ("NFSv3 ACCESS", "what may this user do with it?"),
     ("NFSv3 READLINK", "where a symbolic link points"),
@@ -80,17 +68,11 @@ const V3: &[ProcedureName] = &[
     ("NFSv3 RENAME", "renames a file"),
     ("NFSv3 LINK", "makes a hard link"),
     ("NFSv3 READDIR", "names in a folder"),
-    (
-        "NFSv3 READDIRPLUS",
-        "names in a folder, with their attributes",
-    ),
+    ("NFSv3 READDIRPLUS", "names and attributes in a folder"),
     ("NFSv3 FSSTAT", "space of the file system"),
-    (
-        "NFSv3 FSINFO",
-        "the largest read and write that the server takes",
-    ),
+    ("NFSv3 FSINFO", "the largest read and write"),
     ("NFSv3 PATHCONF", "limits of names and links"),
-    ("NFSv3 COMMIT", "has what was written put on stable storage"),
+    ("NFSv3 COMMIT", "puts written data on stable storage"),
 ];
 
 /// All others are in a compound.
