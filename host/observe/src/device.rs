@@ -1,6 +1,6 @@
-//! A network device, as its kernel driver tells of it.
+//! A network device, as its kernel driver reports it.
 
-use crate::netlink::Rtnetlink;
+use crate::netlink::{Rtnetlink, invalid};
 use crate::unread::{Unreadable, why};
 use crate::{qdisc, route};
 use model::{BitRate, Device, LineErrors};
@@ -12,7 +12,7 @@ use std::io;
 use std::net::IpAddr;
 use sys::ethtool::{Ethtool, OFFLOADS};
 
-/// Reads the device of this index; what its driver does not tell is put into `unread`.
+/// Reads the device of this index; what its driver does not report is put into `unread`.
 pub(crate) fn read(
     netlink: &mut Rtnetlink,
     index: u32,
@@ -20,15 +20,13 @@ pub(crate) fn read(
 ) -> io::Result<Device> {
     let Link { mut device, kind } = link(netlink, index)?;
     let name = device.name.clone();
-    match qdisc::root(netlink, index) {
-        // With parameters where there are any; the kind alone came with the link.
-        Ok(Some(words)) => device.qdisc = Some(words),
-        Ok(None) => {}
-        Err(error) => unread.push(format!("parameters of the qdisc of {name}"), why(&error)),
-    }
-    match Ethtool::open(&name) {
-        Ok(ethtool) => ask_driver(&mut device, kind, &ethtool, unread),
-        Err(error) => unread.push(format!("driver, link and offloads of {name}"), why(&error)),
+    // With parameters where there are any; the kind alone came with the link.
+    let what = format!("parameters of the qdisc of {name}");
+    let described = unread.keep(what, qdisc::root(netlink, index)).flatten();
+    device.qdisc = described.or(device.qdisc);
+    let what = format!("driver, link and offloads of {name}");
+    if let Some(ethtool) = unread.keep(what, Ethtool::open(&name)) {
+        ask_driver(&mut device, kind, &ethtool, unread);
     }
     Ok(device)
 }
@@ -49,10 +47,7 @@ pub(crate) fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
         .push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
     let answer = netlink.get(RouteNetlinkMessage::GetLink(question))?;
     let RouteNetlinkMessage::NewLink(answer) = answer else {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the kernel's answer is not a link",
-        ));
+        return Err(invalid("the kernel's answer is not a link"));
     };
     let mut device = Device::default();
     let mut kind = None;
@@ -80,7 +75,7 @@ pub(crate) fn link(netlink: &mut Rtnetlink, index: u32) -> io::Result<Link> {
 /// What the device on the way to `peer` has counted of its line since it came up.
 ///
 /// # Errors
-/// If there is no route, or the device tells nothing.
+/// If there is no route, or the device counts nothing.
 pub fn line_errors(peer: IpAddr) -> io::Result<LineErrors> {
     let mut netlink = Rtnetlink::open()?;
     let resolved = route::resolve(&mut netlink, peer.to_canonical())?;
@@ -114,7 +109,7 @@ fn line_errors_of(counted: &Stats64) -> LineErrors {
 
 /// The driver of a device, if there is one to ask.
 pub(crate) fn driver(name: &str) -> Option<String> {
-    told(Ethtool::open(name).and_then(|e| e.driver()).ok()?.driver)
+    known(Ethtool::open(name).and_then(|e| e.driver()).ok()?.driver)
 }
 
 /// Whether a driver may take the link down and up when the MTU changes. Those that have no hardware
@@ -145,78 +140,61 @@ fn ask_driver(
     unread: &mut Unreadable,
 ) {
     let name = device.name.clone();
-    let mut driver_name = String::new();
-    match ethtool.driver() {
-        Ok(info) => {
-            driver_name.clone_from(&info.driver);
-            device.driver = told(info.driver);
-            device.firmware = told(info.firmware);
-            device.bus = told(info.bus).or(device.bus.take());
-        }
-        Err(error) => unread.push(
-            format!("driver of {name}"),
-            not_told(&error, kind.as_ref(), &driver_name),
-        ),
-    }
-    let refusal = |error: &io::Error| not_told(error, kind.as_ref(), &driver_name);
+    let refusal = |driver: &str, error: &io::Error| unsupported(error, kind.as_ref(), driver);
+    let what = format!("driver of {name}");
+    let info = unread.keep_or(what, ethtool.driver(), |error| refusal("", error));
+    let info = info.unwrap_or_default();
+    let driver = info.driver.clone();
+    let refusal = |error: &io::Error| refusal(&driver, error);
+    device.driver = known(info.driver);
+    device.firmware = known(info.firmware);
+    device.bus = known(info.bus).or(device.bus.take());
 
-    match ethtool.link() {
-        // These drivers make a speed up that limits nothing (`veth_get_link_ksettings` and
-        // `tun_default_link_ksettings`: 10 Gbit/s).
-        Ok(_) if matches!(kind, Some(InfoKind::Veth | InfoKind::Tun)) => unread.push(
-            format!("link speed of {name}"),
-            format!("the driver {driver_name} always tells the same speed, which limits nothing"),
+    let what = format!("link speed of {name}");
+    // These drivers make a speed up that limits nothing (`veth_get_link_ksettings` and `tun_default_link_ksettings`:
+    // 10 Gbit/s).
+    let is_made_up = matches!(kind, Some(InfoKind::Veth | InfoKind::Tun));
+    match unread.keep_or(what.clone(), ethtool.link(), refusal) {
+        Some(_) if is_made_up => unread.push(
+            what,
+            format!("the driver {driver} always reports the same speed, which limits nothing"),
         ),
-        Ok(settings) => {
-            device.speed = settings
-                .speed_mbit_s
-                .map(|mbit| BitRate(u64::from(mbit) * 1_000_000));
-            device.duplex = settings
-                .full_duplex
-                .map(|full| if full { "full" } else { "half" }.to_owned());
-            if device.speed.is_none() {
-                unread.push(
-                    format!("link speed of {name}"),
-                    format!("the driver {driver_name} says that it is unknown"),
-                );
+        Some(settings) => {
+            let speed = settings.speed_mbit_s;
+            device.speed = speed.map(|mbit| BitRate(u64::from(mbit) * 1_000_000));
+            let duplex = settings.full_duplex;
+            device.duplex = duplex.map(|full| if full { "full" } else { "half" }.to_owned());
+            if speed.is_none() {
+                unread.push(what, format!("the driver {driver} reports it as unknown"));
             }
         }
-        Err(error) => unread.push(format!("link speed of {name}"), refusal(&error)),
+        None => {}
     }
     for offload in &OFFLOADS {
-        match ethtool.offload(offload) {
-            Ok(on) => {
-                device.offloads.insert(offload.name.to_owned(), on);
-            }
-            Err(error) => unread.push(
-                format!("offload {} of {name}", offload.name),
-                refusal(&error),
-            ),
+        let what = format!("offload {} of {name}", offload.name);
+        if let Some(on) = unread.keep_or(what, ethtool.offload(offload), refusal) {
+            device.offloads.insert(offload.name.to_owned(), on);
         }
     }
-    match ethtool.rings() {
-        Ok(rings) => {
-            device.rx_ring = Some((rings.rx.current, rings.rx.maximum));
-            device.tx_ring = Some((rings.tx.current, rings.tx.maximum));
-        }
-        Err(error) => unread.push(format!("ring sizes of {name}"), refusal(&error)),
+    let what = format!("ring sizes of {name}");
+    if let Some(rings) = unread.keep_or(what, ethtool.rings(), refusal) {
+        device.rx_ring = Some((rings.rx.current, rings.rx.maximum));
+        device.tx_ring = Some((rings.tx.current, rings.tx.maximum));
     }
-    match ethtool.channels() {
-        Ok(channels) => {
-            device.rx_queues = Some(channels.rx);
-            device.tx_queues = Some(channels.tx);
-        }
-        // The link told how many the device has; only how many are in use stays unknown.
-        Err(error) => unread.push(format!("queues in use of {name}"), refusal(&error)),
+    // The link has how many there are; only how many are in use stays unknown.
+    let what = format!("queues in use of {name}");
+    if let Some(channels) = unread.keep_or(what, ethtool.channels(), refusal) {
+        device.rx_queues = Some(channels.rx);
+        device.tx_queues = Some(channels.tx);
     }
 }
 
 /// Drivers fill what they do not know with nothing, or with `N/A`.
-fn told(text: String) -> Option<String> {
+fn known(text: String) -> Option<String> {
     (!text.is_empty() && text != "N/A").then_some(text)
 }
 
-fn not_told(error: &io::Error, kind: Option<&InfoKind>, driver: &str) -> String {
+fn unsupported(error: &io::Error, kind: Option<&InfoKind>, driver: &str) -> String {
     if error.raw_os_error() != Some(libc::EOPNOTSUPP) {
         return why(error);
     }

@@ -1,10 +1,10 @@
 //! What this host is, as far as it bears on a transfer.
 
-use crate::netlink::Rtnetlink;
+use crate::netlink::{Rtnetlink, invalid};
+use crate::proc::{field, read};
 use crate::unread::{Unreadable, why};
 use crate::{device, route, sysctl, virtualisation};
 use model::{Bytes, Congestion, Cpu, Fingerprint};
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 
@@ -47,57 +47,34 @@ const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 fn read_path(host: &mut Fingerprint, peer: IpAddr, unread: &mut Unreadable) {
-    let route_to = format!("route to {peer}");
-    let mut netlink = match Rtnetlink::open() {
-        Ok(netlink) => netlink,
-        Err(error) => {
-            return unread.push(
-                format!("{route_to} and its device"),
-                format!("no netlink socket: {}", why(&error)),
-            );
-        }
-    };
-    let resolved = match route::resolve(&mut netlink, peer) {
+    let what = format!("route to {peer} and its device");
+    let netlink = Rtnetlink::open().map_err(|e| format!("no netlink socket: {}", why(&e)));
+    let resolved = netlink.and_then(|mut netlink| {
+        let resolved = route::resolve(&mut netlink, peer).map_err(|e| route::why_none(&e))?;
+        Ok((netlink, resolved))
+    });
+    let (mut netlink, resolved) = match resolved {
         Ok(resolved) => resolved,
-        Err(error) => {
-            return unread.push(
-                format!("{route_to} and its device"),
-                route::why_none(&error),
-            );
-        }
+        Err(why) => return unread.push(what, why),
     };
     let mut route = resolved.route;
-    match device::read(&mut netlink, resolved.device_index, unread) {
-        Ok(device) => {
-            route.device.clone_from(&device.name);
-            host.device = Some(device);
-        }
-        Err(error) => unread.push(
-            format!("device {} of the {route_to}", resolved.device_index),
-            why(&error),
-        ),
+    let index = resolved.device_index;
+    let read = device::read(&mut netlink, index, unread);
+    host.device = unread.keep(format!("device {index} of the route to {peer}"), read);
+    if let Some(device) = &host.device {
+        route.device.clone_from(&device.name);
     }
     host.route = Some(route);
-}
-
-/// A small file of the kernel, white space at its ends cut.
-fn read(path: &str) -> io::Result<String> {
-    fs::read_to_string(path).map(|text| text.trim().to_owned())
-}
-
-fn missing(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// os-release(5): the pretty name, or the plain one.
 fn distribution(unread: &mut Unreadable) -> Option<String> {
     let text = read("/etc/os-release").or_else(|_| read("/usr/lib/os-release"));
     let name = text.and_then(|text| {
-        let value = |key| text.lines().find_map(|line| line.strip_prefix(key));
-        value("PRETTY_NAME=")
-            .or_else(|| value("NAME="))
+        field(&text, "PRETTY_NAME=")
+            .or_else(|| field(&text, "NAME="))
             .map(|value| value.trim_matches(['"', '\'']).to_owned())
-            .ok_or_else(|| missing("os-release names none"))
+            .ok_or_else(|| invalid("os-release names none"))
     });
     unread.keep("distribution", name)
 }
@@ -117,29 +94,17 @@ fn cpu(unread: &mut Unreadable) -> Cpu {
         let processors = cpuinfo.lines().filter(|line| line.starts_with("processor"));
         u32::try_from(processors.count()).unwrap_or(u32::MAX)
     });
-    let governor = match read(GOVERNOR) {
-        Ok(governor) => Some(governor),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            unread.push(
-                "frequency governor",
-                "this kernel does not control the frequency, as usual in a virtual machine",
-            );
-            None
+    let governor = read(GOVERNOR).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            invalid("this kernel does not control the frequency, as usual in a virtual machine")
         }
-        Err(error) => {
-            unread.push("frequency governor", why(&error));
-            None
-        }
-    };
+        _ => error,
+    });
+    let model = model.ok_or_else(|| invalid("no name in /proc/cpuinfo"));
     Cpu {
-        model: unread
-            .keep(
-                "processor model",
-                model.ok_or_else(|| missing("no name in /proc/cpuinfo")),
-            )
-            .unwrap_or_default(),
+        model: unread.keep("processor model", model).unwrap_or_default(),
         online,
-        governor,
+        governor: unread.keep("frequency governor", governor),
     }
 }
 
@@ -166,11 +131,10 @@ fn count_list(list: &str) -> Option<u32> {
 
 fn memory(unread: &mut Unreadable) -> Option<Bytes> {
     let total = read("/proc/meminfo").and_then(|text| {
-        text.lines()
-            .find_map(|line| line.strip_prefix("MemTotal:"))
-            .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        field(&text, "MemTotal:")
+            .and_then(|size| size.strip_suffix("kB")?.trim().parse::<u64>().ok())
             .map(|kib| Bytes(kib.saturating_mul(1024)))
-            .ok_or_else(|| missing("no MemTotal in /proc/meminfo"))
+            .ok_or_else(|| invalid("no MemTotal in /proc/meminfo"))
     });
     unread.keep("memory", total)
 }

@@ -1,12 +1,4 @@
-//! Kernel to samples: TCP_INFO, CPU, the fingerprint of a host. Promise: reads only.
-//!
-//! - [`tcp_info`] reads the kernel's account of one TCP socket; [`decode_tcp_info`] is its pure half.
-//! - [`socket_options`] reads back the options of a live socket, and [`setting_warnings`] says in words
-//!   where they differ from those asked for.
-//! - [`Sampler`] takes the samples of one end of a leg.
-//! - [`path_end`] says what the kernel believes of the MTU of a path.
-//! - [`configured`] says what sets this host up when it starts.
-//! - [`fingerprint`] says what this host is, as far as it bears on a transfer.
+//! Kernel to samples: TCP_INFO, socket options, CPU, the MTU of a path, traces, what a host is. Promise: reads only.
 
 mod configured;
 mod device;
@@ -14,6 +6,7 @@ mod error;
 mod fingerprint;
 mod netlink;
 mod path;
+mod proc;
 mod qdisc;
 mod route;
 mod sampler;

@@ -28,10 +28,8 @@ impl Rtnetlink {
 
     /// Asks for one object.
     pub(crate) fn get(&mut self, question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
-        let answers = self.ask(question, NLM_F_REQUEST)?;
-        answers.into_iter().next().ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is empty")
-        })
+        let first = self.ask(question, false)?.into_iter().next();
+        first.ok_or_else(|| invalid("the kernel's answer is empty"))
     }
 
     /// Asks for all objects of a kind.
@@ -39,17 +37,17 @@ impl Rtnetlink {
         &mut self,
         question: RouteNetlinkMessage,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
-        self.ask(question, NLM_F_REQUEST | NLM_F_DUMP)
+        self.ask(question, true)
     }
 
     fn ask(
         &mut self,
         question: RouteNetlinkMessage,
-        flags: u16,
+        is_dump: bool,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.sequence += 1;
         let mut message = NetlinkMessage::from(question);
-        message.header.flags = flags;
+        message.header.flags = NLM_F_REQUEST | if is_dump { NLM_F_DUMP } else { 0 };
         message.header.sequence_number = self.sequence;
         message.finalize();
         let mut request = vec![0; message.buffer_len()];
@@ -67,8 +65,8 @@ impl Rtnetlink {
                 let answer = match NetlinkMessage::<RouteNetlinkMessage>::deserialize(raw) {
                     Ok(answer) => answer,
                     Err(error) => {
-                        undecoded = Some(io::Error::new(io::ErrorKind::InvalidData, error));
-                        if flags & NLM_F_DUMP == NLM_F_DUMP {
+                        undecoded = Some(invalid(error));
+                        if is_dump {
                             continue;
                         }
                         return finish(answers, undecoded);
@@ -80,7 +78,7 @@ impl Rtnetlink {
                 match answer.payload {
                     NetlinkPayload::InnerMessage(inner) => {
                         answers.push(inner);
-                        if flags & NLM_F_DUMP != NLM_F_DUMP {
+                        if !is_dump {
                             return Ok(answers);
                         }
                     }
@@ -94,6 +92,11 @@ impl Rtnetlink {
         }
         finish(answers, undecoded)
     }
+}
+
+/// The kernel's answer is not as it should be.
+pub(crate) fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 fn finish(

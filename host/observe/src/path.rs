@@ -2,6 +2,7 @@
 
 use crate::device;
 use crate::netlink::Rtnetlink;
+use crate::proc;
 use crate::route;
 use model::mtu::{Belief, PathEnd};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -9,7 +10,6 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 
@@ -111,26 +111,20 @@ fn belief(route: &model::Route) -> Belief {
 /// 0 is the default; 1 and 2 send without DF (3 only changes whom the kernel believes;
 /// `Documentation/networking/ip-sysctl.rst`).
 fn discovery_off() -> Option<bool> {
-    let value = fs::read_to_string("/proc/sys/net/ipv4/ip_no_pmtu_disc").ok()?;
-    Some(matches!(value.trim(), "1" | "2"))
+    let value = proc::read("/proc/sys/net/ipv4/ip_no_pmtu_disc").ok()?;
+    Some(matches!(&value[..], "1" | "2"))
 }
 
 /// Fragments made and fragments that arrived, of this network namespace since it came up; zero where
 /// they cannot be read.
 fn fragments(ipv6: bool) -> (u64, u64) {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    match ipv6 {
-        false => ip_fragments(&read("/proc/thread-self/net/snmp")),
-        true => {
-            let text = read("/proc/thread-self/net/snmp6");
-            let find = |name: &str| {
-                let value = text.lines().find_map(|line| line.strip_prefix(name))?;
-                value.trim().parse().ok()
-            };
-            let count = |name| find(name).unwrap_or(0);
-            (count("Ip6FragCreates"), count("Ip6ReasmReqds"))
-        }
+    if !ipv6 {
+        return ip_fragments(&proc::read("/proc/thread-self/net/snmp").unwrap_or_default());
     }
+    let text = proc::read("/proc/thread-self/net/snmp6").unwrap_or_default();
+    let count = |name| proc::field(&text, name).and_then(|value| value.parse().ok());
+    let [made, arrived] = ["Ip6FragCreates", "Ip6ReasmReqds"].map(count);
+    (made.unwrap_or(0), arrived.unwrap_or(0))
 }
 
 /// `/proc/net/snmp` names the fields in one line and has the values in the next.

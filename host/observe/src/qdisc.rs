@@ -103,14 +103,10 @@ fn fq_codel(options: &[TcOption]) -> Vec<String> {
 fn parameters(kind: &str, raw: &[u8]) -> Vec<String> {
     match kind {
         // struct tc_fifo_qopt
-        "pfifo" | "pfifo_head_drop" => u32_at(raw, 0)
-            .map(|n| format!("limit {n}p"))
-            .into_iter()
-            .collect(),
-        "bfifo" => u32_at(raw, 0)
-            .map(|n| format!("limit {n}b"))
-            .into_iter()
-            .collect(),
+        "pfifo" | "pfifo_head_drop" => {
+            Vec::from_iter(u32_at(raw, 0).map(|n| format!("limit {n}p")))
+        }
+        "bfifo" => Vec::from_iter(u32_at(raw, 0).map(|n| format!("limit {n}b"))),
         "tbf" => tbf(raw),
         "netem" => netem(raw),
         "fq" => fq(raw),
@@ -141,18 +137,14 @@ fn tbf(raw: &[u8]) -> Vec<String> {
 /// `LATENCY64` = 10 and `JITTER64` = 11 in nanoseconds.
 fn netem(raw: &[u8]) -> Vec<String> {
     let attributes = attributes(raw, 24);
-    let time = |kind| {
-        attributes
-            .get(&kind)
-            .and_then(|a| u64_at(a, 0))
-            .filter(|t| *t > 0)
-    };
-    let rate = attributes.get(&8).and_then(|a| u64_at(a, 0));
+    let long = |kind| attributes.get(&kind).and_then(|a| u64_at(a, 0));
+    let time = |kind| long(kind).filter(|t| *t > 0).map(Nanos);
+    let rate = long(8);
     let rate = rate.or_else(|| u32_at(attributes.get(&6)?, 0).map(u64::from));
     [
         u32_at(raw, 4).map(|packets| format!("limit {packets}p")),
-        time(10).map(|ns| format!("delay {}", Nanos(ns))),
-        time(11).map(|ns| format!("jitter {}", Nanos(ns))),
+        time(10).map(|delay| format!("delay {delay}")),
+        time(11).map(|jitter| format!("jitter {jitter}")),
         u32_at(raw, 8)
             .filter(|loss| *loss > 0)
             .map(|loss| format!("loss {:.3}%", f64::from(loss) / f64::from(u32::MAX) * 100.0)),

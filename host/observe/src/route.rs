@@ -1,6 +1,6 @@
 //! The route to one peer, as the kernel resolves it.
 
-use crate::netlink::Rtnetlink;
+use crate::netlink::{Rtnetlink, invalid};
 use crate::unread::why;
 use model::Route;
 use netlink_packet_core::Nla;
@@ -66,9 +66,8 @@ pub(crate) fn resolve(netlink: &mut Rtnetlink, peer: IpAddr) -> io::Result<Resol
             RouteAttribute::CacheInfo(cache) if cache.expires != 0 => {
                 // Counted in clock ticks (`rta_expires`, through jiffies_to_clock_t).
                 let seconds = u64::from(cache.expires) / sys::process::clock_ticks_per_second();
-                route
-                    .metrics
-                    .insert("expires".to_owned(), format!("{seconds}sec"));
+                let expires = format!("{seconds}sec");
+                route.metrics.insert("expires".to_owned(), expires);
             }
             _ => {}
         }
@@ -100,10 +99,6 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-fn invalid(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, text)
-}
-
 /// Metrics by their names in ip-route(8), values as it prints them: a metric that path MTU discovery or
 /// a congestion control must not change begins with `lock`.
 fn by_name(metrics: &[RouteMetric]) -> BTreeMap<String, String> {
@@ -116,15 +111,9 @@ fn by_name(metrics: &[RouteMetric]) -> BTreeMap<String, String> {
         .iter()
         .filter_map(|metric| {
             let (name, value) = in_words(metric)?;
-            let is_locked = 1u32
-                .checked_shl(u32::from(metric.kind()))
-                .is_some_and(|bit| locked & bit != 0);
-            let value = if is_locked {
-                format!("lock {value}")
-            } else {
-                value
-            };
-            Some((name.to_owned(), value))
+            let bit = 1u32.checked_shl(metric.kind().into()).unwrap_or(0);
+            let lock = if locked & bit != 0 { "lock " } else { "" };
+            Some((name.to_owned(), format!("{lock}{value}")))
         })
         .collect()
 }

@@ -67,27 +67,19 @@ impl<S: AsFd> Sampler<S> {
 
     fn cpu_times(&self) -> CpuTimes {
         let (user, system) = sys::process::cpu_time().unwrap_or_default();
-        let host = self.stat.as_ref().and_then(read_first_line);
-        let host = host.map(|line| host_ticks(&line)).unwrap_or_default();
-        let time = |ticks: u64| Nanos(ticks.saturating_mul(self.ns_per_tick));
+        let line = self.stat.as_ref().and_then(read_first_line);
+        let host = host_ticks(&line.unwrap_or_default());
+        let [busy, softirq, steal, total] =
+            host.map(|ticks| Nanos(ticks.saturating_mul(self.ns_per_tick)));
         CpuTimes {
             process_user: user.into(),
             process_system: system.into(),
-            host_busy: time(host.busy),
-            host_softirq: time(host.softirq),
-            host_steal: time(host.steal),
-            host_total: time(host.total),
+            host_busy: busy,
+            host_softirq: softirq,
+            host_steal: steal,
+            host_total: total,
         }
     }
-}
-
-/// Processor time of the host since its boot, in clock ticks.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct HostTicks {
-    busy: u64,
-    softirq: u64,
-    steal: u64,
-    total: u64,
 }
 
 /// The first line of `/proc/stat` sums all processors, and fits 256 bytes: ten numbers of 20 digits.
@@ -98,22 +90,17 @@ fn read_first_line(stat: &File) -> Option<String> {
     String::from_utf8(line.to_vec()).ok()
 }
 
-/// Reads `cpu user nice system idle iowait irq softirq steal guest guest_nice` (proc_stat(5)); guest
-/// time is already in user and nice. A column that an older kernel lacks counts as zero. Stolen time
-/// is neither busy nor idle: this host asked for it and did not get it.
-fn host_ticks(line: &str) -> HostTicks {
+/// Busy, soft interrupt, stolen and total time since boot, in clock ticks, of `cpu user nice system idle iowait irq softirq
+/// steal guest guest_nice` (proc_stat(5)); guest time is already in user and nice. A column that an older kernel lacks
+/// counts as zero. Stolen time is neither busy nor idle: this host asked for it and did not get it.
+fn host_ticks(line: &str) -> [u64; 4] {
     let mut columns = [0u64; 8];
     for (column, word) in columns.iter_mut().zip(line.split_whitespace().skip(1)) {
         *column = word.parse().unwrap_or(0);
     }
     let [user, nice, system, idle, iowait, irq, softirq, steal] = columns;
-    let busy = [user, nice, system, irq, softirq].iter().sum();
-    HostTicks {
-        busy,
-        softirq,
-        steal,
-        total: busy + idle + iowait + steal,
-    }
+    let busy = user + nice + system + irq + softirq;
+    [busy, softirq, steal, busy + idle + iowait + steal]
 }
 
 fn since(now: CpuTimes, start: CpuTimes) -> CpuTimes {
@@ -134,16 +121,9 @@ mod tests {
     #[test]
     fn the_line_of_all_processors() {
         let ticks = host_ticks("cpu  7520 10 3988 261219 809 3 54 14 100 5");
-        assert_eq!(
-            ticks,
-            HostTicks {
-                busy: 7520 + 10 + 3988 + 3 + 54,
-                softirq: 54,
-                steal: 14,
-                total: 7520 + 10 + 3988 + 3 + 54 + 261_219 + 809 + 14,
-            }
-        );
-        assert_eq!(host_ticks(""), HostTicks::default());
-        assert_eq!(host_ticks("cpu x y"), HostTicks::default());
+        let busy = 7520 + 10 + 3988 + 3 + 54;
+        assert_eq!(ticks, [busy, 54, 14, busy + 261_219 + 809 + 14]);
+        assert_eq!(host_ticks(""), [0; 4]);
+        assert_eq!(host_ticks("cpu x y"), [0; 4]);
     }
 }

@@ -11,8 +11,8 @@ use sys::read_option::{read_int_option, read_option};
 /// # Errors
 /// [`Error`] if the socket is not connected, or not one of the internet protocols.
 pub fn socket_options(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketOptions, Error> {
-    let int = |option, level, name| {
-        read_int_option(fd, level, name).map_err(|source| Error::Option { option, source })
+    let int = |what, level, name| {
+        read_int_option(fd, level, name).map_err(|source| Error { what, source })
     };
     let (local, remote) = addresses(fd)?;
     let buffer = |option, name| {
@@ -55,27 +55,26 @@ pub fn socket_options(stream: u32, fd: BorrowedFd<'_>) -> Result<SocketOptions, 
 }
 
 fn addresses(fd: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAddr), Error> {
-    let failed = |which| move |source| Error::Address { which, source };
+    let failed = |what| move |source| Error { what, source };
     // std reads the addresses of any internet socket through its TcpStream, which must own what it
     // reads: a duplicate, closed again at once.
-    let socket = TcpStream::from(fd.try_clone_to_owned().map_err(failed("local"))?);
+    let socket = TcpStream::from(
+        fd.try_clone_to_owned()
+            .map_err(failed("the local address"))?,
+    );
     let canonical = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
     Ok((
-        canonical(socket.local_addr().map_err(failed("local"))?),
-        canonical(socket.peer_addr().map_err(failed("remote"))?),
+        canonical(socket.local_addr().map_err(failed("the local address"))?),
+        canonical(socket.peer_addr().map_err(failed("the remote address"))?),
     ))
 }
 
 fn congestion(fd: BorrowedFd<'_>) -> Result<String, Error> {
     // TCP_CA_NAME_MAX is 16, the final NUL included.
     let mut name = [0; 16];
-    let filled =
-        read_option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name).map_err(|source| {
-            Error::Option {
-                option: "TCP_CONGESTION",
-                source,
-            }
-        })?;
+    let what = "TCP_CONGESTION";
+    let filled = read_option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)
+        .map_err(|source| Error { what, source })?;
     let name = name[..filled].split(|b| *b == 0).next().unwrap_or(&[]);
     Ok(String::from_utf8_lossy(name).into_owned())
 }
@@ -84,12 +83,9 @@ fn congestion(fd: BorrowedFd<'_>) -> Result<String, Error> {
 /// mean no limit.
 fn pacing(fd: BorrowedFd<'_>) -> Result<Option<BitRate>, Error> {
     let mut rate = [0; 8];
-    let filled = read_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate).map_err(
-        |source| Error::Option {
-            option: "SO_MAX_PACING_RATE",
-            source,
-        },
-    )?;
+    let what = "SO_MAX_PACING_RATE";
+    let filled = read_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)
+        .map_err(|source| Error { what, source })?;
     let limit = if filled == 8 {
         Some(u64::from_ne_bytes(rate)).filter(|r| *r != u64::MAX)
     } else {

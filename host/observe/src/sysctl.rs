@@ -1,9 +1,9 @@
 //! The sysctls that bear on TCP transfers.
 
+use crate::proc;
 use crate::unread::{Unreadable, why};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 
 /// Where a key is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ const KEYS: &[(&str, Kept, &str)] = &[
 pub(crate) fn read(unread: &mut Unreadable) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (key, kept, _) in KEYS {
-        match std::fs::read_to_string(path(key)) {
+        match proc::read(format!("/proc/sys/{}", key.replace('.', "/"))) {
             Ok(text) => {
                 let words: Vec<_> = text.split_whitespace().collect();
                 found.insert((*key).to_owned(), words.join(" "));
@@ -125,10 +125,6 @@ pub(crate) fn read(unread: &mut Unreadable) -> BTreeMap<String, String> {
         }
     }
     found
-}
-
-fn path(key: &str) -> std::path::PathBuf {
-    Path::new("/proc/sys").join(key.replace('.', "/"))
 }
 
 #[cfg(test)]

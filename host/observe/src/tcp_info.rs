@@ -14,12 +14,12 @@ const ROOM: usize = 512;
 /// counters stay as they were last (state `TCP_CLOSE` = 7).
 ///
 /// # Errors
-/// [`Error::Option`] if the descriptor is not a TCP socket.
+/// [`Error`] if the descriptor is not a TCP socket.
 pub fn tcp_info(fd: BorrowedFd<'_>) -> Result<SocketState, Error> {
     let mut raw = [0; ROOM];
     let filled = sys::read_option::read_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)
-        .map_err(|source| Error::Option {
-            option: "TCP_INFO",
+        .map_err(|source| Error {
+            what: "TCP_INFO",
             source,
         })?;
     Ok(decode_tcp_info(&raw[..filled]))

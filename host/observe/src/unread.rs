@@ -20,14 +20,18 @@ impl Unreadable {
     }
 
     /// The value of a reading, or a note that there is none.
-    pub(crate) fn keep<T>(&mut self, what: &str, reading: io::Result<T>) -> Option<T> {
-        match reading {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.push(what, why(&error));
-                None
-            }
-        }
+    pub(crate) fn keep<T>(&mut self, what: impl Into<String>, reading: io::Result<T>) -> Option<T> {
+        self.keep_or(what, reading, why)
+    }
+
+    /// The same, with the reason as `why` has it.
+    pub(crate) fn keep_or<T>(
+        &mut self,
+        what: impl Into<String>,
+        reading: io::Result<T>,
+        why: impl Fn(&io::Error) -> String,
+    ) -> Option<T> {
+        reading.map_err(|error| self.push(what, why(&error))).ok()
     }
 }
 

@@ -1,34 +1,21 @@
 //! Whether this host is a guest or a container, in the spirit of systemd-detect-virt(1).
 
-use std::fs;
+use crate::proc;
 use std::path::Path;
 
 /// Names the hypervisor and the container around this process, as far as each can be told: `kvm`,
 /// `docker`, `docker on kvm`; `None` for neither.
 pub(crate) fn detect() -> Option<String> {
     let signature = sys::process::hypervisor_signature();
-    let hypervisor = hypervisor(signature.as_deref(), &Dmi::read(), first_line);
+    // What the firmware calls this machine; readable without privilege, absent on some small hypervisors.
+    let firmware = ["sys_vendor", "product_name"]
+        .map(|name| first_line(&format!("/sys/class/dmi/id/{name}")).unwrap_or_default());
+    let firmware = firmware.each_ref().map(|name| &name[..]);
+    let hypervisor = hypervisor(signature.as_deref(), firmware, first_line);
     let container = container(first_line, |path| Path::new(path).exists());
     match (container, hypervisor) {
         (Some(container), Some(hypervisor)) => Some(format!("{container} on {hypervisor}")),
         (one, other) => one.or(other),
-    }
-}
-
-/// What the firmware calls this machine; readable without privilege, absent on some small hypervisors.
-#[derive(Default)]
-struct Dmi {
-    vendor: String,
-    product: String,
-}
-
-impl Dmi {
-    fn read() -> Dmi {
-        let field = |name| first_line(&format!("/sys/class/dmi/id/{name}")).unwrap_or_default();
-        Dmi {
-            vendor: field("sys_vendor"),
-            product: field("product_name"),
-        }
     }
 }
 
@@ -62,15 +49,15 @@ const VENDORS: [(&str, &str); 11] = [
 
 fn hypervisor(
     signature: Option<&str>,
-    dmi: &Dmi,
+    [vendor, product]: [&str; 2],
     first_line: impl Fn(&str) -> Option<String>,
 ) -> Option<String> {
     let by_dmi = VENDORS
         .iter()
-        .find(|(text, _)| dmi.vendor.contains(text) || dmi.product.contains(text))
+        .find(|(text, _)| vendor.contains(text) || product.contains(text))
         .map(|(_, name)| (*name).to_owned())
         // Bare-metal instances of this vendor carry its name too, with "metal" as the product.
-        .filter(|_| !dmi.product.contains("metal"));
+        .filter(|_| !product.contains("metal"));
     let by_signature = signature.map(|signature| {
         let known = SIGNATURES.iter().find(|(text, _)| signature == *text);
         match known {
@@ -118,7 +105,7 @@ fn container(
 }
 
 fn first_line(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = proc::read(path).ok()?;
     let line = text.lines().next()?.trim_matches(['\0', ' ']);
     (!line.is_empty()).then(|| line.to_owned())
 }
@@ -131,35 +118,28 @@ mod tests {
         None
     }
 
-    fn dmi(vendor: &str, product: &str) -> Dmi {
-        Dmi {
-            vendor: vendor.to_owned(),
-            product: product.to_owned(),
-        }
-    }
-
     #[test]
     fn guests_and_bare_metal() {
-        let name = |signature, dmi: Dmi| hypervisor(signature, &dmi, nothing);
-        assert_eq!(name(None, dmi("Dell Inc.", "PowerEdge R640")), None);
-        assert_eq!(name(None, dmi("Amazon EC2", "c5.metal")), None);
-        let named = |signature, dmi| name(signature, dmi).unwrap();
-        assert_eq!(named(Some("KVMKVMKVM"), Dmi::default()), "kvm");
+        let name = |signature, firmware| hypervisor(signature, firmware, nothing);
+        assert_eq!(name(None, ["Dell Inc.", "PowerEdge R640"]), None);
+        assert_eq!(name(None, ["Amazon EC2", "c5.metal"]), None);
+        let named = |signature, firmware| name(signature, firmware).unwrap();
+        assert_eq!(named(Some("KVMKVMKVM"), ["", ""]), "kvm");
         assert_eq!(
-            named(Some("KVMKVMKVM"), dmi("QEMU", "Standard PC")),
+            named(Some("KVMKVMKVM"), ["QEMU", "Standard PC"]),
             "kvm (qemu)"
         );
         assert_eq!(
-            named(Some("VMwareVMware"), dmi("VMware, Inc.", "VMware7,1")),
+            named(Some("VMwareVMware"), ["VMware, Inc.", "VMware7,1"]),
             "vmware"
         );
         assert_eq!(
-            named(Some("NewNewNewNew"), Dmi::default()),
+            named(Some("NewNewNewNew"), ["", ""]),
             "an unknown hypervisor ('NewNewNewNew')"
         );
-        assert_eq!(named(None, dmi("QEMU", "KVM Virtual Machine")), "qemu");
+        assert_eq!(named(None, ["QEMU", "KVM Virtual Machine"]), "qemu");
         let xen = |path: &str| (path == "/sys/hypervisor/type").then(|| "xen".to_owned());
-        assert_eq!(hypervisor(None, &Dmi::default(), xen).unwrap(), "xen");
+        assert_eq!(hypervisor(None, ["", ""], xen).unwrap(), "xen");
     }
 
     #[test]

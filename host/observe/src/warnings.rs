@@ -4,34 +4,34 @@ use model::{
     Bytes, OptionCall, OptionUnit, SOCKET_OPTIONS, SocketKnob, SocketOption, SocketOptions,
     SocketSettings, Warning,
 };
+use tcp::thresholds::TIMESTAMPS;
 
-/// Says where the options in force on a live socket differ from those asked for, why that is so, what
-/// it means for the figures and what to do.
-///
-/// `whose` names the end as the subject of a sentence, like `this host` or `the far end`. Streams with
-/// the same deviation give equal warnings, so that a caller can show each once. Needs nothing but its
-/// arguments: the state of a far socket can be judged here, because what the kernel gave tells the
+/// Where the options in force on a live socket differ from those asked for, why, what it means for the figures and what
+/// to do. `whose` names the end as the subject of a sentence, like `this host`. Streams with the same deviation give equal
+/// warnings, so that a caller can show each once. A remote socket can be judged here: what its kernel gave shows the
 /// limit that it applied.
 pub fn setting_warnings(asked: &SocketSettings, got: &SocketOptions, whose: &str) -> Vec<Warning> {
-    let mut warnings: Vec<Warning> = SOCKET_OPTIONS
-        .iter()
-        .filter_map(|option| deviation(option, (option.asked)(asked)?, got, whose))
-        .collect();
-    if let Some(name) = &asked.congestion
-        && *name != got.congestion
-    {
-        warnings.push(Warning {
-            what: format!(
-                "{whose}: congestion control '{name}' asked, '{}' in force",
-                got.congestion
-            ),
-            meaning: format!("the figures are those of '{}'", got.congestion),
-            remedy: "see net.ipv4.tcp_available_congestion_control, and whether the route sets \
-                     'congctl lock' (ip route get ADDRESS)"
-                .to_owned(),
-        });
+    let options = SOCKET_OPTIONS.iter();
+    let deviations =
+        options.filter_map(|option| deviation(option, (option.asked)(asked)?, got, whose));
+    let congestion = asked.congestion.as_ref();
+    let congestion = congestion.filter(|name| **name != got.congestion).map(|name| {
+        let given = &got.congestion;
+        warning(
+            format!("{whose}: congestion control '{name}' asked, '{given}' in force"),
+            format!("the figures are those of '{given}'"),
+            "see net.ipv4.tcp_available_congestion_control, and whether the route sets 'congctl lock' (ip route get ADDRESS)",
+        )
+    });
+    deviations.chain(congestion).collect()
+}
+
+fn warning(what: String, meaning: impl Into<String>, remedy: impl Into<String>) -> Warning {
+    Warning {
+        what,
+        meaning: meaning.into(),
+        remedy: remedy.into(),
     }
-    warnings
 }
 
 fn deviation(
@@ -61,15 +61,12 @@ fn deviation(
         shown,
     );
     let [meaning, remedy] = option.otherwise;
-    Some(Warning {
-        what: format!(
-            "{whose}: {} {} asked, {found} in force",
-            option.kernel,
-            shown(asked)
-        ),
-        meaning: meaning.to_owned(),
-        remedy: remedy.to_owned(),
-    })
+    let what = format!(
+        "{whose}: {} {} asked, {found} in force",
+        option.kernel,
+        shown(asked)
+    );
+    Some(warning(what, meaning, remedy))
 }
 
 /// The kernel cuts the value to its limit, doubles it for its own bookkeeping, and raises the result
@@ -85,56 +82,41 @@ fn buffer(option: &SocketOption, asked: Bytes, given: Bytes, whose: &str) -> Opt
         size(given)
     );
     Some(if given < asked {
-        Warning {
-            what,
-            meaning: format!(
-                "{bounds} may be limited to less than was asked for: the figures are those of the \
-                 smaller buffer"
-            ),
-            remedy: format!(
-                "{limit} is {} there; raise it with `sysctl -w {limit}={}`, or leave the buffer to \
-                 the kernel's autotuning",
-                given.0, asked.0
-            ),
-        }
+        let meaning = format!(
+            "{bounds} may be limited to less than was asked for: the figures are those of the smaller buffer"
+        );
+        let remedy = format!(
+            "{limit} is {} there; raise it with `sysctl -w {limit}={}`, or leave the buffer to the kernel's autotuning",
+            given.0, asked.0
+        );
+        warning(what, meaning, remedy)
     } else {
-        Warning {
+        warning(
             what,
-            meaning:
-                "this is the least that the kernel allows: the figures are those of the larger \
-                      buffer"
-                    .to_owned(),
-            remedy: format!("ask for {} or more", size(given)),
-        }
+            "this is the least that the kernel allows: the figures are those of the larger buffer",
+            format!("ask for {} or more", size(given)),
+        )
     })
 }
 
-/// Twelve bytes of every segment are the timestamps option (RFC 7323), and `TCP_MAXSEG` reads back
-/// what is left for data.
-const TIMESTAMPS: u32 = 12;
-
+/// `TCP_MAXSEG` reads back what the option for timestamps leaves for data.
 fn mss(asked: u32, given: u32, whose: &str) -> Option<Warning> {
     if (asked.saturating_sub(TIMESTAMPS)..=asked).contains(&given) {
         return None;
     }
     let what = format!("{whose}: MSS {asked} asked, {given} in force");
     Some(if given < asked {
-        Warning {
+        warning(
             what,
-            meaning: "segments carry less data than asked, so that a byte costs more packets"
-                .to_owned(),
-            remedy:
-                "the path MTU, the peer's announced MSS or half of its receive window is smaller: \
-                     see the MTU of the leaving device and of the route (ip route get ADDRESS)"
-                    .to_owned(),
-        }
+            "segments carry less data than asked, so that a byte costs more packets",
+            "the path MTU, the peer's announced MSS or half of its receive window is smaller: see the MTU of the leaving device and of the route (ip route get ADDRESS)",
+        )
     } else {
-        Warning {
+        warning(
             what,
-            meaning: "segments carry more data than asked".to_owned(),
-            remedy: "net.ipv4.tcp_min_snd_mss is the least that a sender uses: ask for more"
-                .to_owned(),
-        }
+            "segments carry more data than asked",
+            "net.ipv4.tcp_min_snd_mss is the least that a sender uses: ask for more",
+        )
     })
 }
 

@@ -182,7 +182,7 @@ impl Moments {
 
     fn finish(self) -> Vec<Moment> {
         let width = SHORTEST_MOMENT << self.doubled;
-        let moment = |(place, (times, causes))| Moment {
+        let moment = |(place, (times, causes)): (u64, (Times, Causes))| Moment {
             from: Nanos(place * width),
             to: Nanos((place + 1).saturating_mul(width)),
             times: Latency::from_counts(times),

@@ -1,9 +1,10 @@
-//! The TCP sockets of a network namespace, as the kernel tells them: sock_diag(7), `include/uapi/linux/inet_diag.h`.
+//! The TCP sockets of a network namespace, as the kernel reports them: sock_diag(7), `include/uapi/linux/inet_diag.h`.
 
 use super::Filter;
 use crate::decode_tcp_info;
 use crate::netlink::messages;
 use model::{Bytes, SocketState, socket_state};
+use netlink_packet_core::NlasIterator;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use sys::netlink::{Protocol, Socket};
@@ -26,7 +27,7 @@ const BYTECODE: u16 = 1;
 const HEADER: usize = 16;
 const ANSWER: usize = 72;
 
-/// States that are told: all but listeners, TIME_WAIT and what has no socket yet (`TCPF_*`).
+/// States that are reported: all but listeners, TIME_WAIT and what has no socket yet (`TCPF_*`).
 const STATES: u32 = 0xfff & !(1 << 6 | 1 << 7 | 1 << 10);
 
 /// A datagram of a dump (`max_recvmsg_len` in `net/netlink/af_netlink.c`).
@@ -34,7 +35,7 @@ const ROOM: usize = 64 * 1024;
 
 /// A socket at the moment of its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Report {
     pub cookie: u64,
     /// Zero once no process holds it.
     pub inode: u32,
@@ -45,10 +46,10 @@ pub(super) struct Told {
 /// A socket's two addresses, its own first.
 pub(super) type Pair = (SocketAddr, SocketAddr);
 
-/// Asks for all sockets, and hears of those that end.
+/// Dumps all sockets, and receives those that end.
 pub(super) struct Sockets {
-    asks: Socket,
-    hears: Option<Socket>,
+    dumps: Socket,
+    ended: Option<Socket>,
     bytecode: Vec<u8>,
     sequence: u32,
     room: Vec<u8>,
@@ -57,19 +58,19 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Of the calling thread's network namespace. Needs no privilege.
     pub(super) fn open(filter: &Filter) -> io::Result<Sockets> {
-        let asks = Socket::open(Protocol::Sockets)?;
-        let hears = Socket::open(Protocol::Sockets).and_then(|socket| {
+        let dumps = Socket::open(Protocol::Sockets)?;
+        let ended = Socket::open(Protocol::Sockets).and_then(|socket| {
             DESTROYED.iter().try_for_each(|group| socket.join(*group))?;
             Ok(socket)
         });
         let mut sockets = Sockets {
-            asks,
-            hears: hears.ok(),
+            dumps,
+            ended: ended.ok(),
             bytecode: bytecode(filter),
             sequence: 0,
             room: vec![0; ROOM],
         };
-        // A kernel that does not know the conditions gets none: what it tells is judged here as well.
+        // A kernel that does not know the conditions gets none: what it reports is judged here as well.
         if sockets.ask(&mut |_, _| ()).is_err() && !sockets.bytecode.is_empty() {
             sockets.bytecode.clear();
         }
@@ -78,13 +79,13 @@ impl Sockets {
     }
 
     /// Every socket that may be of interest, now.
-    pub(super) fn ask(&mut self, each: &mut dyn FnMut(Pair, Told)) -> io::Result<()> {
+    pub(super) fn ask(&mut self, each: &mut dyn FnMut(Pair, Report)) -> io::Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             self.sequence += 1;
-            self.asks
+            self.dumps
                 .send(&question(family as u8, self.sequence, &self.bytecode))?;
             'answers: loop {
-                let length = self.asks.receive(&mut self.room)?;
+                let length = self.dumps.receive(&mut self.room)?;
                 for message in messages(&self.room[..length]) {
                     let number = |at: usize| u32::from_ne_bytes(array(message, at));
                     match u16::from_ne_bytes(array(message, 4)) {
@@ -96,8 +97,8 @@ impl Sockets {
                             return Err(io::Error::from_raw_os_error(-code));
                         }
                         _ => {
-                            if let Some((pair, told)) = decode(message) {
-                                each(pair, told);
+                            if let Some((pair, report)) = decode(message) {
+                                each(pair, report);
                             }
                         }
                     }
@@ -108,15 +109,15 @@ impl Sockets {
     }
 
     /// The last state of every socket that ended since the last call, as far as there was room to keep them.
-    pub(super) fn ended(&mut self, each: &mut dyn FnMut(Pair, Told)) {
-        let Some(hears) = &self.hears else { return };
+    pub(super) fn ended(&mut self, each: &mut dyn FnMut(Pair, Report)) {
+        let Some(socket) = &self.ended else { return };
         // A message that was lost is an error once, and not the end.
         for _ in 0..ROOM {
-            match hears.receive_now(&mut self.room) {
+            match socket.receive_now(&mut self.room) {
                 Ok(0) => return,
                 Ok(length) => {
-                    for (pair, told) in messages(&self.room[..length]).filter_map(decode) {
-                        each(pair, told);
+                    for (pair, report) in messages(&self.room[..length]).filter_map(decode) {
+                        each(pair, report);
                     }
                 }
                 Err(_) => {}
@@ -193,7 +194,7 @@ fn bytecode(filter: &Filter) -> Vec<u8> {
 }
 
 /// `struct inet_diag_msg` with its attributes.
-fn decode(message: &[u8]) -> Option<(Pair, Told)> {
+fn decode(message: &[u8]) -> Option<(Pair, Report)> {
     let body = message.get(HEADER..)?;
     let kind = u16::from_ne_bytes(array(message, 4));
     if kind != SOCK_DIAG_BY_FAMILY || body.len() < ANSWER {
@@ -209,23 +210,19 @@ fn decode(message: &[u8]) -> Option<(Pair, Told)> {
         SocketAddr::new(address(8), port(4)),
         SocketAddr::new(address(24), port(6)),
     );
-    let mut told = Told {
+    let mut report = Report {
         cookie: u64::from(word(44)) | u64::from(word(48)) << 32,
         inode: word(68),
-        ..Told::default()
+        ..Report::default()
     };
     let (mut info, mut memory) = (SocketState::default(), [None; 5]);
-    let mut rest = &body[ANSWER..];
-    while rest.len() >= 4 {
-        let length = usize::from(u16::from_ne_bytes(array(rest, 0)));
-        let Some(value) = rest.get(4..length) else {
-            break;
-        };
-        match u16::from_ne_bytes(array(rest, 2)) {
+    for attribute in NlasIterator::new(&body[ANSWER..]).map_while(Result::ok) {
+        let value = attribute.value();
+        match attribute.kind() {
             INFO => info = decode_tcp_info(value),
             CONGESTION => {
                 let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                told.congestion = String::from_utf8_lossy(name).into_owned();
+                report.congestion = String::from_utf8_lossy(name).into_owned();
             }
             // SK_MEMINFO_*.
             MEMORY if value.len() >= 24 => {
@@ -234,10 +231,9 @@ fn decode(message: &[u8]) -> Option<(Pair, Told)> {
             }
             _ => {}
         }
-        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
     }
     let [rcvbuf_used, rcvbuf, wmem_alloc, sndbuf, sndbuf_used] = memory;
-    told.socket = socket_state! {
+    report.socket = socket_state! {
         from info;
         rqueue: Some(Bytes(word(56).into())),
         rcvbuf_used: rcvbuf_used,
@@ -246,7 +242,7 @@ fn decode(message: &[u8]) -> Option<(Pair, Told)> {
         sndbuf: sndbuf,
         sndbuf_used: sndbuf_used,
     };
-    Some((pair, told))
+    Some((pair, report))
 }
 
 /// # Panics

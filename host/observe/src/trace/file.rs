@@ -16,6 +16,7 @@ use model::{Begin, Nanos, TRACE_SCHEMA, TraceRecord, TraceSource, What};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::iter;
 use std::mem::offset_of;
 
 const MAGIC: &str = "linerate trace 1\n";
@@ -47,12 +48,19 @@ pub enum FileError {
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     begin: Begin,
-    #[serde(rename = "clock_at_start_ns")]
-    start: Nanos,
-    #[serde(rename = "tick_ns")]
-    tick: Nanos,
+    #[serde(flatten)]
+    clock: Clock,
     record_bytes: usize,
     drop_reasons: BTreeMap<u32, String>,
+}
+
+impl Head {
+    /// Writes the first two lines.
+    fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        to.write_all(MAGIC.as_bytes())?;
+        serde_json::to_writer(&mut *to, self)?;
+        to.write_all(b"\n")
+    }
 }
 
 /// Writes a trace as the probes wrote it.
@@ -240,14 +248,11 @@ impl<W: Write> Recording<W> {
     pub fn begin(mut to: W, tracer: &Tracer) -> io::Result<Recording<W>> {
         let head = Head {
             begin: tracer.begin.clone(),
-            start: tracer.terms.clock.start,
-            tick: tracer.terms.clock.tick,
+            clock: tracer.terms.clock,
             record_bytes: RECORD,
             drop_reasons: tracer.terms.drop_reasons.clone(),
         };
-        to.write_all(MAGIC.as_bytes())?;
-        serde_json::to_writer(&mut to, &head)?;
-        to.write_all(b"\n")?;
+        head.write(&mut to)?;
         Ok(Recording {
             to,
             raw: tracer.begin.source == TraceSource::Probes,
@@ -307,21 +312,22 @@ impl<W: Write> Recording<W> {
     }
 }
 
-/// How a trace of the first form begins that nobody recorded: for what is to be read behind it.
+/// The head of a recording that nobody made, to read blocks behind it.
 pub fn any_head() -> Vec<u8> {
     let head = Head {
         begin: Begin {
             schema: TRACE_SCHEMA,
             ..Begin::default()
         },
-        start: Nanos(1),
-        tick: Nanos(4_000_000),
+        clock: Clock {
+            start: Nanos(1),
+            tick: Nanos(4_000_000),
+        },
         record_bytes: RECORD,
         drop_reasons: BTreeMap::new(),
     };
-    let mut bytes = MAGIC.as_bytes().to_vec();
-    bytes.extend(serde_json::to_vec(&head).unwrap_or_default());
-    bytes.push(b'\n');
+    let mut bytes = Vec::new();
+    head.write(&mut bytes).expect("memory takes all writes");
     bytes
 }
 
@@ -347,10 +353,9 @@ pub fn open<'a>(
 ) -> Result<Box<dyn Iterator<Item = Result<TraceRecord, FileError>> + 'a>, FileError> {
     let mut from = BufReader::with_capacity(1 << 18, from);
     if from.fill_buf()?.first() == Some(&b'{') {
-        return Ok(Box::new(Lines {
-            from,
-            numbers: HashMap::new(),
-        }));
+        let numbers = HashMap::new();
+        let mut lines = Lines { from, numbers };
+        return Ok(Box::new(iter::from_fn(move || lines.next().transpose())));
     }
     let mut magic = [0; MAGIC.len()];
     from.read_exact(&mut magic)
@@ -365,29 +370,27 @@ pub fn open<'a>(
     if head.record_bytes != RECORD {
         return Err(form("its events are those of another version"));
     }
-    Ok(Box::new(Blocks {
+    let mut blocks = Blocks {
         from,
         terms: Terms {
-            clock: Clock {
-                start: head.start,
-                tick: head.tick,
-            },
+            clock: head.clock,
             drop_reasons: head.drop_reasons,
         },
         unpacker: Unpacker::default(),
         connections: Connections::default(),
         ready: VecDeque::from([TraceRecord::Begin(head.begin)]),
-    }))
+    };
+    Ok(Box::new(iter::from_fn(move || blocks.next().transpose())))
 }
 
-/// What is told when a trigger fires has only some of the connections: they are numbered anew.
+/// What a trigger lets out has only some of the connections: they are numbered again.
 struct Lines<R> {
     from: R,
     numbers: HashMap<u32, u32>,
 }
 
 impl<R: BufRead> Lines<R> {
-    fn record(&mut self) -> Result<Option<TraceRecord>, FileError> {
+    fn next(&mut self) -> Result<Option<TraceRecord>, FileError> {
         let Some(line) = line(&mut self.from)? else {
             return Ok(None);
         };
@@ -409,14 +412,6 @@ impl<R: BufRead> Lines<R> {
     fn number(&self, connection: u32) -> Result<u32, FileError> {
         let number = self.numbers.get(&connection).copied();
         number.ok_or_else(|| form("an event of no connection"))
-    }
-}
-
-impl<R: BufRead> Iterator for Lines<R> {
-    type Item = Result<TraceRecord, FileError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.record().transpose()
     }
 }
 
@@ -447,15 +442,21 @@ struct Blocks<R> {
 }
 
 impl<R: Read> Blocks<R> {
-    /// Reads the next block; false at the end, also where the last one is not whole.
-    fn block(&mut self) -> Result<bool, FileError> {
-        match self.next_block() {
-            Err(FileError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            other => other.map(|()| true),
+    /// `None` at the end, also where the last block is not whole.
+    fn next(&mut self) -> Result<Option<TraceRecord>, FileError> {
+        while self.ready.is_empty() {
+            match self.block() {
+                Err(FileError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(None);
+                }
+                read => read?,
+            }
         }
+        Ok(self.ready.pop_front())
     }
 
-    fn next_block(&mut self) -> Result<(), FileError> {
+    /// Reads a block.
+    fn block(&mut self) -> Result<(), FileError> {
         let [kind] = take(&mut self.from)?;
         if kind == b'j' {
             let length = u32::from_le_bytes(take(&mut self.from)?);
@@ -476,23 +477,6 @@ impl<R: Read> Blocks<R> {
     }
 }
 
-impl<R: Read> Iterator for Blocks<R> {
-    type Item = Result<TraceRecord, FileError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(record) = self.ready.pop_front() {
-                return Some(Ok(record));
-            }
-            match self.block() {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(error) => return Some(Err(error)),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::record::Raw;
@@ -507,14 +491,15 @@ mod tests {
                 host: "here".to_owned(),
                 ..Begin::default()
             },
-            start: Nanos(100),
-            tick: Nanos(4_000_000),
+            clock: Clock {
+                start: Nanos(100),
+                tick: Nanos(4_000_000),
+            },
             record_bytes: RECORD,
             drop_reasons: BTreeMap::from([(65, "QDISC_OVERLIMIT".to_owned())]),
         };
-        let mut bytes = MAGIC.as_bytes().to_vec();
-        serde_json::to_writer(&mut bytes, &head).unwrap();
-        bytes.push(b'\n');
+        let mut bytes = Vec::new();
+        head.write(&mut bytes).unwrap();
         let mut recording = Recording {
             to: bytes,
             raw: true,

@@ -16,7 +16,7 @@ const MOST: usize = 1 << 16;
 /// A device from which nothing came for so long is not the one that a connection uses.
 const SILENT: Nanos = Nanos::from_millis(1_000);
 
-/// An unchanged socket is told no more often than this.
+/// An unchanged socket is reported no more often than this.
 const STILL: Nanos = Nanos::from_millis(1_000);
 
 /// A packet as the ring had it.
@@ -51,14 +51,19 @@ pub(super) struct Holder {
 
 /// The connections of a trace.
 pub(super) struct Flows {
-    netns: u32,
-    next: u32,
+    numbers: Numbers,
     known: HashMap<Pair, Flow>,
+}
+
+struct Numbers {
+    netns: u32,
+    /// Of the next connection.
+    next: u32,
 }
 
 #[derive(Default)]
 struct Flow {
-    /// Once it was told.
+    /// Once it was reported.
     id: Option<u32>,
     /// Zero before its socket was met.
     cookie: u64,
@@ -89,13 +94,12 @@ struct Stream {
 impl Flows {
     pub(super) fn new(netns: u32) -> Flows {
         Flows {
-            netns,
-            next: 0,
+            numbers: Numbers { netns, next: 0 },
             known: HashMap::new(),
         }
     }
 
-    /// Tells a packet as the segment that it is, and its connection first if that is new. `holder` is who its
+    /// Reports a packet as a segment, and its connection first if that is new. `holder` is who its
     /// socket belongs to, as far as known.
     pub(super) fn packet(
         &mut self,
@@ -112,14 +116,14 @@ impl Flows {
         if self.known.get(&pair).is_some_and(reopens) {
             self.known.remove(&pair);
         }
-        let (flow, mut teller) = self.flow(pair);
+        let flow = flow(&mut self.known, pair);
         // The same packet passes each device of a stack (bridge, VLAN, bond): one of them counts.
         match &mut flow.devices[usize::from(!caught.outgoing)] {
             Some((device, last)) if *device == caught.device => *last = at,
             Some((_, last)) if at.since(*last) < SILENT => return,
             other => *other = Some((caught.device, at)),
         }
-        let connection = teller.tell(flow, holder.cookie, each);
+        let connection = flow.report(&mut self.numbers, pair, holder.cookie, each);
         let segments = match caught.segment_size {
             0 => 1,
             size => packet.payload.div_ceil(size.into()).max(1),
@@ -154,8 +158,8 @@ impl Flows {
         each(TraceRecord::Segment(segment));
     }
 
-    /// Tells a sample where it says something new, or `always` where its connection is told at all. A socket
-    /// that only stands there is no connection of the trace.
+    /// Reports a sample that has something new, or `always` where its connection is reported at all. A socket that only
+    /// stands there is no connection of the trace.
     pub(super) fn sample(
         &mut self,
         (pair, sample): (Pair, TraceSample),
@@ -172,7 +176,7 @@ impl Flows {
         if other {
             self.known.remove(&pair);
         }
-        let (flow, mut teller) = self.flow(pair);
+        let flow = flow(&mut self.known, pair);
         flow.sent.scale = sample.socket.rcv_wscale().or(flow.sent.scale);
         flow.received.scale = sample.socket.snd_wscale().or(flow.received.scale);
         flow.closed |= sample.gone;
@@ -191,7 +195,7 @@ impl Flows {
             None => changed && !sample.gone,
         };
         if wanted {
-            let connection = teller.tell(flow, cookie, each);
+            let connection = flow.report(&mut self.numbers, pair, cookie, each);
             each(TraceRecord::Sample(TraceSample {
                 connection,
                 ..sample.clone()
@@ -204,54 +208,46 @@ impl Flows {
             flow.cookie = cookie;
         }
     }
+}
 
-    fn flow(&mut self, pair: Pair) -> (&mut Flow, Teller<'_>) {
-        if self.known.len() >= MOST && !self.known.contains_key(&pair) {
-            self.known.retain(|_, flow| !flow.closed);
-            if self.known.len() >= MOST {
-                self.known.clear();
-            }
+/// The connection of a pair, which may be new.
+fn flow(known: &mut HashMap<Pair, Flow>, pair: Pair) -> &mut Flow {
+    if known.len() >= MOST && !known.contains_key(&pair) {
+        known.retain(|_, flow| !flow.closed);
+        if known.len() >= MOST {
+            known.clear();
         }
-        let teller = Teller {
-            next: &mut self.next,
-            netns: self.netns,
-            pair,
-        };
-        (self.known.entry(pair).or_default(), teller)
     }
+    known.entry(pair).or_default()
 }
 
-/// Tells of a connection.
-struct Teller<'a> {
-    next: &'a mut u32,
-    netns: u32,
-    pair: Pair,
-}
-
-impl Teller<'_> {
-    /// Where it is new, or its socket is known only now. Returns its number.
-    fn tell(&mut self, flow: &mut Flow, cookie: u64, each: &mut dyn FnMut(TraceRecord)) -> u32 {
-        let known = flow.id;
-        let id = known.unwrap_or(*self.next);
-        if known.is_none() {
-            *self.next = self.next.wrapping_add(1);
-        }
-        if flow.cookie == 0 && cookie != 0 || known.is_none() {
-            flow.id = Some(id);
-            flow.cookie = cookie.max(flow.cookie);
+impl Flow {
+    /// Reports the connection where it is new, or its socket is known only now. Returns its number.
+    fn report(
+        &mut self,
+        numbers: &mut Numbers,
+        (local, remote): Pair,
+        cookie: u64,
+        each: &mut dyn FnMut(TraceRecord),
+    ) -> u32 {
+        let is_new = self.id.is_none();
+        let id = *self.id.get_or_insert_with(|| {
+            numbers.next = numbers.next.wrapping_add(1);
+            numbers.next.wrapping_sub(1)
+        });
+        if self.cookie == 0 && cookie != 0 || is_new {
+            self.cookie = cookie.max(self.cookie);
             each(TraceRecord::Connection(Connection {
                 id,
-                cookie: flow.cookie,
-                netns: self.netns,
-                local: self.pair.0,
-                remote: self.pair.1,
+                cookie: self.cookie,
+                netns: numbers.netns,
+                local,
+                remote,
             }));
         }
         id
     }
-}
 
-impl Flow {
     fn stream(&self, outgoing: bool) -> &Stream {
         match outgoing {
             true => &self.sent,

@@ -20,6 +20,7 @@ mod record;
 mod socket_owners;
 mod worker;
 
+use crate::proc;
 pub use completeness::TraceCompleteness;
 use connections::Place;
 pub use file::{FileError, Recording, any_head, is_trace, open};
@@ -52,7 +53,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What [`Error::Impossible`] and others say, without their beginning.
+    /// Without the beginning of [`Error::Impossible`].
     fn reason(&self) -> String {
         match self {
             Error::Impossible(why) => why.clone(),
@@ -68,7 +69,7 @@ impl Error {
     }
 }
 
-/// What to trace; nothing said means everything. All that is said has to hold.
+/// What to trace: all conditions have to hold, and without any it is everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Sockets of this network namespace ([`own_netns`]).
@@ -100,21 +101,19 @@ pub enum Source {
 pub struct Options {
     /// Where the events come from.
     pub source: Source,
-    /// Time between two samples of the sockets, where there are no probes; longer where asking takes long.
+    /// Time between two samples of the sockets, where there are no probes; longer where a sample takes long.
     pub every: Nanos,
     /// Keep the headers of IP and TCP beside each segment.
     pub headers: bool,
-    /// Tell every call of an application: else only those of which no segment tells soon, a write that waits and a
-    /// late read.
+    /// Report every call of an application: else only a write that waits and a late read, which no segment shows soon.
     pub calls: bool,
     /// Room for events that wait to be read, in bytes: all processors share it, but each has an eighth at least.
     pub buffer_bytes: u32,
-    /// Watch the processes that use traced sockets, and tell what they do (`/proc/PID`).
+    /// Sample the processes that use traced sockets (`/proc/PID`).
     pub owners: bool,
-    /// Events come by [`Tracer::record`] alone, in the compact form of a [`Recording`]: [`Tracer::read`] has none. Of
-    /// no meaning where there are no probes.
+    /// Events of probes come by [`Tracer::record`] alone, in the compact form of a [`Recording`].
     pub packed: bool,
-    /// How late events may be told, about. Each time that they are fetched costs a little.
+    /// How late events may come, about. Each time that they are fetched costs a little.
     pub late: Duration,
     /// For tests of the order: rounds that a probe idles between clock and writing, now and then.
     pub test_delay: u32,
@@ -150,7 +149,7 @@ pub fn can_run() -> Result<(), Error> {
             "this kernel does not describe its types (/sys/kernel/btf/vmlinux is missing); it takes one built with CONFIG_DEBUG_INFO_BTF",
         );
     }
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = proc::read("/proc/self/status").unwrap_or_default();
     let lacking = lacking_rights(&status);
     if !lacking.is_empty() {
         return Err(Error::Impossible(format!(
@@ -159,7 +158,7 @@ pub fn can_run() -> Result<(), Error> {
         )));
     }
     // Rights inside a user namespace are not those that eBPF asks for.
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let map = proc::read("/proc/self/uid_map").unwrap_or_default();
     if !map.split_whitespace().eq(["0", "0", "4294967295"]) {
         return impossible(
             "this process is root only inside a user namespace, and the kernel lets no such root load probes; run it as root outside",
@@ -177,11 +176,9 @@ pub fn can_run() -> Result<(), Error> {
 fn lacking_rights(status: &str) -> Vec<&'static str> {
     // Bits of include/uapi/linux/capability.h; CAP_SYS_ADMIN (21) stands for the others.
     const NEEDED: [(u32, &str); 3] = [(39, "CAP_BPF"), (38, "CAP_PERFMON"), (12, "CAP_NET_ADMIN")];
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0);
+    let effective =
+        proc::field(status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    let effective = effective.unwrap_or(0);
     let has = |bit: u32| effective >> bit & 1 == 1;
     let needed = NEEDED
         .iter()
@@ -462,8 +459,8 @@ impl<'a> Written<'a> {
 fn begin(source: TraceSource, started: Nanos) -> Begin {
     Begin {
         schema: TRACE_SCHEMA,
-        host: one_line("/proc/sys/kernel/hostname"),
-        kernel: one_line("/proc/sys/kernel/osrelease"),
+        host: proc::read("/proc/sys/kernel/hostname").unwrap_or_default(),
+        kernel: proc::read("/proc/sys/kernel/osrelease").unwrap_or_default(),
         started,
         source,
     }
@@ -486,11 +483,4 @@ fn wall() -> Nanos {
 /// Now, by the clock of the probes.
 fn monotonic() -> Nanos {
     sys::bpf::monotonic().into()
-}
-
-fn one_line(path: &str) -> String {
-    fs::read_to_string(path)
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
 }

@@ -2,12 +2,12 @@
 //! One thread reads both, and brings them into the order of their clocks.
 
 use super::completeness::TraceCompleteness;
-use super::diag::{Pair, Sockets, Told};
+use super::diag::{Pair, Report, Sockets};
 use super::flows::{Caught, Flows, Holder};
 use super::reader::{Batch, Content, Feed};
 use super::socket_owners::SocketOwners;
 use super::worker::Orders;
-use super::{Error, Filter, Options, filter, monotonic, own_netns, wall};
+use super::{Error, Filter, Options, filter, monotonic, netns_at, own_netns, wall};
 use crate::netlink::Rtnetlink;
 use model::{Lost, Nanos, TraceRecord, TraceSample, TraceSource};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -16,7 +16,6 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::os::linux::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvError, SyncSender, sync_channel};
 use std::time::Duration;
@@ -296,22 +295,16 @@ impl Watch {
             let RouteNetlinkMessage::NewAddress(message) = answer else {
                 continue;
             };
-            // Where the two differ, the first is the peer's.
-            let local = message
-                .attributes
-                .iter()
-                .find_map(|attribute| match attribute {
-                    AddressAttribute::Local(ip) => Some(*ip),
-                    _ => None,
-                });
-            let only = message
-                .attributes
-                .iter()
-                .find_map(|attribute| match attribute {
-                    AddressAttribute::Address(ip) => Some(*ip),
-                    _ => None,
-                });
-            self.own.extend(local.or(only));
+            let (mut local, mut address) = (None, None);
+            for attribute in message.attributes {
+                match attribute {
+                    AddressAttribute::Local(ip) => local = Some(ip),
+                    AddressAttribute::Address(ip) => address = Some(ip),
+                    _ => {}
+                }
+            }
+            // Where the two differ, the second is the peer's.
+            self.own.extend(local.or(address));
         }
     }
 
@@ -322,21 +315,21 @@ impl Watch {
         };
         let mut met = Vec::new();
         // A dump that fails is one that is missing: the next comes soon.
-        let _ =
-            sockets.ask(&mut |pair, told| met.push((monotonic().since(self.start), pair, told)));
+        let _ = sockets
+            .ask(&mut |pair, report| met.push((monotonic().since(self.start), pair, report)));
         self.sockets = Some(sockets);
         met.retain(|(_, pair, _)| self.wants(*pair));
         let new = |inode: u32| inode != 0 && self.processes.of(inode).is_none();
-        if self.filter.pid.is_some() || met.iter().any(|(.., told)| new(told.inode)) {
+        if self.filter.pid.is_some() || met.iter().any(|(.., report)| new(report.inode)) {
             self.processes
                 .look(self.filter.pid, || monotonic().since(self.start));
         }
         self.holders.clear();
         self.inodes.clear();
-        for (at, pair, told) in met {
-            self.holders.insert(pair, (told.cookie, told.inode));
-            self.inodes.insert(told.cookie, told.inode);
-            self.sampled(at, pair, told, false);
+        for (at, pair, report) in met {
+            self.holders.insert(pair, (report.cookie, report.inode));
+            self.inodes.insert(report.cookie, report.inode);
+            self.sampled(at, pair, report, false);
         }
     }
 
@@ -344,21 +337,21 @@ impl Watch {
         let Some(mut sockets) = self.sockets.take() else {
             return;
         };
-        sockets.ended(&mut |pair, mut told| {
+        sockets.ended(&mut |pair, mut report| {
             if self.wants(pair) {
-                told.inode = self.inodes.get(&told.cookie).copied().unwrap_or(0);
-                let holder = (told.cookie, told.inode);
+                report.inode = self.inodes.get(&report.cookie).copied().unwrap_or(0);
+                let holder = (report.cookie, report.inode);
                 self.holders.entry(pair).or_insert(holder);
                 // Not earlier: its last packets come before it, once the ring was looked into again.
-                self.sampled(self.now(), pair, told, true);
+                self.sampled(self.now(), pair, report, true);
             }
         });
         self.sockets = Some(sockets);
     }
 
-    fn sampled(&mut self, at: Nanos, pair: Pair, told: Told, gone: bool) {
-        let (pid, comm) = self.processes.of(told.inode).unwrap_or_default();
-        if !self.is_wanted(told.cookie, pid) {
+    fn sampled(&mut self, at: Nanos, pair: Pair, report: Report, gone: bool) {
+        let (pid, comm) = self.processes.of(report.inode).unwrap_or_default();
+        if !self.is_wanted(report.cookie, pid) {
             return;
         }
         let sample = TraceSample {
@@ -367,10 +360,10 @@ impl Watch {
             pid,
             comm,
             gone,
-            congestion: told.congestion,
-            socket: told.socket,
+            congestion: report.congestion,
+            socket: report.socket,
         };
-        let waiting = Waiting::Sample(pair, Box::new(sample), told.cookie);
+        let waiting = Waiting::Sample(pair, Box::new(sample), report.cookie);
         self.waiting.push((at, waiting));
     }
 
@@ -439,8 +432,7 @@ fn enter(filter: &Filter) -> Result<(), Error> {
     let entries = |place: &str| fs::read_dir(place).into_iter().flatten().flatten();
     let named = entries("/run/netns").map(|entry| entry.path());
     let of_processes = entries("/proc").map(|entry| entry.path().join("ns/net"));
-    let is_it =
-        |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.st_ino() == u64::from(wanted));
+    let is_it = |path: &PathBuf| netns_at(path) == Some(wanted);
     let path = named.chain(of_processes).find(is_it).ok_or_else(|| {
         Error::Impossible("the network namespace has no name and no process any more".to_owned())
     })?;

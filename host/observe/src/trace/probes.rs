@@ -4,6 +4,7 @@ use super::btf::Types;
 use super::order::Snapshot;
 use super::record::{DEVICE, HEADERS, PLACE, WORD, WORDS};
 use super::{Error, Filter, Options};
+use crate::proc;
 use aya::maps::{Array, Map, MapError};
 use aya::programs::cgroup_skb::CgroupSkbAttachType;
 use aya::programs::{BtfTracePoint, CgroupAttachMode, CgroupSkb, Program, ProgramError};
@@ -17,7 +18,7 @@ use sys::bpf::SharedNumbers;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/linerate.bpf.o");
 
-/// Steps of a socket that are told where this kernel has the tracepoint.
+/// Steps of a socket that are reported where this kernel has the tracepoint.
 const STEPS: [(&str, &str); 6] = [
     ("linerate_wrote", "sock_send_length"),
     ("linerate_read", "sock_recv_length"),
@@ -79,14 +80,14 @@ pub(super) fn attach(
     let drop_reasons = types.as_ref().map(Types::drop_reasons).unwrap_or_default();
     let drop_arguments = types.as_ref().map_or(0, |types| types.arguments(DROPS));
     // packet, place in the code, reason, and since Linux 6.11 who was to receive it
-    let tells_drops = drop_arguments >= 3 && !drop_reasons.is_empty();
+    let reports_drops = drop_arguments >= 3 && !drop_reasons.is_empty();
     let first_reason = drop_reasons.keys().next().copied().unwrap_or(0);
     let drops = (first_reason, (drop_arguments >= 4).into());
     let room = options.buffer_bytes as usize / (PLACE * size_of::<u64>());
     let places = (room / processors.min(MOST_PARTS)).max(2);
     let places = places.next_power_of_two() >> u32::from(!places.is_power_of_two());
     let mut ebpf = load(filter, options, drops, &btf, (processors, places))?;
-    let missing = check(&mut ebpf, tells_drops, &btf)?;
+    let missing = check(&mut ebpf, reports_drops, &btf)?;
     // Not before: the programs are loaded with the maps' descriptors in them.
     let output = Output::take(&mut ebpf, options, processors, places)?;
     connect(&mut ebpf, &missing)?;
@@ -167,7 +168,7 @@ const SEGMENTS: [(&str, CgroupSkbAttachType); 2] = [
 ];
 
 /// Lets the kernel check every program; returns the tracepoints that it lacks, or does not let be traced.
-fn check(ebpf: &mut Ebpf, tells_drops: bool, btf: &Btf) -> Result<Vec<&'static str>, Error> {
+fn check(ebpf: &mut Ebpf, reports_drops: bool, btf: &Btf) -> Result<Vec<&'static str>, Error> {
     for (name, _) in SEGMENTS {
         let program: &mut CgroupSkb = named(ebpf, name)?;
         program.load().map_err(|error| refusal(&error))?;
@@ -175,7 +176,7 @@ fn check(ebpf: &mut Ebpf, tells_drops: bool, btf: &Btf) -> Result<Vec<&'static s
     let mut missing = Vec::new();
     for (name, tracepoint) in STEPS {
         let program: &mut BtfTracePoint = named(ebpf, name)?;
-        let useless = tracepoint == DROPS && !tells_drops;
+        let useless = tracepoint == DROPS && !reports_drops;
         if useless || program.load(tracepoint, btf).is_err() {
             missing.push(tracepoint);
         }
@@ -238,11 +239,8 @@ impl Probes {
     pub(super) fn skipped(&self) -> u64 {
         let of = |(_, program): (_, &Program)| -> Option<u64> {
             let fd = program.fd().ok()?.as_fd().as_raw_fd();
-            let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-            let count = info
-                .lines()
-                .find_map(|line| line.strip_prefix("recursion_misses:"))?;
-            count.trim().parse().ok()
+            let info = proc::read(format!("/proc/self/fdinfo/{fd}")).ok()?;
+            proc::field(&info, "recursion_misses:")?.parse().ok()
         };
         self.attached.programs().filter_map(of).sum()
     }

@@ -1,14 +1,14 @@
 //! What the processes do that use traced sockets, read from `/proc/PID` from time to time: bounded in
 //! processes and threads, so that a trace costs the same however large they are.
 
+use crate::proc;
 use model::{Bytes, Comm, Nanos, Owner};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// Between two looks: what a process computes and waits for is counted by the kernel meanwhile, only where it waits
-/// is seen by looking.
+/// Between two samples: the kernel counts what a process computes and waits for meanwhile, but not where it waits.
 pub(super) const PERIOD: Duration = Duration::from_millis(50);
 /// Processes that are watched at once: those that used a traced socket last.
 const MOST: usize = 16;
@@ -28,7 +28,7 @@ struct Watched {
     io: Option<File>,
     /// Storage that it had read and written before.
     io_before: Option<(u64, u64)>,
-    /// What was told last.
+    /// As reported last.
     owner: Owner,
     /// Threads that it has.
     count: usize,
@@ -101,7 +101,7 @@ impl Watched {
         if self.threads.len() < self.count.min(MOST_THREADS) {
             self.list(pid);
         }
-        // The socket told the name of the thread that used it.
+        // The event has the name of the thread that used the socket.
         let used = self.owner.comm;
         if !self.is_known && !self.threads.keys().any(|tid| name(pid, *tid) == used) {
             return false;
@@ -159,13 +159,10 @@ impl Watched {
             let moved = io.and_then(storage);
             let before = self.io_before.or(moved);
             self.io_before = before;
-            (self.owner.storage_read, self.owner.storage_written) = match moved.zip(before) {
-                Some((now, was)) => (
-                    Some(Bytes(now.0.saturating_sub(was.0))),
-                    Some(Bytes(now.1.saturating_sub(was.1))),
-                ),
-                None => (None, None),
-            };
+            let grown = |now: u64, was: u64| Bytes(now.saturating_sub(was));
+            let both = moved.zip(before);
+            self.owner.storage_read = both.map(|(now, was)| grown(now.0, was.0));
+            self.owner.storage_written = both.map(|(now, was)| grown(now.1, was.1));
         }
         !self.threads.is_empty()
     }
@@ -264,11 +261,8 @@ impl Times {
 /// Bytes read from and written to storage (proc_pid_io(5)).
 fn storage(io: &[u8]) -> Option<(u64, u64)> {
     let io = str::from_utf8(io).ok()?;
-    let field = |name: &str| {
-        let line = io.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|value| value.trim().parse().ok())
-    };
-    Some((field("read_bytes:")?, field("write_bytes:")?))
+    let bytes = |name| proc::field(io, name)?.parse().ok();
+    Some((bytes("read_bytes:")?, bytes("write_bytes:")?))
 }
 
 fn name(pid: u32, tid: u32) -> Comm {

@@ -6,6 +6,7 @@ use model::segment::{before, tcp_flag, tcp_state};
 use model::{
     BitRate, Bytes, Comm, Dropped, Nanos, Segment, SocketState, SocketValues, Tally, What,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -256,11 +257,13 @@ const BIT_ARRIVED: u8 = 8;
 pub(super) struct Event<'a>(&'a [u8; RECORD], &'a [u8]);
 
 /// What turns the kernel's times into the trace's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Clock {
-    /// Moment 0 of the trace, by the monotonic clock.
+    /// Time 0 of the trace, by the monotonic clock.
+    #[serde(rename = "clock_at_start_ns")]
     pub start: Nanos,
     /// Length of a jiffy.
+    #[serde(rename = "tick_ns")]
     pub tick: Nanos,
 }
 
