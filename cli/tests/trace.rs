@@ -371,7 +371,7 @@ fn packets_stand_in_where_probes_are_refused() {
     assert!(out.status.success(), "{}", stderr(&out));
     let said = stdout(&out);
     assert!(said.contains(REFUSED), "{said}");
-    assert!(said.contains("what is told are packets"), "{said}");
+    assert!(said.contains("this trace has packets"), "{said}");
     let told = said.lines().filter(|line| line.starts_with("connection "));
     // The control connection of iperf3 and its data, both ends of each, whole by the kernel's own count.
     assert_eq!(told.clone().count(), 4, "{said}");

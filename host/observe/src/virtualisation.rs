@@ -88,19 +88,15 @@ fn container(
         return Some(name);
     }
     let release = first_line("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let name = if exists("/.dockerenv") {
-        "docker"
-    } else if exists("/run/.containerenv") {
-        "podman"
-    } else if exists("/proc/vz") && !exists("/proc/bc") {
-        "openvz"
-    } else if release.contains("Microsoft") || release.contains("WSL") {
-        "wsl"
-    } else if exists("/var/run/secrets/kubernetes.io") {
-        "kubernetes"
-    } else {
-        return None;
-    };
+    let is_wsl = release.contains("Microsoft") || release.contains("WSL");
+    let marks = [
+        (exists("/.dockerenv"), "docker"),
+        (exists("/run/.containerenv"), "podman"),
+        (exists("/proc/vz") && !exists("/proc/bc"), "openvz"),
+        (is_wsl, "wsl"),
+        (exists("/var/run/secrets/kubernetes.io"), "kubernetes"),
+    ];
+    let (_, name) = marks.into_iter().find(|(marked, _)| *marked)?;
     Some(name.to_owned())
 }
 

@@ -5,7 +5,7 @@ use model::{Bytes, Nanos};
 use std::collections::VecDeque;
 use tcp::waits::Release;
 
-/// Pauses of one message that are told one by one.
+/// Pauses of one message that are reported one by one.
 const MOST_STEPS: usize = 16;
 /// Message timings whose room is kept.
 const MOST_SPARE: usize = 64;
@@ -112,21 +112,28 @@ impl MessageTiming {
         let waited = self.wait_until(at, wait);
         self.bytes += bytes;
         self.end += bytes;
-        let pause = waited.filter(|cause| *cause != Cause::Rate);
-        let goes_on = pause.is_none() || self.steps.len() >= MOST_STEPS;
+        self.step(Step {
+            at,
+            call,
+            bytes: Bytes(bytes),
+            segments: fresh.into(),
+            took: Nanos(0),
+            waited: waited.filter(|cause| *cause != Cause::Rate),
+        });
+    }
+
+    /// Adds a step: to the one before, where nothing was waited for.
+    fn step(&mut self, step: Step) {
+        let goes_on = step.waited.is_none() || self.steps.len() >= MOST_STEPS;
         match self.steps.last_mut() {
-            Some(step) if goes_on => {
-                step.bytes += Bytes(bytes);
-                step.segments += u32::from(fresh || step.segments == 0);
-                step.took = self.last.since(step.at);
+            Some(last) if goes_on => {
+                last.bytes += step.bytes;
+                last.segments += step.segments;
+                last.took = last.took.max((step.at + step.took).since(last.at));
             }
             _ => self.steps.push(Step {
-                at,
-                call,
-                bytes: Bytes(bytes),
-                segments: 1,
-                took: Nanos(0),
-                waited: pause,
+                segments: step.segments.max(1),
+                ..step
             }),
         }
     }
@@ -187,21 +194,11 @@ impl MessageTiming {
         self.bytes += more.bytes;
         self.causes.add(&more.causes);
         let waited = (wait != Cause::Rate).then_some(wait);
-        let steps = more.steps.into_iter().enumerate();
-        let steps = steps.map(|(n, step)| match n {
-            0 => Step { waited, ..step },
-            _ => step,
-        });
-        for step in steps {
-            let goes_on = step.waited.is_none() || self.steps.len() >= MOST_STEPS;
-            match self.steps.last_mut() {
-                Some(last) if goes_on => {
-                    last.bytes += step.bytes;
-                    last.segments += step.segments;
-                    last.took = (step.at + step.took).since(last.at);
-                }
-                _ => self.steps.push(step),
-            }
+        for (n, step) in more.steps.into_iter().enumerate() {
+            self.step(match n {
+                0 => Step { waited, ..step },
+                _ => step,
+            });
         }
     }
 }

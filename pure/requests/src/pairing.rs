@@ -152,7 +152,22 @@ impl Pairing {
             None if passed.data.is_none() => return,
             None => Box::new(Pairing::new(connection, packet, passed.side)),
         };
-        pairing.packet(connection, packet, payload, passed, beside, out);
+        if let Some(beside) = beside {
+            pairing.socket(beside, out);
+        }
+        let side = pairing.side(passed.side);
+        let to = &mut To { connection, out };
+        if packet.has(ACK) {
+            let is_dsack = passed.heard.is_some_and(|heard| heard.is_dsack);
+            pairing.acknowledges(packet.at, side, is_dsack, to);
+        }
+        if let Some(arrival) = passed.data {
+            let stream = to.connection.stream(passed.side);
+            let released = stream.map(|own| *own.stream.released());
+            let wait = beside.and_then(|beside| beside.wait);
+            let wait = wait.unwrap_or_else(|| released.unwrap_or_default().into());
+            pairing.data(packet, payload, side, (arrival, wait), to);
+        }
         connection.view = Some(pairing);
     }
 
@@ -182,33 +197,6 @@ impl Pairing {
             pairing.directions.iter_mut().for_each(|d| d.reader.lose());
         }
         pairing
-    }
-
-    fn packet(
-        &mut self,
-        connection: &mut Connection,
-        packet: &Packet,
-        payload: &[u8],
-        passed: &Passed,
-        beside: Option<&Beside<'_>>,
-        out: &mut Out,
-    ) {
-        if let Some(beside) = beside {
-            self.socket(beside, out);
-        }
-        let side = self.side(passed.side);
-        let to = &mut To { connection, out };
-        if packet.has(ACK) {
-            let is_dsack = passed.heard.is_some_and(|heard| heard.is_dsack);
-            self.acknowledges(packet.at, side, is_dsack, to);
-        }
-        if let Some(arrival) = passed.data {
-            let stream = connection.stream(passed.side);
-            let released = stream.map(|own| *own.stream.released());
-            let wait = beside.and_then(|beside| beside.wait);
-            let wait = wait.unwrap_or_else(|| released.unwrap_or_default().into());
-            self.data(packet, payload, side, (arrival, wait), to);
-        }
     }
 
     /// The socket of a trace knows what the ends agreed.
@@ -335,10 +323,9 @@ impl Pairing {
 
     fn again(&mut self, at: Nanos, begin: u64, end: u64, side: usize) {
         let [client, server] = &mut self.pending;
-        let (asked, answered) = if side == 0 {
-            (client, server)
-        } else {
-            (server, client)
+        let (asked, answered) = match side {
+            0 => (client, server),
+            _ => (server, client),
         };
         let calls = asked.iter_mut().map(|p| &mut p.call);
         let replies = answered.iter_mut().filter_map(|p| p.reply.as_mut());
@@ -505,7 +492,7 @@ impl Pairing {
         }
     }
 
-    /// A connection of a capture is over. Its memory can be used again.
+    /// A connection of a capture is forgotten. Its memory can be used again.
     pub fn forget(gone: Gone<Option<Box<Pairing>>, ()>, out: &mut Out) -> Option<Box<Connection>> {
         let mut connection = gone.connection;
         let second = connection.client_is_second();
@@ -521,20 +508,14 @@ impl Pairing {
                     .push((figures, connection.trips(side).to_sender));
             }
         }
-        match connection.view.take() {
-            Some(mut pairing) => {
-                let to = To {
-                    connection: &connection,
-                    out,
-                };
-                pairing.close(to);
-            }
-            None => out.votes.take(ends.map(|end| end.ip()), connection.away()),
+        if connection.view.is_none() {
+            out.votes.take(ends.map(|end| end.ip()), connection.away());
         }
+        Pairing::end(&mut connection, out);
         Some(connection)
     }
 
-    /// A socket of a trace is closed.
+    /// A connection is over.
     pub fn end(connection: &mut Connection, out: &mut Out) {
         if let Some(mut pairing) = connection.view.take() {
             pairing.close(To { connection, out });

@@ -23,18 +23,19 @@ const STILL: Nanos = Nanos::from_millis(1_000);
 #[derive(Debug)]
 pub(super) struct Caught {
     pub packet: Packet,
-    pub outgoing: bool,
     pub device: u32,
-    pub segment_size: u16,
-    pub tos: u8,
-    pub ttl: u8,
-    pub length: u32,
+    /// As far as the packet alone shows it.
+    pub segment: Segment,
 }
 
 impl Caught {
+    fn is_outgoing(&self) -> bool {
+        self.segment.what == What::Sent
+    }
+
     /// Its addresses as this host sees them.
     pub(super) fn pair(&self) -> Pair {
-        match self.outgoing {
+        match self.is_outgoing() {
             true => (self.packet.from, self.packet.to),
             false => (self.packet.to, self.packet.from),
         }
@@ -103,14 +104,14 @@ impl Flows {
     /// socket belongs to, as far as known.
     pub(super) fn packet(
         &mut self,
-        at: Nanos,
         caught: &Caught,
         holder: Holder,
         each: &mut dyn FnMut(TraceRecord),
     ) {
         let (packet, pair) = (&caught.packet, caught.pair());
+        let (at, outgoing) = (caught.segment.at, caught.is_outgoing());
         let reopens = |flow: &Flow| {
-            let opened = flow.stream(caught.outgoing).opened;
+            let opened = flow.stream(outgoing).opened;
             packet.has(SYN) && !packet.has(ACK) && opened.is_some_and(|seq| seq != packet.seq)
         };
         if self.known.get(&pair).is_some_and(reopens) {
@@ -118,41 +119,19 @@ impl Flows {
         }
         let flow = flow(&mut self.known, pair);
         // The same packet passes each device of a stack (bridge, VLAN, bond): one of them counts.
-        match &mut flow.devices[usize::from(!caught.outgoing)] {
+        match &mut flow.devices[usize::from(!outgoing)] {
             Some((device, last)) if *device == caught.device => *last = at,
             Some((_, last)) if at.since(*last) < SILENT => return,
             other => *other = Some((caught.device, at)),
         }
         let connection = flow.report(&mut self.numbers, pair, holder.cookie, each);
-        let segments = match caught.segment_size {
-            0 => 1,
-            size => packet.payload.div_ceil(size.into()).max(1),
-        };
         let segment = Segment {
-            at,
             connection,
-            what: match caught.outgoing {
-                true => What::Sent,
-                false => What::Received,
-            },
             pid: holder.pid,
             comm: holder.comm,
-            seq: packet.seq,
-            ack: packet.ack,
-            flags: packet.flags,
-            window: packet.window.into(),
-            payload: Bytes(packet.payload.into()),
-            segments,
-            segment_size: match segments {
-                1 => 0,
-                _ => caught.segment_size.into(),
-            },
-            offset: flow.stream(caught.outgoing).offset(packet),
-            tos: caught.tos,
-            ttl: caught.ttl,
-            length: caught.length,
+            offset: flow.stream(outgoing).offset(packet),
             socket: flow.socket(),
-            ..Segment::default()
+            ..caught.segment.clone()
         };
         flow.take(caught);
         each(TraceRecord::Segment(segment));
@@ -268,8 +247,8 @@ impl Flow {
     }
 
     fn take(&mut self, caught: &Caught) {
-        let packet = &caught.packet;
-        let stream = match caught.outgoing {
+        let (packet, outgoing) = (&caught.packet, caught.is_outgoing());
+        let stream = match outgoing {
             true => &mut self.sent,
             false => &mut self.received,
         };
@@ -291,13 +270,13 @@ impl Flow {
         }
         stream.next = match stream.next {
             // Out of order, it is received once the gap is filled: then the acknowledgement says so.
-            Some(next) if !caught.outgoing && before(next, packet.seq) => Some(next),
+            Some(next) if !outgoing && before(next, packet.seq) => Some(next),
             next => newest(next, end),
         };
         if packet.has(ACK) {
             stream.acked = newest(stream.acked, packet.ack);
             stream.window = Some((packet.window, packet.has(SYN)));
-            if caught.outgoing {
+            if outgoing {
                 self.received.next = newest(self.received.next, packet.ack);
             }
         }
@@ -357,12 +336,16 @@ mod tests {
                 wscale: (flags & SYN != 0).then_some(7),
                 ..Packet::new(from, to)
             },
-            outgoing,
             device: 2,
-            segment_size: 0,
-            tos: 0,
-            ttl: 64,
-            length: payload + 52,
+            segment: Segment {
+                what: if outgoing { What::Sent } else { What::Received },
+                seq,
+                ack,
+                flags,
+                payload: Bytes(payload.into()),
+                segments: 1,
+                ..Segment::default()
+            },
         }
     }
 
@@ -370,9 +353,10 @@ mod tests {
     struct All(Vec<TraceRecord>);
 
     impl All {
-        fn see(&mut self, flows: &mut Flows, at: u64, caught: Caught) {
+        fn see(&mut self, flows: &mut Flows, at: u64, mut caught: Caught) {
+            caught.segment.at = Nanos::from_millis(at);
             let each = &mut |record| self.0.push(record);
-            flows.packet(Nanos::from_millis(at), &caught, Holder::default(), each);
+            flows.packet(&caught, Holder::default(), each);
         }
 
         fn segments(&self) -> Vec<&Segment> {

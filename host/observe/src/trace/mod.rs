@@ -38,33 +38,29 @@ use std::time::{Duration, SystemTime};
 
 /// Why there can be no trace.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// This process may not, or this kernel cannot.
-    #[error("cannot trace: {0}")]
-    Impossible(String),
-    /// The kernel refused.
-    #[error("cannot {what}: {why}")]
-    Refused {
-        /// What was tried.
-        what: &'static str,
-        /// What the kernel said.
-        why: String,
-    },
+#[error("cannot {what}: {why}")]
+pub struct Error {
+    what: &'static str,
+    why: String,
 }
 
 impl Error {
-    /// Without the beginning of [`Error::Impossible`].
-    fn reason(&self) -> String {
-        match self {
-            Error::Impossible(why) => why.clone(),
-            other => other.to_string(),
-        }
+    /// This process may not, or this kernel cannot.
+    fn impossible(why: impl Into<String>) -> Error {
+        Error::refused("trace", why.into())
     }
 
-    fn refused(what: &'static str, why: &dyn std::error::Error) -> Error {
-        Error::Refused {
-            what,
-            why: why.to_string(),
+    /// The kernel refused something.
+    fn refused(what: &'static str, why: impl ToString) -> Error {
+        let why = why.to_string();
+        Error { what, why }
+    }
+
+    /// For a sentence that says already that there is no trace.
+    fn reason(&self) -> String {
+        match self.what {
+            "trace" => self.why.clone(),
+            _ => self.to_string(),
         }
     }
 }
@@ -141,18 +137,17 @@ impl Default for Options {
 /// Whether this process can trace here.
 ///
 /// # Errors
-/// [`Error::Impossible`] in words: what is missing, and what to do.
+/// What is missing, and what to do.
 pub fn can_run() -> Result<(), Error> {
-    let impossible = |why: &str| Err(Error::Impossible(why.to_owned()));
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return impossible(
+        return Err(Error::impossible(
             "this kernel does not describe its types (/sys/kernel/btf/vmlinux is missing); it takes one built with CONFIG_DEBUG_INFO_BTF",
-        );
+        ));
     }
     let status = proc::read("/proc/self/status").unwrap_or_default();
     let lacking = lacking_rights(&status);
     if !lacking.is_empty() {
-        return Err(Error::Impossible(format!(
+        return Err(Error::impossible(format!(
             "{}; run as root, or give what is missing to the program with setcap",
             missing(&lacking)
         )));
@@ -160,12 +155,12 @@ pub fn can_run() -> Result<(), Error> {
     // Rights inside a user namespace are not those that eBPF asks for.
     let map = proc::read("/proc/self/uid_map").unwrap_or_default();
     if !map.split_whitespace().eq(["0", "0", "4294967295"]) {
-        return impossible(
+        return Err(Error::impossible(
             "this process is root only inside a user namespace, and the kernel lets no such root load probes; run it as root outside",
-        );
+        ));
     }
     sys::bpf::cgroup_root().map_err(|error| {
-        Error::Impossible(format!(
+        Error::impossible(format!(
             "control groups of version 2 are not there ({error}); mount them: mount -t cgroup2 none DIRECTORY"
         ))
     })?;
@@ -229,7 +224,7 @@ impl Tracer {
             Source::Packets => Tracer::packets(filter, options),
             Source::Whichever => Tracer::probes(filter, options).or_else(|why| {
                 let mut tracer = Tracer::packets(filter, options).map_err(|also| {
-                    Error::Impossible(format!("{}; {}", why.reason(), also.reason()))
+                    Error::impossible(format!("{}; {}", why.reason(), also.reason()))
                 })?;
                 tracer
                     .instead

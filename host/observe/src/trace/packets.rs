@@ -9,7 +9,7 @@ use super::socket_owners::SocketOwners;
 use super::worker::Orders;
 use super::{Error, Filter, Options, filter, monotonic, netns_at, own_netns, wall};
 use crate::netlink::Rtnetlink;
-use model::{Lost, Nanos, TraceRecord, TraceSample, TraceSource};
+use model::{Bytes, Lost, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use std::collections::{HashMap, HashSet};
@@ -71,7 +71,7 @@ pub(super) fn start(filter: &Filter, options: &Options) -> Result<(Feed, Started
             Err(error) => drop(report.send(Err(error))),
         }
     })?;
-    let ended = |error: RecvError| Error::refused("begin in the thread that watches", &error);
+    let ended = |error: RecvError| Error::refused("begin in the thread that watches", error);
     Ok((feed, reported.recv().map_err(ended)??))
 }
 
@@ -121,7 +121,7 @@ impl Watch {
             )),
             (Ok(_), Err(error)) => Some(format!("no samples of the sockets ({error})")),
             (Err(ring), Err(sockets)) => {
-                return Err(Error::Impossible(format!(
+                return Err(Error::impossible(format!(
                     "packets cannot be captured ({ring}; it takes the right CAP_NET_RAW), nor sockets asked ({sockets})"
                 )));
             }
@@ -239,14 +239,37 @@ impl Watch {
             let beyond = packet.length.saturating_sub(packet.ip.len());
             decoded.payload = decoded.payload.saturating_add(beyond as u32);
         }
-        let caught = Caught {
-            packet: decoded,
-            outgoing: packet.outgoing,
-            device: packet.device,
-            segment_size: packet.segment_size,
+        let segments = match packet.segment_size {
+            0 => 1,
+            size => decoded.payload.div_ceil(size.into()).max(1),
+        };
+        let segment = Segment {
+            at,
+            what: if packet.outgoing {
+                What::Sent
+            } else {
+                What::Received
+            },
+            seq: decoded.seq,
+            ack: decoded.ack,
+            flags: decoded.flags,
+            window: decoded.window.into(),
+            payload: Bytes(decoded.payload.into()),
+            segments,
+            segment_size: if segments == 1 {
+                0
+            } else {
+                packet.segment_size.into()
+            },
             tos,
             ttl,
             length: length as u32,
+            ..Segment::default()
+        };
+        let caught = Caught {
+            packet: decoded,
+            device: packet.device,
+            segment,
         };
         let (local, remote) = caught.pair();
         if !self.wants((local, remote)) || !self.is_own(local.ip()) {
@@ -391,7 +414,7 @@ impl Watch {
                     let (pid, comm) = self.processes.of(inode).unwrap_or_default();
                     if self.is_wanted(cookie, pid) {
                         let holder = Holder { cookie, pid, comm };
-                        self.flows.packet(at, &caught, holder, &mut |record| {
+                        self.flows.packet(&caught, holder, &mut |record| {
                             let headers = match record {
                                 TraceRecord::Segment(_) => std::mem::take(&mut headers),
                                 _ => Box::default(),
@@ -421,9 +444,8 @@ impl Watch {
 /// Moves the calling thread into the namespace that the filter names.
 fn enter(filter: &Filter) -> Result<(), Error> {
     let Some(wanted) = filter.netns else {
-        return Err(Error::Impossible(
-            "packets are captured in one network namespace at a time; name it with --netns"
-                .to_owned(),
+        return Err(Error::impossible(
+            "packets are captured in one network namespace at a time; name it with --netns",
         ));
     };
     if own_netns() == Some(wanted) {
@@ -434,7 +456,7 @@ fn enter(filter: &Filter) -> Result<(), Error> {
     let of_processes = entries("/proc").map(|entry| entry.path().join("ns/net"));
     let is_it = |path: &PathBuf| netns_at(path) == Some(wanted);
     let path = named.chain(of_processes).find(is_it).ok_or_else(|| {
-        Error::Impossible("the network namespace has no name and no process any more".to_owned())
+        Error::impossible("the network namespace has no name and no process any more")
     })?;
     File::open(path)
         .and_then(|file| sys::namespace::enter_net(file.as_fd()))
@@ -450,10 +472,10 @@ fn enter(filter: &Filter) -> Result<(), Error> {
 pub(super) fn limits(source: TraceSource, every: Nanos) -> String {
     match source {
         TraceSource::Samples => format!(
-            "reported are samples of the sockets, {every} apart: no segments, and nothing of what happened between two samples but what their counters say"
+            "this trace has samples of the sockets, {every} apart: no segments, and nothing of what happened between two samples but what their counters say"
         ),
         _ => format!(
-            "reported are packets as they pass the device, in the order of their timestamps, and samples of the sockets, {every} apart (shown behind a ~): a socket's state at a segment, the processor, calls of the application, and drops inside this host are not known"
+            "this trace has packets as they pass the device, in the order of their timestamps, and samples of the sockets, {every} apart (shown behind a ~): a socket's state at a segment, the processor, calls of the application, and drops inside this host are not known"
         ),
     }
 }

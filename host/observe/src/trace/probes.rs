@@ -71,9 +71,9 @@ pub(super) fn attach(
     starts: impl FnOnce(),
 ) -> Result<(Probes, Output), Error> {
     let btf = Btf::from_sys_fs()
-        .map_err(|error| Error::refused("read the kernel's type information", &error))?;
-    let processors = aya::util::nr_cpus()
-        .map_err(|(_, error)| Error::refused("count the processors", &error))?;
+        .map_err(|error| Error::refused("read the kernel's type information", error))?;
+    let processors =
+        aya::util::nr_cpus().map_err(|(_, error)| Error::refused("count the processors", error))?;
     // What it says of drops is wanted, and not needed.
     let types = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let types = Types::parse(&types);
@@ -91,15 +91,13 @@ pub(super) fn attach(
     // Not before: the programs are loaded with the maps' descriptors in them.
     let output = Output::take(&mut ebpf, options, processors, places)?;
     connect(&mut ebpf, &missing)?;
-    let refused = |error: &dyn std::error::Error| Error::refused("start the probes", error);
+    let refused = |error: MapError| Error::refused("start the probes", error);
     let running = ebpf
         .map_mut(".bss")
         .expect("the object has the variable, as its build shows");
-    let mut running: Array<_, u32> = running
-        .try_into()
-        .map_err(|error: MapError| refused(&error))?;
+    let mut running: Array<_, u32> = running.try_into().map_err(refused)?;
     starts();
-    running.set(0, 1, 0).map_err(|error| refused(&error))?;
+    running.set(0, 1, 0).map_err(refused)?;
     let probes = Probes {
         attached: ebpf,
         missing,
@@ -158,7 +156,7 @@ fn load(
     }
     loader.load(OBJECT).map_err(|error| match &error {
         EbpfError::ProgramError(program) => refusal(program),
-        _ => Error::refused("load the probes", &error),
+        _ => Error::refused("load the probes", error),
     })
 }
 
@@ -186,7 +184,7 @@ fn check(ebpf: &mut Ebpf, reports_drops: bool, btf: &Btf) -> Result<Vec<&'static
 
 fn connect(ebpf: &mut Ebpf, missing: &[&str]) -> Result<(), Error> {
     let cgroup = sys::bpf::cgroup_root().map_err(|error| {
-        Error::refused("find the root of the control groups (version 2)", &error)
+        Error::refused("find the root of the control groups (version 2)", error)
     })?;
     for (name, tracepoint) in STEPS {
         if !missing.contains(&tracepoint) {
@@ -226,10 +224,7 @@ fn refusal(error: &ProgramError) -> Error {
             !line.is_empty() && !figures.iter().any(|figure| line.starts_with(figure))
         });
         let reason: String = reason.unwrap_or_default().chars().take(200).collect();
-        return Error::Refused {
-            what: "load a probe",
-            why: format!("{io_error}: {reason}"),
-        };
+        return Error::refused("load a probe", format!("{io_error}: {reason}"));
     }
     Error::refused("attach the probes", error)
 }
@@ -258,7 +253,7 @@ impl Output {
                 unreachable!("the object has all maps, as its build shows");
             };
             SharedNumbers::map(map.fd().as_fd(), count)
-                .map_err(|error| Error::refused("map what the probes write", &error))
+                .map_err(|error| Error::refused("map what the probes write", error))
         };
         let all = processors * (NEAR.min(places) + places);
         Ok(Output {

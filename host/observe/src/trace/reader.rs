@@ -157,7 +157,7 @@ impl Plain {
 
 /// Where batches come from.
 pub(super) struct Feed {
-    pub(super) worker: Worker<Batch>,
+    pub(super) worker: Worker,
     /// Its batches are [`Content::Packed`].
     pub(super) is_packed: bool,
     /// Memory of batches that were read: else every one would touch new memory.

@@ -1,20 +1,21 @@
-//! The thread behind a trace: it reads before ordinary work is done, and tells in batches.
+//! The thread behind a trace: it reads before ordinary work is done, and hands on batches.
 
 use super::Error;
+use super::reader::Batch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A thread that tells batches until it is stopped.
-pub(super) struct Worker<B> {
-    batches: Receiver<B>,
+/// A thread that makes batches until it is stopped.
+pub(super) struct Worker {
+    batches: Receiver<Batch>,
     orders: Arc<Orders>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread and its owner say to each other.
+/// Between the thread and its owner.
 #[derive(Default)]
 pub(super) struct Orders {
     stop: AtomicBool,
@@ -39,32 +40,30 @@ impl Orders {
     }
 }
 
-impl<B: Send + 'static> Worker<B> {
-    /// `batches` can wait to be told. When there are as many the room for events fills, and then the kernel counts
+impl Worker {
+    /// `batches` can wait to be taken. When there are as many the room for events fills, and then the kernel counts
     /// what it loses: memory stays bounded, and nothing is lost in silence.
     pub(super) fn start(
         name: &str,
         batches: usize,
-        run: impl FnOnce(&SyncSender<B>, &Orders) + Send + 'static,
-    ) -> Result<Worker<B>, Error> {
+        run: impl FnOnce(&SyncSender<Batch>, &Orders) + Send + 'static,
+    ) -> Result<Worker, Error> {
         let (sender, batches) = sync_channel(batches);
         let orders = Arc::new(Orders::default());
         let own = orders.clone();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || run(&sender, &own))
-            .map_err(|error| Error::refused("start a thread", &error))?;
+            .map_err(|error| Error::refused("start a thread", error))?;
         Ok(Worker {
             batches,
             orders,
             thread: Some(thread),
         })
     }
-}
 
-impl<B> Worker<B> {
     /// The next batch; `None` if none came in time, or after the last.
-    pub(super) fn next(&self, wait: Duration) -> Option<B> {
+    pub(super) fn next(&self, wait: Duration) -> Option<Batch> {
         self.batches.recv_timeout(wait).ok()
     }
 
@@ -78,14 +77,14 @@ impl<B> Worker<B> {
     }
 }
 
-impl<B> Drop for Worker<B> {
+impl Drop for Worker {
     fn drop(&mut self) {
         self.stop();
         // A thread that waits for room in the channel has to see that nobody will make any.
         let (_, nothing) = sync_channel(0);
         self.batches = nothing;
         if let Some(thread) = self.thread.take() {
-            // A panic there was told by its own hook.
+            // A panic there was reported by its own hook.
             let _ = thread.join();
         }
     }

@@ -83,7 +83,7 @@ pub(super) fn message(body: &[u8], digests: &mut Digests) -> Option<Message> {
     let tag = u64::from(u32::from_be_bytes([head[16], head[17], head[18], head[19]]));
     // The tag that is none.
     if tag == 0xffff_ffff {
-        return Some(Message::aside());
+        return Some(Message::default());
     }
     let call = |operation: &str, purpose| {
         Some(Message {
@@ -112,7 +112,7 @@ pub(super) fn message(body: &[u8], digests: &mut Digests) -> Option<Message> {
             Role::Reply
         }
         0x20..=0x26 | 0x3f => Role::Reply,
-        _ => return Some(Message::aside()),
+        _ => return Some(Message::default()),
     };
     Some(Message::of(role, tag))
 }

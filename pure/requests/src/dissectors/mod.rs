@@ -37,7 +37,7 @@ pub(crate) struct Piece {
 }
 
 /// What a message is to the request that it belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Role {
     Call,
     /// Further data of a call.
@@ -48,10 +48,12 @@ pub(crate) enum Role {
     /// The server asks for the data of a call.
     Turn,
     /// No part of a request.
+    #[default]
     Aside,
 }
 
 /// A message.
+#[derive(Default)]
 pub(crate) struct Message {
     pub role: Role,
     /// Joins a reply to its call; `None` where only their order does.
@@ -61,19 +63,11 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    fn aside() -> Message {
-        Message {
-            role: Role::Aside,
-            key: None,
-            what: What::default(),
-        }
-    }
-
     fn of(role: Role, key: u64) -> Message {
         Message {
             role,
             key: Some(key),
-            what: What::default(),
+            ..Message::default()
         }
     }
 }
@@ -196,7 +190,7 @@ impl Dissector {
     pub fn message(&mut self, body: &[u8], from_client: bool) -> Option<Message> {
         // Nothing, or nothing of it was captured that would tell one from another.
         if body.len() < 4 {
-            return Some(Message::aside());
+            return Some(Message::default());
         }
         match self {
             Dissector::Rpc => rpc::message(body, from_client),

@@ -32,12 +32,10 @@ const MOST_COMMANDS: usize = 16;
 const PENDING: u32 = 0x103;
 
 pub(super) fn piece(head: &[u8]) -> Option<Piece> {
-    let [_, length @ ..] = head.first_chunk::<4>()?;
+    let [_, a, b, c] = *head.first_chunk()?;
     Some(Piece {
         head: 4,
-        body: length
-            .iter()
-            .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+        body: u32::from_be_bytes([0, a, b, c]).into(),
         last: true,
     })
 }
@@ -77,7 +75,7 @@ fn commands(body: &[u8]) -> Option<Message> {
     let response = le32(body, 16)? & 1 != 0;
     // What the server says unasked, as that an oplock is broken (3.3.4.6).
     if key == u64::MAX {
-        return Some(Message::aside());
+        return Some(Message::default());
     }
     if response {
         let role = match le32(body, 8)? {
@@ -93,7 +91,7 @@ fn commands(body: &[u8]) -> Option<Message> {
         let number = usize::from(u16::from_le_bytes([one[12], one[13]]));
         let (name, what) = COMMANDS.get(number).copied().unwrap_or(("unknown", ""));
         if number == CANCEL && names.is_empty() {
-            return Some(Message::aside());
+            return Some(Message::default());
         }
         if names.is_empty() {
             purpose = what;
