@@ -163,7 +163,8 @@ impl Watch {
             let batch = std::mem::take(&mut self.batch);
             let is_empty = batch.content.len() == 0 && batch.lost.is_none();
             // Waits while the channel is full: the ring takes what comes meanwhile.
-            if (last || !is_empty) && sender.send(batch).is_err() || last {
+            let is_taken = is_empty && !last || sender.send(batch).is_ok();
+            if last || !is_taken {
                 return;
             }
             std::thread::sleep(PAUSE);
