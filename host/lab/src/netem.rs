@@ -107,14 +107,14 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
         netem = format!("delay {} {}", micros(*delay + half), micros(half));
     }
     match loss {
-        None => {}
-        Some(Loss::Random(chance)) => netem += &format!(" loss random {}", tc_percent(*chance)),
-        Some(Loss::GilbertElliott {
+        Loss::Off => {}
+        Loss::Random(chance) => netem += &format!(" loss random {}", tc_percent(*chance)),
+        Loss::GilbertElliott {
             to_bad,
             to_good,
             lost_in_bad,
             lost_in_good,
-        }) => {
+        } => {
             // tc-netem(8): p, r, 1-h, 1-k.
             netem += &format!(
                 " loss gemodel {} {} {} {}",
@@ -124,7 +124,7 @@ pub(crate) fn commands(shape: &Shape, device: &str) -> Result<String, &'static s
                 tc_percent(*lost_in_good)
             );
         }
-        Some(Loss::Periodic(_) | Loss::At(_)) => return Err("loss of chosen frames"),
+        Loss::Periodic(_) | Loss::At(_) => return Err("loss of chosen frames"),
     }
     if let Some(duplicate) = duplicate {
         netem += &format!(" duplicate {}", tc_percent(duplicate.probability));
@@ -185,7 +185,7 @@ mod tests {
                 distribution: Distribution::Uniform,
                 reorders: true,
             }),
-            loss: Some(Loss::Random(0.005)),
+            loss: Loss::Random(0.005),
             duplicate: Some(Duplicate { probability: 0.25 }),
             ..Shape::default()
         };
@@ -204,12 +204,12 @@ mod tests {
                 limit: Limit::Packets(130),
                 ..Queue::default()
             }),
-            loss: Some(Loss::GilbertElliott {
+            loss: Loss::GilbertElliott {
                 to_bad: 0.01,
                 to_good: 0.25,
                 lost_in_bad: 1.0,
                 lost_in_good: 0.0,
-            }),
+            },
             ..Shape::default()
         };
         let lines = commands(&shape, "wan").unwrap();
@@ -237,7 +237,7 @@ mod tests {
         };
         assert_eq!(commands(&policed, "eth0"), Err("a policer"));
         let nth = Shape {
-            loss: Some(Loss::At(vec![7])),
+            loss: Loss::At(vec![7]),
             ..Shape::default()
         };
         assert_eq!(commands(&nth, "eth0"), Err("loss of chosen frames"));

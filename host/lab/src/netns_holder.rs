@@ -158,9 +158,7 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
         if let Some(rules) = plan::rules(scenario, node) {
             nft(&rules, &held.net, &node.name)?;
         }
-        if let NodeKind::Host(host) = &node.kind
-            && !host.offload
-        {
+        if node.offload == Some(false) {
             for (_, end) in scenario.ends_at(&node.name) {
                 single_frames(&held.net, &end.device)?;
             }
@@ -200,7 +198,7 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
     }
 
     for (node, held) in scenario.nodes.iter().zip(&nodes) {
-        if matches!(node.kind, NodeKind::Switch) {
+        if node.kind == NodeKind::Switch {
             forwarding(&held.net, &node.name)?;
         }
     }
@@ -229,7 +227,7 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
             .enumerate()
             .map(|(index, node)| NodeRecord {
                 name: node.name.clone(),
-                kind: kind(&node.kind).to_owned(),
+                kind: node.kind.name().to_owned(),
                 addresses: plan::addresses(scenario, &node.name),
                 netns: PathBuf::from(netns(index)),
                 inode: nodes[index].inode,
@@ -257,11 +255,8 @@ fn transfers<'a>(
 ) -> Result<(Vec<Reader>, Vec<Sender>), Error> {
     let mut readers = Vec::new();
     for node in &scenario.nodes {
-        let NodeKind::Host(host) = &node.kind else {
-            continue;
-        };
-        if host.reads_at.is_some() || scenario.traffic.iter().any(|t| t.to == node.name) {
-            readers.push(Reader::start(&node.name, net(&node.name), host.reads_at)?);
+        if node.reads_at.is_some() || scenario.traffic.iter().any(|t| t.to == node.name) {
+            readers.push(Reader::start(&node.name, net(&node.name), node.reads_at)?);
         }
     }
     let mut senders = Vec::new();
@@ -424,14 +419,6 @@ fn choose(scenario: &Scenario, asked: Backend) -> Result<Vec<LinkRecord>, Error>
             })
         })
         .collect()
-}
-
-fn kind(kind: &NodeKind) -> &'static str {
-    match kind {
-        NodeKind::Host(_) => "host",
-        NodeKind::Router(_) => "router",
-        NodeKind::Switch => "switch",
-    }
 }
 
 /// Writes into /proc/sys/net, which shows the namespace of the calling thread.

@@ -2,7 +2,7 @@
 //! than text is made here.
 
 use crate::emulator_counters::LinkBackend;
-use emulate::{Direction, Icmp, IcmpFilter, Link, MssClamp, Node, NodeKind, Router, Scenario};
+use emulate::{Direction, Icmp, Link, MssClamp, Node, NodeKind, Scenario};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
@@ -60,7 +60,7 @@ pub(crate) fn cables(
 /// Lines for `ip -batch` inside a node: devices up, addresses, neighbours, routes.
 pub(crate) fn inside(scenario: &Scenario, node: &Node) -> String {
     let mut lines = "link set lo up\n".to_owned();
-    let is_switch = matches!(node.kind, NodeKind::Switch);
+    let is_switch = node.kind == NodeKind::Switch;
     if is_switch {
         lines += &format!("link add name {BRIDGE} type bridge stp_state 0 mcast_snooping 0\n");
         lines += &format!("link set {BRIDGE} up\n");
@@ -83,10 +83,7 @@ pub(crate) fn inside(scenario: &Scenario, node: &Node) -> String {
     if is_switch {
         return lines;
     }
-    let congestion = match &node.kind {
-        NodeKind::Host(host) => host.congestion.as_ref(),
-        _ => None,
-    };
+    let congestion = node.congestion.as_ref();
     let congestion = congestion.map_or(String::new(), |name| format!(" congctl {name}"));
     for (_, end) in scenario.ends_at(&node.name) {
         for address in &end.addresses {
@@ -113,22 +110,22 @@ pub(crate) fn sysctls(scenario: &Scenario, node: &Node) -> Vec<(&'static str, St
     // The addresses are known; nothing is to be guessed from where a packet comes in.
     set("ipv4/conf/all/rp_filter", &0);
     set("ipv4/conf/default/rp_filter", &0);
-    match &node.kind {
-        NodeKind::Host(host) => {
+    match node.kind {
+        NodeKind::Host => {
             let three = |least: u64, usual: u64, most: u64| {
                 format!("{} {} {most}", least.min(most), usual.min(most))
             };
-            if host.ecn {
+            if node.ecn {
                 set("ipv4/tcp_ecn", &1);
             }
-            if let Some(most) = host.receive_buffer {
+            if let Some(most) = node.receive_buffer {
                 set("ipv4/tcp_rmem", &three(4096, 131_072, most.0));
             }
-            if let Some(most) = host.send_buffer {
+            if let Some(most) = node.send_buffer {
                 set("ipv4/tcp_wmem", &three(4096, 16_384, most.0));
             }
         }
-        NodeKind::Router(_) => {
+        NodeKind::Router => {
             set("ipv4/ip_forward", &1);
             set("ipv4/conf/all/send_redirects", &0);
             set("ipv4/conf/default/send_redirects", &0);
@@ -144,7 +141,7 @@ pub(crate) fn sysctls(scenario: &Scenario, node: &Node) -> Vec<(&'static str, St
         set("ipv6/conf/default/accept_ra", &0);
         // No address but those of the scenario: none is tried, asked for or announced.
         set("ipv6/conf/default/addr_gen_mode", &1);
-        if matches!(node.kind, NodeKind::Router(_)) {
+        if node.kind == NodeKind::Router {
             set("ipv6/conf/all/forwarding", &1);
         }
     } else {
@@ -158,16 +155,12 @@ pub(crate) fn sysctls(scenario: &Scenario, node: &Node) -> Vec<(&'static str, St
 /// A ruleset for `nft -f` inside a node; `None` if it filters nothing.
 pub(crate) fn rules(scenario: &Scenario, node: &Node) -> Option<String> {
     let mut chains = String::new();
-    match &node.kind {
-        NodeKind::Host(host) => {
-            let rules = icmp_rules(scenario, host.icmp.as_ref()?);
-            chain(&mut chains, "input", "filter hook input priority 0", &rules);
-        }
-        NodeKind::Router(router) => {
-            let icmp = router.icmp.as_ref().map(|f| icmp_rules(scenario, f));
-            let icmp = icmp.unwrap_or_default();
+    let icmp = icmp_rules(scenario, node);
+    match node.kind {
+        NodeKind::Host => chain(&mut chains, "input", "filter hook input priority 0", &icmp),
+        NodeKind::Router => {
             let mut forward = icmp.clone();
-            match router.mss_clamp {
+            match node.mss_clamp {
                 Some(MssClamp::PathMtu) => {
                     forward.push("tcp flags syn tcp option maxseg size set rt mtu".into());
                 }
@@ -176,23 +169,19 @@ pub(crate) fn rules(scenario: &Scenario, node: &Node) -> Option<String> {
                 )),
                 None => {}
             }
-            if let Some(ttl) = router.ttl {
+            if let Some(ttl) = node.ttl {
                 forward.push(format!("ip ttl set {ttl}"));
                 forward.push(format!("ip6 hoplimit set {ttl}"));
             }
-            chain(
-                &mut chains,
-                "forward",
-                "filter hook forward priority 0",
-                &forward,
-            );
+            let hook = "filter hook forward priority 0";
+            chain(&mut chains, "forward", hook, &forward);
             chain(
                 &mut chains,
                 "output",
                 "filter hook output priority 0",
                 &icmp,
             );
-            nat_chains(&mut chains, scenario, node, router);
+            nat_chains(&mut chains, scenario, node);
         }
         NodeKind::Switch => {}
     }
@@ -264,7 +253,7 @@ fn neighbours(scenario: &Scenario, node: &str) -> Vec<(String, IpAddr, String)> 
             for (number, other) in here.ends.iter().enumerate() {
                 let is_switch = scenario
                     .node(&other.node)
-                    .is_some_and(|n| matches!(n.kind, NodeKind::Switch));
+                    .is_some_and(|n| n.kind == NodeKind::Switch);
                 if is_switch {
                     for (further, _) in scenario.ends_at(&other.node) {
                         if !seen.contains(&further.name.as_str()) {
@@ -294,22 +283,23 @@ fn chain(text: &mut String, name: &str, hook: &str, rules: &[String]) {
     text.push_str("  }\n");
 }
 
-fn icmp_rules(scenario: &Scenario, filter: &IcmpFilter) -> Vec<String> {
-    let (v4, v6) = match filter.drop {
-        Icmp::FragNeeded => (
+fn icmp_rules(scenario: &Scenario, node: &Node) -> Vec<String> {
+    let (v4, v6) = match node.drop_icmp {
+        None => return Vec::new(),
+        Some(Icmp::FragNeeded) => (
             "icmp type destination-unreachable icmp code frag-needed",
             "icmpv6 type packet-too-big",
         ),
-        Icmp::All => (
+        Some(Icmp::All) => (
             "meta l4proto icmp",
             "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert }",
         ),
     };
-    if filter.toward.is_empty() {
+    if node.drop_icmp_toward.is_empty() {
         return vec![format!("{v4} drop"), format!("{v6} drop")];
     }
-    let to: Vec<IpAddr> = filter
-        .toward
+    let to: Vec<IpAddr> = node
+        .drop_icmp_toward
         .iter()
         .flat_map(|node| addresses(scenario, node))
         .collect();
@@ -321,8 +311,8 @@ fn icmp_rules(scenario: &Scenario, filter: &IcmpFilter) -> Vec<String> {
         .collect()
 }
 
-fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node, router: &Router) {
-    let Some(nat) = &router.nat else { return };
+fn nat_chains(text: &mut String, scenario: &Scenario, node: &Node) {
+    let Some(nat) = &node.nat else { return };
     let outside = scenario
         .ends_at(&node.name)
         .find(|(link, _)| link.name == nat.outside)

@@ -20,7 +20,7 @@ mod scenario;
 mod seed;
 mod shape;
 mod shipped;
-mod wander;
+mod varying_rate;
 
 pub use duplex::Duplex;
 pub use emulator_counters::{Depth, DropCause, Drops, EmulatorCounters, Event, EventKind, Tally};
@@ -30,8 +30,8 @@ pub use packet::{
 };
 pub use pipe::Pipe;
 pub use scenario::{
-    Change, Cidr, Direction, End, Host, Icmp, IcmpFilter, Link, MssClamp, Nat, Node, NodeKind,
-    PortForward, Route, Router, Scenario, Traffic,
+    Change, Cidr, Direction, End, Icmp, Link, MssClamp, Nat, Node, NodeKind, PortForward, Route,
+    Scenario, Traffic,
 };
 pub use shape::{
     AckThinning, Aqm, Bucket, Cross, Distribution, Duplicate, Jitter, Limit, Loss, Queue, Reorder,

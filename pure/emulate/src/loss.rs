@@ -28,6 +28,7 @@ impl Losses {
     /// True if the model loses the frame of this number (from 1).
     pub(crate) fn loses(&mut self, model: &Loss, frame: u64) -> bool {
         match model {
+            Loss::Off => false,
             Loss::Random(p) => self.chance.hits(*p),
             Loss::Periodic(every) => frame.is_multiple_of((*every).max(1)),
             Loss::At(frames) => frames.binary_search(&frame).is_ok(),

@@ -5,7 +5,7 @@ use crate::bucket::Tokens;
 use crate::loss::Losses;
 use crate::packet::{Packet, ip_bytes, wire_bytes_of_frame};
 use crate::seed::{Purpose, spread};
-use crate::wander::Wandering;
+use crate::varying_rate::VaryingRate;
 use crate::{
     Aqm, Delivery, Depth, DropCause, ETHERNET_HEADER, Ecn, EmulatorCounters, Event, EventKind,
     Kept, Limit, Queue, Shape,
@@ -63,7 +63,7 @@ pub struct Pipe<T> {
     /// When the last frame left the queue: what is dropped there uses neither line nor tokens, and the
     /// next, if smaller, would seem to have been ready before.
     served: Nanos,
-    wandering: Option<Wandering>,
+    varying: Option<VaryingRate>,
     cross_next: Nanos,
 
     flight: BinaryHeap<Reverse<Flying<T>>>,
@@ -162,7 +162,7 @@ impl<T: Clone> Pipe<T> {
             shaper: None,
             line: Line::default(),
             served: Nanos(0),
-            wandering: None,
+            varying: None,
             cross_next: Nanos(0),
             flight: BinaryHeap::new(),
             last_due: Nanos(0),
@@ -319,8 +319,8 @@ impl<T: Clone> Pipe<T> {
                 }
             }
             Step::Wander => {
-                if let Some(wandering) = &mut self.wandering {
-                    wandering.step();
+                if let Some(varying) = &mut self.varying {
+                    varying.step();
                 }
                 self.pace_shaper(at);
                 self.say_rate(at);
@@ -336,13 +336,13 @@ impl<T: Clone> Pipe<T> {
         }
         self.begun = Some(now);
         self.cross_next = now;
-        let law = self.wandering.take().map(|w| w.law().clone());
-        self.wandering = law.map(|law| Wandering::new(&law, self.seed, now));
+        let law = self.varying.take().map(|w| w.law().clone());
+        self.varying = law.map(|law| VaryingRate::new(&law, self.seed, now));
         self.say_rate(now);
     }
 
     fn next(&self) -> Option<(Nanos, Step)> {
-        let wander = self.wandering.as_ref().map(|w| (w.next(), Step::Wander));
+        let wander = self.varying.as_ref().map(|w| (w.next(), Step::Wander));
         let held = self.held_until.first();
         let release = held.map(|(until, flow)| (*until, Step::Release(*flow)));
         let cross = self.shape.cross.as_ref();
@@ -388,8 +388,7 @@ impl<T: Clone> Pipe<T> {
             self.truth.waiting.add(wire);
             let frame = inside.first + u64::from(segment);
             let shape = &self.shape;
-            let model = shape.loss.as_ref();
-            let lost = model.is_some_and(|model| self.losses.loses(model, frame));
+            let lost = self.losses.loses(&shape.loss, frame);
             let corrupt =
                 shape.bit_error_rate > 0.0 && self.losses.corrupts(shape.bit_error_rate, wire);
             let ip = ip_bytes(wire);
@@ -688,7 +687,7 @@ impl<T: Clone> Pipe<T> {
             .then(|| shape.queue.clone().unwrap_or_default());
         if shape.wander != before.wander {
             let law = shape.wander.as_ref();
-            self.wandering = law.map(|law| Wandering::new(law, self.seed, now));
+            self.varying = law.map(|law| VaryingRate::new(law, self.seed, now));
         }
         if shape.cross != before.cross {
             self.cross_next = now;
@@ -717,8 +716,8 @@ impl<T: Clone> Pipe<T> {
     }
 
     fn wandered(&self, rate: BitRate) -> BitRate {
-        match &self.wandering {
-            Some(wandering) => wandering.scale(rate),
+        match &self.varying {
+            Some(varying) => varying.scale(rate),
             None => rate,
         }
     }

@@ -1,15 +1,21 @@
 //! A network as data.
 
+use crate::file::value::{scalar, some, span, whole};
 use crate::{Error, Shape, file, shipped};
 use model::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU8;
 
 /// A whole lab: nodes, links, and what changes while it runs. Checked: every name that it uses exists.
+/// It is stored and sent as the text of its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Scenario {
+    /// The text of the file.
+    pub(crate) text: String,
     /// Name of the lab, fit for a file and a namespace.
     pub name: String,
     /// Why these numbers.
@@ -23,68 +29,78 @@ pub struct Scenario {
     /// What changes, in order of time.
     pub script: Vec<Change>,
     /// Transfers of the lab's own.
-    #[serde(default)]
     pub traffic: Vec<Traffic>,
 }
 
-/// A place where packets begin, end or turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A place where packets begin, end or turn, with the settings of its kind.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Node {
     /// Unique: lower-case letters, digits, `-`; at most 32.
+    #[serde(deserialize_with = "scalar")]
     pub name: String,
     /// What it is.
+    #[serde(skip)]
     pub kind: NodeKind,
+    /// Host: congestion control of its routes (`ip route ... congctl`); none: the kernel's default.
+    #[serde(default, deserialize_with = "some")]
+    pub congestion: Option<String>,
+    /// Host: largest receive buffer that autotuning may reach (`tcp_rmem`); a small one makes a slow
+    /// receiver.
+    #[serde(default, deserialize_with = "some")]
+    pub receive_buffer: Option<Bytes>,
+    /// Host: largest send buffer that autotuning may reach (`tcp_wmem`).
+    #[serde(default, deserialize_with = "some")]
+    pub send_buffer: Option<Bytes>,
+    /// Host: false turns the segmentation and receive offloads of its devices off, so that it sees
+    /// single frames.
+    pub offload: Option<bool>,
+    /// Host: asks for ECN on its connections (`net.ipv4.tcp_ecn = 1`); false: the kernel's default.
+    #[serde(default)]
+    pub ecn: bool,
+    /// Host: it answers at the discard port (RFC 863) and reads what comes at this rate, all
+    /// connections together: an application that is slow, or writes to a slow disk.
+    #[serde(default, deserialize_with = "some")]
+    pub reads_at: Option<BitRate>,
+    /// Host: what its firewall drops of the ICMP that comes in. Router: of what it sends and forwards.
+    pub drop_icmp: Option<Icmp>,
+    /// Drops only the ICMP to these nodes; empty: to all.
+    #[serde(default)]
+    pub drop_icmp_toward: Vec<String>,
+    /// Router: rewrites the MSS option of the SYNs that it forwards.
+    #[serde(default, deserialize_with = "some")]
+    pub mss_clamp: Option<MssClamp>,
+    /// Router: sets the TTL of all that it forwards.
+    pub ttl: Option<NonZeroU8>,
+    /// Router: hides the other nodes behind the address of one of its links.
+    pub nat: Option<Nat>,
 }
 
 /// What a node is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeKind {
     /// Runs programs.
-    Host(Host),
+    #[default]
+    Host,
     /// Forwards IP packets.
-    Router(Router),
+    Router,
     /// Forwards frames (a kernel bridge).
     Switch,
 }
 
-/// Settings of a host.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Host {
-    /// Congestion control of its routes (`ip route ... congctl`); none: the kernel's default.
-    pub congestion: Option<String>,
-    /// Largest receive buffer that autotuning may reach (`tcp_rmem`); a small one makes a slow receiver.
-    pub receive_buffer: Option<Bytes>,
-    /// Largest send buffer that autotuning may reach (`tcp_wmem`).
-    pub send_buffer: Option<Bytes>,
-    /// False: segmentation and receive offloads of its devices are off, so that it sees single frames.
-    pub offload: bool,
-    /// Asks for ECN on its connections (`net.ipv4.tcp_ecn = 1`); false: the kernel's default.
-    pub ecn: bool,
-    /// What its firewall drops of the ICMP that comes in.
-    pub icmp: Option<IcmpFilter>,
-    /// It answers at the discard port (RFC 863) and reads what comes at this rate, all connections
-    /// together: an application that is slow, or writes to a slow disk.
-    #[serde(default)]
-    pub reads_at: Option<BitRate>,
-}
-
-/// Settings of a router.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Router {
-    /// Rewrites the MSS option of the SYNs that it forwards.
-    pub mss_clamp: Option<MssClamp>,
-    /// What it drops of the ICMP that it makes or forwards.
-    pub icmp: Option<IcmpFilter>,
-    /// Sets the TTL of all that it forwards.
-    pub ttl: Option<u8>,
-    /// Hides the other nodes behind the address of one of its links.
-    pub nat: Option<Nat>,
+impl NodeKind {
+    /// Its name in a scenario file.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeKind::Host => "host",
+            NodeKind::Router => "router",
+            NodeKind::Switch => "switch",
+        }
+    }
 }
 
 /// How a router limits the MSS of connections through it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MssClamp {
     /// To what the route's MTU allows.
     PathMtu,
@@ -92,17 +108,8 @@ pub enum MssClamp {
     To(u16),
 }
 
-/// ICMP and ICMPv6 that is dropped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IcmpFilter {
-    /// Which.
-    pub drop: Icmp,
-    /// Only what goes to these nodes; empty: to all.
-    pub toward: Vec<String>,
-}
-
 /// Kinds of ICMP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Icmp {
     /// "Fragmentation needed" (RFC 792 type 3 code 4) and "packet too big" (RFC 4443 type 2).
@@ -112,27 +119,32 @@ pub enum Icmp {
 }
 
 /// Address translation at a router.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Nat {
     /// The link on the public side.
     pub outside: String,
     /// Ports of the public address that lead inside.
+    #[serde(default)]
     pub forward: Vec<PortForward>,
     /// Inside nodes reach the forwarded ports by the public address too.
+    #[serde(default)]
     pub hairpin: bool,
 }
 
 /// A TCP port of the public address, and who answers it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PortForward {
     /// The port, on both sides.
+    #[serde(deserialize_with = "whole::<_, _, 1, 65_535>")]
     pub port: u16,
     /// Name of the node inside.
     pub to: String,
 }
 
 /// A cable between two nodes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// Unique.
     pub name: String,
@@ -145,7 +157,7 @@ pub struct Link {
 }
 
 /// Where a link meets a node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct End {
     /// Name of the node.
     pub node: String,
@@ -158,7 +170,7 @@ pub struct End {
 }
 
 /// An address with the length of its network's prefix. Prints as `10.77.1.1/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cidr {
     /// The address.
     pub address: IpAddr,
@@ -186,7 +198,7 @@ pub enum Direction {
 }
 
 /// A step of the script.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// Since the lab is up.
     pub at: Nanos,
@@ -199,24 +211,49 @@ pub struct Change {
 }
 
 /// TCP transfers of the lab's own, to the discard port of a host: another's load on the same path.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Traffic {
-    /// Unique.
+    /// Unique; by default `FROM-TO`.
+    #[serde(default, deserialize_with = "scalar")]
     pub name: String,
     /// Host that sends.
     pub from: String,
     /// Host that reads.
     pub to: String,
     /// Connections at a time.
+    #[serde(default = "one_stream", deserialize_with = "whole::<_, _, 1, 64>")]
     pub streams: u32,
     /// Congestion control; none: that of the host.
+    #[serde(default, deserialize_with = "some")]
     pub congestion: Option<String>,
     /// Each sender writes no faster; none: as fast as it goes.
+    #[serde(default, deserialize_with = "some")]
     pub rate: Option<BitRate>,
     /// New connections send for `on`, then there are none for `off`; `off` 0: always.
+    #[serde(default, deserialize_with = "span")]
     pub on: Nanos,
     /// See `on`.
+    #[serde(default, deserialize_with = "span")]
     pub off: Nanos,
+}
+
+fn one_stream() -> u32 {
+    1
+}
+
+impl From<Scenario> for String {
+    fn from(scenario: Scenario) -> String {
+        scenario.text
+    }
+}
+
+impl TryFrom<String> for Scenario {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Scenario, Error> {
+        Scenario::parse(&text, "the scenario")
+    }
 }
 
 impl Scenario {
@@ -279,13 +316,13 @@ impl Scenario {
         let mut routes = Vec::new();
         while let Some((segment, first)) = ways.pop_front() {
             for router in &self.nodes {
-                let NodeKind::Router(Router { nat, .. }) = &router.kind else {
+                if router.kind != NodeKind::Router {
                     continue;
-                };
+                }
                 let Some(entry) = ends(&router.name, segment).filter(|e| e.node != node) else {
                     continue;
                 };
-                let outside = nat.as_ref().and_then(|nat| {
+                let outside = router.nat.as_ref().and_then(|nat| {
                     let at = self.links.iter().position(|l| l.name == nat.outside)?;
                     segments.get(at)
                 });

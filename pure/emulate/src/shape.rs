@@ -1,7 +1,11 @@
 //! What one direction of a link does to packets, as data.
 
+use crate::file::{
+    QueueFile,
+    value::{ascending, real, scalar, span, whole},
+};
 use model::{BitRate, Bytes, Nanos};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// The longest that the first frame of a super-packet may wait on the line for its last: about as long as
 /// network cards wait for more before they interrupt.
@@ -12,21 +16,19 @@ const LONGEST_TRAIN: Nanos = Nanos::from_micros(250);
 /// A packet meets, in this order: `max_frame`, `loss` and `bit_error_rate` (decided at the
 /// entry, felt after the line: a lost frame still used it), `policer`, `ack_thinning`, `queue`,
 /// `shaper`, `rate`, `delay` with `jitter` and `reorder`, `duplicate`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
     /// Rate of the line in bits on the wire: each frame with its [`FRAME_OVERHEAD`](crate::FRAME_OVERHEAD).
     pub rate: Option<BitRate>,
     /// A frame occupies the line at least this long, whatever its size: a receiver or a firewall whose
     /// processor works on each. Zero: only its bytes count.
-    #[serde(default)]
     pub packet_time: Nanos,
     /// Propagation delay, one way.
     pub delay: Nanos,
     /// Random delay on top of `delay`.
     pub jitter: Option<Jitter>,
     /// Frames that vanish on the line.
-    pub loss: Option<Loss>,
+    pub loss: Loss,
     /// Chance of each bit to be wrong; the receiver's checksum drops the frame, long ones more often.
     pub bit_error_rate: f64,
     /// Frames held back so that later ones overtake them.
@@ -45,27 +47,29 @@ pub struct Shape {
     pub ack_thinning: Option<AckThinning>,
     /// Only one of the two directions can send at a time.
     pub half_duplex: bool,
-    /// The rate wanders by itself.
+    /// The rate varies by itself.
     pub wander: Option<Wander>,
     /// Other traffic on the same line: it takes queue and rate, and is never delivered.
     pub cross: Option<Cross>,
 }
 
 /// Random delay between zero and `range`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
     /// Largest extra delay.
+    #[serde(deserialize_with = "span")]
     pub range: Nanos,
     /// How it is spread over the range.
     #[serde(default)]
     pub distribution: Distribution,
     /// True: a packet with less extra delay overtakes; false: order is kept, later ones wait.
+    #[serde(default)]
     pub reorders: bool,
 }
 
 /// How random delay is spread over its range.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
     /// All alike.
@@ -78,50 +82,64 @@ pub enum Distribution {
 }
 
 /// A model of loss. Probabilities are per frame, between 0 and 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Loss {
+    /// Nothing is lost.
+    #[default]
+    Off,
     /// Each frame on its own.
-    Random(f64),
+    Random(#[serde(deserialize_with = "scalar")] f64),
     /// Two states with their own chance of loss (Gilbert 1960, Elliott 1963; names as RFC 6534 uses
     /// them): bursts have the mean length 1 / `to_good` where `lost_in_bad` is 1.
     GilbertElliott {
         /// Chance to turn bad before a frame.
+        #[serde(deserialize_with = "scalar")]
         to_bad: f64,
-        /// Chance to turn good before a frame.
+        /// Chance to turn good before a frame; not 0.
+        #[serde(deserialize_with = "real::<_, 1, 1_000_000>")]
         to_good: f64,
         /// Chance of loss in the bad state.
+        #[serde(default = "always", deserialize_with = "scalar")]
         lost_in_bad: f64,
         /// Chance of loss in the good state.
+        #[serde(default, deserialize_with = "scalar")]
         lost_in_good: f64,
     },
     /// Every so many frames, one is lost: 2000 loses the 2000th, the 4000th ...
-    Periodic(u64),
+    Periodic(#[serde(deserialize_with = "whole::<_, _, 2, { 1 << 40 }>")] u64),
     /// These frames of this direction are lost, counted from 1, ascending.
-    At(Vec<u64>),
+    At(#[serde(deserialize_with = "ascending")] Vec<u64>),
+}
+
+fn always() -> f64 {
+    1.0
 }
 
 /// Some frames are held back.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// Chance of each frame.
+    #[serde(deserialize_with = "scalar")]
     pub probability: f64,
     /// How much later than due it arrives.
+    #[serde(deserialize_with = "span")]
     pub late: Nanos,
 }
 
 /// Some frames arrive twice, the copy right behind the first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Duplicate {
     /// Chance of each frame.
+    #[serde(deserialize_with = "scalar")]
     pub probability: f64,
 }
 
 /// What waits for the line. The frame that is being sent waits no more and is not counted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "QueueFile")]
 pub struct Queue {
     /// What does not fit is dropped (drop-tail, whatever the management).
     pub limit: Limit,
@@ -143,8 +161,7 @@ impl Default for Queue {
 }
 
 /// The most that a queue holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// In frames of any size.
     Packets(u64),
@@ -153,8 +170,7 @@ pub enum Limit {
 }
 
 /// Active queue management.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Aqm {
     /// Only the limit.
     DropTail,
@@ -180,60 +196,81 @@ pub enum Aqm {
 }
 
 /// A token bucket (RFC 2697), in bytes of IP packets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// Tokens arrive at this rate.
+    #[serde(deserialize_with = "scalar")]
     pub rate: BitRate,
     /// The bucket holds this much; it begins full.
+    #[serde(deserialize_with = "scalar")]
     pub burst: Bytes,
 }
 
 /// Of successive pure acknowledgements of one flow only the newest goes on (RFC 3449, section 5.2.2).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AckThinning {
     /// At most this many become one.
+    #[serde(deserialize_with = "whole::<_, _, 2, 9_999>")]
     pub of: u32,
     /// An acknowledgement waits at most this long for the next.
+    #[serde(deserialize_with = "span")]
     pub hold: Nanos,
 }
 
 /// A rate that wanders: an Ornstein-Uhlenbeck process about 1, times the factor of the present state.
 /// It scales the shaper where there is one, else the line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wander {
     /// Standard deviation in the long run, as a part of the rate: 0.05 is 5 %.
+    #[serde(deserialize_with = "real::<_, 0, 500_000>")]
     pub deviation: f64,
     /// Time constant with which it returns to the mean.
+    #[serde(deserialize_with = "span")]
     pub time: Nanos,
     /// States that follow each other in turn; the first is the first. Empty: one, factor 1.
+    #[serde(default)]
     pub states: Vec<State>,
 }
 
 /// One regime of a wandering rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// What the rate is multiplied by.
+    #[serde(deserialize_with = "real::<_, 10_000, 10_000_000>")]
     pub factor: f64,
     /// Mean length of a stay; single stays are exponential.
+    #[serde(deserialize_with = "span")]
     pub stay: Nanos,
 }
 
 /// Frames of others on the same line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cross {
     /// Rate on the wire while it sends.
+    #[serde(deserialize_with = "scalar")]
     pub rate: BitRate,
     /// Size of its IP packets in bytes.
+    #[serde(
+        default = "usual_frame",
+        deserialize_with = "whole::<_, _, 46, 65_535>"
+    )]
     pub frame: u32,
     /// It sends for `on` and is silent for `off`, in turn; `off` 0: always.
+    #[serde(default, deserialize_with = "span")]
     pub on: Nanos,
     /// See `on`.
+    #[serde(default, deserialize_with = "span")]
     pub off: Nanos,
+}
+
+/// The usual MTU of Ethernet.
+fn usual_frame() -> u32 {
+    1500
 }
 
 impl Shape {

@@ -213,12 +213,12 @@ fn a_super_packet_is_offered_whole_where_that_holds_nothing_up() {
 fn gilbert_and_elliott_lose_at_the_rate_and_in_the_bursts_of_their_model() {
     let (to_bad, to_good) = (0.002, 0.25);
     let shape = Shape {
-        loss: Some(Loss::GilbertElliott {
+        loss: Loss::GilbertElliott {
             to_bad,
             to_good,
             lost_in_bad: 1.0,
             lost_in_good: 0.0,
-        }),
+        },
         ..Shape::default()
     };
     let mut pipe = Pipe::new(&shape, 11);
@@ -239,7 +239,7 @@ fn gilbert_and_elliott_lose_at_the_rate_and_in_the_bursts_of_their_model() {
 #[test]
 fn random_loss_and_bit_errors_hit_at_their_rate() {
     let loss = Shape {
-        loss: Some(Loss::Random(0.01)),
+        loss: Loss::Random(0.01),
         ..Shape::default()
     };
     let mut pipe = Pipe::new(&loss, 5);
@@ -263,7 +263,7 @@ fn random_loss_and_bit_errors_hit_at_their_rate() {
 fn periodic_and_given_frames_are_lost_and_cut_out_of_super_packets() {
     let fates = |loss: Loss| {
         let shape = Shape {
-            loss: Some(loss),
+            loss,
             ..Shape::default()
         };
         let mut pipe = Pipe::new(&shape, 1);
@@ -647,7 +647,7 @@ fn a_change_acts_from_its_moment_on() {
 #[test]
 fn the_log_names_each_drop_and_is_bounded() {
     let shape = Shape {
-        loss: Some(Loss::Random(1.0)),
+        loss: Loss::Random(1.0),
         ..Shape::default()
     };
     let mut pipe = Pipe::new(&shape, 1);
@@ -706,7 +706,7 @@ prop_compose! {
             packet_time: Nanos(packet_time),
             delay: Nanos(delay),
             jitter: jitter.map(|(range, reorders, distribution)| Jitter { range: Nanos(range), distribution, reorders }),
-            loss: loss.map(Loss::Random),
+            loss: loss.map_or(Loss::Off, Loss::Random),
             bit_error_rate,
             reorder: reorder.map(|probability| Reorder { probability, late: Nanos(700_000) }),
             duplicate: duplicate.map(|probability| Duplicate { probability }),
@@ -845,7 +845,7 @@ proptest! {
             kept.dedup();
             kept
         };
-        let plain = Shape { loss: Some(Loss::Random(0.1)), ..Shape::default() };
+        let plain = Shape { loss: Loss::Random(0.1), ..Shape::default() };
         let more = Shape {
             delay: Nanos(delay),
             jitter: Some(Jitter { range: Nanos(500), distribution: Distribution::Normal, reorders: true }),

@@ -1,7 +1,7 @@
 //! A lab as text: its tree of nodes, and what each direction of each link does to packets.
 
 use emulate::{
-    AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, IcmpFilter, Limit, Link, Loss,
+    AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, Limit, Link, Loss,
     MssClamp, Node, NodeKind, Queue, Scenario, Shape, Traffic, Wander,
 };
 use model::stats::percent;
@@ -88,7 +88,7 @@ impl<'a> Picture<'a> {
         for (_, end) in scenario.ends_at(&node.name) {
             let addresses: Vec<String> = end.addresses.iter().map(ToString::to_string).collect();
             let mtu = format!("{} MTU {} {}", end.device, end.mtu, addresses.join(" "));
-            if let NodeKind::Host(_) | NodeKind::Router(_) = node.kind {
+            if node.kind != NodeKind::Switch {
                 self.line(rest, &format!("    {}", mtu.trim_end()));
             }
         }
@@ -135,51 +135,38 @@ impl<'a> Picture<'a> {
 
 /// What a node is, and what it does that others do not.
 fn kind(node: &Node) -> String {
-    let mut words = Vec::new();
-    match &node.kind {
-        NodeKind::Switch => words.push("switch".to_owned()),
-        NodeKind::Host(host) => {
-            words.push("host".to_owned());
-            words.extend(host.congestion.clone());
-            let buffer = |what: &str, size| format!("{what} buffer up to {size}");
-            words.extend(host.receive_buffer.map(|size| buffer("receive", size)));
-            words.extend(host.send_buffer.map(|size| buffer("send", size)));
-            let reads = |rate| format!("reads at {rate} (port 9)");
-            words.extend(host.reads_at.map(reads));
-            if !host.offload {
-                words.push("no offloads".to_owned());
-            }
-            words.extend(host.icmp.as_ref().map(filter));
-        }
-        NodeKind::Router(router) => {
-            words.push("router".to_owned());
-            words.extend(router.mss_clamp.map(|clamp| match clamp {
-                MssClamp::PathMtu => "clamps the MSS to the path MTU".to_owned(),
-                MssClamp::To(mss) => format!("clamps the MSS to {mss}"),
-            }));
-            words.extend(router.icmp.as_ref().map(filter));
-            words.extend(router.ttl.map(|ttl| format!("sets the TTL to {ttl}")));
-            if let Some(nat) = &router.nat {
-                let hairpin = if nat.hairpin { ", hairpin" } else { "" };
-                words.push(format!("NAT towards {}{hairpin}", nat.outside));
-                let ports = nat.forward.iter();
-                words.extend(ports.map(|f| format!("port {} to {}", f.port, f.to)));
-            }
-        }
+    let mut words = vec![node.kind.name().to_owned()];
+    words.extend(node.congestion.clone());
+    let buffer = |what: &str, size| format!("{what} buffer up to {size}");
+    words.extend(node.receive_buffer.map(|size| buffer("receive", size)));
+    words.extend(node.send_buffer.map(|size| buffer("send", size)));
+    let reads = node.reads_at;
+    words.extend(reads.map(|rate| format!("reads at {rate} (port 9)")));
+    if node.offload == Some(false) {
+        words.push("no offloads".to_owned());
+    }
+    words.extend(node.mss_clamp.map(|clamp| match clamp {
+        MssClamp::PathMtu => "clamps the MSS to the path MTU".to_owned(),
+        MssClamp::To(mss) => format!("clamps the MSS to {mss}"),
+    }));
+    if let Some(drop) = node.drop_icmp {
+        let what = match drop {
+            Icmp::All => "drops all ICMP",
+            Icmp::FragNeeded => "drops ICMP 'fragmentation needed'",
+        };
+        words.push(match &node.drop_icmp_toward[..] {
+            [] => what.to_owned(),
+            toward => format!("{what} towards {}", toward.join(" and ")),
+        });
+    }
+    words.extend(node.ttl.map(|ttl| format!("sets the TTL to {ttl}")));
+    if let Some(nat) = &node.nat {
+        let hairpin = if nat.hairpin { ", hairpin" } else { "" };
+        words.push(format!("NAT towards {}{hairpin}", nat.outside));
+        let ports = nat.forward.iter();
+        words.extend(ports.map(|f| format!("port {} to {}", f.port, f.to)));
     }
     words.join(", ")
-}
-
-fn filter(filter: &IcmpFilter) -> String {
-    let what = match filter.drop {
-        Icmp::All => "drops all ICMP",
-        Icmp::FragNeeded => "drops ICMP 'fragmentation needed'",
-    };
-    if filter.toward.is_empty() {
-        what.to_owned()
-    } else {
-        format!("{what} towards {}", filter.toward.join(" and "))
-    }
 }
 
 /// A shape in words.
@@ -205,7 +192,7 @@ pub fn describe(shape: &Shape) -> String {
     words.extend(shape.queue.as_ref().map(queue));
     words.extend(shape.policer.as_ref().map(|b| bucket("policed to", b)));
     words.extend(shape.shaper.as_ref().map(|b| bucket("shaped to", b)));
-    words.extend(shape.loss.as_ref().map(loss));
+    words.extend(loss(&shape.loss));
     if shape.bit_error_rate > 0.0 {
         words.push(format!("bit error rate {:e}", shape.bit_error_rate));
     }
@@ -251,8 +238,9 @@ fn bucket(what: &str, bucket: &Bucket) -> String {
     format!("{what} {} (burst {})", bucket.rate, bucket.burst)
 }
 
-fn loss(loss: &Loss) -> String {
-    match loss {
+fn loss(loss: &Loss) -> Option<String> {
+    Some(match loss {
+        Loss::Off => return None,
         Loss::Random(p) => format!("{} lost", percent(*p)),
         Loss::GilbertElliott {
             to_good,
@@ -271,7 +259,7 @@ fn loss(loss: &Loss) -> String {
             [one] => format!("frame {one} lost"),
             many => format!("{} chosen frames lost", many.len()),
         },
-    }
+    })
 }
 
 fn wander(wander: &Wander) -> String {

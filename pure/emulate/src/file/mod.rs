@@ -1,16 +1,23 @@
 //! The scenario file: TOML to a checked [`Scenario`], every fault with its line and its remedy.
 
 mod shape;
-mod table;
+pub(crate) mod value;
+
+pub(crate) use shape::QueueFile;
 
 use crate::{
-    Change, Cidr, Direction, End, Error, Host, Icmp, IcmpFilter, Link, MssClamp, Nat, Node,
-    NodeKind, PortForward, Router, Scenario, Shape, Traffic,
+    Change, Cidr, Direction, End, Error, Link, Nat, Node, NodeKind, Scenario, Shape, Traffic,
 };
+use serde::Deserialize;
+use shape::{ShapeFile, Toward, effective};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use table::{Source, Table, Value, suggest};
-use toml::de::DeTable;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use value::{Of, Whole, scalar, some};
+
+/// Longest text that a file may hold, in bytes.
+const MAX_FILE: usize = 1 << 20;
 
 /// Most nodes of a lab: each is a network namespace.
 const MAX_NODES: usize = 64;
@@ -18,489 +25,490 @@ const MAX_NODES: usize = 64;
 /// Most links of a lab.
 const MAX_LINKS: usize = 128;
 
-/// Most transfers of the lab's own, and connections of one.
+/// Most transfers of the lab's own.
 const MAX_TRAFFIC: usize = 64;
-const MAX_STREAMS: u64 = 64;
 
 /// Most steps of a script.
 const MAX_CHANGES: usize = 10_000;
 
 /// Smallest MTU: what every IPv4 host must take (RFC 791, section 3.1).
-const SMALLEST_MTU: u64 = 576;
+const SMALLEST_MTU: i64 = 576;
 
 /// Longest name of a device (IFNAMSIZ less the closing zero).
 const LONGEST_DEVICE: usize = 15;
 
-/// What of a link is read before what it joins can be checked.
-struct Draft<'s, 'a> {
-    table: Table<'s, 'a>,
-    link: Link,
-    /// Addresses that the file gives to the ends.
-    given: [Option<Cidr>; 2],
-}
-
-pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
-    let source = Source { text, file };
-    let root = source.root()?;
-    let keys = [
-        "name", "why", "seed", "host", "router", "switch", "link", "change", "traffic",
-    ];
-    let top = Table::open(&source, "the scenario", root.get_ref(), 0, &keys)?;
-    let name = name_of(top.need("name", "\"my-lab\"")?)?;
-    let why = top
-        .need("why", "\"a sentence on why these numbers\"")?
-        .text("a sentence in quotes")?;
-    let nodes = nodes(&top)?;
-    let mut drafts = links(&top, &nodes)?;
-    loops(&drafts, &nodes)?;
-    addresses(&mut drafts, &nodes)?;
-    routers(&top, &nodes, &drafts)?;
-    let script = script(&top, &drafts)?;
-    let scenario = Scenario {
-        name,
-        why: why.to_owned(),
-        seed: top.read("seed", |v| v.whole(0..1 << 62))?.unwrap_or(1),
-        traffic: traffic(&top, &nodes)?,
-        nodes,
-        links: drafts.into_iter().map(|d| d.link).collect(),
-        script,
-    };
-    for (key, node) in tables(&top)? {
-        let name = node.need("name", "\"a\"")?;
-        if scenario.ends_at(name.text("")?).next().is_none() {
-            let what = format!("{key} '{}' has no link", name.text("")?);
-            return Err(name.fail(what, "add a [[link]] with it in 'between', or remove it"));
-        }
-    }
-    Ok(scenario)
-}
-
-/// A name fit for a file, a namespace and a shell.
-fn name_of(value: Value<'_, '_, '_>) -> Result<String, Error> {
-    let expected = "a name in quotes";
-    let name = value.text(expected)?;
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if name.is_empty() || name.len() > 32 || !name.chars().all(plain) || name.starts_with('-') {
-        return Err(value.fail(
-            format!("'{}' cannot be a name", name.escape_debug()),
-            "write 1 to 32 of a-z, 0-9 and '-', not beginning with '-'",
-        ));
-    }
-    Ok(name.to_owned())
-}
-
-const HOST_KEYS: [&str; 9] = [
-    "name",
-    "congestion",
-    "receive_buffer",
-    "send_buffer",
-    "offload",
-    "ecn",
-    "reads_at",
-    "drop_icmp",
-    "drop_icmp_toward",
-];
-const ROUTER_KEYS: [&str; 6] = [
-    "name",
-    "mss_clamp",
-    "drop_icmp",
-    "drop_icmp_toward",
-    "ttl",
-    "nat",
+/// The keys that each kind of node has.
+const NODE_KEYS: [(&str, &str); 3] = [
+    (
+        "host",
+        "name congestion receive_buffer send_buffer offload ecn reads_at drop_icmp drop_icmp_toward",
+    ),
+    (
+        "router",
+        "name mss_clamp drop_icmp drop_icmp_toward ttl nat",
+    ),
+    ("switch", "name"),
 ];
 
-/// Every node's table, with its kind.
-fn tables<'s, 'a>(top: &Table<'s, 'a>) -> Result<Vec<(&'static str, Table<'s, 'a>)>, Error> {
-    let kinds: [(&str, &[&str]); 3] = [
-        ("host", &HOST_KEYS),
-        ("router", &ROUTER_KEYS),
-        ("switch", &["name"]),
-    ];
-    let mut all = Vec::new();
-    for (kind, keys) in kinds {
-        for (entries, at) in top.each(kind)? {
-            let table = Table::open(top.source, format!("a {kind}"), entries, at, keys)?;
-            all.push((kind, table));
-        }
-    }
-    Ok(all)
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScenarioFile {
+    #[serde(deserialize_with = "scalar")]
+    name: String,
+    why: String,
+    seed: Option<Of<Whole<0, { (1 << 62) - 1 }>>>,
+    #[serde(default)]
+    host: Vec<Spanned<Node>>,
+    #[serde(default)]
+    router: Vec<Spanned<Node>>,
+    #[serde(default)]
+    switch: Vec<Spanned<Node>>,
+    #[serde(default)]
+    link: Vec<Spanned<LinkFile>>,
+    #[serde(default)]
+    change: Vec<Spanned<ShapeFile>>,
+    #[serde(default)]
+    traffic: Vec<Spanned<Traffic>>,
 }
 
-fn nodes(top: &Table<'_, '_>) -> Result<Vec<Node>, Error> {
-    let mut nodes: Vec<Node> = Vec::new();
-    for (kind, table) in tables(top)? {
-        let value = table.need("name", "\"a\"")?;
-        let name = name_of(value)?;
-        if nodes.iter().any(|n| n.name == name) {
-            let what = format!("two nodes are named '{name}'");
-            return Err(value.fail(what, "give each host, router and switch its own name"));
-        }
-        if nodes.len() == MAX_NODES {
-            let what = format!("more than {MAX_NODES} nodes");
-            return Err(value.fail(what, "leave some out"));
-        }
-        let kind = match kind {
-            "host" => NodeKind::Host(host(&table)?),
-            "router" => NodeKind::Router(router(&table)?),
-            _ => NodeKind::Switch,
-        };
-        nodes.push(Node { name, kind });
-    }
-    if !nodes.iter().any(|n| matches!(n.kind, NodeKind::Host(_))) {
-        let what = "the scenario has no host";
-        return Err(top.source.fail(0, what, "add [[host]] with a name"));
-    }
-    Ok(nodes)
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkFile {
+    #[serde(default, deserialize_with = "some")]
+    name: Option<String>,
+    between: [String; 2],
+    mtu: Option<Mtus>,
+    devices: Option<[Of<String>; 2]>,
+    addresses: Option<[Address; 2]>,
+    both: Option<Spanned<ShapeFile>>,
+    forward: Option<Spanned<ShapeFile>>,
+    backward: Option<Spanned<ShapeFile>>,
 }
 
-fn host(table: &Table<'_, '_>) -> Result<Host, Error> {
-    Ok(Host {
-        congestion: table.read("congestion", name_of)?,
-        receive_buffer: table.read("receive_buffer", |v| v.bytes())?,
-        send_buffer: table.read("send_buffer", |v| v.bytes())?,
-        offload: table.read("offload", |v| v.boolean())?.unwrap_or(true),
-        ecn: table.read("ecn", |v| v.boolean())?.unwrap_or(false),
-        icmp: icmp(table)?,
-        reads_at: table.read("reads_at", |v| v.rate())?,
+/// MTUs in bytes: one of the link, or one of each end.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "no MTU; write an MTU in bytes (1500), or one for each end ([9000, 1500])"
+)]
+enum Mtus {
+    Both(i64),
+    Each([i64; 2]),
+}
+
+/// The address of an end; `None` for `"auto"`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+struct Address(Option<Cidr>);
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Address, String> {
+        if text == "auto" {
+            return Ok(Address(None));
+        }
+        let cidr = text.split_once('/').and_then(|(address, prefix)| {
+            let address = IpAddr::V4(address.parse().ok()?);
+            let prefix = prefix.parse().ok().filter(|p| (8..=30).contains(p))?;
+            Some(Address(Some(Cidr { address, prefix })))
+        });
+        let expected = "an IPv4 address with a prefix of 8 to 30 (\"10.0.0.1/24\"), or \"auto\"";
+        cidr.ok_or_else(|| format!("found \"{}\"; write {expected}", text.escape_debug()))
+    }
+}
+
+/// What is wrong, before it is looked up where.
+struct Fault {
+    /// Where the tables begin in which the key may be, the likeliest first.
+    at: Vec<usize>,
+    key: &'static str,
+    what: String,
+    remedy: String,
+}
+
+fn fault<T>(
+    at: usize,
+    key: &'static str,
+    what: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Result<T, Fault> {
+    Err(Fault {
+        at: vec![at],
+        key,
+        what: what.into(),
+        remedy: remedy.into(),
     })
 }
 
-fn router(table: &Table<'_, '_>) -> Result<Router, Error> {
-    Ok(Router {
-        mss_clamp: table.read("mss_clamp", |v| match v.is_number() {
-            true => Ok(MssClamp::To(v.whole(88..65_496)? as u16)),
-            false if v.text("\"path-mtu\" or a size")? == "path-mtu" => Ok(MssClamp::PathMtu),
-            false => {
-                let what = format!("'mss_clamp' is \"{}\"", v.text("")?.escape_debug());
-                Err(v.fail(what, "write \"path-mtu\", or a size in bytes (1440)"))
+/// The text of a file, to name lines in it.
+struct Source<'a> {
+    text: &'a str,
+    file: &'a str,
+}
+
+impl Source<'_> {
+    fn error(&self, at: usize, what: impl Into<String>, remedy: impl Into<String>) -> Error {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        Error {
+            file: self.file.to_owned(),
+            line: before.iter().filter(|&&b| b == b'\n').count() + 1,
+            what: what.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// Where a line of the table at `at` gives this key.
+    fn find(&self, at: usize, key: &str) -> Option<usize> {
+        let mut from = at;
+        for line in self.text.get(at..)?.split_inclusive('\n') {
+            let entry = line.trim_start();
+            if from > at && entry.starts_with('[') {
+                return None;
             }
-        })?,
-        icmp: icmp(table)?,
-        ttl: table.read("ttl", |v| Ok(v.whole(1..256)? as u8))?,
-        nat: table.read("nat", nat)?,
-    })
-}
-
-fn icmp(table: &Table<'_, '_>) -> Result<Option<IcmpFilter>, Error> {
-    let toward = table.read("drop_icmp_toward", |v| {
-        let expected = "a list of names of nodes";
-        v.list(expected)?.iter().map(|n| name_of(*n)).collect()
-    })?;
-    let expected = "\"frag-needed\" or \"all\"";
-    let drop = table.read("drop_icmp", |v| match v.text(expected)? {
-        "frag-needed" => Ok(Icmp::FragNeeded),
-        "all" => Ok(Icmp::All),
-        other => Err(v.fail(
-            format!("'drop_icmp' is \"{}\"", other.escape_debug()),
-            format!("write {expected}"),
-        )),
-    })?;
-    if drop.is_none() && toward.is_some() {
-        let at = table.place("drop_icmp_toward");
-        let what = "'drop_icmp_toward' without 'drop_icmp'";
-        return Err(table
-            .source
-            .fail(at, what, format!("add drop_icmp = {expected}")));
-    }
-    Ok(drop.map(|drop| IcmpFilter {
-        drop,
-        toward: toward.unwrap_or_default(),
-    }))
-}
-
-fn nat(value: Value<'_, '_, '_>) -> Result<Nat, Error> {
-    let table = value.table("nat", &["outside", "forward", "hairpin"])?;
-    let mut forward: Vec<PortForward> = Vec::new();
-    if let Some(list) = table.get("forward") {
-        for one in list.list("a list of tables with port and to")? {
-            let t = one.table("a forwarded port", &["port", "to"])?;
-            let port = t.need("port", "80")?;
-            let number = port.whole(1..65_536)? as u16;
-            if forward.iter().any(|f| f.port == number) {
-                let what = format!("port {number} is forwarded twice");
-                return Err(port.fail(what, "keep one of them"));
+            let value = entry.strip_prefix(key).map(str::trim_start);
+            if value.is_some_and(|v| v.starts_with('=')) {
+                return Some(from);
             }
-            forward.push(PortForward {
-                port: number,
-                to: name_of(t.need("to", "\"server\"")?)?,
-            });
+            from += line.len();
+        }
+        None
+    }
+
+    /// The line of a fault is that of its key, or else that of its table.
+    fn locate(&self, fault: Fault) -> Error {
+        let at = fault.at.iter().find_map(|at| self.find(*at, fault.key));
+        let at = at.or(fault.at.first().copied()).unwrap_or(0);
+        self.error(at, fault.what, fault.remedy)
+    }
+
+    /// What the reader of TOML found wrong.
+    fn unread(&self, error: &toml::de::Error) -> Error {
+        let at = error.span().map_or(0, |span| span.start);
+        let message = error.message().trim().replace('\n', ", ");
+        let mut quoted = message.split('`').skip(1).step_by(2);
+        let start = message.split(' ').next();
+        match (start, quoted.next(), message.rsplit_once("; ")) {
+            (Some("unknown"), Some(name), _) if message.starts_with("unknown field") => {
+                let known: Vec<&str> = quoted.collect();
+                self.error(at, format!("unknown key '{name}'"), suggest(name, &known))
+            }
+            (Some("missing"), Some(name), _) => self.error(
+                at,
+                format!("'{name}' is missing"),
+                format!("add {name} = ..."),
+            ),
+            (_, _, Some((what, remedy))) => self.error(at, what, remedy),
+            (_, _, None) => match message.split_once(", expected ") {
+                Some((what, expected)) => self.error(at, what, format!("write {expected}")),
+                None => self.error(at, message, "write key = value, with text in quotes"),
+            },
         }
     }
-    Ok(Nat {
-        outside: name_of(table.need("outside", "\"wan\"")?)?,
-        forward,
-        hairpin: table.read("hairpin", |v| v.boolean())?.unwrap_or(false),
-    })
 }
 
-/// Checks what nodes say of other nodes and of links.
-fn routers(top: &Table<'_, '_>, nodes: &[Node], drafts: &[Draft<'_, '_>]) -> Result<(), Error> {
-    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
-    for ((_, table), node) in tables(top)?.iter().zip(nodes) {
-        let (icmp, nat) = match &node.kind {
-            NodeKind::Host(h) => (&h.icmp, &None),
-            NodeKind::Router(r) => (&r.icmp, &r.nat),
-            NodeKind::Switch => continue,
-        };
-        let unknown = |key: &str, name: &str| {
-            let what = format!("'{}' names the unknown node '{name}'", node.name);
-            table
-                .source
-                .fail(table.place(key), what, suggest(name, &names))
-        };
-        let mut toward = icmp.iter().flat_map(|i| &i.toward);
-        if let Some(name) = toward.find(|t| !names.contains(&t.as_str())) {
-            return Err(unknown("drop_icmp_toward", name));
+/// A remedy for a name that is none of `known`.
+fn suggest(name: &str, known: &[&str]) -> String {
+    let distance = |k: &&str| strsim::levenshtein(name.get(..64).unwrap_or(name), k);
+    match known.iter().min_by_key(|k| distance(k)) {
+        Some(key) if distance(key) <= 1 + key.len() / 4 => format!("did you mean '{key}'?"),
+        Some(_) => format!("known here: {}", known.join(", ")),
+        None => "there is none yet".to_owned(),
+    }
+}
+
+/// Refuses a name that is none of `known`; `what` says what names it.
+fn named(
+    known: &[&str],
+    name: &str,
+    at: usize,
+    key: &'static str,
+    what: &str,
+) -> Result<(), Fault> {
+    match known.contains(&name) {
+        true => Ok(()),
+        false => fault(
+            at,
+            key,
+            format!("{what} '{}'", name.escape_debug()),
+            suggest(name, known),
+        ),
+    }
+}
+
+/// Refuses a second thing of one name, and more things than `most`.
+fn distinct<'a>(
+    names: impl Iterator<Item = (usize, &'a String)>,
+    what: &str,
+    most: usize,
+) -> Result<(), Fault> {
+    let mut seen = BTreeSet::new();
+    for (at, name) in names {
+        if !seen.insert(name) {
+            let what = format!("two {what} are named '{name}'");
+            return fault(at, "name", what, "give each its own name");
         }
-        let Some(nat) = nat else { continue };
-        if let Some(f) = nat.forward.iter().find(|f| !names.contains(&f.to.as_str())) {
-            return Err(unknown("nat", &f.to));
-        }
-        let own: Vec<&str> = drafts
-            .iter()
-            .filter(|d| d.link.ends.iter().any(|e| e.node == node.name))
-            .map(|d| d.link.name.as_str())
-            .collect();
-        if !own.contains(&nat.outside.as_str()) {
-            let what = format!("router '{}' has no link '{}'", node.name, nat.outside);
-            let at = table.place("nat");
-            return Err(table.source.fail(at, what, suggest(&nat.outside, &own)));
+        if seen.len() > most {
+            return fault(at, "", format!("more than {most} {what}"), "leave some out");
         }
     }
     Ok(())
 }
 
-fn links<'s, 'a>(top: &Table<'s, 'a>, nodes: &[Node]) -> Result<Vec<Draft<'s, 'a>>, Error> {
-    let mut drafts: Vec<Draft<'s, 'a>> = Vec::new();
-    let mut devices: BTreeSet<(String, String)> = BTreeSet::new();
-    for (entries, at) in top.each("link")? {
-        let draft = link(top, entries, at, nodes, &mut devices)?;
-        if drafts.iter().any(|d| d.link.name == draft.link.name) {
-            let what = format!("two links are named '{}'", draft.link.name);
-            let at = draft.table.place("name");
-            return Err(top.source.fail(at, what, "give each its own name"));
-        }
-        if drafts.len() == MAX_LINKS {
-            let what = format!("more than {MAX_LINKS} links");
-            return Err(top.source.fail(at, what, "leave some out"));
-        }
-        drafts.push(draft);
+pub(crate) fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
+    let source = Source { text, file };
+    if text.len() > MAX_FILE {
+        let what = format!("the file has more than {MAX_FILE} bytes");
+        return Err(source.error(0, what, "give a scenario file"));
     }
-    Ok(drafts)
+    let root = DeTable::parse(text).map_err(|e| {
+        let error = source.unread(&e);
+        let what = format!("not TOML: {}", error.what);
+        Error { what, ..error }
+    })?;
+    node_keys(root.get_ref(), &source)?;
+    let read = ScenarioFile::deserialize(toml::de::Deserializer::from(root))
+        .map_err(|e| source.unread(&e))?;
+    scenario(text, read).map_err(|fault| source.locate(fault))
 }
 
-const LINK_KEYS: [&str; 8] = [
-    "name",
-    "between",
-    "mtu",
-    "devices",
-    "addresses",
-    "both",
-    "forward",
-    "backward",
-];
-
-fn link<'s, 'a>(
-    top: &Table<'s, 'a>,
-    entries: &'s DeTable<'a>,
-    at: usize,
-    nodes: &[Node],
-    devices: &mut BTreeSet<(String, String)>,
-) -> Result<Draft<'s, 'a>, Error> {
-    let mut table = Table::open(top.source, "a link", entries, at, &LINK_KEYS)?;
-    let between = table.need("between", "[\"a\", \"b\"]")?;
-    let [a, b] = between.pair("the names of two nodes ([\"a\", \"b\"])")?;
-    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
-    for end in [a, b] {
-        let name = end.text("the name of a node")?;
-        if !names.contains(&name) {
-            let what = format!("a link to the unknown node '{}'", name.escape_debug());
-            return Err(end.fail(what, suggest(name, &names)));
+/// Refuses a key of another kind of node.
+fn node_keys(root: &DeTable<'_>, source: &Source<'_>) -> Result<(), Error> {
+    for (kind, keys) in NODE_KEYS {
+        let keys: Vec<&str> = keys.split(' ').collect();
+        let Some(DeValue::Array(nodes)) = root.get(kind).map(Spanned::get_ref) else {
+            continue;
+        };
+        let tables = nodes.iter().filter_map(|node| node.get_ref().as_table());
+        for key in tables.flat_map(|table| table.keys()) {
+            let name: &str = key.get_ref();
+            if !keys.contains(&name) {
+                let what = format!("unknown key '{name}' in a {kind}");
+                return Err(source.error(key.span().start, what, suggest(name, &keys)));
+            }
         }
     }
-    let (a, b) = (name_of(a)?, name_of(b)?);
+    Ok(())
+}
+
+fn scenario(text: &str, file: ScenarioFile) -> Result<Scenario, Fault> {
+    if file.host.is_empty() {
+        return fault(
+            0,
+            "",
+            "the scenario has no host",
+            "add [[host]] with a name",
+        );
+    }
+    let kinds = [
+        (NodeKind::Host, file.host),
+        (NodeKind::Router, file.router),
+        (NodeKind::Switch, file.switch),
+    ];
+    let all = kinds.into_iter().flat_map(|(kind, nodes)| {
+        nodes.into_iter().map(move |node| {
+            let at = node.span().start;
+            let node = node.into_inner();
+            (at, Node { kind, ..node })
+        })
+    });
+    let (places, nodes): (Vec<usize>, Vec<Node>) = all.unzip();
+    let names = nodes.iter().map(|n| &n.name);
+    distinct(places.iter().copied().zip(names), "nodes", MAX_NODES)?;
+    let mut drafts: Vec<Draft> = Vec::new();
+    for link in file.link {
+        drafts.push(draft(link, &nodes, &drafts)?);
+    }
+    let names = drafts.iter().map(|d| (d.at, &d.link.name));
+    distinct(names, "links", MAX_LINKS)?;
+    loops(&drafts, &nodes)?;
+    addresses(&mut drafts, &nodes)?;
+    for (at, node) in places.iter().zip(&nodes) {
+        references(node, *at, &nodes, &drafts)?;
+    }
+    Ok(Scenario {
+        text: text.to_owned(),
+        name: file.name,
+        why: file.why,
+        seed: file.seed.map_or(1, |of| of.0.0),
+        script: script(file.change, &drafts)?,
+        traffic: traffic(file.traffic, &nodes)?,
+        nodes,
+        links: drafts.into_iter().map(|d| d.link).collect(),
+    })
+}
+
+/// Checks the nodes and links that a node names, and that it has a link.
+fn references(node: &Node, at: usize, nodes: &[Node], drafts: &[Draft]) -> Result<(), Fault> {
+    let Node { name, kind, .. } = node;
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    let own = drafts.iter().map(|d| &d.link);
+    let own = own.filter(|l| l.ends.iter().any(|e| e.node == *name));
+    let own: Vec<&str> = own.map(|l| l.name.as_str()).collect();
+    let unknown = format!("'{name}' names the unknown node");
+    for to in &node.drop_icmp_toward {
+        named(&names, to, at, "drop_icmp_toward", &unknown)?;
+    }
+    if node.drop_icmp.is_none() && !node.drop_icmp_toward.is_empty() {
+        let what = "'drop_icmp_toward' without 'drop_icmp'";
+        let remedy = "add drop_icmp = \"frag-needed\" or \"all\"";
+        return fault(at, "drop_icmp_toward", what, remedy);
+    }
+    if let Some(Nat {
+        outside, forward, ..
+    }) = &node.nat
+    {
+        let what = format!("router '{name}' has no link");
+        named(&own, outside, at, "nat", &what)?;
+        let mut ports = BTreeSet::new();
+        for forward in forward {
+            named(&names, &forward.to, at, "nat", &unknown)?;
+            if !ports.insert(forward.port) {
+                let what = format!("port {} is forwarded twice", forward.port);
+                return fault(at, "nat", what, "keep one of them");
+            }
+        }
+    }
+    if own.is_empty() {
+        let what = format!("{} '{name}' has no link", kind.name());
+        let remedy = "add a [[link]] with it in 'between', or remove it";
+        return fault(at, "name", what, remedy);
+    }
+    Ok(())
+}
+
+/// A link, its place in the file, and the addresses that the file gives to its ends.
+struct Draft {
+    at: usize,
+    link: Link,
+    given: [Option<Cidr>; 2],
+}
+
+fn draft(file: Spanned<LinkFile>, nodes: &[Node], before: &[Draft]) -> Result<Draft, Fault> {
+    let (at, file) = (file.span().start, file.into_inner());
+    let [a, b] = &file.between;
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    for name in [a, b] {
+        named(&names, name, at, "between", "a link to the unknown node")?;
+    }
     if a == b {
         let what = format!("a link from '{a}' to itself");
-        return Err(between.fail(what, "name two different nodes"));
+        return fault(at, "between", what, "name two different nodes");
     }
-    let name = match table.get("name") {
-        Some(name) => name_of(name)?,
-        None => format!("{a}-{b}"),
+    let mtus = match file.mtu {
+        None => [1500; 2],
+        Some(Mtus::Both(mtu)) => [mtu; 2],
+        Some(Mtus::Each(mtus)) => mtus,
     };
-    table.subject = format!("link '{name}'");
-
-    let mtu = mtus(&table)?;
-    let mut named: [Option<String>; 2] = [None, None];
-    if let Some(value) = table.get("devices") {
-        for (into, v) in named.iter_mut().zip(value.pair("two names of devices")?) {
-            let device = name_of(v)?;
+    if let Some(mtu) = mtus.into_iter().find(|mtu| *mtu < SMALLEST_MTU) {
+        let remedy = format!("write at least {SMALLEST_MTU} (IPv6 needs 1280)");
+        return fault(at, "mtu", format!("an MTU of {mtu} is too small"), remedy);
+    }
+    if let Some(mtu) = mtus.into_iter().find(|mtu| *mtu > 65_535) {
+        let what = format!("an MTU of {mtu} is too large");
+        return fault(at, "mtu", what, "write at most 65535");
+    }
+    let end = |node: &String, named: Option<String>, mtu: i64| {
+        let ends = before.iter().flat_map(|d| &d.link.ends);
+        let ends = ends.filter(|e| e.node == *node);
+        let taken: BTreeSet<&str> = ends.map(|e| e.device.as_str()).collect();
+        if let Some(device) = &named {
             if device.len() > LONGEST_DEVICE || device == "lo" {
                 let what = format!("'{device}' cannot be the name of a device");
                 let remedy = format!("write at most {LONGEST_DEVICE} letters, not 'lo'");
-                return Err(v.fail(what, remedy));
+                return fault(at, "devices", what, remedy);
             }
-            *into = Some(device);
+            if taken.contains(device.as_str()) {
+                let what = format!("'{node}' has two devices '{device}'");
+                return fault(at, "devices", what, "give each its own name");
+            }
         }
-    }
-    let mut end = |node: String, device: Option<String>, mtu: u32| {
-        let free = |d: &String| !devices.contains(&(node.clone(), d.clone()));
-        let device = device.unwrap_or_else(|| {
-            let mut all = (0..).map(|n| format!("eth{n}"));
-            all.find(free).expect("a node has fewer links than numbers")
-        });
-        if !devices.insert((node.clone(), device.clone())) {
-            let what = format!("'{node}' has two devices '{device}'");
-            let at = table.place("devices");
-            return Err(top.source.fail(at, what, "give each its own name"));
-        }
+        let mut free = (0..).map(|n| format!("eth{n}"));
+        let free = free.find(|device| !taken.contains(device.as_str()));
         Ok(End {
-            node,
-            device,
-            mtu,
+            node: node.clone(),
+            device: named.or(free).unwrap_or_default(),
+            mtu: mtu as u32,
             addresses: Vec::new(),
         })
     };
-    let [device_a, device_b] = named;
-    let ends = [end(a, device_a, mtu[0])?, end(b, device_b, mtu[1])?];
-    let (forward, backward) = shapes(&table, mtu[0].max(mtu[1]))?;
-    let mut given = [None, None];
-    if let Some(value) = table.get("addresses") {
-        let pair = value.pair("the addresses of both ends ([\"10.0.0.1/24\", \"auto\"])")?;
-        for (into, v) in given.iter_mut().zip(pair) {
-            *into = address(v)?;
+    let devices = file.devices.map(|d| d.map(|of| Some(of.0)));
+    let [device_a, device_b] = devices.unwrap_or_default();
+    let ends = [end(a, device_a, mtus[0])?, end(b, device_b, mtus[1])?];
+    let name = file.name.unwrap_or_else(|| format!("{a}-{b}"));
+    let mtu = mtus[0].max(mtus[1]) as u32;
+    let shape = |own: &Option<Spanned<ShapeFile>>| {
+        let mut shape = Shape::default();
+        let mut places = Vec::new();
+        for table in file.both.iter().chain(own) {
+            let (at, table) = (table.span().start, table.get_ref());
+            if table.at.is_some() || table.link.is_some() || table.direction.is_some() {
+                let what = "'at', 'link' and 'direction' are keys of a [[change]]";
+                return fault(at, "", what, "leave them out here");
+            }
+            table.apply(&mut shape, at, mtu)?;
+            places.push(at);
         }
+        effective(&shape, &name, &places)?;
+        Ok(shape)
+    };
+    let (forward, backward) = (shape(&file.forward)?, shape(&file.backward)?);
+    if forward.half_duplex != backward.half_duplex {
+        let what = format!("link '{name}' is half-duplex in one direction only");
+        return fault(at, "", what, "move half_duplex = true to [link.both]");
     }
     Ok(Draft {
+        at,
+        given: file.addresses.map_or([None; 2], |a| a.map(|given| given.0)),
         link: Link {
             name,
             ends,
             forward,
             backward,
         },
-        table,
-        given,
     })
 }
 
-fn mtus(table: &Table<'_, '_>) -> Result<[u32; 2], Error> {
-    let one = |v: Value<'_, '_, '_>| {
-        if v.is_number() && v.whole(0..SMALLEST_MTU).is_ok() {
-            let what = format!("an MTU of {} is too small", v.whole(0..SMALLEST_MTU)?);
-            let remedy = format!("write at least {SMALLEST_MTU} (IPv6 needs 1280)");
-            return Err(v.fail(what, remedy));
-        }
-        Ok(v.whole(SMALLEST_MTU..65_536)? as u32)
-    };
-    match table.get("mtu") {
-        None => Ok([1500; 2]),
-        Some(v) if v.is_number() => one(v).map(|m| [m; 2]),
-        Some(v) => {
-            let [a, b] = v.pair("an MTU in bytes (1500), or one for each end ([9000, 1500])")?;
-            Ok([one(a)?, one(b)?])
-        }
-    }
-}
-
-fn address(value: Value<'_, '_, '_>) -> Result<Option<Cidr>, Error> {
-    let expected = "an IPv4 address with its prefix (\"10.0.0.1/24\"), or \"auto\"";
-    let text = value.text(expected)?;
-    if text == "auto" {
-        return Ok(None);
-    }
-    let cidr = text.split_once('/').and_then(|(address, prefix)| {
-        let address = IpAddr::V4(address.parse().ok()?);
-        let prefix = prefix.parse().ok().filter(|p| (8..=30).contains(p))?;
-        Some(Cidr { address, prefix })
-    });
-    let Some(cidr) = cidr else {
-        let what = format!("'{}' is no such address", text.escape_debug());
-        return Err(value.fail(what, format!("write {expected}, prefix 8 to 30")));
-    };
-    Ok(Some(cidr))
-}
-
-fn shapes(link: &Table<'_, '_>, mtu: u32) -> Result<(Shape, Shape), Error> {
-    let open = |key: &str| {
-        link.read(key, |v| {
-            v.table(format!("{}, {key}", link.subject), &shape::KEYS)
-        })
-    };
-    let both = open("both")?;
-    let base = match &both {
-        Some(table) => shape::patch(table, &Shape::default(), mtu)?,
-        None => Shape::default(),
-    };
-    let one = |key: &str| {
-        let own = open(key)?;
-        let shape = match &own {
-            Some(table) => shape::patch(table, &base, mtu)?,
-            None => base.clone(),
-        };
-        let tables: Vec<&Table<'_, '_>> = own.iter().chain(&both).collect();
-        shape::consistent(&tables, &shape)?;
-        Ok(shape)
-    };
-    let (forward, backward) = (one("forward")?, one("backward")?);
-    if forward.half_duplex != backward.half_duplex {
-        let what = format!("{} is half-duplex in one direction only", link.subject);
-        let remedy = "move half_duplex = true to [link.both]";
-        return Err(link.source.fail(link.at, what, remedy));
-    }
-    Ok((forward, backward))
-}
-
 /// Refuses rings of switches, in which a broadcast would run for ever.
-fn loops(drafts: &[Draft<'_, '_>], nodes: &[Node]) -> Result<(), Error> {
-    let is_switch = |name: &str| {
-        let mut all = nodes.iter();
-        all.any(|n| n.name == name && matches!(n.kind, NodeKind::Switch))
-    };
-    let mut group: BTreeMap<&str, &str> = BTreeMap::new();
+fn loops(drafts: &[Draft], nodes: &[Node]) -> Result<(), Fault> {
+    let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
+    let mut joined: Vec<BTreeSet<&str>> = switches
+        .map(|switch| BTreeSet::from([switch.name.as_str()]))
+        .collect();
     for draft in drafts {
         let [a, b] = &draft.link.ends;
-        if !is_switch(&a.node) || !is_switch(&b.node) {
+        let group = |end: &End| joined.iter().position(|g| g.contains(end.node.as_str()));
+        let (Some(a), Some(b)) = (group(a), group(b)) else {
             continue;
-        }
-        let find = |group: &BTreeMap<&str, &'_ str>, of: &str| {
-            group
-                .get(of)
-                .map_or_else(|| of.to_owned(), |g| (*g).to_owned())
         };
-        let (ga, gb) = (find(&group, &a.node), find(&group, &b.node));
-        if ga == gb {
+        if a == b {
             let what = format!("link '{}' closes a loop of switches", draft.link.name);
             let remedy =
                 "remove one of its links, or put a router in: frames would circle for ever";
-            let at = draft.table.place("between");
-            return Err(draft.table.source.fail(at, what, remedy));
+            return fault(draft.at, "between", what, remedy);
         }
-        group.entry(&a.node).or_insert(&a.node);
-        group.entry(&b.node).or_insert(&b.node);
-        let leader = group[a.node.as_str()];
-        for value in group.values_mut() {
-            if **value == *gb {
-                *value = leader;
-            }
-        }
+        let other = joined.swap_remove(a.max(b));
+        joined[a.min(b)].extend(other);
     }
     Ok(())
 }
 
 /// Gives every end at a host or router an IPv4 and an IPv6 address, one network for each segment:
 /// 10.77.N.0/24, or what the file gives, and fd77:0:0:N::/64 where the MTU allows IPv6.
-fn addresses(drafts: &mut [Draft<'_, '_>], nodes: &[Node]) -> Result<(), Error> {
+fn addresses(drafts: &mut [Draft], nodes: &[Node]) -> Result<(), Fault> {
     let links: Vec<&Link> = drafts.iter().map(|d| &d.link).collect();
     let segments = crate::scenario::segments(&links, nodes);
+    let switches = nodes.iter().filter(|n| n.kind == NodeKind::Switch);
+    let switches: BTreeSet<&str> = switches.map(|n| n.name.as_str()).collect();
     let mut taken: BTreeSet<IpAddr> = BTreeSet::new();
     let mut networks: BTreeMap<usize, Cidr> = BTreeMap::new();
+    let mut ipv6: BTreeMap<usize, bool> = BTreeMap::new();
     for (draft, segment) in drafts.iter().zip(&segments) {
         for (end, given) in draft.link.ends.iter().zip(draft.given) {
+            *ipv6.entry(*segment).or_insert(true) &= end.mtu >= 1280;
             let Some(cidr) = given else { continue };
-            let fail = |what: String, remedy: &str| {
-                let at = draft.table.place("addresses");
-                Err(draft.table.source.fail(at, what, remedy))
-            };
-            if is(nodes, &end.node, |k| matches!(k, NodeKind::Switch)) {
+            let fail = |what: String, remedy: &str| fault(draft.at, "addresses", what, remedy);
+            if switches.contains(end.node.as_str()) {
                 let what = format!("the switch '{}' has an address", end.node);
                 return fail(what, "write \"auto\" for its end: it gets none");
             }
@@ -510,57 +518,44 @@ fn addresses(drafts: &mut [Draft<'_, '_>], nodes: &[Node]) -> Result<(), Error> 
             let network = *networks.entry(*segment).or_insert(cidr.network());
             if network != cidr.network() {
                 let what = format!("{cidr} is not in {network}, the network of its neighbours");
-                return fail(
-                    what,
-                    "give all ends on one segment addresses of one network",
-                );
+                let remedy = "give all ends on one segment addresses of one network";
+                return fail(what, remedy);
             }
         }
     }
-    let by_segment: BTreeSet<usize> = segments.iter().copied().collect();
-    for (number, segment) in by_segment.into_iter().enumerate() {
-        let number = number as u16;
-        let network = *networks.entry(segment).or_insert(Cidr {
-            address: IpAddr::from([10, 77, number as u8, 0]),
+    // Number of each segment among all, and of the last address in it.
+    let mut numbers: BTreeMap<usize, (u16, u16)> = BTreeMap::new();
+    for segment in &segments {
+        let next = numbers.len() as u16;
+        numbers.entry(*segment).or_insert((next, 0));
+    }
+    for (draft, segment) in drafts.iter_mut().zip(&segments) {
+        let Some((number, last)) = numbers.get_mut(segment) else {
+            continue;
+        };
+        let network = *networks.entry(*segment).or_insert(Cidr {
+            address: IpAddr::from([10, 77, *number as u8, 0]),
             prefix: 24,
         });
-        let mut mine: Vec<&mut Draft<'_, '_>> = drafts
-            .iter_mut()
-            .zip(&segments)
-            .filter(|(_, s)| **s == segment)
-            .map(|(d, _)| d)
-            .collect();
-        let ipv6 = mine
-            .iter()
-            .all(|d| d.link.ends.iter().all(|e| e.mtu >= 1280));
-        let mut next6 = 0;
-        for draft in &mut mine {
-            for (end, given) in draft.link.ends.iter_mut().zip(draft.given) {
-                if is(nodes, &end.node, |k| matches!(k, NodeKind::Switch)) {
-                    continue;
-                }
-                let v4 = given.or_else(|| free(network, &mut taken)).ok_or_else(|| {
-                    let what = format!("{network} has no free address for '{}'", end.node);
-                    let at = draft.table.place("addresses");
-                    let remedy = "give a shorter prefix";
-                    draft.table.source.fail(at, what, remedy)
-                })?;
-                end.addresses.push(v4);
-                next6 += 1;
-                if ipv6 {
-                    end.addresses.push(Cidr {
-                        address: IpAddr::from([0xfd77, 0, 0, number, 0, 0, 0, next6]),
-                        prefix: 64,
-                    });
-                }
+        for (end, given) in draft.link.ends.iter_mut().zip(draft.given) {
+            if switches.contains(end.node.as_str()) {
+                continue;
+            }
+            let Some(v4) = given.or_else(|| free(network, &mut taken)) else {
+                let what = format!("{network} has no free address for '{}'", end.node);
+                return fault(draft.at, "addresses", what, "give a shorter prefix");
+            };
+            end.addresses.push(v4);
+            *last += 1;
+            if ipv6[segment] {
+                end.addresses.push(Cidr {
+                    address: IpAddr::from([0xfd77, 0, 0, *number, 0, 0, 0, *last]),
+                    prefix: 64,
+                });
             }
         }
     }
     Ok(())
-}
-
-fn is(nodes: &[Node], name: &str, what: impl Fn(&NodeKind) -> bool) -> bool {
-    nodes.iter().any(|n| n.name == name && what(&n.kind))
 }
 
 /// The lowest address of an IPv4 network that is not taken, and takes it.
@@ -576,143 +571,75 @@ fn free(network: Cidr, taken: &mut BTreeSet<IpAddr>) -> Option<Cidr> {
     Some(Cidr { address, ..network })
 }
 
-fn script(top: &Table<'_, '_>, drafts: &[Draft<'_, '_>]) -> Result<Vec<Change>, Error> {
-    let keys: Vec<&str> = ["at", "link", "direction"]
-        .into_iter()
-        .chain(shape::KEYS)
-        .collect();
-    let tables = top.each("change")?;
-    if tables.len() > MAX_CHANGES {
+fn script(mut files: Vec<Spanned<ShapeFile>>, drafts: &[Draft]) -> Result<Vec<Change>, Fault> {
+    if let Some(file) = files.get(MAX_CHANGES) {
         let what = format!("more than {MAX_CHANGES} changes");
-        return Err(top
-            .source
-            .fail(tables[MAX_CHANGES].1, what, "leave some out"));
+        return fault(file.span().start, "", what, "leave some out");
     }
-    let mut steps = Vec::new();
-    for (entries, at) in tables {
-        let table = Table::open(top.source, "a change", entries, at, &keys)?;
-        steps.push((table.need("at", "\"5s\"")?.time()?, table));
-    }
-    steps.sort_by_key(|(at, _)| *at);
+    files.sort_by_key(|file| file.get_ref().at);
+    let names: Vec<&str> = drafts.iter().map(|d| d.link.name.as_str()).collect();
     let mut now: BTreeMap<(&str, Direction), Shape> = BTreeMap::new();
     let mut script = Vec::new();
-    for (at, table) in &steps {
-        let named = table.need("link", "\"wan\"")?;
-        let name = named.text("the name of a link")?;
-        let Some(Draft { link, .. }) = drafts.iter().find(|d| d.link.name == name) else {
-            let names: Vec<&str> = drafts.iter().map(|d| d.link.name.as_str()).collect();
-            let what = format!("a change of the unknown link '{}'", name.escape_debug());
-            return Err(named.fail(what, suggest(name, &names)));
+    for file in &files {
+        let (place, file) = (file.span().start, file.get_ref());
+        let (Some(at), Some(name)) = (file.at, &file.link) else {
+            let what = "a change without 'at' or 'link'";
+            return fault(place, "", what, "add at = \"5s\" and link = \"wan\"");
         };
-        if let Some(key) = table.get("half_duplex") {
+        named(&names, name, place, "link", "a change of the unknown link")?;
+        if file.half_duplex.is_some() {
             let what = "half_duplex cannot change while the lab runs";
-            return Err(key.fail(what, "set it in [link.both]"));
+            return fault(place, "half_duplex", what, "set it in [link.both]");
         }
-        let mtu = link.ends[0].mtu.max(link.ends[1].mtu);
-        for direction in directions(table)? {
-            let shape = now
-                .entry((&link.name, direction))
-                .or_insert_with(|| link.shape(direction).clone());
-            *shape = shape::patch(table, shape, mtu)?;
-            shape::consistent(&[table], shape)?;
-            script.push(Change {
-                at: *at,
-                link: link.name.clone(),
-                direction,
-                shape: shape.clone(),
-            });
+        let directions: &[Direction] = match file.direction {
+            Some(Toward::Forward) => &[Direction::Forward],
+            Some(Toward::Backward) => &[Direction::Backward],
+            Some(Toward::Both) | None => &Direction::BOTH,
+        };
+        for Draft { link, .. } in drafts.iter().filter(|d| d.link.name == *name) {
+            let mtu = link.ends[0].mtu.max(link.ends[1].mtu);
+            for &direction in directions {
+                let shape = now
+                    .entry((&link.name, direction))
+                    .or_insert_with(|| link.shape(direction).clone());
+                file.apply(shape, place, mtu)?;
+                effective(shape, name, &[place])?;
+                script.push(Change {
+                    at,
+                    link: link.name.clone(),
+                    direction,
+                    shape: shape.clone(),
+                });
+            }
         }
     }
     Ok(script)
 }
 
-fn traffic(top: &Table<'_, '_>, nodes: &[Node]) -> Result<Vec<Traffic>, Error> {
-    let keys = [
-        "name",
-        "from",
-        "to",
-        "streams",
-        "congestion",
-        "rate",
-        "on",
-        "off",
-    ];
-    let is_host = |n: &&Node| matches!(n.kind, NodeKind::Host(_));
-    let hosts: Vec<&str> = nodes
-        .iter()
-        .filter(is_host)
-        .map(|n| n.name.as_str())
-        .collect();
-    let mut all: Vec<Traffic> = Vec::new();
-    for (entries, at) in top.each("traffic")? {
-        let table = Table::open(top.source, "traffic", entries, at, &keys)?;
-        let host = |key: &str, other: &str| {
-            let value = table.need(key, "\"a\"")?;
-            let name = value.text("the name of a host")?;
-            if !hosts.contains(&name) {
-                let what = format!("'{key}' names the unknown host '{}'", name.escape_debug());
-                return Err(value.fail(what, suggest(name, &hosts)));
-            }
-            if name == other {
-                let what = format!("traffic from '{name}' to itself");
-                return Err(value.fail(what, "name two different hosts"));
-            }
-            Ok(name.to_owned())
-        };
-        let from = host("from", "")?;
-        let to = host("to", &from)?;
-        let name = table.read("name", name_of)?;
-        let name = name.unwrap_or_else(|| format!("{from}-{to}"));
-        let fail = |what: String, remedy: &str| Err(top.source.fail(at, what, remedy));
-        if all.iter().any(|t| t.name == name) {
-            return fail(
-                format!("two kinds of traffic are named '{name}'"),
-                "give each a name of its own",
-            );
+fn traffic(files: Vec<Spanned<Traffic>>, nodes: &[Node]) -> Result<Vec<Traffic>, Fault> {
+    let hosts = nodes.iter().filter(|n| n.kind == NodeKind::Host);
+    let hosts: Vec<&str> = hosts.map(|n| n.name.as_str()).collect();
+    let mut all: Vec<(usize, Traffic)> = Vec::new();
+    for file in files {
+        let (at, mut traffic) = (file.span().start, file.into_inner());
+        let Traffic { from, to, .. } = &traffic;
+        named(&hosts, from, at, "from", "'from' names the unknown host")?;
+        named(&hosts, to, at, "to", "'to' names the unknown host")?;
+        if from == to {
+            let what = format!("traffic from '{from}' to itself");
+            return fault(at, "to", what, "name two different hosts");
         }
-        if all.len() == MAX_TRAFFIC {
-            return fail(
-                format!("more than {MAX_TRAFFIC} kinds of traffic"),
-                "leave some out",
-            );
+        if (traffic.on.0 == 0) != (traffic.off.0 == 0) {
+            let what = "traffic has one of 'on' and 'off'";
+            let remedy = "give both, or neither for traffic that never ends";
+            return fault(at, "", what, remedy);
         }
-        let (on, off) = (
-            table.read("on", |v| v.span())?,
-            table.read("off", |v| v.span())?,
-        );
-        if on.is_some() != off.is_some() {
-            return fail(
-                "traffic has one of 'on' and 'off'".to_owned(),
-                "give both, or neither for traffic that never ends",
-            );
+        if traffic.name.is_empty() {
+            traffic.name = format!("{from}-{to}");
         }
-        let streams = table.read("streams", |v| v.whole(1..MAX_STREAMS + 1))?;
-        all.push(Traffic {
-            name,
-            from,
-            to,
-            streams: streams.unwrap_or(1) as u32,
-            congestion: table.read("congestion", name_of)?,
-            rate: table.read("rate", |v| v.rate())?,
-            on: on.unwrap_or_default(),
-            off: off.unwrap_or_default(),
-        });
+        all.push((at, traffic));
     }
-    Ok(all)
-}
-
-fn directions(table: &Table<'_, '_>) -> Result<Vec<Direction>, Error> {
-    let expected = "\"forward\", \"backward\" or \"both\"";
-    let Some(value) = table.get("direction") else {
-        return Ok(Direction::BOTH.to_vec());
-    };
-    match value.text(expected)? {
-        "forward" => Ok(vec![Direction::Forward]),
-        "backward" => Ok(vec![Direction::Backward]),
-        "both" => Ok(Direction::BOTH.to_vec()),
-        other => Err(value.fail(
-            format!("'direction' is \"{}\"", other.escape_debug()),
-            format!("write {expected}"),
-        )),
-    }
+    let names = all.iter().map(|(at, traffic)| (*at, &traffic.name));
+    distinct(names, "kinds of traffic", MAX_TRAFFIC)?;
+    Ok(all.into_iter().map(|(_, traffic)| traffic).collect())
 }

@@ -1,362 +1,267 @@
 //! The keys that shape one direction of a link.
 
-use super::table::{Table, Value};
+use super::value::{Of, OrOff, Real, Whole, scalar, some, span};
+use super::{Fault, fault};
 use crate::{
-    AckThinning, Aqm, Bucket, Cross, Distribution, Duplicate, Error, Jitter, Limit, Loss, Queue,
-    Reorder, Shape, State, Wander,
+    AckThinning, Aqm, Bucket, Cross, Duplicate, Jitter, Limit, Loss, Queue, Reorder, Shape, Wander,
 };
-use model::Bytes;
+use model::{BitRate, Bytes, Nanos};
+use serde::Deserialize;
 
-/// All keys of a shape.
-pub(super) const KEYS: [&str; 16] = [
-    "rate",
-    "packet_time",
-    "delay",
-    "jitter",
-    "loss",
-    "bit_error_rate",
-    "reorder",
-    "duplicate",
-    "queue",
-    "policer",
-    "shaper",
-    "max_frame",
-    "ack_thinning",
-    "half_duplex",
-    "wander",
-    "cross",
-];
-
-/// Most entries of a list in a shape.
-const MAX_LIST: usize = 100_000;
-
-type Entry<'t, 's, 'a> = Value<'t, 's, 'a>;
-
-/// `base` with what the table says on top; `"off"` takes away what `base` has.
-pub(super) fn patch(table: &Table<'_, '_>, base: &Shape, mtu: u32) -> Result<Shape, Error> {
-    let mut shape = base.clone();
-    optional(table, "rate", &mut shape.rate, |v| v.rate())?;
-    optional(table, "jitter", &mut shape.jitter, jitter)?;
-    optional(table, "loss", &mut shape.loss, loss)?;
-    optional(table, "reorder", &mut shape.reorder, reorder)?;
-    optional(table, "duplicate", &mut shape.duplicate, duplicate)?;
-    optional(table, "queue", &mut shape.queue, |v| queue(v, mtu))?;
-    optional(table, "policer", &mut shape.policer, |v| bucket(v, mtu))?;
-    optional(table, "shaper", &mut shape.shaper, |v| bucket(v, mtu))?;
-    optional(table, "max_frame", &mut shape.max_frame, |v| {
-        Ok(v.whole(576..65_536)? as u32)
-    })?;
-    optional(table, "ack_thinning", &mut shape.ack_thinning, ack_thinning)?;
-    optional(table, "wander", &mut shape.wander, wander)?;
-    optional(table, "cross", &mut shape.cross, cross)?;
-    if let Some(delay) = table.read("delay", |v| v.time())? {
-        shape.delay = delay;
-    }
-    if let Some(time) = table.read("packet_time", |v| v.time())? {
-        shape.packet_time = time;
-    }
-    if let Some(rate) = table.read("bit_error_rate", |v| v.real(0.0, 0.01))? {
-        shape.bit_error_rate = rate;
-    }
-    if let Some(half) = table.read("half_duplex", |v| v.boolean())? {
-        shape.half_duplex = half;
-    }
-    Ok(shape)
+/// What a table changes of a shape.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShapeFile {
+    rate: Option<OrOff<Of<BitRate>>>,
+    #[serde(default, deserialize_with = "some")]
+    packet_time: Option<Nanos>,
+    #[serde(default, deserialize_with = "some")]
+    delay: Option<Nanos>,
+    jitter: Option<OrOff<Jitter>>,
+    loss: Option<Loss>,
+    bit_error_rate: Option<Of<Real<0, 10_000>>>,
+    reorder: Option<OrOff<Reorder>>,
+    duplicate: Option<OrOff<Duplicate>>,
+    queue: Option<OrOff<Queue>>,
+    policer: Option<OrOff<Bucket>>,
+    shaper: Option<OrOff<Bucket>>,
+    max_frame: Option<OrOff<u16>>,
+    ack_thinning: Option<OrOff<AckThinning>>,
+    pub(super) half_duplex: Option<bool>,
+    wander: Option<OrOff<Wander>>,
+    cross: Option<OrOff<Cross>>,
+    // Of [[change]] alone.
+    #[serde(default, deserialize_with = "some")]
+    pub(super) at: Option<Nanos>,
+    pub(super) link: Option<String>,
+    pub(super) direction: Option<Toward>,
 }
 
-fn optional<'t, 's, 'a, V>(
-    table: &Table<'s, 'a>,
-    key: &'t str,
-    into: &mut Option<V>,
-    with: impl FnOnce(Value<'t, 's, 'a>) -> Result<V, Error>,
-) -> Result<(), Error> {
-    if let Some(value) = table.get(key) {
-        *into = match value.is_off() {
-            true => None,
-            false => Some(with(value)?),
-        };
-    }
-    Ok(())
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Toward {
+    Forward,
+    Backward,
+    Both,
 }
 
-/// Refuses what cannot have an effect. `tables` made the shape, the last one first.
-pub(super) fn consistent(tables: &[&Table<'_, '_>], shape: &Shape) -> Result<(), Error> {
-    let add = |what: &str| format!("add {what} in this direction, or leave it out");
-    let fault = if shape.queue.is_some() && !shape.is_limited() {
+/// Changes `into` as the file says.
+fn set<T: Clone, U: From<T>>(into: &mut Option<U>, from: &Option<OrOff<T>>) {
+    match from {
+        None => {}
+        Some(OrOff::Off) => *into = None,
+        Some(OrOff::On(value)) => *into = Some(value.clone().into()),
+    }
+}
+
+impl ShapeFile {
+    /// Changes `shape`; `at` is where this table stands, `mtu` the link's.
+    pub(super) fn apply(&self, shape: &mut Shape, at: usize, mtu: u32) -> Result<(), Fault> {
+        set(&mut shape.rate, &self.rate);
+        set(&mut shape.jitter, &self.jitter);
+        set(&mut shape.reorder, &self.reorder);
+        set(&mut shape.duplicate, &self.duplicate);
+        set(&mut shape.queue, &self.queue);
+        set(&mut shape.policer, &self.policer);
+        set(&mut shape.shaper, &self.shaper);
+        set(&mut shape.max_frame, &self.max_frame);
+        set(&mut shape.ack_thinning, &self.ack_thinning);
+        set(&mut shape.wander, &self.wander);
+        set(&mut shape.cross, &self.cross);
+        shape.loss = self.loss.clone().unwrap_or(shape.loss.clone());
+        shape.delay = self.delay.unwrap_or(shape.delay);
+        shape.packet_time = self.packet_time.unwrap_or(shape.packet_time);
+        shape.half_duplex = self.half_duplex.unwrap_or(shape.half_duplex);
+        if let Some(Of(Real(rate))) = self.bit_error_rate {
+            shape.bit_error_rate = rate;
+        }
+
+        if let Some(OrOff::On(0..576)) = self.max_frame {
+            let remedy = "write 576 to 65535";
+            return fault(at, "max_frame", "'max_frame' is too small", remedy);
+        }
+        let mtu = u64::from(mtu);
+        if let Some(OrOff::On(queue)) = &self.queue
+            && let Limit::Bytes(Bytes(most)) = queue.limit
+            && most < mtu
+        {
+            let what = format!("a queue of {most} B holds no frame of {mtu} B");
+            let remedy = format!("write at least {mtu} bytes, or a limit in packets");
+            return fault(at, "queue", what, remedy);
+        }
+        for (key, bucket) in [("policer", &self.policer), ("shaper", &self.shaper)] {
+            if let Some(OrOff::On(Bucket { burst, .. })) = bucket
+                && burst.0 < mtu
+            {
+                let what = format!("a burst of {} B lets no packet of {mtu} B pass", burst.0);
+                let remedy = format!("write at least the link's MTU, {mtu}");
+                return fault(at, key, what, remedy);
+            }
+        }
+        if let Some(OrOff::On(Cross { on, off, .. })) = &self.cross
+            && (on.0 == 0) != (off.0 == 0)
+        {
+            let what = "cross traffic has one of 'on' and 'off'";
+            return fault(
+                at,
+                "cross",
+                what,
+                "give both, or neither for constant traffic",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what cannot have an effect. The tables at `places` made the shape, the last one last.
+pub(super) fn effective(shape: &Shape, link: &str, places: &[usize]) -> Result<(), Fault> {
+    let rated = shape.rate.is_some();
+    let Shape { rate, shaper, .. } = shape;
+    let faults = [
         (
+            shape.queue.is_some() && !shape.is_limited(),
             "queue",
             "a queue without a rate never fills",
-            add("a rate, a shaper or a packet_time"),
-        )
-    } else if shape.wander.is_some() && shape.rate.is_none() && shape.shaper.is_none() {
+            "add a rate, a shaper or a packet_time in this direction",
+        ),
         (
+            shape.wander.is_some() && !rated && shaper.is_none(),
             "wander",
-            "there is no rate that could wander",
-            add("a rate or a shaper"),
-        )
-    } else if shape.cross.is_some() && shape.rate.is_none() {
+            "there is no rate that could vary",
+            "add a rate or a shaper in this direction",
+        ),
         (
+            shape.cross.is_some() && !rated,
             "cross",
             "cross traffic on a line without a rate takes nothing",
-            add("a rate"),
-        )
-    } else if shape.half_duplex && shape.rate.is_none() {
+            "add a rate in this direction",
+        ),
         (
+            shape.half_duplex && !rated,
             "half_duplex",
             "a line without a rate is never busy",
-            add("a rate"),
-        )
-    } else if let (Some(rate), Some(shaper)) = (shape.rate, &shape.shaper)
-        && shaper.rate >= rate
-    {
-        let remedy = "write a shaper slower than the rate, or leave it out".to_owned();
+            "add a rate in this direction",
+        ),
         (
+            matches!((rate, shaper), (Some(rate), Some(s)) if s.rate >= *rate),
             "shaper",
             "a shaper as fast as the line delays nothing",
-            remedy,
-        )
-    } else {
-        return Ok(());
-    };
-    let (key, what, remedy) = fault;
-    let [nearest, ..] = tables else { return Ok(()) };
-    let table = tables.iter().find(|t| t.get(key).is_some());
-    let table = table.unwrap_or(nearest);
-    let what = format!("{}: {what}", table.subject);
-    Err(table.source.fail(table.place(key), what, remedy))
+            "write a shaper slower than the rate",
+        ),
+    ];
+    match faults.into_iter().find(|fault| fault.0) {
+        None => Ok(()),
+        Some((_, key, what, remedy)) => Err(Fault {
+            at: places.iter().rev().copied().collect(),
+            key,
+            what: format!("link '{link}': {what}"),
+            remedy: format!("{remedy}, or leave it out"),
+        }),
+    }
 }
 
-fn jitter(v: Entry<'_, '_, '_>) -> Result<Jitter, Error> {
-    let t = v.table("jitter", &["range", "distribution", "reorders"])?;
-    let distribution = t.read("distribution", |v| {
-        let expected = "\"uniform\", \"normal\" or \"exponential\"";
-        match v.text(expected)? {
-            "uniform" => Ok(Distribution::Uniform),
-            "normal" => Ok(Distribution::Normal),
-            "exponential" => Ok(Distribution::Exponential),
-            other => Err(v.fail(
-                format!("'distribution' is \"{}\"", other.escape_debug()),
-                format!("write {expected}"),
-            )),
-        }
-    })?;
-    Ok(Jitter {
-        range: t.need("range", "\"2ms\"")?.span()?,
-        distribution: distribution.unwrap_or_default(),
-        reorders: t.read("reorders", |v| v.boolean())?.unwrap_or(false),
-    })
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QueueFile {
+    packets: Option<Of<Whole<1, { 1 << 30 }>>>,
+    #[serde(default, deserialize_with = "some")]
+    bytes: Option<Bytes>,
+    codel: Option<CoDelFile>,
+    red: Option<RedFile>,
+    #[serde(default)]
+    ecn: bool,
 }
 
-fn loss(v: Entry<'_, '_, '_>) -> Result<Loss, Error> {
-    let kinds = ["random", "gilbert_elliott", "periodic", "at"];
-    let t = v.table("loss", &kinds)?;
-    let given: Vec<_> = kinds.iter().filter_map(|k| t.get(k)).collect();
-    let [one] = given[..] else {
-        return Err(v.fail(
-            format!("loss has {} models", given.len()),
-            format!("give one of {}", kinds.join(", ")),
-        ));
-    };
-    Ok(match one.key {
-        "random" => Loss::Random(one.probability()?),
-        "periodic" => Loss::Periodic(one.whole(2..1 << 40)?),
-        "at" => Loss::At(ascending(one)?),
-        _ => {
-            let keys = ["to_bad", "to_good", "lost_in_bad", "lost_in_good"];
-            let t = one.table("gilbert_elliott", &keys)?;
-            let to_good = t.need("to_good", "0.25")?;
-            if to_good.probability()? == 0.0 {
-                return Err(to_good.fail(
-                    "'to_good' of 0 never leaves the bad state",
-                    "write 1 / mean length of a burst (0.25 for 4 frames)",
-                ));
+/// By default the values of RFC 8289, section 4.4.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CoDelFile {
+    #[serde(default = "five_ms", deserialize_with = "span")]
+    target: Nanos,
+    #[serde(default = "hundred_ms", deserialize_with = "span")]
+    interval: Nanos,
+}
+
+fn five_ms() -> Nanos {
+    Nanos::from_millis(5)
+}
+
+fn hundred_ms() -> Nanos {
+    Nanos::from_millis(100)
+}
+
+/// The thresholds are in packets or in bytes, as the queue's limit is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RedFile {
+    #[serde(deserialize_with = "scalar")]
+    min: Bytes,
+    #[serde(deserialize_with = "scalar")]
+    max: Bytes,
+    #[serde(default, deserialize_with = "some")]
+    probability: Option<f64>,
+    weight: Option<Of<Real<1, 1_000_000>>>,
+}
+
+impl TryFrom<QueueFile> for Queue {
+    type Error = String;
+
+    fn try_from(file: QueueFile) -> Result<Queue, String> {
+        let (limit, most) = match (file.packets, file.bytes) {
+            (Some(Of(Whole(packets))), None) => (Limit::Packets(packets), packets),
+            (None, Some(bytes)) => (Limit::Bytes(bytes), bytes.0),
+            (Some(_), Some(_)) => {
+                let what = "the queue is limited in packets and in bytes";
+                return Err(format!("{what}; keep one of 'packets' and 'bytes'"));
             }
-            Loss::GilbertElliott {
-                to_bad: t.need("to_bad", "0.001")?.probability()?,
-                to_good: to_good.probability()?,
-                lost_in_bad: t.read("lost_in_bad", |v| v.probability())?.unwrap_or(1.0),
-                lost_in_good: t.read("lost_in_good", |v| v.probability())?.unwrap_or(0.0),
+            (None, None) => {
+                let remedy = "add packets = 1000 or bytes = \"256K\"";
+                return Err(format!("the queue has no limit; {remedy}"));
             }
-        }
-    })
-}
-
-fn ascending(v: Entry<'_, '_, '_>) -> Result<Vec<u64>, Error> {
-    let expected = "a list of frame numbers ([100, 101, 250])";
-    let all = v.list(expected)?;
-    let mut frames = Vec::new();
-    for one in all.iter().take(MAX_LIST) {
-        let frame = one.whole(1..1 << 40)?;
-        if frames.last().is_some_and(|last| *last >= frame) {
-            return Err(one.fail(
-                format!("frame {frame} is not after the one before it"),
-                "write the frames in order, each once",
-            ));
-        }
-        frames.push(frame);
+        };
+        let (aqm, fault) = match (file.codel, file.red) {
+            (None, None) => (
+                Aqm::DropTail,
+                file.ecn.then(|| {
+                    "ecn in a drop-tail queue: nothing chooses what to mark; \
+                     add codel = {} or red = {...}, or leave ecn out"
+                        .to_owned()
+                }),
+            ),
+            (Some(CoDelFile { target, interval }), None) => (
+                Aqm::CoDel { target, interval },
+                (target >= interval).then(|| {
+                    format!(
+                        "codel's target {target} is not below its interval {interval}; \
+                         write a target of 5 to 10 % of the interval (\"5ms\", \"100ms\")"
+                    )
+                }),
+            ),
+            (None, Some(red)) => {
+                let (Bytes(min), Bytes(max)) = (red.min, red.max);
+                let probability = red.probability.unwrap_or(0.1);
+                // Floyd and Jacobson's 0.002.
+                let weight = red.weight.map_or(0.002, |of| of.0.0);
+                (
+                    Aqm::Red {
+                        min,
+                        max,
+                        probability,
+                        weight,
+                    },
+                    (min > max || max > most).then(|| {
+                        format!(
+                            "red's thresholds {min} and {max} do not rise within the limit {most}; \
+                             write min <= max <= the queue's limit, in the same unit"
+                        )
+                    }),
+                )
+            }
+            (Some(_), Some(_)) => {
+                return Err("the queue has codel and red; keep one of them".into());
+            }
+        };
+        let ecn = file.ecn;
+        fault.map_or(Ok(Queue { limit, aqm, ecn }), Err)
     }
-    if all.is_empty() || all.len() > MAX_LIST {
-        let what = format!("'{}' names {} frames", v.key, all.len());
-        return Err(v.fail(what, format!("write 1 to {MAX_LIST} of them")));
-    }
-    Ok(frames)
-}
-
-fn reorder(v: Entry<'_, '_, '_>) -> Result<Reorder, Error> {
-    let t = v.table("reorder", &["probability", "late"])?;
-    Ok(Reorder {
-        probability: t.need("probability", "0.01")?.probability()?,
-        late: t.need("late", "\"1ms\"")?.span()?,
-    })
-}
-
-fn duplicate(v: Entry<'_, '_, '_>) -> Result<Duplicate, Error> {
-    let t = v.table("duplicate", &["probability"])?;
-    Ok(Duplicate {
-        probability: t.need("probability", "0.01")?.probability()?,
-    })
-}
-
-fn queue(v: Entry<'_, '_, '_>, mtu: u32) -> Result<Queue, Error> {
-    let t = v.table("queue", &["packets", "bytes", "codel", "red", "ecn"])?;
-    let packets = t.read("packets", |v| v.whole(1..1 << 30))?;
-    let bytes = t.read("bytes", |v| v.bytes())?;
-    let limit = match (packets, bytes) {
-        (Some(packets), None) => Limit::Packets(packets),
-        (None, Some(bytes)) if bytes.0 < u64::from(mtu) => {
-            return Err(v.fail(
-                format!("a queue of {} B holds no frame of {mtu} B", bytes.0),
-                format!("write at least {mtu} bytes, or a limit in packets"),
-            ));
-        }
-        (None, Some(bytes)) => Limit::Bytes(bytes),
-        (Some(_), Some(_)) => {
-            return Err(v.fail(
-                "the queue is limited in packets and in bytes",
-                "keep one of 'packets' and 'bytes'",
-            ));
-        }
-        (None, None) => {
-            return Err(v.fail(
-                "the queue has no limit",
-                "add packets = 1000 or bytes = \"256K\"",
-            ));
-        }
-    };
-    let aqm = match (t.get("codel"), t.get("red")) {
-        (None, None) => Aqm::DropTail,
-        (Some(c), None) => codel(c)?,
-        (None, Some(r)) => red(r, limit)?,
-        (Some(_), Some(_)) => {
-            return Err(v.fail("the queue has codel and red", "keep one of them"));
-        }
-    };
-    let ecn = t.read("ecn", |v| v.boolean())?.unwrap_or(false);
-    if ecn && aqm == Aqm::DropTail {
-        return Err(t.source.fail(
-            t.place("ecn"),
-            "ecn in a drop-tail queue: nothing chooses what to mark",
-            "add codel = {} or red = {...}, or leave ecn out",
-        ));
-    }
-    Ok(Queue { limit, aqm, ecn })
-}
-
-fn codel(v: Entry<'_, '_, '_>) -> Result<Aqm, Error> {
-    let t = v.table("codel", &["target", "interval"])?;
-    // The defaults of RFC 8289, section 4.4.
-    let target = t.read("target", |v| v.span())?;
-    let interval = t.read("interval", |v| v.span())?;
-    let target = target.unwrap_or(model::Nanos::from_millis(5));
-    let interval = interval.unwrap_or(model::Nanos::from_millis(100));
-    if target >= interval {
-        return Err(v.fail(
-            format!("codel's target {target} is not below its interval {interval}"),
-            "write a target of 5 to 10 % of the interval (\"5ms\", \"100ms\")",
-        ));
-    }
-    Ok(Aqm::CoDel { target, interval })
-}
-
-fn red(v: Entry<'_, '_, '_>, limit: Limit) -> Result<Aqm, Error> {
-    let t = v.table("red", &["min", "max", "probability", "weight"])?;
-    let depth = |v: Entry<'_, '_, '_>| match limit {
-        Limit::Packets(_) => v.whole(1..1 << 30),
-        Limit::Bytes(_) => v.bytes().map(|b| b.0),
-    };
-    let min = depth(t.need("min", "30")?)?;
-    let max = depth(t.need("max", "90")?)?;
-    let (Limit::Packets(most) | Limit::Bytes(Bytes(most))) = limit;
-    if min > max || max > most {
-        return Err(v.fail(
-            format!("red's thresholds {min} and {max} do not rise within the limit {most}"),
-            "write min <= max <= the queue's limit, in the same unit",
-        ));
-    }
-    let weight = t.read("weight", |v| v.real(1e-6, 1.0))?;
-    Ok(Aqm::Red {
-        min,
-        max,
-        probability: t.read("probability", |v| v.probability())?.unwrap_or(0.1),
-        // Floyd and Jacobson's 0.002.
-        weight: weight.unwrap_or(0.002),
-    })
-}
-
-fn bucket(v: Entry<'_, '_, '_>, mtu: u32) -> Result<Bucket, Error> {
-    let t = v.table(v.key, &["rate", "burst"])?;
-    let rate = t.need("rate", "\"100M\"")?.rate()?;
-    let burst = t.need("burst", "\"64K\"")?;
-    let bytes = burst.bytes()?;
-    if bytes.0 < u64::from(mtu) {
-        return Err(burst.fail(
-            format!("a burst of {} B lets no packet of {mtu} B pass", bytes.0),
-            format!("write at least the link's MTU, {mtu}"),
-        ));
-    }
-    Ok(Bucket { rate, burst: bytes })
-}
-
-fn ack_thinning(v: Entry<'_, '_, '_>) -> Result<AckThinning, Error> {
-    let t = v.table("ack_thinning", &["of", "hold"])?;
-    Ok(AckThinning {
-        of: t.need("of", "8")?.whole(2..10_000)? as u32,
-        hold: t.need("hold", "\"1ms\"")?.span()?,
-    })
-}
-
-fn wander(v: Entry<'_, '_, '_>) -> Result<Wander, Error> {
-    let t = v.table("wander", &["deviation", "time", "states"])?;
-    let mut states = Vec::new();
-    if let Some(list) = t.get("states") {
-        for one in list.list("a list of tables with factor and stay")? {
-            let t = one.table("a state of wander", &["factor", "stay"])?;
-            states.push(State {
-                factor: t.need("factor", "0.7")?.real(0.01, 10.0)?,
-                stay: t.need("stay", "\"3m\"")?.span()?,
-            });
-        }
-    }
-    Ok(Wander {
-        deviation: t.need("deviation", "0.05")?.real(0.0, 0.5)?,
-        time: t.need("time", "\"20m\"")?.span()?,
-        states,
-    })
-}
-
-fn cross(v: Entry<'_, '_, '_>) -> Result<Cross, Error> {
-    let t = v.table("cross", &["rate", "frame", "on", "off"])?;
-    let (on, off) = (t.read("on", |v| v.span())?, t.read("off", |v| v.span())?);
-    if on.is_some() != off.is_some() {
-        return Err(v.fail(
-            "cross traffic has one of 'on' and 'off'",
-            "give both, or neither for constant traffic",
-        ));
-    }
-    Ok(Cross {
-        rate: t.need("rate", "\"100M\"")?.rate()?,
-        frame: t.read("frame", |v| v.whole(46..65_536))?.unwrap_or(1500) as u32,
-        on: on.unwrap_or_default(),
-        off: off.unwrap_or_default(),
-    })
 }

@@ -1,4 +1,4 @@
-//! A rate that wanders by itself.
+//! A rate that varies by itself.
 
 use crate::Wander;
 use crate::seed::Purpose;
@@ -11,7 +11,7 @@ const BOUNDS: (f64, f64) = (0.05, 3.0);
 /// An Ornstein-Uhlenbeck process (1930) and its regimes, on a grid of moments, so that what it does
 /// depends on time alone and not on packets.
 #[derive(Debug)]
-pub(crate) struct Wandering {
+pub(crate) struct VaryingRate {
     law: Wander,
     noise: Random,
     stays: Random,
@@ -24,11 +24,11 @@ pub(crate) struct Wandering {
     next: Nanos,
 }
 
-impl Wandering {
+impl VaryingRate {
     /// Begins at the mean, in the first state.
-    pub(crate) fn new(law: &Wander, seed: u64, now: Nanos) -> Wandering {
+    pub(crate) fn new(law: &Wander, seed: u64, now: Nanos) -> VaryingRate {
         let step = (law.time.0 / 100).clamp(10_000_000, 10_000_000_000);
-        let mut wandering = Wandering {
+        let mut varying = VaryingRate {
             law: law.clone(),
             noise: Random::new(seed, Purpose::Wander as u64),
             stays: Random::new(seed, Purpose::Stay as u64),
@@ -39,8 +39,8 @@ impl Wandering {
             state_until: now,
             next: now + Nanos(step),
         };
-        wandering.state_until = now + wandering.stay();
-        wandering
+        varying.state_until = now + varying.stay();
+        varying
     }
 
     pub(crate) fn law(&self) -> &Wander {
@@ -52,7 +52,7 @@ impl Wandering {
         self.next
     }
 
-    /// Does the change that is due at [`next`](Wandering::next).
+    /// Does the change that is due at [`next`](VaryingRate::next).
     pub(crate) fn step(&mut self) {
         let now = self.next;
         self.next = now + self.step;
