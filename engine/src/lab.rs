@@ -106,7 +106,7 @@ impl Standing {
     /// # Errors
     /// If there is neither, or it cannot be brought up.
     pub fn find_or_raise(name: &str) -> Result<Standing> {
-        match lab::open(name) {
+        match lab::Labs::of_user().open(name) {
             Ok(lab) => Ok(Standing { lab, tie: None }),
             Err(lab::Error::NotUp(_)) => Standing::raise(&scenario(name)?, &Options::default()),
             Err(error) => Err(error.into()),
@@ -118,10 +118,13 @@ impl Standing {
     /// # Errors
     /// If it cannot be brought up; nothing is left then.
     pub fn raise(scenario: &Scenario, options: &Options) -> Result<Standing> {
-        let (lab, tie) = lab::up(scenario, options).map_err(|error| match error {
-            lab::Error::Unfit(why) => Refusal::usage(why).into(),
-            error => anyhow::Error::from(error),
-        })?;
+        let (lab, tie) =
+            lab::Labs::of_user()
+                .up(scenario, options)
+                .map_err(|error| match error {
+                    lab::Error::Unfit(why) => Refusal::usage(why).into(),
+                    error => anyhow::Error::from(error),
+                })?;
         Ok(Standing {
             lab,
             tie: Some(tie),
@@ -147,7 +150,7 @@ impl Standing {
     /// If something of it is left.
     pub fn lower(mut self) -> Result<()> {
         if let Some(_tie) = self.tie.take() {
-            lab::down(&self.lab.record().name)?;
+            lab::Labs::of_user().down(&self.lab.record().name)?;
         }
         Ok(())
     }
@@ -156,7 +159,7 @@ impl Standing {
 impl Drop for Standing {
     fn drop(&mut self) {
         if self.tie.is_some()
-            && let Err(error) = lab::down(&self.lab.record().name)
+            && let Err(error) = lab::Labs::of_user().down(&self.lab.record().name)
         {
             log::note(&format!("linerate: {error}"));
         }
@@ -195,8 +198,8 @@ pub struct Watch {
 impl Watch {
     /// Begins now.
     pub fn begin(name: &str) -> Watch {
-        let lab = lab::open(name).ok();
-        let before = lab.as_ref().and_then(|lab| lab.truth().ok());
+        let lab = lab::Labs::of_user().open(name).ok();
+        let before = lab.as_ref().and_then(|lab| lab.counters().ok());
         Watch {
             lab,
             before: before.unwrap_or_default(),
@@ -205,7 +208,7 @@ impl Watch {
 
     /// What to tell of the time since the beginning.
     pub fn end(self) -> Vec<Warning> {
-        let after = self.lab.map(|lab| lab.truth());
+        let after = self.lab.map(|lab| lab.counters());
         let Some(Ok(after)) = after else {
             return vec![Warning {
                 what: "the emulator does not say how well it kept up".to_owned(),

@@ -82,7 +82,7 @@ impl Demo {
         let stop = sys::signal::stop_flag().context("cannot watch for Ctrl-C")?;
         let Some(far) = self.lab_far else {
             check_writable(&self.output)?;
-            if ::lab::open(LAB).is_ok() {
+            if ::lab::Labs::of_user().open(LAB).is_ok() {
                 return Err(Refusal::usage(format!(
                     "the lab {LAB} is up already, and the demo wants it fresh: take it down first (linerate lab down {LAB})"
                 ))

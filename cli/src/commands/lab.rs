@@ -234,8 +234,8 @@ fn addresses(node: &NodeRecord) -> String {
 impl Down {
     fn run(&self) -> Result<Exit> {
         let names = match &self.name {
-            Some(name) => lab::down(name).map(|()| vec![name.clone()])?,
-            None => lab::down_all()?,
+            Some(name) => lab::Labs::of_user().down(name).map(|()| vec![name.clone()])?,
+            None => lab::Labs::of_user().down_all()?,
         };
         for name in &names {
             out::print(&format!("lab {name} is down\n"))?;
@@ -249,7 +249,7 @@ impl Down {
 
 impl List {
     fn run(&self) -> Result<Exit> {
-        let labs = lab::list()?;
+        let labs = lab::Labs::of_user().list()?;
         if self.json {
             let labs: Vec<_> = labs.iter().map(Listed::of).collect();
             out::print(&report::json::pretty(&labs))?;
@@ -312,10 +312,10 @@ impl Show {
     fn run(&self) -> Result<Exit> {
         let up = match labs::is_file(&self.what) {
             true => None,
-            false => lab::open(&self.what).ok(),
+            false => lab::Labs::of_user().open(&self.what).ok(),
         };
         let (scenario, truth) = match &up {
-            Some(lab) => (lab.scenario()?, Some(lab.truth()?)),
+            Some(lab) => (lab.scenario()?, Some(lab.counters()?)),
             None => (labs::scenario(&self.what)?, None),
         };
         let by = |link: &Link| {
@@ -360,7 +360,7 @@ fn lateness(link: &LinkCounters) -> Option<String> {
 impl Exec {
     /// Becomes the command.
     fn run(&self) -> Result<ExitCode> {
-        let lab = lab::open(&self.place.lab)?;
+        let lab = lab::Labs::of_user().open(&self.place.lab)?;
         let shell = || vec![std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())];
         let words = match self.command.as_slice() {
             [] => shell(),
@@ -414,8 +414,8 @@ fn cannot_run(words: &[OsString], error: &std::io::Error) -> anyhow::Error {
 
 impl Truth {
     fn run(&self) -> Result<Exit> {
-        let lab = lab::open(&self.name)?;
-        let counters = lab.truth()?;
+        let lab = lab::Labs::of_user().open(&self.name)?;
+        let counters = lab.counters()?;
         if self.json {
             let whole = Whole {
                 counters: &counters,

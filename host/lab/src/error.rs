@@ -41,14 +41,6 @@ pub enum Error {
         /// Who there is.
         hosts: Vec<String>,
     },
-    /// No such link in the lab.
-    #[error("the lab {lab} has no emulated link {link}")]
-    NoLink {
-        /// The lab.
-        lab: String,
-        /// What was asked for.
-        link: String,
-    },
     /// A program that sets the lab up is missing.
     #[error("cannot run {program}: {source}; install the package {package}")]
     Missing {
@@ -74,7 +66,7 @@ pub enum Error {
     Unfit(String),
     /// What the process that holds the lab said when it gave up.
     #[error("{0}")]
-    Keeper(String),
+    Holder(String),
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {

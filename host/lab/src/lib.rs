@@ -114,46 +114,6 @@ pub struct Labs {
     home: PathBuf,
 }
 
-/// [`Labs::up`] among this user's labs.
-///
-/// # Errors
-/// As [`Labs::up`].
-pub fn up(scenario: &Scenario, options: &Options) -> Result<(Lab, Tie), Error> {
-    Labs::of_user().up(scenario, options)
-}
-
-/// [`Labs::open`] among this user's labs.
-///
-/// # Errors
-/// As [`Labs::open`].
-pub fn open(name: &str) -> Result<Lab, Error> {
-    Labs::of_user().open(name)
-}
-
-/// [`Labs::list`] of this user's labs.
-///
-/// # Errors
-/// As [`Labs::list`].
-pub fn list() -> Result<Vec<Info>, Error> {
-    Labs::of_user().list()
-}
-
-/// [`Labs::down`] among this user's labs.
-///
-/// # Errors
-/// As [`Labs::down`].
-pub fn down(name: &str) -> Result<(), Error> {
-    Labs::of_user().down(name)
-}
-
-/// [`Labs::down_all`] of this user's labs.
-///
-/// # Errors
-/// As [`Labs::down_all`].
-pub fn down_all() -> Result<Vec<String>, Error> {
-    Labs::of_user().down_all()
-}
-
 impl Labs {
     /// Those of the user who runs this: in `$LINERATE_LABS`; without it in `/run/linerate/labs` for root,
     /// else in `linerate/labs` below `$XDG_RUNTIME_DIR` or `/tmp/linerate-UID`.
@@ -200,9 +160,6 @@ impl Labs {
     }
 
     /// A lab that is up.
-    ///
-    /// # Errors
-    /// [`Error::NotUp`], [`Error::BadName`].
     pub fn open(&self, name: &str) -> Result<Lab, Error> {
         let place = Place::of(&self.home, name)?;
         match place.record() {
@@ -212,9 +169,6 @@ impl Labs {
     }
 
     /// All labs, those included whose process was killed.
-    ///
-    /// # Errors
-    /// [`Error::System`].
     pub fn list(&self) -> Result<Vec<Info>, Error> {
         let info = |(name, place): (String, Place)| {
             let record = place.record();
@@ -284,9 +238,6 @@ impl Lab {
     }
 
     /// One of the hosts.
-    ///
-    /// # Errors
-    /// [`Error::NoHost`].
     pub fn host(&self, name: &str) -> Result<&NodeRecord, Error> {
         self.hosts()
             .find(|host| host.name == name)
@@ -335,24 +286,13 @@ impl Lab {
     ///
     /// # Errors
     /// [`Error::NotUp`] if the lab has ended; [`Error::System`].
-    pub fn truth(&self) -> Result<CounterReport, Error> {
-        self.ask("truth")
+    pub fn counters(&self) -> Result<CounterReport, Error> {
+        self.ask("counters")
     }
 
     /// The log of what was done to frames, oldest first: the last part of it if it was long.
-    ///
-    /// # Errors
-    /// As [`Lab::truth`].
     pub fn log(&self) -> Result<Vec<LogEntry>, Error> {
         self.ask("log")
-    }
-
-    /// Begins the scenario's script again from its first moment, with the shapes of the beginning.
-    ///
-    /// # Errors
-    /// As [`Lab::truth`].
-    pub fn restart_script(&self) -> Result<(), Error> {
-        self.ask("restart")
     }
 
     /// The process that holds the lab.
@@ -416,12 +356,12 @@ fn start(order: &netns_holder::Order, options: &Options) -> Result<Tie, Error> {
             netns_holder::Answer::Up => Ok(Tie(stdin)),
             netns_holder::Answer::IsUp => Err(Error::IsUp(order.name.clone())),
             netns_holder::Answer::Unfit(why) => Err(Error::Unfit(why)),
-            netns_holder::Answer::Failed(why) => Err(Error::Keeper(why)),
+            netns_holder::Answer::Failed(why) => Err(Error::Holder(why)),
         };
     }
     let _ = child.kill();
     let status = child.wait();
-    Err(Error::Keeper(format!(
+    Err(Error::Holder(format!(
         "the process that should hold the lab {} ended before the lab was up ({}); try again",
         order.name,
         match (status, read) {

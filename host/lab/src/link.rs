@@ -4,17 +4,18 @@
 use crate::emulator_counters::{Emulator, LinkCounters, LogEntry};
 use crate::frame;
 use emulate::{Change, Delivery, Direction, Duplex, Kept, Link, Packet, Scenario};
+use hdrhistogram::Histogram;
 use model::{Latency, Nanos};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use sys::packet::{BATCH, Inbox, PacketSocket};
-use sys::poll::{PollFd, Waker, poll_nanos};
+use sys::poll::{PollFd, Waker, poll};
 
 /// Entries of the log that are kept for one link; older ones go.
 const LOG_KEPT: usize = 100_000;
@@ -53,8 +54,7 @@ impl Worker {
         let shared = Arc::new(Shared {
             waker: Waker::new()?,
             asked: AtomicU64::new(0),
-            restart: AtomicBool::new(false),
-            told: Mutex::new(Told::default()),
+            answer: Mutex::new(Answer::default()),
             changed: Condvar::new(),
         });
         let worker = Worker {
@@ -68,11 +68,11 @@ impl Worker {
     }
 
     /// The account up to now.
-    pub(crate) fn truth(&self) -> LinkCounters {
-        let told = self.fresh();
+    pub(crate) fn counters(&self) -> LinkCounters {
+        let answer = self.fresh();
         LinkCounters {
             link: self.link.clone(),
-            ..told.truth.clone()
+            ..answer.counters.clone()
         }
     }
 
@@ -81,19 +81,13 @@ impl Worker {
         self.fresh().log.iter().cloned().collect()
     }
 
-    /// The script from its beginning.
-    pub(crate) fn restart(&self) {
-        self.shared.restart.store(true, Ordering::Release);
-        drop(self.fresh());
-    }
-
-    fn fresh(&self) -> MutexGuard<'_, Told> {
+    fn fresh(&self) -> MutexGuard<'_, Answer> {
         let wanted = self.shared.asked.fetch_add(1, Ordering::AcqRel) + 1;
         self.shared.waker.wake();
-        let told = self.shared.told();
+        let answer = self.shared.lock();
         self.shared
             .changed
-            .wait_timeout_while(told, PATIENCE, |told| told.answered < wanted)
+            .wait_timeout_while(answer, PATIENCE, |answer| answer.answered < wanted)
             .unwrap_or_else(PoisonError::into_inner)
             .0
     }
@@ -103,22 +97,21 @@ struct Shared {
     waker: Waker,
     /// Questions so far.
     asked: AtomicU64,
-    restart: AtomicBool,
-    told: Mutex<Told>,
+    answer: Mutex<Answer>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Told {
+struct Answer {
     /// Questions that the rest of this answers.
     answered: u64,
-    truth: LinkCounters,
+    counters: LinkCounters,
     log: VecDeque<LogEntry>,
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Answer> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,10 +120,11 @@ pub(crate) struct Cable {
     link: Link,
     sockets: [PacketSocket; 2],
     duplex: Duplex<Body>,
-    script: Script,
-    clock: Clock,
-    /// The latest moment that each direction was told of.
-    told: Nanos,
+    /// What is still to change.
+    script: VecDeque<Change>,
+    start: Instant,
+    /// The latest moment that the pipes have been given.
+    offered: Nanos,
     last_delivery: Nanos,
     last_fetch: Nanos,
     /// Mean time between two fetches.
@@ -145,7 +139,8 @@ pub(crate) struct Cable {
     missed: u64,
     refused: u64,
     answered: u64,
-    lateness: Lateness,
+    /// How late frames left, in nanoseconds.
+    lateness: Histogram<u64>,
 }
 
 /// A frame inside a pipe.
@@ -170,13 +165,9 @@ impl Cable {
             link: link.clone(),
             sockets,
             duplex: Duplex::new(link, scenario.seed),
-            script: Script {
-                steps: steps.cloned().collect(),
-                next: 0,
-                origin: Nanos(0),
-            },
-            clock: Clock(start),
-            told: Nanos(0),
+            script: steps.cloned().collect(),
+            start,
+            offered: Nanos(0),
             last_delivery: Nanos(0),
             last_fetch: Nanos(0),
             spacing: LONGEST_WAIT,
@@ -188,8 +179,13 @@ impl Cable {
             missed: 0,
             refused: 0,
             answered: 0,
-            lateness: Lateness::default(),
+            // Two digits: a value is right within 1 %.
+            lateness: Histogram::new(2).expect("two digits are within what the histogram allows"),
         }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::from(self.start.elapsed())
     }
 
     fn run(&mut self, shared: &Shared) {
@@ -199,15 +195,12 @@ impl Cable {
         let mut inbox = Inbox::default();
         loop {
             let ready = self.wait(shared);
-            if shared.restart.swap(false, Ordering::AcqRel) {
-                self.restart();
-            }
             for (end, is_ready) in ready.into_iter().enumerate() {
                 if is_ready {
                     self.fetch(end, &mut inbox);
                 }
             }
-            let now = self.clock.now();
+            let now = self.now();
             self.follow_script(now);
             self.deliver(now);
             if now.since(self.last_fetch) > AWAKE && self.duplex.due().is_none() {
@@ -230,7 +223,7 @@ impl Cable {
             return;
         }
         let direction = Direction::BOTH[end];
-        let (now, wall) = (self.clock.now(), SystemTime::now());
+        let (now, wall) = (self.now(), SystemTime::now());
         // A mean over the last eight.
         self.spacing = Nanos((self.spacing.0 * 7 + now.since(self.last_fetch).0) / 8);
         if self.awake.is_none()
@@ -245,7 +238,7 @@ impl Cable {
             let age = stamp
                 .and_then(|stamp| wall.duration_since(SystemTime::UNIX_EPOCH + stamp).ok())
                 .map_or(Nanos(0), Nanos::from);
-            self.told = self.told.max(now.since(age));
+            self.offered = self.offered.max(now.since(age));
             let view = frame::view(bytes);
             if view.is_listener_report {
                 continue;
@@ -257,21 +250,23 @@ impl Cable {
                     let last = (first + at_once).min(view.segments);
                     let part = frame::part(bytes, &view, first..last);
                     let view = frame::view(&part);
-                    self.duplex.offer(self.told, direction, packet(part, &view));
+                    self.duplex
+                        .offer(self.offered, direction, packet(part, &view));
                 }
             } else {
                 self.duplex
-                    .offer(self.told, direction, packet(bytes.to_vec(), &view));
+                    .offer(self.offered, direction, packet(bytes.to_vec(), &view));
             }
         }
     }
 
     /// Sends what has come out by now.
     fn deliver(&mut self, now: Nanos) {
-        self.told = self.told.max(now);
-        while let Some((direction, delivery)) = self.duplex.take(self.told) {
-            self.lateness.record(self.told.since(delivery.due));
-            self.last_delivery = self.told;
+        self.offered = self.offered.max(now);
+        while let Some((direction, delivery)) = self.duplex.take(self.offered) {
+            // It grows as needed, so no value is too large for it.
+            let _ = self.lateness.record(self.offered.since(delivery.due).0);
+            self.last_delivery = self.offered;
             let end = match direction {
                 Direction::Forward => 1,
                 Direction::Backward => 0,
@@ -306,38 +301,31 @@ impl Cable {
     }
 
     fn follow_script(&mut self, now: Nanos) {
-        self.told = self.told.max(now);
-        while let Some(step) = self.script.due(now) {
-            self.duplex.change(self.told, step.direction, &step.shape);
+        self.offered = self.offered.max(now);
+        while self.script.front().is_some_and(|step| step.at <= now) {
+            if let Some(step) = self.script.pop_front() {
+                self.duplex
+                    .change(self.offered, step.direction, &step.shape);
+            }
         }
-    }
-
-    fn restart(&mut self) {
-        self.told = self.told.max(self.clock.now());
-        for direction in Direction::BOTH {
-            self.duplex
-                .change(self.told, direction, self.link.shape(direction));
-        }
-        self.script.next = 0;
-        self.script.origin = self.told;
     }
 
     fn keep_log(&mut self, shared: &Shared, now: Nanos) {
         self.last_log = now;
-        let mut told = None;
+        let mut answer = None;
         for direction in Direction::BOTH {
             let events = self.duplex.drain_log(direction);
             if events.is_empty() {
                 continue;
             }
-            let told = told.get_or_insert_with(|| shared.told());
-            told.log.extend(events.into_iter().map(|event| LogEntry {
+            let answer = answer.get_or_insert_with(|| shared.lock());
+            answer.log.extend(events.into_iter().map(|event| LogEntry {
                 link: self.link.name.clone(),
                 direction,
                 event,
             }));
-            let excess = told.log.len().saturating_sub(LOG_KEPT);
-            told.log.drain(..excess);
+            let excess = answer.log.len().saturating_sub(LOG_KEPT);
+            answer.log.drain(..excess);
         }
     }
 
@@ -346,37 +334,39 @@ impl Cable {
         for socket in &self.sockets {
             self.missed += u64::from(socket.take_drops().unwrap_or(0));
         }
-        let truth = LinkCounters {
+        let late = self.lateness.iter_recorded();
+        let late = late.map(|v| (v.value_iterated_to(), v.count_at_value()));
+        let counters = LinkCounters {
             link: String::new(),
-            forward: self.duplex.pipe(Direction::Forward).truth().clone(),
-            backward: self.duplex.pipe(Direction::Backward).truth().clone(),
+            forward: self.duplex.pipe(Direction::Forward).counters().clone(),
+            backward: self.duplex.pipe(Direction::Backward).counters().clone(),
             too_long: self.too_long,
             emulator: Emulator {
-                lateness: self.lateness.histogram(),
+                lateness: Latency::from_counts(late),
                 missed: self.missed,
                 refused: self.refused,
                 cpu: sys::process::thread_cpu_time().map_or(Nanos(0), Nanos::from),
             },
         };
-        let mut told = shared.told();
-        told.truth = truth;
-        told.answered = asked;
+        let mut answer = shared.lock();
+        answer.counters = counters;
+        answer.answered = asked;
         self.answered = asked;
         shared.waker.clear();
-        drop(told);
+        drop(answer);
         shared.changed.notify_all();
     }
 
     /// Sleeps until something arrives or is due; returns at which ends there is something to fetch.
     fn wait(&mut self, shared: &Shared) -> [bool; 2] {
-        let next = [self.duplex.due(), self.script.next_at()];
+        let next = [self.duplex.due(), self.script.front().map(|step| step.at)];
         let next = next.into_iter().flatten().min();
         let span = |now| next.map_or(LONGEST_WAIT, |at| at.since(now).min(LONGEST_WAIT));
-        let mut now = self.clock.now();
+        let mut now = self.now();
         let mut span_now = span(now);
         if self.spacing < DENSE {
             thread::sleep(NAP.into());
-            now = self.clock.now();
+            now = self.now();
             span_now = span(now);
         } else if next.is_some_and(|at| at.since(self.last_delivery) > SPARSE) {
             span_now = span_now.since(self.oversleep);
@@ -387,9 +377,9 @@ impl Cable {
             PollFd::new(shared.waker.as_fd(), true, false),
         ];
         // It fails for lack of memory only; then the next round tries again.
-        let ready = poll_nanos(&mut fds, span_now.into());
+        let ready = poll(&mut fds, Some(span_now.into()));
         if span_now > Nanos(0) && matches!(ready, Ok(0)) {
-            let late = self.clock.now().since(now + span_now).min(LONGEST_SPIN);
+            let late = self.now().since(now + span_now).min(LONGEST_SPIN);
             self.oversleep = late.max(Nanos(self.oversleep.0 - self.oversleep.0 / 32));
         }
         [fds[0].readable(), fds[1].readable()]
@@ -426,87 +416,5 @@ fn survivors(delivery: Delivery<Body>, out: &mut Vec<Vec<u8>>) {
                 out.push(frame::part(&bytes, &view, range));
             }
         }
-    }
-}
-
-/// The changes of one link, and how far they have come.
-struct Script {
-    steps: Vec<Change>,
-    next: usize,
-    origin: Nanos,
-}
-
-impl Script {
-    fn next_at(&self) -> Option<Nanos> {
-        Some(self.origin + self.steps.get(self.next)?.at)
-    }
-
-    fn due(&mut self, now: Nanos) -> Option<Change> {
-        if self.next_at()? > now {
-            return None;
-        }
-        self.next += 1;
-        self.steps.get(self.next - 1).cloned()
-    }
-}
-
-struct Clock(Instant);
-
-impl Clock {
-    fn now(&self) -> Nanos {
-        Nanos::from(self.0.elapsed())
-    }
-}
-
-/// Steps of an eighth: a value is told within 12 %.
-const STEPS: u32 = 3;
-
-/// How late frames left.
-struct Lateness([u64; 64 << STEPS]);
-
-impl Default for Lateness {
-    fn default() -> Lateness {
-        Lateness([0; 64 << STEPS])
-    }
-}
-
-impl Lateness {
-    fn record(&mut self, late: Nanos) {
-        let value = late.0.max(1 << STEPS);
-        let octave = value.ilog2();
-        let step = (value >> (octave - STEPS)) & ((1 << STEPS) - 1);
-        self.0[((octave as usize) << STEPS) + step as usize] += 1;
-    }
-
-    /// Each value as the upper end of its step.
-    fn histogram(&self) -> Latency {
-        Latency::from_counts(self.0.iter().enumerate().map(|(index, &count)| {
-            let (octave, step) = (index as u32 >> STEPS, index as u128 & ((1 << STEPS) - 1));
-            let upper = (((1 << STEPS) + step + 1) << octave >> STEPS) - 1;
-            (u64::try_from(upper).unwrap_or(u64::MAX), count)
-        }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lateness_is_told_within_an_eighth() {
-        let mut lateness = Lateness::default();
-        for value in [100, 1_000, 30_000, 1_000_000] {
-            lateness.record(Nanos(value));
-        }
-        let told = lateness.histogram();
-        for (&(value, count), truth) in told.counts().iter().zip([100, 1_000, 30_000, 1_000_000]) {
-            assert_eq!(count, 1);
-            assert!(
-                value >= truth && value <= truth + truth / 8,
-                "{value} for {truth}"
-            );
-        }
-        lateness.record(Nanos(u64::MAX));
-        assert_eq!(lateness.histogram().max(), Some(Nanos(u64::MAX)));
     }
 }

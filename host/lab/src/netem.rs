@@ -4,11 +4,10 @@
 //! below that the queue. netem comes first there and last on a real line, which for a constant delay is
 //! the same at the far end; a frame that netem loses does not use the line.
 
+use crate::netns_holder::{TC, run};
 use crate::plan;
 use emulate::{Aqm, Direction, Distribution, Limit, Link, Loss, Queue, Scenario, Shape};
 use model::Nanos;
-use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
 use sys::namespace;
 
 /// Whether the kernel has netem and the token bucket: tried in a namespace of its own.
@@ -18,26 +17,7 @@ pub(crate) fn works() -> bool {
     };
     let tries = "qdisc add dev lo root handle 1: netem delay 1ms\n\
                  qdisc add dev lo parent 1:1 handle 2: tbf rate 1mbit burst 10k limit 10k\n";
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = Command::new("tc");
-    command
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let Ok(inside) = net.as_fd().try_clone_to_owned() else {
-        return false;
-    };
-    namespace::start_in_net(&mut command, inside);
-    let Ok(mut child) = command.spawn() else {
-        return false;
-    };
-    if let Some(mut stdin) = child.stdin.take() {
-        // A tc that ended early says so by its status.
-        let _ = std::io::Write::write_all(&mut stdin, tries.as_bytes());
-    }
-    child.wait().is_ok_and(|status| status.success())
+    run(&TC, tries, Some(&net), "netem").is_ok()
 }
 
 /// Whether netem can do all that a link ever does; else what it cannot.

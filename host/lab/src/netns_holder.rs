@@ -152,11 +152,16 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
 
     let backends: Vec<LinkBackend> = links.iter().map(|l| l.backend).collect();
     let cables = plan::cables(scenario, &backends, |node| netns(number(node)));
-    ip(&cables, None, "the links")?;
+    run(&IP, &cables, None, "the links")?;
     for (node, held) in scenario.nodes.iter().zip(&nodes) {
-        ip(&plan::inside(scenario, node), Some(&held.net), &node.name)?;
+        run(
+            &IP,
+            &plan::inside(scenario, node),
+            Some(&held.net),
+            &node.name,
+        )?;
         if let Some(rules) = plan::rules(scenario, node) {
-            nft(&rules, &held.net, &node.name)?;
+            run(&["nft", "-f", "-"], &rules, Some(&held.net), &node.name)?;
         }
         if node.offload == Some(false) {
             for (_, end) in scenario.ends_at(&node.name) {
@@ -172,7 +177,7 @@ fn make(order: &Order, place: &Place) -> Result<Held, Error> {
                 single_frames(net, &end.device)?;
                 let commands = netem::commands(link.shape(direction), &end.device);
                 let commands = commands.expect("only what netem can express is given to it");
-                tc(&commands, net, &format!("link {}", link.name))?;
+                run(&TC, &commands, Some(net), &format!("link {}", link.name))?;
             }
         }
     }
@@ -302,7 +307,7 @@ impl Held {
             }
             if Instant::now() >= next {
                 // A full disk must not end the lab; the next second tries again.
-                let _ = place.write("truth.json", &self.truth());
+                let _ = place.write("counters.json", &self.counters());
                 next = Instant::now() + EVERY;
             }
         }
@@ -319,18 +324,11 @@ impl Held {
             return false;
         }
         let answer = match question.trim() {
-            "truth" => serde_json::to_vec(&self.truth()),
+            "counters" => serde_json::to_vec(&self.counters()),
             "alive" => Ok(Vec::new()),
-            "log" => serde_json::to_vec(
-                &self
-                    .workers
-                    .iter()
-                    .flat_map(Worker::log)
-                    .collect::<Vec<_>>(),
-            ),
-            "restart" => {
-                self.workers.iter().for_each(Worker::restart);
-                serde_json::to_vec(&())
+            "log" => {
+                let log = self.workers.iter().flat_map(Worker::log);
+                serde_json::to_vec(&log.collect::<Vec<_>>())
             }
             "end" => {
                 self.end();
@@ -349,12 +347,12 @@ impl Held {
         lab_processes::end(lab_processes::Of::Namespaces(&inodes));
     }
 
-    fn truth(&self) -> CounterReport {
+    fn counters(&self) -> CounterReport {
         CounterReport {
             at: Nanos::from(self.start.elapsed()),
-            links: self.workers.iter().map(Worker::truth).collect(),
-            traffic: self.senders.iter().map(Sender::truth).collect(),
-            readers: self.readers.iter().map(Reader::truth).collect(),
+            links: self.workers.iter().map(Worker::counters).collect(),
+            traffic: self.senders.iter().map(Sender::counters).collect(),
+            readers: self.readers.iter().map(Reader::counters).collect(),
         }
     }
 }
@@ -454,23 +452,13 @@ fn single_frames(net: &OwnedFd, device: &str) -> Result<(), Error> {
     })
 }
 
-fn ip(lines: &str, net: Option<&OwnedFd>, subject: &str) -> Result<(), Error> {
-    run("ip", "iproute2", &["-batch", "-"], lines, net, subject).map(drop)
-}
-
 /// Waits until a bridge passes frames between its ports: the kernel looks at their carriers in its own time.
 fn forwarding(net: &OwnedFd, switch: &str) -> Result<(), Error> {
-    let ask = [
-        "-details",
-        "-oneline",
-        "link",
-        "show",
-        "type",
-        "bridge_slave",
-    ];
+    let show = "ip -details -oneline link show type bridge_slave";
+    let show: Vec<&str> = show.split(' ').collect();
     let start = Instant::now();
     loop {
-        let ports = run("ip", "iproute2", &ask, "", Some(net), switch)?;
+        let ports = run(&show, "", Some(net), switch)?;
         if ports.lines().all(|port| port.contains("state forwarding")) {
             return Ok(());
         }
@@ -484,31 +472,23 @@ fn forwarding(net: &OwnedFd, switch: &str) -> Result<(), Error> {
     }
 }
 
-fn tc(lines: &str, net: &OwnedFd, subject: &str) -> Result<(), Error> {
-    run(
-        "tc",
-        "iproute2",
-        &["-batch", "-"],
-        lines,
-        Some(net),
-        subject,
-    )
-    .map(drop)
-}
-
-fn nft(rules: &str, net: &OwnedFd, subject: &str) -> Result<(), Error> {
-    run("nft", "nftables", &["-f", "-"], rules, Some(net), subject).map(drop)
-}
+const IP: [&str; 3] = ["ip", "-batch", "-"];
+pub(crate) const TC: [&str; 3] = ["tc", "-batch", "-"];
 
 /// Runs a program of set-up in a network namespace, feeds it, and returns what it prints.
-fn run(
-    program: &'static str,
-    package: &'static str,
-    args: &[&str],
+pub(crate) fn run(
+    command: &[&'static str],
     input: &str,
     net: Option<&OwnedFd>,
     subject: &str,
 ) -> Result<String, Error> {
+    let [program, args @ ..] = command else {
+        return Ok(String::new());
+    };
+    let package = match *program {
+        "nft" => "nftables",
+        _ => "iproute2",
+    };
     let mut command = Command::new(program);
     command
         .args(args)

@@ -98,9 +98,6 @@ pub struct Place {
 
 impl Place {
     /// The place of the lab `name` in the directory of all labs; it need not exist.
-    ///
-    /// # Errors
-    /// [`Error::BadName`].
     pub fn of(home: &Path, name: &str) -> Result<Place, Error> {
         let fits = name.len() <= 40
             && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -116,9 +113,6 @@ impl Place {
     }
 
     /// The places of all labs, dead or alive, by name.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the directory cannot be read.
     pub fn all(home: &Path) -> Result<Vec<(String, Place)>, Error> {
         let entries = match fs::read_dir(home) {
             Ok(entries) => entries,
@@ -196,9 +190,6 @@ impl Place {
     }
 
     /// Writes a file whole or not at all.
-    ///
-    /// # Errors
-    /// [`Error::System`].
     pub fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Error> {
         let path = self.file(name);
         let fresh = self.file(&format!("{name}.new"));
@@ -220,9 +211,6 @@ impl Place {
     }
 
     /// Removes what a lab left, unless a process holds it. `held` is the lock of a caller that does itself.
-    ///
-    /// # Errors
-    /// [`Error::System`].
     pub fn remove(&self, held: Option<File>) -> Result<(), Error> {
         // Removed under the lock, so that a lab of this name that is just being made keeps its own.
         let lock = held.or_else(|| {

@@ -117,7 +117,7 @@ impl Reader {
         Ok(reader)
     }
 
-    pub(crate) fn truth(&self) -> ReaderCounters {
+    pub(crate) fn counters(&self) -> ReaderCounters {
         ReaderCounters {
             host: self.host.clone(),
             connections: self.counts.connections.load(Ordering::Relaxed),
@@ -160,7 +160,7 @@ impl Sender {
         })
     }
 
-    pub(crate) fn truth(&self) -> TrafficCounters {
+    pub(crate) fn counters(&self) -> TrafficCounters {
         TrafficCounters {
             name: self.name.clone(),
             connections: self.counts.connections.load(Ordering::Relaxed),

@@ -169,8 +169,8 @@ fn goodput_is_what_the_wire_carries() {
         )));
         let (goodput, again, _) = iperf3(&lab, "-t 3 -O 1");
         let ideal = f64::from(rate) * share;
-        let truth = lab.truth().unwrap();
-        let late = &truth.links[0].emulator;
+        let counters = lab.counters().unwrap();
+        let late = &counters.links[0].emulator;
         println!(
             "{rate} Mbit/s, MTU {mtu}: {goodput:.1} of {ideal:.1} Mbit/s ({:.3}), {again} again; lateness {:?} {:?} {:?}, cpu {} of {}",
             goodput / ideal,
@@ -178,7 +178,7 @@ fn goodput_is_what_the_wire_carries() {
             late.lateness.percentile(0.99).unwrap(),
             late.lateness.max().unwrap(),
             late.cpu,
-            truth.at,
+            counters.at,
         );
         // Never faster than the wire. How close it comes is the machine's: the bench tells.
         assert!(goodput <= ideal * 1.01, "{rate} {mtu}: {goodput}");
@@ -194,8 +194,8 @@ fn every_dropped_segment_is_counted() {
          queue = { packets = 10000 }\n",
     ));
     let (_, again, value) = iperf3(&lab, "-n 20M");
-    let truth = lab.truth().unwrap();
-    let link = truth.link("wire").unwrap();
+    let counters = lab.counters().unwrap();
+    let link = counters.link("wire").unwrap();
     let lost = link.forward.dropped.loss.frames;
     assert_eq!(
         lost,
@@ -356,7 +356,7 @@ fn two_labs_do_not_meet_and_a_name_is_taken_once() {
     let second = bench.raise(&text, &other);
     run(&first, "one", "ping -q -c 2 -i 0.01 two");
     run(&second, "one", "ping -q -c 5 -i 0.01 two");
-    let seen = |lab: &Lab| lab.truth().unwrap().links[0].forward.offered.frames;
+    let seen = |lab: &Lab| lab.counters().unwrap().links[0].forward.offered.frames;
     assert_eq!((seen(&first), seen(&second)), (2, 5));
     let names: Vec<_> = bench
         .labs
@@ -370,7 +370,7 @@ fn two_labs_do_not_meet_and_a_name_is_taken_once() {
         [("other".into(), State::Up), ("pair".into(), State::Up)]
     );
     bench.labs.down("pair").unwrap();
-    assert!(matches!(first.truth(), Err(Error::NotUp(_))));
+    assert!(matches!(first.counters(), Err(Error::NotUp(_))));
     assert!(matches!(first.command("one", "true"), Err(Error::NotUp(_))));
     run(&second, "one", "ping -q -c 1 two");
 }
@@ -406,7 +406,7 @@ fn what_a_killed_lab_leaves_is_removed() {
     wait_until("the lab is dead", is_dead);
     let info = &bench.labs.list().unwrap()[0];
     assert_eq!((info.name.as_str(), info.state), ("pair", State::Dead));
-    assert!(matches!(lab.truth(), Err(Error::NotUp(_))));
+    assert!(matches!(lab.counters(), Err(Error::NotUp(_))));
     assert_eq!(bench.labs.down_all().unwrap(), ["pair"]);
     assert!(!sleeper.wait().unwrap().success());
     assert!(bench.labs.list().unwrap().is_empty());
@@ -442,7 +442,7 @@ fn a_builder_killed_half_way_leaves_nothing() {
             Ok(_) => assert_eq!(bench.labs.down_all().unwrap(), ["pair"]),
             Err(error) => {
                 assert!(
-                    matches!(error, Error::Keeper(_) | Error::NotUp(_)),
+                    matches!(error, Error::Holder(_) | Error::NotUp(_)),
                     "{error}"
                 );
                 bench.labs.down_all().unwrap();
@@ -479,20 +479,30 @@ fn a_lab_sends_and_reads_by_itself_and_says_how_much() {
          [[traffic]]\nname = \"slow\"\nfrom = \"three\"\nto = \"two\"\n",
     );
     wait_until("it has sent", || {
-        let truth = lab.truth().unwrap();
-        let [bursts, slow] = &truth.traffic[..] else {
-            panic!("{truth:?}")
+        let counters = lab.counters().unwrap();
+        let [bursts, slow] = &counters.traffic[..] else {
+            panic!("{counters:?}")
         };
         // Two streams, again after each silence; the one without end is made once.
         bursts.connections >= 4 && bursts.sent > 500_000 && slow.connections == 1
     });
-    let truth = lab.truth().unwrap();
-    let carried = truth.link("a").unwrap().forward.delivered.wire_bytes;
-    let read = |host: &str| truth.readers.iter().find(|r| r.host == host).unwrap().bytes;
-    assert!(read("three") <= carried && read("three") > 0, "{truth:?}");
+    let counters = lab.counters().unwrap();
+    let carried = counters.link("a").unwrap().forward.delivered.wire_bytes;
+    let read = |host: &str| {
+        counters
+            .readers
+            .iter()
+            .find(|r| r.host == host)
+            .unwrap()
+            .bytes
+    };
+    assert!(
+        read("three") <= carried && read("three") > 0,
+        "{counters:?}"
+    );
     // A megabyte a second, and one chunk that was taken at the beginning.
-    let most = truth.at.0 / 1000 + 65_536;
-    assert!(read("two") > 0 && read("two") <= most, "{truth:?}");
+    let most = counters.at.0 / 1000 + 65_536;
+    assert!(read("two") > 0 && read("two") <= most, "{counters:?}");
 }
 
 #[test]
@@ -517,8 +527,8 @@ fn what_netem_cannot_make_is_refused_before_anything_is_made() {
 #[test]
 fn a_lab_that_cannot_be_built_leaves_nothing() {
     let bench = Bench::new();
-    let mut broken = scenario(&pair(""));
-    broken.links[0].ends[0].device = "a-name-that-is-too-long".into();
+    // The kernel has no device of this name (`sysctl_dev_name_is_allowed`).
+    let broken = scenario(&pair("devices = [\"all\", \"eth0\"]\n"));
     let error = bench.labs.up(&broken, &options()).unwrap_err();
     assert!(
         error

@@ -26,14 +26,10 @@ pub fn fingerprint(version: &str, peer: Option<IpAddr>) -> Fingerprint {
         sysctls: sysctl::read(&mut unread),
         ..Fingerprint::default()
     };
-    match sys::process::uname() {
-        Ok(names) => {
-            host.kernel = format!("{} {}", names.system, names.release);
-            host.hostname = names.node;
-            host.architecture = names.machine;
-        }
-        Err(error) => unread.push("names of host and kernel", why(&error)),
-    }
+    let names = sys::process::uname();
+    host.kernel = format!("{} {}", names.system, names.release);
+    host.hostname = names.node;
+    host.architecture = names.machine;
     match peer {
         Some(peer) => read_path(&mut host, peer.to_canonical(), &mut unread),
         None => unread.push("route and leaving device", "no peer"),

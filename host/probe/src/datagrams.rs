@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
-use sys::poll::{PollFd, poll_nanos};
+use sys::poll::{PollFd, poll};
 use sys::probe::Message;
 
 /// Room for what arrives while its reader has no processor; the kernel cuts it to `net.core.rmem_max`.
@@ -103,7 +103,11 @@ impl Datagrams {
     /// # Errors
     /// What ppoll(2) returns.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
-        poll_nanos(&mut [PollFd::new(self.udp.as_fd(), true, false)], timeout).map(drop)
+        poll(
+            &mut [PollFd::new(self.udp.as_fd(), true, false)],
+            Some(timeout),
+        )
+        .map(drop)
     }
 
     pub(crate) fn poll_fd(&self) -> PollFd<'_> {

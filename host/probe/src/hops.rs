@@ -5,7 +5,7 @@ use model::mtu::{Hop, TooBig};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
-use sys::poll::poll_nanos;
+use sys::poll::poll;
 use sys::probe::Said;
 
 /// Hops that are asked for; paths of the Internet are shorter.
@@ -128,7 +128,7 @@ fn round(
                 return Ok(answers);
             }
             let mut fds: Vec<_> = sockets.iter().map(Datagrams::poll_fd).collect();
-            poll_nanos(&mut fds, LOOK)?;
+            poll(&mut fds, Some(LOOK))?;
             for (socket, answer) in sockets.iter().zip(&mut answers) {
                 while let Some(message) = socket.message() {
                     *answer = match (message.what, message.from) {

@@ -1,10 +1,13 @@
 //! What an eBPF loader leaves to its user: a map shared with the kernel's programs, the root of the control
 //! groups, and the clock that programs read.
 
-use std::ffi::CStr;
+use rustix::fs::{Mode, OFlags, fstatfs, openat};
+use rustix::mm::munmap;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::time::{ClockId, clock_getres, clock_gettime};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -27,19 +30,7 @@ impl SharedNumbers {
     /// What mmap(2) says: `EINVAL` if the map is smaller or was not made for that.
     pub fn map(map: BorrowedFd<'_>, count: usize) -> io::Result<SharedNumbers> {
         // SAFETY: a new mapping at an address that the kernel chooses; the descriptor is open.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                count * size_of::<AtomicU64>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let at = unsafe { crate::file::map_shared(map, count * size_of::<AtomicU64>())? };
         let at = NonNull::new(at.cast()).ok_or(io::ErrorKind::Other)?;
         Ok(SharedNumbers { at, count })
     }
@@ -54,43 +45,26 @@ impl SharedNumbers {
 impl Drop for SharedNumbers {
     fn drop(&mut self) {
         // SAFETY: exactly what was mapped, and nothing can use it any more.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
     }
 }
 
 /// Time since boot without sleep (`CLOCK_MONOTONIC`): the clock of `bpf_ktime_get_ns()`.
 pub fn monotonic() -> Duration {
-    read_clock(libc::clock_gettime, libc::CLOCK_MONOTONIC)
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Length of the kernel's tick (a jiffy): the resolution of its coarse clock.
 pub fn tick() -> Duration {
-    read_clock(libc::clock_getres, libc::CLOCK_MONOTONIC_COARSE)
-}
-
-fn read_clock(
-    call: unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int,
-    clock: libc::clockid_t,
-) -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: both calls write one timespec; both clocks exist on every Linux, so neither can fail.
-    unsafe { call(clock, &raw mut time) };
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    let resolution = clock_getres(ClockId::MonotonicCoarse);
+    Duration::try_from(resolution).unwrap_or_default()
 }
 
 /// The root of the second version of control groups (cgroups(7)), as far as this process can see up.
 ///
 /// Taken from where it is mounted; where it is not, or hidden by another mount, from a mount of its own
 /// that nobody else sees and that ends with the descriptor, which needs CAP_SYS_ADMIN.
-///
-/// # Errors
-/// What fsopen(2), fsconfig(2), fsmount(2) and openat(2) say.
 pub fn cgroup_root() -> io::Result<OwnedFd> {
     const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -104,52 +78,17 @@ pub fn cgroup_root() -> io::Result<OwnedFd> {
             .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
             .open(place);
         let Ok(directory) = opened else { continue };
-        // SAFETY: all zeroes are a valid statfs, which fstatfs then fills.
-        let mut what: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptor is open and the pointer valid for the call.
-        let status = unsafe { libc::fstatfs(directory.as_raw_fd(), &raw mut what) };
         // Another mount can lie over it.
-        if status == 0 && what.f_type as u64 == CGROUP2_SUPER_MAGIC {
+        if fstatfs(&directory).is_ok_and(|what| what.f_type as u64 == CGROUP2_SUPER_MAGIC) {
             return Ok(directory.into());
         }
     }
-    const CLOEXEC: libc::c_uint = 1; // FSOPEN_CLOEXEC and FSMOUNT_CLOEXEC alike
-    const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
-    // SAFETY: the name ends with NUL and outlives the call.
-    let context = own(unsafe { libc::syscall(libc::SYS_fsopen, c"cgroup2".as_ptr(), CLOEXEC) })?;
-    // SAFETY: this command takes neither key nor value.
-    let status = unsafe {
-        libc::syscall(
-            libc::SYS_fsconfig,
-            context.as_raw_fd(),
-            FSCONFIG_CMD_CREATE,
-            std::ptr::null::<u8>(),
-            std::ptr::null::<u8>(),
-            0,
-        )
-    };
-    if status < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: plain numbers.
-    let mount = own(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOEXEC, 0) })?;
-    open_in(mount.as_fd(), c".")
-}
-
-fn open_in(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: the name ends with NUL and outlives the call; the descriptor is open.
-    let fd = unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags) };
-    own(fd.into())
-}
-
-fn own(fd: libc::c_long) -> io::Result<OwnedFd> {
-    let fd = libc::c_int::try_from(fd).unwrap_or(-1);
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just returned it as new, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let context = fsopen(c"cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let (cloexec, attributes) = (FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
+    let mount = fsmount(&context, cloexec, attributes)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(&mount, c".", flags, Mode::empty())?)
 }
 
 #[cfg(test)]
@@ -170,6 +109,7 @@ mod tests {
         let Ok(root) = cgroup_root() else {
             return; // no second version on this host and no right to mount it
         };
-        assert!(open_in(root.as_fd(), c".").is_ok());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        assert!(openat(&root, c".", flags, Mode::empty()).is_ok());
     }
 }

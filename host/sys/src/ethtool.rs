@@ -1,8 +1,10 @@
 //! What a network device's driver tells through `SIOCETHTOOL` (`include/uapi/linux/ethtool.h`). All
 //! requests but those that begin with `set` only read, and need no privilege.
 
+use crate::socket::check;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Asks the driver of one device.
 #[derive(Debug)]
@@ -116,13 +118,8 @@ impl Ethtool {
         for (to, from) in name.iter_mut().zip(bytes) {
             *to = from.cast_signed();
         }
-        // SAFETY: socket takes plain numbers and touches no memory of ours.
-        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just opened and nothing else owns it.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
         Ok(Ethtool { socket, name })
     }
 
@@ -131,14 +128,9 @@ impl Ethtool {
     /// # Errors
     /// `EOPNOTSUPP` if the driver does not tell, `ENODEV` without such a device.
     pub fn driver(&self) -> io::Result<DriverInfo> {
-        let mut info = RawDriverInfo {
-            command: GDRVINFO,
-            driver: [0; 32],
-            version: [0; 32],
-            firmware: [0; 32],
-            bus: [0; 32],
-            rest: [0; 64],
-        };
+        // SAFETY: plain numbers, for which all zeroes are valid.
+        let mut info: RawDriverInfo = unsafe { std::mem::zeroed() };
+        info.command = GDRVINFO;
         self.ask(&mut info)?;
         let text = |field: &[u8]| {
             let end = field.iter().position(|b| *b == 0).unwrap_or(field.len());
@@ -153,19 +145,10 @@ impl Ethtool {
     }
 
     /// Speed and duplex of the link.
-    ///
-    /// # Errors
-    /// As [`driver`](Ethtool::driver).
     pub fn link(&self) -> io::Result<LinkSettings> {
-        let mut settings = RawLinkSettings {
-            command: GLINKSETTINGS,
-            speed: 0,
-            duplex: 0,
-            skipped: [0; 6],
-            mask_words: 0,
-            rest: [0; 32],
-            masks: [0; 3 * 127],
-        };
+        // SAFETY: plain numbers, for which all zeroes are valid.
+        let mut settings: RawLinkSettings = unsafe { std::mem::zeroed() };
+        settings.command = GLINKSETTINGS;
         // The first answer says, negated, how many words each of the kernel's three masks has.
         self.ask(&mut settings)?;
         settings.command = GLINKSETTINGS;
@@ -182,9 +165,6 @@ impl Ethtool {
     }
 
     /// Whether an offload is on.
-    ///
-    /// # Errors
-    /// As [`driver`](Ethtool::driver).
     pub fn offload(&self, offload: &Offload) -> io::Result<bool> {
         let mut value = RawValue {
             command: offload.command,
@@ -209,10 +189,9 @@ impl Ethtool {
         value.data &= !offload.bit;
         if on {
             // All bits of the answer to a request of its own mean the same, so one of them will do.
-            value.data |= if offload.bit == u32::MAX {
-                1
-            } else {
-                offload.bit
+            value.data |= match offload.bit {
+                u32::MAX => 1,
+                bit => bit,
             };
         }
         // Each setter's number follows its getter's.
@@ -221,9 +200,6 @@ impl Ethtool {
     }
 
     /// All offloads of the device at once.
-    ///
-    /// # Errors
-    /// As [`driver`](Ethtool::driver).
     pub fn features(&self) -> io::Result<Features> {
         let mut raw = RawFeatures {
             command: GFEATURES,
@@ -242,9 +218,6 @@ impl Ethtool {
     }
 
     /// Wants exactly these of the changeable offloads. Needs CAP_NET_ADMIN.
-    ///
-    /// # Errors
-    /// As [`set_offload`](Ethtool::set_offload).
     pub fn set_features(&self, features: &Features) -> io::Result<()> {
         let mut raw = RawFeatures {
             command: SFEATURES,
@@ -260,15 +233,8 @@ impl Ethtool {
     }
 
     /// Sets the sizes of the rings; other rings keep theirs. Needs CAP_NET_ADMIN.
-    ///
-    /// # Errors
-    /// As [`set_offload`](Ethtool::set_offload).
     pub fn set_rings(&self, rx: u32, tx: u32) -> io::Result<()> {
-        let mut raw = RawNine {
-            command: GRINGPARAM,
-            words: [0; 8],
-        };
-        self.ask(&mut raw)?;
+        let mut raw = self.nine(GRINGPARAM)?;
         raw.command = SRINGPARAM;
         raw.words[4] = rx;
         raw.words[7] = tx;
@@ -276,15 +242,8 @@ impl Ethtool {
     }
 
     /// Sizes of the rings.
-    ///
-    /// # Errors
-    /// As [`driver`](Ethtool::driver).
     pub fn rings(&self) -> io::Result<Rings> {
-        let mut raw = RawNine {
-            command: GRINGPARAM,
-            words: [0; 8],
-        };
-        self.ask(&mut raw)?;
+        let raw = self.nine(GRINGPARAM)?;
         // Receive maximum, mini, jumbo, transmit maximum; then the same four as they are now.
         let [rx_max, _, _, tx_max, rx, _, _, tx] = raw.words;
         Ok(Rings {
@@ -300,15 +259,8 @@ impl Ethtool {
     }
 
     /// Queues in use.
-    ///
-    /// # Errors
-    /// As [`driver`](Ethtool::driver).
     pub fn channels(&self) -> io::Result<Channels> {
-        let mut raw = RawNine {
-            command: GCHANNELS,
-            words: [0; 8],
-        };
-        self.ask(&mut raw)?;
+        let raw = self.nine(GCHANNELS)?;
         // Maxima of rx, tx, other, combined; then the same four as they are now.
         let [_, _, _, _, rx, tx, _, combined] = raw.words;
         Ok(Channels {
@@ -317,24 +269,22 @@ impl Ethtool {
         })
     }
 
+    fn nine(&self, command: u32) -> io::Result<RawNine> {
+        let words = [0; 8];
+        let mut raw = RawNine { command, words };
+        self.ask(&mut raw)?;
+        Ok(raw)
+    }
+
     fn ask<T: Request>(&self, request: &mut T) -> io::Result<()> {
         // SAFETY: all zeroes are a valid ifreq.
         let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
         ifreq.ifr_name = self.name;
         ifreq.ifr_ifru.ifru_data = std::ptr::from_mut(request).cast();
+        let fd = self.socket.as_raw_fd();
         // SAFETY: the name ends with NUL, and the data is an exclusively borrowed structure of the
         // layout and size that the kernel reads and writes for its command (promised by `Request`).
-        let status = unsafe {
-            libc::ioctl(
-                self.socket.as_raw_fd(),
-                libc::SIOCETHTOOL as _,
-                &raw mut ifreq,
-            )
-        };
-        if status < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        check(unsafe { libc::ioctl(fd, libc::SIOCETHTOOL as _, &raw mut ifreq) }).map(drop)
     }
 }
 

@@ -2,11 +2,13 @@
 //! cache holds of them.
 
 use crate::socket::check;
-use std::ffi::CString;
+use rustix::fs::{Advice, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::c_void;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::ptr;
 
@@ -43,49 +45,26 @@ pub fn open_at(
     how: Open,
     bound: Bound,
 ) -> io::Result<File> {
-    /// Of a new file, less the process's umask.
-    const MODE: libc::mode_t = 0o666;
-    let path = c_string(path)?;
-    let flags = libc::O_CLOEXEC
+    let flags = OFlags::CLOEXEC
         | match how {
-            Open::Directory => libc::O_RDONLY | libc::O_DIRECTORY,
-            Open::Read => libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY,
-            Open::Name => libc::O_PATH | libc::O_NOFOLLOW,
-            Open::New => libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
+            Open::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+            Open::Read => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+            Open::Name => OFlags::PATH | OFlags::NOFOLLOW,
+            Open::New => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW,
         };
-    if bound == Bound::None {
-        // SAFETY: the descriptor is open and the path is a terminated string, which the kernel only reads.
-        let fd = unsafe { libc::openat(directory.as_raw_fd(), path.as_ptr(), flags, MODE) };
-        return opened(fd.into());
-    }
-    // SAFETY: open_how is plain numbers, for which zero is the documented default of each.
-    let mut open_how: libc::open_how = unsafe { std::mem::zeroed() };
-    open_how.flags = flags as u64;
-    if how == Open::New {
-        open_how.mode = MODE.into();
-    }
-    open_how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS;
-    // SAFETY: the descriptor is open, the path is a terminated string, and the structure is initialised and
-    // its size given; the kernel only reads them.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            directory.as_raw_fd(),
-            path.as_ptr(),
-            &raw const open_how,
-            size_of::<libc::open_how>(),
-        )
+    // Of a new file, less the process's umask; openat2(2) takes none of another.
+    let mode = match how {
+        Open::New => Mode::from_raw_mode(0o666),
+        Open::Directory | Open::Read | Open::Name => Mode::empty(),
     };
-    opened(fd)
-}
-
-/// What a call that opens has just returned.
-fn opened(fd: libc::c_long) -> io::Result<File> {
-    match libc::c_int::try_from(fd) {
-        // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let fd = match bound {
+        Bound::None => rustix::fs::openat(directory, path, flags, mode)?,
+        Bound::Beneath => {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            rustix::fs::openat2(directory, path, flags, mode, resolve)?
+        }
+    };
+    Ok(fd.into())
 }
 
 /// Gives a file of a directory a new name in it, which must be free.
@@ -94,29 +73,18 @@ fn opened(fd: libc::c_long) -> io::Result<File> {
 /// What renameat2(2) says: `EEXIST` if the name is taken by now. Where a file system lacks the promise
 /// (`EINVAL`, as NFS does), a link and an unlink keep it.
 pub fn rename_new(directory: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
-    let (fd, old, new) = (directory.as_raw_fd(), c_string(from)?, c_string(to)?);
-    // SAFETY: the descriptor is open and both names are terminated strings.
-    let renamed = check(unsafe {
-        libc::renameat2(fd, old.as_ptr(), fd, new.as_ptr(), libc::RENAME_NOREPLACE)
-    });
-    match renamed {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-            // SAFETY: as above.
-            check(unsafe { libc::linkat(fd, old.as_ptr(), fd, new.as_ptr(), 0) })?;
+    match rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL) => {
+            rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?;
             remove(directory, from)
         }
-        renamed => renamed.map(drop),
+        renamed => Ok(renamed?),
     }
 }
 
 /// Removes a file of a directory.
-///
-/// # Errors
-/// What unlinkat(2) says.
 pub fn remove(directory: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
-    let name = c_string(name)?;
-    // SAFETY: the descriptor is open and the name is a terminated string.
-    check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
+    Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
 }
 
 /// Has reads and writes of a file pass the page cache by, or not (`O_DIRECT`).
@@ -124,74 +92,41 @@ pub fn remove(directory: BorrowedFd<'_>, name: &Path) -> io::Result<()> {
 /// # Errors
 /// What fcntl(2) says: `EINVAL` where the file system has no such way.
 pub fn set_direct(file: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    // SAFETY: the descriptor is open; these operations take and return plain numbers.
-    let flags = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
-    let flags = match on {
-        true => flags | libc::O_DIRECT,
-        false => flags & !libc::O_DIRECT,
-    };
-    // SAFETY: as above.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) }).map(drop)
+    let mut flags = rustix::fs::fcntl_getfl(file)?;
+    flags.set(OFlags::DIRECT, on);
+    Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
 /// Asks the kernel to drop what the page cache holds of a file. What is not written to the disk yet stays.
-///
-/// # Errors
-/// What posix_fadvise(2) says.
 pub fn drop_cached(file: BorrowedFd<'_>) -> io::Result<()> {
-    advise(file, libc::POSIX_FADV_DONTNEED)
+    Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 /// Tells the kernel that a file is read by chance, so that it does not read ahead.
-///
-/// # Errors
-/// What posix_fadvise(2) says.
 pub fn advise_random(file: BorrowedFd<'_>) -> io::Result<()> {
-    advise(file, libc::POSIX_FADV_RANDOM)
-}
-
-fn advise(file: BorrowedFd<'_>, advice: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open; the call takes plain numbers.
-    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
+    Ok(rustix::fs::fadvise(file, 0, None, Advice::Random)?)
 }
 
 /// The share of the first `length` bytes of a file that the page cache holds, 0 to 1 (mincore(2)). The kernel
 /// tells the truth only to the file's owner, root and whoever may write it: to others everything seems to be there.
-///
-/// # Errors
-/// What mmap(2) and mincore(2) say.
 pub fn cached_share(file: BorrowedFd<'_>, length: u64) -> io::Result<f64> {
     /// Looked at at once: 64 KiB of answers with pages of 4 KiB.
     const WINDOW: u64 = 256 << 20;
-    // SAFETY: the call takes a plain number.
-    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let page = rustix::param::page_size() as u64;
     let (mut held, mut pages, mut at) = (0u64, 0u64, 0u64);
     while at < length {
         let span = (length - at).min(WINDOW);
         let mut answers = vec![0u8; span.div_ceil(page) as usize];
-        let offset = libc::off_t::try_from(at).map_err(io::Error::other)?;
         // SAFETY: a new mapping of an open file at a place that the kernel chooses touches no memory of ours;
         // it is never read.
         let map = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                span as usize,
-                libc::PROT_NONE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                offset,
-            )
+            let (null, kind) = (ptr::null_mut(), MapFlags::SHARED);
+            mmap(null, span as usize, ProtFlags::empty(), kind, file, at)?
         };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
         // SAFETY: the mapping has `span` bytes, and there is room for an answer for each of its pages.
         let seen = check(unsafe { libc::mincore(map, span as usize, answers.as_mut_ptr().cast()) });
         // SAFETY: the mapping was made above with this length and is used no more.
-        unsafe { libc::munmap(map, span as usize) };
+        unsafe { munmap(map, span as usize) }?;
         seen?;
         held += answers
             .iter()
@@ -203,8 +138,14 @@ pub fn cached_share(file: BorrowedFd<'_>, length: u64) -> io::Result<f64> {
     Ok(held as f64 / pages.max(1) as f64)
 }
 
-fn c_string(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+/// Maps the first bytes of a file to be read and written together with the kernel.
+///
+/// # Safety
+/// As of any memory that others change too; it stays until munmap(2).
+pub(crate) unsafe fn map_shared(file: BorrowedFd<'_>, bytes: usize) -> io::Result<*mut c_void> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at a place that the kernel chooses; the rest is the caller's promise.
+    Ok(unsafe { mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) }?)
 }
 
 #[cfg(test)]

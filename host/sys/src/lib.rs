@@ -1,5 +1,8 @@
 //! Every unsafe block and every system call that std lacks, behind safe functions.
-//! Architecture invariant: knows no other room.
+//! Architecture invariant: depends on no other crate of the workspace.
+//!
+//! A function that fails returns the error of the system call that its documentation names; only errors
+//! with a meaning of their own are listed at the function.
 
 pub mod bpf;
 pub mod cache;

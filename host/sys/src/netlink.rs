@@ -1,7 +1,10 @@
 //! A plain, blocking netlink socket. What goes through it is encoded and decoded elsewhere.
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// A socket of family `AF_NETLINK`.
 #[derive(Debug)]
@@ -25,41 +28,15 @@ impl Socket {
     /// What socket(2) and setsockopt(2) say; `EAFNOSUPPORT` or `EPERM` in a sandbox without netlink.
     pub fn open(protocol: Protocol) -> io::Result<Socket> {
         let protocol = match protocol {
-            Protocol::Route => libc::NETLINK_ROUTE,
-            Protocol::Generic => libc::NETLINK_GENERIC,
-            Protocol::Sockets => libc::NETLINK_SOCK_DIAG,
+            // NETLINK_ROUTE is 0, the default.
+            Protocol::Route => None,
+            Protocol::Generic => Some(netlink::GENERIC),
+            Protocol::Sockets => Some(netlink::SOCK_DIAG),
         };
-        // SAFETY: socket takes plain numbers and touches no memory of ours.
-        let fd = unsafe {
-            libc::socket(
-                libc::AF_NETLINK,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                protocol,
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just opened and nothing else owns it.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(family, SocketType::RAW, flags, protocol)?;
         // The kernel answers at once; this bounds the wait should it ever not.
-        let patience = libc::timeval {
-            tv_sec: 2,
-            tv_usec: 0,
-        };
-        // SAFETY: the kernel reads one timeval, of which size and address are given.
-        let status = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVTIMEO,
-                (&raw const patience).cast(),
-                size_of::<libc::timeval>() as libc::socklen_t,
-            )
-        };
-        if status != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(2)))?;
         Ok(Socket(socket))
     }
 
@@ -76,9 +53,6 @@ impl Socket {
     }
 
     /// From now on what the kernel tells this group comes in as well.
-    ///
-    /// # Errors
-    /// What setsockopt(2) says.
     pub fn join(&self, group: u32) -> io::Result<()> {
         crate::socket::set(
             self.0.as_fd(),
@@ -89,26 +63,13 @@ impl Socket {
     }
 
     /// Sends one whole request to the kernel.
-    ///
-    /// # Errors
-    /// What send(2) says.
     pub fn send(&self, request: &[u8]) -> io::Result<()> {
-        // SAFETY: the kernel reads as many bytes as the borrowed slice has.
-        let sent = unsafe {
-            libc::send(
-                self.0.as_raw_fd(),
-                request.as_ptr().cast(),
-                request.len(),
-                0,
-            )
-        };
-        match usize::try_from(sent) {
-            Ok(n) if n == request.len() => Ok(()),
-            Ok(_) => Err(io::Error::new(
+        match rustix::net::send(&self.0, request, SendFlags::empty())? {
+            n if n == request.len() => Ok(()),
+            _ => Err(io::Error::new(
                 io::ErrorKind::WriteZero,
                 "the kernel took only a part of a netlink request",
             )),
-            Err(_) => Err(io::Error::last_os_error()),
         }
     }
 
@@ -117,7 +78,7 @@ impl Socket {
     /// # Errors
     /// What recv(2) says; `InvalidData` if the datagram is longer than the buffer.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.receive_with(buffer, 0)
+        self.receive_with(buffer, RecvFlags::empty())
     }
 
     /// The same without waiting; zero if nothing is there.
@@ -125,31 +86,23 @@ impl Socket {
     /// # Errors
     /// As [`Socket::receive`]; `ENOBUFS` if something was lost since the last call.
     pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.receive_with(buffer, libc::MSG_DONTWAIT) {
+        match self.receive_with(buffer, RecvFlags::DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             other => other,
         }
     }
 
-    fn receive_with(&self, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
-        // SAFETY: the kernel writes at most as many bytes as the exclusively borrowed buffer has;
-        // MSG_TRUNC changes only what is returned: the true length of the datagram.
-        let length = unsafe {
-            libc::recv(
-                self.0.as_raw_fd(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                libc::MSG_TRUNC | flags,
-            )
-        };
-        match usize::try_from(length) {
-            Ok(n) if n <= buffer.len() => Ok(n),
-            Ok(n) => Err(io::Error::new(
+    fn receive_with(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        let room = buffer.len();
+        // With MSG_TRUNC the length of a datagram is the true one.
+        let (_, length) = rustix::net::recv(&self.0, buffer, RecvFlags::TRUNC | flags)?;
+        if length > room {
+            return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("a netlink answer of {n} bytes is longer than its buffer"),
-            )),
-            Err(_) => Err(io::Error::last_os_error()),
+                format!("a netlink answer of {length} bytes is longer than its buffer"),
+            ));
         }
+        Ok(length)
     }
 }
 

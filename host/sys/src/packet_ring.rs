@@ -1,8 +1,12 @@
 //! The headers of all packets of a network namespace: a packet socket whose ring the kernel fills (packet(7),
 //! `TPACKET_V2`). Nothing is sent, and no packet is held back.
 
+use crate::file::map_shared;
+use crate::packet::VNET_HEADER;
+use crate::socket::set_raw;
+use rustix::mm::munmap;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,9 +17,7 @@ const SLOT: usize = 512;
 /// The kernel allocates so much in one piece.
 const BLOCK: usize = 64 * 1024;
 
-/// Bytes of the virtio-net header in front of each packet, and where in it the segment size stands
-/// (`struct virtio_net_hdr`).
-const VNET_HEADER: usize = 10;
+/// Where the segment size is in the virtio-net header in front of each packet (`struct virtio_net_hdr`).
 const GSO_SIZE: usize = 4;
 
 /// A packet socket on every device of the calling thread's network namespace.
@@ -50,24 +52,8 @@ impl PacketRing {
     /// Opens the socket. `room` is the size of the ring in bytes; `filter` says of each packet, from its
     /// link layer on, how many bytes are kept (bpf(4); no more than 400 have room). Needs CAP_NET_RAW in the
     /// namespace.
-    ///
-    /// # Errors
-    /// What socket(2), setsockopt(2), mmap(2) and bind(2) say.
     pub fn open(room: usize, filter: &[libc::sock_filter]) -> io::Result<PacketRing> {
-        // Protocol 0 receives nothing before all is ready.
-        // SAFETY: socket takes plain numbers; the result is checked before it is owned.
-        let fd = unsafe {
-            libc::socket(
-                libc::AF_PACKET,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-                0,
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just opened and nothing else owns it.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = crate::packet::unbound()?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)?;
@@ -84,41 +70,15 @@ impl PacketRing {
             tp_frame_nr: (blocks * BLOCK / SLOT) as libc::c_uint,
         };
         set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        // SAFETY: a new mapping at an address that the kernel chooses; the descriptor is open.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                blocks * BLOCK,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                socket.as_raw_fd(),
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: the ring is accessed as the kernel demands, and is unmapped by `drop` alone.
+        let at = unsafe { map_shared(socket.as_fd(), blocks * BLOCK)? };
         let ring = PacketRing {
             socket,
             at: NonNull::new(at.cast()).ok_or(io::ErrorKind::Other)?,
             slots: blocks * BLOCK / SLOT,
             next: 0,
         };
-        // SAFETY: all zeroes are a valid sockaddr_ll: any device.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as libc::sa_family_t;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        // SAFETY: the kernel reads one sockaddr_ll, whose size is given.
-        let status = unsafe {
-            libc::bind(
-                ring.socket.as_raw_fd(),
-                (&raw const address).cast(),
-                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-            )
-        };
-        if status != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        crate::packet::bind(&ring.socket, 0)?;
         Ok(ring)
     }
 
@@ -147,9 +107,6 @@ impl PacketRing {
     }
 
     /// Packets for which the ring had no room, since the last call.
-    ///
-    /// # Errors
-    /// What getsockopt(2) says.
     pub fn take_drops(&self) -> io::Result<u32> {
         crate::packet::take_drops(&self.socket)
     }
@@ -158,7 +115,7 @@ impl PacketRing {
 impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: exactly what was mapped, and nothing can use it any more.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), self.slots * SLOT) };
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.slots * SLOT) };
     }
 }
 
@@ -187,19 +144,8 @@ fn decode(slot: &[u8]) -> Option<RingPacket<'_>> {
 }
 
 fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let (value, bytes) = (std::ptr::from_ref(value).cast(), size_of::<T>());
     // SAFETY: the kernel reads as many bytes as the value has, and what a filter points to is borrowed by the
     // caller for longer than the call.
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if status != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    unsafe { set_raw(socket.as_fd(), level, name, value, bytes) }
 }

@@ -14,9 +14,6 @@ pub fn cpu_time() -> io::Result<(Duration, Duration)> {
 }
 
 /// Processor time that the calling thread has used so far, in user mode and kernel together.
-///
-/// # Errors
-/// As [`cpu_time`].
 pub fn thread_cpu_time() -> io::Result<Duration> {
     used(libc::RUSAGE_THREAD).map(|(user, kernel)| user + kernel)
 }
@@ -40,21 +37,17 @@ fn used(by: libc::c_int) -> io::Result<(Duration, Duration)> {
 
 /// The user whose rights this process has.
 pub fn effective_user() -> u32 {
-    // SAFETY: the call only returns a number.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// The group whose rights this process has.
 pub fn effective_group() -> u32 {
-    // SAFETY: the call only returns a number.
-    unsafe { libc::getegid() }
+    rustix::process::getegid().as_raw()
 }
 
 /// Clock ticks per second in `/proc` (`_SC_CLK_TCK`; 100 on every Linux that is known).
 pub fn clock_ticks_per_second() -> u64 {
-    // SAFETY: sysconf takes a plain number and touches no memory of ours.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).ok().filter(|t| *t > 0).unwrap_or(100)
+    rustix::param::clock_ticks_per_second()
 }
 
 /// What uname(2) tells.
@@ -71,29 +64,15 @@ pub struct Uname {
 }
 
 /// Names this host and its kernel.
-///
-/// # Errors
-/// What uname(2) says; it has no reason to fail.
-pub fn uname() -> io::Result<Uname> {
-    let mut names = MaybeUninit::<libc::utsname>::uninit();
-    // SAFETY: the pointer is to room for one utsname, which the kernel fills whole when it returns 0.
-    let names = unsafe {
-        if libc::uname(names.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        names.assume_init()
-    };
-    let text = |field: &[libc::c_char]| {
-        // SAFETY: the kernel ends every name within its field with a NUL byte (uname(2)).
-        let text = unsafe { CStr::from_ptr(field.as_ptr()) };
-        text.to_string_lossy().into_owned()
-    };
-    Ok(Uname {
-        system: text(&names.sysname),
-        node: text(&names.nodename),
-        release: text(&names.release),
-        machine: text(&names.machine),
-    })
+pub fn uname() -> Uname {
+    let names = rustix::system::uname();
+    let text = |name: &CStr| name.to_string_lossy().into_owned();
+    Uname {
+        system: text(names.sysname()),
+        node: text(names.nodename()),
+        release: text(names.release()),
+        machine: text(names.machine()),
+    }
 }
 
 /// The signature that a hypervisor leaves for its guests (CPUID leaf 0x40000000), like `KVMKVMKVM`;
@@ -148,7 +127,7 @@ mod tests {
         assert!(later.0 + later.1 > start.0 + start.1);
         assert!(clock_ticks_per_second() > 0);
 
-        let names = uname().unwrap();
+        let names = uname();
         assert_eq!(names.system, "Linux");
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         assert_eq!(names.release, release.trim());

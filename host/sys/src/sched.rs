@@ -1,48 +1,39 @@
 //! Where and how promptly the calling thread runs.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::fs::File;
 use std::io::{self, Write};
-use std::mem::{size_of, zeroed};
+use std::mem::size_of;
+use std::num::NonZeroU64;
 
 /// The processors that the calling thread may run on, rising.
 pub fn allowed_cpus() -> io::Result<Vec<u32>> {
-    // SAFETY: cpu_set_t is a plain bit mask, for which all zeroes is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { zeroed() };
-    // SAFETY: the set is valid for writing and its size is given; 0 is the calling thread.
-    check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) })?;
-    let in_set = |cpu: &u32| {
-        // SAFETY: every number below CPU_SETSIZE lies inside the mask.
-        unsafe { libc::CPU_ISSET(*cpu as usize, &set) }
-    };
-    Ok((0..libc::CPU_SETSIZE as u32).filter(in_set).collect())
+    let set = sched_getaffinity(None)?;
+    let all = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+    Ok(all.map(|cpu| cpu as u32).collect())
 }
 
 /// Keeps the calling thread on these processors.
 pub fn run_on(cpus: &[u32]) -> io::Result<()> {
-    // SAFETY: cpu_set_t is a plain bit mask, for which all zeroes is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { zeroed() };
+    let mut set = CpuSet::new();
     for &cpu in cpus {
-        if cpu >= libc::CPU_SETSIZE as u32 {
+        if cpu as usize >= CpuSet::MAX_CPU {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: the number was checked to lie inside the mask.
-        unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+        set.set(cpu as usize);
     }
-    // SAFETY: the set is initialised and its size is given; 0 is the calling thread.
-    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// The processor that the calling thread runs on at this moment.
 pub fn current_cpu() -> Option<u32> {
-    // SAFETY: sched_getcpu(3) takes no pointers.
-    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+    u32::try_from(sched_getcpu()).ok()
 }
 
 /// Lets the kernel end sleeps of the calling thread on time instead of up to 50 us later
 /// (`PR_SET_TIMERSLACK`).
 pub fn wake_on_time() -> io::Result<()> {
-    // SAFETY: this operation takes no pointers.
-    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) })
+    Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
 /// Asks the kernel to let no processor sleep so deep that it comes back late, for as long as the file is open
@@ -71,9 +62,6 @@ pub fn run_first() -> io::Result<()> {
 
 /// Asks for short turns of the processor, which come sooner (kernel 6.12 and later; `sched_setattr(2)`).
 /// Needs no privilege.
-///
-/// # Errors
-/// What sched_setattr(2) says.
 pub fn run_in_short_turns() -> io::Result<()> {
     /// The first version of `struct sched_attr` (`include/uapi/linux/sched/types.h`).
     #[repr(C)]

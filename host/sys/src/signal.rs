@@ -1,5 +1,6 @@
 //! Ctrl-C and a request to terminate, as a flag that any thread can read.
 
+use rustix::process::{Pid, Signal};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -54,9 +55,7 @@ pub fn end_with_parent(command: &mut Command) {
     // across exec (prctl(2), PR_SET_PDEATHSIG).
     unsafe {
         command.pre_exec(|| {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
             Ok(())
         });
     }
@@ -67,19 +66,12 @@ pub fn end_with_parent(command: &mut Command) {
 /// # Errors
 /// What kill(2) says: `ESRCH` if there is no such process, `EPERM` if it is another user's.
 pub fn end(pid: u32, at_once: bool) -> io::Result<()> {
-    let signal = if at_once {
-        libc::SIGKILL
-    } else {
-        libc::SIGTERM
-    };
+    let signal = if at_once { Signal::KILL } else { Signal::TERM };
     // 0 and what wraps to a negative number would reach whole groups.
-    let pid = libc::pid_t::try_from(pid).ok().filter(|p| *p > 0);
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
+    let pid = pid.and_then(Pid::from_raw);
     let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
-    // SAFETY: kill takes plain numbers.
-    if unsafe { libc::kill(pid, signal) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(rustix::process::kill_process(pid, signal)?)
 }
 
 #[cfg(test)]

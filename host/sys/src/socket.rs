@@ -4,72 +4,72 @@
 
 use crate::poll::{PollFd, poll};
 use crate::read_option::read_int_option;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
 /// A new TCP socket for the family of `address`, close-on-exec, in blocking mode.
 pub fn tcp(address: &SocketAddr) -> io::Result<OwnedFd> {
+    inet(address, SocketType::STREAM)
+}
+
+pub(crate) fn inet(address: &SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = match address {
-        SocketAddr::V4(_) => libc::AF_INET,
-        SocketAddr::V6(_) => libc::AF_INET6,
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
     };
-    // SAFETY: socket(2) takes no pointers.
-    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor is new and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    Ok(socket)
 }
 
 /// bind(2).
 pub fn bind(fd: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
-    let (storage, len) = to_kernel(address);
-    // SAFETY: `storage` holds `len` initialised bytes for the length of the call.
-    check(unsafe { libc::bind(fd.as_raw_fd(), ptr::from_ref(&storage).cast(), len) }).map(drop)
+    Ok(rustix::net::bind(fd, address)?)
 }
 
 /// listen(2).
 pub fn listen(fd: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
-    // SAFETY: listen(2) takes no pointers.
-    check(unsafe { libc::listen(fd.as_raw_fd(), backlog) }).map(drop)
+    Ok(rustix::net::listen(fd, backlog)?)
 }
 
 /// connect(2) within `timeout`; the error is the handshake's own, or `TimedOut`. The socket is in
 /// blocking mode afterwards.
 pub fn connect(fd: BorrowedFd<'_>, address: &SocketAddr, timeout: Duration) -> io::Result<()> {
-    let (storage, len) = to_kernel(address);
-    set_nonblocking(fd, true)?;
-    // SAFETY: `storage` holds `len` initialised bytes for the length of the call.
-    let begun =
-        check(unsafe { libc::connect(fd.as_raw_fd(), ptr::from_ref(&storage).cast(), len) });
-    match begun {
-        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {
-            await_handshake(fd, timeout)?;
-            let code = read_int_option(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
-            if code != 0 {
-                return Err(io::Error::from_raw_os_error(code));
-            }
-        }
-        other => drop(other?),
-    }
-    set_nonblocking(fd, false)
-}
-
-fn await_handshake(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
+    begin_connect(fd, address)?;
     let until = Instant::now() + timeout;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let mut fds = [PollFd::new(fd, false, true)];
         poll(&mut fds, Some(left))?;
         if fds[0].writable() {
-            return Ok(());
+            break;
         }
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
     }
+    match take_error(fd)? {
+        Some(error) => Err(error),
+        None => Ok(rustix::io::ioctl_fionbio(fd, false)?),
+    }
+}
+
+/// Begins a handshake and does not wait for its end; the socket no longer blocks.
+pub fn begin_connect(fd: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(fd, true)?;
+    match rustix::net::connect(fd, address) {
+        Err(rustix::io::Errno::INPROGRESS) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// The error of a socket that stopped working, taken off it (`SO_ERROR`).
+pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+    Ok(sockopt::socket_error(fd)?.err().map(io::Error::from))
 }
 
 /// What the kernel accepts of a value for [`set`]: plain data without padding.
@@ -83,28 +83,42 @@ mod plain {
 use plain::Plain;
 
 pub(crate) fn set<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32, value: T) -> io::Result<()> {
-    // SAFETY: `value` is plain data that lives through the call, and its size is given.
-    check(unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
+    // SAFETY: `value` is plain data that lives through the call.
+    unsafe {
+        set_raw(
+            fd,
             level,
             name,
             ptr::from_ref(&value).cast(),
-            size_of::<T>() as libc::socklen_t,
+            size_of::<T>(),
         )
-    })
-    .map(drop)
+    }
 }
 
 fn set_bytes(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: pointer and length are those of a live slice.
+    unsafe { set_raw(fd, level, name, value.as_ptr(), value.len()) }
+}
+
+/// setsockopt(2).
+///
+/// # Safety
+/// `value` points to as many initialised bytes; what these point to lives through the call.
+pub(crate) unsafe fn set_raw(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: *const u8,
+    bytes: usize,
+) -> io::Result<()> {
+    // SAFETY: the caller's promise.
     check(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
             level,
             name,
-            value.as_ptr().cast(),
-            value.len() as libc::socklen_t,
+            value.cast(),
+            bytes as libc::socklen_t,
         )
     })
     .map(drop)
@@ -224,41 +238,22 @@ pub enum SendMode {
 /// send(2), blocking, without a signal.
 pub fn send(fd: BorrowedFd<'_>, data: &[u8], mode: SendMode) -> io::Result<usize> {
     let flags = match mode {
-        SendMode::Copy => 0,
-        SendMode::ZeroCopy => libc::MSG_ZEROCOPY,
+        SendMode::Copy => SendFlags::NOSIGNAL,
+        SendMode::ZeroCopy => {
+            SendFlags::NOSIGNAL | SendFlags::from_bits_retain(libc::MSG_ZEROCOPY as u32)
+        }
     };
-    // SAFETY: pointer and length are those of a live slice; with MSG_ZEROCOPY the kernel pins the
-    // pages themselves, so that they outlive even an unmapping.
-    check_len(unsafe {
-        libc::send(
-            fd.as_raw_fd(),
-            data.as_ptr().cast(),
-            data.len(),
-            flags | libc::MSG_NOSIGNAL,
-        )
-    })
+    Ok(rustix::net::send(fd, data, flags)?)
 }
 
 /// recv(2), blocking.
 pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    receive_with(fd, buffer, 0)
+    Ok(rustix::net::recv(fd, buffer, RecvFlags::empty())?.0)
 }
 
 /// recv(2) that never sleeps: `WouldBlock` if nothing is there.
 pub fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    receive_with(fd, buffer, libc::MSG_DONTWAIT)
-}
-
-fn receive_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
-    // SAFETY: pointer and length are those of a live, writable slice.
-    check_len(unsafe {
-        libc::recv(
-            fd.as_raw_fd(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            flags,
-        )
-    })
+    Ok(rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT)?.0)
 }
 
 /// Takes up to `len` bytes off the socket without copying them anywhere (`MSG_TRUNC`, tcp(7)),
@@ -280,52 +275,14 @@ pub struct Completion {
 
 /// Takes one completion from the error queue; `None` if there is none. Never sleeps.
 pub fn zerocopy_completion(fd: BorrowedFd<'_>) -> io::Result<Option<Completion>> {
-    /// Room for one control message with the extended error and the offender's address.
-    #[repr(C, align(8))]
-    struct Control([u8; 128]);
-    let mut control = Control([0; 128]);
-    // SAFETY: msghdr is plain C data, for which all zeroes is a valid, empty value.
-    let mut message: libc::msghdr = unsafe { zeroed() };
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len() as _;
-    // SAFETY: the message refers only to `control`, which outlives the call.
-    let got = check_len(unsafe {
-        libc::recvmsg(
-            fd.as_raw_fd(),
-            &mut message,
-            libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
-        )
-    });
-    match got {
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-        other => drop(other?),
-    }
-    // SAFETY: the kernel filled `message`; the macros stay within its control buffer and return
-    // null at its end.
-    let first = unsafe { libc::CMSG_FIRSTHDR(&message) };
-    if first.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: a non-null header lies inside `control`, complete and aligned.
-    let header = unsafe { *first };
-    let extended = (libc::SOL_IP, libc::IP_RECVERR);
-    let extended_v6 = (libc::SOL_IPV6, libc::IPV6_RECVERR);
-    let kind = (header.cmsg_level, header.cmsg_type);
-    let len = size_of::<libc::sock_extended_err>();
-    if (kind != extended && kind != extended_v6) || (header.cmsg_len as usize) < len {
-        return Ok(None);
-    }
-    // SAFETY: the message is of this kind and at least this long; read without assuming alignment.
-    let error: libc::sock_extended_err =
-        unsafe { ptr::read_unaligned(libc::CMSG_DATA(first).cast()) };
-    if error.ee_origin != SO_EE_ORIGIN_ZEROCOPY {
-        return Ok(None);
-    }
-    Ok(Some(Completion {
-        // An inclusive range of send numbers that may wrap (Documentation/networking/msg_zerocopy.rst).
-        sends: error.ee_data.wrapping_sub(error.ee_info).wrapping_add(1),
-        copied: error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
-    }))
+    let entry = error_queue(fd, &mut [])?.and_then(|entry| entry.error);
+    Ok(entry
+        .filter(|(error, _)| error.ee_origin == SO_EE_ORIGIN_ZEROCOPY)
+        .map(|(error, _)| Completion {
+            // An inclusive range of send numbers that may wrap (Documentation/networking/msg_zerocopy.rst).
+            sends: error.ee_data.wrapping_sub(error.ee_info).wrapping_add(1),
+            copied: error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
+        }))
 }
 
 /// `include/uapi/linux/errqueue.h`.
@@ -333,59 +290,99 @@ const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 /// `include/uapi/linux/errqueue.h`.
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 
-pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    let mut flag = i32::from(on);
-    // SAFETY: FIONBIO reads one int, which lives through the call.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &mut flag) }).map(drop)
+/// An entry of a socket's error queue.
+pub(crate) struct QueuedError {
+    /// Bytes of the packet that are quoted in the buffer.
+    pub quoted: usize,
+    /// Where the packet was going.
+    pub to: Option<SocketAddr>,
+    /// The error, and who reported it.
+    pub error: Option<(libc::sock_extended_err, Option<SocketAddr>)>,
 }
 
-pub(crate) fn to_kernel(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: sockaddr_storage is plain C data, for which all zeroes is valid.
-    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
-    let len = match address {
-        SocketAddr::V4(v4) => {
-            // SAFETY: sockaddr_storage is large and aligned enough for every address family.
-            unsafe {
-                ptr::from_mut(&mut storage)
-                    .cast::<libc::sockaddr_in>()
-                    .write(in4(v4))
-            };
-            size_of::<libc::sockaddr_in>()
-        }
-        SocketAddr::V6(v6) => {
-            // SAFETY: as above.
-            unsafe {
-                ptr::from_mut(&mut storage)
-                    .cast::<libc::sockaddr_in6>()
-                    .write(in6(v6))
-            };
-            size_of::<libc::sockaddr_in6>()
-        }
+/// Takes one entry off the error queue; `None` if there is none. Never sleeps.
+pub(crate) fn error_queue(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<Option<QueuedError>> {
+    /// Room for the extended error with the address of who reported it, and others that may come along.
+    #[repr(C, align(8))]
+    struct Control([u8; 512]);
+    let mut control = Control([0; 512]);
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
     };
-    (storage, len as libc::socklen_t)
+    // SAFETY: both are plain C data, for which all zeroes is a valid, empty value.
+    let (mut message, mut name): (libc::msghdr, libc::sockaddr_storage) =
+        unsafe { (zeroed(), zeroed()) };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_name = (&raw mut name).cast();
+    message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the message refers only to buffers of the given lengths that outlive the call.
+    let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
+    let quoted = match check_len(got) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        other => other?,
+    };
+    let mut entry = QueuedError {
+        quoted,
+        // SAFETY: the kernel filled at most a sockaddr_storage, zero where it did not.
+        to: unsafe { from_kernel((&raw const name).cast()) },
+        error: None,
+    };
+    // SAFETY: the kernel filled `message`; the macro stays within its control buffer.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    while !header.is_null() {
+        // SAFETY: a non-null header lies inside `control`, complete and aligned.
+        let of = unsafe { *header };
+        let ours = [
+            (libc::SOL_IP, libc::IP_RECVERR),
+            (libc::SOL_IPV6, libc::IPV6_RECVERR),
+        ];
+        let least = size_of::<libc::cmsghdr>() + size_of::<libc::sock_extended_err>();
+        if ours.contains(&(of.cmsg_level, of.cmsg_type)) && of.cmsg_len as usize >= least {
+            // SAFETY: of this kind and at least this long, checked above; may be unaligned. The address
+            // follows the error (`struct errhdr` of ip_recv_error and ipv6_recv_error) inside the control
+            // buffer, whose rest is zero and longer than any address.
+            entry.error = Some(unsafe {
+                let data = libc::CMSG_DATA(header);
+                let from = from_kernel(data.add(size_of::<libc::sock_extended_err>()));
+                (ptr::read_unaligned(data.cast()), from)
+            });
+        }
+        // SAFETY: as for the first.
+        header = unsafe { libc::CMSG_NXTHDR(&message, header) };
+    }
+    Ok(Some(entry))
 }
 
-fn in4(v4: &SocketAddrV4) -> libc::sockaddr_in {
-    libc::sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
-        sin_port: v4.port().to_be(),
-        sin_addr: libc::in_addr {
-            s_addr: u32::from_ne_bytes(v4.ip().octets()),
-        },
-        sin_zero: [0; 8],
-    }
-}
-
-fn in6(v6: &SocketAddrV6) -> libc::sockaddr_in6 {
-    libc::sockaddr_in6 {
-        sin6_family: libc::AF_INET6 as libc::sa_family_t,
-        sin6_port: v6.port().to_be(),
-        sin6_flowinfo: v6.flowinfo(),
-        sin6_addr: libc::in6_addr {
-            s6_addr: v6.ip().octets(),
-        },
-        sin6_scope_id: v6.scope_id(),
-    }
+/// # Safety
+/// `address` points to a sockaddr of its own family's size.
+unsafe fn from_kernel(address: *const u8) -> Option<SocketAddr> {
+    // SAFETY: every sockaddr begins with its family.
+    let family = unsafe { ptr::read_unaligned(address.cast::<libc::sa_family_t>()) };
+    let (ip, port): (IpAddr, u16) = match i32::from(family) {
+        libc::AF_INET => {
+            // SAFETY: of this family, by the caller's promise.
+            let v4: libc::sockaddr_in = unsafe { ptr::read_unaligned(address.cast()) };
+            (
+                Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into(),
+                v4.sin_port,
+            )
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6: libc::sockaddr_in6 = unsafe { ptr::read_unaligned(address.cast()) };
+            (Ipv6Addr::from(v6.sin6_addr.s6_addr).into(), v6.sin6_port)
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_be(port)))
 }
 
 pub(crate) fn check(result: i32) -> io::Result<i32> {

@@ -1,9 +1,10 @@
 //! UDP sockets that share a port, and many datagrams in one system call.
 
 use crate::socket;
+use rustix::net::SocketType;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// Datagrams that one system call takes at most.
@@ -15,21 +16,8 @@ const CONTROL: usize = 64;
 /// Binds a UDP socket that lets others bind the same port (`SO_REUSEADDR`), which UDP needs for one
 /// connected socket a peer beside the one that listens. An IPv6 socket takes IPv4 as well if bound to
 /// the unspecified address.
-///
-/// # Errors
-/// What socket(2), setsockopt(2) and bind(2) return.
 pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
-    let family = match local {
-        SocketAddr::V4(_) => libc::AF_INET,
-        SocketAddr::V6(_) => libc::AF_INET6,
-    };
-    // SAFETY: no pointers; the result is checked before it is owned.
-    let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: socket(2) returned a new descriptor that nobody else owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let fd = socket::inet(&local, SocketType::DGRAM)?;
     socket::set_reuse_address(fd.as_fd())?;
     if local.is_ipv6() {
         socket::set_v6_only(fd.as_fd(), false)?;
@@ -39,18 +27,12 @@ pub fn bind_shared(local: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Asks for the kernel's time of arrival with every datagram (`SO_TIMESTAMPNS`).
-///
-/// # Errors
-/// What setsockopt(2) returns.
 pub fn stamp_arrivals(udp: &UdpSocket) -> io::Result<()> {
     socket::set(udp.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
 }
 
 /// Sets send and receive buffer (`SO_SNDBUF`, `SO_RCVBUF`) to `bytes`; the kernel doubles them and
 /// cuts them to `net.core.wmem_max` and `rmem_max` without a word.
-///
-/// # Errors
-/// What setsockopt(2) returns.
 pub fn set_buffers(udp: &UdpSocket, bytes: u32) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     socket::set_send_buffer(udp.as_fd(), bytes)?;
@@ -58,9 +40,6 @@ pub fn set_buffers(udp: &UdpSocket, bytes: u32) -> io::Result<()> {
 }
 
 /// Sets the byte of the type of service (traffic class in IPv6) by the family of the peer.
-///
-/// # Errors
-/// What setsockopt(2) returns.
 pub fn set_tos(udp: &UdpSocket, tos: u8) -> io::Result<()> {
     if udp.local_addr()?.is_ipv6() {
         socket::set_tos_v6(udp.as_fd(), tos)?;
@@ -98,32 +77,40 @@ impl SendBatch {
     /// What sendmmsg(2) returns if not even the first left: also errors that an earlier datagram
     /// caused at the peer (`ECONNREFUSED`).
     pub fn send(&self, socket: &UdpSocket, count: usize) -> io::Result<usize> {
-        let count = count.min(BATCH);
-        let mut parts = [libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        }; BATCH];
-        // SAFETY: an all-zero mmsghdr is valid: no name, no parts, no control.
-        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
-        for (index, datagram) in self.buffers.chunks_exact(self.size).take(count).enumerate() {
-            parts[index].iov_base = datagram.as_ptr().cast_mut().cast();
-            parts[index].iov_len = datagram.len();
-            messages[index].msg_hdr.msg_iov = &raw mut parts[index];
-            messages[index].msg_hdr.msg_iovlen = 1;
-        }
-        // SAFETY: each of the `count` headers points to one part, and each part to a live buffer of
-        // its length, which the kernel only reads.
-        let sent = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                count as libc::c_uint,
-                0,
-            )
-        };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        send(
+            socket.as_fd(),
+            self.buffers.chunks_exact(self.size).take(count),
+        )
     }
 }
+
+/// Sends the first [`BATCH`] of these over a connected or bound socket; returns how many left.
+pub(crate) fn send<'a>(
+    socket: BorrowedFd<'_>,
+    datagrams: impl Iterator<Item = &'a [u8]>,
+) -> io::Result<usize> {
+    let mut parts = [NO_PART; BATCH];
+    // SAFETY: an all-zero mmsghdr is valid: no name, no parts, no control.
+    let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+    let mut count = 0;
+    for datagram in datagrams.take(BATCH) {
+        parts[count].iov_base = datagram.as_ptr().cast_mut().cast();
+        parts[count].iov_len = datagram.len();
+        messages[count].msg_hdr.msg_iov = &raw mut parts[count];
+        messages[count].msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    let (fd, messages) = (socket.as_raw_fd(), messages.as_mut_ptr());
+    // SAFETY: each of the `count` headers points to one part, and each part to a datagram borrowed for
+    // longer than the call, which the kernel only reads.
+    let sent = unsafe { libc::sendmmsg(fd, messages, count as libc::c_uint, 0) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+const NO_PART: libc::iovec = libc::iovec {
+    iov_base: std::ptr::null_mut(),
+    iov_len: 0,
+};
 
 /// Datagrams received together.
 pub struct ReceiveBatch {
@@ -148,12 +135,17 @@ impl ReceiveBatch {
     /// # Errors
     /// What recvmmsg(2) returns; `WouldBlock` after the timeout.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.receive_with(socket.as_fd(), libc::MSG_WAITFORONE)
+    }
+
+    pub(crate) fn receive_with(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        flags: libc::c_int,
+    ) -> io::Result<usize> {
         self.received.clear();
-        let mut parts = [libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        }; BATCH];
-        let mut controls = [Control::EMPTY; BATCH];
+        let mut parts = [NO_PART; BATCH];
+        let mut controls = [Control([0; CONTROL]); BATCH];
         // SAFETY: an all-zero mmsghdr is valid: no name, no parts, no control.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
         for (index, buffer) in self.buffers.chunks_exact_mut(self.size).enumerate() {
@@ -162,20 +154,18 @@ impl ReceiveBatch {
             let header = &mut messages[index].msg_hdr;
             header.msg_iov = &raw mut parts[index];
             header.msg_iovlen = 1;
-            header.msg_control = controls[index].as_mut_ptr();
+            header.msg_control = controls[index].0.as_mut_ptr().cast();
             header.msg_controllen = CONTROL as _;
         }
+        let (fd, headers, no_timeout) = (
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            std::ptr::null_mut(),
+        );
         // SAFETY: each header points to one part and one control buffer, all live, exclusively
         // borrowed and of the lengths given; a null timeout is allowed.
-        let count = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                BATCH as libc::c_uint,
-                libc::MSG_WAITFORONE,
-                std::ptr::null_mut(),
-            )
-        };
+        let count =
+            unsafe { libc::recvmmsg(fd, headers, BATCH as libc::c_uint, flags, no_timeout) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         for message in &messages[..count] {
             let length = (message.msg_len as usize).min(self.size);
@@ -196,18 +186,10 @@ impl ReceiveBatch {
 /// Aligned as control messages must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(crate) struct Control([u8; CONTROL]);
-
-impl Control {
-    pub(crate) const EMPTY: Control = Control([0; CONTROL]);
-
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
-        self.0.as_mut_ptr().cast()
-    }
-}
+struct Control([u8; CONTROL]);
 
 /// The kernel's time of arrival since 1970 in what recvmmsg(2) filled.
-pub(crate) fn arrival(header: &libc::msghdr) -> Option<Duration> {
+fn arrival(header: &libc::msghdr) -> Option<Duration> {
     // SAFETY: recvmmsg filled the header and its control buffer, which is live; CMSG_FIRSTHDR
     // returns null if no whole control message is in it.
     let first = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;

@@ -19,12 +19,9 @@ pub enum Error {
     },
     /// The right to change the machine is missing.
     #[error(
-        "cannot set {what}: it needs root, or the capability CAP_NET_ADMIN; nothing was changed"
+        "cannot set {0}: it needs root, or the capability CAP_NET_ADMIN; nothing was changed"
     )]
-    Forbidden {
-        /// The setting.
-        what: String,
-    },
+    Forbidden(String),
     /// A setting cannot be applied here, or could not be undone.
     #[error("cannot set {what}: {why}; nothing was changed")]
     Refused {
@@ -63,26 +60,17 @@ pub enum Error {
     },
     /// The process that would undo everything could not be started, or has died.
     #[error(
-        "the guard that undoes the settings if this process dies {why}; nothing more is changed"
+        "the guard that undoes the settings if this process dies {0}; nothing more is changed"
     )]
-    NoGuard {
-        /// What happened.
-        why: String,
-    },
+    NoGuard(String),
     /// The deadline passed, and the guard has undone everything.
     #[error(
-        "the settings of '{title}' were undone by its guard, because nothing renewed them in time: begin again"
+        "the settings of '{0}' were undone by its guard, because nothing renewed them in time: begin again"
     )]
-    Expired {
-        /// Title of the experiment.
-        title: String,
-    },
+    Expired(String),
     /// Something is not as it was before.
-    #[error("not everything could be put back: {}; 'linerate tune undo' tries again", .what.join("; "))]
-    NotUndone {
-        /// Each setting and why.
-        what: Vec<String>,
-    },
+    #[error("not everything could be put back: {}; 'linerate tune undo' tries again", .0.join("; "))]
+    NotUndone(Vec<String>),
     /// There is no directory for the journal.
     #[error(
         "there is no directory for the journal of settings: set LINERATE_STATE, XDG_STATE_HOME or HOME to an absolute path"

@@ -35,10 +35,8 @@ pub(crate) const SIGN: u8 = b'.';
 /// [`recover`](crate::recover).
 pub fn guard(journal: &Path) -> Result<(), Error> {
     i_am_the_guard();
-    let place = Place::at(journal);
-    let unguarded = |why: &str| Error::NoGuard {
-        why: why.to_owned(),
-    };
+    let place = Place(journal.to_owned());
+    let unguarded = |why: &str| Error::NoGuard(why.to_owned());
     let owner = io::stdin()
         .as_fd()
         .try_clone_to_owned()

@@ -44,12 +44,10 @@ impl Namespace {
         let system = |what| move |source| Error::System { what, source };
         let boot =
             fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(system("its boot"))?;
-        let inode = fs::metadata("/proc/thread-self/ns/net")
-            .map_err(system("its network namespace"))?
-            .ino();
+        let net = fs::metadata("/proc/thread-self/ns/net");
         Ok(Namespace {
             boot: boot.trim().to_owned(),
-            inode,
+            inode: net.map_err(system("its network namespace"))?.ino(),
             cookie: cookie().unwrap_or(0),
         })
     }
@@ -100,18 +98,14 @@ impl Header {
 
 /// A title as it is kept.
 pub(crate) fn plain(title: &str) -> String {
-    title
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(100)
-        .collect()
+    let visible = title.chars().filter(|c| !c.is_control());
+    visible.take(100).collect()
 }
 
 /// Seconds since 1970-01-01 UTC.
 pub(crate) fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs())
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| d.as_secs())
 }
 
 /// One change, as it is known before it is made.
@@ -161,7 +155,7 @@ pub(crate) struct Entry {
 
 /// The directory of one network namespace.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Place(pub PathBuf);
 
 impl Place {
     /// That of a namespace, made if it is not there.
@@ -209,15 +203,7 @@ impl Place {
         Ok(all)
     }
 
-    pub fn at(path: &Path) -> Place {
-        Place(path.to_owned())
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    fn journal(&self) -> PathBuf {
+    pub fn journal(&self) -> PathBuf {
         self.0.join("journal")
     }
 
@@ -319,19 +305,13 @@ impl Journal {
         }
         journal.begin = journal.end;
         // The name is on the disk as well.
-        File::open(&place.0)
-            .and_then(|directory| directory.sync_all())
-            .map_err(failed("save", &place.0))?;
+        let saved = File::open(&place.0).and_then(|directory| directory.sync_all());
+        saved.map_err(failed("save", &place.0))?;
         step("journal begun");
         Ok(journal)
     }
 
-    /// The first line alone, for whoever has no lock.
-    pub fn peek(place: &Place) -> Option<Header> {
-        Journal::peek_at(&place.journal())
-    }
-
-    /// The same of any of the journals.
+    /// The first line of any of the journals alone, for whoever has no lock.
     pub fn peek_at(path: &Path) -> Option<Header> {
         let text = fs::read(path).ok()?;
         match serde_json::from_slice(text.split(|b| *b == b'\n').next()?) {
@@ -344,7 +324,7 @@ impl Journal {
     pub fn load(place: &Place) -> Result<Option<Journal>, Error> {
         let path = place.journal();
         let there = path.exists();
-        let journal = Journal::read(place)?;
+        let journal = Journal::read_at(path.clone())?;
         if there && journal.is_none() {
             // Killed while it was begun: nothing was changed under it.
             fs::remove_file(&path).map_err(failed("remove", &path))?;
@@ -352,12 +332,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Reads the journal as it is.
-    pub fn read(place: &Place) -> Result<Option<Journal>, Error> {
-        Journal::read_at(place.journal())
-    }
-
-    /// Reads the journal of something that was kept.
+    /// Reads a journal as it is; `None` if there is none.
     pub fn read_at(path: PathBuf) -> Result<Option<Journal>, Error> {
         let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
@@ -365,10 +340,8 @@ impl Journal {
             Err(e) => return Err(failed("open", &path)(e)),
         };
         let mut text = Vec::new();
-        (&mut file)
-            .take(MOST_BYTES)
-            .read_to_end(&mut text)
-            .map_err(failed("read", &path))?;
+        let read = (&mut file).take(MOST_BYTES).read_to_end(&mut text);
+        read.map_err(failed("read", &path))?;
         let damaged = |why: String| Error::Damaged {
             path: path.clone(),
             why,
@@ -377,10 +350,8 @@ impl Journal {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut begin, mut end) = (0, 0);
         // What follows the last newline was never finished, and what it would have told was never done.
-        for line in text
-            .split_inclusive(|b| *b == b'\n')
-            .filter(|l| l.ends_with(b"\n"))
-        {
+        let lines = text.split_inclusive(|b| *b == b'\n');
+        for line in lines.filter(|l| l.ends_with(b"\n")) {
             end += line.len() as u64;
             match (serde_json::from_slice(line), &header) {
                 (Ok(Line::Header(first)), None) => {

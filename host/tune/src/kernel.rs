@@ -169,9 +169,8 @@ impl Kernel {
     pub fn device_towards(&mut self, peer: IpAddr) -> Result<u32, Refusal> {
         const RTA_OIF: u16 = 4;
         let route = self.route_to(peer, 0)?;
-        attributes(&route.body[12..])
-            .find(|(kind, _)| *kind == RTA_OIF)
-            .and_then(|(_, value)| u32_at(value, 0))
+        attribute(&route.body[12..], RTA_OIF)
+            .and_then(|value| u32_at(value, 0))
             .ok_or_else(|| io::Error::other("the route names no device").into())
     }
 
@@ -200,13 +199,8 @@ fn said(message: &[u8]) -> Option<String> {
     if flags & 0x300 != 0x300 {
         return None;
     }
-    let (_, text) = attributes(message.get(36..)?).find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)?;
-    let text = text.strip_suffix(&[0]).unwrap_or(text);
-    Some(
-        String::from_utf8_lossy(text)
-            .trim_end_matches('.')
-            .to_owned(),
-    )
+    let words = text(attribute(message.get(36..)?, NLMSGERR_ATTR_MSG)?);
+    Some(words.trim_end_matches('.').to_owned())
 }
 
 /// Family and octets of an address; one of IPv4 in IPv6's clothes is one of IPv4.
@@ -241,6 +235,13 @@ pub(crate) fn attributes(block: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
         rest = &rest[length.next_multiple_of(4).min(rest.len())..];
         Some((kind, value))
     })
+}
+
+/// One of them.
+pub(crate) fn attribute(block: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(block)
+        .find(|(kind, _)| *kind == wanted)
+        .map(|(_, value)| value)
 }
 
 pub(crate) fn u16_at(block: &[u8], at: usize) -> Option<u16> {

@@ -2,7 +2,7 @@
 //! experiment help or spoil the next.
 
 use crate::Error;
-use crate::kernel::{Kernel, Refusal, address, attributes, push, u16_at};
+use crate::kernel::{Kernel, Refusal, address, attribute, push, u16_at};
 use std::net::IpAddr;
 use sys::netlink::Protocol;
 
@@ -35,10 +35,12 @@ fn forget(peer: IpAddr) -> Result<(), Refusal> {
     let mut question = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
     push(&mut question, CTRL_ATTR_FAMILY_NAME, b"tcp_metrics\0");
     let answer = kernel.get(GENL_ID_CTRL, &question)?;
-    let family = attributes(answer.body.get(4..).unwrap_or_default())
-        .find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID)
-        .and_then(|(_, value)| u16_at(value, 0))
-        .ok_or_else(|| std::io::Error::other("the kernel does not name its tcp_metrics"))?;
+    let family = attribute(
+        answer.body.get(4..).unwrap_or_default(),
+        CTRL_ATTR_FAMILY_ID,
+    )
+    .and_then(|value| u16_at(value, 0))
+    .ok_or_else(|| std::io::Error::other("the kernel does not name its tcp_metrics"))?;
 
     let (_, octets) = address(peer);
     let kind = match octets.len() {

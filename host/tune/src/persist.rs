@@ -149,7 +149,7 @@ pub fn write(state: &Path, root: &Path, file: &Persistent, title: &str) -> Resul
 /// # Errors
 /// [`Error::Journal`] and [`Error::Damaged`].
 pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
-    let all = load(&Place::at(&state.join("files")))?;
+    let all = load(&Place(state.join("files")))?;
     let told = all
         .into_iter()
         .map(|Entry { path, title, .. }| Written { path, title });
@@ -158,7 +158,7 @@ pub fn written(state: &Path) -> Result<Vec<Written>, Error> {
 
 /// Puts the files back that were written for this network namespace, the last first.
 pub(crate) fn undo_written(state: &Path) -> Result<Vec<Undone>, Error> {
-    if load(&Place::at(&state.join("files")))?.is_empty() {
+    if load(&Place(state.join("files")))?.is_empty() {
         return Ok(Vec::new());
     }
     let here = Namespace::current()?;
@@ -168,9 +168,8 @@ pub(crate) fn undo_written(state: &Path) -> Result<Vec<Undone>, Error> {
     let mut undone = Vec::new();
     while let Some(at) = all.iter().rposition(|entry| entry.is_of(&here)) {
         let entry = all.remove(at);
-        let put_back = put_back(&entry);
-        undone.push(put_back.map_err(|source| Error::NotUndone {
-            what: vec![format!("{}: {source}", entry.path.display())],
+        undone.push(put_back(&entry).map_err(|source| {
+            Error::NotUndone(vec![format!("{}: {source}", entry.path.display())])
         })?);
         step("file put back");
         save(&place, &all)?;
@@ -283,7 +282,7 @@ fn save(place: &Place, all: &[Entry]) -> Result<(), Error> {
 }
 
 fn list(place: &Place) -> PathBuf {
-    place.path().join("written")
+    place.0.join("written")
 }
 
 fn below(root: &Path, path: &str) -> PathBuf {

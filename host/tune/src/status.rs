@@ -63,7 +63,7 @@ pub fn status(state: &Path) -> Result<Vec<Pending>, Error> {
                 all.push(pending(journal, &place, &here, true));
             }
         }
-        if let Some(journal) = Journal::read(&place)? {
+        if let Some(journal) = Journal::read_at(place.journal())? {
             all.push(pending(journal, &place, &here, false));
         }
     }

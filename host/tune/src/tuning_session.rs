@@ -1,4 +1,4 @@
-//! The hold that an experiment has on the settings of this host.
+//! The session in which an experiment changes the settings of this host.
 
 use crate::crash_points::step;
 use crate::guard::SIGN;
@@ -66,27 +66,22 @@ pub fn begin(begin: Begin) -> Result<TuningSession, Error> {
         undo_the_dead(&place)?;
         Journal::create(&place, header.clone())?;
     }
-    let mut hold = TuningSession {
+    let mut session = TuningSession {
         place,
         header,
         side: begin.side,
         guard: None,
         _alone: alone,
     };
-    hold.start_guard(begin.guard)?;
-    Ok(hold)
+    session.start_guard(begin.guard)?;
+    Ok(session)
 }
 
 fn held(place: &Place) -> Error {
     // The journal is read without the lock: it may be just being written, and then has no title yet.
-    let header = Journal::peek(place);
-    Error::Held {
-        title: header
-            .as_ref()
-            .map_or("an experiment", |h| &h.title)
-            .to_owned(),
-        pid: header.map_or(0, |h| h.pid),
-    }
+    let header = Journal::peek_at(&place.journal());
+    let (title, pid) = header.map_or(("an experiment".to_owned(), 0), |h| (h.title, h.pid));
+    Error::Held { title, pid }
 }
 
 /// Undoes what a dead experiment left in this place, under the locks `hold` and `change`.
@@ -94,11 +89,10 @@ pub(crate) fn undo_the_dead(place: &Place) -> Result<Vec<Undone>, Error> {
     let Some(mut journal) = Journal::load(place)? else {
         return Ok(Vec::new());
     };
-    let undone = if journal.header.namespace == Namespace::current()? {
-        undo_from(&mut journal, &mut kernel()?, 0)?
-    } else {
-        // Of an earlier boot, or of a namespace that is gone: the kernel has forgotten all of it.
-        Vec::new()
+    // Of an earlier boot, or of a namespace that is gone, the kernel has forgotten all.
+    let undone = match journal.header.namespace == Namespace::current()? {
+        true => undo_from(&mut journal, &mut kernel()?, 0)?,
+        false => Vec::new(),
     };
     journal.remove()?;
     Ok(undone)
@@ -113,12 +107,10 @@ fn kernel() -> Result<Kernel, Error> {
 
 impl TuningSession {
     fn start_guard(&mut self, mut command: Command) -> Result<(), Error> {
-        let failed = |why: String| Error::NoGuard {
-            why: format!("cannot be started ({why})"),
-        };
+        let failed = |why: String| Error::NoGuard(format!("cannot be started ({why})"));
         let (mut ours, theirs) = UnixStream::pair().map_err(|e| failed(e.to_string()))?;
         command
-            .arg(self.place.path())
+            .arg(&self.place.0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null());
         sys::namespace::detach(&mut command);
@@ -143,9 +135,7 @@ impl TuningSession {
     pub fn apply(&mut self, settings: &[Setting], peer: IpAddr) -> Result<Vec<Reading>, Error> {
         let (_changing, mut journal) = self.open()?;
         if !self.place.is_locked("guard") {
-            return Err(Error::NoGuard {
-                why: "has died".to_owned(),
-            });
+            return Err(Error::NoGuard("has died".to_owned()));
         }
         let mut kernel = kernel()?;
         let mut settings: Vec<&Setting> = settings.iter().filter(|s| !s.knob.is_socket()).collect();
@@ -211,7 +201,7 @@ impl TuningSession {
         self.dismiss_guard();
         match undone {
             // It has undone everything already.
-            Err(Error::Expired { .. }) => Ok(Vec::new()),
+            Err(Error::Expired(_)) => Ok(Vec::new()),
             other => other,
         }
     }
@@ -254,14 +244,11 @@ impl TuningSession {
     fn open(&self) -> Result<(File, Journal), Error> {
         let changing = self.place.lock("change")?;
         if Namespace::current()? != self.header.namespace {
-            return Err(Error::NoGuard {
-                why: "is in another network namespace than this thread".to_owned(),
-            });
+            let why = "is in another network namespace than this thread";
+            return Err(Error::NoGuard(why.to_owned()));
         }
         let journal = Journal::load(&self.place)?.filter(|j| j.header.id == self.header.id);
-        let journal = journal.ok_or_else(|| Error::Expired {
-            title: self.header.title.clone(),
-        })?;
+        let journal = journal.ok_or_else(|| Error::Expired(self.header.title.clone()))?;
         Ok((changing, journal))
     }
 
@@ -269,12 +256,8 @@ impl TuningSession {
     fn read(&self, journal: &Journal, kernel: &mut Kernel, first: u64) -> Vec<Reading> {
         let mut readings: Vec<Reading> = Vec::new();
         let mut knobs: Vec<(Knob, String)> = Vec::new();
-        for entry in journal
-            .entries
-            .iter()
-            .rev()
-            .filter(|e| e.change.number >= first)
-        {
+        let entries = journal.entries.iter().rev();
+        for entry in entries.filter(|e| e.change.number >= first) {
             let setting = &entry.change.setting;
             let about = (setting.knob, subject(&entry.change.target));
             if knobs.contains(&about) {
@@ -376,7 +359,7 @@ fn apply_one(
 fn refused(setting: &Setting, failure: Failure) -> Error {
     let what = setting.to_string();
     match failure {
-        Failure::Forbidden => Error::Forbidden { what },
+        Failure::Forbidden => Error::Forbidden(what),
         Failure::Gone => Error::Refused {
             what,
             why: "the device is not there".to_owned(),
@@ -385,7 +368,7 @@ fn refused(setting: &Setting, failure: Failure) -> Error {
     }
 }
 
-/// Keeps what a hold of this title has applied in this network namespace, from outside: its holder sees that
+/// Keeps what a session of this title has applied in this network namespace, from outside: its holder sees that
 /// there is nothing left to undo. Said once more it does nothing.
 ///
 /// # Errors
@@ -402,7 +385,7 @@ pub fn commit(state: &Path, title: &str) -> Result<(), Error> {
     let last = place.kept().pop_last();
     match last.and_then(|(_, path)| Journal::peek_at(&path)) {
         Some(header) if is_it(&header) => Ok(()),
-        _ => Err(Error::Expired { title }),
+        _ => Err(Error::Expired(title)),
     }
 }
 
@@ -425,7 +408,7 @@ pub fn kept(state: &Path, title: &str) -> Result<Vec<Setting>, Error> {
         }
     }
     match kept.is_empty() {
-        true => Err(Error::Expired { title }),
+        true => Err(Error::Expired(title)),
         false => Ok(kept),
     }
 }
@@ -441,9 +424,6 @@ pub fn recover(state: &Path) -> Result<Vec<Undone>, Error> {
 
 /// The same, and undoes what was kept in this network namespace as well, and what was written down of it for
 /// the next start of this machine.
-///
-/// # Errors
-/// As [`recover`].
 pub fn undo_kept(state: &Path) -> Result<Vec<Undone>, Error> {
     let mut undone = put_back(state, true)?;
     undone.extend(undo_written(state)?);
@@ -454,10 +434,10 @@ fn put_back(state: &Path, kept_too: bool) -> Result<Vec<Undone>, Error> {
     let here = Namespace::current()?;
     let mut undone = Vec::new();
     for place in Place::all(state)? {
-        let ours = place.path().ends_with(format!("net-{}", here.inode));
+        let ours = place.0.ends_with(format!("net-{}", here.inode));
         let kept = place.kept();
         let mut known = kept.values().filter_map(|path| Journal::peek_at(path));
-        let stale = Journal::peek(&place)
+        let stale = Journal::peek_at(&place.journal())
             .into_iter()
             .chain(&mut known)
             .all(|header| header.namespace.boot != here.boot);

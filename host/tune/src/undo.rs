@@ -36,13 +36,9 @@ pub(crate) fn undo_those(
 ) -> Result<Vec<Undone>, Error> {
     let mut undone = Vec::new();
     let mut failed = Vec::new();
-    let entries: Vec<Entry> = journal
-        .entries
-        .iter()
-        .filter(|entry| which(&entry.change))
-        .cloned()
-        .collect();
-    for entry in entries.into_iter().rev() {
+    let entries = journal.entries.iter().rev();
+    let entries: Vec<Entry> = entries.filter(|e| which(&e.change)).cloned().collect();
+    for entry in entries {
         match undo(kernel, &entry) {
             Ok(note) => {
                 journal.undone(entry.change.number);
@@ -56,10 +52,9 @@ pub(crate) fn undo_those(
         }
     }
     journal.clear();
-    if failed.is_empty() {
-        Ok(undone)
-    } else {
-        Err(Error::NotUndone { what: failed })
+    match failed.is_empty() {
+        true => Ok(undone),
+        false => Err(Error::NotUndone(failed)),
     }
 }
 

@@ -63,16 +63,32 @@ struct Judgement {
     why: String,
 }
 
-impl Judgement {
-    fn new(worth: Worth, why: impl Into<String>) -> Judgement {
-        Judgement {
-            worth,
-            lowers: false,
-            wanted: None,
-            why: why.into(),
-        }
+fn judgement(worth: Worth, why: impl Into<String>) -> Judgement {
+    Judgement {
+        worth,
+        lowers: false,
+        wanted: None,
+        why: why.into(),
     }
+}
 
+fn keep(why: impl Into<String>) -> Judgement {
+    judgement(Worth::Keep, why)
+}
+
+fn raise(why: impl Into<String>) -> Judgement {
+    judgement(Worth::Raise, why)
+}
+
+fn pointless(why: impl Into<String>) -> Judgement {
+    judgement(Worth::Pointless, why)
+}
+
+fn harmful(why: impl Into<String>) -> Judgement {
+    judgement(Worth::Harmful, why)
+}
+
+impl Judgement {
     fn wants(self, value: Value) -> Judgement {
         Judgement {
             wanted: Some(value),
@@ -152,7 +168,7 @@ impl<'a> Court<'a> {
         let judged = self.judge(key, value);
         let asked = |c: &&&Change| c.setting.knob == Knob::Sysctl(key) && c.setting.value == *value;
         if self.asked.iter().any(|c| asked(&c)) {
-            return Judgement::new(Worth::Raise, "a finding asks for it");
+            return raise("a finding asks for it");
         }
         let is_buffer = is_limit(key) && value.greatest().is_some();
         let less = is_buffer && value.greatest() < has.greatest();
@@ -214,7 +230,7 @@ impl<'a> Court<'a> {
         let knob = Knob::Sysctl(key);
         match self.asked.iter().find(|c| c.setting.knob == knob) {
             Some(change) if judged.worth == Worth::Keep && change.setting.value != *value => {
-                Judgement::new(Worth::Raise, change.why.clone()).wants(change.setting.value.clone())
+                raise(change.why.clone()).wants(change.setting.value.clone())
             }
             _ => judged,
         }
@@ -261,33 +277,27 @@ impl<'a> Court<'a> {
         buffer: impl Fn(&Needs) -> Bytes,
     ) -> Judgement {
         let Value::Numbers(three) = value else {
-            return Judgement::new(Worth::Keep, "");
+            return keep("");
         };
         let [least, initial, greatest] = three[..] else {
-            return Judgement::new(Worth::Keep, "");
+            return keep("");
         };
         let Some(needs) = needs else {
-            return Judgement::new(Worth::Keep, "nothing was measured that would use it");
+            return keep("nothing was measured that would use it");
         };
         let wanted = buffer(needs);
         let path = format!("{} x {} = {} in flight", needs.rate, needs.rtt, needs.bdp);
         if greatest < wanted.0 {
             let wanted_values = Value::Numbers(vec![least, initial, wanted.0]);
-            return Judgement::new(
-                Worth::Raise,
-                format!("short of what this path needs: {wanted} ({path})"),
-            )
-            .wants(wanted_values);
+            return raise(format!("short of what this path needs: {wanted} ({path})"))
+                .wants(wanted_values);
         }
         if initial > LARGE_INITIAL {
             let default = default_of(self.host, key);
-            let judged = Judgement::new(
-                Worth::Pointless,
-                format!(
-                    "{} at the start of every connection: buffers grow by themselves as far as they are used",
-                    Bytes(initial)
-                ),
-            );
+            let judged = pointless(format!(
+                "{} at the start of every connection: buffers grow by themselves as far as they are used",
+                Bytes(initial)
+            ));
             return match default {
                 Some(Value::Numbers(by_default)) => {
                     judged.wants(Value::Numbers(vec![by_default[0], by_default[1], greatest]))
@@ -296,77 +306,62 @@ impl<'a> Court<'a> {
             };
         }
         if fits_memory(self.host, Bytes(greatest), needs.connections) == Some(false) {
-            return Judgement::new(
-                Worth::Harmful,
-                format!(
-                    "{} of it may take more than net.ipv4.tcp_mem lets them; this path needs {wanted}",
-                    connections(needs.connections)
-                ),
-            )
+            return harmful(format!(
+                "{} of it may take more than net.ipv4.tcp_mem lets them; this path needs {wanted}",
+                connections(needs.connections)
+            ))
             .wants(Value::Numbers(vec![least, initial, wanted.0]));
         }
-        Judgement::new(Worth::Keep, format!("this path needs {wanted} ({path})"))
+        keep(format!("this path needs {wanted} ({path})"))
     }
 
     fn askable(&self, value: &Value, needs: Option<Bytes>, option: &str) -> Judgement {
         let Value::Number(has) = value else {
-            return Judgement::new(Worth::Keep, "");
+            return keep("");
         };
         match needs {
-            Some(wanted) if *has < wanted.0 => Judgement::new(
-                Worth::Raise,
-                format!("short of what this path needs where {option} is set by hand: {wanted}"),
-            )
+            Some(wanted) if *has < wanted.0 => raise(format!(
+                "short of what this path needs where {option} is set by hand: {wanted}"
+            ))
             .wants(Value::Number(wanted.0)),
-            _ => Judgement::new(
-                Worth::Keep,
-                format!(
-                    "bounds only what a program asks for by {option}; others grow by themselves beyond it"
-                ),
-            ),
+            _ => keep(format!(
+                "bounds only what a program asks for by {option}; others grow by themselves beyond it"
+            )),
         }
     }
 
     fn memory(&self, value: &Value) -> Judgement {
         let Value::Numbers(pages) = value else {
-            return Judgement::new(Worth::Keep, "");
+            return keep("");
         };
         let most = Bytes(pages.last().copied().unwrap_or(0).saturating_mul(4096));
         match self.host.memory {
-            Some(memory) if most > memory => Judgement::new(
-                Worth::Harmful,
-                format!("counts pages: TCP may take {most} of {memory}"),
-            ),
-            _ => Judgement::new(
-                Worth::Keep,
-                format!("counts pages: TCP may take up to {most}"),
-            ),
+            Some(memory) if most > memory => {
+                harmful(format!("counts pages: TCP may take {most} of {memory}"))
+            }
+            _ => keep(format!("counts pages: TCP may take up to {most}")),
         }
     }
 
     fn congestion(&self, value: &Value) -> Judgement {
         let Value::Word(name) = value else {
-            return Judgement::new(Worth::Keep, "");
+            return keep("");
         };
         let available = self.host.congestion.as_ref().map(|c| &c.available);
         if available.is_some_and(|all| !all.contains(name) && name != "bbr") {
-            return Judgement::new(
-                Worth::Pointless,
-                format!("{name} is not loaded here, and no finding asks for it"),
-            );
+            return pointless(format!(
+                "{name} is not loaded here, and no finding asks for it"
+            ));
         }
         let congctl = Knob::Route(RouteKnob::Congctl);
         let other = |s: &Setting| s.knob == congctl && s.value != *value;
         let asked = self.asked.iter().find(|c| other(&c.setting));
         match asked {
-            Some(change) => Judgement::new(
-                Worth::Raise,
-                format!(
-                    "worth an experiment, for this path alone ({}): {}",
-                    change.setting, change.why
-                ),
-            ),
-            None => Judgement::new(Worth::Keep, "no finding asks for another one"),
+            Some(change) => raise(format!(
+                "worth an experiment, for this path alone ({}): {}",
+                change.setting, change.why
+            )),
+            None => keep("no finding asks for another one"),
         }
     }
 
@@ -380,51 +375,44 @@ impl<'a> Court<'a> {
             // What is as the kernel has it is nobody's mistake.
             let neutral = default_of(self.host, key).unwrap_or(Value::Number(0));
             return match (value == &neutral, value.greatest()) {
-                (true, _) => Judgement::new(Worth::Keep, ""),
-                (false, Some(0)) => Judgement::new(Worth::Harmful, why).wants(Value::Number(1)),
-                (false, _) => Judgement::new(Worth::Pointless, why),
+                (true, _) => keep(""),
+                (false, Some(0)) => harmful(why).wants(Value::Number(1)),
+                (false, _) => pointless(why),
             };
         }
         let number = match value {
             Value::Number(n) => *n,
-            _ => return Judgement::new(Worth::Keep, ""),
+            _ => return keep(""),
         };
         match (name.trim_start_matches("net.ipv4."), number) {
-            ("tcp_moderate_rcvbuf", 0) => Judgement::new(
-                Worth::Harmful,
-                "receive buffers do not grow: every window stays at its initial size",
-            )
-            .wants(Value::Number(1)),
-            ("tcp_mtu_probing", 2) => Judgement::new(
-                Worth::Harmful,
+            ("tcp_moderate_rcvbuf", 0) => {
+                harmful("receive buffers do not grow: every window stays at its initial size")
+                    .wants(Value::Number(1))
+            }
+            ("tcp_mtu_probing", 2) => harmful(
                 "every connection begins with small segments and probes by losing larger ones",
             )
             .wants(Value::Number(0)),
-            ("tcp_mtu_probing", 1) => Judgement::new(
-                Worth::Pointless,
+            ("tcp_mtu_probing", 1) => pointless(
                 "a life-belt: where large packets vanish every connection stands still for seconds before it probes. 'linerate mtu HOST' tells whether they do",
             ),
-            ("ip_no_pmtu_disc", 1..) => Judgement::new(
-                Worth::Harmful,
-                "packets leave without DF and are fragmented where they do not fit",
-            )
-            .wants(Value::Number(0)),
-            ("tcp_no_metrics_save", 1) => Judgement::new(
-                Worth::Pointless,
+            ("ip_no_pmtu_disc", 1..) => {
+                harmful("packets leave without DF and are fragmented where they do not fit")
+                    .wants(Value::Number(0))
+            }
+            ("tcp_no_metrics_save", 1) => pointless(
                 "every connection learns the path anew; it was for repeated tests, and linerate forgets the path between runs by itself",
             ),
             ("tcp_slow_start_after_idle", 0) if !self.latency => {
-                Judgement::new(Worth::Pointless, "a bulk transfer has no pauses")
+                pointless("a bulk transfer has no pauses")
             }
-            ("net.core.busy_poll" | "net.core.busy_read", 1..) if !self.latency => Judgement::new(
-                Worth::Pointless,
+            ("net.core.busy_poll" | "net.core.busy_read", 1..) if !self.latency => pointless(
                 "a processor spins for packets: requests gain some microseconds, a bulk transfer nothing",
             ),
-            ("net.core.netdev_max_backlog", 1001..) => Judgement::new(
-                Worth::Pointless,
+            ("net.core.netdev_max_backlog", 1001..) => pointless(
                 "counts only where packets are handed from one processor to another (RPS, veth, loopback), and only once some were dropped there",
             ),
-            _ => Judgement::new(Worth::Keep, ""),
+            _ => keep(""),
         }
     }
 

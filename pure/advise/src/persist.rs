@@ -9,49 +9,41 @@
 
 use crate::host::now;
 use crate::sysctl_precedence::{assignment, fragment_path};
-use model::advice::{Change, ConfigFile, Foreign, Manager, Persistent};
+use model::advice::{ConfigFile, Foreign, Manager, Persistent};
 use model::{
-    DeviceKnob, Fate, Fingerprint, Knob, QdiscKind, RingKnob, RouteKnob, Setting, Side, SysctlKey,
-    Tuning, Value,
+    DeviceKnob, Fate, Fingerprint, Knob, QdiscKind, RingKnob, RouteKnob, Setting, Side, Tuning,
+    Value,
 };
 use std::fmt::Write;
-use std::net::IpAddr;
 
 /// The file of `sysctl.d(5)` that sets the sysctls among these; `None` without any. `files` are those found on
 /// the host: the name goes behind each that sets the same, and what an earlier one of ours sets beside these
 /// stays in it. `note` says where the settings come from, in one line.
 pub fn sysctls(settings: &[Setting], files: &[ConfigFile], note: &str) -> Option<Persistent> {
-    let of = |setting: &&Setting| matches!(setting.knob, Knob::Sysctl(_));
-    let holds: Vec<Setting> = settings.iter().filter(of).cloned().collect();
-    let set: Vec<(SysctlKey, String)> = holds.iter().filter_map(sysctl).collect();
-    let keys: Vec<&str> = set.iter().map(|(key, _)| key.name()).collect();
+    let key = |setting: &Setting| match setting.knob {
+        Knob::Sysctl(key) => Some(key.name()),
+        Knob::Socket(_) | Knob::Route(_) | Knob::Device(_) => None,
+    };
+    let holds = settings.iter().filter(|s| key(s).is_some()).cloned();
+    let holds: Vec<Setting> = holds.collect();
+    let keys: Vec<&str> = holds.iter().filter_map(key).collect();
     let path = fragment_path(files, &keys);
     let mut text = noted(note);
-    for (key, value) in &set {
-        let _ = writeln!(text, "{} = {value}", key.name());
+    for (key, setting) in keys.iter().zip(&holds) {
+        let _ = writeln!(text, "{key} = {}", setting.value.plain());
     }
-    let before = files.iter().find(|file| file.path == path);
-    let others = |line: &&str| assignment(line).is_some_and(|(key, _)| !keys.contains(&&*key));
-    for line in before
-        .iter()
-        .flat_map(|file| file.text.lines())
-        .filter(others)
-    {
-        let _ = writeln!(text, "{line}");
+    let before = files.iter().filter(|file| file.path == path).take(1);
+    for line in before.flat_map(|file| file.text.lines()) {
+        if assignment(line).is_some_and(|(key, _)| !keys.contains(&&*key)) {
+            let _ = writeln!(text, "{line}");
+        }
     }
-    (!set.is_empty()).then_some(Persistent {
+    (!holds.is_empty()).then_some(Persistent {
         path,
         text,
         mode: 0o644,
         holds,
     })
-}
-
-fn sysctl(setting: &Setting) -> Option<(SysctlKey, String)> {
-    match setting.knob {
-        Knob::Sysctl(key) => Some((key, setting.value.plain())),
-        Knob::Socket(_) | Knob::Route(_) | Knob::Device(_) => None,
-    }
 }
 
 /// The files that have the manager of a device set what it can of the settings of that device and of the route
@@ -62,114 +54,82 @@ pub fn managed(
     host: &Fingerprint,
     note: &str,
 ) -> Vec<Persistent> {
-    let Some(name) = device(host) else {
-        return Vec::new();
+    let file = |matter: Matter| {
+        let Matter { device, name, .. } = &matter;
+        let (path, mode, shell, text) = match manager {
+            Manager::Netplan { kind } => (
+                format!("/etc/netplan/90-linerate-{device}-{name}.yaml"),
+                // netplan warns of one that others can read.
+                0o600,
+                "",
+                format!(
+                    "network:\n  version: 2\n  {kind}:\n    {device}:\n{}",
+                    matter.netplan.as_ref()?
+                ),
+            ),
+            Manager::Networkd { file } => (
+                format!("/etc/systemd/network/{file}.d/linerate-{name}.conf"),
+                0o644,
+                "",
+                matter.networkd.clone()?,
+            ),
+            // NetworkManager-dispatcher(8) runs only what is executable, and its owner's alone to write.
+            Manager::NetworkManager => (
+                format!("/etc/NetworkManager/dispatcher.d/90-linerate-{device}-{name}"),
+                0o755,
+                "#!/bin/sh\n",
+                format!(
+                    "case \"$1/$2\" in\n{device}/up | {device}/reapply) {} ;;\nesac\n",
+                    matter.command
+                ),
+            ),
+        };
+        Some(Persistent {
+            path,
+            text: format!("{shell}{}{text}", noted(note)),
+            mode,
+            holds: matter.holds,
+        })
     };
-    let files = matters(settings, host)
-        .into_iter()
-        .filter_map(|(matter, holds)| {
-            let (of, texts) = (matter.name(), texts(&matter, name)?);
-            let (path, mode, text) = match manager {
-                Manager::Netplan { kind } => (
-                    format!("/etc/netplan/90-linerate-{name}-{of}.yaml"),
-                    // netplan warns of one that others can read.
-                    0o600,
-                    format!(
-                        "network:\n  version: 2\n  {kind}:\n    {name}:\n{}",
-                        texts.netplan?
-                    ),
-                ),
-                Manager::Networkd { file } => (
-                    format!("/etc/systemd/network/{file}.d/linerate-{of}.conf"),
-                    0o644,
-                    texts.networkd?,
-                ),
-                // NetworkManager-dispatcher(8) runs only what is executable, and its owner's alone to write.
-                Manager::NetworkManager => (
-                    format!("/etc/NetworkManager/dispatcher.d/90-linerate-{name}-{of}"),
-                    0o755,
-                    format!(
-                        "case \"$1/$2\" in\n{name}/up | {name}/reapply) {} ;;\nesac\n",
-                        texts.command
-                    ),
-                ),
-            };
-            let shell = if mode == 0o755 { "#!/bin/sh\n" } else { "" };
-            Some(Persistent {
-                path,
-                text: format!("{shell}{}{text}", noted(note)),
-                mode,
-                holds,
-            })
-        });
-    files.collect()
+    let all = matters(settings, host).into_iter();
+    all.filter_map(file).collect()
 }
 
 /// What sets the same by hand: commands of iproute2 and ethtool, in this order.
 pub fn commands(settings: &[Setting], host: &Fingerprint) -> Vec<String> {
-    let Some(name) = device(host) else {
+    let all = matters(settings, host).into_iter();
+    all.map(|matter| matter.command).collect()
+}
+
+/// What one file is about, as each tool has it.
+struct Matter {
+    device: String,
+    /// For the name of the file.
+    name: String,
+    /// Below the device in netplan(5); `None` if it has no key for some of it.
+    netplan: Option<String>,
+    /// The section of systemd.network(5); `None` if it has no key for some of it.
+    networkd: Option<String>,
+    /// ip-route(8), ip-link(8), tc(8), ethtool(8), sysctl(8): there is a command for everything.
+    command: String,
+    /// The settings that ask for it.
+    holds: Vec<Setting>,
+}
+
+/// The settings of the device and of the route to the other host.
+fn matters(settings: &[Setting], host: &Fingerprint) -> Vec<Matter> {
+    let device = host.device.as_ref().map(|device| device.name.as_str());
+    let Some(device) = device.filter(|name| is_device(name)) else {
         return Vec::new();
     };
-    let all = matters(settings, host).into_iter();
-    all.filter_map(|(matter, _)| Some(texts(&matter, name)?.command))
+    let of_device = settings.iter().filter_map(|setting| match setting.knob {
+        Knob::Device(knob) => device_matter(knob, setting, device),
+        Knob::Socket(_) | Knob::Route(_) | Knob::Sysctl(_) => None,
+    });
+    route_matter(settings, host, device)
+        .into_iter()
+        .chain(of_device)
         .collect()
-}
-
-/// What one file is about.
-enum Matter {
-    /// Attributes of the host route: destination, next hop, all that it has.
-    Route(IpAddr, Option<IpAddr>, Vec<(RouteKnob, Value)>),
-    Device(DeviceKnob, Value),
-}
-
-impl Matter {
-    /// For the name of a file.
-    fn name(&self) -> String {
-        match self {
-            Matter::Route(to, ..) => format!("route-{to}"),
-            Matter::Device(knob, _) => knob.tool_name().to_owned(),
-        }
-    }
-}
-
-/// The settings of the device and of the route to the other host, each beside what asks for it.
-fn matters(settings: &[Setting], host: &Fingerprint) -> Vec<(Matter, Vec<Setting>)> {
-    let mut all = Vec::new();
-    let of_route = |s: &&Setting| matches!(s.knob, Knob::Route(_));
-    let route: Vec<Setting> = settings.iter().filter(of_route).cloned().collect();
-    if let (Some((to, via)), false) = (destination(host), route.is_empty()) {
-        // What the route has beside these is part of it: without that it would be another one.
-        let has = RouteKnob::all().filter_map(|knob| {
-            let set = route.iter().find(|s| s.knob == Knob::Route(knob));
-            let set = set.map(|s| s.value.clone());
-            Some((knob, set.or_else(|| stands(host, knob))?))
-        });
-        all.push((Matter::Route(to, via, has.collect()), route));
-    }
-    for setting in settings {
-        if let Knob::Device(knob) = setting.knob {
-            let matter = Matter::Device(knob, setting.value.clone());
-            all.push((matter, vec![setting.clone()]));
-        }
-    }
-    all
-}
-
-/// What a route has by somebody's setting: an MTU that is not locked may be learned.
-fn stands(host: &Fingerprint, knob: RouteKnob) -> Option<Value> {
-    let text = host.route.as_ref()?.metrics.get(knob.tool_name())?;
-    let learned = knob == RouteKnob::Mtu && !text.starts_with("lock ");
-    now(host, Knob::Route(knob)).filter(|_| !learned)
-}
-
-fn destination(host: &Fingerprint) -> Option<(IpAddr, Option<IpAddr>)> {
-    let route = host.route.as_ref()?;
-    Some((route.destination?, route.gateway))
-}
-
-fn device(host: &Fingerprint) -> Option<&str> {
-    let name = host.device.as_ref()?.name.as_str();
-    is_device(name).then_some(name)
 }
 
 /// `dev_valid_name` of the kernel, without what a shell or a file would take for more.
@@ -183,92 +143,86 @@ fn noted(note: &str) -> String {
     format!("# {note}\n")
 }
 
-/// One matter in the words of each tool.
-struct Texts {
-    /// Below the device in netplan(5); `None` if it has no key for some of it.
-    netplan: Option<String>,
-    /// The section of systemd.network(5); `None` if it has no key for some of it.
-    networkd: Option<String>,
-    /// ip-route(8), ip-link(8), tc(8), ethtool(8), sysctl(8): there is a command for everything.
-    command: String,
-}
-
 /// `None` if it does not last over a restart.
-fn texts(matter: &Matter, name: &str) -> Option<Texts> {
-    match matter {
-        Matter::Device(knob, value) => of_device(*knob, value, name),
-        Matter::Route(to, via, has) => Some(of_route(to, *via, has, name)),
-    }
-}
-
-fn of_device(knob: DeviceKnob, value: &Value, name: &str) -> Option<Texts> {
-    let plain = value.plain();
+fn device_matter(knob: DeviceKnob, setting: &Setting, device: &str) -> Option<Matter> {
+    let plain = setting.value.plain();
     let tool = knob.tool_name();
     let (netplan, networkd, command) = match knob {
         DeviceKnob::Mtu => (
             Some(format!("      mtu: {plain}\n")),
             Some(format!("[Link]\nMTUBytes={plain}\n")),
-            format!("ip link set dev {name} mtu {plain}"),
+            format!("ip link set dev {device} mtu {plain}"),
         ),
         DeviceKnob::Mtu6 => (
             Some(format!("      ipv6-mtu: {plain}\n")),
             Some(format!("[Network]\nIPv6MTUBytes={plain}\n")),
-            format!("sysctl -w net/ipv6/conf/{name}/mtu={plain}"),
+            format!("sysctl -w net/ipv6/conf/{device}/mtu={plain}"),
         ),
         // Pins go with the addresses of a segment.
         DeviceKnob::Pin => return None,
-        DeviceKnob::Txqueuelen => (None, None, format!("ip link set dev {name} {tool} {plain}")),
+        DeviceKnob::Txqueuelen => {
+            let command = format!("ip link set dev {device} {tool} {plain}");
+            (None, None, command)
+        }
         DeviceKnob::Qdisc => (
             None,
             (plain == QdiscKind::Fq.name()).then(|| "[FairQueueing]\nParent=root\n".to_owned()),
-            format!("tc qdisc replace dev {name} root {plain}"),
+            format!("tc qdisc replace dev {device} root {plain}"),
         ),
-        DeviceKnob::Ring(RingKnob::Rx) => (None, None, format!("ethtool -G {name} rx {plain}")),
-        DeviceKnob::Ring(RingKnob::Tx) => (None, None, format!("ethtool -G {name} tx {plain}")),
+        DeviceKnob::Ring(RingKnob::Rx) => (None, None, format!("ethtool -G {device} rx {plain}")),
+        DeviceKnob::Ring(RingKnob::Tx) => (None, None, format!("ethtool -G {device} tx {plain}")),
         DeviceKnob::Offload(_) => {
-            let value = Knob::Device(knob).say(value);
-            (None, None, format!("ethtool -K {name} {tool} {value}"))
+            let value = setting.knob.say(&setting.value);
+            (None, None, format!("ethtool -K {device} {tool} {value}"))
         }
     };
-    Some(Texts {
+    Some(Matter {
+        device: device.to_owned(),
+        name: tool.to_owned(),
         netplan,
         networkd,
         command,
+        holds: vec![setting.clone()],
     })
 }
 
-fn of_route(to: &IpAddr, via: Option<IpAddr>, has: &[(RouteKnob, Value)], name: &str) -> Texts {
-    let to = format!("{to}/{}", if to.is_ipv4() { 32 } else { 128 });
-    let hop = via.map_or("scope: link".to_owned(), |via| format!("via: \"{via}\""));
+/// The route to the other host: what it has beside these settings is part of it, without that it would be
+/// another one.
+fn route_matter(settings: &[Setting], host: &Fingerprint, device: &str) -> Option<Matter> {
+    let of_route = |s: &&Setting| matches!(s.knob, Knob::Route(_));
+    let holds: Vec<Setting> = settings.iter().filter(of_route).cloned().collect();
+    let route = host.route.as_ref().filter(|_| !holds.is_empty())?;
+    let peer = route.destination?;
+    let to = format!("{peer}/{}", if peer.is_ipv4() { 32 } else { 128 });
+    let via = |before: &str, after: &str| match route.gateway {
+        Some(via) => format!("{before}{via}{after}"),
+        None => String::new(),
+    };
+    let hop = match route.gateway {
+        Some(via) => format!("via: \"{via}\""),
+        None => "scope: link".to_owned(),
+    };
     let mut netplan = Some(format!(
         "      routes:\n        - to: \"{to}\"\n          {hop}\n"
     ));
-    let gateway = via.map_or(String::new(), |via| format!("Gateway={via}\n"));
+    let gateway = via("Gateway=", "\n");
     let mut networkd = Some(format!("[Route]\nDestination={to}\n{gateway}"));
-    let via = via.map_or(String::new(), |via| format!(" via {via}"));
-    let mut command = format!("ip route replace {to}{via} dev {name}");
-    for (knob, value) in has {
-        let (in_netplan, in_networkd, in_command) = route_keys(*knob);
-        let (plain, word) = match knob {
-            RouteKnob::RtoMin => (
-                format!("{}ms", value.plain()),
-                format!("{}ms", value.plain()),
-            ),
-            RouteKnob::Quickack => {
-                let word = if *value == Value::Switch(true) {
-                    "yes"
-                } else {
-                    "no"
-                };
-                (value.plain(), word.to_owned())
-            }
-            RouteKnob::Mtu
-            | RouteKnob::Advmss
-            | RouteKnob::Congctl
-            | RouteKnob::Initcwnd
-            | RouteKnob::Initrwnd
-            | RouteKnob::Window => (value.plain(), value.plain()),
+    let mut command = format!("ip route replace {to}{} dev {device}", via(" via ", ""));
+    for knob in RouteKnob::all() {
+        let set = holds.iter().find(|s| s.knob == Knob::Route(knob));
+        let set = set.map(|s| s.value.clone());
+        let Some(value) = set.or_else(|| set_by_hand(host, knob)) else {
+            continue;
         };
+        let (in_netplan, in_networkd, in_command) = route_keys(knob);
+        let mut plain = value.plain();
+        let mut word = plain.clone();
+        if knob == RouteKnob::RtoMin {
+            plain.push_str("ms");
+            word.push_str("ms");
+        } else if let (RouteKnob::Quickack, Value::Switch(on)) = (knob, value) {
+            word = if on { "yes" } else { "no" }.to_owned();
+        }
         netplan = netplan
             .zip(in_netplan)
             .map(|(text, key)| format!("{text}          {key}: {plain}\n"));
@@ -277,11 +231,21 @@ fn of_route(to: &IpAddr, via: Option<IpAddr>, has: &[(RouteKnob, Value)], name: 
             .map(|(text, key)| format!("{text}{key}={word}\n"));
         let _ = write!(command, " {in_command} {plain}");
     }
-    Texts {
+    Some(Matter {
+        device: device.to_owned(),
+        name: format!("route-{peer}"),
         netplan,
         networkd,
         command,
-    }
+        holds,
+    })
+}
+
+/// What a route has by somebody's setting: an MTU that is not locked may be learned.
+fn set_by_hand(host: &Fingerprint, knob: RouteKnob) -> Option<Value> {
+    let text = host.route.as_ref()?.metrics.get(knob.tool_name())?;
+    let learned = knob == RouteKnob::Mtu && !text.starts_with("lock ");
+    now(host, Knob::Route(knob)).filter(|_| !learned)
 }
 
 /// The key of an attribute in netplan(5), in systemd.network(5), in ip-route(8).
@@ -312,30 +276,26 @@ fn route_keys(knob: RouteKnob) -> (Option<&'static str>, Option<&'static str>, &
 
 /// What was proven on a path as lines of `sysctl.conf(5)` for hosts with another system in the place of its two;
 /// of a dry run what is proposed. A host for which nothing of it can be had there is left out.
-pub fn elsewhere(system: Foreign, story: &Tuning) -> Vec<(Side, String)> {
-    let told = [Side::Near, Side::Far].into_iter().filter_map(|side| {
-        let mut settings: Vec<Setting> = Vec::new();
-        for change in proven(story).filter(|change| change.side == side) {
-            // A later round has the better value.
-            settings.retain(|s| s.knob != change.setting.knob);
-            settings.push(change.setting.clone());
-        }
-        Some((side, lines(system, &settings)?))
-    });
-    told.collect()
-}
-
-fn proven(story: &Tuning) -> impl Iterator<Item = &Change> {
-    let of = |fate| story.dry_run || matches!(fate, Fate::Kept | Fate::Told);
-    let all = story.rounds.iter().flat_map(|round| {
+pub fn elsewhere(system: Foreign, tuning: &Tuning) -> Vec<(Side, String)> {
+    let proven = |fate| tuning.dry_run || matches!(fate, Fate::Kept | Fate::Told);
+    let tried = tuning.rounds.iter().flat_map(|round| {
         let proposals = round.advice.proposals.iter();
         proposals.zip(&round.attempts)
     });
-    let proven = all.filter(move |(_, attempt)| of(attempt.fate));
-    proven.flat_map(|(proposal, _)| &proposal.changes)
+    let proven = tried.filter(|(_, attempt)| proven(attempt.fate));
+    let changes: Vec<_> = proven.flat_map(|(p, _)| &p.changes).collect();
+    let both = [Side::Near, Side::Far].into_iter();
+    both.filter_map(|side| {
+        // A later round has the better value.
+        let mine = changes.iter().rev().filter(|change| change.side == side);
+        let mine: Vec<&Setting> = mine.map(|change| &change.setting).collect();
+        Some((side, lines(system, &mine)?))
+    })
+    .collect()
 }
 
-fn lines(system: Foreign, settings: &[Setting]) -> Option<String> {
+/// The first setting of a knob counts.
+fn lines(system: Foreign, settings: &[&Setting]) -> Option<String> {
     let value = |knob: Knob| settings.iter().find(|s| s.knob == knob).map(|s| &s.value);
     let sysctl = |key: &str| value(Knob::Sysctl(key.parse().ok()?));
     let receive = sysctl("net.ipv4.tcp_rmem").and_then(Value::greatest);
@@ -343,35 +303,30 @@ fn lines(system: Foreign, settings: &[Setting]) -> Option<String> {
     let congestion = value(Knob::Route(RouteKnob::Congctl));
     let congestion = congestion.or(sysctl("net.ipv4.tcp_congestion_control"));
     let mut text = String::new();
+    let mut line = |line: String| text += &(line + "\n");
     if let Some(most) = receive.max(send) {
-        let _ = writeln!(text, "kern.ipc.maxsockbuf={}", most.saturating_mul(2));
+        line(format!("kern.ipc.maxsockbuf={}", most.saturating_mul(2)));
     }
     match system {
         // tcp(4): sendspace and recvspace are only where autotuning begins.
         Foreign::FreeBsd => {
             for (name, most) in [("recvbuf", receive), ("sendbuf", send)] {
                 if let Some(most) = most {
-                    let _ = writeln!(
-                        text,
-                        "net.inet.tcp.{name}_auto=1\nnet.inet.tcp.{name}_max={most}"
-                    );
+                    line(format!("net.inet.tcp.{name}_auto=1"));
+                    line(format!("net.inet.tcp.{name}_max={most}"));
                 }
             }
             match congestion.map(Value::plain).as_deref() {
-                Some("bbr") => text.push_str(
-                    "net.inet.tcp.functions_default=bbr\n# and in /boot/loader.conf: tcp_bbr_load=\"YES\"\n",
-                ),
-                Some(name) => {
-                    let _ = writeln!(text, "net.inet.tcp.cc.algorithm={name}");
+                Some("bbr") => {
+                    line("net.inet.tcp.functions_default=bbr".to_owned());
+                    line("# and in /boot/loader.conf: tcp_bbr_load=\"YES\"".to_owned());
                 }
+                Some(name) => line(format!("net.inet.tcp.cc.algorithm={name}")),
                 None => {}
             }
-            if let Some(mtu) = value(Knob::Device(DeviceKnob::Mtu)) {
-                let _ = writeln!(
-                    text,
-                    "# and in /etc/rc.conf, with what is there: ifconfig_X=\"... mtu {}\"",
-                    mtu.plain()
-                );
+            if let Some(mtu) = value(Knob::Device(DeviceKnob::Mtu)).map(Value::plain) {
+                let rc = "# and in /etc/rc.conf, with what is there: ifconfig_X";
+                line(format!("{rc}=\"... mtu {mtu}\""));
             }
         }
         Foreign::MacOs => {
@@ -379,16 +334,14 @@ fn lines(system: Foreign, settings: &[Setting]) -> Option<String> {
                 // The scale bounds every window at 65535 << it.
                 let enough = |s: &u32| (65_535u64 << s) >= receive;
                 let scale = (3..14).find(enough).unwrap_or(14);
-                let _ = writeln!(
-                    text,
-                    "net.inet.tcp.win_scale_factor={scale}\nnet.inet.tcp.autorcvbufmax={receive}"
-                );
+                line(format!("net.inet.tcp.win_scale_factor={scale}"));
+                line(format!("net.inet.tcp.autorcvbufmax={receive}"));
             }
             if let Some(send) = send {
-                let _ = writeln!(text, "net.inet.tcp.autosndbufmax={send}");
+                line(format!("net.inet.tcp.autosndbufmax={send}"));
             }
-            if !text.is_empty() {
-                text.push_str("# where this file is not read, a LaunchDaemon that runs 'sysctl KEY=VALUE' for each line\n");
+            if receive.max(send).is_some() {
+                line("# where this file is not read, a LaunchDaemon that runs 'sysctl KEY=VALUE' for each line".to_owned());
             }
         }
     }
@@ -560,18 +513,24 @@ mod tests {
     fn other_systems_get_their_own_names() {
         let all: Vec<&str> = BUFFERS.into_iter().chain(ROUTE).chain(DEVICE).collect();
         assert_eq!(
-            lines(Foreign::FreeBsd, &settings(&all)).unwrap(),
+            lines(Foreign::FreeBsd, &settings(&all).iter().collect::<Vec<_>>()).unwrap(),
             "kern.ipc.maxsockbuf=134217728\nnet.inet.tcp.recvbuf_auto=1\nnet.inet.tcp.recvbuf_max=67108864\n\
              net.inet.tcp.sendbuf_auto=1\nnet.inet.tcp.sendbuf_max=8388608\nnet.inet.tcp.functions_default=bbr\n\
              # and in /boot/loader.conf: tcp_bbr_load=\"YES\"\n\
              # and in /etc/rc.conf, with what is there: ifconfig_X=\"... mtu 9000\"\n"
         );
-        let mac = lines(Foreign::MacOs, &settings(&all)).unwrap();
+        let mac = lines(Foreign::MacOs, &settings(&all).iter().collect::<Vec<_>>()).unwrap();
         assert!(
             mac.starts_with("kern.ipc.maxsockbuf=134217728\nnet.inet.tcp.win_scale_factor=11\nnet.inet.tcp.autorcvbufmax=67108864\n"),
             "{mac}"
         );
-        assert_eq!(lines(Foreign::MacOs, &settings(&DEVICE)), None);
+        assert_eq!(
+            lines(
+                Foreign::MacOs,
+                &settings(&DEVICE).iter().collect::<Vec<_>>()
+            ),
+            None
+        );
     }
 
     #[test]

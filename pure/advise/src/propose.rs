@@ -8,7 +8,7 @@ use model::advice::{Advice, Change, Declined, Needs, Proposal, RateFrom};
 use model::finding::{Conclusion, Evidence, EvidenceKey, Explanation, Finding, Limit};
 use model::{
     Bytes, DeviceKnob, Fingerprint, Knob, OffloadKnob, On, RouteKnob, Setting, Side, SocketKnob,
-    SysctlKey, Value,
+    Value,
 };
 
 /// Both ends of a path.
@@ -152,22 +152,16 @@ impl Desk<'_> {
         }
         let needs = self.needs.clone();
         let (set_by_hand, knob, asked) = match cause.limit {
-            Limit::SendBuffer => {
-                let asked = needs.asked_send_buffer();
-                (
-                    self.way.send_buffer_set,
-                    Knob::Socket(SocketKnob::SendBuffer),
-                    asked,
-                )
-            }
-            _ => {
-                let asked = needs.asked_receive_buffer();
-                (
-                    self.way.receive_buffer_set,
-                    Knob::Socket(SocketKnob::ReceiveBuffer),
-                    asked,
-                )
-            }
+            Limit::SendBuffer => (
+                self.way.send_buffer_set,
+                Knob::Socket(SocketKnob::SendBuffer),
+                needs.asked_send_buffer(),
+            ),
+            _ => (
+                self.way.receive_buffer_set,
+                Knob::Socket(SocketKnob::ReceiveBuffer),
+                needs.asked_receive_buffer(),
+            ),
         };
         if set_by_hand {
             // It does not grow then, whatever the sysctls say.
@@ -204,7 +198,13 @@ impl Desk<'_> {
                 "{}; a buffer of {wanted} holds that, what the kernel keeps beside it, and a quarter more",
                 self.bdp_in_words()
             );
-            let mut change = self.sysctl(side, sysctl, Value::Numbers(values), why, BUFFERS);
+            let mut change = self.change(
+                Knob::Sysctl(sysctl),
+                Value::Numbers(values),
+                side,
+                why,
+                BUFFERS,
+            );
             if fits_memory(host, wanted, self.way.connections) == Some(false) {
                 change.risk.push_str(&format!(
                     "; {} such connections may take more than net.ipv4.tcp_mem lets them",
@@ -228,11 +228,7 @@ impl Desk<'_> {
         // A child namespace does not show the bound; its host's own holds.
         let bound = askable(self.hosts.at(side), key).unwrap_or(Bytes(DEFAULT_ASKABLE));
         let asked = (wanted.0 / 2).min(bound.0);
-        (asked * 2 > grows_to).then_some(Setting {
-            knob,
-            value: Value::Number(asked),
-            on: On::Both,
-        })
+        (asked * 2 > grows_to).then(|| by_option(knob, Value::Number(asked)))
     }
 
     /// What keeps a window small however large its buffer may grow.
@@ -241,25 +237,21 @@ impl Desk<'_> {
         let Some(host) = self.hosts.at(side) else {
             return Vec::new();
         };
-        let off = [
-            (
-                "net.ipv4.tcp_moderate_rcvbuf",
-                "the receive buffer does not grow while it is 0",
-            ),
-            (
-                "net.ipv4.tcp_window_scaling",
-                "no window above 64 KiB can be told while it is 0",
-            ),
+        const GROWS: &str = "the receive buffer does not grow while it is 0";
+        const SCALES: &str = "no window above 64 KiB can be announced while it is 0";
+        let keys = [
+            ("net.ipv4.tcp_moderate_rcvbuf", GROWS),
+            ("net.ipv4.tcp_window_scaling", SCALES),
         ];
-        let off = off
+        let off = keys
             .into_iter()
             .filter(|(key, _)| number(host, key) == Some(0));
         off.filter_map(|(key, why)| {
             let sysctl = key.parse().ok()?;
-            Some(self.sysctl(
-                side,
-                sysctl,
+            Some(self.change(
+                Knob::Sysctl(sysctl),
                 Value::Number(1),
+                side,
                 why.to_owned(),
                 "RFC 7323; ip-sysctl.rst",
             ))
@@ -326,11 +318,7 @@ impl Desk<'_> {
                 .risk
                 .push_str("; the module tcp_bbr is not loaded (modprobe tcp_bbr)");
         }
-        let own = Setting {
-            knob: Knob::Socket(SocketKnob::Congestion),
-            value: bbr,
-            on: On::Both,
-        };
+        let own = by_option(Knob::Socket(SocketKnob::Congestion), bbr);
         self.propose("another congestion control", cause, vec![change], vec![own]);
     }
 
@@ -423,15 +411,11 @@ impl Desk<'_> {
                     "probing costs each connection seconds before it finds the size: 'linerate mtu HOST' tells it for good"
                         .to_owned(),
                 );
-                self.sysctl(side, key, Value::Number(1), why, "RFC 4821")
+                self.change(Knob::Sysctl(key), Value::Number(1), side, why, "RFC 4821")
             }
         };
         let mss = self.way.mtu.map_or(1220, |mtu| mtu.saturating_sub(40));
-        let own = Setting {
-            knob: Knob::Socket(SocketKnob::Mss),
-            value: Value::Number(u64::from(mss)),
-            on: On::Both,
-        };
+        let own = by_option(Knob::Socket(SocketKnob::Mss), Value::Number(u64::from(mss)));
         self.propose(
             "smaller packets to this host",
             cause,
@@ -565,23 +549,7 @@ impl Desk<'_> {
     }
 
     fn own(&self, knob: Knob, value: Value, why: String, source: &str) -> Change {
-        let setting = Setting {
-            knob,
-            value,
-            on: On::Both,
-        };
-        Change::new(setting, self.sender(), why, source)
-    }
-
-    fn sysctl(
-        &self,
-        side: Side,
-        key: SysctlKey,
-        value: Value,
-        why: String,
-        source: &str,
-    ) -> Change {
-        self.change(Knob::Sysctl(key), value, side, why, source)
+        Change::new(by_option(knob, value), self.sender(), why, source)
     }
 
     /// A change at one of the hosts, beside what is there and what its kernel would have by itself.
@@ -603,6 +571,12 @@ impl Desk<'_> {
             ..Change::new(setting, side, why, source)
         }
     }
+}
+
+/// An option of the own sockets, on both hosts.
+fn by_option(knob: Knob, value: Value) -> Setting {
+    let on = On::Both;
+    Setting { knob, value, on }
 }
 
 fn is_buffer(limit: Limit) -> bool {

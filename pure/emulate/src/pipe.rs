@@ -12,8 +12,7 @@ use crate::{
 };
 use model::Random;
 use model::{BitRate, Nanos};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Entries that the log holds.
 const MAX_LOG: usize = 1 << 16;
@@ -66,12 +65,13 @@ pub struct Pipe<T> {
     varying: Option<VaryingRate>,
     cross_next: Nanos,
 
-    flight: BinaryHeap<Reverse<Flying<T>>>,
+    /// By when they come out, then by when they left the line.
+    flight: BTreeMap<(Nanos, u64), Inside<T>>,
     /// When the last packet that keeps its place comes out.
     last_due: Nanos,
     flown: u64,
 
-    truth: EmulatorCounters,
+    counters: EmulatorCounters,
     /// The highest number of a frame that came out.
     newest: u64,
     log: Vec<Event>,
@@ -115,14 +115,6 @@ struct Held<T> {
     until: Nanos,
 }
 
-/// Ordered by when it comes out, then by when it left the line.
-#[derive(Debug)]
-struct Flying<T> {
-    due: Nanos,
-    turn: u64,
-    inside: Inside<T>,
-}
-
 /// The line: one frame at a time.
 #[derive(Debug, Default)]
 struct Line {
@@ -164,10 +156,10 @@ impl<T: Clone> Pipe<T> {
             served: Nanos(0),
             varying: None,
             cross_next: Nanos(0),
-            flight: BinaryHeap::new(),
+            flight: BTreeMap::new(),
             last_due: Nanos(0),
             flown: 0,
-            truth: EmulatorCounters::default(),
+            counters: EmulatorCounters::default(),
             newest: 0,
             log: Vec::new(),
             depth_said: None,
@@ -218,11 +210,11 @@ impl<T: Clone> Pipe<T> {
     /// No packet comes out before this moment, unless one is offered or the shape changes; none: the
     /// pipe is empty. [`take`](Pipe::take) may still find nothing then: ask again.
     pub fn due(&self) -> Option<Nanos> {
-        if self.truth.waiting.frames == 0 {
+        if self.counters.waiting.frames == 0 {
             // Cross traffic alone wakes nobody.
             return None;
         }
-        let flying = self.flight.peek().map(|Reverse(f)| f.due);
+        let flying = self.flight.first_key_value().map(|((due, _), _)| *due);
         let queued = self.queue.front().and_then(|head| {
             let rule = self.rule.as_ref();
             let wire = match rule.is_some_and(|r| matches!(r.aqm, Aqm::CoDel { .. })) {
@@ -242,13 +234,13 @@ impl<T: Clone> Pipe<T> {
     /// The next packet that has come out by `now`; call until there is none.
     pub fn take(&mut self, now: Nanos) -> Option<Delivery<T>> {
         self.advance(now);
-        while self.flight.peek().is_some_and(|Reverse(f)| f.due <= now) {
-            let Reverse(flying) = self.flight.pop()?;
-            if let Some(delivery) = self.deliver(flying) {
+        loop {
+            let first = self.flight.first_entry().filter(|e| e.key().0 <= now)?;
+            let ((due, _), inside) = first.remove_entry();
+            if let Some(delivery) = self.deliver(due, inside) {
                 return Some(delivery);
             }
         }
-        None
     }
 
     /// From now on this shape. What is inside stays inside; the frame on the line finishes as it began,
@@ -273,8 +265,8 @@ impl<T: Clone> Pipe<T> {
     }
 
     /// What was done so far.
-    pub fn truth(&self) -> &EmulatorCounters {
-        &self.truth
+    pub fn counters(&self) -> &EmulatorCounters {
+        &self.counters
     }
 
     /// The log since the last call. It holds a bounded number of entries: what did not fit is counted.
@@ -366,26 +358,19 @@ impl<T: Clone> Pipe<T> {
         let late = self.reorder.unit();
         let late = shape.reorder.as_ref().filter(|r| late < r.probability);
         let twice = self.duplicate.unit();
+        let duplicate = shape.duplicate.as_ref();
+        let sizes = Sizes::of_packet(&packet);
         let mut inside = Inside {
-            first: self.truth.offered.frames + 1,
-            sizes: Sizes::of_packet(&packet),
-            gone: Vec::new(),
-            entered: 0,
-            left: 0,
-            queued_at: now,
-            mark: false,
+            first: self.counters.offered.frames + 1,
             extra: extra + late.map_or(Nanos(0), |r| r.late),
             late: late.is_some(),
-            twice: shape
-                .duplicate
-                .as_ref()
-                .is_some_and(|d| twice < d.probability),
-            packet: Some(packet),
+            twice: duplicate.is_some_and(|d| twice < d.probability),
+            ..Inside::new(Some(packet), sizes, now)
         };
         for segment in 0..inside.sizes.segments {
             let wire = inside.sizes.of(segment);
-            self.truth.offered.add(wire);
-            self.truth.waiting.add(wire);
+            self.counters.offered.add(wire);
+            self.counters.waiting.add(wire);
             let frame = inside.first + u64::from(segment);
             let shape = &self.shape;
             let lost = self.losses.loses(&shape.loss, frame);
@@ -396,7 +381,7 @@ impl<T: Clone> Pipe<T> {
                 self.lose(now, &mut inside, segment, DropCause::MaxFrame);
             } else if self.policer.as_mut().is_some_and(|p| !p.conforms(now, ip)) {
                 self.lose(now, &mut inside, segment, DropCause::Policer);
-            } else if self.truth.waiting.frames > MAX_WAITING {
+            } else if self.counters.waiting.frames > MAX_WAITING {
                 self.lose(now, &mut inside, segment, DropCause::Queue);
             } else if lost {
                 inside.condemn(segment, DropCause::Loss);
@@ -412,11 +397,11 @@ impl<T: Clone> Pipe<T> {
         inside.condemn(segment, why);
         let wire = inside.sizes.of(segment);
         if inside.packet.is_none() {
-            self.truth.cross_dropped.add(wire);
+            self.counters.cross_dropped.add(wire);
             return;
         }
-        self.truth.waiting.subtract(wire);
-        self.truth.dropped.of(why).add(wire);
+        self.counters.waiting.subtract(wire);
+        self.counters.dropped.of(why).add(wire);
         let frame = inside.first + u64::from(segment);
         self.say(now, EventKind::Dropped { frame, why });
     }
@@ -439,8 +424,8 @@ impl<T: Clone> Pipe<T> {
                 match self.admit(now, &mut inside, wire) {
                     Err(why) => self.lose(now, &mut inside, segment, why),
                     Ok(()) => {
-                        self.truth.queue.packets += 1;
-                        self.truth.queue.bytes += ip_bytes(wire);
+                        self.counters.queue.packets += 1;
+                        self.counters.queue.bytes += ip_bytes(wire);
                     }
                 }
             }
@@ -450,7 +435,7 @@ impl<T: Clone> Pipe<T> {
                 self.send(now);
             }
         }
-        let (depth, deepest) = (self.truth.queue, &mut self.truth.deepest);
+        let (depth, deepest) = (self.counters.queue, &mut self.counters.deepest);
         deepest.packets = deepest.packets.max(depth.packets);
         deepest.bytes = deepest.bytes.max(depth.bytes);
     }
@@ -459,7 +444,7 @@ impl<T: Clone> Pipe<T> {
         let Some(rule) = &self.rule else {
             return Ok(());
         };
-        let depth = self.truth.queue;
+        let depth = self.counters.queue;
         // What the line takes at once does not wait.
         let waits = depth.packets > 0 || self.line_free_at(wire) > now;
         let (held, fits) = match rule.limit {
@@ -538,9 +523,9 @@ impl<T: Clone> Pipe<T> {
         let wire = head.sizes.of(segment);
         head.left += 1;
         self.served = now;
-        self.truth.queue.packets -= 1;
-        self.truth.queue.bytes -= ip_bytes(wire);
-        if self.truth.queue.packets == 0 {
+        self.counters.queue.packets -= 1;
+        self.counters.queue.bytes -= ip_bytes(wire);
+        if self.counters.queue.packets == 0 {
             self.red.idle(now);
         }
         if self.codel_drops(now, &mut head, wire) {
@@ -552,7 +537,7 @@ impl<T: Clone> Pipe<T> {
             let rate = self.line_rate();
             self.line.send(now, wire, rate, self.shape.packet_time);
             if head.packet.is_none() {
-                self.truth.cross.add(wire);
+                self.counters.cross.add(wire);
             } else if let Some(why) = head.cause(segment) {
                 self.lose(now, &mut head, segment, why);
             }
@@ -569,7 +554,7 @@ impl<T: Clone> Pipe<T> {
             return false;
         };
         let sojourn = now.since(head.queued_at);
-        let nearly_empty = self.truth.queue.bytes <= ip_bytes(wire);
+        let nearly_empty = self.counters.queue.bytes <= ip_bytes(wire);
         let chosen = self
             .codel
             .chooses(now, sojourn, nearly_empty, target, interval);
@@ -595,7 +580,7 @@ impl<T: Clone> Pipe<T> {
         }
         let copy = inside.twice.then(|| inside.clone());
         if copy.is_some() {
-            for tally in [&mut self.truth.duplicated, &mut self.truth.waiting] {
+            for tally in [&mut self.counters.duplicated, &mut self.counters.waiting] {
                 tally.frames += frames;
                 tally.wire_bytes += wire_bytes;
             }
@@ -604,29 +589,27 @@ impl<T: Clone> Pipe<T> {
         }
         for inside in [Some(inside), copy].into_iter().flatten() {
             self.flown += 1;
-            let turn = self.flown;
-            self.flight.push(Reverse(Flying { due, turn, inside }));
+            self.flight.insert((due, self.flown), inside);
         }
     }
 
     // The exit.
 
-    fn deliver(&mut self, flying: Flying<T>) -> Option<Delivery<T>> {
-        let Flying { due, inside, .. } = flying;
+    fn deliver(&mut self, due: Nanos, inside: Inside<T>) -> Option<Delivery<T>> {
         let (frames, wire_bytes) = inside.survivors();
         let kept = inside.kept();
         let newest = inside.first + u64::from(inside.sizes.segments) - 1;
-        self.truth.waiting.frames -= frames;
-        self.truth.waiting.wire_bytes -= wire_bytes;
-        self.truth.delivered.frames += frames;
-        self.truth.delivered.wire_bytes += wire_bytes;
+        self.counters.waiting.frames -= frames;
+        self.counters.waiting.wire_bytes -= wire_bytes;
+        self.counters.delivered.frames += frames;
+        self.counters.delivered.wire_bytes += wire_bytes;
         let frame = inside.first;
         if inside.mark {
-            self.truth.marked += frames;
+            self.counters.marked += frames;
             self.say(due, EventKind::Marked { frame });
         }
         if newest < self.newest {
-            self.truth.reordered += frames;
+            self.counters.reordered += frames;
             self.say(due, EventKind::Reordered { frame });
         }
         self.newest = self.newest.max(newest);
@@ -660,24 +643,12 @@ impl<T: Clone> Pipe<T> {
             }
         }
         self.cross_next = next;
-        let inside = Inside {
-            packet: None,
-            first: 0,
-            sizes: Sizes {
-                segments: 1,
-                full: wire,
-                last: wire,
-            },
-            gone: Vec::new(),
-            entered: 0,
-            left: 0,
-            queued_at: at,
-            mark: false,
-            extra: Nanos(0),
-            late: false,
-            twice: false,
+        let sizes = Sizes {
+            segments: 1,
+            full: wire,
+            last: wire,
         };
-        self.enqueue(at, inside);
+        self.enqueue(at, Inside::new(None, sizes, at));
     }
 
     fn reshape(&mut self, now: Nanos, shape: &Shape) {
@@ -735,14 +706,14 @@ impl<T: Clone> Pipe<T> {
     fn say_rate(&mut self, at: Nanos) {
         let shaped = self.shape.shaper.as_ref().map(|s| self.wandered(s.rate));
         let rate = shaped.or_else(|| self.line_rate());
-        if self.truth.rate != rate {
-            self.truth.rate = rate;
+        if self.counters.rate != rate {
+            self.counters.rate = rate;
             self.say(at, EventKind::Rate { rate });
         }
     }
 
     fn say_depth(&mut self, at: Nanos) {
-        let depth = self.truth.queue;
+        let depth = self.counters.queue;
         let due = match self.depth_said {
             Some((last, said)) => said != depth && at.since(last) >= DEPTH_EVERY,
             None => depth != Depth::default(),
@@ -765,7 +736,7 @@ impl<T: Clone> Pipe<T> {
     fn say(&mut self, at: Nanos, kind: EventKind) {
         match self.log.len() < MAX_LOG {
             true => self.log.push(Event { at, kind }),
-            false => self.truth.log_lost += 1,
+            false => self.counters.log_lost += 1,
         }
     }
 }
@@ -813,6 +784,22 @@ impl Sizes {
 }
 
 impl<T> Inside<T> {
+    fn new(packet: Option<Packet<T>>, sizes: Sizes, at: Nanos) -> Inside<T> {
+        Inside {
+            packet,
+            first: 0,
+            sizes,
+            gone: Vec::new(),
+            entered: 0,
+            left: 0,
+            queued_at: at,
+            mark: false,
+            extra: Nanos(0),
+            late: false,
+            twice: false,
+        }
+    }
+
     fn cause(&self, segment: u32) -> Option<DropCause> {
         self.gone.get(segment as usize).copied().flatten()
     }
@@ -878,25 +865,5 @@ impl<T> Inside<T> {
             }
         }
         Kept::Some(ranges)
-    }
-}
-
-impl<T> PartialEq for Flying<T> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.due, self.turn) == (other.due, other.turn)
-    }
-}
-
-impl<T> Eq for Flying<T> {}
-
-impl<T> PartialOrd for Flying<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Flying<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due, self.turn).cmp(&(other.due, other.turn))
     }
 }

@@ -56,12 +56,13 @@ fn feed(pipe: &mut Pipe<u64>, count: u64, gap: Nanos, mtu: u64) -> Vec<Delivery<
     all
 }
 
-fn balanced(truth: &EmulatorCounters) -> bool {
-    let inn = truth.offered.frames + truth.duplicated.frames;
-    let out = truth.delivered.frames + truth.dropped.total().frames + truth.waiting.frames;
-    let inn_bytes = truth.offered.wire_bytes + truth.duplicated.wire_bytes;
-    let out_bytes =
-        truth.delivered.wire_bytes + truth.dropped.total().wire_bytes + truth.waiting.wire_bytes;
+fn balanced(counters: &EmulatorCounters) -> bool {
+    let inn = counters.offered.frames + counters.duplicated.frames;
+    let out = counters.delivered.frames + counters.dropped.total().frames + counters.waiting.frames;
+    let inn_bytes = counters.offered.wire_bytes + counters.duplicated.wire_bytes;
+    let out_bytes = counters.delivered.wire_bytes
+        + counters.dropped.total().wire_bytes
+        + counters.waiting.wire_bytes;
     inn == out && inn_bytes == out_bytes
 }
 
@@ -89,7 +90,7 @@ fn a_super_packet_takes_the_line_as_long_as_its_frames() {
     let all = drain(&mut whole);
     assert_eq!(all[0].due, Nanos((44 * 1538 + 190) * 8));
     assert_eq!(all[0].kept, Kept::Whole);
-    assert_eq!(whole.truth().delivered.frames, 45);
+    assert_eq!(whole.counters().delivered.frames, 45);
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn delay_is_added_behind_the_line_and_jitter_keeps_order_unless_told() {
         let all = feed(&mut pipe, 10_000, Nanos(20_000), 1500);
         let sorted = all.is_sorted_by_key(|d| d.packet.body);
         assert_eq!(sorted, !reorders);
-        assert_eq!(pipe.truth().reordered > 0, reorders);
+        assert_eq!(pipe.counters().reordered > 0, reorders);
         let late = all
             .iter()
             .map(|d| d.due.0 - d.packet.body * 20_000 - 10_012_304);
@@ -227,7 +228,7 @@ fn gilbert_and_elliott_lose_at_the_rate_and_in_the_bursts_of_their_model() {
         .iter()
         .map(|d| d.packet.body)
         .collect();
-    let lost = pipe.truth().dropped.loss.frames as f64;
+    let lost = pipe.counters().dropped.loss.frames as f64;
     let bursts = kept.windows(2).filter(|w| w[1] != w[0] + 1).count() as f64;
     let rate = lost / n as f64;
     let expected = to_bad / (to_bad + to_good);
@@ -244,7 +245,7 @@ fn random_loss_and_bit_errors_hit_at_their_rate() {
     };
     let mut pipe = Pipe::new(&loss, 5);
     feed(&mut pipe, 300_000, Nanos(1000), 1500);
-    let rate = pipe.truth().dropped.loss.frames as f64 / 300_000.0;
+    let rate = pipe.counters().dropped.loss.frames as f64 / 300_000.0;
     assert!((rate - 0.01).abs() < 0.001, "{rate}");
     for mtu in [1500, 9000] {
         let shape = Shape {
@@ -253,7 +254,7 @@ fn random_loss_and_bit_errors_hit_at_their_rate() {
         };
         let mut pipe = Pipe::new(&shape, 5);
         feed(&mut pipe, 300_000, Nanos(1000), mtu);
-        let rate = pipe.truth().dropped.bit_error.frames as f64 / 300_000.0;
+        let rate = pipe.counters().dropped.bit_error.frames as f64 / 300_000.0;
         let expected = 1.0 - (1.0f64 - 1e-6).powi(8 * (mtu as i32 + 18));
         assert!((rate / expected - 1.0).abs() < 0.05, "{rate} {expected}");
     }
@@ -270,7 +271,7 @@ fn periodic_and_given_frames_are_lost_and_cut_out_of_super_packets() {
         pipe.offer(Nanos(0), Packet::segmented(66, 10 * 1448, 1448, 0u64));
         pipe.offer(Nanos(0), Packet::segmented(66, 10 * 1448, 1448, 1u64));
         let all = drain(&mut pipe);
-        assert!(balanced(pipe.truth()));
+        assert!(balanced(pipe.counters()));
         all.into_iter().map(|d| d.kept).collect::<Vec<_>>()
     };
     let given = fates(Loss::At(vec![1, 4, 5]));
@@ -300,7 +301,7 @@ fn a_policer_passes_its_rate_in_the_long_run_and_its_burst_at_once() {
         .windows(2)
         .position(|w| w[1].packet.body != w[0].packet.body + 1);
     assert!((215..225).contains(&first.unwrap()), "{first:?}");
-    assert!(balanced(pipe.truth()));
+    assert!(balanced(pipe.counters()));
 }
 
 #[test]
@@ -343,11 +344,11 @@ fn a_queue_holds_what_it_may_and_the_line_one_more() {
         for number in 0..10 {
             whole.offer(Nanos(0), Packet::segmented(66, 45 * 1448, 1448, number));
         }
-        assert_eq!(whole.truth().deepest.packets, passes as u64 - 1);
+        assert_eq!(whole.counters().deepest.packets, passes as u64 - 1);
         drain(&mut whole);
-        assert_eq!(whole.truth().delivered, single.truth().delivered);
-        assert_eq!(whole.truth().dropped, single.truth().dropped);
-        assert_eq!(single.truth().queue.packets, 0);
+        assert_eq!(whole.counters().delivered, single.counters().delivered);
+        assert_eq!(whole.counters().dropped, single.counters().dropped);
+        assert_eq!(single.counters().queue.packets, 0);
     }
 }
 
@@ -368,11 +369,11 @@ fn codel_keeps_the_wait_near_its_target_and_marks_who_can_be_marked() {
     let gap = Nanos(1538 * 800 * 10 / 11);
     let mut dropping = Pipe::new(&shape(false), 1);
     feed(&mut dropping, 60_000, gap, 1500);
-    let dropped = dropping.truth().dropped.aqm.frames as f64 / 60_000.0;
+    let dropped = dropping.counters().dropped.aqm.frames as f64 / 60_000.0;
     assert!((0.07..0.12).contains(&dropped), "{dropped}");
     let mut none = Pipe::new(&shape(false), 1);
     feed(&mut none, 10_000, Nanos(1538 * 800 * 2), 1500);
-    assert_eq!(none.truth().dropped.total().frames, 0);
+    assert_eq!(none.counters().dropped.total().frames, 0);
 
     let mut marking = Pipe::new(&shape(true), 1);
     for number in 0..2_000 {
@@ -384,8 +385,8 @@ fn codel_keeps_the_wait_near_its_target_and_marks_who_can_be_marked() {
     }
     let marked = drain(&mut marking).iter().filter(|d| d.mark).count();
     assert!(marked > 5, "{marked}");
-    assert_eq!(marking.truth().marked, marked as u64);
-    assert_eq!(marking.truth().dropped.total().frames, 0);
+    assert_eq!(marking.counters().marked, marked as u64);
+    assert_eq!(marking.counters().dropped.total().frames, 0);
 }
 
 #[test]
@@ -444,7 +445,7 @@ fn frames_that_are_too_large_vanish_and_the_short_last_one_passes() {
     assert_eq!(all[0].kept, Kept::Some(vec![2..3]));
     assert_eq!(all[1].kept, Kept::Whole);
     assert_eq!(all.len(), 2);
-    assert_eq!(pipe.truth().dropped.max_frame.frames, 3);
+    assert_eq!(pipe.counters().dropped.max_frame.frames, 3);
 }
 
 #[test]
@@ -475,7 +476,7 @@ fn acknowledgements_are_joined_but_never_for_long() {
     pipe.offer(Nanos(2_000_000), ack(20));
     pipe.offer(Nanos(2_000_500), frame(1500, 21));
     assert_eq!(seen(drain(&mut pipe)), [(20, 2_000_500), (21, 2_000_500)]);
-    assert!(balanced(pipe.truth()));
+    assert!(balanced(pipe.counters()));
 }
 
 #[test]
@@ -491,14 +492,14 @@ fn reordered_and_doubled_frames_are_counted() {
     };
     let mut pipe = Pipe::new(&shape, 3);
     let all = feed(&mut pipe, 50_000, Nanos(100_000), 1500);
-    let truth = pipe.truth().clone();
+    let counters = pipe.counters().clone();
     assert!(
-        (0.018..0.024).contains(&(truth.reordered as f64 / 50_000.0)),
-        "{truth:?}"
+        (0.018..0.024).contains(&(counters.reordered as f64 / 50_000.0)),
+        "{counters:?}"
     );
-    assert!((0.045..0.055).contains(&(truth.duplicated.frames as f64 / 50_000.0)));
-    assert_eq!(all.len() as u64, 50_000 + truth.duplicated.frames);
-    assert!(balanced(&truth) && truth.waiting.frames == 0);
+    assert!((0.045..0.055).contains(&(counters.duplicated.frames as f64 / 50_000.0)));
+    assert_eq!(all.len() as u64, 50_000 + counters.duplicated.frames);
+    assert!(balanced(&counters) && counters.waiting.frames == 0);
 }
 
 fn link(shape: Shape) -> Link {
@@ -557,12 +558,12 @@ fn cross_traffic_takes_its_share() {
     let mut pipe = Pipe::new(&shape, 1);
     // 700 and 400 Mbit/s on a line of 1000: together they fill it.
     let all = feed(&mut pipe, 100_000, Nanos(17_577), 1500);
-    let truth = pipe.truth();
-    let sent = (truth.delivered.wire_bytes + truth.cross.wire_bytes) as f64 * 8.0;
+    let counters = pipe.counters();
+    let sent = (counters.delivered.wire_bytes + counters.cross.wire_bytes) as f64 * 8.0;
     let rate = sent / all.last().unwrap().due.as_secs_f64();
     assert!((rate / 1e9 - 1.0).abs() < 0.001, "{rate}");
-    let dropped = truth.cross_dropped.frames + truth.dropped.queue.frames;
-    assert!(dropped > 1000 && balanced(truth), "{truth:?}");
+    let dropped = counters.cross_dropped.frames + counters.dropped.queue.frames;
+    assert!(dropped > 1000 && balanced(counters), "{counters:?}");
 
     let on_off = Shape {
         cross: Some(Cross {
@@ -574,7 +575,7 @@ fn cross_traffic_takes_its_share() {
     };
     let mut pipe = Pipe::new(&on_off, 1);
     feed(&mut pipe, 1000, Nanos::from_millis(1), 100);
-    let rate = pipe.truth().cross.wire_bytes as f64 * 8.0 / 0.999;
+    let rate = pipe.counters().cross.wire_bytes as f64 * 8.0 / 0.999;
     assert!((rate / 100e6 - 1.0).abs() < 0.05, "{rate}");
 }
 
@@ -593,7 +594,7 @@ fn a_wandering_rate_stays_about_its_mean_and_visits_its_states() {
         let mut all = Vec::new();
         for second in 0..4000 {
             pipe.take(Nanos::from_millis(second * 500));
-            all.push(pipe.truth().rate.unwrap().0 as f64 / 1e8);
+            all.push(pipe.counters().rate.unwrap().0 as f64 / 1e8);
             pipe.drain_log();
         }
         all
@@ -653,8 +654,8 @@ fn the_log_names_each_drop_and_is_bounded() {
     let mut pipe = Pipe::new(&shape, 1);
     feed(&mut pipe, 100_000, Nanos(1), 1500);
     let log = pipe.drain_log();
-    assert_eq!(log.len() as u64 + pipe.truth().log_lost, 100_000);
-    assert!(pipe.truth().log_lost > 0 && pipe.drain_log().is_empty());
+    assert_eq!(log.len() as u64 + pipe.counters().log_lost, 100_000);
+    assert!(pipe.counters().log_lost > 0 && pipe.drain_log().is_empty());
     let json = serde_json::to_string(&log[2]).unwrap();
     assert_eq!(json, r#"{"at":2,"what":"dropped","frame":3,"why":"loss"}"#);
 }
@@ -771,8 +772,8 @@ fn fates(
             all.push((direction, d.due, d.packet.body, d.kept, d.mark));
         }
         for d in Direction::BOTH {
-            let truth = duplex.pipe(d).truth();
-            assert!(balanced(truth), "{truth:?}");
+            let counters = duplex.pipe(d).counters();
+            assert!(balanced(counters), "{counters:?}");
             if let (
                 Some(Queue {
                     limit: Limit::Packets(most),
@@ -781,7 +782,7 @@ fn fates(
                 Some(_),
             ) = (&shape.queue, shape.rate)
             {
-                assert!(truth.deepest.packets <= *most, "{truth:?}");
+                assert!(counters.deepest.packets <= *most, "{counters:?}");
             }
         }
     };
@@ -806,7 +807,7 @@ fn fates(
     }
     // Order among equals of different directions depends on when the caller looked.
     all.sort_by_key(|(direction, due, body, ..)| (*direction, *due, *body));
-    let truths = Direction::BOTH.map(|d| duplex.pipe(d).truth().clone());
+    let truths = Direction::BOTH.map(|d| duplex.pipe(d).counters().clone());
     (all, truths)
 }
 
@@ -820,9 +821,9 @@ proptest! {
         offers in prop::collection::vec((0u64..2_000_000, 1u64..20, 100u64..9000, any::<u8>()), 1..80),
     ) {
         let (once, truths) = fates(&shape, seed, &offers, 1);
-        for truth in &truths {
-            prop_assert!(balanced(truth));
-            prop_assert_eq!(truth.waiting.frames, 0);
+        for counters in &truths {
+            prop_assert!(balanced(counters));
+            prop_assert_eq!(counters.waiting.frames, 0);
         }
         let offered = truths[0].offered.frames + truths[1].offered.frames;
         let expected: u64 = 1 + offers.iter().enumerate()

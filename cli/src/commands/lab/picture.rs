@@ -1,8 +1,8 @@
 //! A lab as text: its tree of nodes, and what each direction of each link does to packets.
 
 use emulate::{
-    AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, Limit, Link, Loss,
-    MssClamp, Node, NodeKind, Queue, Scenario, Shape, Traffic, Wander,
+    AckThinning, Aqm, Bucket, Cross, Direction, Distribution, Icmp, Limit, Link, Loss, MssClamp,
+    Node, NodeKind, Queue, Scenario, Shape, Traffic, Wander,
 };
 use model::stats::percent;
 use report::words::wrap;

@@ -10,11 +10,13 @@ mod route;
 mod sysctl;
 mod txqueuelen;
 
-use crate::kernel::{Kernel, Refusal, attributes, push, text, u32_at};
+use crate::kernel::{Kernel, Refusal, attribute, push, text, u32_at};
 use model::{DeviceKnob, Knob, Setting, Value};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::IpAddr;
+use sys::ethtool::Ethtool;
 
 /// A part of the machine, verbatim, as the journal keeps it.
 pub(crate) type Image = serde_json::Value;
@@ -48,6 +50,15 @@ impl From<io::Error> for Failure {
 
 fn refuse<T>(why: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Words(why.into()))
+}
+
+fn to_image(value: impl Serialize) -> Result<Image, Failure> {
+    serde_json::to_value(value).or_else(|error| refuse(error.to_string()))
+}
+
+/// Reads an image back; `what` it shows is for the refusal.
+fn from_image<T: DeserializeOwned>(image: &Image, what: &str) -> Result<T, Failure> {
+    T::deserialize(image).or_else(|_| refuse(format!("{what} is unreadable")))
 }
 
 /// A part of the machine that is read whole, changed by a setting, and put back whole.
@@ -169,6 +180,11 @@ fn ifinfomsg(index: u32) -> Vec<u8> {
 }
 
 impl Device {
+    /// The driver, by the name that the device has now.
+    fn driver(&self, kernel: &mut Kernel) -> Result<Ethtool, Failure> {
+        Ok(Ethtool::open(&Device::by_index(kernel, self.index)?.name)?)
+    }
+
     pub fn by_index(kernel: &mut Kernel, index: u32) -> Result<Device, Failure> {
         Ok(Link::by_index(kernel, index)?.device)
     }
@@ -200,32 +216,19 @@ impl Link {
         const IFLA_LINK: u16 = 5;
         const IFLA_MASTER: u16 = 10;
         const IFLA_LINK_NETNSID: u16 = 37;
-        let mut link = Link {
+        let all = body.get(16..)?;
+        let number = |kind| u32_at(attribute(all, kind)?, 0);
+        let elsewhere = attribute(all, IFLA_LINK_NETNSID).is_some();
+        Some(Link {
             device: Device {
                 index: u32_at(body, 4)?,
-                name: String::new(),
+                name: attribute(all, IFLA_IFNAME).map(text).unwrap_or_default(),
             },
-            mtu: 0,
-            txqueuelen: 0,
-            lower: None,
-            master: None,
-        };
-        let mut elsewhere = false;
-        for (kind, value) in attributes(body.get(16..)?) {
-            match kind {
-                IFLA_IFNAME => link.device.name = text(value),
-                IFLA_MTU => link.mtu = u32_at(value, 0)?,
-                IFLA_TXQLEN => link.txqueuelen = u32_at(value, 0)?,
-                IFLA_LINK => link.lower = u32_at(value, 0),
-                IFLA_MASTER => link.master = u32_at(value, 0),
-                IFLA_LINK_NETNSID => elsewhere = true,
-                _ => {}
-            }
-        }
-        if elsewhere {
-            link.lower = None;
-        }
-        Some(link)
+            mtu: number(IFLA_MTU)?,
+            txqueuelen: number(IFLA_TXQLEN)?,
+            lower: number(IFLA_LINK).filter(|_| !elsewhere),
+            master: number(IFLA_MASTER),
+        })
     }
 }
 

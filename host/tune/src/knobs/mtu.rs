@@ -1,9 +1,10 @@
 //! MTU of a device. The kernel lets other things follow it and does not lead them back: devices stacked on
 //! it, IPv6's own MTU, and the MTU of IPv6 routes. So those are kept and put back too, or it is refused.
 
-use super::{Device, Failure, IFLA_MTU, Image, Link, Part, number, refuse};
+use super::route::{self, Message};
+use super::{Device, Failure, IFLA_MTU, Image, Link, Part, from_image, number, refuse, to_image};
 use crate::crash_points::step;
-use crate::kernel::{Kernel, attributes, u32_at};
+use crate::kernel::Kernel;
 use model::{Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -67,40 +68,17 @@ pub(super) fn has_ipv6(name: &str) -> bool {
 /// MTUs of the IPv6 routes through a device that follow it (`rt6_mtu_change_route`): those that are set
 /// and not locked.
 fn following_routes(kernel: &mut Kernel, device: u32) -> Result<Vec<u32>, Failure> {
-    const RTM_GETROUTE: u16 = 26;
-    const RTA_OIF: u16 = 4;
-    const RTA_METRICS: u16 = 8;
-    const RTAX_LOCK: u16 = 1;
-    const RTAX_MTU: u16 = 2;
-    let mut question = vec![0; 12];
-    question[0] = libc::AF_INET6 as u8;
-    let routes = match kernel.dump(RTM_GETROUTE, &question) {
-        Ok(routes) => routes,
+    let all = match route::dump(kernel, libc::AF_INET6) {
+        Ok(all) => all,
         // A kernel without IPv6.
         Err(refusal) if matches!(refusal.errno, libc::EOPNOTSUPP | libc::EAFNOSUPPORT) => {
             return Ok(Vec::new());
         }
         Err(refusal) => return Err(refusal.into()),
     };
-    let mtu = |body: &[u8]| {
-        let attribute = |wanted| {
-            attributes(body.get(12..)?)
-                .find(|(kind, _)| *kind == wanted)
-                .map(|(_, value)| value)
-        };
-        if u32_at(attribute(RTA_OIF)?, 0)? != device {
-            return None;
-        }
-        let metrics = attribute(RTA_METRICS)?;
-        let metric = |wanted| {
-            attributes(metrics)
-                .find(|(kind, _)| *kind == wanted)
-                .and_then(|(_, value)| u32_at(value, 0))
-        };
-        let locked = metric(RTAX_LOCK).unwrap_or(0) & (1 << RTAX_MTU) != 0;
-        metric(RTAX_MTU).filter(|_| !locked)
-    };
-    Ok(routes.iter().filter_map(|route| mtu(&route.body)).collect())
+    let routes = all.iter().filter_map(|route| Message::read(&route.body));
+    let mine = routes.filter(|route| route.device() == Some(device) && !route.is_mtu_locked());
+    Ok(mine.filter_map(|route| route.mtu()).collect())
 }
 
 /// What becomes of such a route when the device changes, where IPv6 believed in `ipv6` before.
@@ -114,21 +92,12 @@ fn followed(route: u32, ipv6: u32, device: u32) -> u32 {
 
 impl Part for Mtu {
     fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
-        let kept: BTreeMap<u32, Kept> = self
-            .related(kernel)?
-            .into_iter()
-            .map(|(index, link)| {
-                let ipv6 = fs::read_to_string(ipv6_file(&link.device.name)).ok();
-                (
-                    index,
-                    Kept {
-                        mtu: link.mtu,
-                        ipv6,
-                    },
-                )
-            })
-            .collect();
-        serde_json::to_value(kept).map_err(|e| Failure::Words(e.to_string()))
+        let kept = self.related(kernel)?.into_iter().map(|(index, link)| {
+            let ipv6 = fs::read_to_string(ipv6_file(&link.device.name)).ok();
+            let mtu = link.mtu;
+            (index, Kept { mtu, ipv6 })
+        });
+        to_image(kept.collect::<BTreeMap<u32, Kept>>())
     }
 
     fn plan(&self, kernel: &mut Kernel, setting: &Setting, _: &Image) -> Result<(), Failure> {
@@ -168,8 +137,7 @@ impl Part for Mtu {
     }
 
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let before: BTreeMap<u32, Kept> = serde_json::from_value(before.clone())
-            .map_err(|_| Failure::Words("its former MTU is unreadable".into()))?;
+        let before: BTreeMap<u32, Kept> = from_image(before, "its former MTU")?;
         // A device may have to wait for the one below it; a second round finds everything in place.
         for _ in 0..2 {
             for (index, link) in self.related(kernel)? {

@@ -2,7 +2,7 @@
 //! that no route allows more, while the device takes more already.
 
 use super::mtu::ipv6_file;
-use super::{Device, Failure, Image, Link, Part, number, refuse};
+use super::{Device, Failure, Image, Part, from_image, number};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{Setting, Value};
@@ -17,9 +17,8 @@ pub(crate) struct Mtu6 {
 impl Mtu6 {
     /// The file, if the device is still there under its name.
     fn file(&self, kernel: &mut Kernel) -> Result<String, Failure> {
-        Ok(ipv6_file(
-            &Link::by_index(kernel, self.device.index)?.device.name,
-        ))
+        let device = Device::by_index(kernel, self.device.index)?;
+        Ok(ipv6_file(&device.name))
     }
 }
 
@@ -40,16 +39,12 @@ impl Part for Mtu6 {
 
     fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         let image = self.read(kernel)?;
-        Ok(image
-            .as_str()
-            .and_then(|text| text.parse().ok())
-            .map(Value::Number))
+        let mtu = image.as_str().and_then(|text| text.parse().ok());
+        Ok(mtu.map(Value::Number))
     }
 
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let Some(text) = before.as_str() else {
-            return refuse("its former MTU of IPv6 is unreadable");
-        };
+        let text: String = from_image(before, "its former MTU of IPv6")?;
         fs::write(self.file(kernel)?, text)?;
         step("MTU of IPv6 put back");
         Ok(())

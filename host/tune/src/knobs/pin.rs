@@ -4,7 +4,7 @@
 //! [`Mtu6`](super::mtu6::Mtu6).)
 
 use super::route::{self, Message};
-use super::{Device, Failure, Image, Link, Part, refuse};
+use super::{Device, Failure, Image, Link, Part, from_image, refuse};
 use crate::crash_points::step;
 use crate::kernel::{CREATE, Kernel, REPLACE, from_hex, to_hex};
 use model::{Setting, Value};
@@ -110,8 +110,7 @@ impl Part for Pin {
     }
 
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let before: Vec<Option<String>> = serde_json::from_value(before.clone())
-            .map_err(|_| Failure::Words("the former routes are unreadable".into()))?;
+        let before: Vec<Option<String>> = from_image(before, "the former state of the routes")?;
         for ((_, standing), before) in self.standing(kernel)?.into_iter().zip(before) {
             let Some(before) = before.as_deref().map(message).transpose()? else {
                 continue;

@@ -1,10 +1,10 @@
 //! Queueing discipline at the root of a device. Only one that can be put back verbatim is replaced: the
 //! kernel's own choice, or one of a few simple kinds, whose options are sent back as they were told.
 
-use super::{Device, Failure, Image, Part, refuse};
+use super::{Device, Failure, Image, Part, from_image, refuse, to_image};
 use crate::crash_points::step;
 use crate::kernel::{
-    CREATE, Kernel, REPLACE, attributes, from_hex, nest, push, text, to_hex, u32_at, u64_at,
+    CREATE, Kernel, REPLACE, attribute, from_hex, nest, push, text, to_hex, u32_at, u64_at,
 };
 use model::{Qdisc, QdiscKind, Setting, Value};
 use serde::{Deserialize, Serialize};
@@ -61,22 +61,14 @@ impl Root {
                 && u32_at(&answer.body, 12) != Some(TC_H_INGRESS)
         });
         let read = |body: &[u8]| {
-            let mut one = One {
+            let all = body.get(20..)?;
+            Some(One {
                 parent: u32_at(body, 12)?,
                 handle: u32_at(body, 8)?,
-                kind: String::new(),
-                options: None,
-                stab: false,
-            };
-            for (kind, value) in attributes(body.get(20..)?) {
-                match kind {
-                    TCA_KIND => one.kind = text(value),
-                    TCA_OPTIONS => one.options = Some(to_hex(value)),
-                    TCA_STAB => one.stab = true,
-                    _ => {}
-                }
-            }
-            Some(one)
+                kind: attribute(all, TCA_KIND).map(text).unwrap_or_default(),
+                options: attribute(all, TCA_OPTIONS).map(to_hex),
+                stab: attribute(all, TCA_STAB).is_some(),
+            })
         };
         Ok(ours.filter_map(|answer| read(&answer.body)).collect())
     }
@@ -102,13 +94,12 @@ fn asked(setting: &Setting) -> Result<Qdisc, Failure> {
 
 impl Part for Root {
     fn read(&self, kernel: &mut Kernel) -> Result<Image, Failure> {
-        serde_json::to_value(self.all(kernel)?).map_err(|e| Failure::Words(e.to_string()))
+        to_image(self.all(kernel)?)
     }
 
     fn plan(&self, kernel: &mut Kernel, setting: &Setting, before: &Image) -> Result<(), Failure> {
         asked(setting)?;
-        let before: Vec<One> =
-            serde_json::from_value(before.clone()).map_err(|e| Failure::Words(e.to_string()))?;
+        let before: Vec<One> = from_image(before, "the former one")?;
         let name = &self.device.name;
         let why = if before.iter().all(|one| one.handle == 0) {
             None
@@ -163,8 +154,7 @@ impl Part for Root {
     }
 
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let before: Vec<One> = serde_json::from_value(before.clone())
-            .map_err(|_| Failure::Words("the former one is unreadable".into()))?;
+        let before: Vec<One> = from_image(before, "the former one")?;
         let done = match before.iter().find(|one| one.handle != 0) {
             None => {
                 // The kernel puts its own choice there again.
@@ -220,7 +210,7 @@ fn bytes_in(rate_bit_s: u64, ns: u64) -> u64 {
 }
 
 /// Number of the attribute of a parameter (`TCA_FQ_CODEL_*`, `TCA_FQ_*`).
-fn attribute(kind: QdiscKind, name: &str) -> Option<u16> {
+fn attribute_of(kind: QdiscKind, name: &str) -> Option<u16> {
     Some(match (kind, name) {
         (QdiscKind::FqCodel, "target") => 1,
         (QdiscKind::FqCodel, "limit") => 2,
@@ -260,7 +250,7 @@ fn options(qdisc: &Qdisc, body: &mut Vec<u8>) {
                 } else {
                     *value
                 };
-                if let Some(kind) = attribute(qdisc.kind, name) {
+                if let Some(kind) = attribute_of(qdisc.kind, name) {
                     push(&mut all, kind, &word(value).to_ne_bytes());
                 }
             }
@@ -291,11 +281,7 @@ fn options(qdisc: &Qdisc, body: &mut Vec<u8>) {
 
 /// What the kernel tells of the parameters that can be set.
 fn parameters(kind: QdiscKind, options: &[u8]) -> Vec<(&'static str, u64)> {
-    let value = |wanted| {
-        attributes(options)
-            .find(|(k, _)| *k == wanted)
-            .map(|(_, v)| v)
-    };
+    let value = |wanted| attribute(options, wanted);
     let number = |wanted| value(wanted).and_then(|v| u32_at(v, 0)).map(u64::from);
     let names: &[&'static str] = match kind {
         QdiscKind::Noqueue | QdiscKind::PfifoFast => &[],
@@ -323,7 +309,7 @@ fn parameters(kind: QdiscKind, options: &[u8]) -> Vec<(&'static str, u64)> {
     names
         .iter()
         .filter_map(|name| {
-            let value = number(attribute(kind, name)?)?;
+            let value = number(attribute_of(kind, name)?)?;
             match *name {
                 // All ones: no limit.
                 "maxrate" if value == u64::from(u32::MAX) => None,
@@ -350,7 +336,7 @@ mod tests {
             let qdisc: Qdisc = text.parse().unwrap();
             let mut body = Vec::new();
             options(&qdisc, &mut body);
-            let sent = attributes(&body).next().map(|(_, v)| v).unwrap_or_default();
+            let sent = attribute(&body, TCA_OPTIONS).unwrap_or_default();
             assert_eq!(parameters(qdisc.kind, sent), qdisc.parameters, "{text}");
         }
     }

@@ -1,12 +1,12 @@
 //! Descriptors in the rings of a device.
 
-use super::{Device, Failure, Image, Link, Part, number, refuse};
+use super::{Device, Failure, Image, Part, from_image, number, refuse};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{RingKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::io;
-use sys::ethtool::{Bounded, Ethtool};
+use sys::ethtool::Bounded;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rings {
@@ -15,14 +15,8 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// The driver, by the name that the device has now.
-    fn driver(&self, kernel: &mut Kernel) -> Result<Ethtool, Failure> {
-        let link = Link::by_index(kernel, self.device.index)?;
-        Ok(Ethtool::open(&link.device.name)?)
-    }
-
     fn sizes(&self, kernel: &mut Kernel) -> Result<[Bounded; 2], Failure> {
-        match self.driver(kernel)?.rings() {
+        match self.device.driver(kernel)?.rings() {
             Ok(rings) => Ok([rings.rx, rings.tx]),
             Err(error) => Err(self.cannot(error)),
         }
@@ -68,7 +62,7 @@ impl Part for Rings {
         let mut sizes = self.sizes(kernel)?.map(|ring| ring.current);
         sizes[self.which()] = number(setting)?;
         let [rx, tx] = sizes;
-        let done = self.driver(kernel)?.set_rings(rx, tx);
+        let done = self.device.driver(kernel)?.set_rings(rx, tx);
         done.map_err(|e| self.cannot(e))
     }
 
@@ -78,11 +72,8 @@ impl Part for Rings {
     }
 
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let size = |at: usize| before.get(at)?.as_u64().and_then(|n| u32::try_from(n).ok());
-        let (Some(rx), Some(tx)) = (size(0), size(1)) else {
-            return refuse("their former sizes are unreadable");
-        };
-        self.driver(kernel)?.set_rings(rx, tx)?;
+        let [rx, tx]: [u32; 2] = from_image(before, "their former state")?;
+        self.device.driver(kernel)?.set_rings(rx, tx)?;
         step("rings put back");
         Ok(())
     }

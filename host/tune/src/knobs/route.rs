@@ -4,8 +4,8 @@
 use super::{Failure, Image, Part, no_route, refuse};
 use crate::crash_points::step;
 use crate::kernel::{
-    CREATE, Kernel, REPLACE, address, attributes, from_hex, nest, push, text, to_hex, u16_at,
-    u32_at,
+    self, CREATE, Kernel, REPLACE, Refusal, address, attributes, from_hex, nest, push, text,
+    to_hex, u16_at, u32_at,
 };
 use model::{RouteKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
@@ -122,6 +122,15 @@ impl Message {
         self.metrics.insert(metric, value.to_ne_bytes().to_vec());
     }
 
+    /// The device through which it leads, where it leads through one.
+    pub fn device(&self) -> Option<u32> {
+        self.number(RTA_OIF)
+    }
+
+    pub fn is_mtu_locked(&self) -> bool {
+        self.metric(RTAX_LOCK).unwrap_or(0) & 1 << RTAX_MTU != 0
+    }
+
     /// Its MTU, if it has one of its own.
     pub fn mtu(&self) -> Option<u32> {
         self.metric(RTAX_MTU)
@@ -214,10 +223,15 @@ fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
         .ok_or_else(|| Failure::Words("the kernel's answer is not a route".into()))
 }
 
+/// All routes of a family.
+pub(super) fn dump(kernel: &mut Kernel, family: i32) -> Result<Vec<kernel::Message>, Refusal> {
+    let mut question = vec![0; 12];
+    question[0] = family as u8;
+    kernel.dump(RTM_GETROUTE, &question)
+}
+
 /// The IPv4 routes to other hosts that lead through a device, all tables, without what was learned.
 pub(super) fn through(kernel: &mut Kernel, device: u32) -> Result<Vec<Message>, Failure> {
-    let mut question = vec![0; 12];
-    question[0] = libc::AF_INET as u8;
     let leads = |body: &[u8]| {
         let mut attributes = attributes(body.get(12..).unwrap_or_default());
         attributes.any(|(kind, value)| match kind {
@@ -226,7 +240,7 @@ pub(super) fn through(kernel: &mut Kernel, device: u32) -> Result<Vec<Message>, 
             _ => false,
         })
     };
-    let answers = kernel.dump(RTM_GETROUTE, &question)?;
+    let answers = dump(kernel, libc::AF_INET)?;
     let ours = answers.iter().filter(|answer| {
         let body = &answer.body;
         answer.kind == RTM_NEWROUTE

@@ -1,6 +1,6 @@
 //! A sysctl, kept and put back as the text that the kernel shows.
 
-use super::{Failure, Image, Part, refuse};
+use super::{Failure, Image, Part, from_image, refuse};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{Scope, Setting, SysctlKey, Value};
@@ -111,8 +111,7 @@ impl Part for Sysctl {
     }
 
     fn restore(&self, _: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let before: BTreeMap<String, String> = serde_json::from_value(before.clone())
-            .map_err(|_| Failure::Words("its former text is unreadable".into()))?;
+        let before: BTreeMap<String, String> = from_image(before, "its former text")?;
         // Only what this table of files names is ever written, whatever the journal says.
         for key in self.files() {
             let Some(text) = before.get(key) else {

@@ -1,6 +1,6 @@
 //! Transmit queue length of a device: what its plain queues hold.
 
-use super::{Device, Failure, IFLA_TXQLEN, Image, Link, Part, number};
+use super::{Device, Failure, IFLA_TXQLEN, Image, Link, Part, from_image, number};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{Setting, Value};
@@ -30,9 +30,7 @@ impl Part for Txqueuelen {
     }
 
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
-        let before = before.as_u64().and_then(|n| u32::try_from(n).ok());
-        let before =
-            before.ok_or_else(|| Failure::Words("its former length is unreadable".into()))?;
+        let before = from_image(before, "its former length")?;
         self.device.set(kernel, IFLA_TXQLEN, before)?;
         step("transmit queue length put back");
         Ok(())
