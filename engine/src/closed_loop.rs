@@ -10,7 +10,7 @@ use crate::peer::PeerSession;
 use crate::progress::{Tee, Watcher};
 use crate::record::{Record, blank};
 use crate::{mtu, traces, tuning};
-use advise::{Choice, Hosts, Way, arms, choose, proven_alone, together};
+use advise::{Choice, Hosts, PathSample, arms, choose, proven_alone, together};
 use anyhow::{Context, Result, anyhow};
 use archive::Traces;
 use model::advice::Proposal;
@@ -165,7 +165,7 @@ impl<'a> ClosedLoop<'a> {
                 self.look()?
             }
         };
-        if Way::of(&seen.0, 0).is_none() {
+        if PathSample::of(&seen.0, 0).is_none() {
             self.audience
                 .tells("too little moved to tell what the path needs: measures once more");
             seen = self.look()?;
@@ -190,9 +190,9 @@ impl<'a> ClosedLoop<'a> {
         self.audience.tells(&report::tune::seen(&look));
         let routed = || run.near.route.as_ref()?.destination;
         self.peer = self.peer.or_else(routed);
-        let way = Way::of(run, 0).context("too little moved to tell what the path needs")?;
+        let way = PathSample::of(run, 0).context("too little moved to tell what the path needs")?;
         let (host, direction) = (&self.question.host, self.question.direction);
-        let way = Way {
+        let way = PathSample {
             told: self.question.rate,
             mtu: mtu::known(&self.archive, host, direction),
             ..way

@@ -103,8 +103,8 @@ impl Tie {
     /// # Errors
     /// [`Error::System`] if it has ended already.
     pub fn cut(mut self) -> Result<(), Error> {
-        let told = self.0.write_all(netns_holder::STAY);
-        told.map_err(Error::system("tell the lab to stay"))
+        let sent = self.0.write_all(netns_holder::STAY);
+        sent.map_err(Error::system("let the lab stay"))
     }
 }
 
@@ -318,23 +318,17 @@ impl Lab {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start(order: &netns_holder::Order, options: &Options) -> Result<Tie, Error> {
-    let mut command = match &options.holder {
-        Some(words) => {
-            let mut words = words.iter();
-            let mut command =
-                Command::new(words.next().map_or(OsStr::new(""), OsString::as_os_str));
-            command.args(words);
-            command
-        }
+    let holder = match &options.holder {
+        Some(holder) => holder.clone(),
         None => {
-            let program =
-                std::env::current_exe().map_err(Error::system("find this program's own file"))?;
-            let mut command = Command::new(program);
-            command.arg("lab-emulator");
-            command
+            let program = std::env::current_exe();
+            let program = program.map_err(Error::system("find this program's own file"))?;
+            vec![program.into(), "lab-emulator".into()]
         }
     };
+    let mut command = Command::new(holder.first().map_or(OsStr::new(""), OsString::as_os_str));
     command
+        .args(holder.iter().skip(1))
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -350,7 +344,8 @@ fn start(order: &netns_holder::Order, options: &Options) -> Result<Tie, Error> {
     let _ = stdin.write_all(&text);
     let mut line = String::new();
     let stdout = child.stdout.take().expect("stdout was asked for");
-    let read = BufReader::new(stdout).read_line(&mut line);
+    // What cannot be read is no answer either.
+    let _ = BufReader::new(stdout).read_line(&mut line);
     if let Ok(answer) = serde_json::from_str::<netns_holder::Answer>(&line) {
         return match answer {
             netns_holder::Answer::Up => Ok(Tie(stdin)),
@@ -364,10 +359,7 @@ fn start(order: &netns_holder::Order, options: &Options) -> Result<Tie, Error> {
     Err(Error::Holder(format!(
         "the process that should hold the lab {} ended before the lab was up ({}); try again",
         order.name,
-        match (status, read) {
-            (Ok(status), _) => status.to_string(),
-            (Err(error), _) => error.to_string(),
-        }
+        status.map_or_else(|error| error.to_string(), |status| status.to_string())
     )))
 }
 

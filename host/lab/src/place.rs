@@ -99,17 +99,14 @@ pub struct Place {
 impl Place {
     /// The place of the lab `name` in the directory of all labs; it need not exist.
     pub fn of(home: &Path, name: &str) -> Result<Place, Error> {
-        let fits = name.len() <= 40
-            && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && name
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        if !fits {
-            return Err(Error::BadName(name.to_owned()));
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let first = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        match first && name.len() <= 40 && name.chars().all(plain) {
+            true => Ok(Place {
+                directory: home.join(name),
+            }),
+            false => Err(Error::BadName(name.to_owned())),
         }
-        Ok(Place {
-            directory: home.join(name),
-        })
     }
 
     /// The places of all labs, dead or alive, by name.
@@ -117,7 +114,7 @@ impl Place {
         let entries = match fs::read_dir(home) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Error::system(format!("read {}", home.display()))(error)),
+            Err(error) => return Err(failed("read", home)(error)),
         };
         let mut all: Vec<_> = entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -133,41 +130,29 @@ impl Place {
     /// [`Error::IsUp`] if another process has the lock; [`Error::System`].
     pub fn take(&self, name: &str) -> Result<File, Error> {
         for _ in 0..PATIENCE {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&self.directory)
-                .map_err(Error::system(format!("make {}", self.directory.display())))?;
+            let mut directory = DirBuilder::new();
+            directory.recursive(true).mode(0o700);
+            let made = directory.create(&self.directory);
+            made.map_err(failed("make", &self.directory))?;
             self.check_owner()?;
-            let lock = match OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(self.lock())
-            {
+            let mut lock = OpenOptions::new();
+            lock.write(true).create(true).truncate(false);
+            let lock = match lock.open(self.lock()) {
                 Ok(lock) => lock,
                 // Removed by somebody else in between.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => {
-                    return Err(Error::system(format!("make {}", self.lock().display()))(
-                        error,
-                    ));
-                }
+                Err(error) => return Err(failed("make", &self.lock())(error)),
             };
             match lock.try_lock() {
                 Ok(()) if self.is_lock(&lock) => {
                     let pid = std::process::id().to_string();
-                    return fs::write(self.lock(), pid)
-                        .map(|()| lock)
-                        .map_err(Error::system(format!("write {}", self.lock().display())));
+                    let written = fs::write(self.lock(), pid);
+                    written.map_err(failed("write", &self.lock()))?;
+                    return Ok(lock);
                 }
                 // Removed in between, or held for a moment by somebody who looks.
                 Ok(()) | Err(TryLockError::WouldBlock) => std::thread::sleep(MOMENT),
-                Err(TryLockError::Error(error)) => {
-                    return Err(Error::system(format!("lock {}", self.lock().display()))(
-                        error,
-                    ));
-                }
+                Err(TryLockError::Error(error)) => return Err(failed("lock", &self.lock())(error)),
             }
         }
         Err(Error::IsUp(name.to_owned()))
@@ -197,7 +182,7 @@ impl Place {
             .map_err(io::Error::from)
             .and_then(|text| fs::write(&fresh, text))
             .and_then(|()| fs::rename(&fresh, &path))
-            .map_err(Error::system(format!("write {}", path.display())))
+            .map_err(failed("write", &path))
     }
 
     /// The directory of all labs.
@@ -222,10 +207,9 @@ impl Place {
             return Ok(());
         }
         match fs::remove_dir_all(&self.directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::system(format!(
-                "remove {}",
-                self.directory.display()
-            ))(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("remove", &self.directory)(error))
+            }
             _ => Ok(()),
         }
     }
@@ -261,6 +245,10 @@ impl Place {
             }),
         }
     }
+}
+
+fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    Error::system(format!("{what} {}", path.display()))
 }
 
 /// How often a lock is tried, this far apart: whoever only looks holds it for microseconds.

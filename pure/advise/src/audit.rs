@@ -4,9 +4,9 @@ use crate::config_conflicts::others;
 use crate::defaults::default_of;
 use crate::guides::GUIDES;
 use crate::host::now;
+use crate::path_sample::PathSample;
 use crate::requirements::fits_memory;
 use crate::sysctl_precedence::setters;
-use crate::way::Way;
 use model::advice::{
     Advice, Change, ConfigFile, Configured, Guidance, HostAudit, Item, Needs, Worth,
 };
@@ -20,12 +20,15 @@ use model::{BitRate, Bytes, Fingerprint, Knob, RouteKnob, Setting, Side, SysctlK
 pub fn audit(
     host: &Fingerprint,
     side: Side,
-    path: &[(Way, Advice)],
+    path: &[(PathSample, Advice)],
     configured: &Configured,
 ) -> HostAudit {
-    let court = Court::new(host, side, path);
-    let sysctls = SysctlKey::all().filter_map(|key| court.item(key, &configured.files));
-    let mut items: Vec<Item> = sysctls.chain(court.device()).chain(court.route()).collect();
+    let auditor = Auditor::new(host, side, path);
+    let sysctls = SysctlKey::all().filter_map(|key| auditor.item(key, &configured.files));
+    let mut items: Vec<Item> = sysctls
+        .chain(auditor.device())
+        .chain(auditor.route())
+        .collect();
     items.sort_by_key(|item| item.worth);
     HostAudit {
         side,
@@ -43,7 +46,7 @@ const ALWAYS: [&str; 3] = [
     "net.ipv4.tcp_congestion_control",
 ];
 
-struct Court<'a> {
+struct Auditor<'a> {
     host: &'a Fingerprint,
     /// Of the direction in which it receives, and of that in which it sends.
     receives: Option<&'a Needs>,
@@ -97,15 +100,15 @@ impl Judgement {
     }
 }
 
-impl<'a> Court<'a> {
-    fn new(host: &'a Fingerprint, side: Side, path: &'a [(Way, Advice)]) -> Court<'a> {
+impl<'a> Auditor<'a> {
+    fn new(host: &'a Fingerprint, side: Side, path: &'a [(PathSample, Advice)]) -> Auditor<'a> {
         let needs = |sends: bool| {
             path.iter()
                 .map(|(_, advice)| &advice.needs)
                 .find(|needs| (needs.direction.sender() == side) == sends)
         };
         let changes = path.iter().flat_map(|(_, advice)| &advice.proposals);
-        Court {
+        Auditor {
             host,
             receives: needs(false),
             sends: needs(true),

@@ -1,6 +1,6 @@
 //! From what was found of a path to what to set: needs, proposals, and what a host's settings are worth.
 //!
-//! - [`Way::of`] takes what a run tells of one direction of a path.
+//! - [`PathSample::of`] takes what a run tells of one direction of a path.
 //! - [`needs`] says what it needs of its hosts: the bandwidth-delay product, and buffers for it.
 //! - [`propose`] says which few settings the findings justify, each with its reason in numbers.
 //! - [`audit`] says what the settings of a host are worth on the path, and what those of well-known guides would be.
@@ -17,11 +17,11 @@ mod config_conflicts;
 mod defaults;
 mod guides;
 mod host;
+mod path_sample;
 mod persist;
 mod propose;
 mod requirements;
 mod sysctl_precedence;
-mod way;
 
 #[cfg(test)]
 mod tests;
@@ -30,8 +30,8 @@ pub use audit::audit;
 pub use choose::{Choice, arms, choose, proven_alone, together};
 pub use config_conflicts::{contested, others, relevant};
 pub use defaults::default_of;
+pub use path_sample::PathSample;
 pub use persist::{commands, elsewhere, managed, sysctls};
 pub use propose::{Hosts, propose};
 pub use requirements::needs;
 pub use sysctl_precedence::{DIRECTORIES, LAST, setters};
-pub use way::Way;

@@ -1,9 +1,9 @@
-//! From findings to settings: one function a cause that a setting can mend. Everything else is told in words.
+//! From findings to settings: one function a cause that a setting can mend. Everything else goes into words.
 
 use crate::defaults::default_of;
 use crate::host::{now, number, three};
+use crate::path_sample::PathSample;
 use crate::requirements::{askable, fits_memory, needs};
-use crate::way::Way;
 use model::advice::{Advice, Change, Declined, Needs, Proposal, RateFrom};
 use model::finding::{Conclusion, Evidence, EvidenceKey, Explanation, Finding, Limit};
 use model::{
@@ -45,14 +45,14 @@ const FINDING: &str = "the finding";
 /// passed over).
 ///
 /// Empty `proposals` say that no finding asks for a setting. Cannot fail, and reads nothing but its arguments.
-pub fn propose(way: &Way, hosts: Hosts<'_>, told: &[Explanation]) -> Advice {
-    let mine: Vec<&Explanation> = told
+pub fn propose(way: &PathSample, hosts: Hosts<'_>, explanations: &[Explanation]) -> Advice {
+    let mine: Vec<&Explanation> = explanations
         .iter()
         .filter(|e| e.direction.is_none_or(|d| d == way.direction))
         .collect();
     let causes = causes(&mine);
     let held = !way.is_full() && causes.iter().any(|c| is_buffer(c.limit));
-    let mut desk = Desk {
+    let mut advisor = Advisor {
         way,
         hosts,
         needs: needs(way, hosts, held),
@@ -61,21 +61,21 @@ pub fn propose(way: &Way, hosts: Hosts<'_>, told: &[Explanation]) -> Advice {
         otherwise: Vec::new(),
     };
     for cause in causes.iter().take(CAUSES) {
-        desk.answer(cause);
+        advisor.answer(cause);
     }
     Advice {
-        needs: desk.needs,
-        proposals: desk.proposals,
-        declined: desk.declined,
-        otherwise: desk.otherwise,
+        needs: advisor.needs,
+        proposals: advisor.proposals,
+        declined: advisor.declined,
+        otherwise: advisor.otherwise,
     }
 }
 
 /// The causes that are named, by how many connections name them and in which place; each with a finding of
 /// its own.
-fn causes<'a>(told: &[&'a Explanation]) -> Vec<&'a Finding> {
+fn causes<'a>(explanations: &[&'a Explanation]) -> Vec<&'a Finding> {
     let mut votes: Vec<(usize, &Finding)> = Vec::new();
-    for explanation in told {
+    for explanation in explanations {
         let Conclusion::Limited { by } = &explanation.conclusion else {
             continue;
         };
@@ -95,8 +95,8 @@ fn causes<'a>(told: &[&'a Explanation]) -> Vec<&'a Finding> {
 }
 
 /// What is being put together.
-struct Desk<'a> {
-    way: &'a Way,
+struct Advisor<'a> {
+    way: &'a PathSample,
     hosts: Hosts<'a>,
     needs: Needs,
     proposals: Vec<Proposal>,
@@ -104,7 +104,7 @@ struct Desk<'a> {
     otherwise: Vec<String>,
 }
 
-impl Desk<'_> {
+impl Advisor<'_> {
     fn answer(&mut self, cause: &Finding) {
         match cause.limit {
             limit if is_buffer(limit) && self.way.is_full() => self.otherwise.push(format!(

@@ -45,8 +45,8 @@ fn with(key: &str, value: &str) -> Fingerprint {
 }
 
 /// 100 Mbit/s over 80 ms: 1 MB in flight.
-fn way() -> Way {
-    Way {
+fn way() -> PathSample {
+    PathSample {
         direction: Direction::Up,
         goodput: BitRate(100_000_000),
         rtt: Nanos::from_millis(80),
@@ -103,7 +103,7 @@ fn told(findings: Vec<Finding>) -> Explanation {
     }
 }
 
-fn of(way: &Way, near: &Fingerprint, far: &Fingerprint, findings: Vec<Finding>) -> Advice {
+fn of(way: &PathSample, near: &Fingerprint, far: &Fingerprint, findings: Vec<Finding>) -> Advice {
     let hosts = Hosts {
         near,
         far: Some(far),
@@ -121,7 +121,7 @@ fn settings(advice: &Advice) -> Vec<Vec<String>> {
 fn small_buffers_on_a_long_path_are_raised_at_both_ends_together() {
     let near = with("net.ipv4.tcp_wmem", "4096 16384 262144");
     let far = with("net.ipv4.tcp_rmem", "4096 131072 1048576");
-    let slow = Way {
+    let slow = PathSample {
         goodput: BitRate(50_000_000),
         ..way()
     };
@@ -184,7 +184,7 @@ fn buffers_that_suffice_stay_and_larger_ones_too() {
     );
     assert!(advice.proposals.is_empty(), "{advice:?}");
     // Set by hand, it is the option that is to be larger.
-    let by_hand = Way {
+    let by_hand = PathSample {
         receive_buffer_set: true,
         ..way()
     };
@@ -236,7 +236,7 @@ fn a_host_that_can_only_be_asked_is_asked_for_what_holds_the_transfer() {
 
 #[test]
 fn the_rate_is_told_or_of_the_line_or_reached_or_a_step() {
-    let needs = |way: &Way, near: &Fingerprint, held| {
+    let needs = |way: &PathSample, near: &Fingerprint, held| {
         let far = near.clone();
         needs(
             way,
@@ -249,7 +249,7 @@ fn the_rate_is_told_or_of_the_line_or_reached_or_a_step() {
     };
     let mut fast = host();
     fast.device.as_mut().unwrap().speed = Some(BitRate(1_000_000_000));
-    let told = Way {
+    let told = PathSample {
         told: Some(BitRate(2_500_000_000)),
         ..way()
     };
@@ -262,7 +262,7 @@ fn the_rate_is_told_or_of_the_line_or_reached_or_a_step() {
     assert_eq!(needs(&way(), &fast, false).rate_from, RateFrom::Reached);
     assert_eq!(needs(&way(), &host(), true).rate, BitRate(400_000_000));
     // Four connections share the rate.
-    let four = Way {
+    let four = PathSample {
         connections: 4,
         ..way()
     };
@@ -274,7 +274,7 @@ fn how_much_of_a_buffer_becomes_window_is_the_kernels() {
     let receive_buffer = |kernel: &str, scale: &str, share| {
         let mut far = with("net.ipv4.tcp_adv_win_scale", scale);
         far.kernel = kernel.to_owned();
-        let way = Way {
+        let way = PathSample {
             window_share: share,
             rtt: Nanos::from_millis(800),
             ..way()
@@ -327,7 +327,7 @@ fn a_full_path_and_an_idle_application_want_no_setting() {
 
 #[test]
 fn a_full_window_before_a_standing_queue_wants_no_larger_one() {
-    let queued = Way {
+    let queued = PathSample {
         idle_rtt: Some(Nanos::from_millis(50)),
         ..way()
     };
@@ -367,7 +367,7 @@ fn random_loss_asks_for_another_congestion_control_and_not_for_buffers() {
         advice.proposals[0].stand_in[0].to_string(),
         "congestion=bbr"
     );
-    let bbr = Way {
+    let bbr = PathSample {
         congestion: Some("bbr".to_owned()),
         mtu: Some(9000),
         ..way()
@@ -400,7 +400,7 @@ fn a_black_hole_asks_for_smaller_packets() {
     let hole = || vec![finding(Limit::BlackHole, &[], "linerate mtu HOST")];
     let advice = of(&way(), &host(), &host(), hole());
     assert_eq!(settings(&advice), [["sysctl:net.ipv4.tcp_mtu_probing=1"]]);
-    let known = Way {
+    let known = PathSample {
         mtu: Some(1400),
         ..way()
     };
@@ -445,7 +445,7 @@ fn a_host_that_cannot_be_read_is_told_of_and_not_set() {
         "x",
     )]);
     window.direction = Some(Direction::Down);
-    let down = Way {
+    let down = PathSample {
         direction: Direction::Down,
         ..way()
     };
@@ -488,7 +488,7 @@ fn defaults_are_those_of_the_kernel_and_its_memory() {
 
 /// Of a host that receives, by the rate and round trip that it is for.
 fn audited(host: &Fingerprint, rate: u64, rtt_ms: u64) -> Vec<Item> {
-    let way = Way {
+    let way = PathSample {
         told: Some(BitRate(rate)),
         rtt: Nanos::from_millis(rtt_ms),
         direction: Direction::Down,

@@ -1,6 +1,7 @@
 //! Active queue management: which packets a queue drops or marks before it is full.
 
 use crate::seed::Purpose;
+use crate::{CoDelRule, RedRule};
 use model::Nanos;
 use model::Random;
 
@@ -22,10 +23,10 @@ impl CoDel {
         now: Nanos,
         sojourn: Nanos,
         nearly_empty: bool,
-        target: Nanos,
-        interval: Nanos,
+        rule: CoDelRule,
     ) -> bool {
-        if !self.stands(now, sojourn, nearly_empty, target, interval) {
+        let interval = rule.interval;
+        if !self.stands(now, sojourn, nearly_empty, rule) {
             self.dropping = false;
             return false;
         }
@@ -48,14 +49,8 @@ impl CoDel {
     }
 
     /// True if the wait has been above the target for a whole interval.
-    fn stands(
-        &mut self,
-        now: Nanos,
-        sojourn: Nanos,
-        nearly_empty: bool,
-        target: Nanos,
-        interval: Nanos,
-    ) -> bool {
+    fn stands(&mut self, now: Nanos, sojourn: Nanos, nearly_empty: bool, rule: CoDelRule) -> bool {
+        let CoDelRule { target, interval } = rule;
         if sojourn < target || nearly_empty {
             self.first_above = None;
             return false;
@@ -84,15 +79,6 @@ pub(crate) struct Red {
     idle_since: Option<Nanos>,
 }
 
-/// RED's parameters, in the unit of the queue's depth.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RedLimits {
-    pub(crate) min: u64,
-    pub(crate) max: u64,
-    pub(crate) probability: f64,
-    pub(crate) weight: f64,
-}
-
 impl Red {
     pub(crate) fn new(seed: u64) -> Red {
         Red {
@@ -115,7 +101,7 @@ impl Red {
         now: Nanos,
         depth: u64,
         packet_time: Nanos,
-        limits: RedLimits,
+        limits: &RedRule,
     ) -> bool {
         if let Some(since) = self.idle_since.take_if(|_| depth == 0) {
             // As if so many small packets had come to an empty queue.

@@ -34,6 +34,6 @@ pub use scenario::{
     Scenario, Traffic,
 };
 pub use shape::{
-    AckThinning, Aqm, Bucket, Cross, Distribution, Duplicate, Jitter, Limit, Loss, Queue, Reorder,
-    Shape, State, Wander,
+    AckThinning, Aqm, Bucket, CoDelRule, Cross, Distribution, Duplicate, Jitter, Limit, Loss,
+    Queue, RedRule, Reorder, Shape, State, Wander,
 };

@@ -1,6 +1,6 @@
 //! One direction of a link at work.
 
-use crate::aqm::{CoDel, Red, RedLimits};
+use crate::aqm::{CoDel, Red};
 use crate::bucket::Tokens;
 use crate::loss::Losses;
 use crate::packet::{Packet, ip_bytes, wire_bytes_of_frame};
@@ -217,7 +217,7 @@ impl<T: Clone> Pipe<T> {
         let flying = self.flight.first_key_value().map(|((due, _), _)| *due);
         let queued = self.queue.front().and_then(|head| {
             let rule = self.rule.as_ref();
-            let wire = match rule.is_some_and(|r| matches!(r.aqm, Aqm::CoDel { .. })) {
+            let wire = match rule.is_some_and(|r| matches!(r.aqm, Aqm::CoDel(_))) {
                 // It may end with any segment.
                 true => head.sizes.of(head.left),
                 false => head.ahead(),
@@ -454,20 +454,8 @@ impl<T: Clone> Pipe<T> {
         if waits && !fits {
             return Err(DropCause::Queue);
         }
-        let Aqm::Red {
-            min,
-            max,
-            probability,
-            weight,
-        } = rule.aqm
-        else {
+        let Aqm::Red(limits) = &rule.aqm else {
             return Ok(());
-        };
-        let limits = RedLimits {
-            min,
-            max,
-            probability,
-            weight,
         };
         let packet_time = self.time_of(wire);
         let chosen = self.red.chooses(now, held, packet_time, limits);
@@ -550,14 +538,12 @@ impl<T: Clone> Pipe<T> {
         let Some(rule) = &self.rule else {
             return false;
         };
-        let Aqm::CoDel { target, interval } = rule.aqm else {
+        let Aqm::CoDel(limits) = rule.aqm else {
             return false;
         };
         let sojourn = now.since(head.queued_at);
         let nearly_empty = self.counters.queue.bytes <= ip_bytes(wire);
-        let chosen = self
-            .codel
-            .chooses(now, sojourn, nearly_empty, target, interval);
+        let chosen = self.codel.chooses(now, sojourn, nearly_empty, limits);
         chosen && !(rule.ecn && head.take_mark())
     }
 

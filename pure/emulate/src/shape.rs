@@ -2,7 +2,7 @@
 
 use crate::file::{
     QueueFile,
-    value::{ascending, real, scalar, span, whole},
+    value::{amount, ascending, real, scalar, span, whole},
 };
 use model::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
@@ -174,25 +174,61 @@ pub enum Limit {
 pub enum Aqm {
     /// Only the limit.
     DropTail,
-    /// Controlled delay (RFC 8289).
-    CoDel {
-        /// Wait that is acceptable, usually 5 ms.
-        target: Nanos,
-        /// A worst-case round trip, usually 100 ms.
-        interval: Nanos,
-    },
-    /// Random early detection (Floyd and Jacobson 1993), in the unit of the queue's limit (packets or
-    /// bytes). With `min` = `max` and `weight` 1 it is the step marking of DCTCP (RFC 8257).
-    Red {
-        /// Average depth below which nothing happens.
-        min: u64,
-        /// Average depth from which on everything is marked or dropped.
-        max: u64,
-        /// Chance at `max`.
-        probability: f64,
-        /// Weight of the newest depth in the average, in (0, 1].
-        weight: f64,
-    },
+    /// Controlled delay.
+    CoDel(CoDelRule),
+    /// Random early detection.
+    Red(RedRule),
+}
+
+/// Controlled delay (RFC 8289); by default with the values of its section 4.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoDelRule {
+    /// Wait that is acceptable.
+    #[serde(default = "five_ms", deserialize_with = "span")]
+    pub target: Nanos,
+    /// A worst-case round trip.
+    #[serde(default = "hundred_ms", deserialize_with = "span")]
+    pub interval: Nanos,
+}
+
+fn five_ms() -> Nanos {
+    Nanos::from_millis(5)
+}
+
+fn hundred_ms() -> Nanos {
+    Nanos::from_millis(100)
+}
+
+/// Random early detection (Floyd and Jacobson 1993), in the unit of the queue's limit (packets or
+/// bytes). With `min` = `max` and `weight` 1 it is the step marking of DCTCP (RFC 8257).
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedRule {
+    /// Average depth below which nothing happens.
+    #[serde(deserialize_with = "amount")]
+    pub min: u64,
+    /// Average depth from which on everything is marked or dropped.
+    #[serde(deserialize_with = "amount")]
+    pub max: u64,
+    /// Chance at `max`.
+    #[serde(default = "tenth", deserialize_with = "scalar")]
+    pub probability: f64,
+    /// Weight of the newest depth in the average, in (0, 1].
+    #[serde(
+        default = "two_thousandths",
+        deserialize_with = "real::<_, 1, 1_000_000>"
+    )]
+    pub weight: f64,
+}
+
+fn tenth() -> f64 {
+    0.1
+}
+
+/// Floyd and Jacobson's.
+fn two_thousandths() -> f64 {
+    0.002
 }
 
 /// A token bucket (RFC 2697), in bytes of IP packets.

@@ -1,9 +1,9 @@
 //! Pipes on a hand-moved clock.
 
 use linerate_emulate::{
-    AckThinning, Aqm, Bucket, Cross, Delivery, Direction, Distribution, Duplex, Duplicate, Ecn,
-    EmulatorCounters, Event, EventKind, Jitter, Kept, Limit, Link, Loss, Packet, Pipe, Queue,
-    Reorder, Scenario, Shape, State, Wander,
+    AckThinning, Aqm, Bucket, CoDelRule, Cross, Delivery, Direction, Distribution, Duplex,
+    Duplicate, Ecn, EmulatorCounters, Event, EventKind, Jitter, Kept, Limit, Link, Loss, Packet,
+    Pipe, Queue, RedRule, Reorder, Scenario, Shape, State, Wander,
 };
 use model::{BitRate, Bytes, Nanos};
 use proptest::prelude::*;
@@ -357,10 +357,10 @@ fn codel_keeps_the_wait_near_its_target_and_marks_who_can_be_marked() {
     let shape = |ecn| Shape {
         queue: Some(Queue {
             limit: Limit::Packets(10_000),
-            aqm: Aqm::CoDel {
+            aqm: Aqm::CoDel(CoDelRule {
                 target: Nanos::from_millis(5),
                 interval: Nanos::from_millis(100),
-            },
+            }),
             ecn,
         }),
         ..line(BitRate(10_000_000))
@@ -394,12 +394,12 @@ fn red_marks_by_step_or_by_ramp() {
     let shape = |min, max, weight| Shape {
         queue: Some(Queue {
             limit: Limit::Packets(1000),
-            aqm: Aqm::Red {
+            aqm: Aqm::Red(RedRule {
                 min,
                 max,
                 probability: 0.1,
                 weight,
-            },
+            }),
             ecn: true,
         }),
         ..line(GIGABIT)
@@ -676,8 +676,8 @@ prop_compose! {
     fn aqm()(kind in 0..3, step in any::<bool>()) -> Aqm {
         match kind {
             0 => Aqm::DropTail,
-            1 => Aqm::CoDel { target: Nanos::from_micros(500), interval: Nanos::from_millis(5) },
-            _ => Aqm::Red { min: 3, max: if step { 3 } else { 9 }, probability: 0.2, weight: 0.3 },
+            1 => Aqm::CoDel(CoDelRule { target: Nanos::from_micros(500), interval: Nanos::from_millis(5) }),
+            _ => Aqm::Red(RedRule { min: 3, max: if step { 3 } else { 9 }, probability: 0.2, weight: 0.3 }),
         }
     }
 }

@@ -227,8 +227,8 @@ fn queue(queue: &Queue) -> String {
     };
     let aqm = match &queue.aqm {
         Aqm::DropTail => String::new(),
-        Aqm::CoDel { target, interval } => format!(", CoDel {target}/{interval}"),
-        Aqm::Red { min, max, .. } => format!(", RED {min} to {max}"),
+        Aqm::CoDel(rule) => format!(", CoDel {}/{}", rule.target, rule.interval),
+        Aqm::Red(rule) => format!(", RED {} to {}", rule.min, rule.max),
     };
     let ecn = if queue.ecn { " with ECN" } else { "" };
     format!("{limit}{aqm}{ecn}")

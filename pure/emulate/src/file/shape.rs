@@ -1,9 +1,10 @@
 //! The keys that shape one direction of a link.
 
-use super::value::{Of, OrOff, Real, Whole, scalar, some, span};
+use super::value::{Of, OrOff, Real, Whole, some};
 use super::{Fault, fault};
 use crate::{
-    AckThinning, Aqm, Bucket, Cross, Duplicate, Jitter, Limit, Loss, Queue, Reorder, Shape, Wander,
+    AckThinning, Aqm, Bucket, CoDelRule, Cross, Duplicate, Jitter, Limit, Loss, Queue, RedRule,
+    Reorder, Shape, Wander,
 };
 use model::{BitRate, Bytes, Nanos};
 use serde::Deserialize;
@@ -166,41 +167,10 @@ pub(crate) struct QueueFile {
     packets: Option<Of<Whole<1, { 1 << 30 }>>>,
     #[serde(default, deserialize_with = "some")]
     bytes: Option<Bytes>,
-    codel: Option<CoDelFile>,
-    red: Option<RedFile>,
+    codel: Option<CoDelRule>,
+    red: Option<RedRule>,
     #[serde(default)]
     ecn: bool,
-}
-
-/// By default the values of RFC 8289, section 4.4.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CoDelFile {
-    #[serde(default = "five_ms", deserialize_with = "span")]
-    target: Nanos,
-    #[serde(default = "hundred_ms", deserialize_with = "span")]
-    interval: Nanos,
-}
-
-fn five_ms() -> Nanos {
-    Nanos::from_millis(5)
-}
-
-fn hundred_ms() -> Nanos {
-    Nanos::from_millis(100)
-}
-
-/// The thresholds are in packets or in bytes, as the queue's limit is.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RedFile {
-    #[serde(deserialize_with = "scalar")]
-    min: Bytes,
-    #[serde(deserialize_with = "scalar")]
-    max: Bytes,
-    #[serde(default, deserialize_with = "some")]
-    probability: Option<f64>,
-    weight: Option<Of<Real<1, 1_000_000>>>,
 }
 
 impl TryFrom<QueueFile> for Queue {
@@ -228,35 +198,26 @@ impl TryFrom<QueueFile> for Queue {
                         .to_owned()
                 }),
             ),
-            (Some(CoDelFile { target, interval }), None) => (
-                Aqm::CoDel { target, interval },
-                (target >= interval).then(|| {
+            (Some(rule), None) => (
+                Aqm::CoDel(rule),
+                (rule.target >= rule.interval).then(|| {
+                    let CoDelRule { target, interval } = rule;
                     format!(
                         "codel's target {target} is not below its interval {interval}; \
                          write a target of 5 to 10 % of the interval (\"5ms\", \"100ms\")"
                     )
                 }),
             ),
-            (None, Some(red)) => {
-                let (Bytes(min), Bytes(max)) = (red.min, red.max);
-                let probability = red.probability.unwrap_or(0.1);
-                // Floyd and Jacobson's 0.002.
-                let weight = red.weight.map_or(0.002, |of| of.0.0);
-                (
-                    Aqm::Red {
-                        min,
-                        max,
-                        probability,
-                        weight,
-                    },
-                    (min > max || max > most).then(|| {
-                        format!(
-                            "red's thresholds {min} and {max} do not rise within the limit {most}; \
-                             write min <= max <= the queue's limit, in the same unit"
-                        )
-                    }),
-                )
-            }
+            (None, Some(rule)) => (
+                Aqm::Red(rule),
+                (rule.min > rule.max || rule.max > most).then(|| {
+                    format!(
+                        "red's thresholds {} and {} do not rise within the limit {most}; \
+                         write min <= max <= the queue's limit, in the same unit",
+                        rule.min, rule.max
+                    )
+                }),
+            ),
             (Some(_), Some(_)) => {
                 return Err("the queue has codel and red; keep one of them".into());
             }

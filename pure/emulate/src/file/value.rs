@@ -224,6 +224,11 @@ where
     scalar(from).map(|Real::<MIN, MAX>(x)| x)
 }
 
+/// A number, or bytes with a unit.
+pub(crate) fn amount<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    scalar(from).map(|Bytes(amount)| amount)
+}
+
 /// Numbers of frames: 1 to 100,000 of them, rising.
 pub(crate) fn ascending<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
     let frames = Vec::<Of<Whole<1, { 1 << 40 }>>>::deserialize(from)?;

@@ -4,7 +4,7 @@ use model::{BitRate, Bytes, Direction, Nanos, Run, summarise_leg};
 
 /// One direction of a path, and how it was used.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct PathSample {
     /// Which way the data goes.
     pub direction: Direction,
     /// What it carried, all connections together, without the ramp where that is known.
@@ -37,9 +37,9 @@ pub struct Way {
 /// window.
 const HELD: f64 = 0.5;
 
-impl Way {
+impl PathSample {
     /// From one leg of a run; `None` if nothing moved in it, or nothing tells its round trip.
-    pub fn of(run: &Run, leg: usize) -> Option<Way> {
+    pub fn of(run: &Run, leg: usize) -> Option<PathSample> {
         let leg = run.legs.get(leg)?;
         let sums = summarise_leg(&run.spec, leg);
         let goodput = sums.steady_goodput.unwrap_or(sums.goodput);
@@ -61,7 +61,7 @@ impl Way {
             }
             _ => None,
         };
-        (goodput > BitRate(0)).then(|| Way {
+        (goodput > BitRate(0)).then(|| PathSample {
             direction: leg.direction,
             goodput,
             rtt,
@@ -83,7 +83,7 @@ impl Way {
 const QUEUE_SHARE: f64 = 0.5;
 const QUEUE: Nanos = Nanos::from_millis(1);
 
-impl Way {
+impl PathSample {
     /// Under load the round trip grew so much that a queue must have stood: the path carried what it can.
     pub fn is_full(&self) -> bool {
         let Some(idle) = self.idle_rtt else {
