@@ -234,7 +234,9 @@ fn addresses(node: &NodeRecord) -> String {
 impl Down {
     fn run(&self) -> Result<Exit> {
         let names = match &self.name {
-            Some(name) => lab::Labs::of_user().down(name).map(|()| vec![name.clone()])?,
+            Some(name) => lab::Labs::of_user()
+                .down(name)
+                .map(|()| vec![name.clone()])?,
             None => lab::Labs::of_user().down_all()?,
         };
         for name in &names {

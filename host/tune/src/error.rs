@@ -18,9 +18,7 @@ pub enum Error {
         pid: u32,
     },
     /// The right to change the machine is missing.
-    #[error(
-        "cannot set {0}: it needs root, or the capability CAP_NET_ADMIN; nothing was changed"
-    )]
+    #[error("cannot set {0}: it needs root, or the capability CAP_NET_ADMIN; nothing was changed")]
     Forbidden(String),
     /// A setting cannot be applied here, or could not be undone.
     #[error("cannot set {what}: {why}; nothing was changed")]
@@ -59,9 +57,7 @@ pub enum Error {
         why: String,
     },
     /// The process that would undo everything could not be started, or has died.
-    #[error(
-        "the guard that undoes the settings if this process dies {0}; nothing more is changed"
-    )]
+    #[error("the guard that undoes the settings if this process dies {0}; nothing more is changed")]
     NoGuard(String),
     /// The deadline passed, and the guard has undone everything.
     #[error(

@@ -5,7 +5,7 @@ use crate::global::{Global, Reaching};
 use crate::live::{View, stdout_style};
 use crate::lookup;
 use crate::out;
-use advise::{Hosts, Way};
+use advise::{Hosts, PathSample};
 use anyhow::{Context, Result, bail};
 use archive::Traces;
 use clap::Args;
@@ -192,10 +192,10 @@ impl Audit {
             near: &run.near,
             far: run.far.as_ref(),
         };
-        let path: Vec<(Way, Advice)> = (0..run.legs.len())
-            .filter_map(|leg| Way::of(&run, leg))
+        let path: Vec<(PathSample, Advice)> = (0..run.legs.len())
+            .filter_map(|leg| PathSample::of(&run, leg))
             .map(|way| {
-                let way = Way {
+                let way = PathSample {
                     told: self.rate,
                     rtt: self.rtt.unwrap_or(way.rtt),
                     mtu: archive.and_then(|at| mtu::known(at, &run.host, way.direction)),
