@@ -253,7 +253,7 @@ pub fn table(rows: &[Row], width: usize) -> String {
         cells[HOST] = cut(&cells[HOST], host);
         cells[NOTE] = note(row, room);
     }
-    words::table(&cells.into_iter().map(Vec::from).collect::<Vec<_>>())
+    words::table(&[], cells.into_iter().map(Vec::from))
 }
 
 /// What a list tells of a direction: the latency of requests, else the goodput.

@@ -263,12 +263,7 @@ impl List {
             )?;
             return Ok(Exit::Done);
         }
-        let mut rows = vec![
-            ["NAME", "STATE", "SCENARIO", "SINCE (UTC)", "NODES"]
-                .map(str::to_owned)
-                .to_vec(),
-        ];
-        for info in &labs {
+        let rows = labs.iter().map(|info| {
             let mut row = vec![info.name.clone(), state(info.state).to_owned()];
             if let Some(record) = &info.record {
                 let nodes: Vec<&str> = record.nodes.iter().map(|n| n.name.as_str()).collect();
@@ -276,9 +271,10 @@ impl List {
                 row.push(utc(Nanos::from_secs(record.started)));
                 row.push(nodes.join(" "));
             }
-            rows.push(row);
-        }
-        out::print(&table(&rows))?;
+            row
+        });
+        let head = ["NAME", "STATE", "SCENARIO", "SINCE (UTC)", "NODES"];
+        out::print(&table(&head, rows))?;
         Ok(Exit::Done)
     }
 }
@@ -436,7 +432,7 @@ impl Truth {
                 (Direction::Backward, account(&link.backward)),
             ] {
                 let arrow = picture::arrow(&scenario, name, direction);
-                text += &format!("\n{name}, {arrow}\n{}", table(&account));
+                text += &format!("\n{name}, {arrow}\n{}", table(&[], account));
             }
             let late = lateness(link).unwrap_or_else(|| "no frame yet".to_owned());
             let cpu = link.emulator.cpu;

@@ -137,10 +137,8 @@ fn pictures(page: &Page) -> impl Iterator<Item = &Picture> {
 }
 
 fn names(page: &Page) -> String {
-    let rows: Vec<Vec<String>> = pictures(page)
-        .map(|p| vec![p.id.clone(), report::words::escape(&p.title)])
-        .collect();
-    report::words::table(&rows)
+    let rows = pictures(page).map(|p| vec![p.id.clone(), report::words::escape(&p.title)]);
+    report::words::table(&[], rows)
 }
 
 /// Pixels of a drawing, twice as many as it has units. Fonts and their shaping are half of a renderer, so that this is

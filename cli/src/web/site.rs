@@ -7,10 +7,10 @@ use anyhow::Result;
 use archive::{Archive, Filter, Named};
 use engine::exit::{Exit, exit_of, sentence};
 use engine::{clock, traces};
-use model::{Direction, Exchange, Nanos, WorkloadKind, summarise};
+use model::{Direction, Exchange, Metric, Nanos, WorkloadKind, summarise};
 use prove::change::{LONGEST, change_points};
 use report::page;
-use report::pages::{Entry, Figure, History, Index, Past, Search, Shift, Side, Way};
+use report::pages::{Entry, History, Index, Past, Search, Shift, Side, Way};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use wire::http::{self, Request, Status};
@@ -239,9 +239,9 @@ pub fn histories(archive: &Archive) -> Result<Vec<History>, archive::Error> {
                 after: found.after_median,
             });
         History {
-            figure: match of_latency(&workload) {
-                true => Figure::Latency,
-                false => Figure::Goodput,
+            metric: match of_latency(&workload) {
+                true => Metric::LatencyP50,
+                false => Metric::Goodput,
             },
             host,
             workload,

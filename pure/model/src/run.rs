@@ -232,6 +232,13 @@ pub struct Datagrams {
     pub jitter: Nanos,
 }
 
+impl Datagrams {
+    /// Missing by those expected, 0 to 1; `None` if none was expected.
+    pub fn lost_share(&self) -> Option<f64> {
+        (self.packets > 0).then(|| self.lost as f64 / self.packets as f64)
+    }
+}
+
 /// A doubt, as data: what happened, what it means for the number, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Warning {

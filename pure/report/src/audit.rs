@@ -1,9 +1,8 @@
 //! What the settings of the hosts of a path are worth, in words: what does harm first, each with its reason.
 
-use crate::words::{Ink, Style, escape, escape_sentence, wrap};
+use crate::words::{Ink, Style, escape, escape_sentence};
 use model::advice::{AuditReport, Guidance, HostAudit, Item, Needs, RateFrom, Setter, Worth};
 use model::{Direction, Side};
-use std::fmt::Write;
 
 /// As one JSON document; `docs/json.md` has its keys.
 pub fn json(report: &AuditReport) -> String {
@@ -12,37 +11,37 @@ pub fn json(report: &AuditReport) -> String {
 
 /// For people.
 pub fn text(report: &AuditReport, style: Style) -> String {
-    let mut out = String::new();
-    let answer = wrap(&answer(report), style.width, "", "");
-    out.push_str(&style.paint(Ink::Bold, answer.trim_end()));
-    out.push_str("\n\n");
-    for advice in &report.advice {
-        out.push_str(&wrap(&needs(&advice.needs), style.width, "", "  "));
-    }
-    for host in &report.hosts {
-        out.push('\n');
-        out.push_str(&of_host(host, style));
-    }
-    let otherwise = report.advice.iter().flat_map(|a| &a.otherwise);
+    let mut out = style.bold(&answer(report)) + "\n";
+    let needs = report.advice.iter().map(|advice| needs(&advice.needs));
+    out.extend(needs.map(|needs| style.hang("", 2, &needs)));
+    out.extend(
+        report
+            .hosts
+            .iter()
+            .map(|host| format!("\n{}", of_host(host, style))),
+    );
     let mut beside: Vec<&String> = Vec::new();
+    let otherwise = report.advice.iter().flat_map(|a| &a.otherwise);
     for sentence in otherwise.chain(&report.doubts) {
         if !beside.contains(&sentence) {
             beside.push(sentence);
         }
     }
     if !beside.is_empty() {
-        out.push_str("\nBeside the settings:\n");
+        out += "\nBeside the settings:\n";
     }
-    for sentence in beside {
-        out.push_str(&wrap(&escape_sentence(sentence), style.width, "- ", "  "));
-    }
+    out.extend(
+        beside
+            .into_iter()
+            .map(|sentence| style.item(&escape_sentence(sentence))),
+    );
     out
 }
 
 fn answer(report: &AuditReport) -> String {
     let items = || report.hosts.iter().flat_map(|host| &host.items);
     let count = |worth| items().filter(|item| item.worth == worth).count();
-    let parts: Vec<String> = [
+    let counts = [
         (
             Worth::Harmful,
             "does harm on this path",
@@ -50,17 +49,17 @@ fn answer(report: &AuditReport) -> String {
         ),
         (Worth::Raise, "is worth raising", "are worth raising"),
         (Worth::Pointless, "does nothing for it", "do nothing for it"),
-    ]
-    .into_iter()
-    .filter_map(|(worth, one, many)| match count(worth) {
-        0 => None,
-        1 => Some(format!("1 setting {one}")),
-        n => Some(format!("{n} settings {many}")),
-    })
-    .collect();
-    match parts.is_empty() {
-        true => "Every setting that was looked at is as it should be for this path.".to_owned(),
-        false => format!("{}. Nothing was changed.", parts.join(", ")),
+    ];
+    let parts = counts
+        .into_iter()
+        .filter_map(|(worth, one, many)| match count(worth) {
+            0 => None,
+            1 => Some(format!("1 setting {one}")),
+            n => Some(format!("{n} settings {many}")),
+        });
+    match &parts.collect::<Vec<_>>()[..] {
+        [] => "Every setting that was looked at is as it should be for this path.".to_owned(),
+        parts => format!("{}. Nothing was changed.", parts.join(", ")),
     }
 }
 
@@ -101,25 +100,12 @@ fn of_host(host: &HostAudit, style: Style) -> String {
         Side::Near => "This host",
         Side::Far => "The other host",
     };
-    let title = format!(
-        "{which}: {}, {}",
-        escape(&host.hostname),
-        escape(&host.kernel)
-    );
-    let mut out = style.paint(Ink::Bold, &title);
-    out.push('\n');
-    for item in &host.items {
-        out.push_str(&of_item(item, style));
-    }
-    for other in &host.others {
-        out.push_str(&wrap(
-            &escape_sentence(other),
-            style.width,
-            "  note: ",
-            INDENT,
-        ));
-    }
-    out
+    let (name, kernel) = (escape(&host.hostname), escape(&host.kernel));
+    let title = style.paint(Ink::Bold, &format!("{which}: {name}, {kernel}"));
+    let items = host.items.iter().map(|item| of_item(item, style));
+    let notes = host.others.iter();
+    let notes = notes.map(|other| style.hang("  note: ", INDENT.len(), &escape_sentence(other)));
+    format!("{title}\n") + &items.chain(notes).collect::<String>()
 }
 
 const INDENT: &str = "            ";
@@ -134,20 +120,20 @@ fn word(worth: Worth) -> &'static str {
 }
 
 fn of_item(item: &Item, style: Style) -> String {
-    let mut head = format!("{} = {}", escape(&item.name), escape(&item.now));
-    if let Some(wanted) = &item.wanted {
-        let _ = write!(head, "  ->  {}", escape(wanted));
-    }
-    let ink = match item.worth {
-        Worth::Harmful => Some(Ink::Red),
-        Worth::Raise => Some(Ink::Yellow),
-        Worth::Pointless => None,
-        Worth::Keep => Some(Ink::Faint),
-    };
+    let wanted = item
+        .wanted
+        .as_ref()
+        .map(|wanted| format!("  ->  {}", escape(wanted)));
     let worth = format!("{:<10}", word(item.worth));
-    let worth = ink.map_or(worth.clone(), |ink| style.paint(ink, &worth));
-    let mut out = format!("  {worth}{head}\n");
-    let mut line = |text: &str| out.push_str(&wrap(text, style.width, INDENT, INDENT));
+    let worth = match item.worth {
+        Worth::Harmful => style.paint(Ink::Red, &worth),
+        Worth::Raise => style.paint(Ink::Yellow, &worth),
+        Worth::Pointless => worth,
+        Worth::Keep => style.paint(Ink::Faint, &worth),
+    };
+    let (name, now) = (escape(&item.name), escape(&item.now));
+    let mut out = format!("  {worth}{name} = {now}{}\n", wanted.unwrap_or_default());
+    let mut line = |text: &str| out += &style.hang(INDENT, INDENT.len(), text);
     if !item.why.is_empty() {
         line(&escape_sentence(&item.why));
     }
@@ -158,43 +144,33 @@ fn of_item(item: &Item, style: Style) -> String {
     {
         line(&format!("this kernel's default: {}", escape(default)));
     }
-    if let Some(won) = item.set_by.last() {
-        line(&set_by(won, &item.set_by, &item.now));
+    if let Some((won, beaten)) = item.set_by.split_last() {
+        line(&set_by(won, beaten, &item.now));
     }
     // Of a setting that may stay only advice against it is worth a line; JSON has all.
     let worth_a_line =
         |g: &&Guidance| item.worth != Worth::Keep || g.worth == Worth::Harmful || g.lowers;
     for guide in item.guides.iter().filter(worth_a_line) {
-        line(&format!(
-            "{}: {}: {}; {}",
-            guide.guide,
-            escape(&guide.value),
-            word(guide.worth),
-            escape_sentence(&guide.why)
-        ));
+        let (value, why) = (escape(&guide.value), escape_sentence(&guide.why));
+        let worth = word(guide.worth);
+        line(&format!("{}: {value}: {worth}; {why}", guide.guide));
     }
     out
 }
 
-fn set_by(won: &Setter, all: &[Setter], now: &str) -> String {
+fn set_by(won: &Setter, beaten: &[Setter], now: &str) -> String {
     let place = |setter: &Setter| format!("{}:{}", escape(&setter.path), setter.line);
     let mut text = format!("set at the start by {}", place(won));
-    let beaten = &all[..all.len() - 1];
     if !beaten.is_empty() {
         let all: Vec<String> = beaten.iter().map(place).collect();
-        let _ = write!(text, ", which wins over {}", all.join(", "));
+        text += &format!(", which wins over {}", all.join(", "));
     }
     // Sizes may be written in another way than the kernel's.
-    let same = |a: &str, b: &str| {
-        let number = |text: &str| text.parse::<model::Bytes>().ok();
-        a == b || number(a).is_some_and(|a| Some(a) == number(b))
-    };
-    if !same(&won.value, now) {
-        let _ = write!(
-            text,
-            "; it says {}, so something else has set it since",
-            escape(&won.value)
-        );
+    let number = |text: &str| text.parse::<model::Bytes>().ok();
+    let same = won.value == now || number(&won.value).is_some_and(|n| Some(n) == number(now));
+    if !same {
+        let value = escape(&won.value);
+        text += &format!("; it says {value}, so something else has set it since");
     }
     text
 }

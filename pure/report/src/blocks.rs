@@ -1,7 +1,7 @@
 //! What a person reads of reads and writes of blocks: by operation how many, how long, and where the time went.
 
 use crate::requests;
-use crate::words::{Style, escape, glue, grouped, percent, table, three_digits, wrap};
+use crate::words::{Style, escape, glue, grouped, or, percent, table, three_digits};
 use model::request::Links;
 use model::{
     BlockRecord, BlockServer, BlockSplit, BlockStore, BlockSummary, Blocks, Bytes, Cache,
@@ -49,6 +49,23 @@ pub fn progress(one: &Depth) -> String {
 
 /// Depths beside each other, and which of them is enough.
 pub fn depths(depths: &[Depth], style: Style) -> String {
+    let rows = depths.iter().flat_map(|depth| {
+        depth.operations.iter().map(|one| {
+            let shares = one.split.iter().flat_map(|split| {
+                let share = |time: Nanos| percent(time.0 as f64 / split.total().0.max(1) as f64);
+                [split.storage, split.queued, split.network].map(share)
+            });
+            let first = [
+                depth.depth.to_string(),
+                one.operation.name().to_owned(),
+                three_digits(one.latency.per_s),
+                or(one.data, "-"),
+                one.latency.p50.to_string(),
+                one.latency.p99.to_string(),
+            ];
+            first.into_iter().chain(shares).collect()
+        })
+    });
     let heads = [
         "depth",
         "operation",
@@ -60,28 +77,7 @@ pub fn depths(depths: &[Depth], style: Style) -> String {
         "queued",
         "network",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    for depth in depths {
-        rows.extend(depth.operations.iter().map(|one| {
-            let mut row = vec![
-                depth.depth.to_string(),
-                one.operation.name().to_owned(),
-                three_digits(one.latency.per_s),
-                one.data
-                    .map_or_else(|| "-".to_owned(), |rate| rate.to_string()),
-                one.latency.p50.to_string(),
-                one.latency.p99.to_string(),
-            ];
-            row.extend(one.split.iter().flat_map(|split| {
-                let share = |time: Nanos| percent(time.0 as f64 / split.total().0.max(1) as f64);
-                [split.storage, split.queued, split.network].map(share)
-            }));
-            row
-        }));
-    }
-    let mut out = table(&rows);
-    out.push_str(&wrap(&enough(depths), style.width, "", ""));
-    out
+    table(&heads, rows) + &style.prose(&enough(depths))
 }
 
 /// The smallest depth that no other outdoes by much.
@@ -90,15 +86,13 @@ fn enough(depths: &[Depth]) -> String {
     let most = depths.iter().map(rate).fold(0.0, f64::max);
     let good = depths.iter().filter(|one| rate(one) * ENOUGH >= most);
     let deepest = depths.iter().map(|one| one.depth).max();
-    match good.min_by_key(|one| one.depth) {
-        Some(one) if Some(one.depth) == deepest => format!(
-            "A depth of {} is the fastest, and a larger one might be faster still.",
-            one.depth
-        ),
-        Some(one) => format!(
-            "A depth of {} is enough: none of the others is faster by more than 10 %.",
-            one.depth
-        ),
+    match good.map(|one| one.depth).min() {
+        Some(depth) if Some(depth) == deepest => {
+            format!("A depth of {depth} is the fastest, and a larger one might be faster still.")
+        }
+        Some(depth) => {
+            format!("A depth of {depth} is enough: none of the others is faster by more than 10 %.")
+        }
         None => "Nothing was measured.".to_owned(),
     }
 }
@@ -116,11 +110,12 @@ pub(crate) fn verdict(order: &Blocks, host: &str, leg: &Leg, all: &[BlockSummary
         Some(_) => format!("the storage {place}"),
         None => format!("memory {place}"),
     };
-    let told = all.iter().filter_map(|one| {
-        let split = one.split.as_ref()?;
-        Some(sentence(one, split, &storage))
-    });
-    told.collect()
+    let split = all
+        .iter()
+        .filter_map(|one| Some((one, one.split.as_ref()?)));
+    split
+        .map(|(one, split)| sentence(one, split, &storage))
+        .collect()
 }
 
 fn sentence(one: &BlockSummary, split: &BlockSplit, storage: &str) -> String {
@@ -131,44 +126,37 @@ fn sentence(one: &BlockSummary, split: &BlockSplit, storage: &str) -> String {
         small if small < 0.01 => String::new(),
         _ => format!(", {} the wait for it there", of(split.queued)),
     };
-    let there = split.storage + split.queued;
-    let verdict = match (share(there), share(split.network)) {
-        (there, _) if there > LARGER => "the storage takes the time",
+    let verdict = match (share(split.storage + split.queued), share(split.network)) {
+        (storage, _) if storage > LARGER => "the storage takes the time",
         (_, network) if network > LARGER => "the network takes the time",
         _ => "both take about as much",
     };
-    let ideal = one.latency.ideal.map_or_else(String::new, |ideal| {
-        format!(", of which the path needs {} at the least", glue(ideal))
-    });
+    let ideal = one.latency.ideal;
+    let ideal = ideal.map(|time| format!(", of which the path needs {} at the least", glue(time)));
     format!(
-        "{}: of {} on average {} are {storage}{queued}, and {} the network and both kernels{ideal}: {verdict}.",
+        "{}: of {} on average {} are {storage}{queued}, and {} the network and both kernels{}: {verdict}.",
         one.operation.name(),
         glue(total),
         of(split.storage),
         of(split.network),
+        ideal.unwrap_or_default()
     )
 }
 
 /// What the page cache held of the file, and what it took to make safe what was written.
 pub(crate) fn store(order: &Blocks, record: &StoreRecord) -> Option<String> {
-    let held = |share: f64| glue(percent(share));
-    let cached = match (record.cached_before_share, record.cached_after_share) {
-        (Some(before), Some(after)) => Some(format!(
-            "The page cache held {} of {} before and {} after.",
-            held(before),
-            glue(Bytes(record.blocks.saturating_mul(order.block.0))),
-            held(after)
-        )),
-        _ => None,
-    };
-    let safe = record.fsync.map(|time| {
-        format!(
-            "What was written was on the disk {} after the last answer (fsync).",
-            glue(time)
-        )
+    let cached = record.cached_before_share.zip(record.cached_after_share);
+    let cached = cached.map(|shares| {
+        let (before, after) = (glue(percent(shares.0)), glue(percent(shares.1)));
+        let size = glue(Bytes(record.blocks.saturating_mul(order.block.0)));
+        format!("The page cache held {before} of {size} before and {after} after.")
     });
-    let told: Vec<String> = [cached, safe].into_iter().flatten().collect();
-    (!told.is_empty()).then(|| told.join(" "))
+    let safe = record.fsync.map(|time| {
+        let time = glue(time);
+        format!("What was written was on the disk {time} after the last answer (fsync).")
+    });
+    let all: Vec<String> = cached.into_iter().chain(safe).collect();
+    (!all.is_empty()).then(|| all.join(" "))
 }
 
 /// The operations, those first that took the most time, and how the split is to be read.
@@ -176,6 +164,28 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
     if operations.is_empty() {
         return String::new();
     }
+    let row = |name: &str, data: String, latency: &LatencySummary| {
+        vec![
+            name.to_owned(),
+            grouped(latency.count),
+            three_digits(latency.per_s),
+            data,
+            latency.p50.to_string(),
+            latency.p99.to_string(),
+            latency.p999.to_string(),
+            latency.max.to_string(),
+        ]
+    };
+    let rows = operations.iter().flat_map(|one| {
+        let storage = one.split.as_ref().map(|split| {
+            let mut storage = row("  in storage", String::new(), &split.storage_latency);
+            // Of the same requests.
+            storage[1..3].fill(String::new());
+            storage
+        });
+        let all = row(one.operation.name(), or(one.data, "-"), &one.latency);
+        [all].into_iter().chain(storage)
+    });
     let heads = [
         "operation",
         "count",
@@ -186,125 +196,91 @@ pub(crate) fn operations(operations: &[BlockSummary], links: &Links, style: Styl
         "p99.9",
         "longest",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    for one in operations {
-        let row = |name: &str, data: String, latency: &LatencySummary| {
-            vec![
-                name.to_owned(),
-                grouped(latency.count),
-                three_digits(latency.per_s),
-                data,
-                latency.p50.to_string(),
-                latency.p99.to_string(),
-                latency.p999.to_string(),
-                latency.max.to_string(),
-            ]
-        };
-        let data = one
-            .data
-            .map_or_else(|| "-".to_owned(), |rate| rate.to_string());
-        rows.push(row(one.operation.name(), data, &one.latency));
-        if let Some(split) = &one.split {
-            let mut storage = row("  in storage", String::new(), &split.storage_latency);
-            // Of the same requests.
-            storage[1..3].fill(String::new());
-            rows.push(storage);
-        }
-    }
-    let mut out = table(&rows);
+    let mut out = table(&heads, rows);
     if operations.iter().all(|one| one.split.is_some()) {
         return out;
     }
-    let how = "Where the time went, by the client's clock (think time has the queues of the path and of the server in it; \
-               there and back is the shortest round trip, half each way):";
-    out.push_str(&wrap(how, style.width, "", ""));
+    out += &style.prose(
+        "Where the time went, by the client's clock (think time has the queues of the path and of the server in it; \
+         forward and back are half of the shortest RTT each):",
+    );
     for one in operations {
         let total = one.parts.total().0.max(1) as f64;
-        let share = |(name, time): &(&str, Nanos)| {
+        let share = |(name, time): (&str, Nanos)| {
             format!("{name} {}", glue(percent(time.0 as f64 / total)))
         };
-        let parts: Vec<String> = one.parts.each().iter().map(share).collect();
         let ideal = one
             .latency
             .ideal
-            .map_or_else(String::new, |ideal| format!("ideal {}, ", glue(ideal)));
+            .map(|ideal| format!("ideal {}, ", glue(ideal)));
         let line = format!(
-            "{}: {ideal}measured {}: {}",
+            "{}: {}measured {}: {}",
             one.operation.name(),
+            ideal.unwrap_or_default(),
             glue(one.latency.mean),
-            parts.join(", ")
+            one.parts.each().map(share).join(", ")
         );
-        out.push_str(&wrap(&line, style.width, "  ", "    "));
+        out += &style.hang("  ", 4, &line);
     }
     let ideal = requests::ideal(links, requests::NO_RATE);
-    let each = format!("{} {ideal}", requests::EACH);
-    out.push_str(&wrap(&each, style.width, "", ""));
-    out
+    out + &style.prose(&format!("{} {ideal}", requests::EACH))
 }
 
-/// The operations with their latencies, and those of their storage where it is told.
+/// The operations with their latencies, and those of their storage where it is known.
 pub(crate) fn named(operations: &[BlockRecord]) -> Vec<(String, &Latency)> {
     let named = operations.iter().flat_map(|one| {
         let name = one.operation.name();
         let storage = one.at_server.as_ref();
-        let storage = storage.map(|told| (format!("{name} in storage"), &told.storage));
-        [Some((name.to_owned(), &one.latency)), storage]
+        let storage = storage.map(|at| (format!("{name} in storage"), &at.storage));
+        [(name.to_owned(), &one.latency)].into_iter().chain(storage)
     });
-    named.flatten().collect()
+    named.collect()
 }
 
 /// What was ordered.
 pub(crate) fn order(order: &Blocks, streams: &str) -> Vec<String> {
     let mix: Vec<&str> = order.mix.iter().map(|one| one.name()).collect();
     let file = match &order.server {
-        BlockServer::Nfs { export, file_size } => format!(
-            "of a file of {} on {streams}, below {}",
-            glue(file_size),
-            escape(export)
-        ),
+        BlockServer::Nfs { export, file_size } => {
+            let (size, export) = (glue(file_size), escape(export));
+            format!("of a file of {size} on {streams}, below {export}")
+        }
         BlockServer::Peer(whose) => format!("{} on {streams}", store_words(whose)),
     };
     let depth = match order.depth {
         1 => "the next leaves when the reply is in".to_owned(),
         n => format!("{n} outstanding on each"),
     };
-    vec![
-        format!(
-            "Asked in turn: {}; {depth}; blocks of {} {} {file}.",
-            mix.join("; "),
-            glue(order.block),
-            match (order.random, order.seed) {
-                (true, 0) => "by chance".to_owned(),
-                (true, seed) => format!("by chance (--seed {seed})"),
-                (false, _) => "one after the other".to_owned(),
-            },
-        ),
-        match order.wait {
-            Wait::Hybrid => {
-                "This end spins for some tens of microseconds, then sleeps (--wait hybrid)."
-            }
-            Wait::Block => {
-                "This end sleeps at once (--wait block): waking a core is part of the latency."
-            }
+    let sequence = match (order.random, order.seed) {
+        (true, 0) => "in random order".to_owned(),
+        (true, seed) => format!("in random order (--seed {seed})"),
+        (false, _) => "one after the other".to_owned(),
+    };
+    let wait = match order.wait {
+        Wait::Hybrid => {
+            "This end spins for some tens of microseconds, then sleeps (--wait hybrid)."
         }
-        .to_owned(),
-    ]
+        Wait::Block => {
+            "This end sleeps at once (--wait block): waking a core is part of the latency."
+        }
+    };
+    let (mix, size) = (mix.join("; "), glue(order.block));
+    let first = format!("Asked in turn: {mix}; {depth}; blocks of {size} {sequence} {file}.");
+    vec![first, wait.to_owned()]
 }
 
 fn store_words(whose: &BlockStore) -> String {
-    let size = whose
-        .file_size
-        .map_or_else(String::new, |size| format!(" ({})", glue(size)));
+    let Some(path) = &whose.store else {
+        return "of memory".to_owned();
+    };
+    let size = whose.file_size.map(|size| format!(" ({})", glue(size)));
     let cache = match (whose.direct, whose.cache) {
         (true, _) => "past the page cache",
         (_, Cache::Cold) => "none of it cached before",
         (_, Cache::Hot) => "all of it cached before",
         (_, Cache::AsIs) => "cached as it was",
     };
-    match &whose.store {
-        None => "of memory".to_owned(),
-        Some(path) => format!("in {}{size}, {cache},", escape(path)),
-    }
+    format!("in {}{}, {cache},", escape(path), size.unwrap_or_default())
 }
 
 #[cfg(test)]

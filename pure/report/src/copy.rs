@@ -1,34 +1,27 @@
 //! What a person reads of a copy: the stage that held it up, and the next limit behind it.
 
-use crate::words::{Style, escape, glue, percent, three_digits, wrap};
+use crate::figures::Cell;
+use crate::words::{Style, escape, glue, percent, table, three_digits};
 use model::finding::{Explanation, Limit};
-use model::{BitRate, Cache, CopySummary, FileCopy, LegSummary, RunId, Stage, StageUse};
+use model::{BitRate, Cache, CopySummary, FileCopy, LegSummary, RunId, Stage};
 use serde::Serialize;
 
 /// The figure of a leg, and what stands in brackets behind it.
 pub(crate) fn answer(figures: &LegSummary) -> (String, Vec<String>) {
+    let moved = |span| format!("{} in {}", glue(figures.bytes), glue(span));
     let Some(copy) = &figures.copy else {
-        let moved = format!("{} in {}", glue(figures.bytes), glue(figures.duration));
-        return (figures.goodput.to_string(), vec![moved]);
+        return (figures.goodput.to_string(), vec![moved(figures.duration)]);
     };
-    let mut told = vec![format!(
-        "{} in {}{}",
-        glue(figures.bytes),
-        glue(copy.span),
-        match copy.fsync {
-            Some(fsync) => format!(", of them {} fsync", glue(fsync)),
-            None => String::new(),
-        }
-    )];
-    told.push(
-        match copy.verified {
-            Some(true) => "length and hash verified",
-            Some(false) => "length or hash WRONG",
-            None => "not verified: it did not come to its end",
-        }
-        .to_owned(),
-    );
-    (copy.rate.to_string(), told)
+    let fsync = copy
+        .fsync
+        .map(|fsync| format!(", of them {} fsync", glue(fsync)));
+    let verified = match copy.verified {
+        Some(true) => "length and hash verified",
+        Some(false) => "length or hash WRONG",
+        None => "not verified: it did not come to its end",
+    };
+    let span = moved(copy.span) + &fsync.unwrap_or_default();
+    (copy.rate.to_string(), vec![span, verified.to_owned()])
 }
 
 /// Which stage held the copy up, with its share of the time, and the next limit.
@@ -36,28 +29,17 @@ pub(crate) fn verdict(order: &FileCopy, copy: &CopySummary) -> String {
     let [first, second, ..] = copy.stages.as_slice() else {
         return String::new();
     };
-    let name = |stage: &StageUse| stage_name(order, stage.stage);
-    let busy = |stage: &StageUse| glue(percent(stage.busy_share));
-    let alone = |stage: &StageUse| match stage.alone {
-        Some(rate) => format!(" at about {}", glue(rate)),
-        None => String::new(),
-    };
-    if copy.decided {
+    let [name, next] = [first, second].map(|stage| stage_name(order, stage.stage));
+    let [busy, next_busy] = [first, second].map(|stage| glue(percent(stage.busy_share)));
+    if !copy.decided {
         return format!(
-            "Held up by {}: at work {} of the time. The next limit is {}{} (at work {}).",
-            name(first),
-            busy(first),
-            name(second),
-            alone(second),
-            busy(second),
+            "Held up by {name} and {next} alike: at work {busy} and {next_busy} of the time."
         );
     }
+    let alone = second.alone.map(|rate| format!(" at about {}", glue(rate)));
     format!(
-        "Held up by {} and {} alike: at work {} and {} of the time.",
-        name(first),
-        name(second),
-        busy(first),
-        busy(second),
+        "Held up by {name}: at work {busy} of the time. The next limit is {next}{} (at work {next_busy}).",
+        alone.unwrap_or_default()
     )
 }
 
@@ -71,11 +53,13 @@ pub(crate) fn crowded(figures: &LegSummary) -> Option<String> {
         .then(|| "A host had no processor left, which slows everything at its end.".to_owned())
 }
 
-/// What is to be told beside the verdict, which has named storage already.
+/// What the verdict, which has named storage already, does not say.
 pub(crate) fn beside(why: &[Explanation]) -> Vec<Explanation> {
-    let told =
-        |e: &&Explanation| !matches!(e.cause(), Some(Limit::SourceStorage | Limit::SinkStorage));
-    why.iter().filter(told).cloned().collect()
+    let storage = [Limit::SourceStorage, Limit::SinkStorage];
+    let others = why
+        .iter()
+        .filter(|e| e.cause().is_none_or(|limit| !storage.contains(&limit)));
+    others.cloned().collect()
 }
 
 /// What a stage is called, by what is at its end.
@@ -111,9 +95,6 @@ pub(crate) fn order(order: &FileCopy) -> String {
     }
     sentence + "."
 }
-
-/// A row of a table: its cell of a leg.
-type Cell<'a> = &'a dyn Fn(&LegSummary) -> Option<String>;
 
 /// The rows of the table of details.
 pub(crate) fn rows(order: &FileCopy, row: &mut dyn FnMut(&'static str, &'static str, Cell<'_>)) {
@@ -203,50 +184,40 @@ pub fn name(order: &FileCopy) -> String {
 
 /// The same path with memory and with a file at either end: what storage costs.
 pub fn corners(corners: &[Corner], style: Style) -> String {
-    let mut lines = vec![
-        ["", "median", "slowest to fastest", "held up by", "at work"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
     let mut last = None;
-    for corner in corners {
+    let rows = corners.iter().map(|corner| {
+        let order = &corner.order;
         let mut rates: Vec<BitRate> = corner.copies.iter().map(|c| c.rate).collect();
         rates.sort_unstable();
-        let mut line = vec![name(&corner.order)];
-        match (rates.first(), rates.last()) {
-            (Some(slowest), Some(fastest)) => {
-                let middle = rates[(rates.len() - 1) / 2];
-                line.push(middle.to_string());
-                line.push(format!("{slowest} to {fastest}"));
-                // The copy of the median speaks for its corner.
-                let typical = corner.copies.iter().find(|c| c.rate == middle);
-                let first = typical.and_then(|c| c.stages.first());
-                line.extend(first.map(|s| stage_name(&corner.order, s.stage).to_owned()));
-                line.extend(first.map(|s| percent(s.busy_share)));
-                if corner.order.from.is_some() && corner.order.to.is_some() {
-                    last = typical.map(|c| verdict(&corner.order, c));
-                }
-            }
-            _ => line.push("not copied".to_owned()),
+        let mut line = vec![name(order)];
+        let (Some(slowest), Some(fastest)) = (rates.first(), rates.last()) else {
+            line.push("not copied".to_owned());
+            return line;
+        };
+        let middle = rates[(rates.len() - 1) / 2];
+        line.extend([middle.to_string(), format!("{slowest} to {fastest}")]);
+        // The copy of the median speaks for its corner.
+        let typical = corner.copies.iter().find(|c| c.rate == middle);
+        if let Some(first) = typical.and_then(|c| c.stages.first()) {
+            let name = stage_name(order, first.stage);
+            line.extend([name.to_owned(), percent(first.busy_share)]);
         }
-        lines.push(line);
-    }
-    let mut out = crate::words::table(&lines);
-    if let Some(verdict) = last {
-        out.push_str(&wrap(
-            &format!("File to file: {verdict}"),
-            style.width,
-            "",
-            "",
-        ));
-    }
-    out
+        if order.from.is_some() && order.to.is_some() {
+            last = typical.map(|c| verdict(order, c));
+        }
+        line
+    });
+    let head = ["", "median", "slowest to fastest", "held up by", "at work"];
+    let out = table(&head, rows);
+    let last = last.map(|verdict| style.prose(&format!("File to file: {verdict}")));
+    out + &last.unwrap_or_default()
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use model::Nanos;
+    use model::StageUse;
 
     fn copied(busy: [f64; 3], decided: bool) -> CopySummary {
         let stages = [Stage::Source, Stage::Network, Stage::Sink];

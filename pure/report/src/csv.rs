@@ -1,140 +1,114 @@
 //! A run's samples as a table for a spreadsheet or a data frame.
 
-use crate::words::escape;
+use crate::words::{escape, or};
 use model::socket::FIELDS;
 use model::{Latency, Leg, Nanos, Run, Sample, Side, StreamSample};
 use std::borrow::Cow;
+
+/// What a row is of.
+struct Row<'a> {
+    run: &'a Run,
+    index: usize,
+    leg: &'a Leg,
+    side: Side,
+    sample: &'a Sample,
+    stream: Option<&'a StreamSample>,
+}
+
+type Column = (&'static str, fn(&Row<'_>) -> String);
+
+/// The columns before those of the socket.
+const COLUMNS: [Column; 21] = [
+    ("run_id", |r| escape(&r.run.id)),
+    ("host", |r| escape(&r.run.host)),
+    ("leg", |r| r.index.to_string()),
+    ("direction", |r| r.leg.direction.to_string()),
+    ("side", |r| r.side.to_string()),
+    ("at_ns", |r| r.sample.at.0.to_string()),
+    ("stream", |r| cell(r.stream.map(|s| s.stream))),
+    ("bytes", |r| cell(r.stream.map(|s| s.bytes.0))),
+    ("send_buffer", |r| {
+        cell(r.stream.and_then(|s| Some(s.send_buffer?.0)))
+    }),
+    ("receive_buffer", |r| {
+        cell(r.stream.and_then(|s| Some(s.receive_buffer?.0)))
+    }),
+    ("end_bytes", |r| r.sample.bytes.0.to_string()),
+    ("end_process_user_ns", |r| ns(r.sample.cpu.process_user)),
+    ("end_process_system_ns", |r| ns(r.sample.cpu.process_system)),
+    ("end_host_busy_ns", |r| ns(r.sample.cpu.host_busy)),
+    ("end_host_softirq_ns", |r| ns(r.sample.cpu.host_softirq)),
+    ("end_host_steal_ns", |r| ns(r.sample.cpu.host_steal)),
+    ("end_host_total_ns", |r| ns(r.sample.cpu.host_total)),
+    ("end_requests", |r| of_requests(r, |all| Some(all.count()))),
+    ("end_request_p50_ns", |r| {
+        of_requests(r, |all| Some(all.percentile(0.5)?.0))
+    }),
+    ("end_request_p99_ns", |r| {
+        of_requests(r, |all| Some(all.percentile(0.99)?.0))
+    }),
+    ("end_request_max_ns", |r| {
+        of_requests(r, |all| Some(all.max()?.0))
+    }),
+];
 
 /// One row for each leg, side, sample and stream, behind a header whose names carry the units (bytes
 /// where none is said). RFC 4180: CRLF, and quotes around what needs them.
 ///
 /// Columns that begin with `end_` belong to the whole end, all streams together, and repeat on the
-/// row of each stream. A cell is empty where the end did not tell. Names are escaped like all text, for
-/// a table is often looked at in a terminal first.
+/// row of each stream. A cell is empty where the end reports nothing. Names are escaped like all text, for
+/// a table is often read in a terminal first.
 pub fn run(run: &Run) -> String {
-    let mut table = Table::default();
-    let mut header: Vec<String> = KEYS
-        .iter()
-        .chain(&COUNTERS)
-        .map(|s| (*s).to_owned())
-        .collect();
+    let mut header: Vec<String> = COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect();
     header.extend(FIELDS.iter().map(|field| format!("tcp_{}", field.name)));
-    table.row(&header);
-
+    let mut rows = Vec::new();
     for (index, leg) in run.legs.iter().enumerate() {
         for side in [Side::Near, Side::Far] {
             for sample in &leg.end(side).samples {
-                let mut streams: Vec<Option<&StreamSample>> =
-                    sample.streams.iter().map(Some).collect();
-                if streams.is_empty() {
-                    streams.push(None);
-                }
-                for stream in streams {
-                    let mut row = keys(run, index, leg, side, sample, stream);
-                    row.extend(counters(sample, stream));
+                let none = sample.streams.is_empty().then_some(None);
+                for stream in sample.streams.iter().map(Some).chain(none) {
+                    let row = Row {
+                        run,
+                        index,
+                        leg,
+                        side,
+                        sample,
+                        stream,
+                    };
                     let tcp = stream.and_then(|s| s.tcp.as_ref());
-                    row.extend(FIELDS.iter().map(|field| cell(tcp.and_then(field.get))));
-                    table.row(&row);
+                    let of_socket = FIELDS.iter().map(|field| cell(tcp.and_then(field.get)));
+                    let cells = COLUMNS.iter().map(|(_, value)| value(&row));
+                    rows.push(cells.chain(of_socket).collect());
                 }
             }
         }
     }
-    table.text
+    table(&header, rows)
 }
 
-const KEYS: [&str; 7] = [
-    "run_id",
-    "host",
-    "leg",
-    "direction",
-    "side",
-    "at_ns",
-    "stream",
-];
-
-fn keys(
-    run: &Run,
-    index: usize,
-    leg: &Leg,
-    side: Side,
-    sample: &Sample,
-    stream: Option<&StreamSample>,
-) -> Vec<String> {
-    vec![
-        escape(&run.id),
-        escape(&run.host),
-        index.to_string(),
-        leg.direction.to_string(),
-        side.to_string(),
-        sample.at.0.to_string(),
-        cell(stream.map(|s| s.stream)),
-    ]
+/// A cell; empty where there is no value.
+pub(crate) fn cell(value: Option<impl std::fmt::Display>) -> String {
+    or(value, "")
 }
 
-const COUNTERS: [&str; 14] = [
-    "bytes",
-    "send_buffer",
-    "receive_buffer",
-    "end_bytes",
-    "end_process_user_ns",
-    "end_process_system_ns",
-    "end_host_busy_ns",
-    "end_host_softirq_ns",
-    "end_host_steal_ns",
-    "end_host_total_ns",
-    "end_requests",
-    "end_request_p50_ns",
-    "end_request_p99_ns",
-    "end_request_max_ns",
-];
-
-fn counters(sample: &Sample, stream: Option<&StreamSample>) -> Vec<String> {
-    let cpu = &sample.cpu;
-    let requests = sample.requests.as_ref();
-    let percentile = |share| {
-        cell(
-            requests
-                .and_then(|r| r.percentile(share))
-                .map(|n: Nanos| n.0),
-        )
-    };
-    vec![
-        cell(stream.map(|s| s.bytes.0)),
-        cell(stream.and_then(|s| s.send_buffer).map(|b| b.0)),
-        cell(stream.and_then(|s| s.receive_buffer).map(|b| b.0)),
-        sample.bytes.0.to_string(),
-        cpu.process_user.0.to_string(),
-        cpu.process_system.0.to_string(),
-        cpu.host_busy.0.to_string(),
-        cpu.host_softirq.0.to_string(),
-        cpu.host_steal.0.to_string(),
-        cpu.host_total.0.to_string(),
-        cell(requests.map(Latency::count)),
-        percentile(0.5),
-        percentile(0.99),
-        cell(requests.and_then(Latency::max).map(|n| n.0)),
-    ]
+fn ns(time: Nanos) -> String {
+    time.0.to_string()
 }
 
-fn cell(value: Option<impl ToString>) -> String {
-    value.map(|v| v.to_string()).unwrap_or_default()
+fn of_requests(row: &Row<'_>, figure: fn(&Latency) -> Option<u64>) -> String {
+    cell(row.sample.requests.as_ref().and_then(figure))
 }
 
-#[derive(Default)]
-pub(crate) struct Table {
-    pub(crate) text: String,
-}
-
-impl Table {
-    pub(crate) fn row(&mut self, cells: &[String]) {
-        for (at, cell) in cells.iter().enumerate() {
-            if at > 0 {
-                self.text.push(',');
-            }
-            self.text.push_str(&quoted(cell));
-        }
-        self.text.push_str("\r\n");
-    }
+/// A table by RFC 4180.
+pub(crate) fn table(
+    header: &[impl AsRef<str>],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
+    let line = |cells: &[Cow<'_, str>]| cells.join(",") + "\r\n";
+    let header: Vec<_> = header.iter().map(|cell| quoted(cell.as_ref())).collect();
+    let rows = rows.into_iter();
+    let rows = rows.map(|row| line(&row.iter().map(|cell| quoted(cell)).collect::<Vec<_>>()));
+    line(&header) + &rows.collect::<String>()
 }
 
 /// A cell in quotes, if it needs them (RFC 4180, 2.5 to 2.7).
@@ -228,9 +202,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(parse(&text)[1][1], "a,\"b\"\\r\\nc");
-        let mut table = Table::default();
-        let row = ["", "a\r\nb", "\"", ",", " x "].map(str::to_owned);
-        table.row(&row);
-        assert_eq!(parse(&table.text), [row]);
+        let row = ["", "a\r\nb", "\"", ",", " x "];
+        assert_eq!(parse(&table(&row, [])), [row]);
     }
 }

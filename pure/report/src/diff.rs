@@ -1,13 +1,13 @@
 //! Two connections side by side. A rate is bytes by time, so what a byte costs is a sum over the limits
-//! that owned the time: the difference between two rates falls apart by limit, without a rest.
+//! that took the time: the difference between two rates falls apart by limit, without a rest.
 
 use crate::explain::sentence;
-use crate::words::{self, Ink, Style, escape, glue, wrap};
+use crate::words::{Style, escape, glue, table, three_digits};
 use model::finding::{Explanation, Level, Limit};
 use model::{Direction, Nanos};
 use serde::Serialize;
 
-/// Unlike costs below this share of the difference are not told.
+/// Unlike costs below this share of the difference are not shown.
 pub(crate) const NEGLIGIBLE: f64 = 0.01;
 /// Columns of a heading at most: with the longest limit a row still fits 80.
 const WIDEST_HEADING: usize = 12;
@@ -18,6 +18,17 @@ pub(crate) const SAME: f64 = 0.05;
 
 /// Both sides as a JSON document: the explanations that are compared.
 pub fn json((name_a, a): (&str, &[Explanation]), (name_b, b): (&str, &[Explanation])) -> String {
+    #[derive(Serialize)]
+    struct Side<'a> {
+        name: &'a str,
+        explanations: &'a [Explanation],
+    }
+    #[derive(Serialize)]
+    struct Sides<'a> {
+        schema: u32,
+        a: Side<'a>,
+        b: Side<'a>,
+    }
     let side = |name, explanations| Side { name, explanations };
     crate::json::pretty(&Sides {
         schema: crate::explain::EXPLAIN_SCHEMA,
@@ -26,210 +37,171 @@ pub fn json((name_a, a): (&str, &[Explanation]), (name_b, b): (&str, &[Explanati
     })
 }
 
-#[derive(Serialize)]
-struct Sides<'a> {
-    schema: u32,
-    a: Side<'a>,
-    b: Side<'a>,
-}
-
-#[derive(Serialize)]
-struct Side<'a> {
-    name: &'a str,
-    explanations: &'a [Explanation],
-}
-
 /// Why one is faster than the other: pairs by direction where both know it, else the largest of each.
 pub fn diff(
     (name_a, a): (&str, &[Explanation]),
     (name_b, b): (&str, &[Explanation]),
     style: Style,
 ) -> String {
-    let mut out = String::new();
-    let pairs: Vec<(&Explanation, &Explanation)> =
-        [Some(Direction::Up), Some(Direction::Down), None]
-            .into_iter()
-            .filter_map(|way| Some((largest(a, way)?, largest(b, way)?)))
-            .collect();
-    let pairs = match pairs.is_empty() {
-        true => busiest(a).zip(busiest(b)).into_iter().collect(),
-        false => pairs,
+    let ways = [Some(Direction::Up), Some(Direction::Down), None];
+    let pairs = ways
+        .into_iter()
+        .filter_map(|way| Some((largest(a, way)?, largest(b, way)?)));
+    let mut pairs: Vec<(&Explanation, &Explanation)> = pairs.collect();
+    if pairs.is_empty() {
+        // Whichever moved most.
+        let busiest = [a, b].map(|all| all.iter().max_by_key(|e| e.bytes));
+        pairs.extend(busiest[0].zip(busiest[1]));
+    }
+    if pairs.is_empty() {
+        return "Nothing to compare: one of them has no connection of TCP.\n".to_owned();
+    }
+    let side = |name, one, all| Side {
+        name: escape(name),
+        which: which_of(one, all),
+        one,
     };
-    for (one, other) in pairs {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        let named = |name, which: &Explanation, all: &[Explanation]| Named {
-            name: escape(name),
-            which: which_of(which, all),
-        };
-        out.push_str(&pair(
-            (&named(name_a, one, a), one),
-            (&named(name_b, other, b), other),
-            style,
-        ));
-    }
-    match out.is_empty() {
-        true => "Nothing to compare: one of them has no connection of TCP.\n".to_owned(),
-        false => out,
-    }
+    let pairs = pairs.into_iter();
+    let pairs = pairs.map(|(one, other)| pair(side(name_a, one, a), side(name_b, other, b), style));
+    pairs.collect::<Vec<_>>().join("\n")
 }
 
 fn largest(all: &[Explanation], way: Option<Direction>) -> Option<&Explanation> {
-    all.iter()
-        .filter(|e| e.direction == way)
-        .max_by_key(|e| e.bytes)
+    let own = all.iter().filter(|e| e.direction == way);
+    own.max_by_key(|e| e.bytes)
 }
 
-/// Whichever moved most.
-fn busiest(all: &[Explanation]) -> Option<&Explanation> {
-    all.iter().max_by_key(|e| e.bytes)
-}
-
-/// What a side is called.
-struct Named {
+/// A connection, the name of what it is in, and which one there it is.
+struct Side<'a> {
     name: String,
-    /// Which of its connections.
     which: String,
+    one: &'a Explanation,
+}
+
+impl Side<'_> {
+    fn rate(&self) -> f64 {
+        self.one.bytes.per(self.one.span).0 as f64
+    }
 }
 
 /// Said where there is more than one to choose from.
 fn which_of(one: &Explanation, all: &[Explanation]) -> String {
     let others = all.iter().filter(|e| e.direction == one.direction).count();
+    let name = escape(&one.name);
     match (all.len(), others) {
         (..=1, _) => String::new(),
-        (_, ..=1) => format!(" ({})", escape(&one.name)),
-        (_, n) => format!(" ({}, the largest of {n} connections)", escape(&one.name)),
+        (_, ..=1) => format!(" ({name})"),
+        (_, n) => format!(" ({name}, the largest of {n} connections)"),
     }
 }
 
-/// A heading: the last part of a path, its end if that is long.
-pub(crate) fn heading(name: &str) -> String {
-    let name = name.rsplit('/').next().unwrap_or(name);
-    let skip = name.chars().count().saturating_sub(WIDEST_HEADING);
-    match skip {
-        0 => name.to_owned(),
-        skip => format!("..{}", name.chars().skip(skip + 2).collect::<String>()),
+/// Headings for both: the last part of a path, its end if that is long.
+pub(crate) fn headings(names: [&str; 2]) -> [String; 2] {
+    let names = names.map(|name| {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        match name.chars().count().saturating_sub(WIDEST_HEADING) {
+            0 => name.to_owned(),
+            skip => format!("..{}", name.chars().skip(skip + 2).collect::<String>()),
+        }
+    });
+    match names[0] == names[1] {
+        true => ["the faster", "the slower"].map(str::to_owned),
+        false => names,
     }
 }
 
-fn pair(a: (&Named, &Explanation), b: (&Named, &Explanation), style: Style) -> String {
-    let rate = |e: &Explanation| e.bytes.per(e.span).0 as f64;
-    let (fast, slow) = if rate(a.1) >= rate(b.1) {
-        (a, b)
-    } else {
-        (b, a)
-    };
-    let way = match (fast.1.direction, slow.1.direction) {
-        (Some(one), Some(other)) if one == other => format!("{one}: "),
-        _ => String::new(),
-    };
-    let ratio = rate(fast.1) / rate(slow.1).max(1.0);
+/// The sign of a difference.
+pub(crate) fn sign(difference: f64) -> &'static str {
+    if difference >= 0.0 { "+" } else { "-" }
+}
+
+fn pair(a: Side<'_>, b: Side<'_>, style: Style) -> String {
+    let (fast, slow) = if a.rate() >= b.rate() { (a, b) } else { (b, a) };
+    let way = fast
+        .one
+        .direction
+        .filter(|way| slow.one.direction == Some(*way));
+    let way = way.map(|way| format!("{way}: ")).unwrap_or_default();
+    let ratio = fast.rate() / slow.rate().max(1.0);
     let same = ratio < 1.0 + SAME;
-    let first = if same {
-        format!("{way}{} and {} are equally fast.", fast.0.name, slow.0.name)
-    } else {
-        format!(
-            "{way}{} is {} times as fast as {}.",
-            fast.0.name,
-            words::three_digits(ratio),
-            slow.0.name
-        )
-    };
-    let bold = |line: &str| format!("{}\n", style.paint(Ink::Bold, line));
-    let first = wrap(&first, style.width, "", "");
-    let mut out: String = first.lines().map(bold).collect();
-    for (named, one) in [fast, slow] {
+    let (faster, slower) = (&fast.name, &slow.name);
+    let mut out = style.bold(&match same {
+        true => format!("{way}{faster} and {slower} are equally fast."),
+        false => {
+            let ratio = three_digits(ratio);
+            format!("{way}{faster} is {ratio} times as fast as {slower}.")
+        }
+    });
+    for Side { name, which, one } in [&fast, &slow] {
+        let (bytes, span) = (glue(one.bytes), glue(one.span));
+        let rate = glue(one.bytes.per(one.span));
         let line = format!(
-            "{}{}: {} in {}, {}; {}",
-            named.name,
-            named.which,
-            glue(one.bytes),
-            glue(one.span),
-            glue(one.bytes.per(one.span)),
+            "{name}{which}: {bytes} in {span}, {rate}; {}",
             sentence(one)
         );
-        out.push_str(&wrap(&line, style.width, "  ", "    "));
+        out += &style.hang("  ", 4, &line);
     }
     if same {
         return out;
     }
-    let costs = costs(fast.1, slow.1);
+    let costs = costs(fast.one, slow.one);
     let more: f64 = costs.iter().map(|(_, a, b)| b - a).sum();
-    let mut headings = [heading(&fast.0.name), heading(&slow.0.name)];
-    if headings[0] == headings[1] {
-        headings = ["the faster", "the slower"].map(str::to_owned);
-    }
-    let [faster, slower] = headings;
-    let mut rows = vec![vec![
-        "ms a MB".to_owned(),
-        faster,
-        slower,
-        "more".to_owned(),
-        "share".to_owned(),
-    ]];
     let cost = |ms: f64| match ms {
         0.0 => "-".to_owned(),
-        ms => words::three_digits(ms),
+        ms => three_digits(ms),
     };
-    let told = costs
+    let unlike = costs
         .iter()
         .filter(|(_, a, b)| (b - a).abs() >= NEGLIGIBLE * more.abs());
-    rows.extend(told.map(|(limit, a, b)| {
-        let sign = if b >= a { "+" } else { "-" };
+    let rows = unlike.map(|(limit, a, b)| {
         vec![
             limit.words().to_owned(),
             cost(*a),
             cost(*b),
-            format!("{sign}{}", words::three_digits((b - a).abs())),
+            format!("{}{}", sign(b - a), three_digits((b - a).abs())),
             format!("{:.0} %", 100.0 * (b - a) / more),
         ]
-    }));
-    if rows.len() > 1 {
-        out.push('\n');
-        out.push_str(&words::table(&rows));
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if !rows.is_empty() {
+        let [a, b] = headings([faster, slower]);
+        out += &format!("\n{}", table(&["ms a MB", &a, &b, "more", "share"], rows));
     }
-    let limits = costs.iter().map(|(limit, ..)| *limit).take(RESTED);
-    for limit in limits {
-        for (named, one) in [fast, slow] {
-            out.push_str(&rests_on(&named.name, one, limit, style));
+    for (limit, ..) in costs.iter().take(RESTED) {
+        for side in [&fast, &slow] {
+            out += &evidence_of(side, *limit, style);
         }
     }
     out
 }
 
-/// What a limit of one of them rests on.
-fn rests_on(name: &str, one: &Explanation, limit: Limit, style: Style) -> String {
-    let evidence = one
-        .finding(limit)
-        .map_or(&[][..], |finding| &finding.evidence);
+/// The evidence for a limit of one of them.
+fn evidence_of(side: &Side<'_>, limit: Limit, style: Style) -> String {
+    let finding = side.one.finding(limit);
+    let evidence = finding.map_or(&[][..], |finding| &finding.evidence);
     if evidence.is_empty() {
         return String::new();
     }
-    let mut out = format!("\n{name}, {}:\n", limit.words());
-    for fact in evidence {
-        let line = crate::evidence::line(fact);
-        out.push_str(&wrap(&line, style.width, "  ", "    "));
-    }
-    out
+    let facts = evidence.iter().map(crate::evidence::line);
+    let facts = facts.map(|line| style.hang("  ", 4, &line));
+    format!(
+        "\n{}, {}:\n{}",
+        side.name,
+        limit.words(),
+        facts.collect::<String>()
+    )
 }
 
 /// What each limit costs a megabyte in either, in milliseconds; the largest difference first.
 fn costs(a: &Explanation, b: &Explanation) -> Vec<(Limit, f64, f64)> {
     let cost = |e: &Explanation, limit: Limit| {
-        let time = e
-            .findings
-            .iter()
-            .find(|f| f.limit == limit && f.level == Level::First)
-            .map_or(Nanos(0), |f| f.share.time);
-        time.0 as f64 / 1e6 / (e.bytes.0.max(1) as f64 / 1e6)
+        let finding = e.finding(limit).filter(|f| f.level == Level::First);
+        let time = finding.map_or(Nanos(0), |f| f.share.time);
+        time.0 as f64 / e.bytes.0.max(1) as f64
     };
-    let mut all: Vec<(Limit, f64, f64)> = Limit::ALL
-        .iter()
-        .filter(|l| l.level() == Level::First)
-        .map(|l| (*l, cost(a, *l), cost(b, *l)))
-        .filter(|(_, a, b)| a + b > 0.0)
-        .collect();
+    let limits = Limit::ALL.iter().filter(|l| l.level() == Level::First);
+    let costs = limits.map(|l| (*l, cost(a, *l), cost(b, *l)));
+    let mut all: Vec<(Limit, f64, f64)> = costs.filter(|(_, a, b)| a + b > 0.0).collect();
     all.sort_by(|x, y| (y.2 - y.1).abs().total_cmp(&(x.2 - x.1).abs()));
     all
 }

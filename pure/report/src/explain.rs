@@ -1,50 +1,39 @@
-//! Explanations in words: one sentence first, then the shares with what they rest on, what to try, the
+//! Explanations in words: one sentence first, then the shares with their evidence, what to try, the
 //! experiment that decides, and the time line.
 
-use crate::words::{self, Ink, Style, escape, escape_sentence, glue, percent, wrap};
+use crate::words::{Ink, Style, escape, escape_sentence, glue, percent, table};
 use model::finding::{Conclusion, Decider, Evidence, Explanation, Finding, Level, Limit, Source};
 use model::{Clocks, Nanos};
 use serde::Serialize;
 
 /// Version of the JSON form.
 pub const EXPLAIN_SCHEMA: u32 = 1;
-/// Connections that are told in full; the others by their sentence, and beyond [`NAMED`] by number.
-const TOLD: usize = 8;
+/// Connections that are shown in full; the others by their sentence, and beyond [`NAMED`] by number.
+const FULL: usize = 8;
 /// Connections that are named.
 pub const NAMED: usize = 200;
 
-/// One sentence a connection or group of connections that say the same, for the summary of a run.
-/// Those that have nothing to say (innocents) are left out.
+/// One sentence a connection or group of connections of which the same holds, for the summary of a run.
+/// Those that nothing limited are left out.
 pub fn sentences(explanations: &[Explanation], style: Style) -> String {
-    let mut groups: Vec<(&Explanation, u32)> = Vec::new();
+    let mut groups: Vec<(&Explanation, usize)> = Vec::new();
     for one in explanations {
         match groups.iter_mut().find(|(first, _)| same_answer(first, one)) {
             Some((_, count)) => *count += 1,
             None => groups.push((one, 1)),
         }
     }
-    let mut out = String::new();
-    for (one, count) in groups {
-        if one.conclusion == Conclusion::Innocent {
-            continue;
-        }
-        let all = explanations
-            .iter()
-            .filter(|e| e.direction == one.direction)
-            .count();
-        let whose = match one.direction {
-            Some(direction) if count as usize == all => direction.to_string(),
-            Some(direction) => format!("{direction} ({count} of {all} connections)"),
-            None => escape(&one.name),
+    groups.retain(|(one, _)| one.conclusion != Conclusion::Innocent);
+    let line = |(one, count): (&Explanation, usize)| {
+        let all = explanations.iter().filter(|e| e.direction == one.direction);
+        let whose = match (one.direction, all.count()) {
+            (Some(direction), all) if count == all => direction.to_string(),
+            (Some(direction), all) => format!("{direction} ({count} of {all} connections)"),
+            (None, _) => escape(&one.name),
         };
-        out.push_str(&wrap(
-            &format!("{whose}: {}", sentence(one)),
-            style.width,
-            "",
-            "      ",
-        ));
-    }
-    out
+        style.hang("", 6, &format!("{whose}: {}", sentence(one)))
+    };
+    groups.into_iter().map(line).collect()
 }
 
 fn same_answer(a: &Explanation, b: &Explanation) -> bool {
@@ -53,43 +42,38 @@ fn same_answer(a: &Explanation, b: &Explanation) -> bool {
 
 /// The answer in one sentence.
 pub fn sentence(of: &Explanation) -> String {
-    match &of.conclusion {
-        Conclusion::Limited { by } => {
-            let share = by
-                .first()
-                .and_then(|limit| of.finding(*limit))
-                .map(|f| format!(" ({} of the time)", glue(percent(f.share.time_share))))
-                .unwrap_or_default();
-            let names: Vec<&str> = by.iter().map(|l| l.words()).collect();
-            match names.as_slice() {
-                [one] => format!("limited by {one}{share}."),
-                _ if together(of, by) => {
-                    format!("limited by {}{share}.", names.join(" and "))
-                }
-                [all @ .., last] => format!(
-                    "limited by {} or {last}{share}: each of them fits, an experiment decides.",
-                    all.join(", ")
-                ),
-                [] => "limited.".to_owned(),
-            }
-        }
-        Conclusion::Innocent => "nothing to mend: the application asked for no more.".to_owned(),
-        Conclusion::TooShort => "too short to tell what limits it.".to_owned(),
+    let by = match &of.conclusion {
+        Conclusion::Limited { by } => by,
+        Conclusion::Innocent => return "nothing to fix: the application asked for no more.".into(),
+        Conclusion::TooShort => return "too short to tell what limits it.".into(),
         Conclusion::Unexplained => {
-            "nothing that is known here explains why it is not faster.".to_owned()
+            return "nothing that is known here explains why it is not faster.".into();
+        }
+    };
+    let first = by.first().and_then(|limit| of.finding(*limit));
+    let share = first.map(|f| format!(" ({} of the time)", glue(percent(f.share.time_share))));
+    let share = share.unwrap_or_default();
+    let names: Vec<&str> = by.iter().map(|l| l.words()).collect();
+    match names.as_slice() {
+        [] => "limited.".to_owned(),
+        [one] => format!("limited by {one}{share}."),
+        _ if together(of, by) => format!("limited by {}{share}.", names.join(" and ")),
+        [all @ .., last] => {
+            let all = all.join(", ");
+            format!("limited by {all} or {last}{share}: each of them fits, an experiment decides.")
         }
     }
 }
 
-/// Causes that each own a time of their own, or that belong to each other; not rivals.
+/// Causes that each took a time of their own, or that belong to each other; not rivals.
 fn together(of: &Explanation, by: &[Limit]) -> bool {
-    let level = |limit: &Limit| of.finding(*limit).map_or(limit.level(), |f| f.level);
-    let first_level = by.iter().filter(|l| level(l) == Level::First).count();
-    first_level == by.len()
-        || (first_level == 1
-            && !by
-                .iter()
-                .any(|l| of.finding(*l).is_some_and(|f| f.decider.is_some())))
+    let is_first = |limit: &&Limit| {
+        let level = of.finding(**limit).map_or(limit.level(), |f| f.level);
+        level == Level::First
+    };
+    let first_level = by.iter().filter(is_first).count();
+    let undecided = |limit: &Limit| of.finding(*limit).is_some_and(|f| f.decider.is_some());
+    first_level == by.len() || (first_level == 1 && !by.iter().any(undecided))
 }
 
 /// All of it; of a trace or a capture, what carried most comes first. `host` is what stands in the commands that decide;
@@ -105,42 +89,36 @@ pub fn text(explanations: &[Explanation], host: Option<&str>, style: Style) -> S
     }
     let mut out = String::new();
     for (n, one) in ordered.into_iter().enumerate().take(NAMED) {
-        if n > 0 && n < TOLD {
+        if n > 0 && n < FULL {
             out.push('\n');
         }
-        out.push_str(&head(one, style));
-        if n < TOLD {
-            out.push_str(&connection(one, host, style));
+        out += &head(one, style);
+        if n < FULL {
+            out += &connection(one, host, style);
         }
     }
     if explanations.len() > NAMED {
         let more = explanations.len() - NAMED;
-        out.push_str(&format!("And {more} more connections (--json has all).\n"));
+        out += &format!("And {more} more connections (--json has all).\n");
     }
     out
 }
 
 fn head(one: &Explanation, style: Style) -> String {
     let name = escape(&one.name);
+    let ends = one.sender.zip(one.receiver);
     // Traces and captures name a connection by its ends already.
-    let ends = match (one.sender, one.receiver) {
-        (Some(from), Some(to)) => Some(format!("{from} to {to}")).filter(|ends| *ends != name),
-        _ => None,
-    };
-    let ends = ends.map_or(String::new(), |ends| format!(", {ends}"));
-    let rate = one.bytes.per(one.span);
-    let line = format!(
-        "{name}{ends}: {} in {}, {}",
+    let ends = ends
+        .map(|(from, to)| format!("{from} to {to}"))
+        .filter(|ends| *ends != name);
+    let ends = ends.map(|ends| format!(", {ends}")).unwrap_or_default();
+    let (bytes, span, rate) = (
         glue(one.bytes),
         glue(one.span),
-        glue(rate)
+        glue(one.bytes.per(one.span)),
     );
-    let lines = wrap(&capital(sentence(one)), style.width, "  ", "  ");
-    let bold: Vec<String> = lines
-        .lines()
-        .map(|line| format!("{}\n", style.paint(Ink::Bold, line)))
-        .collect();
-    wrap(&line, style.width, "", "  ") + &bold.concat()
+    let line = style.hang("", 2, &format!("{name}{ends}: {bytes} in {span}, {rate}"));
+    line + &style.paint_lines(Ink::Bold, &style.hang("  ", 2, &capital(sentence(one))))
 }
 
 /// As a sentence begins.
@@ -152,219 +130,162 @@ fn capital(mut sentence: String) -> String {
 }
 
 fn connection(one: &Explanation, host: Option<&str>, style: Style) -> String {
-    let mut out = String::new();
+    let mut parts: Vec<String> = Vec::new();
     let shares: Vec<Vec<String>> = ranked(one)
         .map(|f| {
-            vec![
-                String::new(),
-                percent(f.share.time_share),
-                f.share.bytes.to_string(),
-                f.limit.words().to_owned(),
-            ]
+            let (share, bytes) = (percent(f.share.time_share), f.share.bytes.to_string());
+            vec![String::new(), share, bytes, f.limit.words().to_owned()]
         })
         .collect();
     if !shares.is_empty() {
-        out.push('\n');
-        out.push_str(&words::table(&shares));
+        parts.push(table(&[], shares));
     }
     let causes: &[Limit] = match &one.conclusion {
         Conclusion::Limited { by } => by,
         _ => &[],
     };
-    let told = one
-        .findings
-        .iter()
-        .filter(|f| causes.contains(&f.limit) || (causes.is_empty() && f.share.time_share >= 0.25));
-    let mut deciders: Vec<&Decider> = Vec::new();
-    for finding in told {
-        out.push('\n');
-        out.push_str(&self::finding(finding, style));
-        deciders.extend(finding.decider.as_ref());
-    }
+    let is_shown = |f: &&Finding| match causes {
+        [] => f.share.time_share >= 0.25,
+        causes => causes.contains(&f.limit),
+    };
+    let shown = || one.findings.iter().filter(is_shown);
+    parts.extend(shown().map(|f| finding(f, style)));
+    let mut deciders: Vec<&Decider> = shown().filter_map(|f| f.decider.as_ref()).collect();
     deciders.dedup_by(|a, b| a.change == b.change);
-    for decider in deciders {
-        out.push('\n');
-        out.push_str(&decision(decider, one, host, style));
-    }
+    parts.extend(deciders.into_iter().map(|d| decision(d, one, host, style)));
     if !one.ends.is_empty() {
-        out.push('\n');
-        out.push_str(match one.source {
-            Source::TraceOfBothEnds => "  Both ends together\n",
-            Source::CapturesAtTwoPlaces => "  Both captures together\n",
-            _ => "  From the trace at the receiver\n",
-        });
-        evidence(&one.ends, style, &mut out);
+        let whose = match one.source {
+            Source::TraceOfBothEnds => "Both ends together",
+            Source::CapturesAtTwoPlaces => "Both captures together",
+            _ => "From the trace at the receiver",
+        };
+        parts.push(format!("  {whose}\n{}", evidence(&one.ends, style)));
     }
     if !one.phases.is_empty() {
-        out.push('\n');
-        out.push_str(&time_line(one, style));
+        parts.push(time_line(one, style));
     }
-    for doubt in one
+    let parts = parts.into_iter().map(|part| format!("\n{part}"));
+    let doubts = one
         .doubts
         .iter()
         .map(String::as_str)
-        .chain(source(one.source))
-    {
-        let doubt = capital(escape_sentence(doubt));
-        out.push_str(&wrap(&doubt, style.width, "! ", "  "));
-    }
-    out
+        .chain(source(one.source));
+    let doubts = doubts.map(|doubt| style.hang("! ", 2, &capital(escape_sentence(doubt))));
+    parts.chain(doubts).collect()
 }
 
 /// The first level by falling share.
 fn ranked(one: &Explanation) -> impl Iterator<Item = &Finding> {
-    let mut first: Vec<&Finding> = one
-        .findings
-        .iter()
-        .filter(|f| f.level == Level::First)
-        .collect();
+    let first = one.findings.iter().filter(|f| f.level == Level::First);
+    let mut first: Vec<&Finding> = first.collect();
     first.sort_by_key(|f| std::cmp::Reverse(f.share.time));
     first.into_iter()
 }
 
-/// The command of the experiment, and what each outcome tells.
+/// The command of the experiment, and what each outcome shows.
 fn decision(decider: &Decider, one: &Explanation, host: Option<&str>, style: Style) -> String {
-    let (direction, receiver) = (one.direction, one.receiver);
-    let way = direction.map_or_else(String::new, |d| format!(" --direction {d}"));
-    let host = match (host, receiver) {
+    let way = one.direction.map(|d| format!(" --direction {d}"));
+    let host = match (host, one.receiver) {
         (Some(host), _) => escape(host),
         (None, Some(receiver)) => receiver.ip().to_string(),
         (None, None) => "HOST".to_owned(),
     };
-    let change = escape(&decider.change);
+    let (change, way) = (escape(&decider.change), way.unwrap_or_default());
     // Never broken: it is there to be copied.
-    format!("  To decide: linerate prove {host} --change {change}{way}\n")
-        + &wrap(
-            &escape_sentence(&decider.tells),
-            style.width,
-            "    ",
-            "    ",
-        )
+    let command = format!("  To decide: linerate prove {host} --change {change}{way}\n");
+    command + &style.hang("    ", 4, &escape_sentence(&decider.tells))
 }
 
 fn finding(finding: &Finding, style: Style) -> String {
-    let confidence = finding.confidence.name();
-    let mut out = wrap(
-        &format!("{} ({confidence})", finding.limit.words()),
-        style.width,
-        "  ",
-        "  ",
-    );
+    let (name, confidence) = (finding.limit.words(), finding.confidence.name());
+    let mut out = style.hang("  ", 2, &format!("{name} ({confidence})"));
     if finding.level == Level::First {
-        let share = percent(finding.share.time_share);
-        let line = format!(
-            "limited the transfer for {} of the time, {}",
-            glue(share),
-            glue(finding.share.bytes)
-        );
-        out.push_str(&wrap(&line, style.width, "    ", "      "));
+        let share = glue(percent(finding.share.time_share));
+        let bytes = glue(finding.share.bytes);
+        let line = format!("limited the transfer for {share} of the time, {bytes}");
+        out += &style.hang("    ", 6, &line);
     }
-    evidence(&finding.evidence, style, &mut out);
+    out += &evidence(&finding.evidence, style);
     for remedy in &finding.remedies {
         let change = remedy
             .change
             .as_ref()
             .map(|c| format!(" ({})", glue(escape(c))));
-        let line = format!(
-            "{}{}",
-            escape_sentence(&remedy.words),
-            change.unwrap_or_default()
-        );
-        out.push_str(&wrap(&line, style.width, "    Try: ", "         "));
+        let line = escape_sentence(&remedy.words) + &change.unwrap_or_default();
+        out += &style.hang("    Try: ", 9, &line);
     }
     out
 }
 
 /// Facts, a line each.
-fn evidence(facts: &[Evidence], style: Style, out: &mut String) {
-    for fact in facts {
-        let line = crate::evidence::line(fact);
-        out.push_str(&wrap(&line, style.width, "    ", "      "));
-    }
+fn evidence(facts: &[Evidence], style: Style) -> String {
+    let lines = facts.iter().map(crate::evidence::line);
+    lines.map(|line| style.hang("    ", 6, &line)).collect()
 }
 
 fn source(source: Source) -> Option<&'static str> {
-    match source {
-        Source::Samples | Source::Trace | Source::TraceOfBothEnds => None,
+    Some(match source {
+        Source::Samples | Source::Trace | Source::TraceOfBothEnds => return None,
         Source::TraceAtReceiver => {
-            Some("From a trace at the receiver: what the sender's socket waited for is inferred.")
+            "From a trace at the receiver: what the sender's socket waited for is inferred."
         }
         Source::CapturesAtTwoPlaces => {
-            Some("From captures at two places: what the sockets waited for is inferred.")
+            "From captures at two places: what the sockets waited for is inferred."
         }
         Source::Listing => {
-            Some("From printed lines: what the socket waited for is inferred from its windows.")
+            "From printed lines: what the socket waited for is inferred from its windows."
         }
-        Source::PacketsAndSamples => Some(
-            "From packets and samples of the sender's socket: its state between them is inferred.",
-        ),
+        Source::PacketsAndSamples => {
+            "From packets and samples of the sender's socket: its state between them is inferred."
+        }
         Source::CaptureAtSender => {
-            Some("From a capture at the sender: what its socket waited for is inferred.")
+            "From a capture at the sender: what its socket waited for is inferred."
         }
-        Source::CaptureAtReceiver => Some(
-            "From a capture at the receiver: what the sender saw is inferred, half a round trip late.",
-        ),
+        Source::CaptureAtReceiver => {
+            "From a capture at the receiver: what the sender saw is inferred, half a round trip late."
+        }
         Source::CaptureSomewhere => {
-            Some("From a capture, and where it stood is not known: what both ends saw is inferred.")
+            "From a capture, and where it stood is not known: what both ends saw is inferred."
         }
-        Source::CaptureBetween => Some(
-            "From a capture between the hosts: what both ends saw is inferred from the round trips to each.",
-        ),
-    }
+        Source::CaptureBetween => {
+            "From a capture between the hosts: what both ends saw is inferred from the round trips to each."
+        }
+    })
 }
 
 /// A row of letters, one a limit, with their meaning below.
 fn time_line(one: &Explanation, style: Style) -> String {
     let end = one.phases.last().map_or(Nanos(0), |p| p.to);
-    let room = usize::from(style.width.clamp(24, 80)) - 4;
+    let room = u64::from(style.width.clamp(24, 80)) - 4;
     let mut row = String::new();
     let mut seen: Vec<Limit> = Vec::new();
-    for column in 0..room as u64 {
-        let middle = (u128::from(end.0) * u128::from(2 * column + 1)) / (2 * room as u128);
+    for column in 0..room {
+        let middle = u128::from(end.0) * u128::from(2 * column + 1) / u128::from(2 * room);
         let middle = Nanos(u64::try_from(middle).unwrap_or(u64::MAX));
-        match one
-            .phases
-            .iter()
+        let mut phases = one.phases.iter();
+        let limit = phases
             .find(|p| p.from <= middle && middle < p.to)
-        {
-            Some(phase) => {
-                if !seen.contains(&phase.limit) {
-                    seen.push(phase.limit);
-                }
-                row.extend(phase.limit.letter());
-            }
-            None => row.push(' '),
-        }
+            .map(|p| p.limit);
+        row.extend(limit.map_or(Some(' '), Limit::letter));
+        seen.extend(limit.filter(|limit| !seen.contains(limit)));
     }
-    let legend: Vec<String> = seen
+    let legend = seen
         .iter()
-        .filter_map(|l| Some(glue(format!("{} {}", l.letter()?, l.words()))))
-        .collect();
-    let scale = format!("0 to {}: ", glue(end));
-    format!("  {row}\n") + &wrap(&(scale + &legend.join(", ")), style.width, "  ", "  ")
-}
-
-/// All of it as a JSON document.
-pub fn json(explanations: &[Explanation], clocks: Option<&Clocks>) -> String {
-    crate::json::pretty(&Document::of(explanations, clocks))
+        .filter_map(|l| Some(glue(format!("{} {}", l.letter()?, l.words()))));
+    let legend = legend.collect::<Vec<_>>().join(", ");
+    format!("  {row}\n") + &style.hang("  ", 2, &format!("0 to {}: {legend}", glue(end)))
 }
 
 /// How the clocks of two captures or traces are related.
 pub fn clocks(clocks: &Clocks, style: Style) -> String {
-    let line = format!(
+    style.prose(&format!(
         "Clocks, by {} packets that passed both places: offset {} us, drift {:.1} ppm, within {}; changes of one-way delays are within {}.",
         clocks.matched,
         clocks.offset_ns / 1000,
         clocks.drift_ppm,
         glue(clocks.error),
         glue(clocks.residual)
-    );
-    wrap(&line, style.width, "", "")
-}
-
-/// The same on a line of its own.
-pub fn json_line(explanations: &[Explanation]) -> String {
-    crate::json::compact(&Document::of(explanations, None))
+    ))
 }
 
 #[derive(Serialize)]
@@ -376,14 +297,22 @@ struct Document<'a> {
     explanations: &'a [Explanation],
 }
 
-impl<'a> Document<'a> {
-    fn of(explanations: &'a [Explanation], clocks: Option<&'a Clocks>) -> Document<'a> {
-        Document {
-            schema: EXPLAIN_SCHEMA,
-            clocks,
-            explanations,
-        }
-    }
+/// All of it as a JSON document.
+pub fn json(explanations: &[Explanation], clocks: Option<&Clocks>) -> String {
+    crate::json::pretty(&Document {
+        schema: EXPLAIN_SCHEMA,
+        clocks,
+        explanations,
+    })
+}
+
+/// The same on a line of its own.
+pub fn json_line(explanations: &[Explanation]) -> String {
+    crate::json::compact(&Document {
+        schema: EXPLAIN_SCHEMA,
+        clocks: None,
+        explanations,
+    })
 }
 
 #[cfg(test)]
@@ -469,7 +398,7 @@ mod tests {
         assert!(
             shown
                 .chars()
-                .all(|c| c == '\n' || !words::is_unprintable(c)),
+                .all(|c| c == '\n' || !crate::words::is_unprintable(c)),
             "{shown}"
         );
     }

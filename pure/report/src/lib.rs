@@ -10,6 +10,7 @@ pub mod csv;
 mod diff;
 mod evidence;
 pub mod explain;
+mod figures;
 pub mod flent;
 pub mod iperf3;
 pub mod json;

@@ -3,8 +3,9 @@
 //! Counters in samples only grow, so every figure here is a difference of two of them, and a lost or
 //! late sample loses nothing but a little smoothness.
 
+use crate::summary::requests_per_second;
 use crate::words::{
-    Ink, Style, escape_sentence, grouped, per_second, round_span, spark, three_digits,
+    Ink, Style, cut, escape_sentence, grouped, or, round_span, spark, three_digits,
 };
 use model::{
     BitRate, Bytes, Direction, Ended, Exchange, Latency, Limit, Nanos, Sample, Side, Spec,
@@ -17,6 +18,9 @@ const RATE_SPAN: Nanos = Nanos::from_millis(500);
 const MOST_POINTS: usize = 2048;
 /// Streams numbered beyond this are a peer's mistake.
 const MOST_STREAMS: u32 = 1024;
+/// Columns of a rate in a frame, and of a row of blocks or a bar at most.
+const RATE: usize = 11;
+const WIDEST: usize = 60;
 
 /// The run so far, as far as a viewer cares.
 pub struct Live {
@@ -31,6 +35,7 @@ pub struct Live {
 }
 
 struct LegView {
+    kind: Exchange,
     direction: Direction,
     near: EndView,
     far: EndView,
@@ -95,17 +100,16 @@ impl Live {
     /// A leg begins.
     pub fn leg_started(&mut self, index: usize, direction: Direction) {
         self.waiting = None;
-        self.legs.insert(
-            index,
-            LegView {
-                direction,
-                near: EndView::default(),
-                far: EndView::default(),
-                ended: None,
-                line_at: Point::default(),
-                line_retransmits: 0,
-            },
-        );
+        let leg = LegView {
+            kind: self.kind,
+            direction,
+            near: EndView::default(),
+            far: EndView::default(),
+            ended: None,
+            line_at: Point::default(),
+            line_retransmits: 0,
+        };
+        self.legs.insert(index, leg);
     }
 
     /// An end took a sample. Samples of legs that were never started are ignored.
@@ -113,22 +117,18 @@ impl Live {
         let Some(leg) = self.legs.get_mut(&index) else {
             return;
         };
-        let sends = leg.direction.sender() == side;
-        let end = match side {
-            Side::Near => &mut leg.near,
-            Side::Far => &mut leg.far,
-        };
-        end.take(sample, sends, self.kind);
-        if side == leg.teller(self.kind) {
-            let span = sample.at.since(leg.line_at.at);
-            // The last sample comes when the leg ends; so soon after the one before it tells nothing.
-            if span.0 > 0 && span.0 >= self.interval.0 / 4 {
-                let line = leg.plain_line(self.kind, span);
-                if std::mem::take(&mut self.header_due) {
-                    self.pending.push(header(self.kind));
-                }
-                self.pending.push(line);
+        let (sends, kind) = (leg.direction.sender() == side, self.kind);
+        match side {
+            Side::Near => leg.near.take(sample, sends, kind),
+            Side::Far => leg.far.take(sample, sends, kind),
+        }
+        let span = sample.at.since(leg.line_at.at);
+        // The last sample comes when the leg ends; so soon after the one before it shows nothing.
+        if side == leg.pace() && span.0 > 0 && span.0 >= self.interval.0 / 4 {
+            if std::mem::take(&mut self.header_due) {
+                self.pending.push(header(kind));
             }
+            self.pending.push(leg.plain_line(span));
         }
     }
 
@@ -147,63 +147,56 @@ impl Live {
 
     /// The present picture, to be drawn over the one before. No line is wider than `style.width`.
     pub fn frame(&self, style: Style) -> Vec<String> {
-        let width = usize::from(style.width);
         let mut lines = Vec::new();
         for leg in self.legs.values() {
             match &leg.ended {
-                Some(ended) => lines.push(leg.ended_line(self.kind, ended, style)),
-                None => lines.extend(leg.running_lines(self.kind, style)),
+                Some(ended) => lines.push(leg.ended_line(ended, style)),
+                None => lines.extend(leg.running_lines(style)),
             }
         }
-        if let Some(words) = &self.waiting {
-            lines.push(cut(words, width));
-        } else if let Some(bar) = self.bar(style) {
-            lines.push(bar);
-        }
+        lines.extend(match &self.waiting {
+            Some(words) => Some(cut(words, usize::from(style.width))),
+            None => self.bar(style),
+        });
         lines
     }
 
     /// How far the running legs are, and how long it takes still.
     fn bar(&self, style: Style) -> Option<String> {
         let (index, leg) = self.legs.iter().rev().find(|(_, l)| l.ended.is_none())?;
-        let end = leg.end(leg.teller(self.kind));
+        let end = leg.end(leg.pace());
         let now = end.history.last().copied().unwrap_or_default();
         let (done, left) = match self.limit {
             Limit::Time(all) => (share(now.at.0, all.0), Some(all.since(now.at))),
             Limit::Bytes(Bytes(all)) | Limit::Requests(all) => {
                 let per_ns = end.rate_now().map_or(0.0, |rate| rate / 1e9);
                 let left = all.saturating_sub(now.moved) as f64 / per_ns;
-                let left =
-                    (left.is_finite() && left < u64::MAX as f64).then_some(Nanos(left as u64));
-                (share(now.moved, all), left)
+                let known = left.is_finite() && left < u64::MAX as f64;
+                (share(now.moved, all), known.then_some(Nanos(left as u64)))
             }
             // How long the file is, its end knows.
             Limit::Whole => (0.0, None),
         };
-        let left = match left {
-            // Rounded up: it is never over before it says so.
-            Some(left) => round_span(Nanos::from_secs(left.0.div_ceil(1_000_000_000))) + " left",
-            None => "unknown time left".to_owned(),
-        };
+        // Rounded up: it is never over before it says so.
+        let left = left.map(|left| Nanos::from_secs(left.0.div_ceil(1_000_000_000)));
+        let left = left.map_or("unknown time".to_owned(), round_span);
         let running = self.legs.values().filter(|l| l.ended.is_none()).count();
         let of = match (self.planned_legs, running) {
             (legs, 1) if legs > 1 => format!(", leg {} of {legs}", index + 1),
             _ => String::new(),
         };
-        let words = format!("{left}{of}");
+        let words = format!("{left} left{of}");
         let width = usize::from(style.width);
-        let room = width.saturating_sub(words.len() + 2).min(60);
+        let room = width.saturating_sub(words.len() + 2).min(WIDEST);
         if room < 6 {
             return Some(cut(&words, width));
         }
         let (full, empty) = match style.unicode {
-            true => ('\u{2588}', '\u{2591}'),
-            false => ('#', '.'),
+            true => ("\u{2588}", "\u{2591}"),
+            false => ("#", "."),
         };
         let filled = (done * room as f64) as usize;
-        let bar: String = (0..room)
-            .map(|at| if at < filled { full } else { empty })
-            .collect();
+        let bar = full.repeat(filled) + &empty.repeat(room - filled);
         Some(format!("{}  {words}", style.paint(Ink::Faint, &bar)))
     }
 }
@@ -219,26 +212,20 @@ impl EndView {
             let fresh = !self.streams.contains_key(&stream.stream);
             let view = self.streams.entry(stream.stream).or_default();
             let acked = stream.tcp.as_ref().and_then(|tcp| tcp.bytes_acked());
-            let moved = match acked {
-                // Never more than was written: the handshake and the stream's token are not payload.
-                Some(acked) if sends => acked.min(stream.bytes),
-                _ => stream.bytes,
-            };
-            view.moved = view.moved.max(moved.0);
-            if let Some(tcp) = &stream.tcp {
-                self.knows_tcp = true;
-                let retransmits = u64::from(tcp.total_retrans().unwrap_or(0));
-                if fresh {
-                    view.retransmits_at_start = retransmits;
-                }
-                view.retransmits = view.retransmits.max(retransmits);
-                rtts.extend(tcp.srtt().filter(|srtt| *srtt > Nanos(0)));
-                let add = |sum: Option<Bytes>, more: Option<Bytes>| {
-                    sum.into_iter().chain(more).reduce(|a, b| a + b)
-                };
-                cwnd = add(cwnd, tcp.cwnd_bytes());
-                unsent = add(unsent, tcp.notsent_bytes());
+            // Never more than was written: the handshake and the stream's token are not payload.
+            let acked = acked.filter(|_| sends).unwrap_or(stream.bytes);
+            view.moved = view.moved.max(acked.min(stream.bytes).0);
+            let Some(tcp) = &stream.tcp else { continue };
+            self.knows_tcp = true;
+            let retransmits = u64::from(tcp.total_retrans().unwrap_or(0));
+            if fresh {
+                view.retransmits_at_start = retransmits;
             }
+            view.retransmits = view.retransmits.max(retransmits);
+            rtts.extend(tcp.srtt().filter(|srtt| *srtt > Nanos(0)));
+            let add = |sum: Option<Bytes>, more| sum.into_iter().chain(more).reduce(|a, b| a + b);
+            cwnd = add(cwnd, tcp.cwnd_bytes());
+            unsent = add(unsent, tcp.notsent_bytes());
         }
         rtts.sort_unstable();
         self.rtt = rtts.get(rtts.len().saturating_sub(1) / 2).copied();
@@ -247,43 +234,36 @@ impl EndView {
             self.answered = self.answered.saturating_add(requests.count());
             self.latest_requests = Some(requests.clone());
         }
-        let by_stream = || {
-            self.streams
-                .values()
-                .fold(0u64, |sum, s| sum.saturating_add(s.moved))
-        };
+        let (at, streams) = (sample.at, self.streams.values().map(|s| s.moved));
         let moved = match kind {
             Exchange::Calls => self.answered,
-            Exchange::Datagrams => sample.bytes.0,
-            Exchange::Stream if sample.streams.is_empty() => sample.bytes.0,
-            Exchange::Stream => by_stream(),
+            Exchange::Stream if !sample.streams.is_empty() => streams.fold(0, u64::saturating_add),
+            Exchange::Stream | Exchange::Datagrams => sample.bytes.0,
         };
-        if self.history.is_empty() && sample.at > Nanos(0) {
+        if self.history.is_empty() && at > Nanos(0) {
             self.history.push(Point::default());
         }
-        self.history.push(Point {
-            at: sample.at,
-            moved,
-        });
+        self.history.push(Point { at, moved });
         if self.history.len() > MOST_POINTS {
-            let last = self.history.len() - 1;
-            let mut at = 0;
-            self.history.retain(|_| {
-                at += 1;
-                (at - 1) % 2 == 0 || at - 1 == last
+            let mut index = 0;
+            self.history.retain(|point| {
+                index += 1;
+                index % 2 == 1 || point.at == at
             });
         }
     }
 
     fn retransmits(&self) -> Option<u64> {
-        self.knows_tcp.then(|| {
-            self.streams.values().fold(0u64, |sum, s| {
-                sum.saturating_add(s.retransmits.saturating_sub(s.retransmits_at_start))
-            })
-        })
+        let streams = self.streams.values();
+        let new = streams.map(|s| s.retransmits.saturating_sub(s.retransmits_at_start));
+        self.knows_tcp.then(|| new.fold(0, u64::saturating_add))
     }
 
-    /// Bytes or requests a second, lately.
+    fn percentile(&self, share: f64) -> Option<Nanos> {
+        self.latest_requests.as_ref()?.percentile(share)
+    }
+
+    /// Bytes or requests a second at present.
     fn rate_now(&self) -> Option<f64> {
         let last = self.history.last()?;
         let before = self.history.iter().rev();
@@ -305,31 +285,25 @@ impl EndView {
         let cells = cells.min(self.history.len().saturating_sub(1));
         let moved_by = |at: f64| {
             let next = self.history.partition_point(|p| (p.at.0 as f64) < at);
-            let (Some(b), a) = (
-                self.history.get(next),
-                self.history.get(next.wrapping_sub(1)),
-            ) else {
+            let Some(b) = self.history.get(next) else {
                 return last.moved as f64;
             };
-            let Some(a) = a else { return b.moved as f64 };
+            let Some(a) = self.history.get(next.wrapping_sub(1)) else {
+                return b.moved as f64;
+            };
             let part = (at - a.at.0 as f64) / (b.at.0 - a.at.0) as f64;
             a.moved as f64 + part * (b.moved as f64 - a.moved as f64)
         };
-        let edge = |cell: usize| last.at.0 as f64 * cell as f64 / cells as f64;
-        let slices: Vec<f64> = (0..cells)
-            .map(|cell| (moved_by(edge(cell + 1)) - moved_by(edge(cell))).max(0.0))
-            .collect();
-        let most = slices.iter().copied().fold(0.0, f64::max);
-        slices
+        let edge = |cell: usize| moved_by(last.at.0 as f64 * cell as f64 / cells as f64);
+        let slices = (0..cells).map(|cell| (edge(cell + 1) - edge(cell)).max(0.0));
+        let slices: Vec<f64> = slices.collect();
+        let most = slices
             .iter()
-            .map(|slice| {
-                if most > 0.0 {
-                    (slice / most * 7.0).round() as usize
-                } else {
-                    0
-                }
-            })
-            .collect()
+            .copied()
+            .fold(0.0, f64::max)
+            .max(f64::MIN_POSITIVE);
+        let level = |slice: &f64| (slice / most * 7.0).round() as usize;
+        slices.iter().map(level).collect()
     }
 }
 
@@ -345,176 +319,144 @@ impl LegView {
         self.end(self.direction.sender())
     }
 
-    /// The end whose samples set the pace: the client of requests, else the end on this host, which
-    /// is always heard.
-    fn teller(&self, kind: Exchange) -> Side {
-        match kind {
+    /// The end whose samples set the pace: the client of requests, else the end on this host, whose
+    /// samples always come.
+    fn pace(&self) -> Side {
+        match self.kind {
             Exchange::Calls => self.direction.sender(),
             Exchange::Stream | Exchange::Datagrams => Side::Near,
         }
     }
 
-    fn plain_line(&mut self, kind: Exchange, span: Nanos) -> String {
-        let end = self.end(self.teller(kind));
+    fn plain_line(&mut self, span: Nanos) -> String {
+        let (end, sender) = (self.end(self.pace()), self.sender());
         let now = end.history.last().copied().unwrap_or_default();
         let moved = now.moved.saturating_sub(self.line_at.moved);
-        let sender = self.sender();
         let retransmits = sender.retransmits();
         let again = retransmits.map(|all| all.saturating_sub(self.line_retransmits));
-        let line = match kind {
-            Exchange::Calls => columns(&[
-                &self.direction.to_string(),
-                &seconds(now.at),
-                &three_or_grouped(moved as f64 / span.as_secs_f64()),
-                &told(percentile(end, 0.5)),
-                &told(percentile(end, 0.99)),
-                &told(end.latest_requests.as_ref().and_then(Latency::max)),
-                &told(again),
-            ]),
-            Exchange::Datagrams => columns(&[
-                &self.direction.to_string(),
-                &seconds(now.at),
-                &Bytes(moved).per(span).to_string(),
-            ]),
-            Exchange::Stream => columns(&[
-                &self.direction.to_string(),
-                &seconds(now.at),
-                &Bytes(moved).per(span).to_string(),
-                &told(sender.rtt),
-                &told(sender.cwnd),
-                &told(sender.unsent),
-                &told(again),
-            ]),
+        let rate = match (self.kind, moved as f64 / span.as_secs_f64()) {
+            (Exchange::Calls, many) if many >= 1000.0 => grouped(many.round() as u64),
+            (Exchange::Calls, few) => three_digits(few),
+            _ => Bytes(moved).per(span).to_string(),
         };
+        let at = format!("{:.2}", now.at.as_secs_f64());
+        let mut cells = vec![self.direction.to_string(), at, rate];
+        match self.kind {
+            Exchange::Datagrams => {}
+            Exchange::Calls => {
+                let longest = end.latest_requests.as_ref().and_then(Latency::max);
+                let latencies = [end.percentile(0.5), end.percentile(0.99), longest];
+                cells.extend(latencies.map(|latency| or(latency, "-")));
+                cells.push(or(again, "-"));
+            }
+            Exchange::Stream => cells.extend([
+                or(sender.rtt, "-"),
+                or(sender.cwnd, "-"),
+                or(sender.unsent, "-"),
+                or(again, "-"),
+            ]),
+        }
         self.line_at = now;
         self.line_retransmits = retransmits.unwrap_or(self.line_retransmits);
-        line
+        columns(&cells)
     }
 
-    fn ended_line(&self, kind: Exchange, ended: &Ended, style: Style) -> String {
-        let end = self.end(self.teller(kind));
-        let rate = end
-            .rate_overall()
-            .map_or_else(|| "nothing".to_owned(), |rate| rate_words(kind, rate));
+    fn ended_line(&self, ended: &Ended, style: Style) -> String {
+        let rate = self.end(self.pace()).rate_overall();
+        let rate = rate.map_or("nothing".to_owned(), |rate| rate_words(self.kind, rate));
         let words = match ended {
             Ended::Complete => "done",
             Ended::Interrupted => "interrupted",
             Ended::Unfinished | Ended::Failed { .. } => "broke off",
         };
-        let line = format!("{:<5} {rate:<11}  {words}", self.direction);
+        let line = format!("{:<5} {rate:<RATE$}  {words}", self.direction);
         style.paint(Ink::Faint, &cut(&line, usize::from(style.width)))
     }
 
-    fn running_lines(&self, kind: Exchange, style: Style) -> Vec<String> {
+    fn running_lines(&self, style: Style) -> Vec<String> {
         let width = usize::from(style.width);
-        let end = self.end(self.teller(kind));
+        let end = self.end(self.pace());
         let Some(rate) = end.rate_now() else {
             return vec![cut(&format!("{:<5} starts", self.direction), width)];
         };
-        let rate = rate_words(kind, rate);
+        let rate = rate_words(self.kind, rate);
         let head = format!("{:<5} ", self.direction);
-        let taken = head.len() + rate.chars().count().max(11) + 2;
-        let spark: String = end
-            .levels(width.saturating_sub(taken).min(60))
-            .into_iter()
-            .map(|level| spark(level, style))
-            .collect();
-        let first = format!(
-            "{head}{}{}  {spark}",
-            style.paint(Ink::Bold, &rate),
-            " ".repeat(11usize.saturating_sub(rate.chars().count()))
-        );
-        let mut lines = vec![match taken > width {
-            true => cut(&format!("{head}{rate}"), width),
-            false => first.trim_end().to_owned(),
-        }];
+        let gap = RATE.saturating_sub(rate.chars().count()) + 2;
+        let taken = head.len() + rate.chars().count() + gap;
+        if taken > width {
+            return vec![cut(&format!("{head}{rate}"), width)];
+        }
+        let levels = end.levels((width - taken).min(WIDEST)).into_iter();
+        let blocks: String = levels.map(|level| spark(level, style)).collect();
+        let first = head.clone() + &style.paint(Ink::Bold, &rate) + &" ".repeat(gap) + &blocks;
+        let mut lines = vec![first.trim_end().to_owned()];
 
-        let sender = self.sender();
-        let mut pieces: Vec<(Option<Ink>, String)> = Vec::new();
-        let mut piece = |ink, name: &str, value: Option<String>| {
-            pieces.extend(value.map(|value| (ink, format!("{name} {value}"))));
-        };
-        if kind == Exchange::Calls {
-            piece(None, "p50", percentile(end, 0.5).map(|p| p.to_string()));
-            piece(None, "p99", percentile(end, 0.99).map(|p| p.to_string()));
-        }
-        if kind != Exchange::Datagrams {
-            piece(None, "RTT", sender.rtt.map(|rtt| rtt.to_string()));
-            let ink = sender
-                .retransmits()
-                .is_some_and(|n| n > 0)
-                .then_some(Ink::Yellow);
-            piece(ink, "retransmitted", sender.retransmits().map(grouped));
-        }
-        if kind == Exchange::Stream {
-            piece(None, "cwnd", sender.cwnd.map(|cwnd| cwnd.to_string()));
-            piece(
-                None,
-                "unsent",
-                sender.unsent.map(|unsent| unsent.to_string()),
-            );
-        }
         let mut second = " ".repeat(head.len());
         let mut column = second.len();
-        let mut some = false;
-        for (ink, text) in pieces {
-            let gap = if some { 2 } else { 0 };
-            if column + gap + text.chars().count() > width {
+        for (ink, text) in self.figures() {
+            let gap = if column > head.len() { "  " } else { "" };
+            column += gap.len() + text.chars().count();
+            if column > width {
                 break;
             }
-            second.push_str(&"  "[..gap]);
-            column += gap + text.chars().count();
-            second.push_str(&ink.map_or(text.clone(), |ink| style.paint(ink, &text)));
-            some = true;
+            second += gap;
+            second += &ink.map_or(text.clone(), |ink| style.paint(ink, &text));
         }
-        if some {
+        if second.len() > head.len() {
             lines.push(second);
         }
         lines
     }
+
+    /// What stands below the rate.
+    fn figures(&self) -> Vec<(Option<Ink>, String)> {
+        let (end, sender) = (self.end(self.pace()), self.sender());
+        let text = |value: Option<Nanos>| value.map(|value| value.to_string());
+        let size = |value: Option<Bytes>| value.map(|value| value.to_string());
+        let again = ("retransmitted", sender.retransmits().map(grouped));
+        let rtt = ("RTT", text(sender.rtt));
+        let figures = match self.kind {
+            Exchange::Calls => vec![
+                ("p50", text(end.percentile(0.5))),
+                ("p99", text(end.percentile(0.99))),
+                rtt,
+                again,
+            ],
+            Exchange::Stream => vec![
+                rtt,
+                again,
+                ("cwnd", size(sender.cwnd)),
+                ("unsent", size(sender.unsent)),
+            ],
+            Exchange::Datagrams => Vec::new(),
+        };
+        let known = figures.into_iter().filter_map(|(name, value)| {
+            let value = value?;
+            let odd = name == "retransmitted" && value != "0";
+            Some((odd.then_some(Ink::Yellow), format!("{name} {value}")))
+        });
+        known.collect()
+    }
 }
 
 fn header(kind: Exchange) -> String {
-    match kind {
-        Exchange::Stream => {
-            columns(&["leg", "seconds", "rate", "RTT", "cwnd", "unsent", "retrans"])
-        }
-        Exchange::Calls => columns(&[
-            "leg",
-            "seconds",
-            "requests/s",
-            "p50",
-            "p99",
-            "max",
-            "retrans",
-        ]),
-        Exchange::Datagrams => columns(&["leg", "seconds", "rate"]),
-    }
+    let names = match kind {
+        Exchange::Stream => "leg seconds rate RTT cwnd unsent retrans",
+        Exchange::Calls => "leg seconds requests/s p50 p99 max retrans",
+        Exchange::Datagrams => "leg seconds rate",
+    };
+    columns(&names.split(' ').collect::<Vec<_>>())
 }
 
 /// Cells at fixed columns: the name on the left, figures on the right.
-fn columns(cells: &[&str]) -> String {
+fn columns(cells: &[impl std::fmt::Display]) -> String {
     const WIDTHS: [usize; 7] = [5, 9, 13, 10, 10, 10, 8];
-    let mut line = String::new();
-    for (at, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
-        match at {
-            0 => line.push_str(&format!("{cell:<width$}")),
-            _ => line.push_str(&format!(" {cell:>width$}")),
-        }
-    }
-    line
-}
-
-fn told<T: std::fmt::Display>(value: Option<T>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
-fn seconds(at: Nanos) -> String {
-    format!("{:.2}", at.as_secs_f64())
-}
-
-fn percentile(end: &EndView, share: f64) -> Option<Nanos> {
-    end.latest_requests.as_ref()?.percentile(share)
+    let cells = cells.iter().zip(WIDTHS).enumerate();
+    let cells = cells.map(|(at, (cell, width))| match at {
+        0 => format!("{cell:<width$}"),
+        _ => format!(" {cell:>width$}"),
+    });
+    cells.collect()
 }
 
 fn rate(from: Point, to: Point) -> Option<f64> {
@@ -524,31 +466,15 @@ fn rate(from: Point, to: Point) -> Option<f64> {
 
 fn rate_words(kind: Exchange, rate: f64) -> String {
     match kind {
-        Exchange::Calls => format!("{} requests/s", per_second(rate).trim_end_matches("/s")),
+        Exchange::Calls => requests_per_second(rate),
         Exchange::Stream | Exchange::Datagrams => BitRate((rate * 8.0) as u64).to_string(),
     }
 }
 
-fn three_or_grouped(value: f64) -> String {
-    if value >= 1000.0 {
-        grouped(value.round() as u64)
-    } else {
-        three_digits(value)
-    }
-}
-
 fn share(part: u64, all: u64) -> f64 {
-    if all == 0 {
-        return 1.0;
-    }
-    (part as f64 / all as f64).min(1.0)
-}
-
-/// At most `width` characters.
-fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        Some((at, _)) => text[..at].to_owned(),
-        None => text.to_owned(),
+    match all {
+        0 => 1.0,
+        _ => (part as f64 / all as f64).min(1.0),
     }
 }
 

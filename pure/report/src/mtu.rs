@@ -1,7 +1,8 @@
-//! What size gets through, in words: the answer in a sentence, what it rests on, what to do.
+//! What size gets through, in words: the answer in a sentence, the evidence, what to do.
 
-use crate::words::{Ink, Style, escape, escape_sentence, grouped, table, wrap};
-use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, TcpTruth, Verdict, Way};
+use crate::words::{Style, counted, escape, escape_sentence, grouped, or, table};
+use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, TcpTruth, Verdict};
+use std::net::IpAddr;
 
 /// As one JSON document.
 pub fn json(report: &MtuReport) -> String {
@@ -10,40 +11,31 @@ pub fn json(report: &MtuReport) -> String {
 
 /// The answer in a sentence.
 pub fn sentence(report: &MtuReport) -> String {
-    let host = escape(&report.host);
-    Words { host, report }.sentence()
+    Words::of(report).sentence()
 }
 
 /// For people.
 pub fn text(report: &MtuReport, style: Style) -> String {
-    let mut out = String::new();
-    let answer = wrap(&sentence(report), style.width, "", "");
-    out.push_str(&style.paint(Ink::Bold, answer.trim_end()));
-    out.push_str("\n\n");
     let (figures, evidence, todo) = parts(report);
-    out.push_str(&figures);
-    if !evidence.is_empty() {
-        out.push('\n');
-    }
-    for line in evidence {
-        out.push_str(&wrap(&line, style.width, "- ", "  "));
-    }
-    if !todo.is_empty() {
-        out.push_str("\nWhat to do:\n");
-    }
-    for line in todo {
-        out.push_str(&wrap(&line, style.width, "- ", "  "));
+    let items = |lines: Vec<String>| {
+        lines
+            .iter()
+            .map(|line| style.item(line))
+            .collect::<String>()
+    };
+    let mut out = format!("{}\n{figures}", style.bold(&sentence(report)));
+    for (heading, lines) in [("\n", evidence), ("\nWhat to do:\n", todo)] {
+        if !lines.is_empty() {
+            out += heading;
+        }
+        out += &items(lines);
     }
     out
 }
 
-/// The figures of both ways as a table, what the answer rests on, and what to do: the parts of [`text`]
-/// behind the answer.
+/// The figures of both directions as a table, the evidence, and what to do: the parts of [`text`] behind the answer.
 pub(crate) fn parts(report: &MtuReport) -> (String, Vec<String>, Vec<String>) {
-    let words = Words {
-        host: escape(&report.host),
-        report,
-    };
+    let words = Words::of(report);
     (words.figures(), words.evidence(), words.todo())
 }
 
@@ -57,6 +49,11 @@ pub(crate) fn on_the_way(going: Going) -> String {
 }
 
 impl Words<'_> {
+    fn of(report: &MtuReport) -> Words<'_> {
+        let host = escape(&report.host);
+        Words { host, report }
+    }
+
     fn verdict(&self, going: Going) -> &Verdict {
         &self.report.way(going).verdict
     }
@@ -66,48 +63,40 @@ impl Words<'_> {
         ends(going, &self.host).0
     }
 
-    /// The end that receives.
-    fn receiver(&self, going: Going) -> String {
-        ends(going, &self.host).1
-    }
-
     fn sentence(&self) -> String {
         let [there, back] = Going::BOTH.map(|going| self.verdict(going));
         let size = |verdict: &Verdict| match verdict.mtu {
             Some(mtu) if verdict.cause == Cause::NotTried => format!("at least {mtu}"),
-            Some(mtu) => mtu.to_string(),
-            None => "nothing".to_owned(),
+            mtu => or(mtu, "nothing"),
         };
         let sizes = match there.mtu == back.mtu {
             true => format!("{} bytes each way", size(there)),
             false => format!("{} bytes there, {} back", size(there), size(back)),
         };
         let mut parts: Vec<String> = Vec::new();
-        let both = there.cause == Cause::Clear && back.cause == Cause::Clear;
-        if both {
-            parts.push(match self.report.method {
-                Method::Agent => "all that the devices of both hosts take".to_owned(),
-                Method::Web => "as much as could be tried".to_owned(),
-            });
+        if there.cause == Cause::Clear && back.cause == Cause::Clear {
+            let all = match self.report.method {
+                Method::Agent => "all that the devices of both hosts take",
+                Method::Web => "as much as could be tried",
+            };
+            parts.push(all.to_owned());
         }
         for going in Going::BOTH {
-            let cause = self.cause(going);
+            let cause = stops(&self.verdict(going).cause, going, &self.host);
             // The same device stops both ways, as a rule.
             if !cause.is_empty() && !parts.contains(&cause) {
                 parts.push(cause);
             }
         }
         for going in Going::BOTH {
-            for beside in &self.verdict(going).beside {
-                let said = match beside {
-                    Beside::StaleCache { says, .. } => format!(
-                        "but {} believes in {says} and sends no more",
-                        self.sender(going)
-                    ),
-                    _ => continue,
-                };
-                parts.push(said);
-            }
+            let from = self.sender(going);
+            let beside = self.verdict(going).beside.iter();
+            parts.extend(beside.filter_map(|beside| match beside {
+                Beside::StaleCache { says, .. } => {
+                    Some(format!("but {from} believes in {says} and sends no more"))
+                }
+                _ => None,
+            }));
         }
         let hole = |going: &Going| self.verdict(*going).beside.contains(&Beside::BlackHole);
         let holes: Vec<&str> = Going::BOTH
@@ -121,11 +110,21 @@ impl Words<'_> {
         format!("{sizes}: {}.", parts.join("; "))
     }
 
-    fn cause(&self, going: Going) -> String {
-        stops(&self.verdict(going).cause, going, &self.host)
-    }
-
     fn figures(&self) -> String {
+        let rows = Going::BOTH.map(|going| {
+            let way = self.report.way(going);
+            let mss = way.mss.map(|mss| {
+                let least = if mss.at_least { " or more" } else { "" };
+                format!("{}, {}{least}", mss.announced, mss.seen)
+            });
+            vec![
+                going.word().to_owned(),
+                or(way.verdict.mtu, "-"),
+                format!("{}, {}", way.climb.sent, way.climb.arrived),
+                or(mss, "-"),
+                or(way.tcp.as_ref().map(fate), "-"),
+            ]
+        });
         let heads = [
             "",
             "path MTU",
@@ -133,57 +132,31 @@ impl Words<'_> {
             "MSS announced, seen",
             "64 KiB over TCP",
         ];
-        let mut rows = vec![heads.map(str::to_owned).to_vec()];
-        for going in Going::BOTH {
-            let Way {
-                climb,
-                mss,
-                tcp,
-                verdict,
-            } = self.report.way(going);
-            let mtu = verdict.mtu.map_or("-".to_owned(), |mtu| mtu.to_string());
-            let tcp = tcp.map_or("-".to_owned(), |tcp| fate(&tcp));
-            let mss = mss.map_or("-".to_owned(), |mss| {
-                let least = if mss.at_least { " or more" } else { "" };
-                format!("{}, {}{least}", mss.announced, mss.seen)
-            });
-            let probes = format!("{}, {}", climb.sent, climb.arrived);
-            rows.push(vec![going.word().to_owned(), mtu, probes, mss, tcp]);
-        }
-        table(&rows)
+        table(&heads, rows)
     }
 
     fn evidence(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for going in Going::BOTH {
-            let (way, from) = (self.report.way(going), self.sender(going));
-            let word = going.word();
-            if let Some(end) = self.report.sender(going) {
-                lines.push(device(end, &from, &self.receiver(going)));
-            }
-            if let Some(told) = way.climb.too_big {
+            let (way, word) = (self.report.way(going), going.word());
+            let (from, to) = ends(going, &self.host);
+            let device = self.report.sender(going).map(|end| device(end, &from, &to));
+            lines.extend(device);
+            lines.extend(way.climb.too_big.map(|router| {
                 // Zero comes from routers older than RFC 1191, or of a kernel that does not want to know.
-                let size = match told.mtu {
+                let size = match router.mtu {
                     0 => "less".to_owned(),
                     mtu => format!("{mtu} bytes"),
                 };
-                lines.push(format!("{word}: {} says that it takes {size}", told.from));
-            }
+                format!("{word}: {} says that it takes {size}", router.from)
+            }));
             let named = |large: bool| {
-                let some = way
-                    .climb
-                    .hops
-                    .iter()
-                    .filter(|hop| hop.small && (!large || hop.large));
-                let words: Vec<String> = some
-                    .map(|hop| {
-                        let address = hop.address.map_or("?".to_owned(), |ip| ip.to_string());
-                        format!("{} {address}", hop.ttl)
-                    })
-                    .collect();
-                match words.is_empty() {
-                    true => "none".to_owned(),
-                    false => words.join(", "),
+                let hops = way.climb.hops.iter();
+                let some = hops.filter(|hop| hop.small && (!large || hop.large));
+                let some = some.map(|hop| format!("{} {}", hop.ttl, or(hop.address, "?")));
+                match some.collect::<Vec<_>>().join(", ") {
+                    none if none.is_empty() => "none".to_owned(),
+                    some => some,
                 }
             };
             if let Some(mtu) = way.verdict.mtu.filter(|_| !way.climb.hops.is_empty()) {
@@ -194,56 +167,13 @@ impl Words<'_> {
                     named(true)
                 ));
             }
-            lines.extend(
-                way.verdict
-                    .beside
-                    .iter()
-                    .map(|beside| self.beside(going, beside)),
-            );
-            lines.extend(
-                way.verdict
-                    .doubts
-                    .iter()
-                    .map(|doubt| format!("{word}: {}", doubt_words(*doubt))),
-            );
+            let beside = way.verdict.beside.iter();
+            lines.extend(beside.map(|one| format!("{word}: {}", beside_words(one, &from))));
+            let doubts = way.verdict.doubts.iter();
+            lines.extend(doubts.map(|doubt| format!("{word}: {}", doubt_words(*doubt))));
         }
         lines.extend(self.report.notes.iter().map(|note| escape_sentence(note)));
         lines
-    }
-
-    fn beside(&self, going: Going, beside: &Beside) -> String {
-        let (word, from) = (going.word(), self.sender(going));
-        match beside {
-            Beside::StaleCache { says, expires_s } => format!(
-                "{word}: the kernel of {from} has once learned {says} for this path, and forgets it in {expires_s} s"
-            ),
-            Beside::RouteMtu { says } => {
-                format!("{word}: the route of {from} is configured to {says}")
-            }
-            Beside::Clamp {
-                announced,
-                seen,
-                hop,
-                by,
-            } => {
-                let by = by.map_or(String::new(), |by| format!(" ({by})"));
-                let place = match hop {
-                    Some(hop) => format!("the router {}{by} lowers it", hops(*hop, &from)),
-                    None => "somebody on the way lowers it".to_owned(),
-                };
-                format!("{word}: an MSS of {announced} was announced and {seen} arrived: {place}")
-            }
-            Beside::Fragmented { arrived } => format!(
-                "{word}: {from} sends TCP without DF (net.ipv4.ip_no_pmtu_disc), so routers cut its packets: {} fragments arrived meanwhile",
-                grouped(*arrived)
-            ),
-            Beside::Encapsulation { like } => {
-                format!("{word}: the size is that of 1500 bytes with {like} inside")
-            }
-            Beside::BlackHole => format!(
-                "{word}: a black hole: the handshake is fine, small packets are fine, and a transfer hangs because nobody tells its sender"
-            ),
-        }
     }
 
     /// What to do, each piece of advice once.
@@ -263,33 +193,33 @@ impl Words<'_> {
                 Going::There => self.report.far.as_ref().and_then(|end| end.address),
                 Going::Back => self.report.near.address,
             };
-            let route =
-                target
-                    .zip(self.report.sender(going))
-                    .map(|(target, end)| match end.gateway {
-                        Some(gateway) => format!("{target} via {gateway}"),
-                        None => format!("{target} dev {}", escape(&end.device)),
-                    });
-            let until = match &route {
-                Some(route) => format!("on {from}: 'ip route replace {route} mtu {mtu}'"),
-                None => format!("on {from}: a route to the other end with 'mtu {mtu}'"),
+            let target = target.zip(self.report.sender(going));
+            let until = match target.map(|(target, end)| (target, end.gateway, &end.device)) {
+                Some((target, Some(gateway), _)) => {
+                    format!("'ip route replace {target} via {gateway} mtu {mtu}'")
+                }
+                Some((target, None, device)) => {
+                    let device = escape(device);
+                    format!("'ip route replace {target} dev {device} mtu {mtu}'")
+                }
+                None => format!("a route to the other end with 'mtu {mtu}'"),
             };
+            let until =
+                format!("until the path is fixed, on {from}: {until}, or a device MTU of {mtu}");
             match &verdict.cause {
-                Cause::Silent { .. } | Cause::Segment { .. } | Cause::Somewhere => add(format!(
-                    "until the path is mended, {until}, or a device MTU of {mtu}"
-                )),
-                _ => {}
-            }
-            match &verdict.cause {
-                Cause::Silent { .. } | Cause::Somewhere => add(
-                    "let the router send, and every firewall let through, ICMP 'fragmentation needed' (IPv6: 'packet too big')".to_owned(),
-                ),
-                Cause::Segment { .. } => add(format!(
-                    "give every port and host of that segment the same MTU: a switch or a port there takes {mtu} bytes"
-                )),
-                Cause::OwnDevice | Cause::PeerDevice => add(
-                    "if both hosts are on one segment, give them the same MTU".to_owned(),
-                ),
+                Cause::Silent { .. } | Cause::Somewhere => {
+                    add(until);
+                    add("let the router send, and every firewall let through, ICMP 'fragmentation needed' (IPv6: 'packet too big')".to_owned());
+                }
+                Cause::Segment { .. } => {
+                    add(until);
+                    add(format!(
+                        "give every port and host of that segment the same MTU: a switch or a port there takes {mtu} bytes"
+                    ));
+                }
+                Cause::OwnDevice | Cause::PeerDevice => {
+                    add("if both hosts are on one segment, give them the same MTU".to_owned());
+                }
                 _ => {}
             }
             for beside in &verdict.beside {
@@ -311,11 +241,44 @@ impl Words<'_> {
     }
 }
 
+/// What was found beside the size, at the end that sends.
+fn beside_words(beside: &Beside, from: &str) -> String {
+    match beside {
+        Beside::StaleCache { says, expires_s } => format!(
+            "the kernel of {from} has once learned {says} for this path, and forgets it in {expires_s} s"
+        ),
+        Beside::RouteMtu { says } => format!("the route of {from} is configured to {says}"),
+        Beside::Clamp {
+            announced,
+            seen,
+            hop,
+            by,
+        } => {
+            let by = by.map(|by| format!(" ({by})")).unwrap_or_default();
+            let place = match hop {
+                Some(hop) => format!("the router {}{by} lowers it", hops(*hop, from)),
+                None => "somebody on the way lowers it".to_owned(),
+            };
+            format!("an MSS of {announced} was announced and {seen} arrived: {place}")
+        }
+        Beside::Fragmented { arrived } => format!(
+            "{from} sends TCP without DF (net.ipv4.ip_no_pmtu_disc), so routers cut its packets: {} fragments arrived meanwhile",
+            grouped(*arrived)
+        ),
+        Beside::Encapsulation { like } => {
+            format!("the size is that of 1500 bytes with {like} inside")
+        }
+        Beside::BlackHole => {
+            "a black hole: the handshake is fine, small packets are fine, and a transfer hangs because nobody tells its sender".to_owned()
+        }
+    }
+}
+
 /// What became of a transfer over TCP.
 pub(crate) fn fate(tcp: &TcpTruth) -> String {
     let again = match tcp.retransmitted {
         0 => String::new(),
-        n => format!(", {} sent again", grouped(n.into())),
+        n => format!(", {} retransmitted", grouped(n.into())),
     };
     match tcp.hangs {
         true => format!("hangs after {} bytes{again}", grouped(tcp.acked)),
@@ -327,33 +290,30 @@ pub(crate) fn fate(tcp: &TcpTruth) -> String {
 pub(crate) fn stops(cause: &Cause, going: Going, host: &str) -> String {
     let on_the_way = on_the_way(going);
     let (from, to) = ends(going, host);
+    let named = |address: Option<IpAddr>| {
+        let named = address.map(|address| format!(" ({address})"));
+        named.unwrap_or_default()
+    };
+    let silently = format!("drops larger packets silently {on_the_way}");
     match cause {
         Cause::Clear => String::new(),
         Cause::OwnDevice => format!("the device of {from} takes no more"),
         Cause::PeerDevice => format!("the device of {to} takes no more"),
         Cause::RouterTells { hop, from: address } => {
-            let place = hop.map_or(String::new(), |hop| format!(" {}", hops(hop, &from)));
+            let place = hop.map(|hop| format!(" {}", hops(hop, &from)));
+            let place = place.unwrap_or_default();
             format!("a router{place} ({address}) takes no more {on_the_way}, and says so")
         }
         Cause::Silent { hop, address, .. } => {
-            let who = address.map_or(String::new(), |address| format!(" ({address})"));
-            format!(
-                "a router {}{who} drops larger packets silently {on_the_way}",
-                hops(*hop, &from)
-            )
+            let (hops, who) = (hops(*hop, &from), named(*address));
+            format!("a router {hops}{who} {silently}")
         }
-        Cause::Segment { peer: true, .. } => {
-            format!("a switch between the two hosts drops larger packets silently {on_the_way}")
-        }
+        Cause::Segment { peer: true, .. } => format!("a switch between the two hosts {silently}"),
         Cause::Segment { to, peer: false } => {
-            let to = to.map_or(String::new(), |to| format!(" ({to})"));
+            let to = named(*to);
             format!("larger packets vanish silently before the first router{to} {on_the_way}")
         }
-        Cause::Somewhere => {
-            format!(
-                "something that does not show itself drops larger packets silently {on_the_way}"
-            )
-        }
+        Cause::Somewhere => format!("something that does not show itself {silently}"),
         Cause::SenderStops => format!("{from} itself sends no larger packets"),
         Cause::NotTried => format!("larger packets could not be tried {on_the_way}"),
         Cause::Nothing => format!("not even small packets get through {on_the_way}"),
@@ -370,12 +330,11 @@ pub(crate) fn ends(going: Going, host: &str) -> (String, String) {
 }
 
 fn hops(hop: u8, from: &str) -> String {
-    let hops = if hop == 1 { "hop" } else { "hops" };
-    format!("{hop} {hops} from {from}")
+    format!("{} from {from}", counted(hop.into(), "hop"))
 }
 
 fn device(end: &PathEnd, from: &str, to: &str) -> String {
-    let believed = match (end.before.mtu, end.after.mtu) {
+    let learned = match (end.before.mtu, end.after.mtu) {
         (None, None) => "it has learned nothing of this path".to_owned(),
         (None, Some(after)) => format!("its kernel has learned {after} of this path meanwhile"),
         (Some(before), None) => format!("its kernel believed in {before} before, and no more"),
@@ -390,11 +349,8 @@ fn device(end: &PathEnd, from: &str, to: &str) -> String {
         Some(gateway) => format!("by {gateway}"),
         None => "on the same segment".to_owned(),
     };
-    format!(
-        "{from} reaches {to} {by}, over {} with an MTU of {}; {believed}",
-        escape(&end.device),
-        end.device_mtu
-    )
+    let (device, mtu) = (escape(&end.device), end.device_mtu);
+    format!("{from} reaches {to} {by}, over {device} with an MTU of {mtu}; {learned}")
 }
 
 fn doubt_words(doubt: Doubt) -> &'static str {
@@ -415,6 +371,7 @@ fn doubt_words(doubt: Doubt) -> &'static str {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use model::mtu::Way;
     use model::mtu::{Climb, Hop, MTU_SCHEMA, MssSeen, TcpTruth, TooBig};
     use std::net::IpAddr;
 

@@ -1,7 +1,7 @@
 //! A change of the MTU of two hosts, in words: stage by stage while it goes on, and what came of it.
 
 use crate::mtu::{on_the_way, stops};
-use crate::words::{Ink, Style, escape, escape_sentence, wrap};
+use crate::words::{Style, escape, escape_sentence};
 use model::Nanos;
 use model::mtu::{ChangeOutcome, Going, MtuChange, Obstacle, PathEnd, Reach, Stage, Stopped};
 
@@ -12,21 +12,14 @@ pub fn json(change: &MtuChange) -> String {
 
 /// What came of it, for people.
 pub fn text(change: &MtuChange, style: Style) -> String {
-    let answer = wrap(&sentence(change), style.width, "", "");
-    let mut out = style.paint(Ink::Bold, answer.trim_end());
-    out.push('\n');
     let mut lines: Vec<String> = Vec::new();
     if let ChangeOutcome::RolledBack { why, .. } = &change.outcome
         && !why.is_empty()
     {
         lines.push(escape_sentence(why));
     }
-    lines.extend(
-        change
-            .persisted
-            .iter()
-            .map(|file| format!("written: {}", escape(file))),
-    );
+    let written = change.persisted.iter();
+    lines.extend(written.map(|file| format!("written: {}", escape(file))));
     lines.extend(change.notes.iter().map(|note| escape_sentence(note)));
     if change.outcome == ChangeOutcome::Committed {
         let until = match change.persisted.is_empty() {
@@ -37,10 +30,8 @@ pub fn text(change: &MtuChange, style: Style) -> String {
         };
         lines.push(until.to_owned());
     }
-    for line in lines {
-        out.push_str(&wrap(&line, style.width, "- ", "  "));
-    }
-    out
+    let items = lines.iter().map(|line| style.item(line));
+    style.bold(&sentence(change)) + &items.collect::<String>()
 }
 
 /// The answer in a sentence.
@@ -52,10 +43,9 @@ pub fn sentence(change: &MtuChange) -> String {
         }
         ChangeOutcome::Committed => {
             let for_whom = match change.reach {
-                Reach::Segment => String::new(),
+                Reach::Segment => "",
                 Reach::Peer => {
                     "; packets to all others stay as they are, since they may not take more"
-                        .to_owned()
                 }
             };
             format!("{to} bytes each way between this host and {host}: committed{for_whom}.")
@@ -64,9 +54,8 @@ pub fn sentence(change: &MtuChange) -> String {
             let what = match stopped.is_empty() {
                 true => format!("it failed {}", during(*stage)),
                 false => {
-                    let each: Vec<String> =
-                        stopped.iter().map(|s| stops_here(s, to, &host)).collect();
-                    each.join("; ")
+                    let each = stopped.iter().map(|s| stops_here(s, to, &host));
+                    each.collect::<Vec<_>>().join("; ")
                 }
             };
             format!("Not changed: {what}. Both hosts are as they were.")
@@ -75,25 +64,19 @@ pub fn sentence(change: &MtuChange) -> String {
 }
 
 fn stops_here(stopped: &Stopped, to: u32, host: &str) -> String {
-    let way = stopped.way;
+    let way = on_the_way(stopped.way);
     match stopped.passes {
-        Some(passes) if passes >= to => format!(
-            "packets of {to} bytes get through {}, but a transfer over TCP hangs",
-            on_the_way(way)
-        ),
-        Some(passes) => {
-            let cause = stops(&stopped.cause, way, host);
-            let cause = if cause.is_empty() {
-                cause
-            } else {
-                format!(": {cause}")
-            };
-            format!(
-                "{passes} bytes is the most that gets through {}{cause}",
-                on_the_way(way)
-            )
+        Some(passes) if passes >= to => {
+            format!("packets of {to} bytes get through {way}, but a transfer over TCP hangs")
         }
-        None => format!("nothing gets through {}", on_the_way(way)),
+        Some(passes) => {
+            let cause = match stops(&stopped.cause, stopped.way, host) {
+                none if none.is_empty() => none,
+                cause => format!(": {cause}"),
+            };
+            format!("{passes} bytes is the most that gets through {way}{cause}")
+        }
+        None => format!("nothing gets through {way}"),
     }
 }
 
@@ -172,11 +155,11 @@ pub fn against(obstacle: &Obstacle, host: &str) -> String {
     let host = escape(host);
     match obstacle {
         Obstacle::Broken(going) => format!(
-            "even now TCP does not get through {}: see 'linerate mtu {host}', and mend that first",
+            "even now TCP does not get through {}: see 'linerate mtu {host}', and fix that first",
             on_the_way(*going)
         ),
         Obstacle::Hole(going, passes) => format!(
-            "even now no more than {passes} bytes get through {}, whatever the devices take, and TCP hangs: see 'linerate mtu {host}', and mend that first, or give both devices {passes}",
+            "even now no more than {passes} bytes get through {}, whatever the devices take, and TCP hangs: see 'linerate mtu {host}', and fix that first, or give both devices {passes}",
             on_the_way(*going)
         ),
         Obstacle::DropsLink {

@@ -1,179 +1,129 @@
-//! Results as OpenMetrics text, for Prometheus and what reads its format: each figure with the moment at which
+//! Results as OpenMetrics text, for Prometheus and what reads its format: each figure with the time at which
 //! it was measured, never that of the export.
 //!
 //! The rules are those of the OpenMetrics specification 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>):
 //! base units in the names, the points of a series together and in the order of time, `# EOF` at the end.
 
 use crate::words::escape;
-use model::{LegSummary, Nanos, Run, Summary};
+use model::{BitRate, Bytes, LatencySummary, LegSummary, Nanos, Run, Summary};
 use std::fmt::Write as _;
 
-/// A family of metrics: what it tells of a leg.
-struct Family {
-    name: &'static str,
-    kind: &'static str,
-    /// Ends the name, or is empty.
-    unit: &'static str,
-    help: &'static str,
-    of: Of,
+/// Units with which a name ends.
+const UNITS: [&str; 6] = [
+    "bytes_per_second",
+    "requests_per_second",
+    "seconds",
+    "segments",
+    "bytes",
+    "ratio",
+];
+
+type Gauge = (&'static str, &'static str, fn(&LegSummary) -> Option<f64>);
+
+/// Name with its unit, meaning, and the figure of a leg where it is known.
+const GAUGES: [Gauge; 15] = [
+    (
+        "goodput_bytes_per_second",
+        "Bytes that the receiving application took, by time, slow start included.",
+        |leg| rate(Some(leg.goodput)),
+    ),
+    (
+        "steady_goodput_bytes_per_second",
+        "The same without the ramp.",
+        |leg| rate(leg.steady_goodput),
+    ),
+    (
+        "received_bytes",
+        "Bytes that the receiving application took.",
+        |leg| bytes(Some(leg.bytes)),
+    ),
+    (
+        "duration_seconds",
+        "From the first byte to the last.",
+        |leg| seconds(Some(leg.duration)),
+    ),
+    ("retransmitted_segments", "Segments retransmitted.", |leg| {
+        leg.retransmits.map(|n| n as f64)
+    }),
+    (
+        "retransmitted_ratio",
+        "Bytes retransmitted by bytes sent.",
+        |leg| leg.retransmit_share,
+    ),
+    (
+        "idle_rtt_seconds",
+        "Round-trip time before the load.",
+        |leg| seconds(leg.rtt_idle),
+    ),
+    (
+        "loaded_rtt_seconds",
+        "Median smoothed round-trip time under load.",
+        |leg| seconds(leg.rtt_loaded),
+    ),
+    (
+        "congestion_window_bytes",
+        "Median congestion window, all connections together.",
+        |leg| bytes(leg.cwnd),
+    ),
+    (
+        "receive_window_bytes",
+        "Median receive window that the sender saw, all connections together.",
+        |leg| bytes(leg.window),
+    ),
+    (
+        "receive_window_limited_ratio",
+        "Share of the busy time that waited for the receive window.",
+        |leg| leg.rwnd_limited_share,
+    ),
+    (
+        "send_buffer_limited_ratio",
+        "Share of the busy time that waited for the send buffer.",
+        |leg| leg.sndbuf_limited_share,
+    ),
+    (
+        "lost_datagrams_ratio",
+        "Datagrams missing at the receiver, by those sent.",
+        |leg| leg.datagrams?.lost_share(),
+    ),
+    (
+        "jitter_seconds",
+        "Interarrival jitter of datagrams (RFC 3550).",
+        |leg| seconds(Some(leg.datagrams?.jitter)),
+    ),
+    (
+        "answered_requests_per_second",
+        "Requests answered a second.",
+        |leg| Some(leg.requests?.per_s),
+    ),
+];
+
+fn rate(rate: Option<BitRate>) -> Option<f64> {
+    Some(rate?.0 as f64 / 8.0)
 }
 
-enum Of {
-    /// One figure, where it is known.
-    Figure(fn(&LegSummary) -> Option<f64>),
-    /// Several samples.
-    Samples(fn(&Run, &LegSummary) -> Vec<Sample>),
+fn bytes(bytes: Option<Bytes>) -> Option<f64> {
+    Some(bytes?.0 as f64)
 }
 
-/// A suffix of the name, one more label, and the value.
-type Sample = (&'static str, String, f64);
-
-fn gauge(
-    name: &'static str,
-    unit: &'static str,
-    help: &'static str,
-    of: fn(&LegSummary) -> Option<f64>,
-) -> Family {
-    Family {
-        name,
-        kind: "gauge",
-        unit,
-        help,
-        of: Of::Figure(of),
-    }
+fn seconds(time: Option<Nanos>) -> Option<f64> {
+    time.map(Nanos::as_secs_f64)
 }
 
-fn seconds(time: Nanos) -> f64 {
-    time.as_secs_f64()
-}
-
-/// What is told of a leg.
-fn families() -> Vec<Family> {
-    const RATE: &str = "bytes_per_second";
-    vec![
-        gauge(
-            "goodput_bytes_per_second",
-            RATE,
-            "Bytes that the receiving application took, by time, slow start included.",
-            |leg| Some(leg.goodput.0 as f64 / 8.0),
-        ),
-        gauge(
-            "steady_goodput_bytes_per_second",
-            RATE,
-            "The same without the ramp.",
-            |leg| leg.steady_goodput.map(|rate| rate.0 as f64 / 8.0),
-        ),
-        gauge(
-            "received_bytes",
-            "bytes",
-            "Bytes that the receiving application took.",
-            |leg| Some(leg.bytes.0 as f64),
-        ),
-        gauge(
-            "duration_seconds",
-            "seconds",
-            "From the first byte to the last.",
-            |leg| Some(seconds(leg.duration)),
-        ),
-        gauge(
-            "retransmitted_segments",
-            "segments",
-            "Segments retransmitted.",
-            |leg| leg.retransmits.map(|n| n as f64),
-        ),
-        gauge(
-            "retransmitted_ratio",
-            "ratio",
-            "Bytes retransmitted by bytes sent.",
-            |leg| leg.retransmit_share,
-        ),
-        gauge(
-            "idle_rtt_seconds",
-            "seconds",
-            "Round-trip time before the load.",
-            |leg| leg.rtt_idle.map(seconds),
-        ),
-        gauge(
-            "loaded_rtt_seconds",
-            "seconds",
-            "Median smoothed round-trip time under load.",
-            |leg| leg.rtt_loaded.map(seconds),
-        ),
-        gauge(
-            "congestion_window_bytes",
-            "bytes",
-            "Median congestion window, all connections together.",
-            |leg| leg.cwnd.map(|bytes| bytes.0 as f64),
-        ),
-        gauge(
-            "receive_window_bytes",
-            "bytes",
-            "Median receive window that the sender saw, all connections together.",
-            |leg| leg.window.map(|bytes| bytes.0 as f64),
-        ),
-        gauge(
-            "receive_window_limited_ratio",
-            "ratio",
-            "Share of the busy time that waited for the receive window.",
-            |leg| leg.rwnd_limited_share,
-        ),
-        gauge(
-            "send_buffer_limited_ratio",
-            "ratio",
-            "Share of the busy time that waited for the send buffer.",
-            |leg| leg.sndbuf_limited_share,
-        ),
-        gauge(
-            "lost_datagrams_ratio",
-            "ratio",
-            "Datagrams missing at the receiver, by those sent.",
-            |leg| {
-                let udp = leg.datagrams.filter(|udp| udp.packets > 0)?;
-                Some(udp.lost as f64 / udp.packets as f64)
-            },
-        ),
-        gauge(
-            "jitter_seconds",
-            "seconds",
-            "Interarrival jitter of datagrams (RFC 3550).",
-            |leg| leg.datagrams.map(|udp| seconds(udp.jitter)),
-        ),
-        gauge(
-            "answered_requests_per_second",
-            "requests_per_second",
-            "Requests answered a second.",
-            |leg| leg.requests.map(|requests| requests.per_s),
-        ),
-        Family {
-            name: "request_latency_seconds",
-            kind: "summary",
-            unit: "seconds",
-            help: "Time from a request to its whole reply.",
-            of: Of::Samples(|_, leg| match leg.requests {
-                None => Vec::new(),
-                Some(r) => [
-                    ("0.5", r.p50),
-                    ("0.9", r.p90),
-                    ("0.99", r.p99),
-                    ("0.999", r.p999),
-                ]
-                .into_iter()
-                .map(|(share, time)| ("", label("quantile", share), seconds(time)))
-                .chain([
-                    ("_sum", String::new(), seconds(r.mean) * r.count as f64),
-                    ("_count", String::new(), r.count as f64),
-                ])
-                .collect(),
-            }),
-        },
-        Family {
-            name: "measurement",
-            kind: "info",
-            unit: "",
-            help: "The run that the figures are of.",
-            of: Of::Samples(|run, _| vec![("_info", label("run", &run.id), 1.0)]),
-        },
-    ]
+/// Suffix of the name, one more label, and the value, of each figure of the latencies.
+fn latencies(all: &LatencySummary) -> Vec<(&'static str, String, f64)> {
+    let quantiles = [
+        ("0.5", all.p50),
+        ("0.9", all.p90),
+        ("0.99", all.p99),
+        ("0.999", all.p999),
+    ];
+    let mut samples = Vec::from(
+        quantiles.map(|(share, time)| ("", label("quantile", share), time.as_secs_f64())),
+    );
+    let count = all.count as f64;
+    samples.push(("_sum", String::new(), all.mean.as_secs_f64() * count));
+    samples.push(("_count", String::new(), count));
+    samples
 }
 
 /// The figures of runs. Runs of one host, workload and direction are points of the same series.
@@ -188,48 +138,56 @@ pub fn text<'a>(runs: impl IntoIterator<Item = (&'a Run, &'a Summary)>) -> Strin
     legs.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     legs.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
     let mut out = String::new();
-    for family in families() {
+    let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&Run, &LegSummary) -> _| {
         let mut samples = String::new();
         for (labels, at, run, leg) in &legs {
-            let told = match family.of {
-                Of::Figure(of) => of(leg)
-                    .map(|value| ("", String::new(), value))
-                    .into_iter()
-                    .collect(),
-                Of::Samples(of) => of(run, leg),
-            };
-            for (suffix, label, value) in told.into_iter().filter(|(.., value)| value.is_finite()) {
+            let all: Vec<(&str, String, f64)> = of(run, leg);
+            for (suffix, label, value) in all.into_iter().filter(|(.., value)| value.is_finite()) {
                 let comma = if label.is_empty() { "" } else { "," };
                 let (whole, rest) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
+                let labels = format!("{labels}{comma}{label}");
                 let _ = writeln!(
                     samples,
-                    "linerate_{}{suffix}{{{labels}{comma}{label}}} {value} {whole}.{rest:09}",
-                    family.name
+                    "linerate_{name}{suffix}{{{labels}}} {value} {whole}.{rest:09}"
                 );
             }
         }
         if samples.is_empty() {
-            continue;
+            return;
         }
-        let _ = writeln!(out, "# TYPE linerate_{} {}", family.name, family.kind);
-        if !family.unit.is_empty() {
-            let _ = writeln!(out, "# UNIT linerate_{} {}", family.name, family.unit);
+        let _ = writeln!(out, "# TYPE linerate_{name} {kind}");
+        if let Some(unit) = UNITS.iter().find(|unit| name.ends_with(*unit)) {
+            let _ = writeln!(out, "# UNIT linerate_{name} {unit}");
         }
-        let _ = writeln!(out, "# HELP linerate_{} {}", family.name, family.help);
+        let _ = writeln!(out, "# HELP linerate_{name} {help}");
         out += &samples;
+    };
+    for (name, help, of) in GAUGES {
+        family(name, "gauge", help, &|_, leg| {
+            let value = of(leg).map(|value| ("", String::new(), value));
+            value.into_iter().collect()
+        });
     }
+    let help = "Time from a request to its whole reply.";
+    family("request_latency_seconds", "summary", help, &|_, leg| {
+        leg.requests.as_ref().map(latencies).unwrap_or_default()
+    });
+    let help = "The run that the figures are of.";
+    family("measurement", "info", help, &|run, _| {
+        vec![("_info", label("run", &run.id), 1.0)]
+    });
     out + "# EOF\n"
 }
 
 /// What a series is of.
 fn labels(run: &Run, leg: &LegSummary) -> String {
-    [
+    let all = [
         label("near", &run.near.hostname),
         label("host", &run.host),
         label("workload", run.spec.workload.kind().name),
         label("direction", &leg.direction.to_string()),
-    ]
-    .join(",")
+    ];
+    all.join(",")
 }
 
 /// A label, its value fit for a terminal and escaped as the format says.

@@ -1,7 +1,7 @@
 //! What a path needs at the very least for a block, in words: one column for each size of packet.
 
 use crate::json::pretty;
-use crate::words::{Ink, Style, counted, table, wrap};
+use crate::words::{Style, counted, or, table};
 use model::Nanos;
 use model::physics::Ideal;
 use serde::Serialize;
@@ -29,58 +29,45 @@ pub fn text(ideals: &[Ideal], style: Style) -> String {
         "{} over {links} of {}, round trip {}: at best {} with packets of {} bytes.",
         first.bytes, path.rate, path.rtt, first.time, path.mtu
     );
-    let head = wrap(&head, style.width, "", "");
-    let mut out = style.paint(Ink::Bold, head.trim_end());
-    out.push_str("\n\n");
-    out.push_str(&table(&rows(ideals)));
-    if let Some(told) = compared(ideals) {
-        out.push('\n');
-        out.push_str(&wrap(&told, style.width, "", ""));
-    }
-    out
+    let rows = ROWS.iter().map(|(name, cell)| {
+        let cells = ideals.iter().map(cell);
+        [(*name).to_owned()].into_iter().chain(cells).collect()
+    });
+    let compared = compared(ideals).map(|text| format!("\n{}", style.prose(&text)));
+    format!("{}\n{}", style.bold(&head), table(&[], rows)) + &compared.unwrap_or_default()
 }
 
-fn rows(ideals: &[Ideal]) -> Vec<Vec<String>> {
-    type Cell = fn(&Ideal) -> String;
-    let all: [(&str, Cell); 16] = [
-        ("MTU", |i| i.path.mtu.to_string()),
-        ("frames", |i| {
-            format!("{} of up to {} bytes", i.frames, i.mss)
-        }),
-        ("bytes on each link", |i| i.wire_bytes.0.to_string()),
-        ("put on the first link", |i| i.serialisation.to_string()),
-        ("stored before the others", |i| passes(i.store_and_forward)),
-        ("on the way", |i| passes(i.propagation)),
-        ("waiting for the window", |i| passes(i.window_wait)),
-        ("has arrived after", |i| i.time.to_string()),
-        ("acknowledged after", |i| i.acknowledged.to_string()),
-        ("such blocks one by one", |i| i.alone.to_string()),
-        ("an endless transfer", |i| i.bulk.to_string()),
-        ("window that it needs", |i| i.needed_window.to_string()),
-        ("new connection: handshake", |i| {
-            passes(i.new_connection.handshake)
-        }),
-        ("  waiting in slow start", |i| {
-            match i.new_connection.rounds {
-                0 => "-".to_owned(),
-                n => format!(
-                    "{} in {}",
-                    i.new_connection.slow_start,
-                    counted(n.into(), "round")
-                ),
-            }
-        }),
-        ("  has arrived after", |i| i.new_connection.time.to_string()),
-        ("Nagle, rest written apart", |i| {
-            i.nagle.map_or("-".to_owned(), |wait| format!("+ {wait}"))
-        }),
-    ];
-    let row = |(name, cell): (&str, Cell)| {
-        let cells = ideals.iter().map(cell);
-        std::iter::once(name.to_owned()).chain(cells).collect()
-    };
-    all.into_iter().map(row).collect()
-}
+type Row = (&'static str, fn(&Ideal) -> String);
+
+const ROWS: [Row; 16] = [
+    ("MTU", |i| i.path.mtu.to_string()),
+    ("frames", |i| {
+        format!("{} of up to {} bytes", i.frames, i.mss)
+    }),
+    ("bytes on each link", |i| i.wire_bytes.0.to_string()),
+    ("put on the first link", |i| i.serialisation.to_string()),
+    ("stored before the others", |i| passes(i.store_and_forward)),
+    ("propagation", |i| passes(i.propagation)),
+    ("waiting for the window", |i| passes(i.window_wait)),
+    ("has arrived after", |i| i.time.to_string()),
+    ("acknowledged after", |i| i.acknowledged.to_string()),
+    ("such blocks one by one", |i| i.alone.to_string()),
+    ("an endless transfer", |i| i.bulk.to_string()),
+    ("window that it needs", |i| i.needed_window.to_string()),
+    ("new connection: handshake", |i| {
+        passes(i.new_connection.handshake)
+    }),
+    ("  waiting in slow start", |i| {
+        match i.new_connection.rounds.into() {
+            0 => "-".to_owned(),
+            n => format!("{} in {}", i.new_connection.slow_start, counted(n, "round")),
+        }
+    }),
+    ("  has arrived after", |i| i.new_connection.time.to_string()),
+    ("Nagle, rest written apart", |i| {
+        or(i.nagle.map(|wait| format!("+ {wait}")), "-")
+    }),
+];
 
 fn passes(time: Nanos) -> String {
     match time.0 {

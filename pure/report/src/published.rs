@@ -2,7 +2,7 @@
 
 use crate::json::pretty;
 use crate::prove::phrase::{answer, level, share, signed, size};
-use crate::words::{Ink, Style, escape, escape_sentence, glue, wrap};
+use crate::words::{Ink, Style, escape, escape_sentence, glue};
 use model::{Outcome, Published, PublishedComparison};
 
 /// Comparisons and doubts that are shown; a table has fewer.
@@ -19,18 +19,16 @@ pub fn text(of: &Published, style: Style) -> String {
         let word = answer(one.outcome);
         let text = format!("{word}. {}", explained(one, of.margin_share));
         // Painted after wrapping, so that escapes count for no width.
-        let text = wrap(&text, style.width, "  ", "  ");
-        out += &wrap(&values(one), style.width, "", "  ");
+        let text = style.hang("  ", 2, &text);
+        out += &style.hang("", 2, &values(one));
         out += &text.replacen(word, &style.paint(Ink::Bold, word), 1);
     }
     out += &more(of.comparisons.len(), " comparisons");
     if !of.doubts.is_empty() {
         out += "\nBefore this is believed:\n";
     }
-    for doubt in of.doubts.iter().take(SHOWN) {
-        let words = escape_sentence(&doubt.words);
-        out += &wrap(&words, style.width, "- ", "  ");
-    }
+    let doubts = of.doubts.iter().take(SHOWN);
+    out.extend(doubts.map(|doubt| style.item(&escape_sentence(&doubt.words))));
     out + &more(of.doubts.len(), "")
 }
 
@@ -75,16 +73,14 @@ fn explained(one: &PublishedComparison, margin_share: f64) -> String {
         Outcome::NotEnoughData | Outcome::NoVerdict => {
             format!("Anything from {low} to {high} fits {runs}.")
         }
-        Outcome::Faster | Outcome::Slower => format!(
-            "A typical run was {} {} ({} interval {low} to {high}; {runs}).",
-            glue(size(e.effect_share.abs())),
-            if one.outcome == Outcome::Faster {
-                "faster"
-            } else {
-                "slower"
-            },
-            level(&e),
-        ),
+        Outcome::Faster | Outcome::Slower => {
+            let faster = one.outcome == Outcome::Faster;
+            let (size, level) = (glue(size(e.effect_share.abs())), level(&e));
+            format!(
+                "A typical run was {size} {} ({level} interval {low} to {high}; {runs}).",
+                if faster { "faster" } else { "slower" }
+            )
+        }
     }
 }
 
@@ -94,9 +90,8 @@ fn unjudged(one: &PublishedComparison) -> String {
         .printed_share
         .map(|p| format!(" (printed {})", glue(signed(p))));
     let printed = printed.unwrap_or_default();
-    let change = one
-        .change_share
-        .map(|share| format!("The values differ by {}{printed}; ", glue(signed(share))));
+    let change = one.change_share.map(|share| glue(signed(share)));
+    let change = change.map(|change| format!("The values differ by {change}{printed}; "));
     let why = match one.runs {
         [0, _] | [_, 0] => "the runs behind them were not published.".to_owned(),
         [1, 1] => "one run a side has no interval.".to_owned(),

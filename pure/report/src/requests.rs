@@ -1,12 +1,12 @@
 //! Requests in words: by operation where the time went, the longest ones with their ladders, and the list of calls.
 
-use crate::words::{Ink, Style, escape, escape_sentence, glue, percent, table, wrap};
+use crate::words::{Style, escape, escape_sentence, glue, percent, table};
 use model::Nanos;
 use model::request::{Call, Causes, Links, Operation, Requests};
 
-/// Operations that are told.
+/// Operations that are shown.
 const OPERATIONS: usize = 30;
-/// Of so many operations the longest requests are told step by step.
+/// Of so many operations the longest request is shown step by step.
 const LADDERS: usize = 5;
 /// Calls that are listed.
 const LISTED: usize = 40;
@@ -19,71 +19,60 @@ pub fn json(told: &Requests) -> String {
 }
 
 /// For people.
-pub fn text(told: &Requests, style: Style) -> String {
-    let mut out = String::new();
-    let answer = wrap(&sentence(told), style.width, "", "");
-    out.push_str(&style.paint(Ink::Bold, answer.trim_end()));
-    out.push('\n');
-    if !told.operations.is_empty() {
-        out.push('\n');
-        out.push_str(&operations(&told.operations));
-        out.push_str("\nWhere the time went:\n");
-        for one in told.operations.iter().take(OPERATIONS) {
+pub fn text(of: &Requests, style: Style) -> String {
+    let mut out = style.bold(&sentence(of));
+    if !of.operations.is_empty() {
+        out += &format!("\n{}\nWhere the time went:\n", operations(&of.operations));
+        for one in of.operations.iter().take(OPERATIONS) {
             let line = format!("{}: {}", escape(&one.operation), each(one));
-            out.push_str(&wrap(&line, style.width, "  ", "    "));
+            out += &style.hang("  ", 4, &line);
         }
         let unknown = "with --rate the time of its frames on the links comes to it";
-        let each = format!("{EACH} {}", ideal(&told.links, unknown));
-        out.push_str(&wrap(&each, style.width, "", ""));
-        out.push_str("\nThe longest ones:\n");
-        for one in told.operations.iter().take(LADDERS) {
-            one.worst
-                .iter()
-                .take(1)
-                .for_each(|call| out.push_str(&ladder(call, style)));
-        }
-        out.push_str(&list(told));
+        out += &style.prose(&format!("{EACH} {}", ideal(&of.links, unknown)));
+        out += "\nThe longest ones:\n";
+        let longest = of
+            .operations
+            .iter()
+            .take(LADDERS)
+            .filter_map(|one| one.worst.first());
+        out.extend(longest.map(|call| ladder(call, style)));
+        out += &list(of);
     }
-    if let Some(clocks) = &told.clocks {
-        out.push('\n');
-        out.push_str(&crate::explain::clocks(clocks, style));
-        let exact = "Call send, think and reply send do not depend on them.";
-        out.push_str(&wrap(exact, style.width, "", ""));
+    if let Some(clocks) = &of.clocks {
+        out += &format!("\n{}", crate::explain::clocks(clocks, style));
+        out += &style.prose("Call send, think and reply send do not depend on them.");
     }
-    if !told.doubts.is_empty() {
+    if !of.doubts.is_empty() {
         out.push('\n');
     }
-    for doubt in &told.doubts {
-        out.push_str(&wrap(&escape_sentence(doubt), style.width, "- ", "  "));
-    }
+    out.extend(
+        of.doubts
+            .iter()
+            .map(|doubt| style.item(&escape_sentence(doubt))),
+    );
     out
 }
 
 /// The answer in one sentence.
-pub fn sentence(told: &Requests) -> String {
+pub fn sentence(of: &Requests) -> String {
     let mut causes = Causes::default();
-    told.operations.iter().for_each(|o| causes.add(&o.causes));
-    match told.answered {
+    of.operations.iter().for_each(|o| causes.add(&o.causes));
+    let spent = spent(&causes);
+    match of.answered {
         0 => "No request with its reply was found.".to_owned(),
-        1 => format!("One request was answered; its time: {}.", spent(&causes)),
-        n => format!(
-            "{n} requests were answered; their time: {}.",
-            spent(&causes)
-        ),
+        1 => format!("One request was answered; its time: {spent}."),
+        n => format!("{n} requests were answered; their time: {spent}."),
     }
 }
 
 /// Causes with their shares, the largest first.
 fn spent(causes: &Causes) -> String {
     let total = causes.total().0.max(1) as f64;
-    let ranked = causes.ranked();
-    let named = ranked
-        .iter()
-        .filter(|(_, time)| time.0 as f64 / total >= SMALL);
-    let said: Vec<String> = named
-        .map(|(cause, time)| format!("{} {}", cause.words(), glue(percent(time.0 as f64 / total))))
-        .collect();
-    said.join(", ")
+    let shares = causes.ranked().into_iter();
+    let shares = shares.map(|(cause, time)| (cause.words(), time.0 as f64 / total));
+    let named = shares.filter(|(_, share)| *share >= SMALL);
+    let named = named.map(|(cause, share)| format!("{cause} {}", glue(percent(share))));
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// One request of an operation, as the mean of all: its time by cause beside the ideal.
@@ -119,44 +108,36 @@ pub(crate) fn ideal(links: &Links, unknown: &str) -> String {
 }
 
 fn operations(operations: &[Operation]) -> String {
-    let mut rows = vec![
-        [
-            "operation",
-            "count",
-            "p50",
-            "p99",
-            "longest",
-            "call send",
-            "there",
-            "think",
-            "reply send",
-            "back",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    for one in operations.iter().take(OPERATIONS) {
+    let rows = operations.iter().take(OPERATIONS).map(|one| {
         let total = one.parts.total().0.max(1) as f64;
-        let mut row = vec![
+        let parts = one.parts.each();
+        let parts = parts.map(|(_, time)| percent(time.0 as f64 / total));
+        let first = [
             escape(&one.operation),
             one.count.to_string(),
             one.p50.to_string(),
             one.p99.to_string(),
             one.max.to_string(),
         ];
-        row.extend(
-            one.parts
-                .each()
-                .map(|(_, time)| percent(time.0 as f64 / total)),
-        );
-        rows.push(row);
-    }
-    let mut out = table(&rows);
-    if operations.len() > OPERATIONS {
-        let more = operations.len() - OPERATIONS;
-        out.push_str(&format!("And {more} more operations (--json has all).\n"));
-    }
-    out
+        first.into_iter().chain(parts).collect()
+    });
+    let heads = [
+        "operation",
+        "count",
+        "p50",
+        "p99",
+        "longest",
+        "call send",
+        "there",
+        "think",
+        "reply send",
+        "back",
+    ];
+    let more = match operations.len().saturating_sub(OPERATIONS) {
+        0 => String::new(),
+        more => format!("And {more} more operations (--json has all).\n"),
+    };
+    table(&heads, rows) + &more
 }
 
 /// One request, step by step between its ends.
@@ -166,44 +147,33 @@ pub(crate) fn ladder(call: &Call, style: Style) -> String {
         true => String::new(),
         false => format!(" ({} to {})", call.client, call.server),
     };
-    let title = format!(
-        "{}: {} at {}{ends}",
-        named(call),
-        glue(call.parts.total()),
-        glue(span(call.at))
-    );
-    let mut out = wrap(&title, style.width, "  ", "    ");
-    let mut rows = Vec::new();
-    for step in &call.steps {
+    let (name, total) = (named(call), call.parts.total());
+    let title = format!("{name}: {} at {}{ends}", glue(total), glue(span(call.at)));
+    let rows = call.steps.iter().map(|step| {
         let carried = match (step.bytes.0, step.segments) {
             (0, _) => "again".to_owned(),
             (_, 0 | 1) => step.bytes.to_string(),
             (_, n) => format!("{}, {n} segments in {}", step.bytes, step.took),
         };
         let waited = step.waited.map(|cause| format!("after {}", cause.words()));
-        rows.push(vec![
+        let arrow = if step.call { "==>" } else { "<==" };
+        vec![
             format!("    {}", span(step.at)),
-            match step.call {
-                true => "client ==> server".to_owned(),
-                false => "client <== server".to_owned(),
-            },
+            format!("client {arrow} server"),
             carried,
             waited.unwrap_or_default(),
-        ]);
-    }
-    out.push_str(&table(&rows));
+        ]
+    });
     let parts = call.parts.each();
-    let parts = parts
-        .iter()
-        .map(|(name, time)| format!("{name} {}", glue(span(*time))));
-    let sum = format!(
-        "{} = {}",
-        parts.collect::<Vec<_>>().join(" + "),
-        glue(call.parts.total())
-    );
-    out.push_str(&wrap(&sum, style.width, "    ", "    "));
-    out.push_str(&wrap(&spent(&call.causes), style.width, "    ", "    "));
-    out
+    let parts = parts.map(|(name, time)| format!("{name} {}", glue(span(time))));
+    style.hang("  ", 4, &title)
+        + &table(&[], rows)
+        + &style.hang(
+            "    ",
+            4,
+            &format!("{} = {}", parts.join(" + "), glue(total)),
+        )
+        + &style.hang("    ", 4, &spent(&call.causes))
 }
 
 fn span(time: Nanos) -> String {
@@ -213,7 +183,7 @@ fn span(time: Nanos) -> String {
     }
 }
 
-fn named(call: &Call) -> String {
+pub(crate) fn named(call: &Call) -> String {
     let name = escape(&call.operation);
     match call.detail.is_empty() {
         true => name,
@@ -222,28 +192,16 @@ fn named(call: &Call) -> String {
 }
 
 /// All the communication, call by call.
-fn list(told: &Requests) -> String {
-    let shown = told.calls.len().min(LISTED);
-    let mut out = match told.answered > LISTED as u64 {
-        true => format!("\nThe first {shown} of {} calls:\n", told.answered),
-        false => "\nAll calls:\n".to_owned(),
+fn list(of: &Requests) -> String {
+    let shown = of.calls.len().min(LISTED);
+    let cut = of.answered > LISTED as u64;
+    let heading = match cut {
+        true => format!("The first {shown} of {} calls", of.answered),
+        false => "All calls".to_owned(),
     };
-    let begun = told.calls.first().map_or(Nanos(0), |call| call.at);
-    let mut rows = vec![
-        [
-            "at",
-            "call",
-            "reply",
-            "took",
-            "think",
-            "operation",
-            "what for",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    for call in told.calls.iter().take(LISTED) {
-        rows.push(vec![
+    let begun = of.calls.first().map_or(Nanos(0), |call| call.at);
+    let rows = of.calls.iter().take(LISTED).map(|call| {
+        vec![
             span(call.at.since(begun)),
             call.call_bytes.0.to_string(),
             call.reply_bytes.0.to_string(),
@@ -251,17 +209,23 @@ fn list(told: &Requests) -> String {
             span(call.parts.think),
             named(call),
             call.purpose.to_owned(),
-        ]);
-    }
-    out.push_str(&table(&rows));
-    if told.answered > LISTED as u64 {
-        let has = match told.calls.len() as u64 {
-            all if all == told.answered => "all of them".to_owned(),
-            first => format!("the first {first}"),
-        };
-        out.push_str(&format!("--json has {has}.\n"));
-    }
-    out
+        ]
+    });
+    let heads = [
+        "at",
+        "call",
+        "reply",
+        "took",
+        "think",
+        "operation",
+        "what for",
+    ];
+    let more = match (cut, of.calls.len() as u64) {
+        (false, _) => String::new(),
+        (_, all) if all == of.answered => "--json has all of them.\n".to_owned(),
+        (_, first) => format!("--json has the first {first}.\n"),
+    };
+    format!("\n{heading}:\n{}{more}", table(&heads, rows))
 }
 
 #[cfg(test)]

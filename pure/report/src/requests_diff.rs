@@ -1,104 +1,94 @@
 //! The requests of two captures or traces side by side, by operation. The mean time of a call is a sum over its causes, so the
 //! difference between two falls apart by operation and cause, without a rest.
 
-use crate::diff::{NEGLIGIBLE, SAME, heading};
+use crate::diff::{NEGLIGIBLE, SAME, headings, sign};
 use crate::requests::ladder;
-use crate::words::{self, Ink, Style, escape, glue, table, wrap};
+use crate::words::{Style, escape, escape_sentence, glue, table, three_digits};
 use model::Nanos;
 use model::request::{Cause, Operation, Requests};
 
-/// Rows that are told.
+/// Rows that are shown.
 const ROWS: usize = 12;
 /// Operations of one side alone that are named.
 const NAMED: usize = 8;
 
 /// Why the same calls take longer on one side.
 pub fn requests_diff(a: (&str, &Requests), b: (&str, &Requests), style: Style) -> String {
-    let of = |told: &Requests, name: &str| -> Option<Operation> {
-        told.operations
-            .iter()
-            .find(|one| one.operation == name)
-            .cloned()
+    let pairs = a.1.operations.iter();
+    let mut common: Vec<Pair> = pairs
+        .filter_map(|one| Some([one, same(b.1, one)?]))
+        .collect();
+    let time = |side: usize| -> f64 {
+        let each = |pair: &Pair| weight(pair) * mean(pair[side], pair[side].parts.total());
+        common.iter().map(each).sum()
     };
-    let common =
-        a.1.operations
-            .iter()
-            .filter_map(|one| Some((one.clone(), of(b.1, &one.operation)?)));
-    let common: Vec<(Operation, Operation)> = common.collect();
-    let whole = |which: fn(&(Operation, Operation)) -> &Operation| -> f64 {
-        let all = common.iter();
-        all.map(|pair| weight(pair) * mean(which(pair), which(pair).parts.total()))
-            .sum()
-    };
-    let (of_a, of_b) = (whole(|pair| &pair.0), whole(|pair| &pair.1));
+    let mut times = [time(0), time(1)];
     let calls: f64 = common.iter().map(weight).sum();
     if calls == 0.0 {
         return "Nothing to compare: no operation is in both.\n".to_owned();
     }
-    let swap = of_a > of_b;
-    let (fast, slow) = if swap { (b, a) } else { (a, b) };
-    let common: Vec<(Operation, Operation)> = match swap {
-        true => common.into_iter().map(|(a, b)| (b, a)).collect(),
-        false => common,
-    };
-    let [names_fast, names_slow] = [fast.0, slow.0].map(escape);
-    let ratio = of_a.max(of_b) / of_a.min(of_b).max(1.0);
-    let first = match ratio < 1.0 + SAME {
-        true => format!("The calls of {names_fast} and {names_slow} take equally long."),
-        false => format!(
-            "The calls of {names_slow} take {} times as long as the same ones of {names_fast}.",
-            words::three_digits(ratio)
-        ),
-    };
-    let mut out = String::new();
-    for line in wrap(&first, style.width, "", "").lines() {
-        out.push_str(&format!("{}\n", style.paint(Ink::Bold, line)));
+    let mut sides = [a, b];
+    if times[0] > times[1] {
+        sides.reverse();
+        times.reverse();
+        common.iter_mut().for_each(|pair| pair.reverse());
     }
-    for ((name, told), sum) in [(fast, of_a.min(of_b)), (slow, of_a.max(of_b))] {
+    let [fast, slow] = sides;
+    let ratio = times[1] / times[0].max(1.0);
+    let [faster, slower] = [fast.0, slow.0].map(escape);
+    let mut out = style.bold(&match ratio < 1.0 + SAME {
+        true => format!("The calls of {faster} and {slower} take equally long."),
+        false => format!(
+            "The calls of {slower} take {} times as long as the same ones of {faster}.",
+            three_digits(ratio)
+        ),
+    });
+    for ((name, of), sum) in sides.into_iter().zip(times) {
+        let (name, each) = (escape(name), glue(Nanos((sum / calls) as u64)));
         let line = format!(
-            "{}: {} requests; of those that both have, {} each",
-            escape(name),
-            told.answered,
-            glue(Nanos((sum / calls) as u64))
+            "{name}: {} requests; of those that both have, {each} each",
+            of.answered
         );
-        out.push_str(&wrap(&line, style.width, "  ", "    "));
+        out += &style.hang("  ", 4, &line);
     }
     if ratio >= 1.0 + SAME {
-        out.push_str(&costs(&common, [fast.0, slow.0], style));
+        out += &costs(&common, [fast.0, slow.0], style);
     }
-    for (name, told, other) in [(fast.0, fast.1, slow.1), (slow.0, slow.1, fast.1)] {
-        let alone = told
+    for (name, of, other) in [(fast.0, fast.1, slow.1), (slow.0, slow.1, fast.1)] {
+        let alone = of
             .operations
             .iter()
-            .filter(|one| of(other, &one.operation).is_none());
-        let alone: Vec<String> = alone
-            .take(NAMED)
-            .map(|one| format!("{} of {}", one.count, escape(&one.operation)))
-            .collect();
+            .filter(|one| same(other, one).is_none());
+        let alone = alone.take(NAMED);
+        let alone = alone.map(|one| format!("{} of {}", one.count, escape(&one.operation)));
+        let alone: Vec<String> = alone.collect();
         if !alone.is_empty() {
             let line = format!("Only in {}: {}.", escape(name), alone.join(", "));
-            out.push_str(&wrap(&line, style.width, "", ""));
+            out += &style.prose(&line);
         }
     }
-    for doubt in fast.1.doubts.iter().chain(
-        slow.1
-            .doubts
-            .iter()
-            .filter(|doubt| !fast.1.doubts.contains(doubt)),
-    ) {
-        out.push_str(&wrap(
-            &words::escape_sentence(doubt),
-            style.width,
-            "- ",
-            "  ",
-        ));
-    }
+    let other = slow
+        .1
+        .doubts
+        .iter()
+        .filter(|doubt| !fast.1.doubts.contains(doubt));
+    let doubts = fast.1.doubts.iter().chain(other);
+    out.extend(doubts.map(|doubt| style.item(&escape_sentence(doubt))));
     out
 }
 
+/// The same operation on the faster and on the slower side.
+type Pair<'a> = [&'a Operation; 2];
+
+fn same<'a>(of: &'a Requests, one: &Operation) -> Option<&'a Operation> {
+    of.operations
+        .iter()
+        .find(|other| other.operation == one.operation)
+}
+
 /// Calls that are compared: as many as both have.
-fn weight(pair: &(Operation, Operation)) -> f64 {
-    pair.0.count.min(pair.1.count) as f64
+fn weight(pair: &Pair<'_>) -> f64 {
+    pair[0].count.min(pair[1].count) as f64
 }
 
 fn mean(of: &Operation, all: Nanos) -> f64 {
@@ -106,50 +96,55 @@ fn mean(of: &Operation, all: Nanos) -> f64 {
 }
 
 /// What makes the difference, the most first, and the longest call of the first of it on either side.
-fn costs(common: &[(Operation, Operation)], names: [&str; 2], style: Style) -> String {
-    let mut all: Vec<(&(Operation, Operation), Cause, [f64; 2])> = Vec::new();
-    for pair in common {
-        for cause in Cause::ALL {
-            let cost = |of: &Operation| mean(of, of.causes.of(cause));
-            all.push((pair, cause, [cost(&pair.0), cost(&pair.1)]));
-        }
+fn costs(common: &[Pair<'_>], names: [&str; 2], style: Style) -> String {
+    struct Cost<'a> {
+        pair: &'a Pair<'a>,
+        cause: Cause,
+        /// Of the mean call on each side.
+        each: [f64; 2],
+        /// How much more the slower side spends on all calls.
+        more: f64,
     }
-    let more = |(pair, _, cost): &(&(Operation, Operation), Cause, [f64; 2])| {
-        weight(pair) * (cost[1] - cost[0])
-    };
-    let whole: f64 = all.iter().map(more).sum();
-    all.retain(|one| more(one).abs() >= NEGLIGIBLE * whole.abs());
-    all.sort_by(|x, y| more(y).abs().total_cmp(&more(x).abs()));
-    let mut headings = names.map(heading);
-    if headings[0] == headings[1] {
-        headings = ["the faster", "the slower"].map(str::to_owned);
-    }
-    let [faster, slower] = headings;
-    let heads = ["a call", "waits for", &faster, &slower, "more", "share"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let all = common.iter().flat_map(|pair| {
+        Cause::ALL.map(|cause| {
+            let each = pair.map(|of| mean(of, of.causes.of(cause)));
+            let more = weight(pair) * (each[1] - each[0]);
+            Cost {
+                pair,
+                cause,
+                each,
+                more,
+            }
+        })
+    });
+    let mut all: Vec<Cost<'_>> = all.collect();
+    let whole: f64 = all.iter().map(|one| one.more).sum();
+    all.retain(|one| one.more.abs() >= NEGLIGIBLE * whole.abs());
+    all.sort_by(|x, y| y.more.abs().total_cmp(&x.more.abs()));
     let time = |cost: f64| match cost as u64 {
         0 => "-".to_owned(),
         time => Nanos(time).to_string(),
     };
-    for one in all.iter().take(ROWS) {
-        let (pair, cause, cost) = one;
-        let sign = if cost[1] >= cost[0] { "+" } else { "-" };
-        rows.push(vec![
-            escape(&pair.0.operation),
-            cause.words().to_owned(),
-            time(cost[0]),
-            time(cost[1]),
-            format!("{sign}{}", Nanos((cost[1] - cost[0]).abs() as u64)),
-            format!("{:.0} %", 100.0 * more(one) / whole),
-        ]);
-    }
-    let mut out = format!("\n{}", table(&rows));
-    if let Some((pair, ..)) = all.first() {
-        out.push_str("\nThe longest of either side:\n");
-        for (name, of) in [(names[0], &pair.0), (names[1], &pair.1)] {
-            for call in of.worst.iter().take(1) {
-                out.push_str(&format!("{}\n{}", escape(name), ladder(call, style)));
-            }
+    let rows = all.iter().take(ROWS).map(|one| {
+        let difference = one.each[1] - one.each[0];
+        vec![
+            escape(&one.pair[0].operation),
+            one.cause.words().to_owned(),
+            time(one.each[0]),
+            time(one.each[1]),
+            format!("{}{}", sign(difference), Nanos(difference.abs() as u64)),
+            format!("{:.0} %", 100.0 * one.more / whole),
+        ]
+    });
+    let [faster, slower] = headings(names);
+    let heads = ["a call", "waits for", &faster, &slower, "more", "share"];
+    let mut out = format!("\n{}", table(&heads, rows));
+    if let Some(first) = all.first() {
+        out += "\nThe longest of either side:\n";
+        for (name, of) in names.into_iter().zip(first.pair) {
+            let longest = of.worst.first();
+            let longest = longest.map(|call| format!("{}\n{}", escape(name), ladder(call, style)));
+            out.extend(longest);
         }
     }
     out

@@ -1,20 +1,16 @@
-//! What a person reads at the end of a run: the answer, what the kernel saw, the hosts, the doubts.
+//! What a person reads at the end of a run: the answer, what the kernel reports, the hosts, the doubts.
 
-use crate::blocks;
-use crate::copy;
-use crate::explain;
+use crate::figures::{self, UNKNOWN};
 use crate::page::{Drawing, sparkline};
-use crate::pictures;
-use crate::requests;
 use crate::words::{
     self, Ink, Style, escape, escape_sentence, glue, grouped, per_second, percent, round_span,
-    three_digits, wrap,
+    table,
 };
+use crate::{blocks, copy, explain, pictures, requests};
 use model::finding::Explanation;
 use model::{
-    BitRate, BlockServer, Bytes, CpuUse, Direction, Directions, Ended, Fingerprint, LatencySummary,
-    Leg, LegSummary, Limit, Nanos, Request, Run, SettingInForce, Side, Summary, Wait, Warning,
-    Workload,
+    BitRate, BlockServer, Bytes, Direction, Directions, Ended, Fingerprint, LatencySummary, Leg,
+    LegSummary, Limit, Nanos, Request, Run, SettingInForce, Side, Summary, Wait, Warning, Workload,
 };
 
 /// Beyond this ratio the two directions are called different: 10 %.
@@ -23,97 +19,89 @@ const ASYMMETRY: f64 = 1.1;
 const UNREAD_NAMED: usize = 6;
 /// Room for options in a TCP header (RFC 9293), in bytes.
 const TCP_OPTIONS_MOST: u32 = 40;
-/// What stands where an end did not tell.
-const NOT_TOLD: &str = "not told";
 
 /// The summary of a run in words and a small table, with what limited it in a sentence. Lines of prose
 /// keep to `style.width`.
 pub fn summary(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
-    told(run, summary, why, String::new(), style)
+    parts(run, summary, why, String::new(), style)
 }
 
-/// The same for who did not see it happen: with the course of each leg in a row of blocks.
+/// The same for who did not see it happen: with the goodput of each leg over time in a row of blocks.
 pub fn in_retrospect(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
     let legs = run.legs.iter().zip(&summary.legs);
-    let courses = legs.filter_map(|(leg, figures)| {
+    let over_time = legs.filter_map(|(leg, figures)| {
         let picture = pictures::goodput::picture("", leg, figures, Vec::new())?;
         let Drawing::Chart(chart) = &picture.drawing else {
             return None;
         };
         Some(picture.title.clone() + "\n" + &sparkline(chart, style))
     });
-    told(run, summary, why, courses.collect(), style)
+    parts(run, summary, why, over_time.collect(), style)
 }
 
-fn told(
+fn parts(
     run: &Run,
     summary: &Summary,
     why: &[Explanation],
-    courses: String,
+    over_time: String,
     style: Style,
 ) -> String {
+    let links = run.links();
+    let operations = summary.legs.iter().map(|leg| &leg.operations);
     let parts = [
-        how_it_ended(run, style)
-            + &answers(run, summary, style)
-            + &explain::sentences(&copy::beside(why), style),
-        courses,
-        operations(run, summary, style),
+        answer(run, summary, why, style),
+        over_time,
+        operations
+            .map(|all| blocks::operations(all, &links, style))
+            .collect(),
         details(run, summary, style),
-        workload(run, summary, style),
+        done(run, summary, style),
         settings(summary),
         hosts(run, style),
         warnings(&summary.warnings, style),
         trailer(run, style),
     ];
-    let told: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    told.join("\n")
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("\n")
 }
 
 /// The answers and what limited it, a sentence each.
 pub(crate) fn sentences(run: &Run, summary: &Summary, why: &[Explanation]) -> Vec<String> {
-    let wide = Style {
-        width: u16::MAX,
-        ..Style::PLAIN
-    };
-    let text = how_it_ended(run, wide)
-        + &answers(run, summary, wide)
-        + &explain::sentences(&copy::beside(why), wide);
+    let text = answer(run, summary, why, Style::WIDE);
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     text.lines().map(words).collect()
 }
 
-/// What was done, in words; empty where the answers say it all.
-pub(crate) fn done(run: &Run, summary: &Summary) -> String {
-    let wide = Style {
-        width: u16::MAX,
-        ..Style::PLAIN
-    };
-    workload(run, summary, wide).trim_end().to_owned()
-}
-
 // ---- the answer ----
+
+fn answer(run: &Run, summary: &Summary, why: &[Explanation], style: Style) -> String {
+    let why = explain::sentences(&copy::beside(why), style);
+    how_it_ended(run, style) + &answers(run, summary, style) + &why
+}
 
 fn how_it_ended(run: &Run, style: Style) -> String {
     let sentence = match &run.ended {
         Ended::Complete => return String::new(),
         Ended::Interrupted => "Interrupted: what follows was measured until then.".to_owned(),
         Ended::Unfinished => {
-            let mut said = "Unfinished: it still runs, or its process was killed; what follows was kept until then."
-                .to_owned();
-            if let Workload::Blocks(order) = &run.spec.workload
-                && let BlockServer::Nfs { export, .. } = &order.server
-            {
-                said += &format!(
-                    " If it was killed, its files .linerate-{}-* are still in {}: remove them there.",
-                    escape(&run.id),
-                    escape(export)
-                );
-            }
-            said
+            let files = match &run.spec.workload {
+                Workload::Blocks(order) => match &order.server {
+                    BlockServer::Nfs { export, .. } => format!(
+                        " If it was killed, its files .linerate-{}-* are still in {}: remove them there.",
+                        escape(&run.id),
+                        escape(export)
+                    ),
+                    BlockServer::Peer(_) => String::new(),
+                },
+                _ => String::new(),
+            };
+            format!(
+                "Unfinished: it still runs, or its process was killed; what follows was kept until then.{files}"
+            )
         }
         Ended::Failed { why } => format!("Failed: {}", escape_sentence(why)),
     };
-    paint_lines(&wrap(&sentence, style.width, "", ""), Ink::Red, style)
+    style.paint_lines(Ink::Red, &style.prose(&sentence))
 }
 
 fn answers(run: &Run, summary: &Summary, style: Style) -> String {
@@ -122,68 +110,59 @@ fn answers(run: &Run, summary: &Summary, style: Style) -> String {
     }
     let mut out = String::new();
     for (leg, figures) in run.legs.iter().zip(&summary.legs) {
-        out.push_str(&answer(run, leg, figures, style));
+        out += &of_leg(run, leg, figures, style);
+        let mut beside = Vec::new();
         if let Some(LatencySummary {
             ideal: Some(ideal),
             p50,
             ..
         }) = figures.requests
         {
-            let beside = format!(
+            beside.push(format!(
                 "Ideal {}, measured {} at the median; {}",
                 glue(ideal),
                 glue(p50),
                 requests::ideal(&run.links(), requests::NO_RATE)
-            );
-            out.push_str(&wrap(&beside, style.width, "", ""));
-        }
-        if let (Workload::Copy(order), Some(copied)) = (&run.spec.workload, &figures.copy) {
-            let mut verdict = copy::verdict(order, copied);
-            if let Some(crowded) = copy::crowded(figures) {
-                verdict = format!("{verdict} {crowded}");
-            }
-            out.push_str(&wrap(&verdict, style.width, "", ""));
-        }
-        if let Workload::Blocks(order) = &run.spec.workload {
-            let mut told = blocks::verdict(order, &run.host, leg, &figures.operations);
-            told.extend(copy::crowded(figures).filter(|_| !told.is_empty()));
-            for sentence in told {
-                out.push_str(&wrap(&sentence, style.width, "", ""));
-            }
-        }
-    }
-    if let Some(sentence) = asymmetry(&summary.legs) {
-        out.push_str(&wrap(&sentence, style.width, "", ""));
-    }
-    for leg in &run.legs {
-        if let Ended::Failed { why } = &leg.ended
-            && leg.ended != run.ended
-        {
-            let sentence = format!("The leg {} failed: {}", leg.direction, escape_sentence(why));
-            out.push_str(&paint_lines(
-                &wrap(&sentence, style.width, "", ""),
-                Ink::Red,
-                style,
             ));
+        }
+        let crowded = copy::crowded(figures);
+        match (&run.spec.workload, &figures.copy) {
+            (Workload::Copy(order), Some(copied)) => {
+                let verdict = [Some(copy::verdict(order, copied)), crowded];
+                beside.push(verdict.into_iter().flatten().collect::<Vec<_>>().join(" "));
+            }
+            (Workload::Blocks(order), _) => {
+                let verdict = blocks::verdict(order, &run.host, leg, &figures.operations);
+                let crowded = crowded.filter(|_| !verdict.is_empty());
+                beside.extend(verdict.into_iter().chain(crowded));
+            }
+            _ => {}
+        }
+        out.extend(beside.iter().map(|sentence| style.prose(sentence)));
+    }
+    out.extend(asymmetry(&summary.legs).map(|sentence| style.prose(&sentence)));
+    for leg in run.legs.iter().filter(|leg| leg.ended != run.ended) {
+        if let Ended::Failed { why } = &leg.ended {
+            let sentence = format!("The leg {} failed: {}", leg.direction, escape_sentence(why));
+            out += &style.paint_lines(Ink::Red, &style.prose(&sentence));
         }
     }
     out
 }
 
 /// The line of one leg: its figure first.
-fn answer(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
+fn of_leg(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
     let host = escape(&run.host);
     let to = match leg.direction {
         Direction::Up => "to",
         Direction::Down => "from",
     };
     let span = format!("in {}", glue(round_span(figures.duration)));
-    let (figure, mut told) = match (&run.spec.workload, &figures.requests) {
+    let moved = format!("{} {span}", glue(figures.bytes));
+    let goodput = figures.goodput.to_string();
+    let (figure, mut beside) = match (&run.spec.workload, &figures.requests) {
         (workload, Some(requests)) if workload.is_answered() => (
-            format!(
-                "{} requests/s",
-                per_second(requests.per_s).trim_end_matches("/s")
-            ),
+            requests_per_second(requests.per_s),
             vec![
                 format!("p50 {}, p99 {}", glue(requests.p50), glue(requests.p99)),
                 format!("{} answered {span}", grouped(requests.count)),
@@ -193,59 +172,49 @@ fn answer(run: &Run, leg: &Leg, figures: &LegSummary, style: Style) -> String {
             ("no request was answered".to_owned(), vec![span])
         }
         _ if figures.bytes == Bytes(0) => ("nothing arrived".to_owned(), vec![span]),
-        (Workload::Udp(_), _) => (
-            figures.goodput.to_string(),
-            vec![
-                datagrams_lost(figures),
-                format!("{} {span}", glue(figures.bytes)),
-            ],
-        ),
+        (Workload::Udp(_), _) => (goodput, vec![datagrams_lost(figures), moved]),
         (Workload::Copy(_), _) => copy::answer(figures),
-        _ => {
-            let mut told: Vec<String> = steady(figures).into_iter().collect();
-            told.push(format!("{} {span}", glue(figures.bytes)));
-            (figures.goodput.to_string(), told)
-        }
+        _ => (
+            goodput,
+            steady(figures).into_iter().chain([moved]).collect(),
+        ),
     };
     // What a client read and wrote it was answered.
     let answered = matches!(run.spec.workload, Workload::Blocks(_));
     if leg.receiver().duration == Nanos(0) && figures.bytes > Bytes(0) && !answered {
-        told.push("as sent: the receiver did not tell what arrived".to_owned());
+        beside.push("as sent: the receiver did not report what arrived".to_owned());
     }
-    match &leg.ended {
-        Ended::Interrupted if run.legs.len() > 1 => told.push("interrupted".to_owned()),
-        Ended::Unfinished if run.legs.len() > 1 => told.push("unfinished".to_owned()),
-        Ended::Failed { .. } => told.push("it broke off".to_owned()),
-        Ended::Complete | Ended::Interrupted | Ended::Unfinished => {}
-    }
+    let several = run.legs.len() > 1;
+    beside.extend(match &leg.ended {
+        Ended::Interrupted if several => Some("interrupted".to_owned()),
+        Ended::Unfinished if several => Some("unfinished".to_owned()),
+        Ended::Failed { .. } => Some("it broke off".to_owned()),
+        Ended::Complete | Ended::Interrupted | Ended::Unfinished => None,
+    });
     let first = format!("{:<5} {figure}  ", leg.direction);
-    let rest = format!("{to} {host} ({})", told.join("; "));
-    wrap(&rest, style.width, &first, "      ").replacen(
-        &figure,
-        &style.paint(Ink::Bold, &figure),
-        1,
-    )
+    let line = style.hang(&first, 6, &format!("{to} {host} ({})", beside.join("; ")));
+    line.replacen(&figure, &style.paint(Ink::Bold, &figure), 1)
+}
+
+/// `116,500 requests/s`.
+pub(crate) fn requests_per_second(rate: f64) -> String {
+    per_second(rate).replace("/s", " requests/s")
 }
 
 fn steady(figures: &LegSummary) -> Option<String> {
-    let rate = figures.steady_goodput?;
-    (figures.ramp > Nanos(0)).then(|| {
-        format!(
-            "{} after the first {}",
-            glue(rate),
-            glue(round_span(figures.ramp))
-        )
-    })
+    let (rate, ramp) = (figures.steady_goodput?, figures.ramp);
+    let text = || format!("{} after the first {}", glue(rate), glue(round_span(ramp)));
+    (ramp > Nanos(0)).then(text)
 }
 
 fn datagrams_lost(figures: &LegSummary) -> String {
-    match &figures.datagrams {
-        Some(d) if d.packets > 0 => {
-            let share = percent(d.lost as f64 / d.packets as f64);
-            format!("{} lost, jitter {}", glue(share), glue(d.jitter))
-        }
-        _ => format!("loss {NOT_TOLD}"),
-    }
+    let share = figures
+        .datagrams
+        .and_then(|all| Some((all.lost_share()?, all.jitter)));
+    share.map_or_else(
+        || format!("loss {UNKNOWN}"),
+        |(share, jitter)| format!("{} lost, jitter {}", glue(percent(share)), glue(jitter)),
+    )
 }
 
 /// One sentence when the directions differ, steady parts compared where both are known.
@@ -261,407 +230,186 @@ fn asymmetry(legs: &[LegSummary]) -> Option<String> {
             _ => (first.goodput.0 as f64, second.goodput.0 as f64),
         },
     };
-    let (more, less, fast, slow) = if a >= b {
-        (first, second, a, b)
+    let (more, less) = if a >= b {
+        (first, second)
     } else {
-        (second, first, b, a)
+        (second, first)
     };
+    let (fast, slow) = (a.max(b), a.min(b));
     if slow <= 0.0 || fast / slow <= ASYMMETRY {
         return None;
     }
     let ratio = fast / slow;
-    let ratio = if ratio < 9.95 {
-        format!("{ratio:.1}")
-    } else {
-        format!("{ratio:.0}")
-    };
-    Some(format!(
-        "{} is {ratio} times {}.",
-        more.direction, less.direction
-    ))
+    let decimals = usize::from(ratio < 9.95);
+    let (more, less) = (more.direction, less.direction);
+    Some(format!("{more} is {ratio:.decimals$} times {less}."))
 }
 
-fn operations(run: &Run, summary: &Summary, style: Style) -> String {
-    let legs = summary.legs.iter();
-    legs.map(|leg| blocks::operations(&leg.operations, &run.links(), style))
-        .collect()
-}
-
-// ---- what the kernel saw ----
-
-/// One row of the table of details: what it is, and a cell a leg.
-struct Row {
-    label: &'static str,
-    /// The name under which it is missed if no leg has it.
-    missed_as: &'static str,
-    cells: Vec<Option<String>>,
-}
+// ---- what the kernel reports ----
 
 fn details(run: &Run, summary: &Summary, style: Style) -> String {
     if summary.legs.is_empty() {
         return String::new();
     }
-    let rows = detail_rows(run, &summary.legs);
-    let (told, silent): (Vec<&Row>, Vec<&Row>) = rows
-        .iter()
-        .partition(|row| row.cells.iter().any(Option::is_some));
-    let mut lines = Vec::new();
-    if summary.legs.len() > 1 {
-        let mut header = vec![String::new()];
-        header.extend(summary.legs.iter().map(|leg| leg.direction.to_string()));
-        lines.push(header);
-    }
-    let mut some_missing = false;
-    for row in &told {
-        let mut line = vec![row.label.to_owned()];
-        for cell in &row.cells {
-            some_missing |= cell.is_none();
-            line.push(cell.clone().unwrap_or_else(|| NOT_TOLD.to_owned()));
-        }
-        lines.push(line);
-    }
-    let mut out = if told.is_empty() {
+    let legs: Vec<&LegSummary> = summary.legs.iter().collect();
+    let rows = figures::details(&run.spec.workload, &legs);
+    let names: Vec<String> = legs.iter().map(|leg| leg.direction.to_string()).collect();
+    let mut head = vec![""];
+    head.extend(names.iter().map(String::as_str));
+    let head = if legs.len() > 1 { &head[..] } else { &[] };
+    let some = rows.iter().any(figures::Row::is_known);
+    let out = if some {
+        figures::known(head, &rows)
+    } else {
         String::new()
-    } else {
-        words::table(&lines)
     };
-    let who = if run.far.is_none() {
-        format!("{} did not tell its side", escape(&run.host))
-    } else {
-        "the end or the kernel that knows did not say".to_owned()
+    let who = match run.far {
+        None => format!("{} did not report its side", escape(&run.host)),
+        Some(_) => "the end or the kernel that knows did not report it".to_owned(),
     };
-    if !silent.is_empty() {
-        let mut names: Vec<&str> = silent.iter().map(|row| row.missed_as).collect();
-        names.dedup();
-        let sentence = format!("Not told ({who}): {}.", names.join(", "));
-        out.push_str(&wrap(&sentence, style.width, "", ""));
-    } else if some_missing {
-        let sentence = format!("{NOT_TOLD}: {who}.");
-        out.push_str(&wrap(&sentence, style.width, "", ""));
-    }
-    out
-}
-
-fn detail_rows(run: &Run, legs: &[LegSummary]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut row = |label, missed_as, cell: &dyn Fn(&LegSummary) -> Option<String>| {
-        rows.push(Row {
-            label,
-            missed_as,
-            cells: legs.iter().map(cell).collect(),
-        });
+    let silent = rows.iter().filter(|row| !row.is_known());
+    let mut names: Vec<&str> = silent.map(|row| row.missed_as).collect();
+    names.dedup();
+    let mut cells = rows.iter().flat_map(|row| &row.cells);
+    let note = match names[..] {
+        [] if cells.all(Option::is_some) => String::new(),
+        [] => style.prose(&format!("{UNKNOWN}: {who}.")),
+        _ => style.prose(&format!("Not reported ({who}): {}.", names.join(", "))),
     };
-    let text = |value: Option<Bytes>| value.map(|v| v.to_string());
-
-    match run.spec.workload {
-        Workload::Request(_) => {
-            type Field = fn(&model::LatencySummary) -> Nanos;
-            let percentiles: [(&str, Field); 6] = [
-                ("latency p50", |r| r.p50),
-                ("        p90", |r| r.p90),
-                ("        p99", |r| r.p99),
-                ("        p99.9", |r| r.p999),
-                ("        max", |r| r.max),
-                ("        mean", |r| r.mean),
-            ];
-            for (label, field) in percentiles {
-                row(label, "latencies", &|l| {
-                    l.requests.as_ref().map(|r| field(r).to_string())
-                });
-            }
-        }
-        Workload::Udp(_) => {
-            row("datagrams expected", "datagrams", &|l| {
-                l.datagrams.map(|d| grouped(d.packets))
-            });
-            row("lost", "datagrams", &|l| {
-                l.datagrams.map(|d| match d.packets {
-                    0 => grouped(d.lost),
-                    all => format!(
-                        "{} ({})",
-                        grouped(d.lost),
-                        percent(d.lost as f64 / all as f64)
-                    ),
-                })
-            });
-            row("out of order", "datagrams", &|l| {
-                l.datagrams.map(|d| grouped(d.out_of_order))
-            });
-            row("jitter", "datagrams", &|l| {
-                l.datagrams.map(|d| d.jitter.to_string())
-            });
-        }
-        Workload::Copy(ref order) => copy::rows(order, &mut row),
-        Workload::Bulk(_) | Workload::Blocks(_) => {}
-    }
-
-    let tcp = !run.spec.workload.is_udp();
-    let bulk = tcp && !run.spec.workload.is_answered();
-    if tcp {
-        row("retransmitted segments", "retransmissions", &|l| {
-            l.retransmits.map(|n| match l.retransmit_share {
-                Some(share) if n > 0 => format!("{} ({} of bytes)", grouped(n), percent(share)),
-                _ => grouped(n),
-            })
-        });
-        if legs.iter().any(|l| l.ecn_marks.unwrap_or(0) > 0) {
-            row("ECN marks", "ECN marks", &|l| l.ecn_marks.map(grouped));
-        }
-        row(
-            "RTT idle -> loaded",
-            "RTT",
-            &|l| match (l.rtt_idle, l.rtt_loaded) {
-                (None, None) => None,
-                (idle, loaded) => {
-                    let or = |rtt: Option<Nanos>| {
-                        rtt.map_or_else(|| "not seen".to_owned(), |rtt| rtt.to_string())
-                    };
-                    Some(format!("{} -> {}", or(idle), or(loaded)))
-                }
-            },
-        );
-        row("  at most under load", "RTT", &|l| {
-            l.rtt_loaded_max.map(|rtt| rtt.to_string())
-        });
-    }
-    if tcp {
-        row("congestion control", "congestion control", &|l| {
-            let setting = l.settings.iter().find(|s| s.name == "congestion")?;
-            let sender = setting.sender.as_deref().filter(|name| !name.is_empty())?;
-            Some(escape(sender))
-        });
-    }
-    if bulk {
-        row("BDP at the loaded RTT", "BDP", &|l| text(l.bdp));
-        row("congestion window", "congestion window", &|l| text(l.cwnd));
-        row("receive window", "receive window", &|l| text(l.window));
-        row("receive buffer", "buffers", &|l| {
-            buffer(l, "receive-buffer", l.receive_buffer)
-        });
-        row("send buffer", "buffers", &|l| {
-            buffer(l, "send-buffer", l.send_buffer)
-        });
-        row("  written, not yet sent", "unsent bytes", &|l| {
-            text(l.unsent)
-        });
-        row("had data to send", "limiting times", &|l| {
-            l.busy_share
-                .map(|share| format!("{} of the time", percent(share)))
-        });
-        row("  limited by receive window", "limiting times", &|l| {
-            l.rwnd_limited_share.map(percent)
-        });
-        row("  limited by send buffer", "limiting times", &|l| {
-            l.sndbuf_limited_share.map(percent)
-        });
-    }
-    row(
-        if bulk || !tcp {
-            "sender's CPU"
-        } else {
-            "client's CPU"
-        },
-        "sender's CPU",
-        &|l| l.sender_cpu.as_ref().map(|c| cpu(c, l)),
-    );
-    row("  its whole host", "sender's CPU", &|l| {
-        l.sender_cpu.and_then(|c| c.host_share).map(percent)
-    });
-    row(
-        if bulk || !tcp {
-            "receiver's CPU"
-        } else {
-            "server's CPU"
-        },
-        "receiver's CPU",
-        &|l| l.receiver_cpu.as_ref().map(|c| cpu(c, l)),
-    );
-    row("  its whole host", "receiver's CPU", &|l| {
-        l.receiver_cpu.and_then(|c| c.host_share).map(percent)
-    });
-    rows
-}
-
-/// A buffer that nobody asked for moves by the kernel's autotuning: then this is the largest it got.
-fn buffer(leg: &LegSummary, name: &str, size: Option<Bytes>) -> Option<String> {
-    let asked = |s: &SettingInForce| s.name == name && s.asked.is_some();
-    let tail = match leg.settings.iter().any(asked) {
-        true => "",
-        false => " autotuned",
-    };
-    size.map(|size| format!("{size}{tail}"))
-}
-
-/// Processor use beside what it paid for: a request, or an amount of data.
-fn cpu(cpu: &CpuUse, leg: &LegSummary) -> String {
-    let cores = format!("{:.2} cores", cpu.process);
-    match (&leg.requests, cpu.process_s_per_gb) {
-        (Some(requests), _) if requests.per_s > 0.0 => {
-            let each = Nanos((cpu.process / requests.per_s * 1e9) as u64);
-            format!("{cores}, {each}/request")
-        }
-        (None, Some(each)) => format!("{cores}, {} s/GB", three_digits(each)),
-        _ => cores,
-    }
+    out + &note
 }
 
 // ---- what was done ----
 
-fn workload(run: &Run, summary: &Summary, style: Style) -> String {
-    let streams = match run.spec.streams {
-        1 => "1 connection".to_owned(),
-        n => format!("{n} connections"),
-    };
+/// What was done, in words; empty where the answers say it all.
+pub(crate) fn done(run: &Run, summary: &Summary, style: Style) -> String {
+    let spec = &run.spec;
+    let streams = words::counted(spec.streams.into(), "connection");
     let mut sentences = Vec::new();
-    match &run.spec.workload {
+    let mut say = |sentence: &str| sentences.push(sentence.to_owned());
+    match &spec.workload {
         Workload::Bulk(bulk) => {
-            if run.spec.streams > 1 {
-                sentences.push(format!(
+            if spec.streams > 1 {
+                say(&format!(
                     "{streams} each way; windows are theirs together, buffers are of one."
                 ));
             }
             if let Some(size) = bulk.write_size {
-                sentences.push(format!("Written in pieces of {size}."));
+                say(&format!("Written in pieces of {size}."));
             }
             if bulk.zerocopy {
-                sentences.push("The sender asked for zero-copy.".to_owned());
+                say("The sender asked for zero-copy.");
             }
             if summary.legs.iter().any(|leg| leg.discarded) {
-                sentences.push(
-                    "Discarded in the kernel at the receiver (MSG_TRUNC): this is the path, not the reader."
-                        .to_owned(),
+                say(
+                    "Discarded in the kernel at the receiver (MSG_TRUNC): this is the path, not the reader.",
                 );
             }
         }
         Workload::Request(request) => sentences.extend(request_words(request, &streams)),
-        Workload::Copy(order) => sentences.push(copy::order(order)),
+        Workload::Copy(order) => say(&copy::order(order)),
         Workload::Blocks(order) => {
-            sentences.extend(blocks::order(order, &streams));
             let stores = run
                 .legs
                 .iter()
                 .filter_map(|leg| leg.receiver().store.as_ref());
+            sentences.extend(blocks::order(order, &streams));
             sentences.extend(stores.filter_map(|one| blocks::store(order, one)));
         }
-        Workload::Udp(udp) => sentences.push(format!(
-            "Datagrams of {} bytes at {} on {}.",
-            grouped(udp.datagram_size.0),
-            glue(udp.rate),
-            match run.spec.streams {
+        Workload::Udp(udp) => {
+            let (size, rate) = (grouped(udp.datagram_size.0), glue(udp.rate));
+            let on = match spec.streams {
                 1 => "1 stream".to_owned(),
                 n => format!("each of {n} streams"),
-            }
-        )),
+            };
+            say(&format!("Datagrams of {size} bytes at {rate} on {on}."));
+        }
     }
-    if run.spec.directions == Directions::Bidirectional && summary.legs.len() == 2 {
-        sentences.push(
-            "Both directions ran at once, so processor figures are for both together.".to_owned(),
-        );
+    let mut say = |sentence: &str| sentences.push(sentence.to_owned());
+    if spec.directions == Directions::Bidirectional && summary.legs.len() == 2 {
+        say("Both directions ran at once, so processor figures are for both together.");
     }
-    if let (Limit::Bytes(_) | Limit::Requests(_), Some(leg)) =
-        (run.spec.limit, summary.legs.first())
+    if let (Limit::Bytes(_) | Limit::Requests(_), Some(leg)) = (spec.limit, summary.legs.first())
         && leg.steady_goodput.is_none()
-        && matches!(run.spec.workload, Workload::Bulk(_))
+        && matches!(spec.workload, Workload::Bulk(_))
     {
-        sentences.push("Too short for a steady part: slow start is in the figure.".to_owned());
+        say("Too short for a steady part: slow start is in the figure.");
     }
-    if sentences.is_empty() {
-        return String::new();
+    match sentences[..] {
+        [] => String::new(),
+        _ => style.prose(&sentences.join(" ")),
     }
-    wrap(&sentences.join(" "), style.width, "", "")
 }
 
 fn request_words(request: &Request, streams: &str) -> Vec<String> {
-    let sizes = format!(
-        "{} asked, {} answered",
-        request.request_size, request.reply_size
-    );
-    let mut sentences = vec![match request.pace_per_s {
-        None => format!(
-            "{sizes}, on {streams}; closed loop: the next request leaves when the reply is in."
-        ),
+    let Request {
+        request_size,
+        reply_size,
+        ..
+    } = request;
+    let loop_of = match request.pace_per_s {
+        None => "; closed loop: the next request leaves when the reply is in.".to_owned(),
         Some(pace) => format!(
-            "{sizes}, on {streams}, paced at {}; latency counts from the moment that a request was due, \
+            ", paced at {}; latency counts from the moment that a request was due, \
              so a stall is charged to every request that it delays.",
             per_second(pace)
         ),
-    }];
-    if request.reconnect {
-        sentences.push("A new connection for every request; its handshake counts.".to_owned());
-    }
-    sentences.push(
-        match request.wait {
-            Wait::Hybrid => {
-                "Both ends spin for some tens of microseconds, then sleep (--wait hybrid)."
-            }
-            Wait::Block => {
-                "Both ends sleep at once (--wait block): waking a core is part of the latency."
-            }
+    };
+    let first = format!("{request_size} asked, {reply_size} answered, on {streams}{loop_of}");
+    let new = "A new connection for every request; its handshake counts.";
+    let wait = match request.wait {
+        Wait::Hybrid => "Both ends spin for some tens of microseconds, then sleep (--wait hybrid).",
+        Wait::Block => {
+            "Both ends sleep at once (--wait block): waking a core is part of the latency."
         }
-        .to_owned(),
-    );
-    sentences
+    };
+    let new = request.reconnect.then(|| new.to_owned());
+    [first]
+        .into_iter()
+        .chain(new)
+        .chain([wait.to_owned()])
+        .collect()
 }
 
 /// The settings that were asked for, and those in which the ends differ without being asked. What
 /// the kernel chose by itself and matters (buffers, congestion control) is in the table of details.
 fn settings(summary: &Summary) -> String {
-    let mut rows: Vec<[String; 4]> = Vec::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for leg in &summary.legs {
-        for setting in leg.settings.iter().filter(|s| worth_telling(s)) {
-            let here_sends = leg.direction.sender() == Side::Near;
-            let (here, there) = if here_sends {
-                (&setting.sender, &setting.receiver)
-            } else {
-                (&setting.receiver, &setting.sender)
+        for setting in leg.settings.iter().filter(|s| is_shown(s)) {
+            let (here, there) = match leg.direction.sender() {
+                Side::Near => (&setting.sender, &setting.receiver),
+                Side::Far => (&setting.receiver, &setting.sender),
             };
             let cell = |value: &Option<String>, none: &str| match value.as_deref() {
                 None => none.to_owned(),
                 Some("") => "-".to_owned(),
                 Some(value) => escape(value),
             };
-            let row = [
-                escape(&setting.name),
-                cell(&setting.asked, "-"),
-                cell(here, NOT_TOLD),
-                cell(there, NOT_TOLD),
-            ];
+            let name = escape(&setting.name);
+            let asked = cell(&setting.asked, "-");
+            let mut row = vec![name, asked, cell(here, UNKNOWN), cell(there, UNKNOWN)];
             if rows.contains(&row) {
                 continue;
             }
-            let name = &row[0];
-            let known = rows.iter().any(|r| r[0] == *name);
-            rows.push(match known {
-                true => [
-                    format!("{name} ({})", leg.direction),
-                    row[1].clone(),
-                    row[2].clone(),
-                    row[3].clone(),
-                ],
-                false => row,
-            });
+            if rows.iter().any(|r| r[0] == row[0]) {
+                row[0] += &format!(" ({})", leg.direction);
+            }
+            rows.push(row);
         }
     }
     if rows.is_empty() {
         return String::new();
     }
-    let buffer_asked = rows
-        .iter()
-        .any(|r| r[0].ends_with("-buffer") && r[1] != "-");
-    let mut lines = vec![
-        ["setting", "asked", "here", "there"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    lines.extend(rows.into_iter().map(|row| row.to_vec()));
-    let mut out = words::table(&lines);
-    if buffer_asked {
-        out.push_str("The kernel holds twice the buffer that it grants (socket(7)).\n");
-    }
-    out
+    let is_asked = |row: &Vec<String>| row[0].ends_with("-buffer") && row[1] != "-";
+    let note = match rows.iter().any(is_asked) {
+        true => "The kernel holds twice the buffer that it grants (socket(7)).\n",
+        false => "",
+    };
+    table(&["setting", "asked", "here", "there"], rows) + note
 }
 
-fn worth_telling(setting: &SettingInForce) -> bool {
+fn is_shown(setting: &SettingInForce) -> bool {
     let (Some(sender), Some(receiver)) = (&setting.sender, &setting.receiver) else {
         return setting.asked.is_some();
     };
@@ -681,69 +429,53 @@ fn worth_telling(setting: &SettingInForce) -> bool {
 // ---- where ----
 
 fn hosts(run: &Run, style: Style) -> String {
-    let line =
-        |label: &str, words: &str| wrap(words, style.width, &format!("{label:<5} "), "      ");
-    let mut out = line("here", &host(&run.near));
-    match &run.far {
-        Some(far) if run.host == "local" && far.hostname == run.near.hostname => {
-            out.push_str(&line("there", "the same host"));
-        }
-        Some(far) => out.push_str(&line("there", &host(far))),
-        None => {
-            let words = format!("{} did not tell what it is", escape(&run.host));
-            out.push_str(&line("there", &words));
-        }
-    }
-    for (label, host) in [("here", Some(&run.near)), ("there", run.far.as_ref())] {
-        let same = label == "there" && host.is_some_and(|h| h.unread == run.near.unread);
-        if let Some(host) = host
-            && !host.unread.is_empty()
-            && !same
-        {
-            out.push_str(&wrap(&unread(label, host), style.width, "", "  "));
+    let line = |label: &str, words: &str| style.hang(&format!("{label:<5} "), 6, words);
+    let same = |far: &&Fingerprint| run.host == "local" && far.hostname == run.near.hostname;
+    let there = match run.far.as_ref().filter(same) {
+        Some(_) => "the same host".to_owned(),
+        None => remote(&run.host, run.far.as_ref()),
+    };
+    let mut out = line("here", &host(&run.near)) + &line("there", &there);
+    let far = run.far.as_ref().filter(|far| far.unread != run.near.unread);
+    for (label, host) in [("here", Some(&run.near)), ("there", far)] {
+        if let Some(host) = host.filter(|host| !host.unread.is_empty()) {
+            out += &style.hang("", 2, &unread(label, host));
         }
     }
     out
 }
 
+/// The other host in one line.
+pub(crate) fn remote(name: &str, far: Option<&Fingerprint>) -> String {
+    let unknown = || format!("{} did not report what it is", escape(name));
+    far.map_or_else(unknown, host)
+}
+
 /// One host in one line.
 pub(crate) fn host(host: &Fingerprint) -> String {
-    let mut parts = Vec::new();
-    let mut part = |text: String| {
-        if !text.is_empty() {
-            parts.push(text);
-        }
-    };
-    part(escape(&host.kernel));
+    let mut parts = vec![escape(&host.kernel)];
     if let Some(device) = &host.device {
-        let mut words = escape(&device.name);
-        if let Some(driver) = &device.driver {
-            words.push_str(&format!(" ({})", escape(driver)));
-        }
-        if let Some(speed) = device.speed {
-            words.push_str(&format!(" {}", link_speed(speed)));
-        }
-        part(words);
-        if device.mtu > 0 {
-            part(format!("MTU {}", device.mtu));
-        }
-        if let Some(qdisc) = &device.qdisc {
-            part(format!("qdisc {}", escape(qdisc)));
-        }
+        let driver = device.driver.as_ref();
+        let driver = driver.map(|driver| format!(" ({})", escape(driver)));
+        let speed = device.speed.map(|speed| format!(" {}", link_speed(speed)));
+        let (driver, speed) = (driver.unwrap_or_default(), speed.unwrap_or_default());
+        parts.push(escape(&device.name) + &driver + &speed);
+        parts.extend((device.mtu > 0).then(|| format!("MTU {}", device.mtu)));
+        let qdisc = device.qdisc.as_ref();
+        parts.extend(qdisc.map(|qdisc| format!("qdisc {}", escape(qdisc))));
     }
-    if let Some(congestion) = &host.congestion {
-        part(escape(&congestion.default));
-    }
-    match (host.cpu.online, escape(&host.cpu.model)) {
-        (0, model) => part(model),
-        (n, model) if model.is_empty() => part(format!("{n} CPUs")),
-        (n, model) => part(format!("{n} x {model}")),
-    }
-    match &host.virtualisation {
-        Some(kind) => part(escape(kind)),
-        None if !host.kernel.is_empty() => part("no virtualisation seen".to_owned()),
-        None => {}
-    }
+    parts.extend(host.congestion.as_ref().map(|all| escape(&all.default)));
+    parts.push(match (host.cpu.online, escape(&host.cpu.model)) {
+        (0, model) => model,
+        (n, model) if model.is_empty() => format!("{n} CPUs"),
+        (n, model) => format!("{n} x {model}"),
+    });
+    parts.push(match &host.virtualisation {
+        Some(kind) => escape(kind),
+        None if !host.kernel.is_empty() => "no virtualisation seen".to_owned(),
+        None => String::new(),
+    });
+    parts.retain(|part| !part.is_empty());
     let name = match host.hostname.as_str() {
         "" => "(no name)".to_owned(),
         name => escape(name),
@@ -761,20 +493,13 @@ fn link_speed(speed: BitRate) -> String {
 }
 
 fn unread(label: &str, host: &Fingerprint) -> String {
-    let mut names: Vec<String> = host
-        .unread
-        .iter()
-        .take(UNREAD_NAMED)
-        .map(|u| escape(&u.what))
-        .collect();
-    if host.unread.len() > UNREAD_NAMED {
-        names.push(format!("and {} more", host.unread.len() - UNREAD_NAMED));
+    let all = host.unread.len();
+    let named = host.unread.iter().take(UNREAD_NAMED);
+    let mut names: Vec<String> = named.map(|u| escape(&u.what)).collect();
+    if all > UNREAD_NAMED {
+        names.push(format!("and {} more", all - UNREAD_NAMED));
     }
-    format!(
-        "Not readable {label} ({}): {}.",
-        host.unread.len(),
-        names.join(", ")
-    )
+    format!("Not readable {label} ({all}): {}.", names.join(", "))
 }
 
 // ---- doubts, and where to find it all again ----
@@ -782,12 +507,12 @@ fn unread(label: &str, host: &Fingerprint) -> String {
 fn warnings(warnings: &[Warning], style: Style) -> String {
     let mut out = String::new();
     for warning in warnings {
-        let what = wrap(&escape_sentence(&warning.what), style.width, "! ", "  ");
-        out.push_str(&paint_lines(&what, Ink::Yellow, style));
+        let what = style.hang("! ", 2, &escape_sentence(&warning.what));
+        out += &style.paint_lines(Ink::Yellow, &what);
         for (label, words) in [("", &warning.meaning), ("Do: ", &warning.remedy)] {
             let words = escape_sentence(words);
             if !words.is_empty() {
-                out.push_str(&wrap(&format!("{label}{words}"), style.width, "  ", "  "));
+                out += &style.hang("  ", 2, &format!("{label}{words}"));
             }
         }
     }
@@ -795,27 +520,18 @@ fn warnings(warnings: &[Warning], style: Style) -> String {
 }
 
 fn trailer(run: &Run, style: Style) -> String {
-    let title = match &run.title {
-        Some(title) => format!(" \"{}\"", escape(title)),
-        None => String::new(),
-    };
-    let when = words::utc(run.started);
-    if run.id.is_empty() {
-        return wrap(&format!("Run{title} of {when}."), style.width, "", "");
-    }
-    let id = escape(&run.id);
-    let sentence = format!(
-        "Run {id}{title} of {when}. Again: {}",
-        glue(format!("linerate runs show {id}"))
-    );
-    wrap(&sentence, style.width, "", "")
-}
-
-/// Each line painted by itself, so that a pager that starts in the middle shows it right.
-fn paint_lines(text: &str, ink: Ink, style: Style) -> String {
-    text.lines()
-        .map(|line| style.paint(ink, line) + "\n")
-        .collect()
+    let title = run
+        .title
+        .as_ref()
+        .map(|title| format!(" \"{}\"", escape(title)));
+    let (title, when) = (title.unwrap_or_default(), words::utc(run.started));
+    style.prose(&match escape(&run.id) {
+        id if id.is_empty() => format!("Run{title} of {when}."),
+        id => {
+            let again = glue(format!("linerate runs show {id}"));
+            format!("Run {id}{title} of {when}. Again: {again}")
+        }
+    })
 }
 
 #[cfg(test)]
@@ -1027,7 +743,7 @@ mod tests {
         spec.streams = 4;
         let run = testing::run(spec, vec![testing::request_leg(200)]);
         let text = plain(&run);
-        insta::assert_snapshot!(workload(&run, &summarise(&run), Style::PLAIN), @r#"
+        insta::assert_snapshot!(done(&run, &summarise(&run), Style::PLAIN), @r#"
         128 B asked, 8.00 KiB answered, on 4 connections, paced at 2,000/s; latency
         counts from the moment that a request was due, so a stall is charged to every
         request that it delays. A new connection for every request; its handshake
@@ -1054,33 +770,33 @@ mod tests {
         run.far = None;
         insta::assert_snapshot!(plain(&run), @r#"
         up    896 Mbit/s  to iperf3:speed.example (943 Mbit/s after the first 2 s;
-              1.04 GiB in 10 s; as sent: the receiver did not tell what arrived)
+              1.04 GiB in 10 s; as sent: the receiver did not report what arrived)
         down  896 Mbit/s  from iperf3:speed.example (943 Mbit/s after the first 2 s;
               1.04 GiB in 10 s)
 
                                      up                     down
-        retransmitted segments       0                      not told
-        RTT idle -> loaded           212 us -> 1.90 ms      not told
-          at most under load         2.85 ms                not told
-        congestion control           cubic                  not told
-        BDP at the loaded RTT        219 KiB                not told
-        congestion window            580 KiB                not told
-        receive window               3.00 MiB               not told
-        receive buffer               not told               6.00 MiB autotuned
-        send buffer                  4.00 MiB autotuned     not told
-          written, not yet sent      512 KiB                not told
-        had data to send             100 % of the time      not told
-          limited by receive window  0 %                    not told
-          limited by send buffer     0 %                    not told
-        sender's CPU                 0.12 cores, 1.07 s/GB  not told
-          its whole host             5.0 %                  not told
-        receiver's CPU               not told               0.25 cores, 2.23 s/GB
-          its whole host             not told               5.0 %
-        not told: iperf3:speed.example did not tell its side.
+        retransmitted segments       0                      not reported
+        RTT idle -> loaded           212 us -> 1.90 ms      not reported
+          at most under load         2.85 ms                not reported
+        congestion control           cubic                  not reported
+        BDP at the loaded RTT        219 KiB                not reported
+        congestion window            580 KiB                not reported
+        receive window               3.00 MiB               not reported
+        receive buffer               not reported           6.00 MiB autotuned
+        send buffer                  4.00 MiB autotuned     not reported
+          written, not yet sent      512 KiB                not reported
+        had data to send             100 % of the time      not reported
+          limited by receive window  0 %                    not reported
+          limited by send buffer     0 %                    not reported
+        sender's CPU                 0.12 cores, 1.07 s/GB  not reported
+          its whole host             5.0 %                  not reported
+        receiver's CPU               not reported           0.25 cores, 2.23 s/GB
+          its whole host             not reported           5.0 %
+        not reported: iperf3:speed.example did not report its side.
 
         here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        there iperf3:speed.example did not tell what it is
+        there iperf3:speed.example did not report what it is
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
         "#);
@@ -1156,7 +872,7 @@ mod tests {
 
         here  web1: Linux 6.12.48-amd64, eno1 (ixgbe) 1 Gbit/s, MTU 1500, qdisc
               fq_codel, cubic, 32 x AMD EPYC 7313P, no virtualisation seen
-        there db1 did not tell what it is
+        there db1 did not report what it is
 
         Run 1a2b3c4d of 2026-11-20 20:17:16 UTC. Again: linerate runs show 1a2b3c4d
         "#);

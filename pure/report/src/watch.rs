@@ -14,16 +14,10 @@ const WIDEST_END: usize = 21;
 
 /// A table of the busiest connections, none of its lines wider than the screen.
 pub fn frame(glances: &[Glance], seen: u64, at: Nanos, style: Style) -> Vec<String> {
-    let mut rows = vec![
-        ["", "Mbit/s", "cwnd KiB", "rtt ms", "limit lately"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    rows.extend(glances.iter().take(SHOWN).map(row));
+    let head = ["", "Mbit/s", "cwnd KiB", "rtt ms", "limit lately"];
+    let table = words::table(&head, glances.iter().take(SHOWN).map(row));
     let width = usize::from(style.width.max(20));
-    let cut = |line: &str| line.chars().take(width).collect::<String>();
-    let table = words::table(&rows);
-    let mut lines: Vec<String> = table.lines().map(cut).collect();
+    let mut lines: Vec<String> = table.lines().map(|line| words::cut(line, width)).collect();
     if let Some(heading) = lines.first_mut() {
         *heading = style.paint(Ink::Bold, heading);
     }
@@ -31,31 +25,25 @@ pub fn frame(glances: &[Glance], seen: u64, at: Nanos, style: Style) -> Vec<Stri
         0 => String::new(),
         more => format!(", {more} of them not shown"),
     };
-    lines.push(cut(&format!(
-        "{}: {} open of {seen} seen{more}. Ctrl-C explains them.",
-        seconds(at),
-        glances.len(),
-    )));
+    let (at, open) = (seconds(at), glances.len());
+    let last = format!("{at}: {open} open of {seen} seen{more}. Ctrl-C explains them.");
+    lines.push(words::cut(&last, width));
     lines
 }
 
 fn row(one: &Glance) -> Vec<String> {
-    let ends = |end: std::net::SocketAddr| {
-        let text = end.to_string();
-        match text.chars().count() > WIDEST_END {
-            // The end of a long address tells more than its beginning.
-            true => {
-                let skip = text.chars().count() - (WIDEST_END - 2);
-                format!("..{}", text.chars().skip(skip).collect::<String>())
-            }
-            false => text,
-        }
+    let remote = one.remote.to_string();
+    // The end of a long address tells more than its beginning.
+    let remote = match remote.len() > WIDEST_END {
+        true => format!("..{}", &remote[remote.len() - (WIDEST_END - 2)..]),
+        false => remote,
     };
+    let figure = |n: u64, unit: f64| words::three_digits(n as f64 / unit);
     vec![
-        format!(":{} {} {}", one.local.port(), way(one), ends(one.remote)),
-        words::three_digits(rate(one).0 as f64 / 1e6),
-        words::three_digits(one.cwnd.0 as f64 / 1024.0),
-        words::three_digits(one.srtt.0 as f64 / 1e6),
+        format!(":{} {} {remote}", one.local.port(), way(one)),
+        figure(rate(one).0, 1e6),
+        figure(one.cwnd.0, 1024.0),
+        figure(one.srtt.0, 1e6),
         limit(one),
     ]
 }
@@ -82,22 +70,17 @@ fn limit(one: &Glance) -> String {
 
 /// The busiest in a line, and how many others there are.
 pub fn line(glances: &[Glance], at: Nanos) -> String {
+    let at = seconds(at);
     let Some(first) = glances.first() else {
-        return format!("{}: no connection is open", seconds(at));
+        return format!("{at}: no connection is open");
     };
     let more = match glances.len() - 1 {
         0 => String::new(),
         n => format!("; {n} more"),
     };
-    format!(
-        "{}: {} {} {}, {}, {}{more}",
-        seconds(at),
-        first.local,
-        way(first),
-        first.remote,
-        rate(first),
-        limit(first),
-    )
+    let (local, remote, way) = (first.local, first.remote, way(first));
+    let (rate, limit) = (rate(first), limit(first));
+    format!("{at}: {local} {way} {remote}, {rate}, {limit}{more}")
 }
 
 fn seconds(at: Nanos) -> String {

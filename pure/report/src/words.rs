@@ -23,6 +23,12 @@ impl Style {
         unicode: false,
     };
 
+    /// For prose that something else breaks into lines: a page, markdown, a search in it.
+    pub const WIDE: Style = Style {
+        width: u16::MAX,
+        ..Style::PLAIN
+    };
+
     /// `text` in `ink`, or just `text` where colour is not welcome. The text must be escaped already.
     pub fn paint(self, ink: Ink, text: &str) -> String {
         if !self.colour {
@@ -35,6 +41,32 @@ impl Style {
             Ink::Yellow => 33,
         };
         format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    /// Each line painted by itself, so that a pager that starts in the middle shows it right.
+    pub(crate) fn paint_lines(self, ink: Ink, text: &str) -> String {
+        let lines = text.lines().map(|line| self.paint(ink, line) + "\n");
+        lines.collect()
+    }
+
+    /// A paragraph.
+    pub(crate) fn prose(self, text: &str) -> String {
+        wrap(text, self.width, "", "")
+    }
+
+    /// A paragraph behind `first`, its further lines behind as many spaces as `rest` says.
+    pub(crate) fn hang(self, first: &str, rest: usize, text: &str) -> String {
+        wrap(text, self.width, first, &" ".repeat(rest))
+    }
+
+    /// An item of a list.
+    pub(crate) fn item(self, text: &str) -> String {
+        self.hang("- ", 2, text)
+    }
+
+    /// A paragraph in bold: an answer.
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.paint_lines(Ink::Bold, &self.prose(text))
     }
 }
 
@@ -134,29 +166,38 @@ pub(crate) fn glue(words: impl std::fmt::Display) -> String {
     words.to_string().replace(' ', "\u{a0}")
 }
 
-/// Rows of cells, each column as wide as its widest cell, two spaces between; nothing behind the
-/// last cell of a row.
-pub fn table(rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = Vec::new();
-    for row in rows {
-        for (column, cell) in row.iter().enumerate() {
-            let len = cell.chars().count();
-            match widths.get_mut(column) {
-                Some(width) => *width = (*width).max(len),
-                None => widths.push(len),
-            }
-        }
-    }
-    let mut out = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
+/// A table under `head`, which may be empty: each column as wide as its widest cell, two spaces between; nothing
+/// behind the last cell of a row.
+pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let head = (!head.is_empty()).then(|| strings(head));
+    let rows: Vec<Vec<String>> = head.into_iter().chain(rows).collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cells = |at: usize| rows.iter().filter_map(move |row| row.get(at));
+    let width = |at| {
+        cells(at)
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        let line: String = cells
+            .map(|(cell, width)| format!("{cell:<width$}  "))
+            .collect();
+        line.trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Texts of their own.
+pub(crate) fn strings(all: &[&str]) -> Vec<String> {
+    all.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// A value, or what stands where there is none.
+pub(crate) fn or<T: std::fmt::Display>(value: Option<T>, none: &str) -> String {
+    value.map_or_else(|| none.to_owned(), |value| value.to_string())
 }
 
 /// `1234567` as `1,234,567`.
@@ -178,11 +219,10 @@ pub fn counted(n: u64, of: &str) -> String {
     format!("{} {of}{plural}", grouped(n))
 }
 
-/// A moment since 1970 as `2026-11-20 20:17:16 UTC`, in the proleptic Gregorian calendar (the
-/// algorithm of Howard Hinnant's "chrono-compatible low-level date algorithms", civil_from_days).
-pub fn utc(unix: Nanos) -> String {
-    let seconds = unix.0 / 1_000_000_000;
-    let days = seconds / 86_400 + 719_468; // since 0000-03-01, so that leap days end a year
+/// Year, month and day of a moment since 1970, in the proleptic Gregorian calendar (the algorithm of Howard Hinnant's
+/// "chrono-compatible low-level date algorithms", civil_from_days).
+pub(crate) fn date(unix: Nanos) -> (u64, u64, u64) {
+    let days = unix.0 / 86_400_000_000_000 + 719_468; // since 0000-03-01, so that leap days end a year
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =
         (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -191,8 +231,25 @@ pub fn utc(unix: Nanos) -> String {
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;
     let month = (march_month + 2) % 12 + 1;
     let year = era * 400 + year_of_era + u64::from(month <= 2);
+    (year, month, day)
+}
+
+/// The time of day: `20:17:16`.
+pub(crate) fn clock(unix: Nanos) -> String {
+    let seconds = unix.0 / 1_000_000_000;
     let (h, m, s) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02} UTC")
+    format!("{h:02}:{m:02}:{s:02}")
+}
+
+/// A moment since 1970 as `2026-11-20 20:17:16 UTC`.
+pub fn utc(unix: Nanos) -> String {
+    let ((year, month, day), time) = (date(unix), clock(unix));
+    format!("{year:04}-{month:02}-{day:02} {time} UTC")
+}
+
+/// The same to the minute: `2026-11-20 20:17`.
+pub(crate) fn minute(unix: Nanos) -> String {
+    utc(unix).chars().take(16).collect()
 }
 
 /// A span of time that was chosen rather than measured: `10 s`, not `10.0 s`.
@@ -228,14 +285,17 @@ pub fn per_second(rate: f64) -> String {
     }
 }
 
+/// At most `width` characters.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width).collect()
+}
+
 /// A column of a sparkline: levels from 0 to 7.
 pub(crate) fn spark(level: usize, style: Style) -> char {
-    const BLOCKS: [char; 8] = [
-        '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
-        '\u{2588}',
-    ];
-    const ASCII: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
-    let set = if style.unicode { BLOCKS } else { ASCII };
+    let set = match style.unicode {
+        true => ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+        false => ['_', '.', ',', '-', '=', '+', '*', '#'],
+    };
     set[level.min(7)]
 }
 
@@ -243,10 +303,7 @@ pub(crate) fn spark(level: usize, style: Style) -> char {
 pub(crate) fn unmarked(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
-        if matches!(
-            c,
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#'
-        ) {
+        if "\\`*_[]<>|#".contains(c) {
             out.push('\\');
         }
         out.push(c);
@@ -282,9 +339,10 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let cell = |s: &str| s.to_owned();
-        let rows = [vec![cell("a"), cell("bb")], vec![cell("ccc"), cell("")]];
-        assert_eq!(table(&rows), "a    bb\nccc\n");
+        assert_eq!(
+            table(&["a", "bb"], [strings(&["ccc", ""])]),
+            "a    bb\nccc\n"
+        );
     }
 
     #[test]

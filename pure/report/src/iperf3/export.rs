@@ -1,11 +1,12 @@
 //! A run in iperf3's shape.
 
 use crate::json::pretty;
+use crate::words;
 use model::{
-    BitRate, Bytes, CpuTimes, Datagrams, Direction, EndRecord, Ended, Fingerprint, Leg, Limit,
+    Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Fingerprint, Leg, Limit,
     Nanos, Run, Sample, SocketOptions, SocketState, Spec, StreamSample, Summary,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The whole run as `iperf3 -J` prints a test.
 pub fn to_json(run: &Run, summary: &Summary) -> String {
@@ -35,24 +36,20 @@ pub fn stream_interval(
     before: &Sample,
     sample: &Sample,
 ) -> String {
-    let first_socket = if second { spec.streams } else { 0 };
-    let (streams, sum) = interval(spec, direction, first_socket, before, sample);
-    line(
-        "interval",
-        &json!({"streams": streams, sum_key("sum", second): sum}),
-    )
+    let (streams, sum) = interval(spec, direction, second, before, sample);
+    let data = json!({"streams": streams, sum_key("sum", second): sum});
+    line("interval", &data)
 }
 
 /// The last line of the stream: the sums, and all of the run.
 pub fn stream_end(run: &Run, summary: &Summary) -> String {
-    let mut text = String::new();
-    if let Ended::Failed { why } = &run.ended {
-        text.push_str(&line("error", &json!(why)));
-    }
+    let error = match &run.ended {
+        Ended::Failed { why } => line("error", &json!(why)),
+        _ => String::new(),
+    };
     let mut data = end(run);
     data["linerate"] = json!({"run": run, "summary": summary});
-    text.push_str(&line("end", &data));
-    text
+    error + &line("end", &data)
 }
 
 fn line(event: &str, data: &Value) -> String {
@@ -61,11 +58,10 @@ fn line(event: &str, data: &Value) -> String {
 
 fn start(run: &Run) -> Value {
     let spec = &run.spec;
-    let sockets: Vec<(u64, &SocketOptions)> = (0..)
-        .zip(run.legs.iter().flat_map(|leg| &leg.near.sockets))
-        .map(|(index, socket)| (socket_number(index), socket))
-        .collect();
-    let first = sockets.first().map(|(_, socket)| *socket);
+    let (socket, order) = (&spec.socket, spec.workload.order());
+    let udp = spec.workload.is_udp();
+    let sockets: Vec<&SocketOptions> = run.legs.iter().flat_map(|leg| &leg.near.sockets).collect();
+    let first = sockets.first();
     let host = run.host.strip_prefix("iperf3:").unwrap_or(&run.host);
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => {
@@ -74,14 +70,27 @@ fn start(run: &Run) -> Value {
         _ => (host, None),
     };
     let port = port.or(first.map(|socket| socket.remote.port()));
-    let mut start = json!({
-        "connected": sockets.iter().map(|(number, socket)| json!({
-            "socket": number,
+    let legs = spec.directions.legs();
+    let (duration, bytes) = match spec.limit {
+        Limit::Time(span) => (span.0.div_ceil(1_000_000_000), 0),
+        Limit::Bytes(bytes) => (0, bytes.0),
+        Limit::Requests(_) | Limit::Whole => (0, 0),
+    };
+    let (rate, pacing) = (
+        order.rate().unwrap_or_default(),
+        socket.pacing.unwrap_or_default(),
+    );
+    let connected = sockets.iter().zip(0..).map(|(socket, index)| {
+        json!({
+            "socket": socket_number(index),
             "local_host": socket.local.ip().to_string(),
             "local_port": socket.local.port(),
             "remote_host": socket.remote.ip().to_string(),
             "remote_port": socket.remote.port(),
-        })).collect::<Vec<_>>(),
+        })
+    });
+    let mut start = json!({
+        "connected": connected.collect::<Vec<_>>(),
         "version": format!("linerate {}", run.near.linerate),
         "system_info": system_info(&run.near),
         "timestamp": {
@@ -91,28 +100,28 @@ fn start(run: &Run) -> Value {
         },
         "connecting_to": {"host": name, "port": port.unwrap_or(0)},
         "cookie": run.id,
-        "target_bitrate": target(spec).0,
-        "fq_rate": fq_rate(spec).0,
-        "sock_bufsize": spec.socket.send_buffer.or(spec.socket.receive_buffer).unwrap_or_default(),
+        "target_bitrate": rate,
+        "fq_rate": pacing,
+        "sock_bufsize": socket.send_buffer.or(socket.receive_buffer).unwrap_or_default(),
         "sndbuf_actual": first.map_or(Bytes(0), |socket| socket.send_buffer),
         "rcvbuf_actual": first.map_or(Bytes(0), |socket| socket.receive_buffer),
         "test_start": {
-            "protocol": if spec.workload.is_udp() { "UDP" } else { "TCP" },
+            "protocol": if udp { "UDP" } else { "TCP" },
             "num_streams": spec.streams,
-            "blksize": block_size(spec),
+            "blksize": order.unit(),
             "omit": 0,
-            "duration": match spec.limit { Limit::Time(span) => span.0.div_ceil(1_000_000_000), _ => 0 },
-            "bytes": match spec.limit { Limit::Bytes(bytes) => bytes.0, _ => 0 },
+            "duration": duration,
+            "bytes": bytes,
             "blocks": 0,
-            "reverse": u8::from(spec.directions.legs() == [Direction::Down]),
-            "tos": spec.socket.dscp.unwrap_or(0) << 2,
-            "target_bitrate": target(spec).0,
-            "bidir": u8::from(spec.directions.legs().len() > 1),
-            "fqrate": fq_rate(spec).0,
+            "reverse": u8::from(legs == [Direction::Down]),
+            "tos": socket.dscp.unwrap_or(0) << 2,
+            "target_bitrate": rate,
+            "bidir": u8::from(legs.len() > 1),
+            "fqrate": pacing,
             "interval": spec.interval.as_secs_f64(),
         },
     });
-    if !spec.workload.is_udp() {
+    if !udp {
         start["tcp_mss_default"] = json!(first.map_or(0, |socket| socket.mss));
     }
     if let Some(title) = &run.title {
@@ -123,22 +132,18 @@ fn start(run: &Run) -> Value {
 
 /// Both legs of a bidirectional run share their intervals; otherwise each interval is of one leg.
 fn intervals(run: &Run) -> Vec<Value> {
-    let spec = &run.spec;
-    let streams = spec.streams;
-    let mut all = Vec::new();
-    let at_once = spec.directions == model::Directions::Bidirectional;
-    for (index, leg) in run.legs.iter().enumerate() {
-        let second = index > 0;
+    let mut all: Vec<Value> = Vec::new();
+    let at_once = run.spec.directions == Directions::Bidirectional;
+    for (leg, second) in run.legs.iter().zip([false, true]) {
         for (position, pair) in leg.near.samples.windows(2).enumerate() {
-            let first_socket = if second { streams } else { 0 };
-            let (list, sum) = interval(spec, leg.direction, first_socket, &pair[0], &pair[1]);
+            let (list, sum) = interval(&run.spec, leg.direction, second, &pair[0], &pair[1]);
             let key = sum_key("sum", second);
             match all.get_mut(position) {
-                Some(Value::Object(shared)) if second && at_once => {
-                    if let Some(Value::Array(shared)) = shared.get_mut("streams") {
-                        shared.extend(list);
+                Some(shared) if second && at_once => {
+                    if let Some(streams) = shared["streams"].as_array_mut() {
+                        streams.extend(list);
                     }
-                    shared.insert(key, sum);
+                    shared[key] = sum;
                 }
                 _ => all.push(json!({"streams": list, key: sum})),
             }
@@ -147,283 +152,215 @@ fn intervals(run: &Run) -> Vec<Value> {
     all
 }
 
+/// The streams and their sum between two samples.
 fn interval(
     spec: &Spec,
     direction: Direction,
-    first_socket: u32,
+    second: bool,
     before: &Sample,
     sample: &Sample,
 ) -> (Vec<Value>, Value) {
     let sends = direction == Direction::Up;
-    let (from, to) = (before.at, sample.at);
-    let mut again = 0u64;
-    let mut told = false;
-    let streams = sample
-        .streams
-        .iter()
-        .map(|stream| {
-            let was = before.streams.iter().find(|s| s.stream == stream.stream);
-            let bytes = stream.bytes.since(was.map_or(Bytes(0), |s| s.bytes));
-            let mut entry = span(from, to, bytes);
-            entry.insert(
-                "socket".into(),
-                json!(socket_number(u64::from(first_socket + stream.stream))),
-            );
-            if let Some(tcp) = stream.tcp.as_ref().filter(|_| sends) {
-                let earlier = was
-                    .and_then(|s| s.tcp.as_ref()?.total_retrans())
-                    .unwrap_or(0);
-                let total = tcp.total_retrans().unwrap_or(0);
-                let retransmits = u64::from(total.saturating_sub(earlier));
-                again += retransmits;
-                told = true;
-                for (key, value) in [
-                    ("retransmits", retransmits),
-                    ("snd_cwnd", tcp.cwnd_bytes().unwrap_or_default().0),
-                    ("snd_wnd", tcp.snd_wnd().unwrap_or_default().0),
-                    ("rtt", tcp.srtt().unwrap_or_default().0 / 1_000),
-                    ("rttvar", tcp.rttvar().unwrap_or_default().0 / 1_000),
-                    ("pmtu", tcp.pmtu().unwrap_or(0).into()),
-                    ("reorder", u64::from(tcp.reord_seen().unwrap_or(0))),
-                ] {
-                    entry.insert(key.into(), json!(value));
-                }
-            }
-            if spec.workload.is_udp() {
-                entry.insert("packets".into(), json!(bytes.0 / block_size(spec).max(1)));
-                // The counts are of all streams together: those of one are known if there is one.
-                if spec.streams == 1 {
-                    entry.extend(interval_counts(before, sample, sends));
-                }
-            }
-            entry.insert("omitted".into(), json!(false));
-            entry.insert("sender".into(), json!(sends));
-            Value::Object(entry)
-        })
-        .collect();
-    let bytes = sample.bytes.since(before.bytes);
-    let mut sum = span(from, to, bytes);
-    if told {
-        sum.insert("retransmits".into(), json!(again));
+    let counts = interval_counts(before, sample, sends);
+    // Of several streams the counts are those of all together.
+    let entry = |bytes: Bytes, counts: Option<Value>| {
+        let mut entry = span(before.at, sample.at, bytes);
+        if spec.workload.is_udp() {
+            entry["packets"] = json!(bytes.0 / spec.workload.order().unit().0.max(1));
+            extend(&mut entry, counts.unwrap_or_default());
+        }
+        extend(&mut entry, json!({"omitted": false, "sender": sends}));
+        entry
+    };
+    let mut again: Option<u64> = None;
+    let streams = sample.streams.iter().map(|stream| {
+        let was = before.streams.iter().find(|s| s.stream == stream.stream);
+        let bytes = stream.bytes.since(was.map_or(Bytes(0), |s| s.bytes));
+        let mut entry = entry(bytes, counts.clone().filter(|_| spec.streams == 1));
+        let first = if second { spec.streams } else { 0 };
+        entry["socket"] = json!(socket_number(first + stream.stream));
+        if let Some(tcp) = stream.tcp.as_ref().filter(|_| sends) {
+            let earlier = was.and_then(|s| s.tcp.as_ref()?.total_retrans());
+            let total = tcp.total_retrans().unwrap_or(0);
+            let retransmits = u64::from(total.saturating_sub(earlier.unwrap_or(0)));
+            again = Some(again.unwrap_or(0) + retransmits);
+            let figures = json!({
+                "retransmits": retransmits,
+                "snd_cwnd": tcp.cwnd_bytes().unwrap_or_default(),
+                "snd_wnd": tcp.snd_wnd().unwrap_or_default(),
+                "rtt": tcp.srtt().unwrap_or_default().0 / 1_000,
+                "rttvar": tcp.rttvar().unwrap_or_default().0 / 1_000,
+                "pmtu": tcp.pmtu().unwrap_or(0),
+                "reorder": tcp.reord_seen().unwrap_or(0),
+            });
+            extend(&mut entry, figures);
+        }
+        entry
+    });
+    let streams = streams.collect();
+    let mut sum = entry(sample.bytes.since(before.bytes), counts.clone());
+    if let Some(again) = again {
+        sum["retransmits"] = json!(again);
     }
-    if spec.workload.is_udp() {
-        sum.insert("packets".into(), json!(bytes.0 / block_size(spec).max(1)));
-        sum.extend(interval_counts(before, sample, sends));
-    }
-    sum.insert("omitted".into(), json!(false));
-    sum.insert("sender".into(), json!(sends));
-    (streams, Value::Object(sum))
+    (streams, sum)
 }
 
 /// What was counted between two samples; a sender knows of no loss.
-fn interval_counts(before: &Sample, sample: &Sample, sends: bool) -> Map<String, Value> {
-    let Some(now) = sample.datagrams else {
-        return Map::new();
-    };
-    let was = before.datagrams.unwrap_or_default();
-    let between = Datagrams {
-        packets: now.packets.saturating_sub(was.packets),
-        // A late datagram takes back a loss of an earlier interval.
-        lost: now.lost.saturating_sub(was.lost),
-        ..now
-    };
-    if sends {
-        return Map::from_iter([("packets".to_owned(), json!(between.packets))]);
-    }
-    datagram_keys(&between)
+fn interval_counts(before: &Sample, sample: &Sample, sends: bool) -> Option<Value> {
+    let (now, was) = (sample.datagrams?, before.datagrams.unwrap_or_default());
+    let packets = now.packets.saturating_sub(was.packets);
+    Some(match sends {
+        true => json!({"packets": packets}),
+        false => datagram_keys(&Datagrams {
+            packets,
+            // A late datagram takes back a loss of an earlier interval.
+            lost: now.lost.saturating_sub(was.lost),
+            ..now
+        }),
+    })
 }
 
 fn end(run: &Run) -> Value {
     let spec = &run.spec;
-    let mut end = Map::new();
+    let mut end = json!({"cpu_utilization_percent": cpu(run)});
     let mut streams = Vec::new();
-    for (index, leg) in run.legs.iter().enumerate() {
-        let second = index > 0;
-        for stream in 0..spec.streams {
-            let number = if second { spec.streams } else { 0 } + stream;
-            streams.push(end_stream(
-                spec,
-                leg,
-                stream,
-                socket_number(u64::from(number)),
-            ));
-        }
+    for (leg, second) in run.legs.iter().zip([false, true]) {
+        let first = if second { spec.streams } else { 0 };
+        let all = (0..spec.streams).map(|stream| end_stream(spec, leg, stream, first + stream));
+        streams.extend(all);
         if spec.workload.is_udp() {
-            end.insert(sum_key("sum", second), udp_sum(spec, leg));
+            end[sum_key("sum", second)] = udp_sum(leg);
         }
-        for (name, sent) in [("sum_sent", true), ("sum_received", false)] {
-            end.insert(sum_key(name, second), sum(spec, leg, sent));
-        }
+        end[sum_key("sum_sent", second)] = sum(spec, leg, true);
+        end[sum_key("sum_received", second)] = sum(spec, leg, false);
     }
-    end.insert("streams".into(), streams.into());
-    end.insert("cpu_utilization_percent".into(), cpu(run));
+    end["streams"] = streams.into();
     if let (Some(leg), false) = (run.legs.first(), spec.workload.is_udp()) {
         for (key, record) in [
             ("sender_tcp_congestion", leg.sender()),
             ("receiver_tcp_congestion", leg.receiver()),
         ] {
             if let Some(socket) = record.sockets.first() {
-                end.insert(key.into(), json!(socket.congestion));
+                end[key] = json!(socket.congestion);
             }
         }
     }
-    Value::Object(end)
+    end
 }
 
-fn end_stream(spec: &Spec, leg: &Leg, stream: u32, socket: u64) -> Value {
-    let sends = leg.direction == Direction::Up;
+fn end_stream(spec: &Spec, leg: &Leg, stream: u32, number: u32) -> Value {
+    let entry = |record: &EndRecord| {
+        let bytes = stream_bytes(record, stream, spec);
+        let mut entry = span(Nanos(0), record.duration, bytes);
+        let sends = leg.direction == Direction::Up;
+        let of = json!({"socket": socket_number(number), "sender": sends});
+        extend(&mut entry, of);
+        entry
+    };
+    let mut sent = entry(leg.sender());
     if spec.workload.is_udp() {
-        let sender = leg.sender();
-        let mut udp = span(
-            Nanos(0),
-            sender.duration,
-            stream_bytes(sender, stream, spec),
-        );
-        udp.insert("socket".into(), json!(socket));
         // The counts are kept for all streams together: those of one are known if there is one.
         if spec.streams == 1 {
-            udp.extend(counts(leg));
+            extend(&mut sent, counts(leg));
             let late = leg.receiver().datagrams.map_or(0, |d| d.out_of_order);
-            udp.insert("out_of_order".into(), json!(late));
+            sent["out_of_order"] = json!(late);
         }
-        udp.insert("sender".into(), json!(sends));
-        return json!({"udp": udp});
+        return json!({"udp": sent});
     }
-    let mut both = Map::new();
-    for (name, record, sent) in [
-        ("sender", leg.sender(), true),
-        ("receiver", leg.receiver(), false),
-    ] {
-        let mut entry = span(
-            Nanos(0),
-            record.duration,
-            stream_bytes(record, stream, spec),
-        );
-        entry.insert("socket".into(), json!(socket));
-        if sent {
-            let accounts: Vec<&SocketState> = record
-                .samples
-                .iter()
-                .flat_map(|sample| of_stream(sample, stream))
-                .filter_map(|s| s.tcp.as_ref())
-                .collect();
-            let first = accounts.first().and_then(|t| t.total_retrans());
-            let again = match accounts.last() {
-                Some(last) => {
-                    let total = last.total_retrans().unwrap_or(0);
-                    Some(u64::from(total.saturating_sub(first.unwrap_or(0))))
-                }
-                // A stock peer tells each stream's; only their sum is kept.
-                None if spec.streams == 1 => record.retransmits,
-                None => None,
-            };
-            if let Some(again) = again {
-                entry.insert("retransmits".into(), json!(again));
-            }
-            let rtts = || {
-                accounts
-                    .iter()
-                    .filter_map(|t| Some(t.srtt()?.0 / 1_000))
-                    .filter(|rtt| *rtt > 0)
-            };
-            let count = rtts().count() as u64;
-            let largest = |f: &dyn Fn(&SocketState) -> u64| accounts.iter().map(|t| f(t)).max();
-            for (key, value) in [
-                (
-                    "max_snd_cwnd",
-                    largest(&|t| t.cwnd_bytes().unwrap_or_default().0),
-                ),
-                (
-                    "max_snd_wnd",
-                    largest(&|t| t.snd_wnd().unwrap_or_default().0),
-                ),
-                ("max_rtt", rtts().max()),
-                ("min_rtt", rtts().min()),
-                ("mean_rtt", rtts().sum::<u64>().checked_div(count)),
-            ] {
-                entry.insert(key.into(), json!(value.unwrap_or(0)));
-            }
+    extend(&mut sent, figures(spec, leg.sender(), stream));
+    json!({"sender": sent, "receiver": entry(leg.receiver())})
+}
+
+/// What the sender's kernel reports of a stream over the whole leg.
+fn figures(spec: &Spec, record: &EndRecord, stream: u32) -> Value {
+    let samples = record
+        .samples
+        .iter()
+        .flat_map(|sample| of_stream(sample, stream));
+    let sockets: Vec<&SocketState> = samples.filter_map(|s| s.tcp.as_ref()).collect();
+    let rtts = sockets.iter().filter_map(|t| Some(t.srtt()?.0 / 1_000));
+    let rtts: Vec<u64> = rtts.filter(|rtt| *rtt > 0).collect();
+    let largest = |of: fn(&SocketState) -> Option<Bytes>| {
+        sockets
+            .iter()
+            .filter_map(|t| of(t))
+            .max()
+            .unwrap_or_default()
+    };
+    let mean = rtts.iter().sum::<u64>().checked_div(rtts.len() as u64);
+    let mut figures = json!({
+        "max_snd_cwnd": largest(SocketState::cwnd_bytes),
+        "max_snd_wnd": largest(SocketState::snd_wnd),
+        "max_rtt": rtts.iter().max().unwrap_or(&0),
+        "min_rtt": rtts.iter().min().unwrap_or(&0),
+        "mean_rtt": mean.unwrap_or(0),
+    });
+    let total = |socket: Option<&&SocketState>| socket?.total_retrans();
+    let again = match sockets.last() {
+        last @ Some(_) => {
+            let first = total(sockets.first()).unwrap_or(0);
+            Some(u64::from(total(last).unwrap_or(0).saturating_sub(first)))
         }
-        entry.insert("sender".into(), json!(sends));
-        both.insert(name.into(), entry.into());
+        // A stock peer reports each stream's; only their sum is kept.
+        None => record.retransmits.filter(|_| spec.streams == 1),
+    };
+    if let Some(again) = again {
+        figures["retransmits"] = json!(again);
     }
-    Value::Object(both)
+    figures
 }
 
 fn sum(spec: &Spec, leg: &Leg, sent: bool) -> Value {
     let record = if sent { leg.sender() } else { leg.receiver() };
     let mut sum = span(Nanos(0), record.duration, record.bytes);
-    if spec.workload.is_udp() {
-        if sent {
-            let packets = record.datagrams.map_or(0, |d| d.packets);
-            for (key, value) in [
-                ("jitter_ms", json!(0)),
-                ("lost_packets", json!(0)),
-                ("packets", json!(packets)),
-                ("lost_percent", json!(0)),
-            ] {
-                sum.insert(key.into(), value);
-            }
-        } else {
-            sum.extend(counts(leg));
+    if !spec.workload.is_udp() {
+        sum["sender"] = json!(leg.direction == Direction::Up);
+        if let Some(again) = retransmits(record).filter(|_| sent) {
+            sum["retransmits"] = json!(again);
         }
-        sum.insert("sender".into(), json!(sent));
-        return Value::Object(sum);
+        return sum;
     }
-    if sent {
-        let again = retransmits(record);
-        if let Some(again) = again {
-            sum.insert("retransmits".into(), json!(again));
-        }
-    }
-    sum.insert("sender".into(), json!(leg.direction == Direction::Up));
-    Value::Object(sum)
+    sum["sender"] = json!(sent);
+    let sender = Datagrams {
+        packets: record.datagrams.map_or(0, |d| d.packets),
+        ..Datagrams::default()
+    };
+    let counts = if sent {
+        datagram_keys(&sender)
+    } else {
+        counts(leg)
+    };
+    extend(&mut sum, counts);
+    sum
 }
 
-fn udp_sum(spec: &Spec, leg: &Leg) -> Value {
-    debug_assert!(spec.workload.is_udp(), "only datagrams have this sum");
+/// The one sum of datagrams: sent by the sender, in the time of the receiver.
+fn udp_sum(leg: &Leg) -> Value {
     let mut sum = span(Nanos(0), leg.receiver().duration, leg.sender().bytes);
-    sum.extend(counts(leg));
-    sum.insert("sender".into(), json!(leg.direction == Direction::Up));
-    Value::Object(sum)
+    extend(&mut sum, counts(leg));
+    sum["sender"] = json!(leg.direction == Direction::Up);
+    sum
 }
 
 /// What the receiver counted.
-fn counts(leg: &Leg) -> Map<String, Value> {
+fn counts(leg: &Leg) -> Value {
     datagram_keys(&leg.receiver().datagrams.unwrap_or_default())
 }
 
-fn datagram_keys(counted: &Datagrams) -> Map<String, Value> {
-    let Datagrams {
-        packets,
-        lost,
-        jitter,
-        ..
-    } = *counted;
-    let percent = if packets > 0 {
-        100.0 * lost as f64 / packets as f64
-    } else {
-        0.0
-    };
-    [
-        ("jitter_ms", json!(jitter.0 as f64 / 1e6)),
-        ("lost_packets", json!(lost)),
-        ("packets", json!(packets)),
-        ("lost_percent", json!(percent)),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into_iter()
-    .collect()
+fn datagram_keys(counted: &Datagrams) -> Value {
+    json!({
+        "jitter_ms": counted.jitter.0 as f64 / 1e6,
+        "lost_packets": counted.lost,
+        "packets": counted.packets,
+        "lost_percent": 100.0 * counted.lost_share().unwrap_or(0.0),
+    })
 }
 
 fn retransmits(record: &EndRecord) -> Option<u64> {
     let total = |sample: &Sample| {
-        let told: Vec<u64> = sample
-            .streams
-            .iter()
-            .filter_map(|s| s.tcp.as_ref()?.total_retrans().map(u64::from))
-            .collect();
-        (!told.is_empty()).then(|| told.iter().sum::<u64>())
+        let sockets = sample.streams.iter().filter_map(|s| s.tcp.as_ref());
+        let counts = sockets.filter_map(|tcp| tcp.total_retrans().map(u64::from));
+        counts.reduce(|a, b| a + b)
     };
     let mut totals = record.samples.iter().filter_map(total);
     match (totals.next(), totals.next_back()) {
@@ -433,25 +370,19 @@ fn retransmits(record: &EndRecord) -> Option<u64> {
 }
 
 fn cpu(run: &Run) -> Value {
-    // The legs of a bidirectional run are of the same process: the longest tells it.
-    let percent = |end: &dyn Fn(&Leg) -> &EndRecord| {
-        let last = run
-            .legs
-            .iter()
-            .filter_map(|leg| end(leg).samples.last())
-            .max_by_key(|sample| sample.at);
+    // The legs of a bidirectional run are of the same process: the longest has all of it.
+    let percent = |end: fn(&Leg) -> &EndRecord| {
+        let last = run.legs.iter().filter_map(|leg| end(leg).samples.last());
+        let last = last.max_by_key(|sample| sample.at);
         let (at, cpu) = last.map_or((Nanos(0), CpuTimes::default()), |s| (s.at, s.cpu));
-        let of = |time: Nanos| {
-            if at.0 == 0 {
-                0.0
-            } else {
-                100.0 * time.0 as f64 / at.0 as f64
-            }
+        let of = |time: Nanos| match at.0 {
+            0 => 0.0,
+            at => 100.0 * time.0 as f64 / at as f64,
         };
         (of(cpu.process_user), of(cpu.process_system))
     };
-    let (user, system) = percent(&|leg| &leg.near);
-    let (far_user, far_system) = percent(&|leg| &leg.far);
+    let (user, system) = percent(|leg| &leg.near);
+    let (far_user, far_system) = percent(|leg| &leg.far);
     json!({
         "host_total": user + system,
         "host_user": user,
@@ -462,26 +393,27 @@ fn cpu(run: &Run) -> Value {
     })
 }
 
-fn span(from: Nanos, to: Nanos, bytes: Bytes) -> Map<String, Value> {
+fn span(from: Nanos, to: Nanos, bytes: Bytes) -> Value {
     let seconds = to.since(from);
-    [
-        ("start", json!(from.as_secs_f64())),
-        ("end", json!(to.as_secs_f64())),
-        ("seconds", json!(seconds.as_secs_f64())),
-        ("bytes", json!(bytes.0)),
-        ("bits_per_second", json!(bytes.per(seconds).0 as f64)),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into_iter()
-    .collect()
+    json!({
+        "start": from.as_secs_f64(),
+        "end": to.as_secs_f64(),
+        "seconds": seconds.as_secs_f64(),
+        "bytes": bytes,
+        "bits_per_second": bytes.per(seconds).0 as f64,
+    })
+}
+
+/// Adds the keys of another object.
+fn extend(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend(more);
+    }
 }
 
 /// As `uname -a` begins and ends: system, name, release, machine.
 fn system_info(host: &Fingerprint) -> String {
-    let (system, release) = host
-        .kernel
-        .split_once(' ')
-        .unwrap_or((host.kernel.as_str(), ""));
+    let (system, release) = host.kernel.split_once(' ').unwrap_or((&host.kernel, ""));
     [system, &host.hostname, release, &host.architecture].join(" ")
 }
 
@@ -490,9 +422,9 @@ fn stream_bytes(record: &EndRecord, stream: u32, spec: &Spec) -> Bytes {
     if spec.streams == 1 {
         return record.bytes;
     }
-    let last = record.samples.last();
-    last.and_then(|sample| of_stream(sample, stream).next())
-        .map_or(Bytes(0), |s| s.bytes)
+    let mut last = record.samples.last().into_iter();
+    let last = last.find_map(|sample| of_stream(sample, stream).next());
+    last.map_or(Bytes(0), |s| s.bytes)
 }
 
 fn of_stream(sample: &Sample, stream: u32) -> impl Iterator<Item = &StreamSample> {
@@ -500,25 +432,13 @@ fn of_stream(sample: &Sample, stream: u32) -> impl Iterator<Item = &StreamSample
 }
 
 /// iperf3 names streams by their file descriptors: 5 for the first, then every other number.
-fn socket_number(index: u64) -> u64 {
-    5 + 2 * index
+fn socket_number(index: u32) -> u64 {
+    5 + 2 * u64::from(index)
 }
 
 fn sum_key(name: &str, second: bool) -> String {
     let tail = if second { "_bidir_reverse" } else { "" };
     format!("{name}{tail}")
-}
-
-fn block_size(spec: &Spec) -> u64 {
-    spec.workload.order().unit().0
-}
-
-fn target(spec: &Spec) -> BitRate {
-    spec.workload.order().rate().unwrap_or_default()
-}
-
-fn fq_rate(spec: &Spec) -> BitRate {
-    spec.socket.pacing.unwrap_or_default()
 }
 
 /// `Fri, 20 Nov 2026 20:17:56 GMT` (RFC 9110, 5.6.7).
@@ -527,31 +447,10 @@ fn rfc_date(unix: Nanos) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let seconds = unix.0 / 1_000_000_000;
-    let days = seconds / 86_400;
-    // Days to a date by the algorithm of Howard Hinnant ("civil_from_days"), for days since 1970.
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let day_of_era = z % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{}, {day:02} {} {year} {:02}:{:02}:{:02} GMT",
-        DAYS[(days % 7) as usize],
-        MONTHS[(month - 1) as usize],
-        seconds / 3600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    )
+    let day_of_week = DAYS[(unix.0 / 86_400_000_000_000 % 7) as usize];
+    let ((year, month, day), time) = (words::date(unix), words::clock(unix));
+    let month = MONTHS[(month - 1) as usize];
+    format!("{day_of_week}, {day:02} {month} {year} {time} GMT")
 }
 
 #[cfg(test)]

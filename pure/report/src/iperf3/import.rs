@@ -1,11 +1,11 @@
-//! What iperf3 printed, as a run. What its JSON does not tell stays empty.
+//! What iperf3 printed, as a run. What its JSON does not have stays empty; so does what is not of the type it should be.
 
 use model::{
     BitRate, Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended,
     Fingerprint, Leg, Limit, Nanos, Placement, Run, SCHEMA_VERSION, Sample, SocketOptions,
     SocketSettings, SocketState, Spec, StreamSample, Udp, Warning, Workload,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::net::{IpAddr, SocketAddr};
 
 /// Why a text could not be taken: one sentence.
@@ -20,6 +20,10 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+fn refused<T>(why: impl Into<String>) -> Result<T, Error> {
+    Err(Error(why.into()))
+}
+
 /// Intervals that are taken at most: a week of seconds.
 const MAX_INTERVALS: usize = 700_000;
 /// Streams that are taken at most: 128 each way.
@@ -32,35 +36,34 @@ const MAX_STREAMS: usize = 256;
 /// If it is not iperf3's JSON, or nothing in it is of use: one sentence.
 pub fn from_json(text: &str) -> Result<Run, Error> {
     let document = document(text)?;
-    if let Some(run) = document.get("linerate").and_then(|ours| ours.get("run")) {
-        return serde_json::from_value(run.clone()).map_err(|error| {
-            Error(format!(
-                "the run under its key 'linerate' cannot be read: {error}"
-            ))
-        });
+    let ours = &document["linerate"]["run"];
+    if !ours.is_null() {
+        let failed = |error| format!("the run under its key 'linerate' cannot be read: {error}");
+        return serde_json::from_value(ours.clone()).map_err(|error| Error(failed(error)));
     }
-    let object = |key: &'static str| match document.get(key) {
-        Some(Value::Object(map)) => Ok(map.clone()),
-        None => Ok(Map::new()),
-        Some(_) => Err(Error(format!("its '{key}' is not an object"))),
-    };
-    let error = document.get("error").and_then(Value::as_str);
-    let (start, end) = (object("start")?, object("end")?);
-    if start.is_empty() && error.is_none() {
-        return Err(Error("it has no 'start', as iperf3's JSON has".to_owned()));
-    }
-    let intervals = match document.get("intervals") {
-        Some(Value::Array(intervals)) if intervals.len() <= MAX_INTERVALS => intervals.as_slice(),
-        Some(Value::Array(_)) => {
-            return Err(Error(format!("it has more than {MAX_INTERVALS} intervals")));
+    for key in ["start", "end"] {
+        if !matches!(document[key], Value::Object(_) | Value::Null) {
+            return refused(format!("its '{key}' is not an object"));
         }
-        None => &[],
-        Some(_) => return Err(Error("its 'intervals' are not a list".to_owned())),
+    }
+    let error = document["error"].as_str();
+    let start = &document["start"];
+    if start.as_object().is_none_or(Map::is_empty) && error.is_none() {
+        return refused("it has no 'start', as iperf3's JSON has");
+    }
+    let intervals = match &document["intervals"] {
+        Value::Array(all) if all.len() <= MAX_INTERVALS => all.as_slice(),
+        Value::Array(_) => return refused(format!("it has more than {MAX_INTERVALS} intervals")),
+        Value::Null => &[],
+        _ => return refused("its 'intervals' are not a list"),
     };
+    let end = &document["end"];
+    let test = &start["test_start"];
     let reader = Reader {
-        start: &start,
+        start,
+        test,
         intervals,
-        end: &end,
+        end,
     };
     let mut run = reader.run(error)?;
     run.id = id(text);
@@ -68,53 +71,41 @@ pub fn from_json(text: &str) -> Result<Run, Error> {
 }
 
 /// One document, also from the lines of a stream.
-fn document(text: &str) -> Result<Map<String, Value>, Error> {
-    let whole = match serde_json::from_str(text) {
-        Ok(Value::Object(map)) if !map.contains_key("event") => return Ok(map),
-        Ok(Value::Object(_)) => Ok(()),
-        Ok(_) => return Err(Error("it is not an object, as iperf3's JSON is".to_owned())),
-        Err(error) => Err(error),
+fn document(text: &str) -> Result<Value, Error> {
+    let whole = match serde_json::from_str::<Value>(text) {
+        Ok(Value::Object(map)) if !map.contains_key("event") => return Ok(Value::Object(map)),
+        Ok(Value::Object(_)) => String::new(),
+        Ok(_) => return refused("it is not an object, as iperf3's JSON is"),
+        Err(error) => error.to_string(),
     };
-    let lines: Result<Vec<Value>, _> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let Ok(lines) = lines
         .map(serde_json::from_str)
-        .collect();
-    let Ok(lines) = lines else {
-        let why = whole.err().map(|error| error.to_string());
-        return Err(Error(format!(
-            "it is not JSON: {}",
-            why.unwrap_or_default()
-        )));
+        .collect::<Result<Vec<Value>, _>>()
+    else {
+        return refused(format!("it is not JSON: {whole}"));
     };
     let mut document = Map::new();
     let mut intervals = Vec::new();
-    for line in lines {
-        let data = line.get("data").cloned().unwrap_or_default();
-        match line.get("event").and_then(Value::as_str) {
+    for mut line in lines {
+        let data = line["data"].take();
+        match line["event"].as_str() {
             Some("interval") => intervals.push(data),
-            Some("end") => {
-                if let Some(ours) = data.get("linerate") {
-                    document.insert("linerate".to_owned(), ours.clone());
+            Some(event @ ("start" | "error" | "end")) => {
+                if !data["linerate"].is_null() {
+                    document.insert("linerate".to_owned(), data["linerate"].clone());
                 }
-                document.insert("end".to_owned(), data);
-            }
-            Some(event @ ("start" | "error")) => {
                 document.insert(event.to_owned(), data);
             }
             Some(_) => {}
-            None => {
-                return Err(Error(
-                    "a line of it is no event of iperf3's --json-stream".to_owned(),
-                ));
-            }
+            None => return refused("a line of it is no event of iperf3's --json-stream"),
         }
     }
     if document.is_empty() {
-        return Err(Error("it holds no event of iperf3".to_owned()));
+        return refused("it holds no event of iperf3");
     }
     document.insert("intervals".to_owned(), intervals.into());
-    Ok(document)
+    Ok(document.into())
 }
 
 /// Eight hexadecimal digits from the text (FNV-1a): importing it twice gives one run.
@@ -126,47 +117,37 @@ fn id(text: &str) -> String {
 }
 
 struct Reader<'a> {
-    start: &'a Map<String, Value>,
+    start: &'a Value,
+    /// What was asked, within `start`.
+    test: &'a Value,
     intervals: &'a [Value],
-    end: &'a Map<String, Value>,
+    end: &'a Value,
 }
 
 impl Reader<'_> {
     fn run(&self, error: Option<&str>) -> Result<Run, Error> {
-        let empty = Map::new();
-        let test = match self.start.get("test_start") {
-            Some(Value::Object(test)) => test,
-            _ => &empty,
-        };
-        let protocol = text(test, "protocol").unwrap_or("TCP");
+        let protocol = self.test["protocol"].as_str().unwrap_or("TCP");
         if !matches!(protocol, "TCP" | "UDP") {
-            return Err(Error(format!(
-                "it is a test over {}; only TCP and UDP can be imported",
-                protocol.chars().take(20).collect::<String>()
-            )));
+            let protocol = start_of(protocol, 20);
+            return refused(format!(
+                "it is a test over {protocol}; only TCP and UDP can be imported"
+            ));
         }
-        let ways = self.ways(flag(test, "reverse"));
-        let spec = self.spec(test, protocol == "UDP", &ways)?;
-        let mut legs: Vec<Leg> = ways
-            .iter()
-            .enumerate()
-            .map(|(index, &direction)| self.leg(&spec, direction, index > 0))
-            .collect();
         let ended = match error {
             Some(why) => Ended::Failed {
-                why: format!("iperf3 says: {}", why.chars().take(500).collect::<String>()),
+                why: format!("iperf3 says: {}", start_of(why, 500)),
             },
-            None if self.end.is_empty() => Ended::Unfinished,
+            None if self.end.as_object().is_none_or(Map::is_empty) => Ended::Unfinished,
             None => Ended::Complete,
         };
-        if legs
-            .iter()
-            .all(|leg| leg.near.samples.is_empty() && leg.near.bytes == Bytes(0))
-        {
+        let ways = self.ways();
+        let spec = self.spec(protocol == "UDP", &ways)?;
+        let legs = ways.iter().zip([false, true]);
+        let legs = legs.map(|(&way, second)| self.leg(&spec, way, second, &ended));
+        let mut legs: Vec<Leg> = legs.collect();
+        let is_empty = |leg: &Leg| leg.near.samples.is_empty() && leg.near.bytes == Bytes(0);
+        if legs.iter().all(is_empty) {
             legs.clear();
-        }
-        for leg in &mut legs {
-            leg.ended = ended.clone();
         }
         let mut warnings = vec![Warning {
             what: "this run was imported from iperf3's JSON".to_owned(),
@@ -175,7 +156,7 @@ impl Reader<'_> {
                 .to_owned(),
             remedy: "measure with linerate at both ends to see them".to_owned(),
         }];
-        let omit = number(test, "omit").unwrap_or(0.0);
+        let omit = real(self.test, "omit");
         if omit > 0.0 {
             warnings.push(Warning {
                 what: format!("iperf3 omitted the first {omit:.0} s"),
@@ -183,12 +164,13 @@ impl Reader<'_> {
                 remedy: "none is needed".to_owned(),
             });
         }
+        let started = self.start["timestamp"]["timesecs"].as_u64();
         Ok(Run {
             schema: SCHEMA_VERSION,
             id: String::new(),
-            started: self.started(),
+            started: Nanos::from_secs(started.unwrap_or(0)),
             host: self.host(),
-            title: text(self.start, "title").map(str::to_owned),
+            title: self.start["title"].as_str().map(str::to_owned),
             experiment: None,
             spec,
             near: self.near(),
@@ -200,63 +182,51 @@ impl Reader<'_> {
     }
 
     /// The directions of the test, seen from where iperf3 printed it.
-    fn ways(&self, reverse: bool) -> Vec<Direction> {
-        let second = self.end.keys().any(|key| key.ends_with("_bidir_reverse"))
-            || self
-                .intervals
-                .iter()
-                .any(|i| i.get("sum_bidir_reverse").is_some());
-        if second {
+    fn ways(&self) -> Vec<Direction> {
+        let is_second = |sums: &Value| {
+            let mut keys = sums.as_object().into_iter().flat_map(Map::keys);
+            keys.any(|key| key.ends_with("_bidir_reverse"))
+        };
+        if is_second(self.end) || self.intervals.iter().any(is_second) {
             return vec![Direction::Up, Direction::Down];
         }
         // Since 3.2 each sum says whether this end sent; before, only the order tells.
-        let sums = self
-            .intervals
-            .iter()
-            .filter_map(|interval| interval.get("sum"))
-            .chain(self.end.get("sum_sent"))
-            .chain(self.end.get("sum"));
-        let server = self.start.contains_key("accepted_connection");
-        let sends = sums
-            .filter_map(|sum| sum.get("sender").and_then(Value::as_bool))
-            .next()
-            .unwrap_or(reverse == server);
-        vec![if sends {
-            Direction::Up
-        } else {
-            Direction::Down
-        }]
+        let sums = self.intervals.iter().map(|interval| &interval["sum"]);
+        let mut sums = sums.chain([&self.end["sum_sent"], &self.end["sum"]]);
+        let is_server = !self.start["accepted_connection"].is_null();
+        let reverse = &self.test["reverse"];
+        let reverse = reverse.as_bool() == Some(true) || reverse.as_f64().is_some_and(|n| n != 0.0);
+        let sends = sums.find_map(|sum| sum["sender"].as_bool());
+        match sends.unwrap_or(reverse == is_server) {
+            true => vec![Direction::Up],
+            false => vec![Direction::Down],
+        }
     }
 
-    fn spec(
-        &self,
-        test: &Map<String, Value>,
-        udp: bool,
-        ways: &[Direction],
-    ) -> Result<Spec, Error> {
-        let count = |key| number(test, key).filter(|n| *n >= 1.0).map(|n| n as u64);
-        let block = count("blksize");
+    fn spec(&self, udp: bool, ways: &[Direction]) -> Result<Spec, Error> {
+        let count = |key| positive(self.test, key);
+        let block = count("blksize").map(Bytes);
         let rate = count("target_bitrate").map(BitRate);
         let streams = count("num_streams").unwrap_or(1);
         if streams > 128 {
-            return Err(Error(format!(
-                "it has {streams} streams; iperf3 has 128 at most"
-            )));
+            return refused(format!("it has {streams} streams; iperf3 has 128 at most"));
         }
-        let window = number(self.start, "sock_bufsize")
-            .filter(|n| *n >= 1.0)
-            .map(|n| Bytes(n as u64));
+        let window = positive(self.start, "sock_bufsize").map(Bytes);
+        let interval = self
+            .intervals
+            .first()
+            .map(|first| seconds(&first["sum"], "seconds"));
+        let interval = interval.filter(|span| span.0 > 0);
         Ok(Spec {
-            workload: if udp {
-                Workload::Udp(Udp {
+            workload: match udp {
+                true => Workload::Udp(Udp {
                     rate: rate.unwrap_or_default(),
-                    datagram_size: Bytes(block.unwrap_or(0)),
-                })
-            } else {
-                Workload::Bulk(Bulk {
-                    write_size: block.map(Bytes),
+                    datagram_size: block.unwrap_or_default(),
+                }),
+                false => Workload::Bulk(Bulk {
+                    write_size: block,
                     ..Bulk::default()
-                })
+                }),
             },
             directions: match ways {
                 [Direction::Up] => Directions::Up,
@@ -267,25 +237,18 @@ impl Reader<'_> {
             limit: match (count("bytes"), count("blocks"), count("duration")) {
                 (Some(bytes), ..) => Limit::Bytes(Bytes(bytes)),
                 (_, Some(blocks), _) => {
-                    Limit::Bytes(Bytes(blocks.saturating_mul(block.unwrap_or(0))))
+                    Limit::Bytes(Bytes(blocks.saturating_mul(block.unwrap_or_default().0)))
                 }
                 (.., duration) => Limit::Time(Nanos::from_secs(duration.unwrap_or(0))),
             },
             // What iperf3 omitted is not in its figures any more.
             ramp: Some(Nanos(0)),
             trace: false,
-            interval: self
-                .intervals
-                .first()
-                .and_then(|interval| Some(seconds(interval.get("sum")?, "seconds")))
-                .filter(|span| span.0 > 0)
-                .unwrap_or(Nanos::from_secs(1)),
+            interval: interval.unwrap_or(Nanos::from_secs(1)),
             socket: SocketSettings {
                 send_buffer: window,
                 receive_buffer: window,
-                mss: number(self.start, "tcp_mss")
-                    .filter(|n| *n >= 1.0)
-                    .map(|n| n as u32),
+                mss: positive(self.start, "tcp_mss").map(small),
                 pacing: count("fqrate").map(BitRate).or(rate.filter(|_| !udp)),
                 dscp: count("tos")
                     .filter(|tos| *tos <= 255)
@@ -297,113 +260,92 @@ impl Reader<'_> {
         })
     }
 
-    fn leg(&self, spec: &Spec, direction: Direction, second: bool) -> Leg {
+    fn leg(&self, spec: &Spec, direction: Direction, second: bool, ended: &Ended) -> Leg {
         let sends = direction == Direction::Up;
         let tail = if second { "_bidir_reverse" } else { "" };
-        let sum = |name: &str| self.end.get(&format!("{name}{tail}"));
+        let sum = |name: &str| Some(&self.end[format!("{name}{tail}")]).filter(|s| s.is_object());
         // Before 3.2 UDP had one sum for both.
-        let sent = sum("sum_sent").or(sum("sum"));
-        let received = sum("sum_received");
-        let (near_sum, far_sum) = if sends {
-            (sent, received)
-        } else {
-            (received, sent)
-        };
-        let near_sum = near_sum.or(sum("sum"));
-        let mut near = EndRecord {
-            sockets: self.sockets(spec, sends, second),
-            samples: self.samples(spec, sends),
-            bytes: whole(near_sum, "bytes"),
-            duration: near_sum.map_or(Nanos(0), |s| seconds(s, "seconds")),
+        let sent = sum("sum_sent").or(sum("sum")).unwrap_or(&Value::Null);
+        let received = sum("sum_received").unwrap_or(&Value::Null);
+        let counted = sum("sum_received").or(sum("sum"));
+        let end = |sum: &Value| EndRecord {
+            bytes: Bytes(whole(sum, "bytes")),
+            duration: seconds(sum, "seconds"),
             ..EndRecord::default()
         };
-        let mut far = EndRecord {
-            bytes: whole(far_sum, "bytes"),
-            duration: far_sum.map_or(Nanos(0), |s| seconds(s, "seconds")),
-            ..EndRecord::default()
+        let (mut near, mut far) = match sends {
+            true => (end(sent), end(received)),
+            false => (end(counted.unwrap_or(&Value::Null)), end(sent)),
         };
+        near.sockets = self.sockets(spec, sends, second);
+        near.samples = self.samples(spec, sends);
         if let (Nanos(0), Some(last)) = (near.duration, near.samples.last()) {
             (near.bytes, near.duration) = (last.bytes, last.at);
         }
         self.processors("host", &mut near);
         self.processors("remote", &mut far);
-        let again = sent
-            .and_then(|s| s.get("retransmits"))
-            .and_then(Value::as_u64);
-        if spec.workload.is_udp() {
-            let counted = received.or(sum("sum"));
-            let at_receiver = counted.map(|s| Datagrams {
-                packets: whole(Some(s), "packets").0,
-                lost: whole(Some(s), "lost_packets").0,
-                out_of_order: self.out_of_order(sends),
-                jitter: milliseconds(s, "jitter_ms"),
-            });
-            let at_sender = sent.map(|s| Datagrams {
-                packets: whole(Some(s), "packets").0,
-                ..Datagrams::default()
-            });
-            (near.datagrams, far.datagrams) = if sends {
-                (at_sender, at_receiver)
-            } else {
-                (at_receiver, at_sender)
-            };
-        } else if sends {
-            near.retransmits = again;
-        } else {
-            far.retransmits = again;
+        let (sender, receiver) = match sends {
+            true => (&mut near, &mut far),
+            false => (&mut far, &mut near),
+        };
+        match spec.workload.is_udp() {
+            true => {
+                receiver.datagrams = counted.map(|sum| Datagrams {
+                    out_of_order: self.out_of_order(sends),
+                    ..datagrams(sum)
+                });
+                sender.datagrams = sent.is_object().then(|| Datagrams {
+                    packets: whole(sent, "packets"),
+                    ..Datagrams::default()
+                });
+            }
+            false => sender.retransmits = sent["retransmits"].as_u64(),
         }
         Leg {
             direction,
             started: Nanos(0),
             near,
             far,
-            ended: Ended::Complete,
+            ended: ended.clone(),
         }
     }
 
     /// Cumulated samples of the streams on which this end had this role.
     fn samples(&self, spec: &Spec, sends: bool) -> Vec<Sample> {
-        let mss = number(self.start, "tcp_mss_default")
-            .filter(|mss| (1.0..1e6).contains(mss))
-            .map_or(1, |mss| mss as u32);
+        let mss = positive(self.start, "tcp_mss_default").filter(|mss| *mss < 1_000_000);
+        let mss = small(mss.unwrap_or(1));
+        // Of each socket its bytes and retransmissions so far.
         let mut totals: Vec<(u64, Bytes, u64)> = Vec::new();
         let mut samples: Vec<Sample> = Vec::new();
         let mut counted = Datagrams::default();
-        let udp = spec.workload.is_udp();
         for interval in self.intervals {
-            let Some(Value::Array(streams)) = interval.get("streams") else {
-                continue;
-            };
-            let mut at = Nanos(0);
-            let mut found = false;
+            let mut at = None;
             let mut entries = Vec::new();
-            for stream in streams.iter().take(MAX_STREAMS) {
-                let role = stream.get("sender").and_then(Value::as_bool);
-                let omitted = stream.get("omitted").and_then(Value::as_bool) == Some(true);
-                if omitted || role.is_some_and(|role| role != sends) {
+            for stream in list(&interval["streams"]).iter().take(MAX_STREAMS) {
+                let other_role = stream["sender"].as_bool().is_some_and(|role| role != sends);
+                if stream["omitted"].as_bool() == Some(true) || other_role {
                     continue;
                 }
-                found = true;
-                let add = |total: &mut u64, key| {
-                    *total = total.saturating_add(whole(Some(stream), key).0);
+                let now = datagrams(stream);
+                counted = Datagrams {
+                    packets: counted.packets.saturating_add(now.packets),
+                    lost: counted.lost.saturating_add(now.lost),
+                    ..now
                 };
-                add(&mut counted.packets, "packets");
-                add(&mut counted.lost, "lost_packets");
-                counted.jitter = milliseconds(stream, "jitter_ms");
-                at = at.max(seconds(stream, "end"));
-                let socket = stream.get("socket").and_then(Value::as_u64).unwrap_or(0);
-                let position = match totals.iter().position(|(number, ..)| *number == socket) {
-                    Some(position) => position,
-                    None if totals.len() < MAX_STREAMS => {
-                        totals.push((socket, Bytes(0), 0));
-                        totals.len() - 1
-                    }
-                    None => continue,
-                };
+                at = at.max(Some(seconds(stream, "end")));
+                let socket = stream["socket"].as_u64().unwrap_or(0);
+                let known = totals.iter().position(|(number, ..)| *number == socket);
+                let position = known.unwrap_or(totals.len());
+                if position == MAX_STREAMS {
+                    continue;
+                }
+                if known.is_none() {
+                    totals.push((socket, Bytes(0), 0));
+                }
                 let (_, bytes, again) = &mut totals[position];
-                *bytes += whole(Some(stream), "bytes");
+                *bytes += Bytes(whole(stream, "bytes"));
                 let tcp = stream.get("snd_cwnd").map(|_| {
-                    *again = again.saturating_add(whole(Some(stream), "retransmits").0);
+                    *again = again.saturating_add(whole(stream, "retransmits"));
                     tcp_info(stream, mss, *again)
                 });
                 entries.push(StreamSample {
@@ -414,9 +356,10 @@ impl Reader<'_> {
                 });
             }
             // A last interval of no length (3.12 prints one) moves nothing.
-            if !found || samples.last().is_some_and(|last| at <= last.at) {
+            let last = samples.last().map(|last| last.at);
+            let Some(at) = at.filter(|at| last.is_none_or(|last| *at > last)) else {
                 continue;
-            }
+            };
             if samples.is_empty() {
                 samples.push(self.first_sample(spec));
             }
@@ -425,7 +368,7 @@ impl Reader<'_> {
                 at,
                 bytes: totals.iter().map(|(_, bytes, _)| *bytes).sum(),
                 streams: entries,
-                datagrams: udp.then_some(counted),
+                datagrams: spec.workload.is_udp().then_some(counted),
                 ..Sample::default()
             });
         }
@@ -434,88 +377,59 @@ impl Reader<'_> {
 
     /// The moment zero, with the buffers as they were when the test began.
     fn first_sample(&self, spec: &Spec) -> Sample {
-        let buffer = |key| {
-            number(self.start, key)
-                .filter(|n| *n >= 1.0)
-                .map(|n| Bytes(n as u64))
-        };
+        let streams = (0..spec.streams).map(|stream| StreamSample {
+            stream,
+            send_buffer: positive(self.start, "sndbuf_actual").map(Bytes),
+            receive_buffer: positive(self.start, "rcvbuf_actual").map(Bytes),
+            ..StreamSample::default()
+        });
         Sample {
-            streams: (0..spec.streams)
-                .map(|stream| StreamSample {
-                    stream,
-                    send_buffer: buffer("sndbuf_actual"),
-                    receive_buffer: buffer("rcvbuf_actual"),
-                    ..StreamSample::default()
-                })
-                .collect(),
+            streams: streams.collect(),
             ..Sample::default()
         }
     }
 
     /// The sockets of one direction: iperf3 lists those that it sends on first.
     fn sockets(&self, spec: &Spec, sends: bool, second: bool) -> Vec<SocketOptions> {
-        let Some(Value::Array(all)) = self.start.get("connected") else {
-            return Vec::new();
-        };
         let streams = spec.streams as usize;
-        let congestion = text(
-            self.end,
-            if sends {
-                "sender_tcp_congestion"
-            } else {
-                "receiver_tcp_congestion"
-            },
-        );
-        let size = |key| {
-            Bytes(
-                number(self.start, key)
-                    .filter(|n| *n >= 0.0)
-                    .map_or(0, |n| n as u64),
-            )
+        let congestion = match sends {
+            true => &self.end["sender_tcp_congestion"],
+            false => &self.end["receiver_tcp_congestion"],
         };
-        all.iter()
-            .skip(if second { streams } else { 0 })
-            .take(streams)
-            .zip(0..)
-            .filter_map(|(entry, stream)| {
-                let address = |host: &str, port: &str| {
-                    let ip: IpAddr = entry.get(host)?.as_str()?.parse().ok()?;
-                    let port = u16::try_from(entry.get(port)?.as_u64()?).ok()?;
-                    Some(SocketAddr::new(ip, port))
-                };
-                let local = address("local_host", "local_port")?;
-                let remote = address("remote_host", "remote_port")?;
-                Some(SocketOptions {
-                    send_buffer: size("sndbuf_actual"),
-                    receive_buffer: size("rcvbuf_actual"),
-                    mss: size("tcp_mss_default").0.min(65_535) as u32,
-                    congestion: congestion.unwrap_or_default().to_owned(),
-                    nodelay: spec.socket.nodelay == Some(true),
-                    pacing: spec.socket.pacing,
-                    dscp: spec.socket.dscp.unwrap_or(0),
-                    ..SocketOptions::new(stream, local, remote)
-                })
+        let size = |key| positive(self.start, key).unwrap_or(0);
+        let of_leg = list(&self.start["connected"]).iter();
+        let of_leg = of_leg.skip(if second { streams } else { 0 }).take(streams);
+        let sockets = of_leg.zip(0..).filter_map(|(entry, stream)| {
+            let address = |host: &str, port: &str| {
+                let ip: IpAddr = entry[host].as_str()?.parse().ok()?;
+                let port = u16::try_from(entry[port].as_u64()?).ok()?;
+                Some(SocketAddr::new(ip, port))
+            };
+            let local = address("local_host", "local_port")?;
+            let remote = address("remote_host", "remote_port")?;
+            Some(SocketOptions {
+                send_buffer: Bytes(size("sndbuf_actual")),
+                receive_buffer: Bytes(size("rcvbuf_actual")),
+                mss: size("tcp_mss_default").min(65_535) as u32,
+                congestion: congestion.as_str().unwrap_or_default().to_owned(),
+                nodelay: spec.socket.nodelay == Some(true),
+                pacing: spec.socket.pacing,
+                dscp: spec.socket.dscp.unwrap_or(0),
+                ..SocketOptions::new(stream, local, remote)
             })
-            .collect()
+        });
+        sockets.collect()
     }
 
-    /// Processor use, which iperf3 tells for a whole test in percent of one processor.
+    /// Processor use, which iperf3 reports for a whole test in percent of one processor.
     fn processors(&self, whose: &str, end: &mut EndRecord) {
-        let Some(used) = self.end.get("cpu_utilization_percent") else {
-            return;
-        };
-        if end.duration == Nanos(0) {
+        let used = &self.end["cpu_utilization_percent"];
+        if used.is_null() || end.duration == Nanos(0) {
             return;
         }
         if end.samples.is_empty() {
-            end.samples = vec![
-                Sample::default(),
-                Sample {
-                    at: end.duration,
-                    bytes: end.bytes,
-                    ..Sample::default()
-                },
-            ];
+            end.samples = vec![Sample::default(), Sample::default()];
+            (end.samples[1].at, end.samples[1].bytes) = (end.duration, end.bytes);
         }
         if let Some(last) = end.samples.last_mut() {
             let time = |key: &str| {
@@ -531,46 +445,20 @@ impl Reader<'_> {
     }
 
     fn out_of_order(&self, sends: bool) -> u64 {
-        let Some(Value::Array(streams)) = self.end.get("streams") else {
-            return 0;
-        };
-        streams
-            .iter()
-            .take(MAX_STREAMS)
-            .filter_map(|stream| stream.get("udp"))
-            .filter(|udp| {
-                udp.get("sender")
-                    .and_then(Value::as_bool)
-                    .is_none_or(|s| s == sends)
-            })
-            .filter_map(|udp| udp.get("out_of_order").and_then(Value::as_u64))
+        let streams = list(&self.end["streams"]).iter().take(MAX_STREAMS);
+        let own = streams.map(|stream| &stream["udp"]);
+        let own = own.filter(|udp| udp["sender"].as_bool().is_none_or(|role| role == sends));
+        own.filter_map(|udp| udp["out_of_order"].as_u64())
             .fold(0, u64::saturating_add)
     }
 
-    fn started(&self) -> Nanos {
-        let seconds = self
-            .start
-            .get("timestamp")
-            .and_then(|stamp| stamp.get("timesecs"))
-            .and_then(Value::as_u64);
-        Nanos::from_secs(seconds.unwrap_or(0))
-    }
-
     fn host(&self) -> String {
-        let other = self
-            .start
-            .get("connecting_to")
-            .or(self.start.get("accepted_connection"))
-            .cloned()
-            .unwrap_or(json!({}));
-        let name: String = other
-            .get("host")
-            .and_then(Value::as_str)
-            .unwrap_or("unknown")
-            .chars()
-            .take(255)
-            .collect();
-        match other.get("port").and_then(Value::as_u64) {
+        let other = match &self.start["connecting_to"] {
+            Value::Null => &self.start["accepted_connection"],
+            other => other,
+        };
+        let name = start_of(other["host"].as_str().unwrap_or("unknown"), 255);
+        match other["port"].as_u64() {
             Some(port) if name.contains(':') => format!("iperf3:[{name}]:{port}"),
             Some(port) => format!("iperf3:{name}:{port}"),
             None => format!("iperf3:{name}"),
@@ -579,7 +467,7 @@ impl Reader<'_> {
 
     /// What `uname -a` said: system, name, release, ..., machine.
     fn near(&self) -> Fingerprint {
-        let info = text(self.start, "system_info").unwrap_or_default();
+        let info = self.start["system_info"].as_str().unwrap_or_default();
         let words: Vec<&str> = info.split_whitespace().collect();
         let word = |at: usize| words.get(at).copied().unwrap_or_default();
         Fingerprint {
@@ -593,51 +481,55 @@ impl Reader<'_> {
 
 /// iperf3 has the window in bytes; the kernel counts segments.
 fn tcp_info(stream: &Value, mss: u32, total_retrans: u64) -> SocketState {
-    let micros = |key| Nanos::from_micros(whole(Some(stream), key).0);
-    let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let micros = |key| Nanos::from_micros(whole(stream, key));
     model::socket_state! {
         mss: Some(mss),
-        cwnd: Some(small(whole(Some(stream), "snd_cwnd").0 / u64::from(mss))),
-        snd_wnd: stream
-        .get("snd_wnd")
-        .map(|_| whole(Some(stream), "snd_wnd")),
+        cwnd: Some(small(whole(stream, "snd_cwnd") / u64::from(mss))),
+        snd_wnd: stream.get("snd_wnd").map(|_| Bytes(whole(stream, "snd_wnd"))),
         srtt: Some(micros("rtt")),
         rttvar: Some(micros("rttvar")),
-        pmtu: Some(small(whole(Some(stream), "pmtu").0)),
+        pmtu: Some(small(whole(stream, "pmtu"))),
         total_retrans: Some(small(total_retrans)),
     }
 }
 
-fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    map.get(key).and_then(Value::as_str)
+fn datagrams(sum: &Value) -> Datagrams {
+    Datagrams {
+        packets: whole(sum, "packets"),
+        lost: whole(sum, "lost_packets"),
+        out_of_order: 0,
+        jitter: Nanos((real(sum, "jitter_ms").clamp(0.0, 1e9) * 1e6) as u64),
+    }
 }
 
-fn number(map: &Map<String, Value>, key: &str) -> Option<f64> {
-    map.get(key)
-        .and_then(Value::as_f64)
-        .filter(|n| n.is_finite())
+fn start_of(text: &str, longest: usize) -> String {
+    text.chars().take(longest).collect()
 }
 
-fn flag(map: &Map<String, Value>, key: &str) -> bool {
-    number(map, key).is_some_and(|n| n != 0.0) || map.get(key) == Some(&Value::Bool(true))
+fn small(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 fn real(value: &Value, key: &str) -> f64 {
-    value
-        .get(key)
-        .and_then(Value::as_f64)
-        .filter(|n| n.is_finite())
-        .unwrap_or(0.0)
+    let number = value[key].as_f64().filter(|n| n.is_finite());
+    number.unwrap_or(0.0)
 }
 
-fn whole(value: Option<&Value>, key: &str) -> Bytes {
-    let number = value.and_then(|value| value.get(key));
-    let read = number.and_then(|n| n.as_u64().or_else(|| n.as_f64().map(|n| n.max(0.0) as u64)));
-    Bytes(read.unwrap_or(0))
+/// A count or a size; zero, as iperf3 writes it, is one that was not asked for.
+fn positive(value: &Value, key: &str) -> Option<u64> {
+    Some(real(value, key))
+        .filter(|n| *n >= 1.0)
+        .map(|n| n as u64)
 }
 
-fn milliseconds(value: &Value, key: &str) -> Nanos {
-    Nanos((real(value, key).clamp(0.0, 1e9) * 1e6) as u64)
+fn whole(value: &Value, key: &str) -> u64 {
+    value[key]
+        .as_u64()
+        .unwrap_or_else(|| real(value, key).max(0.0) as u64)
 }
 
 /// A time in seconds; at most a year, so that nothing overflows.
@@ -649,6 +541,7 @@ fn seconds(value: &Value, key: &str) -> Nanos {
 mod tests {
     use super::*;
     use crate::iperf3::to_json;
+    use serde_json::json;
 
     const STOCK: [(&str, &str); 5] = [
         ("tcp", include_str!("../../tests/iperf3/tcp-3.12.json")),

@@ -1,6 +1,7 @@
-//! A chart as data: what is drawn over which axes. How it is drawn is told apart from it.
+//! A chart as data: what is drawn over which axes. How it is drawn is the matter of others.
 
 use super::ticks::quantity;
+use serde::Serialize;
 
 /// Series over a common horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,13 +28,16 @@ pub struct Axis {
 }
 
 /// How values are spread over an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// Evenly, from zero.
+    #[serde(rename = "zero")]
     FromZero,
     /// Evenly, from the smallest value to the largest.
     Fitted,
     /// By decades.
+    #[serde(rename = "log")]
     Logarithmic,
 }
 
@@ -51,7 +55,8 @@ pub struct Series {
 }
 
 /// How a series is drawn. Series differ in dash or mark as well as in colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Stroke {
     /// From point to point.
     Line,

@@ -2,9 +2,9 @@
 
 use super::thin::thinned;
 use super::ticks::Ruler;
-use super::{Chart, Drawing, Picture, Scale, Stroke, lanes};
+use super::{Axis, Chart, Drawing, Picture, Scale, lanes};
 use crate::csv::quoted;
-use crate::words::escape;
+use crate::words::{escape, or};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -29,41 +29,28 @@ pub(super) fn data(picture: &Picture) -> Value {
     }
 }
 
-fn axis(axis: &super::Axis) -> Value {
-    let scale = match axis.scale {
-        Scale::FromZero => "zero",
-        Scale::Fitted => "fitted",
-        Scale::Logarithmic => "log",
-    };
-    json!({ "label": escape(&axis.label), "unit": axis.unit, "scale": scale })
+fn axis(axis: &Axis) -> Value {
+    json!({ "label": escape(&axis.label), "unit": axis.unit, "scale": axis.scale })
 }
 
 fn series(chart: &Chart) -> Vec<Value> {
     let points = chart.series.iter().flat_map(|s| &s.points);
     let x = Ruler::over(points.map(|(x, _)| *x), chart.x.scale, 0.0, COLUMNS);
-    let mut told = Vec::new();
-    for series in &chart.series {
+    let all = chart.series.iter().map(|series| {
         let values = series.points.iter().filter_map(|(_, y)| *y);
         let scale = chart.y.get(series.axis).map_or(Scale::Fitted, |a| a.scale);
         let y = Ruler::over(values, scale, 0.0, ROWS);
         let cell = |place: Option<f64>| place.map(|p| p.floor() as i64);
         let points = thinned(series, |v| cell(x.at(v)), |v| cell(y.at(v)));
-        let stroke = match series.stroke {
-            Stroke::Line => "line",
-            Stroke::Steps => "steps",
-            Stroke::Reference => "reference",
-            Stroke::Points => "points",
-            Stroke::Bars => "bars",
-        };
-        told.push(json!({
+        json!({
             "name": escape(&series.name),
             "axis": series.axis,
-            "stroke": stroke,
+            "stroke": series.stroke,
             "x": points.iter().map(|(x, _)| exact(*x)).collect::<Vec<_>>(),
             "y": points.iter().map(|(_, y)| y.map(rounded)).collect::<Vec<_>>(),
-        }));
-    }
-    told
+        })
+    });
+    all.collect()
 }
 
 /// To a billionth: nanoseconds are what any clock here tells.
@@ -89,7 +76,11 @@ fn number(value: f64) -> Value {
 
 /// All figures of a picture, with a header line that has the units; RFC 4180 but for the line ends.
 pub fn csv(picture: &Picture) -> String {
-    let chart = match &picture.drawing {
+    drawing_csv(&picture.drawing)
+}
+
+pub(super) fn drawing_csv(drawing: &Drawing) -> String {
+    let chart = match drawing {
         Drawing::Still { csv, .. } => return csv.clone(),
         Drawing::Chart(chart) => chart,
     };
@@ -102,32 +93,29 @@ pub fn csv(picture: &Picture) -> String {
         let unit = chart.y.get(s.axis).map_or("", |axis| axis.unit);
         named(&s.name, unit)
     }));
-    let mut out = header.join(",");
-    out.push('\n');
-    let mut rests: Vec<&[(f64, Option<f64>)]> =
-        chart.series.iter().map(|s| &s.points[..]).collect();
+    let mut out = header.join(",") + "\n";
+    let series = chart.series.iter();
+    let mut rests: Vec<&[(f64, Option<f64>)]> = series.map(|s| &s.points[..]).collect();
     // The smallest place that is next of any series makes the next row.
-    while let Some(next) = rests
-        .iter()
-        .filter_map(|rest| rest.first().map(|(x, _)| *x))
-        .min_by(f64::total_cmp)
-    {
-        out.push_str(&next.to_string());
+    loop {
+        let places = rests.iter().filter_map(|rest| Some(rest.first()?.0));
+        let Some(next) = places.min_by(f64::total_cmp) else {
+            break;
+        };
+        out += &next.to_string();
         for rest in &mut rests {
             out.push(',');
             if let Some(((x, y), later)) = rest.split_first()
                 && x.total_cmp(&next).is_eq()
             {
-                if let Some(y) = y {
-                    out.push_str(&y.to_string());
-                }
+                out += &or(*y, "");
                 *rest = later;
             }
         }
         out.push('\n');
     }
     if !chart.bands.is_empty() {
-        out.push_str("\nfrom,to,stretch\n");
+        out += "\nfrom,to,stretch\n";
     }
     for band in &chart.bands {
         let _ = writeln!(out, "{},{},{}", band.from, band.to, cell(&band.name));

@@ -21,27 +21,31 @@ pub use text::{PAGE_SCHEMA, json, markdown, text};
 pub(crate) use ticks::Ruler;
 pub use ticks::quantity;
 
+use crate::csv::table;
 use crate::words::is_unprintable;
 use model::StreamFigures;
+use serde::{Serialize, Serializer};
 use std::fmt::Write as _;
 
 /// All that a page says. Its strings are plain text; the page escapes them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Page {
     /// Name of the page.
     pub title: String,
     /// The verdict or finding, a sentence each, with its interval: what a reader takes away who reads no further.
     pub verdict: Vec<String>,
     /// What was done, on what, when: names and values.
+    #[serde(serialize_with = "named")]
     pub facts: Vec<(String, String)>,
     /// The rest; the first section's first picture is the one picture that is shown at once.
     pub sections: Vec<Section>,
     /// What the packets of each direction of a connection show, of a page of a capture.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamFigures>,
 }
 
 /// A part of a page under a heading.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Section {
     /// Its heading.
     pub heading: String,
@@ -52,11 +56,12 @@ pub struct Section {
     /// Pictures, in order.
     pub pictures: Vec<Picture>,
     /// Closed until the reader opens it.
+    #[serde(skip)]
     pub folded: bool,
 }
 
 /// A picture, what it says in words, and the figures behind it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Picture {
     /// Name for files and anchors: lower-case letters, digits and hyphens; once a page.
     pub id: String,
@@ -66,8 +71,22 @@ pub struct Picture {
     pub reading: String,
     /// What it shows, for a reader who cannot see it.
     pub alternative: String,
-    /// How it is drawn.
+    /// How it is drawn; in JSON its figures.
+    #[serde(rename = "csv", serialize_with = "figures")]
     pub drawing: Drawing,
+}
+
+fn named<S: Serializer>(facts: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Fact<'a> {
+        name: &'a str,
+        value: &'a str,
+    }
+    serializer.collect_seq(facts.iter().map(|(name, value)| Fact { name, value }))
+}
+
+fn figures<S: Serializer>(drawing: &Drawing, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&data::drawing_csv(drawing))
 }
 
 impl Section {
@@ -115,16 +134,17 @@ impl Picture {
         }
     }
 
-    /// A picture by an SVG of its own, with its figures as CSV.
+    /// A picture by an SVG of its own, with its figures as a table.
     pub(crate) fn still(
         id: &str,
         title: &str,
         reading: impl Into<String>,
         alternative: String,
         svg: Svg,
-        csv: String,
+        columns: &[impl AsRef<str>],
+        rows: Vec<Vec<String>>,
     ) -> Picture {
-        let svg = svg.finish(title, &alternative);
+        let (svg, csv) = (svg.finish(title, &alternative), table(columns, rows));
         Picture {
             id: id.to_owned(),
             title: title.to_owned(),
@@ -179,20 +199,17 @@ struct Lane {
 /// In the order in which the names appear.
 fn lanes(bands: &[Band]) -> Vec<Lane> {
     let mut lanes: Vec<Lane> = Vec::new();
-    for band in bands {
-        let span = (band.from, band.to);
-        match lanes.iter_mut().find(|lane| lane.name == band.name) {
-            Some(lane) => lane.spans.push(span),
-            None => lanes.push(Lane {
-                name: band.name.clone(),
-                colour: band
-                    .name
-                    .bytes()
-                    .fold(0, |sum, byte| (sum * 47 + u32::from(byte)) % 1009)
-                    % 8,
-                spans: vec![span],
-            }),
+    for Band { from, to, name } in bands {
+        if let Some(lane) = lanes.iter_mut().find(|lane| lane.name == *name) {
+            lane.spans.push((*from, *to));
+            continue;
         }
+        let hash = |sum, byte| (sum * 47 + u32::from(byte)) % 1009;
+        lanes.push(Lane {
+            name: name.clone(),
+            colour: name.bytes().fold(0, hash) % 8,
+            spans: vec![(*from, *to)],
+        });
     }
     lanes
 }

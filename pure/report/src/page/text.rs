@@ -1,8 +1,8 @@
-//! What a page says, for a terminal, a ticket, or a program.
+//! A page as text, for a terminal, a ticket, or a program.
 
-use super::{Chart, Drawing, Page, csv, quantity};
+use super::{Chart, Drawing, Page, quantity};
 use crate::json;
-use crate::words::{Ink, Style, escape_sentence, spark, unmarked, wrap};
+use crate::words::{Ink, Style, escape_sentence, spark, unmarked};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -11,52 +11,36 @@ pub const PAGE_SCHEMA: u32 = 1;
 /// A line of blocks is no longer than this.
 const LONGEST_SPARK: usize = 60;
 
-/// In the lines of a terminal: what is folded is told as well, and of each chart its first series in a row of blocks.
+/// In the lines of a terminal: what is folded is shown as well, and of each chart its first series in a row of blocks.
 pub fn text(page: &Page, style: Style) -> String {
     let bold = |text: &str| style.paint(Ink::Bold, &escape_sentence(text)) + "\n";
-    let prose = |text: &str| wrap(&escape_sentence(text), style.width, "", "");
+    let prose = |text: &String| style.prose(&escape_sentence(text));
     let mut out = bold(&page.title) + "\n";
-    page.verdict
-        .iter()
-        .for_each(|said| out.push_str(&prose(said)));
+    out.extend(page.verdict.iter().map(prose));
     out.push('\n');
-    let widest = page
-        .facts
-        .iter()
-        .map(|(name, _)| name.chars().count())
-        .max();
-    let widest = widest.unwrap_or(0);
+    let names = page.facts.iter().map(|(name, _)| name.chars().count());
+    let widest = names.max().unwrap_or(0);
     for (name, value) in &page.facts {
         let first = format!("{:<widest$}  ", escape_sentence(name));
-        out.push_str(&wrap(
-            &escape_sentence(value),
-            style.width,
-            &first,
-            &" ".repeat(widest + 2),
-        ));
+        out += &style.hang(&first, widest + 2, &escape_sentence(value));
     }
     for section in &page.sections {
         out.push('\n');
-        out.push_str(&bold(&section.heading));
-        section
-            .words
-            .iter()
-            .for_each(|words| out.push_str(&prose(words)));
+        out += &bold(&section.heading);
+        out.extend(section.words.iter().map(prose));
         for picture in &section.pictures {
-            out.push_str(&prose(&picture.title));
+            out += &prose(&picture.title);
             if let Drawing::Chart(chart) = &picture.drawing {
-                out.push_str(&sparkline(chart, style));
+                out += &sparkline(chart, style);
             }
-            out.push_str(&wrap(
-                &escape_sentence(&picture.alternative),
-                style.width,
-                "  ",
-                "  ",
-            ));
+            out += &style.hang("  ", 2, &escape_sentence(&picture.alternative));
         }
-        for line in section.listing.lines() {
-            let _ = writeln!(out, "{}", escaped_line(line));
-        }
+        out.extend(
+            section
+                .listing
+                .lines()
+                .map(|line| escaped_line(line) + "\n"),
+        );
     }
     out
 }
@@ -66,15 +50,11 @@ pub(crate) fn sparkline(chart: &Chart, style: Style) -> String {
     let Some(series) = chart.series.first() else {
         return String::new();
     };
-    let values: Vec<(f64, f64)> = series
-        .points
-        .iter()
-        .filter_map(|(x, y)| Some((*x, (*y)?)))
-        .collect();
-    let (Some((begin, _)), Some((end, _))) = (values.first(), values.last()) else {
+    let known = series.points.iter().filter_map(|(x, y)| Some((*x, (*y)?)));
+    let values: Vec<(f64, f64)> = known.collect();
+    let (Some(&(begin, _)), Some(&(end, _))) = (values.first(), values.last()) else {
         return String::new();
     };
-    let (begin, end) = (*begin, *end);
     let most = values.iter().map(|(_, y)| *y).fold(0.0, f64::max);
     let unit = chart.y.get(series.axis).map_or("", |axis| axis.unit);
     let tail = format!("  up to {}", quantity(most, unit));
@@ -133,72 +113,17 @@ pub fn markdown(page: &Page) -> String {
     out
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    streams: &'a [model::StreamFigures],
-    schema: u32,
-    title: &'a str,
-    verdict: &'a [String],
-    facts: Vec<Fact<'a>>,
-    sections: Vec<Part<'a>>,
-}
-
-#[derive(Serialize)]
-struct Fact<'a> {
-    name: &'a str,
-    value: &'a str,
-}
-
-#[derive(Serialize)]
-struct Part<'a> {
-    heading: &'a str,
-    words: &'a [String],
-    listing: &'a str,
-    pictures: Vec<Figures<'a>>,
-}
-
-#[derive(Serialize)]
-struct Figures<'a> {
-    id: &'a str,
-    title: &'a str,
-    reading: &'a str,
-    alternative: &'a str,
-    csv: String,
-}
-
 /// As one JSON document; `docs/json.md` has its keys.
 pub fn json(page: &Page) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: u32,
+        #[serde(flatten)]
+        page: &'a Page,
+    }
     json::pretty(&Document {
         schema: PAGE_SCHEMA,
-        streams: &page.streams,
-        title: &page.title,
-        verdict: &page.verdict,
-        facts: page
-            .facts
-            .iter()
-            .map(|(name, value)| Fact { name, value })
-            .collect(),
-        sections: page
-            .sections
-            .iter()
-            .map(|section| Part {
-                heading: &section.heading,
-                words: &section.words,
-                listing: &section.listing,
-                pictures: section
-                    .pictures
-                    .iter()
-                    .map(|picture| Figures {
-                        id: &picture.id,
-                        title: &picture.title,
-                        reading: &picture.reading,
-                        alternative: &picture.alternative,
-                        csv: csv(picture),
-                    })
-                    .collect(),
-            })
-            .collect(),
+        page,
     })
 }
 

@@ -1,13 +1,14 @@
 //! Two runs side by side: their figures, their goodput on the same time axis, and what explains the difference.
 
+use crate::figures;
 use crate::page::{Axis, Chart, Page, Picture, Scale, Section, Series};
 use crate::pictures::goodput::arrived;
 use crate::pictures::seconds;
-use crate::words::{Style, escape, percent, table, utc};
+use crate::words::{Style, escape, utc};
 use model::finding::Explanation;
 use model::{Direction, Leg, LegSummary, Run, Summary};
 
-/// A run with all that is told of it.
+/// A run with all that is known of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// The run.
@@ -27,112 +28,79 @@ impl Side<'_> {
         let mut legs = self.run.legs.iter().zip(&self.summary.legs);
         legs.find(|(leg, _)| leg.direction == direction)
     }
+
+    fn about(&self) -> (String, String) {
+        let run = self.run;
+        let title = run
+            .title
+            .as_deref()
+            .map(|title| format!(", {}", escape(title)));
+        let (host, kind) = (escape(&run.host), run.spec.workload.kind().name);
+        let (at, title) = (utc(run.started), title.unwrap_or_default());
+        (
+            format!("Run {}", run.id),
+            format!("{host}, {kind}, {at}{title}"),
+        )
+    }
 }
 
 /// The page of two runs.
 pub fn compare(a: Side<'_>, b: Side<'_>) -> Page {
     let ways = [Direction::Up, Direction::Down];
-    let pairs: Vec<(Direction, [(&Leg, &LegSummary); 2])> = ways
+    let pairs = ways
         .into_iter()
-        .filter_map(|way| Some((way, [a.leg(way)?, b.leg(way)?])))
+        .filter_map(|way| Some((way, [a.leg(way)?, b.leg(way)?])));
+    let mut sections: Vec<Section> = pairs
+        .map(|(way, legs)| {
+            Section::new(format!("Side by side: {way}"))
+                .listing(figures([a, b], legs))
+                .pictures([goodput([a, b], way, legs)])
+        })
         .collect();
-    let told = crate::diff((a.name(), a.why), (b.name(), b.why), Style::PLAIN);
-    let of_ways = told.lines().filter(|line| {
-        let begins = |way: &Direction| line.starts_with(&format!("{way}: "));
-        ways.iter().any(begins)
-    });
-    let mut verdict: Vec<String> = of_ways.map(str::to_owned).collect();
+    let difference = crate::diff((a.name(), a.why), (b.name(), b.why), Style::PLAIN);
+    let of_way = |line: &&str| ways.iter().any(|way| line.starts_with(&format!("{way}: ")));
+    let mut verdict: Vec<String> = difference
+        .lines()
+        .filter(of_way)
+        .map(str::to_owned)
+        .collect();
     verdict.push(
         "Two single runs differ by chance too: 'linerate prove' tells whether a difference is real."
             .to_owned(),
     );
-    let mut sections: Vec<Section> = pairs
-        .iter()
-        .map(|(way, legs)| {
-            Section::new(format!("Side by side: {way}"))
-                .listing(figures([a, b], *legs))
-                .pictures(vec![goodput([a, b], *way, *legs)])
-        })
-        .collect();
-    sections.push(Section::new("What explains the difference").listing(told));
-    let about = |side: Side<'_>| {
-        let title = side.run.title.as_deref().map(escape);
-        let title = title.map_or_else(String::new, |title| format!(", {title}"));
-        let (host, at) = (escape(&side.run.host), utc(side.run.started));
-        (
-            format!("Run {}", side.name()),
-            format!(
-                "{host}, {}, {at}{title}",
-                side.run.spec.workload.kind().name
-            ),
-        )
-    };
+    sections.push(Section::new("What explains the difference").listing(difference));
     Page {
         streams: Vec::new(),
         title: format!("Runs {} and {}", a.name(), b.name()),
         verdict,
-        facts: vec![about(a), about(b)],
+        facts: vec![a.about(), b.about()],
         sections,
     }
 }
 
 /// The figures of one direction, in columns.
-fn figures(sides: [Side<'_>; 2], legs: [(&Leg, &LegSummary); 2]) -> String {
-    type Tell = fn(&LegSummary) -> Option<String>;
-    let rows: [(&str, Tell); 12] = [
-        ("goodput", |l| Some(l.goodput.to_string())),
-        ("without the ramp", |l| {
-            l.steady_goodput.map(|v| v.to_string())
-        }),
-        ("time", |l| Some(l.duration.to_string())),
-        ("median latency", |l| l.requests.map(|r| r.p50.to_string())),
-        ("99th percentile", |l| l.requests.map(|r| r.p99.to_string())),
-        ("round trip, idle", |l| l.rtt_idle.map(|v| v.to_string())),
-        ("round trip, loaded", |l| {
-            l.rtt_loaded.map(|v| v.to_string())
-        }),
-        ("retransmitted", |l| l.retransmit_share.map(percent)),
-        ("congestion window", |l| l.cwnd.map(|v| v.to_string())),
-        ("receive window", |l| l.window.map(|v| v.to_string())),
-        ("waited for the receive window", |l| {
-            l.rwnd_limited_share.map(percent)
-        }),
-        ("waited for the send buffer", |l| {
-            l.sndbuf_limited_share.map(percent)
-        }),
-    ];
-    let [a, b] = legs.map(|(_, figures)| figures);
-    let head = vec![
-        String::new(),
-        sides[0].name().to_owned(),
-        sides[1].name().to_owned(),
-    ];
-    let known = rows.iter().filter_map(|(name, tell)| {
-        let cells = [tell(a), tell(b)];
-        cells.iter().any(Option::is_some).then(|| {
-            let [a, b] = cells.map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
-            vec![(*name).to_owned(), a, b]
-        })
-    });
-    table(&[head].into_iter().chain(known).collect::<Vec<_>>())
+fn figures([a, b]: [Side<'_>; 2], legs: [(&Leg, &LegSummary); 2]) -> String {
+    let legs = legs.map(|(_, figures)| figures);
+    let mut rows = Vec::from(figures::speed(&legs));
+    rows.extend(figures::details(&a.run.spec.workload, &legs));
+    figures::known(&["", a.name(), b.name()], &rows)
 }
 
 fn goodput(sides: [Side<'_>; 2], way: Direction, legs: [(&Leg, &LegSummary); 2]) -> Picture {
-    let [a, b] = legs.map(|(_, figures)| figures.goodput);
     let series = sides.iter().zip(legs).filter_map(|(side, (leg, _))| {
         Some(Series {
             name: side.name().to_owned(),
             ..arrived(leg)?
         })
     });
+    let [(a, (_, of_a)), (b, (_, of_b))] = [(sides[0].name(), legs[0]), (sides[1].name(), legs[1])];
     Picture::chart(
         &format!("goodput-{way}"),
         &format!("Goodput, {way}"),
         "Both runs from their own start: a step is the time between two samples.",
         format!(
-            "Run {} reached {a} in the mean, run {} reached {b}.",
-            sides[0].name(),
-            sides[1].name()
+            "Run {a} reached {} in the mean, run {b} reached {}.",
+            of_a.goodput, of_b.goodput
         ),
         Chart {
             x: seconds(),
@@ -183,7 +151,7 @@ mod tests {
                 .is_some_and(|head| head.split_whitespace().eq(["00000001", "1a2b3c4d"])),
             "{listing}"
         );
-        assert!(listing.contains("round trip, idle"), "{listing}");
+        assert!(listing.contains("RTT idle -> loaded"), "{listing}");
         let Drawing::Chart(chart) = &page.sections[0].pictures[0].drawing else {
             panic!("a chart");
         };

@@ -1,8 +1,10 @@
 //! The history of a path: what runs of one kind found on it, the oldest first, and where to look.
 
+use super::facts;
 use crate::page::{Axis, Band, Chart, Page, Picture, Scale, Section, Series, Stroke};
-use crate::words::{escape, table, utc};
-use model::{BitRate, Direction, Nanos, RunId};
+use crate::prove::phrase::{base_unit, metric_words, value};
+use crate::words::{escape, minute, table};
+use model::{Direction, Metric, Nanos, RunId};
 
 /// What runs of one workload found in one direction between here and a host.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,21 +15,12 @@ pub struct History {
     pub workload: String,
     /// Which way.
     pub direction: Direction,
-    /// What is told of each run.
-    pub figure: Figure,
+    /// What is shown of each run.
+    pub metric: Metric,
     /// The runs, the oldest first.
     pub runs: Vec<Past>,
     /// Where the level changes, in order.
     pub shifts: Vec<Shift>,
-}
-
-/// What is told of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
-    /// Goodput, in bit/s.
-    Goodput,
-    /// Median latency of requests, in seconds.
-    Latency,
 }
 
 /// A run of a history.
@@ -37,7 +30,7 @@ pub struct Past {
     pub id: RunId,
     /// Start, since 1970-01-01 UTC.
     pub started: Nanos,
-    /// The figure.
+    /// The metric, in bit/s or seconds.
     pub value: f64,
 }
 
@@ -53,7 +46,7 @@ pub struct Shift {
 }
 
 /// Fewer runs than these show no change at the level that is asked for.
-pub const LEAST: usize = 14;
+const LEAST: usize = 14;
 
 impl History {
     /// Of what it is.
@@ -67,69 +60,53 @@ impl History {
 
     /// Where to look, a sentence each.
     fn sentences(&self) -> Vec<String> {
-        if self.shifts.is_empty() {
-            let runs = self.runs.len();
-            return vec![match runs {
-                ..LEAST => format!(
+        let runs = self.runs.len();
+        match (self.shifts.is_empty(), runs) {
+            (true, ..LEAST) => {
+                return vec![format!(
                     "{runs} runs are too few to show where a level changes: {LEAST} are the least."
-                ),
-                _ => format!("No change of level stands out in {runs} runs."),
-            }];
+                )];
+            }
+            (true, _) => return vec![format!("No change of level stands out in {runs} runs.")],
+            (false, _) => {}
         }
-        let told = self.shifts.iter().filter_map(|shift| {
+        let shifts = self.shifts.iter().filter_map(|shift| {
             let last = self.runs.get(shift.at.checked_sub(1)?)?;
             let first = self.runs.get(shift.at)?;
             let change = 100.0 * (shift.after / shift.before - 1.0);
             Some(format!(
                 "Look here: about {} until {} (run {}), about {} from {} (run {}): {change:+.0} %.",
-                self.say(shift.before),
+                value(self.metric, Some(shift.before)),
                 minute(last.started),
                 last.id,
-                self.say(shift.after),
+                value(self.metric, Some(shift.after)),
                 minute(first.started),
                 first.id,
             ))
         });
-        let said = "That is where to look, and no verdict: runs of different days differ in more than one thing. \
-                    'linerate diff' sets two of them side by side, 'linerate prove' tells whether a change helps.";
-        told.chain([said.to_owned()]).collect()
-    }
-
-    fn say(&self, value: f64) -> String {
-        match self.figure {
-            Figure::Goodput => BitRate(value as u64).to_string(),
-            Figure::Latency => Nanos((value * 1e9) as u64).to_string(),
-        }
+        let caveat = "That is where to look, and no verdict: runs of different days differ in more than one thing. \
+                      'linerate diff' sets two of them side by side, 'linerate prove' tells whether a change helps.";
+        shifts.chain([caveat.to_owned()]).collect()
     }
 
     fn picture(&self) -> Picture {
-        let (label, unit) = match self.figure {
-            Figure::Goodput => ("goodput", "bit/s"),
-            Figure::Latency => ("median latency", "s"),
-        };
+        let label = metric_words(self.metric);
         // Runs count from 1, as people count.
         let count = |at: usize| at as f64 + 1.0;
-        let marks = self.runs.iter().enumerate();
         let starts = [0].into_iter().chain(self.shifts.iter().map(|s| s.at));
         let first = self.shifts.first().map(|s| s.before);
         let levels = first.into_iter().chain(self.shifts.iter().map(|s| s.after));
-        let mut steps: Vec<(f64, Option<f64>)> = starts
-            .zip(levels)
+        let steps = starts.zip(levels);
+        let mut steps: Vec<(f64, Option<f64>)> = steps
             .map(|(at, level)| (count(at) - 0.5, Some(level)))
             .collect();
-        steps.extend(
-            steps
-                .last()
-                .map(|last| (count(self.runs.len()) - 0.5, last.1)),
-        );
-        let mut series = vec![Series::new(
-            label.to_owned(),
-            0,
-            Stroke::Points,
-            marks
-                .map(|(at, run)| (count(at), Some(run.value)))
-                .collect(),
-        )];
+        let end = steps
+            .last()
+            .map(|last| (count(self.runs.len()) - 0.5, last.1));
+        steps.extend(end);
+        let marks = self.runs.iter().enumerate();
+        let marks = marks.map(|(at, run)| (count(at), Some(run.value)));
+        let mut series = vec![Series::new(label, 0, Stroke::Points, marks.collect())];
         if !steps.is_empty() {
             series.push(Series::new("median of a level", 0, Stroke::Steps, steps));
         }
@@ -146,7 +123,7 @@ impl History {
             self.sentences().join(" "),
             Chart {
                 x: Axis::new("run, the oldest first", "", Scale::Fitted),
-                y: vec![Axis::new(label.to_owned(), unit, Scale::FromZero)],
+                y: vec![Axis::new(label, base_unit(self.metric), Scale::FromZero)],
                 series,
                 bands: bands.collect(),
             },
@@ -154,54 +131,49 @@ impl History {
     }
 
     fn listing(&self) -> String {
-        let mut rows = vec![["", "RUN", "STARTED (UTC)", ""].map(str::to_owned).to_vec()];
-        rows.extend(self.runs.iter().enumerate().map(|(at, run)| {
-            let mark = match self.shifts.iter().any(|shift| shift.at == at) {
-                true => ">",
-                false => "",
-            };
+        let rows = self.runs.iter().enumerate().map(|(at, run)| {
+            let is_first = self.shifts.iter().any(|shift| shift.at == at);
             vec![
-                mark.to_owned(),
+                if is_first { ">" } else { "" }.to_owned(),
                 run.id.clone(),
                 minute(run.started),
-                self.say(run.value),
+                value(self.metric, Some(run.value)),
             ]
-        }));
-        table(&rows)
+        });
+        table(&["", "RUN", "STARTED (UTC)", ""], rows)
     }
 }
 
 /// The page of a history.
 pub fn history(history: &History) -> Page {
-    let days = |run: Option<&Past>| run.map_or_else(String::new, |run| minute(run.started));
+    let start = |run: Option<&Past>| run.map(|run| minute(run.started)).unwrap_or_default();
     Page {
         streams: Vec::new(),
         title: format!("History: {}", history.name()),
         verdict: history.sentences(),
-        facts: vec![
-            ("Host".to_owned(), escape(&history.host)),
-            ("Runs".to_owned(), history.runs.len().to_string()),
-            ("First".to_owned(), days(history.runs.first())),
-            ("Last".to_owned(), days(history.runs.last())),
-        ],
+        facts: facts([
+            ("Host", escape(&history.host)),
+            ("Runs", history.runs.len().to_string()),
+            ("First", start(history.runs.first())),
+            ("Last", start(history.runs.last())),
+        ]),
         sections: vec![
             Section::new("Over time").pictures(vec![history.picture()]),
-            Section::new("The runs").words(vec!["A mark > is the first run at a new level.".to_owned()]).listing(history.listing()).folded(true),
-            Section::new("How it is found").words(vec![
-                    "Circular binary segmentation (Olshen and others 2004) of the ranks, answered by permutation: \
-                     ranks alone count, so single odd runs do not. Where the level never \
-                     changes and runs do not depend on each other, a place is marked in one history of a hundred \
-                     at most; a slow drift is marked too. Runs of experiments are left out, since their settings \
-                     were changed on purpose."
-                        .to_owned(),
-                ]).folded(true),
+            Section::new("The runs")
+                .words(vec!["A mark > is the first run at a new level.".to_owned()])
+                .listing(history.listing())
+                .folded(true),
+            Section::new("How it is found")
+                .words(vec![HOW.to_owned()])
+                .folded(true),
         ],
     }
 }
 
-fn minute(unix: Nanos) -> String {
-    utc(unix).chars().take(16).collect()
-}
+const HOW: &str = "Circular binary segmentation (Olshen and others 2004) of the ranks, answered by permutation: \
+    ranks alone count, so single odd runs do not. Where the level never changes and runs do not depend on each other, \
+    a place is marked in one history of a hundred at most; a slow drift is marked too. Runs of experiments are left \
+    out, since their settings were changed on purpose.";
 
 #[cfg(test)]
 mod tests {
@@ -218,7 +190,7 @@ mod tests {
             host: "db\x1b[2J2".to_owned(),
             workload: "bulk".to_owned(),
             direction: Direction::Up,
-            figure: Figure::Goodput,
+            metric: Metric::Goodput,
             runs: values.iter().enumerate().map(run).collect(),
             shifts: Vec::new(),
         }

@@ -1,4 +1,4 @@
-//! What the pages say, one kind a file.
+//! The pages, one kind a file.
 
 mod compare;
 mod experiment;
@@ -15,7 +15,7 @@ mod tuning;
 
 pub use compare::{Side, compare};
 pub use experiment::experiment;
-pub use history::{Figure, History, Past, Shift, history};
+pub use history::{History, Past, Shift, history};
 pub use index::{Entry, Index, RUN, Search, Way, index};
 pub use mtu::mtu;
 pub use published::published;
@@ -28,15 +28,15 @@ use crate::page::Section;
 
 /// Names and values; what has no value is left out.
 fn facts<const N: usize>(all: [(&str, String); N]) -> Vec<(String, String)> {
-    let told = all.into_iter().filter(|(_, value)| !value.is_empty());
-    told.map(|(name, value)| (name.to_owned(), value)).collect()
+    let known = all.into_iter().filter(|(_, value)| !value.is_empty());
+    known
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
-/// Those that say or show something.
+/// Those that hold something.
 fn filled(mut sections: Vec<Section>) -> Vec<Section> {
-    let is_empty =
-        |s: &Section| s.words.is_empty() && s.listing.is_empty() && s.pictures.is_empty();
-    sections.retain(|section| !is_empty(section));
+    sections.retain(|s| !(s.words.is_empty() && s.listing.is_empty() && s.pictures.is_empty()));
     sections
 }
 

@@ -1,31 +1,28 @@
 //! The page of a run.
 
-use crate::blocks;
 use crate::page::{Page, Picture, Section};
 use crate::pages::{facts, filled};
-use crate::pictures::sender::states;
-use crate::pictures::{bands, flight, goodput, latencies, latency, stages, windows};
-use crate::summary;
+use crate::pictures::socket::{self, Sender};
+use crate::pictures::{bands, goodput, latencies, latency, seconds, stages};
 use crate::words::{Style, utc};
-use model::finding::Explanation;
+use crate::{blocks, explain, summary};
+use model::finding::{Explanation, Phase};
 use model::request::{Causes, Moment};
 use model::{Direction, Leg, LegSummary, Run, Summary, Workload};
 
 /// A run: its answers, what limited it, its pictures, and everything that was measured.
 pub fn run(run: &Run, summary: &Summary, why: &[Explanation]) -> Page {
-    let mut sections: Vec<Section> = run
-        .legs
-        .iter()
-        .zip(&summary.legs)
-        .enumerate()
+    let legs = run.legs.iter().zip(&summary.legs).enumerate();
+    let mut sections: Vec<Section> = legs
         .flat_map(|(n, (leg, figures))| of_leg(n, run, leg, figures, why))
         .collect();
+    let listing = |heading: &str, text| Section::new(heading).listing(text).folded(true);
     if !why.is_empty() {
-        let told = crate::explain::text(why, Some(&run.host), Style::PLAIN);
-        sections.push(listing("What limited it, and what that rests on", told));
+        let text = explain::text(why, Some(&run.host), Style::PLAIN);
+        sections.push(listing("What limited it, and the evidence", text));
     }
-    let told = summary::summary(run, summary, why, Style::PLAIN);
-    sections.push(listing("All figures", told));
+    let text = summary::summary(run, summary, why, Style::PLAIN);
+    sections.push(listing("All figures", text));
     Page {
         streams: Vec::new(),
         title: match &run.title {
@@ -58,11 +55,9 @@ fn of_leg(
     let way = leg.direction.to_string();
     // Two legs may go the same way.
     let id = |what: &str| format!("{what}-{}-{way}", n + 1);
-    let own: Vec<&Explanation> = why
-        .iter()
-        .filter(|e| e.direction == Some(leg.direction))
-        .collect();
-    let bands = bands(&own);
+    let own = why.iter().filter(|e| e.direction == Some(leg.direction));
+    let phases: Vec<&[Phase]> = own.map(|e| &e.phases[..]).collect();
+    let bands = bands(&phases);
     let mut first: Vec<Picture> = Vec::new();
     if let (Workload::Copy(order), Some(copy)) = (&run.spec.workload, &figures.copy) {
         first.push(stages::picture(&id("stages"), order, copy));
@@ -87,10 +82,10 @@ fn of_leg(
             bands.clone(),
         )),
     }
-    let states = states(leg);
+    let (of, title) = (Sender::Samples(leg), format!(", {way}"));
     let kernel = [
-        windows::picture(&id("windows"), &way, &states, bands.clone()),
-        flight::picture(&id("flight"), &way, &states, bands),
+        socket::windows(&id("windows"), &title, of, seconds(), bands.clone()),
+        socket::flight(&id("flight"), &title, of, seconds(), bands),
     ];
     let part = |heading: String, pictures: Vec<Picture>, folded: bool| {
         Section::new(heading).pictures(pictures).folded(folded)
@@ -99,21 +94,17 @@ fn of_leg(
         Direction::Up => format!("Up, to {}", run.host),
         Direction::Down => format!("Down, from {}", run.host),
     };
+    let kernel = kernel.into_iter().flatten().collect();
     filled(vec![
         part(heading, first, false),
         part(format!("Requests, {way}"), spread, true),
-        part(
-            format!("Windows and round trips, {way}"),
-            kernel.into_iter().flatten().collect(),
-            true,
-        ),
+        part(format!("Windows and RTT, {way}"), kernel, true),
     ])
 }
 
 /// The requests between two samples.
 fn by_time(leg: &Leg) -> Vec<Moment> {
-    let samples = &leg.sender().samples;
-    let pairs = samples.windows(2).filter_map(|pair| {
+    let pairs = leg.sender().samples.windows(2).filter_map(|pair| {
         Some(Moment {
             from: pair[0].at,
             to: pair[1].at,
@@ -124,29 +115,22 @@ fn by_time(leg: &Leg) -> Vec<Moment> {
     pairs.collect()
 }
 
-fn listing(heading: &str, text: String) -> Section {
-    Section::new(heading.to_owned()).listing(text).folded(true)
-}
-
 /// What was done, on what, when.
 fn what_was_done(run: &Run, summary: &Summary) -> Vec<(String, String)> {
-    let there = match &run.far {
-        Some(far) => summary::host(far),
-        None => format!("{} did not tell what it is", run.host),
-    };
-    let mut told = facts([
+    let done = summary::done(run, summary, Style::WIDE);
+    let mut all = facts([
         ("Measured", utc(run.started)),
         ("Run", run.id.clone()),
-        ("What", summary::done(run, summary)),
+        ("What", done.trim_end().to_owned()),
         ("Here", summary::host(&run.near)),
-        ("There", there),
+        ("There", summary::remote(&run.host, run.far.as_ref())),
     ]);
     let doubts = summary.warnings.iter().map(|doubt| {
         let words = format!("{}: {}", doubt.what, doubt.meaning);
         ("Doubt".to_owned(), words)
     });
-    told.extend(doubts);
-    told
+    all.extend(doubts);
+    all
 }
 
 #[cfg(test)]

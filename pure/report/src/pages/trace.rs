@@ -3,7 +3,9 @@
 use crate::page::{Page, Picture, Section};
 use crate::pictures::course::Course;
 use crate::pictures::ladder::{self, Ladder};
-use crate::pictures::{latency, socket, time_sequence};
+use crate::pictures::socket::{self, Sender};
+use crate::pictures::time_sequence::{self, time};
+use crate::pictures::{bands, latency};
 use crate::words::{Style, escape, grouped};
 use crate::{explain, requests};
 use model::finding::Explanation;
@@ -124,19 +126,16 @@ fn connection(n: usize, one: &Explanation, course: &Course) -> [Section; 2] {
 
 /// The graph of a connection, and its other pictures.
 fn drawn(id: &str, one: &Explanation, course: &Course) -> (Picture, Vec<Picture>) {
-    let phases = &course.aligned(one);
+    let bands = || bands(&[&course.aligned(one)]);
     let id = |what: &str| format!("{what}{id}");
-    let mut others = Vec::from_iter(time_sequence::first_again(
-        &id("first-again"),
-        course,
-        phases,
-    ));
-    others.push(socket::windows(&id("sender-windows"), course, phases));
-    others.extend(socket::flight(&id("sender-flight"), course, phases));
-    (
-        time_sequence::picture(&id("time-sequence"), course, phases),
-        others,
-    )
+    let of = Sender::Columns(&course.most().columns);
+    let others = [
+        time_sequence::first_again(&id("first-again"), course, bands()),
+        socket::windows(&id("sender-windows"), "", of, time(), bands()),
+        socket::flight(&id("sender-flight"), "", of, time(), bands()),
+    ];
+    let graph = time_sequence::picture(&id("time-sequence"), course, bands());
+    (graph, others.into_iter().flatten().collect())
 }
 
 fn by_sentence(others: &[Explanation]) -> Section {

@@ -1,11 +1,11 @@
 //! The classic picture: average, median, minimum and maximum of each arm.
 
 use super::{RIGHT, WIDTH, cut};
-use crate::csv::Table;
+use crate::csv::cell;
 use crate::page::{Picture, Svg};
-use crate::prove::phrase::value;
+use crate::prove::phrase::{csv_unit, value};
 use crate::words::escape;
-use model::{BitRate, Experiment, Look, Published, Statistics, Verdict};
+use model::{Experiment, Look, Metric, Published, Statistics, Verdict};
 
 /// Left end of the bars.
 const LEFT: f64 = 20.0;
@@ -29,32 +29,30 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
             max: a.max,
         },
     });
-    let unit = if metric.is_time() { "s" } else { "bit_s" };
-    drawn(bars.collect(), unit, |v| value(metric, Some(v)))
+    drawn(bars.collect(), csv_unit(metric), |v| value(metric, Some(v)))
 }
 
 /// The arms of published numbers, as they were printed; `None` if there are none.
 pub(crate) fn of_published(of: &Published) -> Option<Picture> {
-    let control = of.comparisons.first().map(|one| one.control.as_str());
+    let first = of.comparisons.first();
+    let control = first.map(|one| one.control.as_str());
     let bars = of.statistics.iter().map(|one| Bar {
         name: one.arm.clone(),
         is_control: control == Some(one.arm.as_str()),
         statistics: one.clone(),
     });
-    let unit = of.comparisons.first().map_or("", |one| &one.unit);
-    drawn(bars.collect(), unit, |v| {
-        format!("{v} {unit}").trim_end().to_owned()
-    })
+    let unit = first.map_or("", |one| &one.unit);
+    let text = |v| format!("{v} {unit}").trim_end().to_owned();
+    drawn(bars.collect(), unit, text)
 }
 
 /// The looks at a path that was tuned, from first to last; `None` if there is but one.
 pub(crate) fn of_tuning(looks: &[&Look]) -> Option<Picture> {
-    let names = |n: usize| match n {
-        0 => "as it was".to_owned(),
-        n => format!("with what was kept of round {n}"),
-    };
     let bars = looks.iter().enumerate().map(|(n, look)| Bar {
-        name: names(n),
+        name: match n {
+            0 => "as it was".to_owned(),
+            n => format!("with what was kept of round {n}"),
+        },
         is_control: n == 0,
         statistics: Statistics {
             of: String::new(),
@@ -65,7 +63,8 @@ pub(crate) fn of_tuning(looks: &[&Look]) -> Option<Picture> {
             max: None,
         },
     });
-    let picture = drawn(bars.collect(), "bit_s", |v| BitRate(v as u64).to_string())?;
+    let rate = |v| value(Metric::Goodput, Some(v));
+    let picture = drawn(bars.collect(), csv_unit(Metric::Goodput), rate)?;
     (looks.len() > 1).then(|| Picture {
         title: "Before and after".to_owned(),
         reading: "Each bar is one measurement over fresh connections; whether the change did it, the experiments tell."
@@ -80,31 +79,25 @@ struct Bar {
     statistics: Statistics,
 }
 
-fn drawn(bars: Vec<Bar>, unit: &str, say: impl Fn(f64) -> String) -> Option<Picture> {
+fn drawn(bars: Vec<Bar>, unit: &str, text: impl Fn(f64) -> String) -> Option<Picture> {
     let values = |one: &Statistics| [one.average, one.median, one.min, one.max];
-    let most = bars
+    let all = bars
         .iter()
         .flat_map(|bar| values(&bar.statistics))
-        .flatten()
-        .filter(|v| v.is_finite())
-        .reduce(f64::max)?;
+        .flatten();
+    let most = all.filter(|v| v.is_finite()).reduce(f64::max)?;
     let at = |value: f64| LEFT + (RIGHT - LEFT) * (value / most.max(1e-12)).clamp(0.0, 1.0);
     let mut svg = Svg::new(WIDTH, 4.0);
-    let mut csv = Table::default();
     let unit = match unit {
         "" => String::new(),
         unit => format!("_{}", unit.to_lowercase().replace('/', "_per_")),
     };
-    let columns = ["average", "median", "minimum", "maximum"].map(|name| format!("{name}{unit}"));
-    let header = ["of".to_owned(), "arm".to_owned()];
-    csv.row(&[&header[..], &columns[..]].concat());
-    let mut told = Vec::new();
+    let (mut rows, mut words) = (Vec::new(), Vec::new());
     let mut group = "";
     for (number, bar) in bars.iter().enumerate() {
         let one = &bar.statistics;
-        let cell = |value: Option<f64>| value.map(|v| v.to_string()).unwrap_or_default();
-        let cells = values(one).map(cell);
-        csv.row(&[&[escape(&one.of), escape(&one.arm)], &cells[..]].concat());
+        let names = [escape(&one.of), escape(&one.arm)].into_iter();
+        rows.push(names.chain(values(one).map(cell)).collect());
         if number >= MOST {
             continue;
         }
@@ -114,7 +107,7 @@ fn drawn(bars: Vec<Bar>, unit: &str, say: impl Fn(f64) -> String) -> Option<Pict
             svg.text((0.0, svg.height + 14.0), "ink strong", cut(group, LONGEST));
             svg.height += 20.0;
         }
-        let figures = figures(one, &say);
+        let figures = figures(one, &text);
         let (name, y) = (cut(&bar.name, LONGEST), svg.height + 16.0);
         svg.text((LEFT, y), "ink", &name);
         svg.text((RIGHT, y), "faint small end", &figures);
@@ -135,33 +128,28 @@ fn drawn(bars: Vec<Bar>, unit: &str, say: impl Fn(f64) -> String) -> Option<Pict
             svg.rect((at(median) - 2.0, top - 2.0), (4.0, 18.0), colour);
         }
         svg.height = top + 22.0;
-        let of = match one.of.as_str() {
-            "" => String::new(),
-            of => format!("{of}, "),
-        };
-        told.push(format!("{of}{}: {figures}", bar.name));
+        let of = if one.of.is_empty() { "" } else { ", " };
+        words.push(format!("{}{of}{}: {figures}", one.of, bar.name));
     }
-    let alternative = format!("{}.", told.join("; "));
-    let title = "Average, median, minimum and maximum";
+    let columns = ["average", "median", "minimum", "maximum"].map(|name| format!("{name}{unit}"));
+    let names = ["of", "arm"].map(str::to_owned);
     Some(Picture::still(
         "bars",
-        title,
+        "Average, median, minimum and maximum",
         "Bar from zero: average. Thick mark: median. Thin line: from minimum to maximum.",
-        alternative,
+        format!("{}.", words.join("; ")),
         svg,
-        csv.text,
+        &[&names[..], &columns[..]].concat(),
+        rows,
     ))
 }
 
-/// `average 210, median 180, 145 to 304`; what was not told is left out.
-fn figures(one: &Statistics, say: &impl Fn(f64) -> String) -> String {
+/// `average 210, median 180, 145 to 304`; what is not known is left out.
+fn figures(one: &Statistics, text: &impl Fn(f64) -> String) -> String {
     let named = [("average", one.average), ("median", one.median)];
-    let mut told: Vec<String> = named
-        .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name} {}", say(value?))))
-        .collect();
-    if let (Some(min), Some(max)) = (one.min, one.max) {
-        told.push(format!("{} to {}", say(min), say(max)));
-    }
-    told.join(", ")
+    let figure = |(name, value): (&str, Option<f64>)| Some(format!("{name} {}", text(value?)));
+    let range = one.min.zip(one.max);
+    let range = range.map(|(min, max)| format!("{} to {}", text(min), text(max)));
+    let all = named.into_iter().filter_map(figure).chain(range);
+    all.collect::<Vec<_>>().join(", ")
 }

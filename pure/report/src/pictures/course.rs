@@ -3,20 +3,20 @@
 //! A column is as wide as it must be: a microsecond at first, twice as wide whenever more than [`MOST_COLUMNS`] hold
 //! anything. So a few segments keep their own places, a million are as many points as a screen has pixels, and memory
 //! is the same. Of each quantity a column keeps the least, the greatest and the last. What happened around the first
-//! segment that was sent again is kept in its own columns, which stay narrow.
+//! retransmission is kept in its own columns, which stay narrow.
 
 use crate::page::{Series, Stroke};
 use model::finding::{Explanation, Phase};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
-use model::{Bytes, Connection, Nanos, Segment, SocketState, TraceSample, What};
+use model::{Bytes, Connection, Nanos, Segment, TraceSample, What};
 use std::net::SocketAddr;
 use tcp::seq::Unwrap;
 use tcp::stream::{Arrival, Stream};
 
 /// Columns that hold anything: about the pixels of a picture.
 const MOST_COLUMNS: usize = 800;
-/// Narrow columns that are kept from before the first segment that was sent again, at least, and from then on.
+/// Narrow columns that are kept from before the first retransmission, at least, and from then on.
 const BEFORE: usize = 150;
 const AFTER: usize = 350;
 /// Width of the first columns in nanoseconds: what captures count in.
@@ -41,13 +41,15 @@ pub(crate) enum Track {
     Flight,
     /// The receiver's window in bytes.
     Window,
+    /// The sender's own receive window in bytes, where its samples report it.
+    Own,
     /// The congestion window in bytes.
     Congestion,
     /// The slow-start threshold in bytes.
     Threshold,
-    /// The send buffer in bytes, as the kernel reckons it.
+    /// The send buffer in bytes, as the kernel counts it.
     Buffer,
-    /// Nanoseconds from data to its acknowledgement, where this was seen.
+    /// Nanoseconds from data to its acknowledgement.
     RoundTrip,
     /// The same as the sender's kernel smooths it.
     Smoothed,
@@ -59,6 +61,14 @@ impl Track {
     /// It never falls: the last value of a column is all that there is to draw.
     fn rises(self) -> bool {
         matches!(self, Track::Sent | Track::Acknowledged)
+    }
+
+    /// What a value is divided by in a picture: times are in seconds.
+    fn unit(self) -> f64 {
+        match self {
+            Track::RoundTrip | Track::Smoothed => 1e9,
+            _ => 1.0,
+        }
     }
 }
 
@@ -72,6 +82,7 @@ pub struct Course {
 }
 
 /// One connection.
+#[derive(Default)]
 pub(crate) struct Pass {
     begun: Option<Nanos>,
     /// Its length so far.
@@ -96,7 +107,7 @@ impl Course {
         Course {
             sender,
             receiver,
-            pass: Pass::new(),
+            pass: Pass::default(),
             before: None,
         }
     }
@@ -139,16 +150,19 @@ impl Course {
             true => tcb.snd_wscale,
             false => tcb.rcv_wscale,
         });
-        let window = match (scale, own) {
-            (Some(scale), _) => Some(u64::from(segment.window) << scale.min(14)),
-            (None, true) => socket.and_then(SocketState::snd_wnd).map(|window| window.0),
-            (None, false) => socket.and_then(SocketState::rcv_wnd).map(|window| window.0),
+        let known = || match own {
+            true => socket?.snd_wnd(),
+            false => socket?.rcv_wnd(),
+        };
+        let window = match scale {
+            Some(scale) => Some(u64::from(segment.window) << scale.min(14)),
+            None => known().map(|window| window.0),
         };
         let forward = (segment.what == What::Sent) == own;
-        let (from, to) = match forward {
-            true => (self.sender, self.receiver),
-            false => (self.receiver, self.sender),
-        };
+        let (mut from, mut to) = (self.sender, self.receiver);
+        if !forward {
+            (from, to) = (to, from);
+        }
         let packet = Packet {
             at: segment.at,
             seq: segment.seq,
@@ -162,7 +176,7 @@ impl Course {
         self.pass.takes(at, &packet, forward, window);
     }
 
-    /// Takes what the kernel told of a socket between two segments.
+    /// Takes what the kernel reports of a socket between two segments.
     pub fn sample(&mut self, connection: &Connection, sample: &TraceSample) {
         if self.owns(connection) != Some(true) || !self.pass.counts(true) {
             return;
@@ -191,12 +205,9 @@ impl Course {
 
     /// The same ends again: a connection after another.
     fn another(&mut self) {
-        let pass = std::mem::replace(&mut self.pass, Pass::new());
-        if self
-            .before
-            .as_ref()
-            .is_none_or(|b| b.bytes() < pass.bytes())
-        {
+        let pass = std::mem::take(&mut self.pass);
+        let before = self.before.as_ref();
+        if before.is_none_or(|b| b.bytes() < pass.bytes()) {
             self.before = Some(Box::new(pass));
         }
     }
@@ -223,26 +234,13 @@ impl Course {
 }
 
 impl Pass {
-    fn new() -> Pass {
-        Pass {
-            begun: None,
-            span: Nanos(0),
-            account: None,
-            newest: None,
-            acked: 0,
-            own: false,
-            columns: Columns::new(),
-            detail: Detail {
-                columns: Columns::new(),
-                rest: None,
-            },
-        }
-    }
-
     /// Whether an event of this end's socket counts. What was seen from the other end makes room for it.
     fn counts(&mut self, own: bool) -> bool {
         if own && !self.own {
-            *self = Pass { own, ..Pass::new() };
+            *self = Pass {
+                own,
+                ..Pass::default()
+            };
         }
         own == self.own
     }
@@ -366,7 +364,7 @@ impl Pass {
         }
     }
 
-    /// What happened around the first segment that was sent again, where the whole could not keep that apart.
+    /// What happened around the first retransmission, where the whole could not keep that apart.
     pub(crate) fn first_again(&self) -> Option<&Columns> {
         let known = self.detail.rest.is_some() && self.columns.width > NARROWEST;
         known.then_some(&self.detail.columns)
@@ -374,7 +372,7 @@ impl Pass {
 }
 
 /// The columns before something happens, and some after it.
-#[derive(Clone, Debug)]
+#[derive(Default)]
 struct Detail {
     columns: Columns,
     /// It has happened: so many columns are still to come.
@@ -419,14 +417,16 @@ struct Range {
     last: u64,
 }
 
-impl Columns {
-    fn new() -> Columns {
+impl Default for Columns {
+    fn default() -> Columns {
         Columns {
             width: NARROWEST,
             all: Vec::new(),
         }
     }
+}
 
+impl Columns {
     /// Between two points of a picture: what is nearer is joined. `None` if that is nothing to speak of.
     pub fn joined(&self) -> Option<Nanos> {
         (self.width > NARROWEST).then_some(Nanos(self.width))
@@ -440,31 +440,17 @@ impl Columns {
         (at(first), at(last))
     }
 
-    /// Whether anything is known of a quantity.
-    pub fn has(&self, track: Track) -> bool {
-        self.ranges(track).next().is_some()
-    }
-
     /// The greatest value of a quantity; 0 if nothing is known of it.
     pub fn greatest(&self, track: Track) -> u64 {
-        self.ranges(track)
-            .map(|(_, range)| range.high)
-            .max()
-            .unwrap_or(0)
+        let highs = self.ranges(track).map(|(_, range)| range.high);
+        highs.max().unwrap_or(0)
     }
 
-    /// A quantity as a line of a chart, times in seconds, each value by `unit`.
-    pub fn series(
-        &self,
-        track: Track,
-        name: &str,
-        axis: usize,
-        stroke: Stroke,
-        unit: f64,
-    ) -> Series {
+    /// A quantity as a line of a chart, times in seconds.
+    pub fn series(&self, track: Track, name: &str, axis: usize, stroke: Stroke) -> Series {
         let mut points = Vec::new();
         let mut point = |at: u64, value: u64| {
-            points.push((at as f64 / 1e9, Some(value as f64 / unit)));
+            points.push((at as f64 / 1e9, Some(value as f64 / track.unit())));
         };
         for (at, range) in self.ranges(track) {
             if track.rises() || range.low == range.high {
@@ -487,7 +473,7 @@ impl Columns {
             let ends = points.last() == end.as_ref();
             points.extend(end.filter(|_| !ends));
         }
-        Series::new(name.to_owned(), axis, stroke, points)
+        Series::new(name, axis, stroke, points)
     }
 
     /// Times never fall.
@@ -513,13 +499,11 @@ impl Columns {
         self.all.iter_mut().for_each(|column| column.place /= 2);
         self.all.dedup_by(|later, first| {
             let same = later.place == first.place;
-            if same {
-                for (first, later) in first.ranges.iter_mut().zip(later.ranges) {
-                    *first = match (*first, later) {
-                        (Some(first), Some(later)) => Some(first.then(later)),
-                        (first, later) => later.or(first),
-                    };
-                }
+            for (first, later) in first.ranges.iter_mut().zip(later.ranges).filter(|_| same) {
+                *first = match (*first, later) {
+                    (Some(first), Some(later)) => Some(first.then(later)),
+                    (first, later) => later.or(first),
+                };
             }
             same
         });
@@ -547,7 +531,7 @@ impl Range {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::SocketValues;
+    use model::{SocketState, SocketValues};
 
     const ENDS: [([u8; 4], u16); 2] = [([192, 0, 2, 1], 40_000), ([192, 0, 2, 2], 5201)];
 
@@ -573,13 +557,12 @@ mod tests {
 
     /// Values of a quantity in the order of time, as a line has them.
     fn values(course: &Course, track: Track) -> Vec<(u64, u64)> {
-        let series = course
-            .most()
-            .columns
-            .series(track, "", 0, Stroke::Steps, 1.0);
-        let points = series.points.into_iter();
+        let columns = &course.most().columns;
+        let points = columns.series(track, "", 0, Stroke::Steps).points;
+        let value = |y: Option<f64>| (y.unwrap() * track.unit()).round() as u64;
+        let points = points.into_iter();
         points
-            .map(|(x, y)| ((x * 1e9).round() as u64 / 1000, y.unwrap() as u64))
+            .map(|(x, y)| ((x * 1e9).round() as u64 / 1000, value(y)))
             .collect()
     }
 
@@ -721,7 +704,7 @@ mod tests {
         course.segment(&other, &segment(1, What::Received, 0, 0, 1000));
         course.segment(&other, &segment(2, What::Sent, 0, 1000, 0));
         assert_eq!(values(&course, Track::Window), [(1, 100 << 7)]);
-        assert!(!course.most().columns.has(Track::Congestion));
+        assert!(course.most().columns.greatest(Track::Congestion) == 0);
         course.segment(&own, &segment(3, What::Sent, 1000, 0, 1000));
         course.segment(&other, &segment(4, What::Received, 1000, 0, 1000));
         course.segment(&own, &segment(5, What::Received, 0, 2000, 0));
@@ -730,6 +713,6 @@ mod tests {
         assert_eq!(values(&course, Track::Window), [(2, 100 << 4)]);
         assert_eq!(course.most().columns.greatest(Track::Congestion), 10_000);
         assert_eq!(course.most().columns.greatest(Track::Smoothed), 7000);
-        assert!(!course.most().columns.has(Track::Threshold));
+        assert!(course.most().columns.greatest(Track::Threshold) == 0);
     }
 }

@@ -1,12 +1,12 @@
-//! Several effects with their intervals, one below the other, over the band of those that do not matter.
+//! Several effects with their intervals, one below the other, over the equivalence margin.
 
-use super::pairs::interval;
+use super::pairs::{Effect, margin_band};
 use super::{RIGHT, WIDTH, airy, cut};
-use crate::csv::Table;
+use crate::csv::cell;
 use crate::page::{Picture, Ruler, Scale, Svg};
-use crate::prove::phrase::{Range, answer, margins, of_metric, range, share, signed, unit};
+use crate::prove::phrase::{answer, margins, share, signed, unit};
 use crate::words::escape;
-use model::{Estimate, Experiment, Metric, Outcome, Published, Verdict};
+use model::{Experiment, Metric, Outcome, Published, Verdict};
 
 /// Longest name that is drawn, in characters: the answer stands beside it.
 const LONGEST: usize = 60;
@@ -28,11 +28,8 @@ pub fn of_experiment(experiment: &Experiment, verdict: &Verdict) -> Option<Pictu
         outcome: e.outcome,
         effect: Some(Effect::of(plan.metric, &e.estimate)),
     });
-    drawn(
-        arms.chain(factors).collect(),
-        &format!("{}, per cent {}", plan.arm_name(0), unit(plan.metric)),
-        plan.margin,
-    )
+    let against = format!("{}, per cent {}", plan.arm_name(0), unit(plan.metric));
+    drawn(arms.chain(factors).collect(), &against, plan.margin)
 }
 
 /// Every difference of published numbers; `None` where none of them has an interval.
@@ -45,12 +42,8 @@ pub(crate) fn of_published(of: &Published) -> Option<Picture> {
         outcome: one.outcome,
         effect: one.estimate.map(|e| Effect::of(Metric::Goodput, &e)),
     });
-    let margin = of.margin_share;
-    drawn(
-        rows.collect(),
-        "the first of two, per cent of speed",
-        margin,
-    )
+    let against = "the first of two, per cent of speed";
+    drawn(rows.collect(), against, of.margin_share)
 }
 
 struct Row {
@@ -59,36 +52,9 @@ struct Row {
     effect: Option<Effect>,
 }
 
-/// As a change of the metric.
-struct Effect {
-    middle: f64,
-    range: Range,
-}
-
-impl Effect {
-    fn of(metric: Metric, estimate: &Estimate) -> Effect {
-        Effect {
-            middle: of_metric(metric, estimate.effect_share),
-            range: range(metric, estimate),
-        }
-    }
-
-    fn told(&self) -> String {
-        let Range { low, high } = self.range;
-        format!(
-            "{} ({} to {})",
-            signed(self.middle),
-            signed(low),
-            signed(high)
-        )
-    }
-}
-
 fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
-    let ends = rows
-        .iter()
-        .filter_map(|row| row.effect.as_ref())
-        .flat_map(|effect| [effect.range.low, effect.range.high]);
+    let effects = rows.iter().filter_map(|row| row.effect.as_ref());
+    let ends = effects.flat_map(Effect::ends);
     ends.clone().next()?;
     let band = margins(margin);
     let x = Ruler::over(airy(ends.chain(band)), Scale::Fitted, 20.0, RIGHT - 20.0);
@@ -101,61 +67,49 @@ fn drawn(rows: Vec<Row>, against: &str, margin: f64) -> Option<Picture> {
         let place = (x.place(*tick), bottom + 16.0);
         svg.text(place, "faint small middle", signed(*tick));
     }
-    let mut csv = Table::default();
-    csv.row(&["of", "answer", "effect_share", "low_share", "high_share"].map(str::to_owned));
-    for row in &rows {
-        let cell = |of: fn(&Effect) -> f64| {
-            let value = row.effect.as_ref().map(of);
-            value.map(|v| v.to_string()).unwrap_or_default()
-        };
-        csv.row(&[
-            escape(&row.name),
-            answer(row.outcome).to_owned(),
-            cell(|e| e.middle),
-            cell(|e| e.range.low),
-            cell(|e| e.range.high),
-        ]);
-    }
-    let mut told = Vec::new();
+    let mut words = Vec::new();
     for (n, row) in shown.iter().enumerate() {
         let (name, y) = (cut(&row.name, LONGEST), ROW * n as f64 + 16.0);
-        let said = match &row.effect {
-            Some(effect) => format!("{} {}", answer(row.outcome), effect.told()),
+        let text = match &row.effect {
+            Some(effect) => format!("{} {effect}", answer(row.outcome)),
             None => answer(row.outcome).to_owned(),
         };
         svg.text((0.0, y), "ink", &name);
-        svg.text((RIGHT, y), "faint small end", &said);
-        told.push(format!("{}: {said}", escape(&row.name)));
+        svg.text((RIGHT, y), "faint small end", &text);
+        words.push(format!("{}: {text}", escape(&row.name)));
         // Below the words, so that no line crosses them.
         let (top, foot) = (y + 6.0, y + 28.0);
-        svg.rect((low, top), (high - low, foot - top), "good soft");
-        for place in [low, high] {
-            svg.line((place, top), (place, foot), "good dashed");
-        }
+        margin_band(&mut svg, (low, top), (high, foot), true);
         for tick in &ticks {
             let class = if *tick == 0.0 { "ink" } else { "grid" };
             svg.line((x.place(*tick), top), (x.place(*tick), foot), class);
         }
         if let Some(effect) = &row.effect {
-            let y = y + 17.0;
-            let ends = [effect.range.low, effect.range.high];
-            interval(&mut svg, ends.map(|end| (x.place(end), y)));
-            let corner = (x.place(effect.middle) - 5.0, y - 5.0);
-            svg.titled_rect(corner, (10.0, 10.0), "s1", &format!("{name}: {said}"));
+            let title = format!("{name}: {text}");
+            effect.draw(&mut svg, "s1", &title, |end| (x.place(end), y + 17.0));
         }
     }
-    let alternative = format!("{}.", told.join("; "));
-    let title = "Effects with their intervals";
+    let rows = rows.iter().map(|row| {
+        let cell = |of: fn(&Effect) -> f64| cell(row.effect.as_ref().map(of));
+        vec![
+            escape(&row.name),
+            answer(row.outcome).to_owned(),
+            cell(|e| e.middle),
+            cell(|e| e.range.low),
+            cell(|e| e.range.high),
+        ]
+    });
     Some(Picture::still(
         "forest",
-        title,
+        "Effects with their intervals",
         format!(
-            "Square: the effect against {}. Line: its interval. Between the dashed lines: less than the {} that matters.",
+            "Square: the effect against {}. Line: its CI. Between the dashed lines: within the equivalence margin of {}.",
             escape(against),
             share(margin)
         ),
-        alternative,
+        format!("{}.", words.join("; ")),
         svg,
-        csv.text,
+        &["of", "answer", "effect_share", "low_share", "high_share"],
+        rows.collect(),
     ))
 }

@@ -1,7 +1,8 @@
 //! What arrived over time, and what held it.
 
+use super::course::Track;
 use super::seconds;
-use super::sender::states;
+use super::sender;
 use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke, Values};
 use crate::words::percent;
 use model::{Leg, LegSummary, Sample};
@@ -26,19 +27,15 @@ pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> O
         vec![(0.0, Some(average)), (end, Some(average))],
     ));
     let mut y = vec![Axis::new("goodput", "bit/s", Scale::FromZero)];
-    let sent_again = sent_again(leg);
-    if !sent_again.is_empty() {
-        y.push(Axis::new("segments sent again", "", Scale::FromZero));
-        let all: f64 = sent_again.iter().filter_map(|(_, y)| *y).sum();
-        alternative.push_str(&format!(" {all} segments were sent again."));
-        series.push(Series::new(
-            "segments sent again",
-            1,
-            Stroke::Bars,
-            sent_again,
-        ));
+    let again = retransmitted(leg);
+    if !again.is_empty() {
+        let name = "segments retransmitted";
+        let all: f64 = again.iter().filter_map(|(_, y)| *y).sum();
+        alternative += &format!(" {all} segments were retransmitted.");
+        y.push(Axis::new(name, "", Scale::FromZero));
+        series.push(Series::new(name, 1, Stroke::Bars, again));
     }
-    alternative.push_str(&shares(&bands));
+    alternative += &shares(&bands);
     let limited = match bands.is_empty() {
         true => "",
         false => " The rows above name what held it at each moment.",
@@ -59,21 +56,14 @@ pub fn picture(id: &str, leg: &Leg, figures: &LegSummary, bands: Vec<Band>) -> O
 
 /// What arrived, in bit/s; `None` of a leg too short for two samples.
 pub fn arrived(leg: &Leg) -> Option<Series> {
-    let told = |samples: &[Sample]| samples.len() > 1;
-    let (samples, what) = match (told(&leg.receiver().samples), told(&leg.sender().samples)) {
-        (true, _) => (&leg.receiver().samples, "received"),
-        (false, true) => (&leg.sender().samples, "written by the sender"),
-        (false, false) => return None,
-    };
-    let bytes = samples
-        .iter()
-        .map(|s| (s.at.as_secs_f64(), s.bytes.0 as f64 * 8.0));
-    Some(Series::new(
-        what.to_owned(),
-        0,
-        Stroke::Steps,
-        rates(&bytes.collect::<Vec<_>>()),
-    ))
+    let ends = [
+        (leg.receiver(), "received"),
+        (leg.sender(), "written by the sender"),
+    ];
+    let (end, what) = ends.into_iter().find(|(end, _)| end.samples.len() > 1)?;
+    let bits = |s: &Sample| (s.at.as_secs_f64(), s.bytes.0 as f64 * 8.0);
+    let bits: Vec<(f64, f64)> = end.samples.iter().map(bits).collect();
+    Some(Series::new(what, 0, Stroke::Steps, rates(&bits)))
 }
 
 /// The rise of a counter over time, which holds from one reading to the next.
@@ -91,13 +81,11 @@ fn rates(readings: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
     rates
 }
 
-/// Segments that were sent again since the sample before, where there were any.
-fn sent_again(leg: &Leg) -> Vec<(f64, Option<f64>)> {
-    let told: Vec<(f64, f64)> = states(leg)
-        .iter()
-        .filter_map(|m| Some((m.at, m.sent_again?)))
-        .collect();
-    let steps = told
+/// Segments retransmitted since the sample before, where there were any.
+fn retransmitted(leg: &Leg) -> Vec<(f64, Option<f64>)> {
+    let counts = sender::points(leg, Track::Again).into_iter();
+    let counts: Vec<(f64, f64)> = counts.filter_map(|(at, n)| Some((at, n?))).collect();
+    let steps = counts
         .windows(2)
         .map(|pair| (pair[1].0, pair[1].1 - pair[0].1));
     let steps = steps.filter(|(_, again)| *again > 0.0);
@@ -113,12 +101,11 @@ fn shares(bands: &[Band]) -> String {
     let all: f64 = times.values().sum();
     let mut times: Vec<_> = times.into_iter().filter(|_| all > 0.0).collect();
     times.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let named: Vec<String> = times
+    let named = times
         .iter()
-        .map(|(name, time)| format!("{name} {}", percent(time / all)))
-        .collect();
-    match named.is_empty() {
-        true => String::new(),
-        false => format!(" Held by: {}.", named.join(", ")),
+        .map(|(name, time)| format!("{name} {}", percent(time / all)));
+    match named.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => none,
+        named => format!(" Held by: {named}."),
     }
 }

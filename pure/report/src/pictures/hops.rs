@@ -1,9 +1,10 @@
 //! Both directions of a path, hop by hop, with the size that passes and the place where larger packets stop.
 
 use super::{RIGHT, WIDTH, cut};
-use crate::csv::Table;
+use crate::csv::cell;
 use crate::mtu::{ends, fate, stops};
 use crate::page::{Picture, Svg};
+use crate::words::or;
 use model::mtu::{Cause, Going, Hop, MtuReport, PathEnd};
 
 /// Places of the two hosts: this one is always at the left.
@@ -20,23 +21,18 @@ const IN_SENTENCE: usize = 40;
 /// What was found of a path. `id` names the picture, of which a page may have several.
 pub fn picture(report: &MtuReport, id: &str, title: &str) -> Picture {
     let mut svg = Svg::new(WIDTH, 2.0 * LANE);
-    let mut csv = Table::default();
-    let header = ["way", "hop", "address", "passes_bytes", "larger_passes"];
-    csv.row(&header.map(str::to_owned));
-    for (going, top) in Going::BOTH.into_iter().zip([0.0, LANE]) {
-        let lane = Lane::of(report, going);
+    let lanes = Going::BOTH.map(|going| Lane::of(report, going));
+    for (lane, top) in lanes.iter().zip([0.0, LANE]) {
         lane.draw(&mut svg, top);
-        lane.tell(&mut csv);
     }
-    let ways = Going::BOTH.map(|going| Lane::of(report, going).alternative());
-    let alternative = ways.join(" ");
     Picture::still(
         id,
         title,
         "Over the links the size that passes, in bytes. Thick: larger packets come so far, or all that the devices take. The cross: where they stop.",
-        alternative,
+        lanes.each_ref().map(Lane::alternative).join(" "),
         svg,
-        csv.text,
+        &["way", "hop", "address", "passes_bytes", "larger_passes"],
+        lanes.iter().flat_map(Lane::rows).collect(),
     )
 }
 
@@ -65,6 +61,11 @@ impl Lane<'_> {
     fn hop(&self, ttl: u8) -> Option<&Hop> {
         let hops = &self.report.way(self.going).climb.hops;
         hops.iter().find(|hop| hop.ttl == ttl)
+    }
+
+    fn addresses(&self, unknown: &str) -> Vec<String> {
+        let address = |ttl| or(self.hop(ttl).and_then(|hop| hop.address), unknown);
+        (1..=self.routers).map(address).collect()
     }
 
     fn end(&self, receives: bool) -> Option<&PathEnd> {
@@ -144,7 +145,7 @@ impl Lane<'_> {
             svg.rect((x - 8.0, y - 8.0), (16.0, 16.0), "s0");
             svg.text((x, y - 18.0), "ink middle", cut(name, OVER_PLACE));
             if let Some(end) = self.end(receives) {
-                let address = end.address.map(|a| a.to_string()).unwrap_or_default();
+                let address = cell(end.address);
                 svg.text((x, y + 26.0), "faint small middle", address);
                 let device = format!("device {}", end.device_mtu);
                 svg.text((x, y + 42.0), "faint small middle", device);
@@ -172,10 +173,8 @@ impl Lane<'_> {
         let over = |hops: f64| (self.x(hops), y - 7.0);
         let last = f64::from(self.routers) + 0.5;
         // Where devices are the limit, larger packets were not even sent.
-        if self
-            .reach()
-            .is_some_and(|reach| (1.0..last).contains(&reach))
-        {
+        let reach = self.reach();
+        if reach.is_some_and(|reach| (1.0..last).contains(&reach)) {
             svg.text(over(0.5), "faint small middle", format!("over {mtu}"));
         }
         svg.text(over(last), "faint small middle", mtu);
@@ -183,11 +182,8 @@ impl Lane<'_> {
 
     fn draw_routers(&self, svg: &mut Svg, y: f64) {
         let room = (FAR - NEAR) / (f64::from(self.routers) + 1.0) - 8.0;
-        let address = |ttl| self.hop(ttl).and_then(|hop| hop.address);
         let width = |text: &str| LETTER * text.chars().count() as f64;
-        let names: Vec<String> = (1..=self.routers)
-            .map(|ttl| address(ttl).map_or("no answer".to_owned(), |ip| ip.to_string()))
-            .collect();
+        let names = self.addresses("no answer");
         let fit = names.iter().all(|name| width(name) < room);
         for (ttl, name) in (1..=self.routers).zip(&names) {
             let x = self.x(f64::from(ttl));
@@ -218,15 +214,9 @@ impl Lane<'_> {
 
     fn alternative(&self) -> String {
         let (from, to) = &self.names;
-        let routers: Vec<String> = (1..=self.routers)
-            .map(|ttl| match self.hop(ttl).and_then(|hop| hop.address) {
-                Some(address) => address.to_string(),
-                None => "a router that does not answer".to_owned(),
-            })
-            .collect();
-        let by = match routers[..] {
+        let by = match &self.addresses("a router that does not answer")[..] {
             [] => "directly".to_owned(),
-            _ => format!("by {}", routers.join(", ")),
+            routers => format!("by {}", routers.join(", ")),
         };
         let stops = match self.stops() {
             none if none.is_empty() => none,
@@ -235,24 +225,23 @@ impl Lane<'_> {
         format!("From {from} to {to} {by}: {}{stops}.", self.size())
     }
 
-    fn tell(&self, csv: &mut Table) {
+    fn rows(&self) -> Vec<Vec<String>> {
         let verdict = &self.report.way(self.going).verdict;
-        let size = verdict.mtu.map(|mtu| mtu.to_string()).unwrap_or_default();
         let far = self.end(true).and_then(|end| end.address);
         let routers = (1..=self.routers).map(|ttl| {
             let hop = self.hop(ttl);
             (ttl, hop.and_then(|h| h.address), hop.map(|h| h.large))
         });
-        let clear = matches!(verdict.cause, Cause::Clear);
-        let last = (self.routers + 1, far, Some(clear));
-        for (ttl, address, large) in routers.chain([last]) {
-            csv.row(&[
+        let last = (self.routers + 1, far, Some(verdict.cause == Cause::Clear));
+        let rows = routers.chain([last]).map(|(ttl, address, large)| {
+            vec![
                 self.going.word().to_owned(),
                 ttl.to_string(),
-                address.map(|a| a.to_string()).unwrap_or_default(),
-                size.clone(),
-                large.map(|l| l.to_string()).unwrap_or_default(),
-            ]);
-        }
+                cell(address),
+                cell(verdict.mtu),
+                cell(large),
+            ]
+        });
+        rows.collect()
     }
 }

@@ -1,14 +1,13 @@
 //! The ladder of a request between client and server: time runs down, and each side has a rail.
 
+use super::WIDTH;
 use super::latency::short;
-use crate::csv::Table;
 use crate::page::{Picture, Svg};
+use crate::requests::named;
 use crate::words::escape;
 use model::Nanos;
 use model::request::{Call, Step, View};
 
-/// Width of the whole picture, in its own units.
-const WIDTH: f64 = 760.0;
 /// Where the rails begin.
 const TOP: f64 = 64.0;
 /// Height of the time of the longest request: this much for each row of text, between these bounds.
@@ -28,75 +27,80 @@ pub struct Ladder<'a> {
 
 /// Draws requests side by side, on one scale of time.
 pub fn picture(id: &str, title: &str, ladders: &[Ladder<'_>]) -> Picture {
-    let longest = ladders.iter().map(|l| l.call.parts.total());
-    let longest = longest.max().unwrap_or_default().max(Nanos(1));
-    let rows = ladders
-        .iter()
-        .map(|l| l.call.steps.len())
-        .max()
-        .unwrap_or(0);
-    let height = (rows as f64 * 2.0 * ROW).clamp(SHORTEST, TALLEST);
+    let longest = ladders.iter().map(|l| l.call.parts.total()).max();
+    let longest = longest.unwrap_or_default().max(Nanos(1));
+    let steps = ladders.iter().map(|l| l.call.steps.len()).max();
+    let height = (steps.unwrap_or(0) as f64 * 2.0 * ROW).clamp(SHORTEST, TALLEST);
     let width = WIDTH / ladders.len().max(1) as f64;
     let mut svg = Svg::new(WIDTH, TOP + height + 70.0);
-    let mut table = Table::default();
-    table.row(&HEADER.map(str::to_owned));
     for (n, ladder) in ladders.iter().enumerate() {
-        let place = Place {
+        let mut place = Place {
             left: width * n as f64,
             width,
             height,
             longest,
+            svg: &mut svg,
         };
-        place.draw(ladder, &mut svg);
-        rows_of(ladder, &mut table);
+        place.draw(ladder);
     }
     let alternative: Vec<String> = ladders.iter().map(alternative).collect();
-    let alternative = alternative.join(" ");
     Picture::still(
         id,
         title,
         "Time runs down. Each stroke is what left without a pause, from the one who sent it to the other; beside a rail stands what it waited for before.",
-        alternative,
+        alternative.join(" "),
         svg,
-        table.text,
+        &[
+            "ladder",
+            "operation",
+            "direction",
+            "left_ns",
+            "arrived_ns",
+            "took_ns",
+            "bytes",
+            "segments",
+            "waited_for",
+        ],
+        ladders.iter().flat_map(rows).collect(),
     )
 }
 
-/// A segment or several on their way: when the first left and the last, and how long the way is.
+/// A segment or several on their way: when the first left and the last, and the delay of the path.
 struct Stroke {
     leaves: Nanos,
     took: Nanos,
-    way: Nanos,
+    delay: Nanos,
 }
 
-/// When a step left its sender, by where it was seen; times since the first byte of the call left the client.
+/// When a step left its sender, by where it was captured; times since the first byte of the call left the client.
 fn stroke(call: &Call, step: &Step) -> Stroke {
     let parts = &call.parts;
-    let way = if step.call { parts.forward } else { parts.back };
-    // How far it had come when it was seen, and how far the first byte of the call had.
-    let behind = |step_is_call: bool, way: Nanos| match call.view {
-        View::Client | View::BothEnds if !step_is_call => way,
-        View::Server if step_is_call => way,
-        View::Between => Nanos(way.0 / 2),
+    let delay = if step.call { parts.forward } else { parts.back };
+    // How far it had come when it was captured, and how far the first byte of the call had.
+    let behind = |step_is_call: bool, delay: Nanos| match call.view {
+        View::Client | View::BothEnds if !step_is_call => delay,
+        View::Server if step_is_call => delay,
+        View::Between => Nanos(delay.0 / 2),
         _ => Nanos(0),
     };
     let begun = behind(true, parts.forward);
     Stroke {
-        leaves: (step.at + begun).since(behind(step.call, way)),
+        leaves: (step.at + begun).since(behind(step.call, delay)),
         took: step.took,
-        way,
+        delay,
     }
 }
 
 /// Where one ladder is drawn.
-struct Place {
+struct Place<'a> {
     left: f64,
     width: f64,
     height: f64,
     longest: Nanos,
+    svg: &'a mut Svg,
 }
 
-impl Place {
+impl Place<'_> {
     fn y(&self, at: Nanos) -> f64 {
         TOP + (at.0 as f64 / self.longest.0 as f64).min(1.0) * self.height
     }
@@ -110,23 +114,27 @@ impl Place {
         }
     }
 
-    fn draw(&self, ladder: &Ladder<'_>, svg: &mut Svg) {
-        let call = ladder.call;
-        let (client, server) = (self.rail(false), self.rail(true));
-        let middle = (client + server) / 2.0;
-        svg.text((middle, 18.0), "ink strong middle", escape(&ladder.title));
-        svg.text(
-            (middle, 34.0),
-            "faint small middle",
-            named(call, self.width),
-        );
-        svg.text((client, TOP - 10.0), "ink small middle", "client");
-        svg.text((server, TOP - 10.0), "ink small middle", "server");
-        let end = self.y(call.parts.total());
-        for x in [client, server] {
-            svg.line((x, TOP), (x, end), "ink");
+    fn draw(&mut self, ladder: &Ladder<'_>) {
+        let (call, total) = (ladder.call, ladder.call.parts.total());
+        let rails = [self.rail(false), self.rail(true)];
+        let middle = (rails[0] + rails[1]) / 2.0;
+        let name = match named(call) {
+            long if long.chars().count() > (self.width / 6.5) as usize => escape(&call.operation),
+            name => name,
+        };
+        let (end, left) = (self.y(total), self.left);
+        let title = escape(&ladder.title);
+        self.svg.text((middle, 18.0), "ink strong middle", title);
+        self.svg.text((middle, 34.0), "faint small middle", name);
+        for (x, who) in rails.into_iter().zip(["client", "server"]) {
+            self.svg.text((x, TOP - 10.0), "ink small middle", who);
+            self.svg.line((x, TOP), (x, end), "ink");
         }
-        self.scale(call, svg);
+        // The time at the left edge.
+        for (y, text) in [(TOP, "0".to_owned()), (end, total.to_string())] {
+            self.svg.line((left + 4.0, y), (rails[1], y), "grid");
+            self.svg.text((left + 4.0, y - 3.0), "faint small", text);
+        }
         let mut between = Labels::default();
         let mut beside = [Labels::default(), Labels::default()];
         let mut last: [Option<Nanos>; 2] = [None; 2];
@@ -134,67 +142,55 @@ impl Place {
         for step in &call.steps {
             let stroke = stroke(call, step);
             let side = usize::from(!step.call);
-            let text = self.stroke(step, &stroke, svg);
+            self.stroke(step, &stroke);
             if let Some(y) = between.place(self.label(&stroke)) {
-                svg.text((middle, y), "ink small middle", text);
+                self.svg
+                    .text((middle, y), "ink small middle", carried(step));
             }
+            let left = stroke.leaves + stroke.took;
             if step.call {
-                asked = asked.max(stroke.leaves + stroke.took + stroke.way);
+                asked = asked.max(left + stroke.delay);
             }
             let pause = last[side].map(|last| stroke.leaves.since(last));
-            last[side] = Some(stroke.leaves + stroke.took);
+            last[side] = Some(left);
             if let (Some(pause), Some(cause)) = (pause, step.waited) {
                 let middle = Nanos(stroke.leaves.0 - pause.0.min(stroke.leaves.0) / 2);
-                self.beside(
-                    !step.call,
-                    middle,
-                    pause,
-                    short(cause),
-                    &mut beside[side],
-                    svg,
-                );
+                self.beside(!step.call, middle, pause, short(cause), &mut beside[side]);
             }
         }
         let think = call.parts.think;
         if think.0 > 0 {
             let (from, to) = (self.y(asked), self.y(asked + think));
-            svg.rect((server - 3.0, from), (6.0, to - from), "s1");
+            let corner = (rails[1] - 3.0, from);
+            self.svg.rect(corner, (6.0, to - from), "s1");
             let middle = asked + Nanos(think.0 / 2);
-            self.beside(true, middle, think, "think", &mut beside[1], svg);
+            self.beside(true, middle, think, "think", &mut beside[1]);
         }
-        self.sum(call, end.max(TOP + self.height), svg);
+        self.sum(call, end.max(TOP + self.height));
     }
 
-    /// One stroke between the rails; says what it carried.
-    fn stroke(&self, step: &Step, stroke: &Stroke, svg: &mut Svg) -> String {
+    /// One stroke between the rails.
+    fn stroke(&mut self, step: &Step, stroke: &Stroke) {
         let (from, to) = (self.rail(!step.call), self.rail(step.call));
-        let arrived = stroke.leaves + stroke.way;
-        let first = (self.y(stroke.leaves), self.y(arrived));
-        let last = (
-            self.y(stroke.leaves + stroke.took),
-            self.y(arrived + stroke.took),
-        );
+        let at = |time| (self.y(time), self.y(time + stroke.delay));
+        let (first, last) = (at(stroke.leaves), at(stroke.leaves + stroke.took));
         let class = if step.call { "s0" } else { "s2" };
         if last.0 - first.0 >= 1.0 {
             let corners = [(from, first.0), (to, first.1), (to, last.1), (from, last.0)];
-            svg.path(&outline(&corners), &format!("area {class} soft"));
+            self.svg
+                .path(&outline(&corners), &format!("area {class} soft"));
         }
-        svg.line((from, first.0), (to, first.1), class);
-        svg.line((from, last.0), (to, last.1), class);
+        self.svg.line((from, first.0), (to, first.1), class);
+        self.svg.line((from, last.0), (to, last.1), class);
         // An arrow's head, where the last of it arrives.
-        let back = if step.call { -7.0 } else { 7.0 };
-        let head = [
-            (to, last.1),
-            (to + back, last.1 - 4.0),
-            (to + back, last.1 + 4.0),
-        ];
-        svg.path(&outline(&head), &format!("area {class}"));
-        carried(step)
+        let (back, y) = (if step.call { to - 7.0 } else { to + 7.0 }, last.1);
+        let head = outline(&[(to, y), (back, y - 4.0), (back, y + 4.0)]);
+        self.svg.path(&head, &format!("area {class}"));
     }
 
     /// Where a stroke's text has its baseline: in it, where it is thick enough, else above it.
     fn label(&self, stroke: &Stroke) -> f64 {
-        let first = (self.y(stroke.leaves) + self.y(stroke.leaves + stroke.way)) / 2.0;
+        let first = (self.y(stroke.leaves) + self.y(stroke.leaves + stroke.delay)) / 2.0;
         let thick = self.y(stroke.leaves + stroke.took) - self.y(stroke.leaves);
         match thick >= ROW {
             true => first + thick / 2.0 + 4.0,
@@ -203,15 +199,7 @@ impl Place {
     }
 
     /// What was waited for, beside the rail of who waited.
-    fn beside(
-        &self,
-        server: bool,
-        at: Nanos,
-        time: Nanos,
-        words: &str,
-        labels: &mut Labels,
-        svg: &mut Svg,
-    ) {
+    fn beside(&mut self, server: bool, at: Nanos, time: Nanos, words: &str, labels: &mut Labels) {
         if (time.0 as f64) < self.longest.0 as f64 * SMALL {
             return;
         }
@@ -219,46 +207,31 @@ impl Place {
             true => vec![format!("{time} {words}")],
             false => vec![time.to_string(), words.to_owned()],
         };
+        let (x, class) = match server {
+            true => (self.rail(true) + 8.0, "ink small"),
+            false => (self.rail(false) - 8.0, "ink small end"),
+        };
         let mut y = self.y(at) + 4.0;
         for line in lines {
             let Some(free) = labels.place(y) else {
                 return;
             };
-            match server {
-                true => svg.text((self.rail(true) + 8.0, free), "ink small", line),
-                false => svg.text((self.rail(false) - 8.0, free), "ink small end", line),
-            }
+            self.svg.text((x, free), class, line);
             y = free + ROW - 2.0;
         }
     }
 
-    /// The time at the left edge.
-    fn scale(&self, call: &Call, svg: &mut Svg) {
-        let total = call.parts.total();
-        for (at, text) in [(Nanos(0), "0".to_owned()), (total, total.to_string())] {
-            let y = self.y(at);
-            svg.line((self.left + 4.0, y), (self.rail(true), y), "grid");
-            svg.text((self.left + 4.0, y - 3.0), "faint small", text);
-        }
-    }
-
     /// The parts below, in two lines.
-    fn sum(&self, call: &Call, below: f64, svg: &mut Svg) {
+    fn sum(&mut self, call: &Call, below: f64) {
         let parts = call.parts.each().map(|(name, time)| match time.0 {
             0 => format!("{name} 0"),
             _ => format!("{name} {time}"),
         });
+        let second = format!("+ {} = {}", parts[3..].join(" + "), call.parts.total());
         let middle = self.left + self.width / 2.0;
-        for (n, line) in [parts[..3].join(" + "), parts[3..].join(" + ")]
-            .iter()
-            .enumerate()
-        {
-            let text = match n {
-                0 => line.clone(),
-                _ => format!("+ {line} = {}", call.parts.total()),
-            };
-            let y = below + 26.0 + n as f64 * ROW;
-            svg.text((middle, y), "faint small middle", text);
+        for (n, line) in [parts[..3].join(" + "), second].into_iter().enumerate() {
+            let place = (middle, below + 26.0 + n as f64 * ROW);
+            self.svg.text(place, "faint small middle", line);
         }
     }
 }
@@ -276,23 +249,11 @@ struct Labels(Vec<f64>);
 impl Labels {
     /// A place at or soon below `y`; none where all is full.
     fn place(&mut self, y: f64) -> Option<f64> {
-        let taken = |y: f64, all: &[f64]| all.iter().any(|other| (other - y).abs() < ROW - 2.0);
-        let y = (0..4)
-            .map(|n| y + f64::from(n) * (ROW - 1.0))
-            .find(|y| !taken(*y, &self.0))?;
+        let is_free = |y: &f64| self.0.iter().all(|other| (other - y).abs() >= ROW - 2.0);
+        let mut places = (0..4).map(|n| y + f64::from(n) * (ROW - 1.0));
+        let y = places.find(is_free)?;
         self.0.push(y);
         Some(y)
-    }
-}
-
-/// What fits above a ladder of this width.
-fn named(call: &Call, width: f64) -> String {
-    let name = escape(&call.operation);
-    let detail = escape(&call.detail);
-    let room = (width / 6.5) as usize;
-    match detail.is_empty() || name.chars().count() + detail.chars().count() + 3 > room {
-        true => name,
-        false => format!("{name} ({detail})"),
     }
 }
 
@@ -305,52 +266,40 @@ fn carried(step: &Step) -> String {
 }
 
 fn alternative(ladder: &Ladder<'_>) -> String {
-    let call = ladder.call;
-    let parts = call.parts.each();
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(_, time)| time.0 > 0)
-        .map(|(name, time)| format!("{name} {time}"))
-        .collect();
+    let Call {
+        parts,
+        call_bytes,
+        reply_bytes,
+        operation,
+        ..
+    } = ladder.call;
+    let each = parts.each().into_iter().filter(|(_, time)| time.0 > 0);
+    let each: Vec<String> = each.map(|(name, time)| format!("{name} {time}")).collect();
+    let (title, operation) = (escape(&ladder.title), escape(operation));
     format!(
-        "{}: {} of {} there and {} back took {}: {}.",
-        escape(&ladder.title),
-        escape(&call.operation),
-        call.call_bytes,
-        call.reply_bytes,
-        call.parts.total(),
-        parts.join(", ")
+        "{title}: {operation}, {call_bytes} to the server and {reply_bytes} back, took {}: {}.",
+        parts.total(),
+        each.join(", ")
     )
 }
 
-const HEADER: [&str; 9] = [
-    "ladder",
-    "operation",
-    "direction",
-    "left_ns",
-    "arrived_ns",
-    "took_ns",
-    "bytes",
-    "segments",
-    "waited_for",
-];
-
-fn rows_of(ladder: &Ladder<'_>, table: &mut Table) {
-    for step in &ladder.call.steps {
+fn rows(ladder: &Ladder<'_>) -> Vec<Vec<String>> {
+    let steps = ladder.call.steps.iter();
+    let rows = steps.map(|step| {
         let stroke = stroke(ladder.call, step);
-        let direction = if step.call { "call" } else { "reply" };
-        table.row(&[
+        vec![
             escape(&ladder.title),
             escape(&ladder.call.operation),
-            direction.to_owned(),
+            if step.call { "call" } else { "reply" }.to_owned(),
             stroke.leaves.0.to_string(),
-            (stroke.leaves + stroke.way).0.to_string(),
+            (stroke.leaves + stroke.delay).0.to_string(),
             step.took.0.to_string(),
             step.bytes.0.to_string(),
             step.segments.to_string(),
             step.waited.map_or("", short).to_owned(),
-        ]);
-    }
+        ]
+    });
+    rows.collect()
 }
 
 #[cfg(test)]
@@ -398,7 +347,7 @@ mod tests {
             };
             let [there, back] = [step(0, true), step(reply, false)].map(|step| {
                 let stroke = stroke(&call, &step);
-                (stroke.leaves.0, (stroke.leaves + stroke.way).0)
+                (stroke.leaves.0, (stroke.leaves + stroke.delay).0)
             });
             assert_eq!((there, back), ((0, 1000), (6000, 9000)), "{view:?}");
         }

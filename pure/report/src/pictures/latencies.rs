@@ -2,30 +2,23 @@
 
 use super::seconds;
 use crate::page::{Axis, Chart, Picture, Scale, Series, Stroke};
-use model::{Latency, LatencySummary, Leg};
+use model::{Latency, LatencySummary, Leg, Nanos};
 
 /// Median, 99th percentile and the longest of the requests between two samples; `None` if there were none.
 pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture> {
-    type Pick = fn(&Latency) -> Option<model::Nanos>;
+    type Pick = fn(&Latency) -> Option<Nanos>;
     let lines: [(&str, Stroke, Pick); 3] = [
         ("median", Stroke::Line, |l| l.percentile(0.5)),
         ("99 % are faster than", Stroke::Line, |l| l.percentile(0.99)),
         ("longest", Stroke::Points, Latency::max),
     ];
-    let samples = || {
-        let all = leg.sender().samples.iter();
-        all.filter_map(|s| Some((s.at.as_secs_f64(), s.requests.as_ref()?)))
-    };
-    samples().find(|(_, requests)| requests.count() > 0)?;
-    let series = lines.into_iter().map(|(name, stroke, pick)| {
-        Series::new(
-            name.to_owned(),
-            0,
-            stroke,
-            samples()
-                .map(|(at, requests)| (at, pick(requests).map(|l| l.as_secs_f64())))
-                .collect(),
-        )
+    let samples = leg.sender().samples.iter();
+    let samples = samples.filter_map(|s| Some((s.at.as_secs_f64(), s.requests.as_ref()?)));
+    let samples: Vec<(f64, &Latency)> = samples.collect();
+    samples.iter().find(|(_, all)| all.count() > 0)?;
+    let series = lines.map(|(name, stroke, pick)| {
+        let point = |(at, all): &(f64, &Latency)| (*at, pick(all).map(Nanos::as_secs_f64));
+        Series::new(name, 0, stroke, samples.iter().map(point).collect())
     });
     Some(Picture::chart(
         id,
@@ -38,7 +31,7 @@ pub fn picture(id: &str, leg: &Leg, requests: &LatencySummary) -> Option<Picture
         Chart {
             x: seconds(),
             y: vec![Axis::new("time of a request", "s", Scale::Logarithmic)],
-            series: series.collect(),
+            series: series.into(),
             bands: Vec::new(),
         },
     ))

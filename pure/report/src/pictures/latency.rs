@@ -1,6 +1,6 @@
 //! How long requests took: as a distribution, over time, and split into causes.
 
-use crate::csv::Table;
+use super::{RIGHT, WIDTH};
 use crate::page::{Axis, Chart, Picture, Ruler, Scale, Series, Stroke, Svg, quantity};
 use crate::words::{escape, grouped, percent};
 use model::request::{Cause, Causes, Moment, Operation};
@@ -13,10 +13,9 @@ const MOST_SERIES: usize = 8;
 const MOST_OPERATIONS: usize = 12;
 /// A line of a distribution goes on when its share has risen by so much, or time by a fiftieth.
 const STEP: f64 = 0.002;
-/// Width of a still picture, and where its plot begins and ends.
-const WIDTH: f64 = 760.0;
+/// Where the plot of the heat map begins, behind its axis, and that of the causes.
 const LEFT: f64 = 84.0;
-const RIGHT: f64 = 744.0;
+const FROM: f64 = 16.0;
 /// Shades of a heat map, and height of its plot.
 const SHADES: f64 = 5.0;
 const HEAT: f64 = 200.0;
@@ -26,10 +25,9 @@ const STACK: f64 = 110.0;
 /// The share of requests that were answered within a time; each distribution with its name.
 pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
     let shown = &named[..named.len().min(MOST_SERIES)];
-    let series = shown
-        .iter()
-        .map(|(name, latency)| Series::new(escape(name), 0, Stroke::Steps, shares(latency)));
-    let said = shown.iter().map(|(name, latency)| {
+    let series = shown.iter();
+    let series = series.map(|(name, all)| Series::new(escape(name), 0, Stroke::Steps, shares(all)));
+    let alternative = shown.iter().map(|(name, latency)| {
         let at = |share| latency.percentile(share).unwrap_or_default();
         format!(
             "{}: half of {} within {}, 99 of 100 within {}, all within {}.",
@@ -40,18 +38,14 @@ pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
             at(1.0)
         )
     });
-    let alternative: Vec<String> = said.collect();
+    let time = "time from the first byte of the call to the last of the reply";
     Picture::chart(
         id,
         "How long requests took",
         "Further left is faster. At half of the height stands what a usual request takes; how far the last of a line lies to the right is its tail.",
-        alternative.join(" "),
+        alternative.collect::<Vec<_>>().join(" "),
         Chart {
-            x: Axis::new(
-                "time from the first byte of the call to the last of the reply",
-                "s",
-                Scale::Logarithmic,
-            ),
+            x: Axis::new(time, "s", Scale::Logarithmic),
             y: vec![Axis::new("answered within it", " %", Scale::FromZero)],
             series: series.collect(),
             bands: Vec::new(),
@@ -62,7 +56,7 @@ pub fn distribution(id: &str, named: &[(String, &Latency)]) -> Picture {
 /// A distribution as rising shares, in as many points as can be seen.
 fn shares(latency: &Latency) -> Vec<(f64, Option<f64>)> {
     let all = latency.count().max(1) as f64;
-    let (mut seen, mut points) = (0_u64, Vec::<(f64, Option<f64>)>::new());
+    let (mut seen, mut points) = (0_u64, Vec::new());
     let (mut drawn, mut until) = (0.0, 0.0);
     for (value, count) in latency.counts() {
         seen += count;
@@ -78,45 +72,35 @@ fn shares(latency: &Latency) -> Vec<(f64, Option<f64>)> {
 /// How many requests took how long, over time, and below what they waited for in the mean.
 pub(crate) fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
     let (first, last) = (moments.first()?, moments.last()?);
-    let cells: Vec<(&Moment, BTreeMap<u64, u64>)> =
-        moments.iter().map(|m| (m, buckets(&m.times))).collect();
+    let cells = moments.iter().map(|m| (m, buckets(&m.times)));
+    let cells: Vec<(&Moment, BTreeMap<u64, u64>)> = cells.collect();
     let most = cells.iter().flat_map(|(_, of)| of.values()).max();
     let most = *most.filter(|most| **most > 0)?;
-    let x = Ruler::over(
-        [first.from, last.to].map(Nanos::as_secs_f64).into_iter(),
-        Scale::Fitted,
-        LEFT,
-        RIGHT,
-    );
+    let ends = [first.from, last.to].map(Nanos::as_secs_f64);
+    let x = Ruler::over(ends.into_iter(), Scale::Fitted, LEFT, RIGHT);
     let lengths = cells.iter().flat_map(|(_, of)| of.keys());
     let lengths = lengths.flat_map(|low| [*low as f64 / 1e9, behind(*low) as f64 / 1e9]);
     let (top, foot) = (30.0, 30.0 + HEAT);
     let y = Ruler::over(lengths, Scale::Logarithmic, foot, top);
-    let causes: Causes = moments.iter().fold(Causes::default(), |mut sum, moment| {
-        sum.add(&moment.causes);
-        sum
-    });
+    let causes = sum(moments.iter().map(|moment| &moment.causes));
     let ranked = causes.ranked();
     let below = if ranked.is_empty() { 0.0 } else { STACK + 70.0 };
     let mut svg = Svg::new(WIDTH, foot + 46.0 + below);
-    svg.text(
-        (LEFT, 16.0),
-        "faint small",
-        match most {
-            1 => "each cell is one request".to_owned(),
-            most => format!(
-                "requests in a cell: 1 (lightest) to {} (darkest)",
-                grouped(most)
-            ),
-        },
-    );
+    let key = match most {
+        1 => "each cell is one request".to_owned(),
+        most => {
+            let most = grouped(most);
+            format!("requests in a cell: 1 (lightest) to {most} (darkest)")
+        }
+    };
+    svg.text((LEFT, 16.0), "faint small", key);
     times_across(&y, 5.0, &mut svg);
-    let mut table = Table::default();
-    table.row(&HEADER.map(str::to_owned));
+    let mut rows = Vec::new();
     for (moment, of) in &cells {
-        let span = [moment.from, moment.to].map(|at| x.at(at.as_secs_f64()).unwrap_or(LEFT));
+        let [from, to] = [moment.from, moment.to].map(|at| x.place(at.as_secs_f64()));
         for (low, count) in of {
-            let ends = [*low, behind(*low)].map(|ns| y.at(ns as f64 / 1e9).unwrap_or(foot));
+            let high = behind(*low);
+            let [under, over] = [*low, high].map(|ns| y.place(ns as f64 / 1e9));
             let shade = match most {
                 1 => SHADES,
                 most => 1.0 + (SHADES - 1.0) * (*count as f64).ln() / (most as f64).ln(),
@@ -127,17 +111,12 @@ pub(crate) fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
                 moment.from,
                 if *count == 1 { "request" } else { "requests" },
                 Nanos(*low),
-                Nanos(behind(*low))
+                Nanos(high)
             );
-            svg.titled_rect(
-                (span[0], ends[1]),
-                (span[1] - span[0], ends[0] - ends[1]),
-                &format!("shade{}", shade.round().clamp(1.0, SHADES)),
-                &title,
-            );
-            table.row(
-                &[moment.from.0, moment.to.0, *low, behind(*low), *count].map(|n| n.to_string()),
-            );
+            let class = format!("shade{}", shade.round().clamp(1.0, SHADES));
+            svg.titled_rect((from, over), (to - from, under - over), &class, &title);
+            let row = [moment.from.0, moment.to.0, *low, high, *count];
+            rows.push(row.map(|n| n.to_string()).to_vec());
         }
     }
     let bottom = match ranked.is_empty() {
@@ -145,40 +124,37 @@ pub(crate) fn over_time(id: &str, moments: &[Moment]) -> Option<Picture> {
         false => stack(&cells, &ranked, &x, foot + 40.0, &mut svg),
     };
     for tick in x.ticks("s", 6.0) {
-        if let Some(at) = x.at(tick) {
-            svg.line((at, bottom), (at, bottom + 4.0), "ink thin");
-            svg.text(
-                (at, bottom + 17.0),
-                "faint small middle",
-                quantity(tick, "s"),
-            );
-        }
+        let at = x.place(tick);
+        svg.line((at, bottom), (at, bottom + 4.0), "ink thin");
+        let place = (at, bottom + 17.0);
+        svg.text(place, "faint small middle", quantity(tick, "s"));
     }
-    svg.text(
-        (RIGHT, bottom + 32.0),
-        "faint small end",
-        "time of the capture at which the call left",
-    );
+    let label = "time of the capture at which the call left";
+    svg.text((RIGHT, bottom + 32.0), "faint small end", label);
     let counted: u64 = moments.iter().map(|m| m.times.count()).sum();
-    let alternative = format!(
-        "Requests that began from {} to {}: {}. Their time: {}.",
-        first.from,
-        last.to,
-        grouped(counted),
-        spent(&causes)
-    );
-    let title = "How long requests took, over time".to_owned();
     Some(Picture::still(
         id,
-        &title,
+        "How long requests took, over time",
         "Each cell is as dark as it has requests: a dark line is the usual, what lies above it is slow. Below stands what a request spent its time on in the mean.",
-        alternative,
+        format!(
+            "Requests that began from {} to {}: {}. Their time: {}.",
+            first.from,
+            last.to,
+            grouped(counted),
+            spent(&causes)
+        ),
         svg,
-        table.text,
+        &["from_ns", "to_ns", "least_ns", "below_ns", "requests"],
+        rows,
     ))
 }
 
-const HEADER: [&str; 5] = ["from_ns", "to_ns", "least_ns", "below_ns", "requests"];
+fn sum<'a>(all: impl Iterator<Item = &'a Causes>) -> Causes {
+    all.fold(Causes::default(), |mut sum, causes| {
+        sum.add(causes);
+        sum
+    })
+}
 
 /// The causes of the mean request of each moment, on each other; gives back its lower edge.
 fn stack(
@@ -195,48 +171,48 @@ fn stack(
     let y = Ruler::over(means, Scale::FromZero, foot, top).with_air();
     times_across(&y, 3.0, svg);
     for (moment, _) in cells {
-        let span = [moment.from, moment.to].map(|at| x.at(at.as_secs_f64()).unwrap_or(LEFT));
+        let [from, to] = [moment.from, moment.to].map(|at| x.place(at.as_secs_f64()));
         let mut below = 0.0;
         for (cause, _) in ranked {
             let time = mean(moment, moment.causes.of(*cause));
-            let ends = [below, below + time].map(|at| y.at(at).unwrap_or(foot));
+            let [under, over] = [below, below + time].map(|at| y.place(at));
             below += time;
             if time > 0.0 {
                 let title = format!("{}: {}", cause.words(), quantity(time, "s"));
-                let extent = (span[1] - span[0], ends[0] - ends[1]);
-                svg.titled_rect((span[0], ends[1]), extent, class(*cause), &title);
+                let extent = (to - from, under - over);
+                svg.titled_rect((from, over), extent, class(*cause), &title);
             }
         }
     }
-    legend(ranked, top - 14.0, svg);
+    let names = ranked.iter().map(|(cause, _)| (*cause, cause.words()));
+    legend(names, (LEFT, top - 14.0), svg);
     foot
 }
 
 /// Lines across the picture at about so many times, each with its name.
 fn times_across(y: &Ruler, most: f64, svg: &mut Svg) {
     for tick in y.ticks("s", most) {
-        if let Some(at) = y.at(tick) {
-            svg.line((LEFT, at), (RIGHT, at), "grid");
-            svg.text(
-                (LEFT - 6.0, at + 4.0),
-                "faint small end",
-                quantity(tick, "s"),
-            );
-        }
+        let at = y.place(tick);
+        svg.line((LEFT, at), (RIGHT, at), "grid");
+        let place = (LEFT - 6.0, at + 4.0);
+        svg.text(place, "faint small end", quantity(tick, "s"));
     }
 }
 
 /// Names of causes in one line, as far as there is room; the first lies lowest.
-fn legend(ranked: &[(Cause, Nanos)], y: f64, svg: &mut Svg) {
-    let mut x = LEFT;
-    for (cause, _) in ranked {
-        let room = 22.0 + 6.2 * cause.words().len() as f64;
+fn legend<'a>(
+    names: impl Iterator<Item = (Cause, &'a str)>,
+    (mut x, y): (f64, f64),
+    svg: &mut Svg,
+) {
+    for (cause, name) in names {
+        let room = 22.0 + 6.2 * name.len() as f64;
         if x + room > RIGHT + 8.0 {
             svg.text((x, y), "faint small", "...");
             return;
         }
-        svg.rect((x, y - 9.0), (10.0, 10.0), class(*cause));
-        svg.text((x + 14.0, y), "ink small", cause.words());
+        svg.rect((x, y - 9.0), (10.0, 10.0), class(cause));
+        svg.text((x + 14.0, y), "ink small", name);
         x += room;
     }
 }
@@ -249,116 +225,95 @@ pub fn by_cause(id: &str, operations: &[Operation]) -> Option<Picture> {
     let mean = |of: &Operation, time: Nanos| Nanos(time.0 / of.count.max(1));
     let longest = shown.iter().map(|of| mean(of, of.causes.total())).max();
     let longest = longest.filter(|longest| longest.0 > 0)?;
-    let mut sum = Causes::default();
-    shown.iter().for_each(|of| sum.add(&of.causes));
-    let ranked = sum.ranked();
+    let ranked = sum(shown.iter().map(|of| &of.causes)).ranked();
     let top = 30.0;
     let mut svg = Svg::new(WIDTH, top + ROW * shown.len() as f64 + 12.0);
-    let mut table = Table::default();
-    table.row(&["operation", "requests", "cause", "mean_ns"].map(str::to_owned));
-    const FROM: f64 = 16.0;
     let scale = (RIGHT - FROM) / longest.0 as f64;
-    let mut x = FROM;
-    for (cause, _) in ranked.iter().take(6) {
-        svg.rect((x, 7.0), (10.0, 10.0), class(*cause));
-        svg.text((x + 14.0, 16.0), "ink small", short(*cause));
-        x += 30.0 + 6.4 * short(*cause).len() as f64;
-    }
+    let names = ranked
+        .iter()
+        .take(6)
+        .map(|(cause, _)| (*cause, short(*cause)));
+    legend(names, (FROM, 16.0), &mut svg);
+    let mut rows = Vec::new();
     for (n, of) in shown.iter().enumerate() {
         let y = top + ROW * n as f64;
-        let head = format!(
-            "{}: {}, {} in the mean",
-            escape(&of.operation),
-            times(of.count),
-            mean(of, of.causes.total())
-        );
+        let name = escape(&of.operation);
+        let times = match of.count {
+            1 => "once".to_owned(),
+            n => format!("{} times", grouped(n)),
+        };
+        let total = mean(of, of.causes.total());
+        let head = format!("{name}: {times}, {total} in the mean");
         svg.text((FROM, y + 13.0), "ink small", head);
         let mut x = FROM;
         for (cause, _) in &ranked {
-            let time = mean(of, of.causes.of(*cause));
+            let (time, cause_name) = (mean(of, of.causes.of(*cause)), short(*cause));
             if time.0 == 0 {
                 continue;
             }
-            table.row(&[
-                escape(&of.operation),
-                of.count.to_string(),
-                short(*cause).to_owned(),
-                time.0.to_string(),
-            ]);
+            let (count, ns) = (of.count.to_string(), time.0.to_string());
+            rows.push(vec![name.clone(), count, cause_name.to_owned(), ns]);
             let length = time.0 as f64 * scale;
             let title = format!("{}: {time}", cause.words());
             svg.titled_rect((x, y + 19.0), (length, BAR), class(*cause), &title);
-            let text = format!("{} {time}", short(*cause));
+            let text = format!("{cause_name} {time}");
             if length > 6.6 * text.len() as f64 {
                 svg.text((x + length / 2.0, y + 33.0), "ground small middle", text);
             }
             x += length;
         }
     }
-    let said = shown
-        .iter()
-        .map(|of| format!("{}: {}.", escape(&of.operation), spent(&of.causes)));
-    let alternative = said.collect::<Vec<_>>().join(" ");
-    let title = "What requests waited for".to_owned();
+    let alternative = shown.iter();
+    let alternative =
+        alternative.map(|of| format!("{}: {}.", escape(&of.operation), spent(&of.causes)));
     Some(Picture::still(
         id,
-        &title,
+        "What requests waited for",
         "Each bar is the mean request of an operation, as long as it took; its parts are what that time was spent on. The longest part is where to look.",
-        alternative,
+        alternative.collect::<Vec<_>>().join(" "),
         svg,
-        table.text,
+        &["operation", "requests", "cause", "mean_ns"],
+        rows,
     ))
-}
-
-/// So often.
-fn times(count: u64) -> String {
-    match count {
-        1 => "once".to_owned(),
-        n => format!("{} times", grouped(n)),
-    }
 }
 
 /// Causes with their shares, the largest first.
 fn spent(causes: &Causes) -> String {
     let total = causes.total().0.max(1) as f64;
-    let ranked = causes.ranked();
-    let said = ranked
-        .iter()
-        .map(|(cause, time)| format!("{} {}", cause.words(), percent(time.0 as f64 / total)));
-    said.collect::<Vec<_>>().join(", ")
+    let share = |(cause, time): (Cause, Nanos)| {
+        format!("{} {}", cause.words(), percent(time.0 as f64 / total))
+    };
+    causes
+        .ranked()
+        .into_iter()
+        .map(share)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// A cause where there is little room.
 pub(super) fn short(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Think => "think",
-        Cause::Path => "the way",
-        Cause::Queue => "queues",
-        Cause::Retransmission => "sent again",
-        Cause::ReceiveWindow => "receive window",
-        Cause::CongestionWindow => "congestion window",
-        Cause::Nagle => "Nagle",
-        Cause::DelayedAck => "delayed ACK",
-        Cause::Turn => "not asked for yet",
-        Cause::Rate => "rate",
-        Cause::Application => "application",
-    }
+    look(cause).0
 }
 
 /// The colour of a cause, the same in all pictures.
 fn class(cause: Cause) -> &'static str {
+    look(cause).1
+}
+
+fn look(cause: Cause) -> (&'static str, &'static str) {
     match cause {
-        Cause::Path => "s0",
-        Cause::Think => "s1",
-        Cause::CongestionWindow => "s2",
-        Cause::Retransmission => "s3",
-        Cause::ReceiveWindow => "s4",
-        Cause::Nagle => "s5",
-        Cause::DelayedAck => "s6",
-        Cause::Application => "s7",
-        Cause::Queue => "s3 soft",
-        Cause::Rate => "s0 soft",
-        Cause::Turn => "s1 soft",
+        Cause::Think => ("think", "s1"),
+        Cause::Path => ("propagation", "s0"),
+        Cause::Queue => ("queueing", "s3 soft"),
+        Cause::Retransmission => ("retransmission", "s3"),
+        Cause::ReceiveWindow => ("receive window", "s4"),
+        Cause::CongestionWindow => ("congestion window", "s2"),
+        Cause::Nagle => ("Nagle", "s5"),
+        Cause::DelayedAck => ("delayed ACK", "s6"),
+        Cause::Turn => ("not asked for yet", "s1 soft"),
+        Cause::Rate => ("rate", "s0 soft"),
+        Cause::Application => ("application", "s7"),
     }
 }
 

@@ -3,7 +3,6 @@
 pub mod bars;
 pub mod course;
 pub mod drift;
-pub mod flight;
 pub mod forest;
 pub mod goodput;
 pub mod hops;
@@ -15,12 +14,11 @@ pub mod sender;
 pub mod socket;
 pub mod stages;
 pub mod time_sequence;
-pub mod windows;
 
 use crate::page::{Axis, Band, Scale};
 use crate::words::escape;
 use model::Nanos;
-use model::finding::{Explanation, Limit};
+use model::finding::{Limit, Phase};
 
 /// Width of a still picture, in its own units: a page shows it at this size where there is room.
 const WIDTH: f64 = 760.0;
@@ -56,9 +54,9 @@ pub(crate) fn seconds() -> Axis {
     Axis::new("time", "s", Scale::FromZero)
 }
 
-/// The limit that owned each moment; of several connections, the one that held most of them.
-pub(crate) fn bands(explanations: &[&Explanation]) -> Vec<Band> {
-    let phases = || explanations.iter().flat_map(|e| &e.phases);
+/// The limit of each moment; of several connections, that which limited most of them.
+pub(crate) fn bands(connections: &[&[Phase]]) -> Vec<Band> {
+    let phases = || connections.iter().copied().flatten();
     let mut cuts: Vec<Nanos> = phases().flat_map(|p| [p.from, p.to]).collect();
     cuts.sort_unstable();
     cuts.dedup();
@@ -69,20 +67,15 @@ pub(crate) fn bands(explanations: &[&Explanation]) -> Vec<Band> {
             own.filter(|p| p.from <= pair[0] && pair[1] <= p.to).count()
         };
         // The first of those that hold as many.
-        let Some(most) = Limit::ALL.iter().rev().max_by_key(|l| here(l)) else {
+        let most = Limit::ALL.iter().rev().max_by_key(|l| here(l));
+        let Some(most) = most.filter(|most| here(most) > 0) else {
             continue;
         };
-        if here(most) == 0 {
-            continue;
-        }
         let (from, to) = (pair[0].as_secs_f64(), pair[1].as_secs_f64());
+        let name = most.words().to_owned();
         match bands.last_mut() {
-            Some(last) if last.name == most.words() && last.to == from => last.to = to,
-            _ => bands.push(Band {
-                from,
-                to,
-                name: most.words().to_owned(),
-            }),
+            Some(last) if last.name == name && last.to == from => last.to = to,
+            _ => bands.push(Band { from, to, name }),
         }
     }
     bands
@@ -91,9 +84,7 @@ pub(crate) fn bands(explanations: &[&Explanation]) -> Vec<Band> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
     use model::Bytes;
-    use model::finding::Phase;
 
     #[test]
     fn the_limit_of_most_connections_has_the_moment() {
@@ -103,17 +94,13 @@ mod tests {
             limit,
             bytes: Bytes(0),
         };
-        let one = |phases| Explanation {
-            phases,
-            ..testing::rivals()
-        };
         use Limit::{Application, CongestionWindow as Cwnd, SlowStart};
         let all = [
-            one(vec![phase(0, 2, SlowStart), phase(2, 9, Cwnd)]),
-            one(vec![phase(0, 1, SlowStart), phase(1, 9, Cwnd)]),
-            one(vec![phase(1, 5, Cwnd), phase(5, 6, Application)]),
+            vec![phase(0, 2, SlowStart), phase(2, 9, Cwnd)],
+            vec![phase(0, 1, SlowStart), phase(1, 9, Cwnd)],
+            vec![phase(1, 5, Cwnd), phase(5, 6, Application)],
         ];
-        let told = bands(&all.iter().collect::<Vec<_>>());
+        let told = bands(&all.each_ref().map(Vec::as_slice));
         let told: Vec<_> = told
             .iter()
             .map(|b| (b.from, b.to, b.name.as_str()))

@@ -1,15 +1,15 @@
-//! Pair by pair: both runs, their difference, the effect with its interval, and the band of differences
-//! that do not matter.
+//! Pair by pair: both runs, their difference, the effect with its interval, and the equivalence margin.
 
 use super::{RIGHT, WIDTH, airy, cut};
-use crate::csv::Table;
+use crate::csv::cell;
 use crate::page::{Picture, Ruler, Scale, Svg};
 use crate::prove::phrase::{
-    Range, interval as interval_words, margins, metric_line, of_metric, range, share, signed, unit,
-    value,
+    Range, base_unit, csv_unit, interval, margins, metric_line, of_metric, range, share, signed,
+    unit, value,
 };
 use crate::words::escape;
-use model::{Comparison, Experiment, Phase, Trial, Verdict};
+use model::{Comparison, Estimate, Experiment, Metric, Phase, Trial, Verdict};
+use std::fmt;
 
 /// Left and right end of the plots; beyond the right one the effect has its place.
 const LEFT: f64 = 96.0;
@@ -18,6 +18,59 @@ const PLOT: f64 = RIGHT - 56.0;
 const LONGEST: usize = 32;
 /// Pairs whose numbers are written below them.
 const NUMBERED: usize = 20;
+
+/// A change of the metric with its interval.
+pub(super) struct Effect {
+    pub middle: f64,
+    pub range: Range,
+}
+
+impl Effect {
+    pub fn of(metric: Metric, estimate: &Estimate) -> Effect {
+        Effect {
+            middle: of_metric(metric, estimate.effect_share),
+            range: range(metric, estimate),
+        }
+    }
+
+    pub fn ends(&self) -> [f64; 2] {
+        [self.range.low, self.range.high]
+    }
+
+    /// A square on a line with a stroke across each end.
+    pub fn draw(&self, svg: &mut Svg, class: &str, title: &str, at: impl Fn(f64) -> (f64, f64)) {
+        let ends = self.ends().map(&at);
+        svg.line(ends[0], ends[1], "ink thick");
+        let upright = ends[0].0 == ends[1].0;
+        let (dx, dy) = if upright { (5.0, 0.0) } else { (0.0, 5.0) };
+        for (x, y) in ends {
+            svg.line((x - dx, y - dy), (x + dx, y + dy), "ink thick");
+        }
+        let (x, y) = at(self.middle);
+        svg.titled_rect((x - 5.0, y - 5.0), (10.0, 10.0), class, title);
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [low, high] = self.ends().map(signed);
+        write!(f, "{} ({low} to {high})", signed(self.middle))
+    }
+}
+
+/// The equivalence margin between two corners: a band with dashed edges.
+pub(super) fn margin_band(svg: &mut Svg, from: (f64, f64), to: (f64, f64), upright: bool) {
+    svg.rect(from, (to.0 - from.0, to.1 - from.1), "good soft");
+    let (a, b) = match upright {
+        true => ((from.0, to.1), (to.0, from.1)),
+        false => ((to.0, from.1), (from.0, to.1)),
+    };
+    svg.line(from, a, "good dashed");
+    svg.line(b, to, "good dashed");
+}
+
+/// A pair, and by how much its runs differ.
+type Pair<'a> = (&'a Trial, &'a Trial, Option<f64>);
 
 /// The pairs of an experiment; `None` if it does not compare two arms, or no pair is whole yet.
 pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
@@ -28,33 +81,17 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
     if pairs.is_empty() {
         return None;
     }
-    let metric = experiment.plan.metric;
-    let differences: Vec<Option<f64>> = pairs
-        .iter()
-        .map(|(a, b)| Some(b.value? / a.value? - 1.0))
-        .collect();
-    let reading = format!(
-        "Above, both runs of each pair; below, by how much they differ. Between the dashed lines: less than the {} that matters. At the right: the effect with its interval.",
-        share(experiment.plan.margin)
-    );
-    let told: Vec<String> = differences
-        .iter()
-        .enumerate()
-        .map(|(n, d)| match d {
-            Some(d) => format!("pair {} {}", n + 1, signed(*d)),
-            None => format!("pair {} with a failed run", n + 1),
-        })
-        .collect();
-    let effect = comparison.estimate.as_ref().map_or(String::new(), |e| {
-        let middle = signed(of_metric(metric, e.effect_share));
-        format!(" The effect: {middle}, {}.", interval_words(metric, e))
+    let plan = &experiment.plan;
+    let metric = plan.metric;
+    let differences = pairs.iter().enumerate().map(|(n, (.., d))| match d {
+        Some(d) => format!("pair {} {}", n + 1, signed(*d)),
+        None => format!("pair {} with a failed run", n + 1),
     });
-    let alternative = format!(
-        "The differences, {}: {}.{effect}",
-        unit(metric),
-        told.join(", ")
-    );
-    let title = "Pair by pair";
+    let differences = differences.collect::<Vec<_>>().join(", ");
+    let effect = comparison.estimate.as_ref().map(|e| {
+        let middle = signed(of_metric(metric, e.effect_share));
+        format!(" The effect: {middle}, {}.", interval(metric, e))
+    });
     let mut plot = Plot {
         svg: Svg::new(WIDTH, 0.0),
         pairs: &pairs,
@@ -62,20 +99,48 @@ pub fn picture(experiment: &Experiment, verdict: &Verdict) -> Option<Picture> {
         comparison,
     };
     plot.runs();
-    plot.differences(&differences);
+    plot.differences();
+    let [control, arm] = [comparison.against, comparison.arm].map(|arm| escape(plan.arm_name(arm)));
+    let value = csv_unit(metric);
+    let columns = [
+        "pair".to_owned(),
+        format!("{control} run"),
+        format!("{control} {value}"),
+        format!("{arm} run"),
+        format!("{arm} {value}"),
+        "difference_share".to_owned(),
+    ];
+    let rows = pairs.iter().enumerate().map(|(n, (a, b, difference))| {
+        vec![
+            (n + 1).to_string(),
+            a.number.to_string(),
+            cell(a.value),
+            b.number.to_string(),
+            cell(b.value),
+            cell(*difference),
+        ]
+    });
     Some(Picture::still(
         "pairs",
-        title,
-        reading,
-        alternative,
+        "Pair by pair",
+        format!(
+            "Above, both runs of each pair; below, by how much they differ. Between the dashed lines: within the equivalence margin of {}. At the right: the effect with its CI.",
+            share(plan.margin)
+        ),
+        format!(
+            "The differences, {}: {differences}.{}",
+            unit(metric),
+            effect.unwrap_or_default()
+        ),
         plot.svg,
-        csv(experiment, comparison, &pairs, &differences),
+        &columns,
+        rows.collect(),
     ))
 }
 
 struct Plot<'a> {
     svg: Svg,
-    pairs: &'a [(&'a Trial, &'a Trial)],
+    pairs: &'a [Pair<'a>],
     experiment: &'a Experiment,
     comparison: &'a Comparison,
 }
@@ -87,14 +152,13 @@ impl Plot<'_> {
     }
 
     /// Marks and lines across the plot.
-    fn scale(&mut self, y: &Ruler, unit: &str, say: impl Fn(f64) -> String) {
+    fn scale(&mut self, y: &Ruler, unit: &str, text: impl Fn(f64) -> String) {
         for tick in y.ticks(unit, 5.0) {
             let place = y.place(tick);
             let class = if tick == 0.0 { "ink" } else { "grid" };
             self.svg.line((LEFT, place), (PLOT, place), class);
-            let text = say(tick);
-            self.svg
-                .text((LEFT - 8.0, place + 4.0), "faint small end", text);
+            let at = (LEFT - 8.0, place + 4.0);
+            self.svg.text(at, "faint small end", text(tick));
         }
     }
 
@@ -103,24 +167,22 @@ impl Plot<'_> {
         let plan = &self.experiment.plan;
         let metric = plan.metric;
         let (top, bottom) = (50.0, 200.0);
-        let heading = (0.0, 16.0);
-        self.svg.text(heading, "faint small", metric_line(metric));
-        let legend = [
-            (plan.arm_name(self.comparison.against), true),
-            (plan.arm_name(self.comparison.arm), false),
-        ];
+        self.svg
+            .text((0.0, 16.0), "faint small", metric_line(metric));
         let mut right = LEFT;
-        for (name, is_control) in legend {
-            let name = cut(name, LONGEST);
+        for (arm, is_control) in [
+            (self.comparison.against, true),
+            (self.comparison.arm, false),
+        ] {
+            let name = cut(plan.arm_name(arm), LONGEST);
             self.mark((right + 5.0, 33.0), is_control, "");
             self.svg.text((right + 15.0, 37.0), "ink small", &name);
             right += 35.0 + 7.2 * name.chars().count() as f64;
         }
-        let values = self.pairs.iter().flat_map(|(a, b)| [a.value, b.value]);
+        let values = self.pairs.iter().flat_map(|(a, b, _)| [a.value, b.value]);
         let y = Ruler::over(airy(values.flatten()), Scale::Fitted, bottom, top);
-        let unit = if metric.is_time() { "s" } else { "bit/s" };
-        self.scale(&y, unit, |v| value(metric, Some(v)));
-        for (n, (a, b)) in self.pairs.iter().enumerate() {
+        self.scale(&y, base_unit(metric), |v| value(metric, Some(v)));
+        for (n, (a, b, _)) in self.pairs.iter().enumerate() {
             let x = self.x(n);
             if let (Some(a), Some(b)) = (a.value, b.value) {
                 self.svg.line((x, y.place(a)), (x, y.place(b)), "faint");
@@ -137,58 +199,51 @@ impl Plot<'_> {
     }
 
     fn mark(&mut self, (x, y): (f64, f64), is_control: bool, title: &str) {
+        let corner = (x - 4.0, y - 4.0);
         match is_control {
             true => self.svg.dot((x, y), 4.0, "s0", title),
-            false => self
-                .svg
-                .titled_rect((x - 4.0, y - 4.0), (8.0, 8.0), "s1", title),
+            false => self.svg.titled_rect(corner, (8.0, 8.0), "s1", title),
         }
     }
 
     /// What they differ by, and the effect at the right.
-    fn differences(&mut self, differences: &[Option<f64>]) {
+    fn differences(&mut self) {
         let plan = &self.experiment.plan;
         let metric = plan.metric;
         let (top, bottom) = (250.0, 410.0);
         let heading = format!("Difference of each pair, in per cent {}", unit(metric));
         self.svg.text((0.0, top - 16.0), "faint small", heading);
         let band = margins(plan.margin);
-        let effect = self.comparison.estimate.as_ref().map(|estimate| {
-            let middle = of_metric(metric, estimate.effect_share);
-            (middle, range(metric, estimate))
-        });
-        let ends = effect.iter().flat_map(|(_, r)| [r.low, r.high]);
-        let all = differences
+        let estimate = self.comparison.estimate.as_ref();
+        let effect = estimate.map(|estimate| Effect::of(metric, estimate));
+        let ends = effect.iter().flat_map(Effect::ends);
+        let all = self
+            .pairs
             .iter()
-            .flatten()
-            .copied()
+            .filter_map(|(.., d)| *d)
             .chain(band)
             .chain(ends);
         let y = Ruler::over(airy(all), Scale::Fitted, bottom, top);
         let [low, high] = band.map(|end| y.place(end));
-        self.svg
-            .rect((LEFT, high), (PLOT - LEFT, low - high), "good soft");
-        for place in [low, high] {
-            self.svg.line((LEFT, place), (PLOT, place), "good dashed");
-        }
+        margin_band(&mut self.svg, (LEFT, high), (PLOT, low), false);
         self.scale(&y, " %", signed);
-        let every = 1 + differences.len() / NUMBERED;
-        for (n, difference) in differences.iter().enumerate() {
+        let every = 1 + self.pairs.len() / NUMBERED;
+        for (n, (.., difference)) in self.pairs.iter().enumerate() {
+            let x = self.x(n);
             if let Some(d) = difference {
                 let title = format!("pair {}: {}", n + 1, signed(*d));
-                self.mark((self.x(n), y.place(*d)), false, &title);
+                self.mark((x, y.place(*d)), false, &title);
             }
             if n % every == 0 {
-                let place = (self.x(n), bottom + 18.0);
-                self.svg.text(place, "faint small middle", n + 1);
+                self.svg
+                    .text((x, bottom + 18.0), "faint small middle", n + 1);
             }
         }
-        if let Some((middle, Range { low, high })) = effect {
+        if let Some(effect) = effect {
             let x = PLOT + 28.0;
-            let title = format!("{}: {} to {}", signed(middle), signed(low), signed(high));
-            interval(&mut self.svg, [(x, y.place(low)), (x, y.place(high))]);
-            let corner = (x - 5.0, y.place(middle) - 5.0);
-            self.svg.titled_rect(corner, (10.0, 10.0), "ink", &title);
+            effect.draw(&mut self.svg, "ink", &effect.to_string(), |end| {
+                (x, y.place(end))
+            });
             self.svg
                 .text((x, bottom + 18.0), "ink small middle", "effect");
         }
@@ -196,63 +251,16 @@ impl Plot<'_> {
     }
 }
 
-/// A line with a stroke across each end.
-pub(super) fn interval(svg: &mut Svg, ends: [(f64, f64); 2]) {
-    let [a, b] = ends;
-    svg.line(a, b, "ink thick");
-    let across = if a.0 == b.0 { (5.0, 0.0) } else { (0.0, 5.0) };
-    for (x, y) in ends {
-        let (dx, dy) = across;
-        svg.line((x - dx, y - dy), (x + dx, y + dy), "ink thick");
-    }
-}
-
 /// The whole pairs of the control and this arm, in order of time.
-fn paired(experiment: &Experiment, arm: u32) -> Vec<(&Trial, &Trial)> {
-    let judged = experiment
-        .trials
-        .iter()
-        .rev()
-        .find(|t| matches!(t.phase, Phase::Main | Phase::Confirmation))
-        .map(|t| t.phase);
+fn paired(experiment: &Experiment, arm: u32) -> Vec<Pair<'_>> {
+    let judged = |t: &&Trial| matches!(t.phase, Phase::Main | Phase::Confirmation);
+    let judged = experiment.trials.iter().rev().find(judged).map(|t| t.phase);
     let of = |wanted: u32| {
         let trials = experiment.trials.iter();
         trials.filter(move |t| Some(t.phase) == judged && t.arm == wanted)
     };
-    of(0)
-        .filter_map(|a| Some((a, of(arm).find(|b| b.block == a.block)?)))
-        .collect()
-}
-
-fn csv(
-    experiment: &Experiment,
-    comparison: &Comparison,
-    pairs: &[(&Trial, &Trial)],
-    differences: &[Option<f64>],
-) -> String {
-    let plan = &experiment.plan;
-    let unit = if plan.metric.is_time() { "s" } else { "bit_s" };
-    let mut table = Table::default();
-    let arms = [comparison.against, comparison.arm].map(|arm| escape(plan.arm_name(arm)));
-    let [control, arm] = &arms;
-    table.row(&[
-        "pair".to_owned(),
-        format!("{control} run"),
-        format!("{control} {unit}"),
-        format!("{arm} run"),
-        format!("{arm} {unit}"),
-        "difference_share".to_owned(),
-    ]);
-    let cell = |value: Option<f64>| value.map(|v| v.to_string()).unwrap_or_default();
-    for (n, ((a, b), difference)) in pairs.iter().zip(differences).enumerate() {
-        table.row(&[
-            (n + 1).to_string(),
-            a.number.to_string(),
-            cell(a.value),
-            b.number.to_string(),
-            cell(b.value),
-            cell(*difference),
-        ]);
-    }
-    table.text
+    let pair = |a: &'_ Trial| of(arm).find(|b| b.block == a.block);
+    let pairs = of(0).filter_map(|a| Some((a, pair(a)?)));
+    let difference = |a: &Trial, b: &Trial| Some(b.value? / a.value? - 1.0);
+    pairs.map(|(a, b)| (a, b, difference(a, b))).collect()
 }

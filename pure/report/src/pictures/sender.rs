@@ -1,56 +1,45 @@
-//! What a sender's kernel held at a moment.
+//! What a sender's kernel reports at each sample.
 
+use super::course::Track;
 use model::{Leg, Sample, SocketState};
 
-/// The state of a sender, all its connections together; `None` where its kernel did not tell. Bytes and seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct State {
-    /// Since the begin.
-    pub at: f64,
-    /// Smoothed round-trip time; the longest of several connections.
-    pub rtt: Option<f64>,
-    /// Congestion window.
-    pub cwnd: Option<f64>,
-    /// Slow-start threshold; `None` until one is set.
-    pub ssthresh: Option<f64>,
-    /// Sent, and not known to have left the network.
-    pub in_flight: Option<f64>,
-    /// The window that the receiver announced.
-    pub send_window: Option<f64>,
-    /// The window that this end announced.
-    pub receive_window: Option<f64>,
-    /// `SO_SNDBUF`, bookkeeping included.
-    pub send_buffer: Option<f64>,
-    /// Segments sent again so far.
-    pub sent_again: Option<f64>,
+/// A quantity of the sender over time, all its connections together; `None` where its kernel does not report it.
+/// Bytes and seconds; of several connections the longest RTT.
+pub(super) fn points(leg: &Leg, track: Track) -> Vec<(f64, Option<f64>)> {
+    let samples = leg.sender().samples.iter();
+    samples
+        .map(|sample| (sample.at.as_secs_f64(), value(sample, track)))
+        .collect()
 }
 
-/// What the sender of a leg told.
-pub fn states(leg: &Leg) -> Vec<State> {
-    leg.sender().samples.iter().map(state).collect()
-}
-
-fn state(sample: &Sample) -> State {
-    let sum = |of: &dyn Fn(&SocketState) -> Option<f64>| {
-        let told = sample.streams.iter().filter_map(|s| of(s.tcp.as_ref()?));
-        told.reduce(|a, b| a + b)
-    };
-    let segments = |n: Option<u32>, tcp: &SocketState| Some(f64::from(n?) * f64::from(tcp.mss()?));
-    let rtts = sample.streams.iter().filter_map(|s| s.tcp.as_ref()?.srtt());
-    let buffers = sample.streams.iter().filter_map(|s| s.send_buffer);
-    State {
-        at: sample.at.as_secs_f64(),
-        rtt: rtts
-            .filter(|rtt| rtt.0 > 0)
-            .max()
-            .map(|rtt| rtt.as_secs_f64()),
-        cwnd: sum(&|t| segments(t.cwnd(), t)),
-        ssthresh: sum(&|t| segments(t.ssthresh().filter(|n| *n < i32::MAX as u32), t)),
-        in_flight: sum(&|t| segments(t.in_flight(), t)),
-        send_window: sum(&|t| t.snd_wnd().map(|w| w.0 as f64)),
-        receive_window: sum(&|t| t.rcv_wnd().map(|w| w.0 as f64)),
-        send_buffer: buffers.map(|b| b.0 as f64).reduce(|a, b| a + b),
-        sent_again: sum(&|t| t.total_retrans().map(f64::from)),
+fn value(sample: &Sample, track: Track) -> Option<f64> {
+    let sockets = || sample.streams.iter().filter_map(|s| s.tcp.as_ref());
+    let sum = |of: fn(&SocketState) -> Option<f64>| sockets().filter_map(of).reduce(|a, b| a + b);
+    fn segments(tcp: &SocketState, count: Option<u32>) -> Option<f64> {
+        Some(f64::from(count?) * f64::from(tcp.mss()?))
+    }
+    match track {
+        Track::Congestion => sum(|t| segments(t, t.cwnd())),
+        // Until one is set it is infinite.
+        Track::Threshold => sum(|t| segments(t, t.ssthresh().filter(|n| *n < i32::MAX as u32))),
+        Track::Flight => sum(|t| segments(t, t.in_flight())),
+        Track::Window => sum(|t| Some(t.snd_wnd()?.0 as f64)),
+        Track::Own => sum(|t| Some(t.rcv_wnd()?.0 as f64)),
+        // Segments here.
+        Track::Again => sum(|t| t.total_retrans().map(f64::from)),
+        Track::Buffer => {
+            let buffers = sample.streams.iter().filter_map(|s| s.send_buffer);
+            buffers.map(|b| b.0 as f64).reduce(|a, b| a + b)
+        }
+        Track::Smoothed => {
+            let rtts = sockets()
+                .filter_map(SocketState::srtt)
+                .filter(|rtt| rtt.0 > 0);
+            rtts.max().map(|rtt| rtt.as_secs_f64())
+        }
+        Track::Sent | Track::Acknowledged | Track::Selective | Track::Edge | Track::RoundTrip => {
+            None
+        }
     }
 }
 
@@ -85,20 +74,18 @@ mod tests {
             ],
             ..Sample::default()
         };
-        assert_eq!(
-            state(&both),
-            State {
-                at: 0.0,
-                rtt: Some(0.0015),
-                cwnd: Some(20_000.0),
-                ssthresh: Some(7_000.0),
-                in_flight: Some(10_000.0),
-                send_window: Some(131_072.0),
-                receive_window: None,
-                send_buffer: Some(f64::from(2 << 20)),
-                sent_again: Some(0.0),
-            }
-        );
-        assert_eq!(state(&Sample::default()), State::default());
+        for (track, expected) in [
+            (Track::Smoothed, Some(0.0015)),
+            (Track::Congestion, Some(20_000.0)),
+            (Track::Threshold, Some(7_000.0)),
+            (Track::Flight, Some(10_000.0)),
+            (Track::Window, Some(131_072.0)),
+            (Track::Own, None),
+            (Track::Buffer, Some(f64::from(2 << 20))),
+            (Track::Again, Some(0.0)),
+        ] {
+            assert_eq!(value(&both, track), expected, "{track:?}");
+            assert_eq!(value(&Sample::default(), track), None);
+        }
     }
 }

@@ -1,105 +1,178 @@
-//! What the sender of a connection had to go by: its windows, what was in flight, and the round trip.
+//! What the sender of a connection had to go by: its windows, what was in flight, and the RTT.
 
-use super::course::{Course, Track};
-use super::time_sequence::{Line, bands, bytes, joined, time};
-use crate::page::{Axis, Chart, Picture, Scale, Stroke};
-use model::finding::Phase;
-use model::{Bytes, Nanos};
+use super::course::{Columns, Track};
+use super::time_sequence::joined;
+use crate::page::{Axis, Band, Chart, Picture, Scale, Series, Stroke, Values};
+use model::Leg;
 
-/// The windows, the flight and the round trip on one time axis.
-pub fn windows(id: &str, course: &Course, phases: &[Phase]) -> Picture {
-    let columns = &course.most().columns;
-    let first: [Line; 4] = [
-        (Track::Flight, "in flight", Stroke::Steps),
-        (Track::Congestion, "congestion window", Stroke::Steps),
-        (Track::Threshold, "slow-start threshold", Stroke::Reference),
-        (Track::Window, "receive window", Stroke::Steps),
-    ];
-    let second: [Line; 2] = [
-        (Track::Smoothed, "round trip, smoothed", Stroke::Steps),
-        (Track::RoundTrip, "round trip, as seen", Stroke::Points),
-    ];
-    let mut chart = chart(course, &first, phases);
-    chart.y.push(Axis::new("round trip", "s", Scale::FromZero));
-    let trips = second.into_iter().filter(|(track, ..)| columns.has(*track));
-    let trips = trips.map(|(track, name, stroke)| columns.series(track, name, 1, stroke, 1e9));
-    chart.series.extend(trips);
-    let trip = match columns
-        .greatest(Track::Smoothed)
-        .max(columns.greatest(Track::RoundTrip))
-    {
-        0 => "No round trip was seen.".to_owned(),
-        most => format!("The round trip was {} at most.", Nanos(most)),
-    };
-    Picture::chart(
-        id,
-        "Windows, flight and round trip",
-        format!(
-            "The lowest window above the flight is the one that limits it; a round trip that rises with the flight is a queue.{}",
-            joined(columns)
-        ),
-        format!("{} {trip}", ceilings(course)),
-        chart,
-    )
+/// Quantities of a sender over time: of a trace or a capture, or of the samples of a leg.
+#[derive(Clone, Copy)]
+pub(crate) enum Sender<'a> {
+    Columns(&'a Columns),
+    Samples(&'a Leg),
 }
 
-/// What was in flight below its three ceilings; `None` where no socket was seen, for then there is only one.
-pub fn flight(id: &str, course: &Course, phases: &[Phase]) -> Option<Picture> {
-    let lines: [Line; 4] = [
-        (Track::Flight, "in flight", Stroke::Steps),
-        (Track::Window, "receive window", Stroke::Reference),
-        (Track::Congestion, "congestion window", Stroke::Reference),
-        (Track::Buffer, "send buffer", Stroke::Reference),
-    ];
-    let columns = &course.most().columns;
-    columns.has(Track::Buffer).then(|| Picture::chart(id, "Bytes in flight and their three ceilings", format!(
-            "The ceiling that the flight touches is the one to raise; below all of them it was the application or the rate of the path. The send buffer counts the kernel's overhead as well: data alone do not fill it.{}",
-            joined(columns)
-        ), ceilings(course), chart(course, &lines, phases)))
-}
-
-fn chart(course: &Course, lines: &[Line], phases: &[Phase]) -> Chart {
-    let columns = &course.most().columns;
-    let known = lines.iter().filter(|(track, ..)| columns.has(*track));
-    let series = known.map(|(track, name, stroke)| columns.series(*track, name, 0, *stroke, 1.0));
-    Chart {
-        x: time(),
-        y: vec![bytes("bytes")],
-        series: series.collect(),
-        bands: bands(phases),
+impl Sender<'_> {
+    /// Those lines of which anything is known.
+    fn series(self, axis: usize, lines: &[(Track, &str, Stroke)]) -> Vec<Series> {
+        let known = lines.iter().map(|(track, name, stroke)| match self {
+            Sender::Columns(columns) => columns.series(*track, name, axis, *stroke),
+            Sender::Samples(leg) => {
+                let points = super::sender::points(leg, *track);
+                Series::new(*name, axis, *stroke, points)
+            }
+        });
+        known
+            .filter(|s| s.points.iter().any(|(_, y)| y.is_some()))
+            .collect()
     }
-}
 
-fn ceilings(course: &Course) -> String {
-    let columns = &course.most().columns;
-    let most = |track| Bytes(columns.greatest(track));
-    let mut said = format!("At most {} were in flight", most(Track::Flight));
-    for (track, name) in [
-        (Track::Window, "the receive window"),
-        (Track::Congestion, "the congestion window"),
-        (Track::Buffer, "the send buffer"),
-    ] {
-        if columns.has(track) {
-            said.push_str(&format!("; {name} was {} at its largest", most(track)));
+    /// What the reading of a picture has to say of joined columns.
+    fn joined(self) -> String {
+        match self {
+            Sender::Columns(columns) => joined(columns),
+            Sender::Samples(_) => String::new(),
         }
     }
-    said.push('.');
-    said
+}
+
+fn values(series: &[Series], name: &str) -> Option<Values> {
+    Values::of(series.iter().find(|s| s.name == name)?)
+}
+
+/// The windows, the flight and the RTT on one time axis; `None` if none of it is known.
+pub(crate) fn windows(
+    id: &str,
+    title: &str,
+    of: Sender<'_>,
+    x: Axis,
+    bands: Vec<Band>,
+) -> Option<Picture> {
+    let mut series = of.series(
+        0,
+        &[
+            (Track::Congestion, "congestion window", Stroke::Steps),
+            (Track::Threshold, "slow-start threshold", Stroke::Reference),
+            (Track::Flight, "in flight", Stroke::Steps),
+            (Track::Window, "receive window", Stroke::Reference),
+            (Track::Own, "own receive window", Stroke::Reference),
+        ],
+    );
+    let bytes: Vec<Values> = series.iter().filter_map(Values::of).collect();
+    let most = bytes.iter().map(Values::largest).fold(0.0, f64::max);
+    let cwnd = values(&series, "congestion window");
+    let scale = cwnd
+        .as_ref()
+        .map_or(Scale::FromZero, |cwnd| cwnd.beside(most));
+    series.extend(of.series(
+        1,
+        &[
+            (Track::Smoothed, "smoothed RTT", Stroke::Steps),
+            (Track::RoundTrip, "RTT of single segments", Stroke::Points),
+        ],
+    ));
+    series.first()?;
+    let range = |name: &str, of: Option<Values>, unit| {
+        let of = of?;
+        let (least, most) = (of.least(unit), of.most(unit));
+        Some(format!("The {name} goes from {least} to {most}."))
+    };
+    let rtt = values(&series, "smoothed RTT").or(values(&series, "RTT of single segments"));
+    let alternative = [
+        range("RTT", rtt, "s"),
+        range("congestion window", cwnd, "B"),
+        range("receive window", values(&series, "receive window"), "B"),
+        range("flight", values(&series, "in flight"), "B"),
+    ];
+    let alternative: Vec<String> = alternative.into_iter().flatten().collect();
+    Some(Picture::chart(
+        id,
+        &format!("Windows, flight and RTT{title}"),
+        format!(
+            "The lowest window above the flight is the one that limits it. An RTT that rises with the flight is a queue \
+             that fills; a congestion window that falls by half or to little is a loss that was noticed.{}",
+            of.joined()
+        ),
+        alternative.join(" "),
+        Chart {
+            x,
+            y: vec![
+                Axis::new("bytes", "B", scale),
+                Axis::new("RTT", "s", Scale::FromZero),
+            ],
+            series,
+            bands,
+        },
+    ))
+}
+
+/// What was in flight below its three ceilings; `None` where no socket was seen, for then there is at most one.
+pub(crate) fn flight(
+    id: &str,
+    title: &str,
+    of: Sender<'_>,
+    x: Axis,
+    bands: Vec<Band>,
+) -> Option<Picture> {
+    let series = of.series(
+        0,
+        &[
+            (Track::Flight, "in flight", Stroke::Steps),
+            (Track::Window, "receive window", Stroke::Reference),
+            (Track::Congestion, "congestion window", Stroke::Reference),
+            (Track::Buffer, "send buffer", Stroke::Reference),
+        ],
+    );
+    let in_flight = values(&series, "in flight")?;
+    values(&series, "send buffer")?;
+    let ceilings = series[1..]
+        .iter()
+        .filter_map(|s| Some((&s.name, Values::of(s)?)));
+    let ceilings: Vec<(&String, Values)> = ceilings.collect();
+    let most = ceilings.iter().map(|(_, values)| values.largest());
+    let scale = in_flight.beside(most.fold(0.0, f64::max));
+    let largest = ceilings.iter().map(|(name, values)| {
+        let most = values.most("B");
+        format!("; the {name} was {most} at its largest")
+    });
+    Some(Picture::chart(
+        id,
+        &format!("Bytes in flight and their three ceilings{title}"),
+        format!(
+            "What is in flight cannot pass the lowest dashed line: the ceiling that it touches is the one to raise; below \
+             all of them it was the application or the rate of the path. The send buffer counts the kernel's overhead as \
+             well: data alone do not fill it.{}",
+            of.joined()
+        ),
+        format!(
+            "At most {} were in flight{}.",
+            in_flight.most("B"),
+            largest.collect::<String>()
+        ),
+        Chart {
+            x,
+            y: vec![Axis::new("bytes", "B", scale)],
+            series,
+            bands,
+        },
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::page;
+    use crate::pictures::seconds;
     use crate::pictures::time_sequence::tests::lossy;
     use insta::assert_snapshot;
 
     #[test]
     fn a_capture_shows_the_flight_the_receive_window_and_the_round_trip() {
         let course = lossy();
-        let picture = windows("windows", &course, &[]);
+        let of = Sender::Columns(&course.most().columns);
+        let picture = windows("windows", "", of, seconds(), Vec::new()).unwrap();
         assert_snapshot!(picture.alternative);
         assert_snapshot!(page::csv(&picture));
-        assert_eq!(flight("flight", &course, &[]), None);
+        assert_eq!(flight("flight", "", of, seconds(), Vec::new()), None);
     }
 }

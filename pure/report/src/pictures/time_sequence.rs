@@ -1,94 +1,88 @@
-//! The time-sequence graph of one direction of a connection: what was sent, what of it arrived, what was sent again.
+//! The time-sequence graph of one direction of a connection: what was sent, acknowledged and retransmitted.
 
 use super::course::{Columns, Course, Pass, Track};
 use crate::page::{Axis, Band, Chart, Picture, Scale, Stroke};
 use crate::words::{grouped, percent};
 use model::Bytes;
-use model::finding::Phase;
 
-/// A quantity, what it is called, and how it is drawn.
-pub(super) type Line = (Track, &'static str, Stroke);
-
-/// Lines of the graph.
-const LINES: [Line; 5] = [
+/// Lines of the graph: a quantity, what it is called, and how it is drawn.
+const LINES: [(Track, &str, Stroke); 5] = [
     (Track::Sent, "sent", Stroke::Steps),
     (Track::Acknowledged, "acknowledged", Stroke::Steps),
-    (Track::Again, "sent again", Stroke::Points),
+    (Track::Again, "retransmitted", Stroke::Points),
     (Track::Selective, "selectively acknowledged", Stroke::Points),
-    (Track::Edge, "edge of the receive window", Stroke::Reference),
+    (Track::Edge, "advertised window", Stroke::Reference),
 ];
 
-/// Draws a direction; `phases` name the limit of each moment, times since the connection began.
-pub fn picture(id: &str, course: &Course, phases: &[Phase]) -> Picture {
+/// Draws a direction; `bands` name the limit of each moment, times since the connection began.
+pub fn picture(id: &str, course: &Course, bands: Vec<Band>) -> Picture {
     let pass = course.most();
     // Where neighbours are joined, what lies between sent and acknowledged has no place of its own.
-    let lines: Vec<Line> = LINES
-        .into_iter()
-        .filter(|(track, ..)| *track != Track::Selective || pass.columns.joined().is_none())
-        .collect();
+    let joined_some = pass.columns.joined().is_some();
+    let shown = |track| track != Track::Selective || !joined_some;
     Picture::chart(
         id,
-        "What was sent, and what of it arrived",
+        "What was sent and acknowledged",
         format!(
-            "The steeper the faster. Between sent and acknowledged lies what is in flight; where sent touches the edge of the receive window, the receiver limits; flat means nothing moves.{}",
+            "The steeper the faster. Between sent and acknowledged lies what is in flight; where sent touches the advertised window, the receiver limits; flat means nothing moves.{}",
             joined(&pass.columns)
         ),
         alternative(pass),
-        chart(&pass.columns, &lines, Scale::FromZero, bands(phases)),
+        chart(&pass.columns, shown, Scale::FromZero, bands),
     )
 }
 
-/// The same of the moments around the first segment that was sent again, each segment by itself; `None` if none was,
-/// or the picture of the whole shows it as well.
-pub(crate) fn first_again(id: &str, course: &Course, phases: &[Phase]) -> Option<Picture> {
+/// The same around the first retransmission, each segment by itself; `None` if nothing was retransmitted, or the
+/// picture of the whole shows it as well.
+pub(crate) fn first_again(id: &str, course: &Course, mut bands: Vec<Band>) -> Option<Picture> {
     let columns = course.most().first_again()?;
     let (from, to) = columns.span();
-    let mut bands = bands(phases);
     let (first, last) = (from.as_secs_f64(), to.as_secs_f64());
     bands.retain(|band| band.from < last && band.to > first);
     for band in &mut bands {
         (band.from, band.to) = (band.from.max(first), band.to.min(last));
     }
-    // The edge of the window lies far above.
-    let mut chart = chart(columns, &LINES[..4], Scale::Fitted, bands);
+    // The advertised window lies far above.
+    let mut chart = chart(columns, |track| track != Track::Edge, Scale::Fitted, bands);
     // Pictures whose axes have the same name are zoomed together.
     chart.x.label.push_str(", in part");
     Some(Picture::chart(
         id,
-        "The first segment that was sent again, and what led to it",
+        "The first retransmission, and what led to it",
         "Each step is a segment. Where the acknowledged line stays flat while blocks above it are selectively acknowledged, the segment at that height is missing.",
         format!("From {from} to {to} after the connection began."),
         chart,
     ))
 }
 
-fn chart(columns: &Columns, lines: &[Line], scale: Scale, bands: Vec<Band>) -> Chart {
-    let known = lines.iter().filter(|(track, ..)| columns.has(*track));
-    let series = known.map(|(track, name, stroke)| columns.series(*track, name, 0, *stroke, 1.0));
-    let y = Axis {
-        scale,
-        ..bytes("place in the stream")
-    };
+fn chart(
+    columns: &Columns,
+    shown: impl Fn(Track) -> bool,
+    scale: Scale,
+    bands: Vec<Band>,
+) -> Chart {
+    let lines = LINES.into_iter().filter(|(track, ..)| shown(*track));
+    let series = lines.map(|(track, name, stroke)| columns.series(track, name, 0, stroke));
     Chart {
         x: Axis { scale, ..time() },
-        y: vec![y],
-        series: series.collect(),
+        y: vec![Axis::new("place in the stream", "B", scale)],
+        series: series.filter(|series| !series.points.is_empty()).collect(),
         bands,
     }
 }
 
-/// What it says in words.
+/// What it shows, in words.
 fn alternative(pass: &Pass) -> String {
     let (bytes, segments, again) = pass.stream().map_or((0, 0, 0), |stream| {
         let (_, again) = stream.retransmitted();
         (stream.bytes(), stream.segments(), again)
     });
-    let again = match (again, segments) {
-        (0, _) => "none of them again".to_owned(),
-        (again, all) => format!(
-            "{} of them ({}) again",
+    let again = match again {
+        0 => "none of them a retransmission".to_owned(),
+        again => format!(
+            "{} of them ({}) retransmissions",
             grouped(again),
-            percent(again as f64 / all as f64)
+            percent(again as f64 / segments as f64)
         ),
     };
     format!(
@@ -103,27 +97,13 @@ fn alternative(pass: &Pass) -> String {
 
 /// Where neighbours were joined, that is said.
 pub(super) fn joined(columns: &Columns) -> String {
-    columns.joined().map_or_else(String::new, |width| {
-        format!(" What lies within {width} is drawn as one.")
-    })
+    let joined = columns.joined();
+    let words = joined.map(|width| format!(" What lies within {width} is drawn as one."));
+    words.unwrap_or_default()
 }
 
-pub(super) fn time() -> Axis {
+pub(crate) fn time() -> Axis {
     Axis::new("time since the connection began", "s", Scale::FromZero)
-}
-
-pub(super) fn bytes(label: &str) -> Axis {
-    Axis::new(label.to_owned(), "B", Scale::FromZero)
-}
-
-/// The limit of each moment.
-pub(super) fn bands(phases: &[Phase]) -> Vec<Band> {
-    let of = |phase: &Phase| Band {
-        from: phase.from.as_secs_f64(),
-        to: phase.to.as_secs_f64(),
-        name: phase.limit.words().to_owned(),
-    };
-    phases.iter().map(of).collect()
 }
 
 #[cfg(test)]
@@ -133,12 +113,12 @@ pub(crate) mod tests {
     use crate::page::Drawing;
     use insta::assert_snapshot;
     use model::Nanos;
-    use model::finding::Limit;
+    use model::finding::{Limit, Phase};
     use model::packet::Packet;
     use model::segment::tcp_flag::{ACK, SYN};
     use std::net::SocketAddr;
 
-    /// Three segments, the second of which is lost and sent again.
+    /// Three segments, the second of which is lost and retransmitted.
     pub fn lossy() -> Course {
         let ends = [([192, 0, 2, 1], 40_000), ([192, 0, 2, 2], 5201)].map(SocketAddr::from);
         let mut course = Course::new(ends[0], ends[1]);
@@ -168,7 +148,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_lost_and_sent_again() {
+    fn a_segment_that_was_lost_and_retransmitted() {
         let phase = |from, to, limit| Phase {
             from: Nanos::from_millis(from),
             to: Nanos::from_millis(to),
@@ -179,7 +159,11 @@ pub(crate) mod tests {
             phase(0, 10, Limit::Handshake),
             phase(10, 33, Limit::LossRecovery),
         ];
-        let picture = picture("time-sequence", &lossy(), &phases);
+        let picture = picture(
+            "time-sequence",
+            &lossy(),
+            crate::pictures::bands(&[&phases]),
+        );
         assert_snapshot!(picture.alternative);
         assert_snapshot!(page::csv(&picture));
         let Drawing::Chart(chart) = &picture.drawing else {

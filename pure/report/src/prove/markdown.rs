@@ -1,55 +1,40 @@
 //! The verdict and the classic table for a wiki, a ticket, or a mail.
 
 use super::{phrase, text};
-use crate::words::{Style, unmarked};
+use crate::words::{Style, escape_sentence, unmarked};
 use model::{Experiment, GateState, Verdict};
 use std::fmt::Write as _;
-
-/// Wide enough that no line of prose is broken: markdown flows by itself.
-const FLOWING: Style = Style {
-    width: u16::MAX,
-    colour: false,
-    unicode: false,
-};
 
 /// The whole answer: verdict, doubts, tables, and what was checked.
 pub fn markdown(experiment: &Experiment, verdict: &Verdict) -> String {
     let plan = &experiment.plan;
     let mut out = format!("## {}\n\n", unmarked(&phrase::question(plan)));
-    for line in text::answers(experiment, verdict, FLOWING).lines() {
+    // Markdown flows by itself.
+    for line in text::answers(experiment, verdict, Style::WIDE).lines() {
         let _ = writeln!(out, "{}\n", unmarked(line.trim()));
     }
     if verdict.arms.iter().any(|a| a.runs > 0) {
-        let cell = |v| phrase::value(plan.metric, v);
-        out += "| arm | runs | average | median | minimum | maximum | bad |\n";
+        let _ = writeln!(out, "| {} |", text::CLASSIC.join(" | "));
         out += "|---|---:|---:|---:|---:|---:|---:|\n";
-        for a in &verdict.arms {
-            let _ = writeln!(
-                out,
-                "| {} | {} | {} | {} | {} | {} | {} |",
-                unmarked(&crate::words::escape(&a.name)),
-                a.runs,
-                cell(a.average),
-                cell(a.median),
-                cell(a.min),
-                cell(a.max),
-                a.bad
-            );
+        for arm in &verdict.arms {
+            let row = text::classic_row(plan.metric, arm);
+            let cells: Vec<String> = row.iter().map(|cell| unmarked(cell)).collect();
+            let _ = writeln!(out, "| {} |", cells.join(" | "));
         }
         let _ = writeln!(out, "\n{}\n", phrase::RUNS_ARE_THE_SAMPLE);
     }
     if !verdict.gates.is_empty() {
         out += "Checked:\n\n";
-        for g in &verdict.gates {
-            let mark = match g.state {
-                GateState::Passed => "passed",
-                GateState::Unknown => "unknown",
-                GateState::Warned => "**doubt**",
-                GateState::Failed => "**failed**",
-            };
-            let evidence = unmarked(&crate::words::escape_sentence(&g.evidence));
-            let _ = writeln!(out, "- {mark}: {evidence}");
-        }
+    }
+    for gate in &verdict.gates {
+        let mark = match gate.state {
+            GateState::Passed => "passed",
+            GateState::Unknown => "unknown",
+            GateState::Warned => "**doubt**",
+            GateState::Failed => "**failed**",
+        };
+        let evidence = unmarked(&escape_sentence(&gate.evidence));
+        let _ = writeln!(out, "- {mark}: {evidence}");
     }
     out
 }

@@ -1,6 +1,6 @@
 //! The words of a verdict, once for every form of output. What comes from a file is escaped here.
 
-use crate::words::{escape, escape_sentence, grouped};
+use crate::words::{counted, escape, escape_sentence, grouped};
 use model::{
     BitRate, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState, Limit,
     Metric, Nanos, Outcome, Plan, Verdict,
@@ -21,12 +21,6 @@ pub fn answer(outcome: Outcome) -> &'static str {
         Outcome::NotEnoughData => "NOT ENOUGH DATA",
         Outcome::NoVerdict => "NO VERDICT",
     }
-}
-
-/// A headline and the sentences behind it.
-pub(crate) struct Said {
-    pub(crate) headline: &'static str,
-    pub(crate) sentences: Vec<String>,
 }
 
 /// The answer on an arm or a factor.
@@ -52,44 +46,30 @@ impl fmt::Display for Answer {
 /// All answers of an experiment; if a gate failed, that is the only one.
 pub(crate) fn answers(experiment: &Experiment, verdict: &Verdict) -> Vec<Answer> {
     let plan = &experiment.plan;
-    if verdict.outcome == Outcome::NoVerdict
-        || verdict.comparisons.is_empty() && verdict.effects.is_empty()
-    {
-        let failed = verdict
-            .gates
-            .iter()
-            .filter(|g| g.state == GateState::Failed);
-        let why: Vec<String> = failed.map(|g| escape_sentence(&g.evidence)).collect();
+    let nothing = verdict.comparisons.is_empty() && verdict.effects.is_empty();
+    if verdict.outcome == Outcome::NoVerdict || nothing {
+        let mut why: Vec<String> = evidence(verdict, GateState::Failed).collect();
+        if why.is_empty() {
+            why.push(format!("{} so far.", runs_made(experiment)));
+        }
         return vec![Answer {
             of: String::new(),
             headline: answer(verdict.outcome),
-            sentences: match why[..] {
-                [] => vec![format!("{} so far.", runs_made(experiment))],
-                _ => why,
-            },
+            sentences: why,
             beside: Vec::new(),
         }];
     }
     let several = verdict.comparisons.len() > 1;
     let of_arm = |c: &Comparison| {
-        let Said {
-            headline,
-            mut sentences,
-        } = comparison(experiment, verdict, c);
-        if !several {
-            sentences.push(validity(plan, c.outcome));
-        }
+        let mut sentences = comparison(experiment, verdict, c);
+        sentences.extend((!several).then(|| validity(plan, c.outcome)));
+        let judged = c.outcome != Outcome::NoVerdict && c.pairs_so_far > 0;
+        let of = several.then(|| escape(plan.arm_name(c.arm)));
         Answer {
-            of: match several {
-                true => escape(plan.arm_name(c.arm)),
-                false => String::new(),
-            },
-            headline,
+            of: of.unwrap_or_default(),
+            headline: answer(c.outcome),
             sentences,
-            beside: match c.outcome != Outcome::NoVerdict && c.pairs_so_far > 0 {
-                true => beside(plan, verdict, c),
-                false => Vec::new(),
-            },
+            beside: judged.then(|| beside(plan, verdict, c)).unwrap_or_default(),
         }
     };
     let of_factor = |e: &FactorEffect| Answer {
@@ -102,28 +82,29 @@ pub(crate) fn answers(experiment: &Experiment, verdict: &Verdict) -> Vec<Answer>
     arms.chain(verdict.effects.iter().map(of_factor)).collect()
 }
 
+/// What the checks found that ended so.
+pub(crate) fn evidence(verdict: &Verdict, state: GateState) -> impl Iterator<Item = String> {
+    let gates = verdict.gates.iter().filter(move |g| g.state == state);
+    gates.map(|g| escape_sentence(&g.evidence))
+}
+
 /// What holds for all answers together, where there are several.
 pub(crate) fn of_all(experiment: &Experiment, verdict: &Verdict) -> Vec<String> {
-    let mut said = Vec::new();
-    if verdict.outcome == Outcome::NoVerdict {
-        return said;
-    }
-    if !verdict.effects.is_empty() {
-        said.push(blocks(experiment, verdict));
-    }
-    if verdict.comparisons.len() > 1 || !verdict.effects.is_empty() {
-        said.push(validity(&experiment.plan, verdict.outcome));
-    }
-    said.retain(|sentence| !sentence.is_empty());
-    said
+    let factors = !verdict.effects.is_empty();
+    let several = verdict.comparisons.len() > 1 || factors;
+    let all = [
+        factors.then(|| blocks(experiment, verdict)),
+        several.then(|| validity(&experiment.plan, verdict.outcome)),
+    ];
+    let judged = verdict.outcome != Outcome::NoVerdict;
+    let all = all.into_iter().flatten();
+    all.filter(|sentence| judged && !sentence.is_empty())
+        .collect()
 }
 
 /// `46 runs`.
 pub(crate) fn runs_made(experiment: &Experiment) -> String {
-    match experiment.trials.len() {
-        1 => "1 run".to_owned(),
-        n => format!("{n} runs"),
-    }
+    counted(experiment.trials.len() as u64, "run")
 }
 
 /// What the plan asked, in one line.
@@ -143,82 +124,65 @@ pub(crate) fn question(plan: &Plan) -> String {
     format!("{what}: {} {} to {host}", plan.metric, plan.direction).replace("down to", "down from")
 }
 
-/// The answer on one arm against the control.
-pub(crate) fn comparison(experiment: &Experiment, verdict: &Verdict, c: &Comparison) -> Said {
+/// The answer on one arm against the control, behind its headline.
+pub(crate) fn comparison(
+    experiment: &Experiment,
+    verdict: &Verdict,
+    c: &Comparison,
+) -> Vec<String> {
     let plan = &experiment.plan;
-    let mut sentences = Vec::new();
-    match (c.outcome, &c.estimate) {
-        (Outcome::NoVerdict, _) => {
-            let failed = verdict
-                .gates
-                .iter()
-                .filter(|g| g.state == GateState::Failed);
-            let warned = verdict
-                .gates
-                .iter()
-                .filter(|g| g.state == GateState::Warned);
-            sentences.extend(
-                failed
-                    .chain(warned)
-                    .take(1)
-                    .map(|g| escape_sentence(&g.evidence)),
+    let (unit, margin) = (unit(plan.metric), share(plan.margin));
+    let (Some(estimate), true) = (&c.estimate, c.outcome != Outcome::NoVerdict) else {
+        if c.outcome == Outcome::NoVerdict {
+            let failed = evidence(verdict, GateState::Failed);
+            return failed
+                .chain(evidence(verdict, GateState::Warned))
+                .take(1)
+                .collect();
+        }
+        let so_far = match c.pairs_so_far {
+            0 => "No pair is complete.".to_owned(),
+            n => format!(
+                "{} so far, and nothing can be said from them yet.",
+                pairs(n)
+            ),
+        };
+        return [so_far].into_iter().chain(next_look(c)).collect();
+    };
+    let Range { low, high } = range(plan.metric, estimate);
+    let (low, high) = (signed(low), signed(high));
+    match c.outcome {
+        Outcome::Faster | Outcome::Slower => vec![
+            effect_sentence(experiment, verdict, c, estimate),
+            match c.beyond_margin {
+                true => format!("That is {margin} or more for sure."),
+                false => format!("Whether it is the {margin} that you said matters is open."),
+            },
+        ],
+        Outcome::NoDifference => {
+            let found = circumstances(experiment, verdict, c, estimate);
+            let first =
+                format!("Between {low} and {high} {unit} (you said {margin} matters; {found}).");
+            let way = match (estimate.low_share > 0.0, estimate.high_share < 0.0) {
+                (true, _) => Some("faster"),
+                (_, true) => Some("slower"),
+                _ => None,
+            };
+            let way = way.map(|way| format!("It is {way}, by less than you said matters."));
+            [first].into_iter().chain(way).collect()
+        }
+        Outcome::NotEnoughData | Outcome::NoVerdict => {
+            let first = format!(
+                "Anything from {low} to {high} {unit} fits {}.",
+                pairs(c.pairs)
             );
+            let more = what_would_settle(plan, c);
+            [first]
+                .into_iter()
+                .chain(next_look(c))
+                .chain(more)
+                .collect()
         }
-        (Outcome::Faster | Outcome::Slower, Some(estimate)) => {
-            sentences.push(effect_sentence(experiment, verdict, c, estimate));
-            sentences.push(match c.beyond_margin {
-                true => format!("That is {} or more for sure.", share(plan.margin)),
-                false => format!(
-                    "Whether it is the {} that you said matters is open.",
-                    share(plan.margin)
-                ),
-            });
-        }
-        (Outcome::NoDifference, Some(estimate)) => {
-            let Range { low, high } = range(plan.metric, estimate);
-            sentences.push(format!(
-                "Between {} and {} {} (you said {} matters; {}).",
-                signed(low),
-                signed(high),
-                unit(plan.metric),
-                share(plan.margin),
-                circumstances(experiment, verdict, c, estimate),
-            ));
-            if estimate.low_share > 0.0 || estimate.high_share < 0.0 {
-                let way = if estimate.low_share > 0.0 {
-                    "faster"
-                } else {
-                    "slower"
-                };
-                sentences.push(format!("It is {way}, by less than you said matters."));
-            }
-        }
-        (Outcome::NotEnoughData, Some(estimate)) => {
-            let Range { low, high } = range(plan.metric, estimate);
-            sentences.push(format!(
-                "Anything from {} to {} {} fits {} pairs.",
-                signed(low),
-                signed(high),
-                unit(plan.metric),
-                c.pairs
-            ));
-            sentences.extend(next_look(c));
-            sentences.extend(what_would_settle(plan, c));
-        }
-        (_, None) => {
-            sentences.push(match c.pairs_so_far {
-                0 => "No pair is complete.".to_owned(),
-                n => format!(
-                    "{n} {} so far, and nothing can be said from them yet.",
-                    pairs(n)
-                ),
-            });
-            sentences.extend(next_look(c));
-        }
-    }
-    Said {
-        headline: answer(c.outcome),
-        sentences,
     }
 }
 
@@ -267,8 +231,7 @@ fn circumstances(
         _ => interval(plan.metric, estimate),
     };
     format!(
-        "{interval}; {} {} of {} in random order, {}, plan {}",
-        c.pairs,
+        "{interval}; {} of {} in random order, {}, plan {}",
         pairs(c.pairs),
         runs(plan),
         span(verdict.elapsed),
@@ -292,39 +255,37 @@ pub(crate) fn validity(plan: &Plan, outcome: Outcome) -> String {
 
 /// Totals and bad runs, beside the verdict and not judged.
 pub(crate) fn beside(plan: &Plan, verdict: &Verdict, c: &Comparison) -> Vec<String> {
-    let mut said = Vec::new();
-    if let Some(totals) = c.totals_share {
-        let told = of_metric(plan.metric, totals);
+    let totals = c.totals_share.map(|totals| {
         let outside = match (c.totals_outside, plan.estimand) {
             (true, Estimand::Typical) => {
                 " That lies outside the interval: a few runs weigh more in the totals than in the typical run."
             }
             _ => "",
         };
-        let told = match told >= 1.0 {
-            true => format!("{} times", times(told)),
-            false => signed(told),
+        let change = match of_metric(plan.metric, totals) {
+            more if more >= 1.0 => format!("{} times", times(more)),
+            change => signed(change),
         };
-        said.push(format!("Totals: {told}.{outside}"));
-    }
-    let bad: Vec<String> = verdict
+        format!("Totals: {change}.{outside}")
+    });
+    let arms = verdict
         .arms
         .iter()
-        .filter(|a| [c.against, c.arm].contains(&a.arm))
+        .filter(|a| [c.against, c.arm].contains(&a.arm));
+    let bad: Vec<String> = arms
         .map(|a| format!("{} {}", escape(&a.name), a.bad))
         .collect();
-    said.push(format!("Bad runs: {}.", bad.join(", ")));
-    said
+    let bad = format!("Bad runs: {}.", bad.join(", "));
+    totals.into_iter().chain([bad]).collect()
 }
 
 /// A factor or two in one line.
 pub(crate) fn effect(plan: &Plan, e: &FactorEffect) -> String {
     let signed_change = signed(of_metric(plan.metric, e.estimate.effect_share));
     let Range { low, high } = range(plan.metric, &e.estimate);
-    let beyond = if e.order > 1 {
-        " beyond what each does alone"
-    } else {
-        ""
+    let beyond = match e.order > 1 {
+        true => " beyond what each does alone",
+        false => "",
     };
     // In words where the interval is in words.
     let change = match low > 0.0 || high < 0.0 {
@@ -343,8 +304,8 @@ pub(crate) fn blocks(experiment: &Experiment, verdict: &Verdict) -> String {
     let plan = &experiment.plan;
     let blocks = verdict.arms.iter().map(|a| a.runs).min().unwrap_or(0);
     format!(
-        "{blocks} {} of {} in random order, {}, plan {}.",
-        if blocks == 1 { "block" } else { "blocks" },
+        "{} of {} in random order, {}, plan {}.",
+        counted(blocks.into(), "block"),
         runs(plan),
         span(verdict.elapsed),
         escape(&experiment.id),
@@ -371,14 +332,13 @@ pub(crate) fn search(plan: &Plan, verdict: &Verdict) -> Option<String> {
 /// `At this noise (pairs differ by 18 %) about 130 more pairs (65 min) would settle 5 %.`
 fn what_would_settle(plan: &Plan, c: &Comparison) -> Option<String> {
     let (noise, more) = (c.noise?, c.more_pairs?);
-    let time = c
-        .more_time
-        .map_or_else(String::new, |t| format!(" ({})", minutes(t)));
+    let time = c.more_time.map(|t| format!(" ({})", minutes(t)));
     Some(format!(
-        "At this noise (pairs differ by {}) about {} more {}{time} would settle {}.",
+        "At this noise (pairs differ by {}) about {} more pair{}{} would settle {}.",
         rough(noise),
-        grouped(u64::from(more)),
-        pairs(more),
+        grouped(more.into()),
+        if more == 1 { "" } else { "s" },
+        time.unwrap_or_default(),
         share(plan.margin),
     ))
 }
@@ -413,6 +373,15 @@ pub(crate) fn metric_words(metric: Metric) -> &'static str {
     }
 }
 
+/// The unit of its values, and how CSV names it.
+pub(crate) fn base_unit(metric: Metric) -> &'static str {
+    if metric.is_time() { "s" } else { "bit/s" }
+}
+
+pub(crate) fn csv_unit(metric: Metric) -> &'static str {
+    if metric.is_time() { "s" } else { "bit_s" }
+}
+
 /// The changes of the metric that do not matter.
 pub(crate) fn margins(margin: f64) -> [f64; 2] {
     [1.0 / (1.0 + margin) - 1.0, margin]
@@ -426,18 +395,15 @@ pub(crate) struct Range {
 
 /// A change of speed as a change of the metric: for times, of the time.
 pub(crate) fn of_metric(metric: Metric, share: f64) -> f64 {
-    if metric.is_time() {
-        1.0 / (1.0 + share) - 1.0
-    } else {
-        share
+    match metric.is_time() {
+        true => 1.0 / (1.0 + share) - 1.0,
+        false => share,
     }
 }
 
 pub(crate) fn range(metric: Metric, estimate: &Estimate) -> Range {
-    let (a, b) = (
-        of_metric(metric, estimate.low_share),
-        of_metric(metric, estimate.high_share),
-    );
+    let a = of_metric(metric, estimate.low_share);
+    let b = of_metric(metric, estimate.high_share);
     Range {
         low: a.min(b),
         high: a.max(b),
@@ -447,14 +413,11 @@ pub(crate) fn range(metric: Metric, estimate: &Estimate) -> Range {
 /// `95 % interval 6.1 % to 19.0 %` or `2.1 to 3.4 times`; with `less` if both ends are below zero, with signs if one is.
 pub(crate) fn interval(metric: Metric, estimate: &Estimate) -> String {
     let Range { low, high } = range(metric, estimate);
-    let ends = if in_times(metric, estimate) {
-        format!("{} to {} times", times(low), times(high))
-    } else if low > 0.0 {
-        format!("{} to {}", size(low), size(high))
-    } else if high < 0.0 {
-        format!("{} to {} less", size(-high), size(-low))
-    } else {
-        format!("{} to {}", signed(low), signed(high))
+    let ends = match (low > 0.0, high < 0.0) {
+        _ if in_times(metric, estimate) => format!("{} to {} times", times(low), times(high)),
+        (true, _) => format!("{} to {}", size(low), size(high)),
+        (_, true) => format!("{} to {} less", size(-high), size(-low)),
+        _ => format!("{} to {}", signed(low), signed(high)),
     };
     format!("{} interval {ends}", level(estimate))
 }
@@ -477,20 +440,14 @@ fn times(change: f64) -> String {
 /// `12.4 % more per second`, `8.1 % less time`, `13.8 times as much per second`.
 fn change(metric: Metric, estimate: &Estimate) -> String {
     let change = of_metric(metric, estimate.effect_share);
+    let (much, unit) = match metric.is_time() {
+        true => ("long", "time"),
+        false => ("much per second", "per second"),
+    };
     if in_times(metric, estimate) {
-        let much = if metric.is_time() {
-            "long"
-        } else {
-            "much per second"
-        };
         return format!("{} times as {much}", times(change));
     }
     let less = if change < 0.0 { "less" } else { "more" };
-    let unit = if metric.is_time() {
-        "time"
-    } else {
-        "per second"
-    };
     format!("{} {less} {unit}", size(change.abs()))
 }
 
@@ -526,11 +483,8 @@ pub(crate) fn share(share: f64) -> String {
 /// Two digits: `18 %`, `2.4 %`.
 pub(crate) fn rough(share: f64) -> String {
     let p = share * 100.0;
-    if p < 9.95 {
-        format!("{p:.1} %")
-    } else {
-        format!("{p:.0} %")
-    }
+    let decimals = usize::from(p < 9.95);
+    format!("{p:.decimals$} %")
 }
 
 /// `with bbr`, or `as it is`.
@@ -541,8 +495,9 @@ pub(crate) fn with(name: &str) -> String {
     }
 }
 
-pub(crate) fn pairs(n: u32) -> &'static str {
-    if n == 1 { "pair" } else { "pairs" }
+/// `12 pairs`.
+pub(crate) fn pairs(n: u32) -> String {
+    counted(n.into(), "pair")
 }
 
 /// `10 s runs`, `100 MiB transfers`.
@@ -588,9 +543,8 @@ pub(crate) fn value(metric: Metric, value: Option<f64>) -> String {
 
 /// A p-value; never zero.
 pub(crate) fn p(p: f64) -> String {
-    if p < 0.0001 {
-        "p < 0.0001".to_owned()
-    } else {
-        format!("p = {p:.4}")
+    match p < 0.0001 {
+        true => "p < 0.0001".to_owned(),
+        false => format!("p = {p:.4}"),
     }
 }

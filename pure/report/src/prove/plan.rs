@@ -7,8 +7,8 @@ use model::{Check, Design, Estimand, Experiment, Phase, Plan, Verdict};
 /// How runs were grouped and what is judged of them.
 pub(crate) fn design(plan: &Plan) -> String {
     let after = |looks: &[u32]| {
-        let looks: Vec<String> = looks.iter().map(u32::to_string).collect();
-        looks.join(", ")
+        let looks = looks.iter().map(u32::to_string);
+        looks.collect::<Vec<_>>().join(", ")
     };
     let mut words = match &plan.design {
         Design::Pairs { looks } => format!("pairs, judged after {}", after(looks)),
@@ -42,20 +42,15 @@ pub(crate) fn order(plan: &Plan) -> String {
 
 /// What each arm sets, as a table.
 pub(crate) fn arms(plan: &Plan) -> String {
-    let mut rows = vec![["arm", "set for its runs"].map(str::to_owned).to_vec()];
-    rows.extend(plan.arms.iter().map(|arm| {
-        let settings: Vec<String> = arm
-            .settings
-            .iter()
-            .map(|s| escape(&s.to_string()))
-            .collect();
-        let settings = match settings[..] {
+    let rows = plan.arms.iter().map(|arm| {
+        let settings = arm.settings.iter().map(|s| escape(&s.to_string()));
+        let settings = match &settings.collect::<Vec<_>>()[..] {
             [] => "nothing".to_owned(),
-            _ => settings.join(", "),
+            all => all.join(", "),
         };
         vec![escape(&arm.name), settings]
-    }));
-    table(&rows)
+    });
+    table(&["arm", "set for its runs"], rows)
 }
 
 /// Every run in the order in which they were made, as a table; empty before the first.
@@ -64,9 +59,7 @@ pub(crate) fn every_run(experiment: &Experiment) -> String {
         return String::new();
     };
     let plan = &experiment.plan;
-    let head = ["run", "begun after", "for", "block", "arm", "value", ""];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(experiment.trials.iter().map(|t| {
+    let rows = experiment.trials.iter().map(|t| {
         let odd = t.readings.iter().find(|r| !r.in_force);
         let note = match (&t.failed, odd) {
             (Some(why), _) => escape_sentence(why),
@@ -93,8 +86,9 @@ pub(crate) fn every_run(experiment: &Experiment) -> String {
             phrase::value(plan.metric, t.value),
             note,
         ]
-    }));
-    table(&rows)
+    });
+    let head = ["run", "begun after", "for", "block", "arm", "value", ""];
+    table(&head, rows)
 }
 
 /// What was found of the path moving by itself, and of the place of a run in its pair.

@@ -1,10 +1,10 @@
 //! The verdict, the forecast and the live line as text.
 
 use super::phrase::{self, Answer};
-use crate::words::{self, Ink, Style, escape, escape_sentence, table};
+use crate::words::{Ink, Style, counted, escape, escape_sentence, table};
 use model::{
-    ArmTable, Comparison, Design, Ended, Experiment, Forecast, Gate, GateState, Metric, Outcome,
-    Phase, Plan, Verdict,
+    ArmTable, Comparison, Design, Ended, Experiment, Forecast, GateState, Metric, Outcome, Phase,
+    Plan, Verdict,
 };
 
 /// Most runs that are named one by one.
@@ -12,19 +12,22 @@ const NAMED: usize = 5;
 
 /// The verdict in words, the doubts, and the classic table. Lines of prose keep to `style.width`.
 pub fn verdict(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
-    let parts = [
-        ended(experiment, verdict).map_or(String::new(), |how| {
-            style.paint(Ink::Yellow, flow(&how, style.width, "", "").trim_end()) + "\n"
-        }),
+    let yellow =
+        |text: &str, first, rest| style.paint_lines(Ink::Yellow, &flow(text, style, first, rest));
+    let ended = ended(experiment, verdict).map(|how| yellow(&how, "", 0));
+    let doubts = doubts(experiment, verdict);
+    let mut parts = vec![
+        ended.unwrap_or_default(),
         answers(experiment, verdict, style),
-        doubts(experiment, verdict)
-            .iter()
-            .map(|t| style.paint(Ink::Yellow, flow(t, style.width, "! ", "  ").trim_end()) + "\n")
-            .collect(),
-        classic(experiment, verdict, style),
+        doubts.iter().map(|doubt| yellow(doubt, "! ", 2)).collect(),
     ];
-    let told: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    told.join("\n")
+    if verdict.arms.iter().any(|a| a.runs > 0) {
+        let note = flow(phrase::RUNS_ARE_THE_SAMPLE, style, "", 0);
+        let table = classic_table(experiment.plan.metric, &verdict.arms);
+        parts.push(table + &style.paint_lines(Ink::Faint, &note));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
 }
 
 /// The answer on one arm in a paragraph, without a table.
@@ -32,139 +35,109 @@ pub fn in_short(experiment: &Experiment, verdict: &Verdict, arm: u32) -> String 
     let Some(c) = verdict.comparisons.iter().find(|c| c.arm == arm) else {
         return phrase::answer(verdict.outcome).to_owned();
     };
-    let judged = match verdict.outcome {
+    let mut judged = c.clone();
+    if verdict.outcome == Outcome::NoVerdict {
         // A gate that failed is the whole answer.
-        Outcome::NoVerdict => Comparison {
-            outcome: Outcome::NoVerdict,
-            ..c.clone()
-        },
-        _ => c.clone(),
-    };
-    let words = phrase::comparison(experiment, verdict, &judged);
-    format!("{}. {}", words.headline, words.sentences.join(" "))
+        judged.outcome = Outcome::NoVerdict;
+    }
+    let sentences = phrase::comparison(experiment, verdict, &judged);
+    format!(
+        "{}. {}",
+        phrase::answer(judged.outcome),
+        sentences.join(" ")
+    )
 }
 
 /// How it ended, unless as planned.
 pub(crate) fn ended(experiment: &Experiment, verdict: &Verdict) -> Option<String> {
-    match &experiment.ended {
-        Ended::Failed { why } => Some(format!("The experiment failed: {}", escape_sentence(why))),
-        _ if verdict.settled => None,
-        Ended::Complete => None,
-        Ended::Interrupted => {
-            Some("Interrupted; it can be resumed, and the runs made so far are kept.".to_owned())
+    let how = match &experiment.ended {
+        Ended::Failed { why } => {
+            return Some(format!("The experiment failed: {}", escape_sentence(why)));
         }
-        Ended::Unfinished => {
-            Some("Unfinished; it can be resumed, and the runs made so far are kept.".to_owned())
-        }
-    }
+        _ if verdict.settled => return None,
+        Ended::Complete => return None,
+        Ended::Interrupted => "Interrupted",
+        Ended::Unfinished => "Unfinished",
+    };
+    Some(format!(
+        "{how}; it can be resumed, and the runs made so far are kept."
+    ))
 }
 
 pub(super) fn answers(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
     let mut out = String::new();
-    if let Some(story) = phrase::search(&experiment.plan, verdict) {
-        out += &flow(&story, style.width, "", "");
-        out.push('\n');
+    if let Some(search) = phrase::search(&experiment.plan, verdict) {
+        out += &(flow(&search, style, "", 0) + "\n");
     }
     for answer in phrase::answers(experiment, verdict) {
-        out += &said(&answer, style);
-        if !answer.beside.is_empty() {
-            let indent = if answer.of.is_empty() { "" } else { "  " };
-            out += &flow(&answer.beside.join(" "), style.width, indent, indent);
+        let Answer {
+            of,
+            headline,
+            beside,
+            ..
+        } = &answer;
+        let indent = if of.is_empty() { "" } else { "  " };
+        let text = flow(&answer.to_string(), style, "", indent.len());
+        // Painted after wrapping, so that escapes count for no width.
+        out += &text.replacen(headline, &style.paint(Ink::Bold, headline), 1);
+        if !beside.is_empty() {
+            out += &flow(&beside.join(" "), style, indent, indent.len());
         }
     }
-    let of_all = phrase::of_all(experiment, verdict);
-    if !of_all.is_empty() {
-        out += &flow(&of_all.join(" "), style.width, "", "");
+    match phrase::of_all(experiment, verdict).join(" ") {
+        none if none.is_empty() => out,
+        all => out + &flow(&all, style, "", 0),
     }
-    out
-}
-
-/// `FASTER. sentences`, the headline in bold.
-fn said(answer: &Answer, style: Style) -> String {
-    let rest = if answer.of.is_empty() { "" } else { "  " };
-    let wrapped = flow(&answer.to_string(), style.width, "", rest);
-    wrapped.replacen(answer.headline, &style.paint(Ink::Bold, answer.headline), 1)
 }
 
 /// What the reader must know: warnings of the checks, odd runs, interrupted blocks.
 pub(crate) fn doubts(experiment: &Experiment, verdict: &Verdict) -> Vec<String> {
-    let mut told: Vec<String> = verdict
-        .gates
-        .iter()
-        .filter(|g| matches!(g.state, GateState::Warned | GateState::Unknown))
-        .map(|g: &Gate| escape_sentence(&g.evidence))
-        .collect();
+    let open = |state| matches!(state, GateState::Warned | GateState::Unknown);
+    let gates = verdict.gates.iter().filter(|g| open(g.state));
+    let mut doubts: Vec<String> = gates.map(|g| escape_sentence(&g.evidence)).collect();
     if !verdict.outliers.is_empty() {
-        let named: Vec<String> = verdict
-            .outliers
-            .iter()
-            .take(NAMED)
-            .map(|o| {
-                format!(
-                    "run {} ({} of its arm's median)",
-                    o.trial,
-                    phrase::rough(o.ratio)
-                )
-            })
-            .collect();
+        let named = verdict.outliers.iter().take(NAMED).map(|o| {
+            let ratio = phrase::rough(o.ratio);
+            format!("run {} ({ratio} of its arm's median)", o.trial)
+        });
         let more = match verdict.outliers.len().saturating_sub(NAMED) {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        told.push(format!(
-            "Far from the others, and judged all the same: {}{more}.",
-            named.join(", ")
+        let named = named.collect::<Vec<_>>().join(", ");
+        doubts.push(format!(
+            "Far from the others, and judged all the same: {named}{more}."
         ));
     }
     if verdict.half_blocks > 0 && verdict.settled {
-        told.push(format!(
-            "Interrupted, kept and not judged: {} {}.",
-            verdict.half_blocks,
-            if verdict.half_blocks == 1 {
-                "block"
-            } else {
-                "blocks"
-            }
-        ));
+        let blocks = counted(verdict.half_blocks.into(), "block");
+        doubts.push(format!("Interrupted, kept and not judged: {blocks}."));
     }
-    for w in &experiment.warnings {
-        let sentence = format!("{}: {}. Do: {}.", w.what, w.meaning, w.remedy);
-        told.push(escape_sentence(&sentence));
-    }
-    told
-}
-
-fn classic(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
-    if verdict.arms.iter().all(|a| a.runs == 0) {
-        return String::new();
-    }
-    classic_table(experiment.plan.metric, &verdict.arms)
-        + &style.paint(
-            Ink::Faint,
-            flow(phrase::RUNS_ARE_THE_SAMPLE, style.width, "", "").trim_end(),
-        )
-        + "\n"
+    doubts.extend(
+        experiment
+            .warnings
+            .iter()
+            .map(|w| escape_sentence(&format!("{}: {}. Do: {}.", w.what, w.meaning, w.remedy))),
+    );
+    doubts
 }
 
 /// Average, median, minimum and maximum of every arm.
 pub(crate) fn classic_table(metric: Metric, arms: &[ArmTable]) -> String {
-    let cell = |v| phrase::value(metric, v);
-    let header = [
-        "arm", "runs", "average", "median", "minimum", "maximum", "bad",
-    ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(arms.iter().map(|a| {
-        vec![
-            escape(&a.name),
-            a.runs.to_string(),
-            cell(a.average),
-            cell(a.median),
-            cell(a.min),
-            cell(a.max),
-            a.bad.to_string(),
-        ]
-    }));
-    table(&rows)
+    table(&CLASSIC, arms.iter().map(|arm| classic_row(metric, arm)))
+}
+
+pub(super) const CLASSIC: [&str; 7] = [
+    "arm", "runs", "average", "median", "minimum", "maximum", "bad",
+];
+
+pub(super) fn classic_row(metric: Metric, arm: &ArmTable) -> Vec<String> {
+    let values = [arm.average, arm.median, arm.min, arm.max];
+    let values = values.map(|value| phrase::value(metric, value));
+    let mut row = vec![escape(&arm.name), arm.runs.to_string()];
+    row.extend(values);
+    row.push(arm.bad.to_string());
+    row
 }
 
 /// The p-values, for those who ask; one line a comparison or effect.
@@ -177,14 +150,14 @@ pub fn p_values(experiment: &Experiment, verdict: &Verdict) -> String {
         _ => " (adjusted for the number of arms, Holm)",
     };
     let of_arm = |c: &Comparison| {
-        let p = c.p.map(phrase::p)?;
+        let p = phrase::p(c.p?);
         Some(format!("{}: {p}{note}\n", escape(plan.arm_name(c.arm))))
     };
+    let effects = verdict.effects.iter().map(|e| {
+        let p = phrase::p(e.p);
+        format!("{}: {p} (adjusted, Holm)\n", escape(&e.name))
+    });
     let arms = verdict.comparisons.iter().filter_map(of_arm);
-    let effects = verdict
-        .effects
-        .iter()
-        .map(|e| format!("{}: {} (adjusted, Holm)\n", escape(&e.name), phrase::p(e.p)));
     arms.chain(effects).collect()
 }
 
@@ -192,100 +165,85 @@ pub fn p_values(experiment: &Experiment, verdict: &Verdict) -> String {
 /// far and where the estimate is, never a claim.
 pub fn monitor(experiment: &Experiment, verdict: &Verdict, style: Style) -> String {
     let plan = &experiment.plan;
-    let runs = phrase::runs_made(experiment);
-    let text = match &verdict.comparisons[..] {
-        [c] => {
-            let pairs = format!("{} {}", c.pairs_so_far, phrase::pairs(c.pairs_so_far));
-            let look = match c.next_look {
-                Some(next) => format!("; next look after {next}"),
-                None => String::new(),
-            };
-            let running = match c.running_share {
-                Some(share) if c.pairs_so_far > 1 => {
-                    let told = phrase::of_metric(plan.metric, share);
-                    let unit = phrase::unit(plan.metric);
-                    format!("; so far {} {unit}, which may change", phrase::signed(told))
-                }
-                _ => String::new(),
-            };
-            format!("{runs}, {pairs}{look}{running}")
-        }
-        _ => runs,
+    let so_far = || {
+        let runs = phrase::runs_made(experiment);
+        let [c] = &verdict.comparisons[..] else {
+            return runs;
+        };
+        let look = c.next_look.map(|next| format!("; next look after {next}"));
+        let running = c.running_share.filter(|_| c.pairs_so_far > 1).map(|share| {
+            let change = phrase::signed(phrase::of_metric(plan.metric, share));
+            let unit = phrase::unit(plan.metric);
+            format!("; so far {change} {unit}, which may change")
+        });
+        let (look, running) = (look.unwrap_or_default(), running.unwrap_or_default());
+        format!("{runs}, {}{look}{running}", phrase::pairs(c.pairs_so_far))
     };
     let text = match experiment.trials.last().map(|t| (t.phase, t.block + 1)) {
         Some((Phase::Discarded, _)) => "Warming up: this run is discarded".to_owned(),
         Some((Phase::Pilot, pair)) => {
-            format!(
-                "Pilot, the control with itself: pair {pair} of {}",
-                plan.pilot_pairs
-            )
+            let all = plan.pilot_pairs;
+            format!("Pilot, the control with itself: pair {pair} of {all}")
         }
         Some((Phase::Main, block)) if verdict.search.is_some() => {
             format!("Search, block {block}; the winner is confirmed afterwards")
         }
-        _ => text,
+        _ => so_far(),
     };
-    flow(&text, style.width, "", "")
+    flow(&text, style, "", 0)
 }
 
 /// What a plan will cost and what it can and cannot show, before it starts or after its pilot.
-pub fn forecast(plan: &Plan, forecast: &Forecast, style: Style) -> String {
-    let f = forecast;
-    let mut told = vec![format!("{}.", phrase::question(plan))];
-    let runs = if f.runs_least == f.runs_most {
-        format!("{} runs", f.runs_most)
-    } else {
-        format!("{} to {} runs", f.runs_least, f.runs_most)
+pub fn forecast(plan: &Plan, f: &Forecast, style: Style) -> String {
+    let runs = match f.runs_least == f.runs_most {
+        true => format!("{} runs", f.runs_most),
+        false => format!("{} to {} runs", f.runs_least, f.runs_most),
     };
-    told.push(match (f.least, f.most) {
-        (Some(least), Some(most)) if least == most => format!("{runs}: {}.", phrase::span(most)),
-        (Some(least), Some(most)) => {
-            format!("{runs}: {} to {}.", phrase::span(least), phrase::span(most))
-        }
+    let cost = match (f.least.map(phrase::span), f.most.map(phrase::span)) {
+        (Some(least), Some(most)) if least == most => format!("{runs}: {most}."),
+        (Some(least), Some(most)) => format!("{runs}: {least} to {most}."),
         _ => format!("{runs}; how long they take is known after the first."),
-    });
+    };
+    let mut sentences = vec![format!("{}.", phrase::question(plan)), cost];
     let margin = phrase::share(plan.margin);
-    match (f.noise, f.smallest_share) {
-        (Some(noise), Some(smallest)) => {
-            told.push(format!(
-                "In the pilot pairs of the control with itself differed by {}. At that noise {} pairs find {} and more four times in five.",
-                phrase::rough(noise),
-                f.pairs_most,
-                phrase::rough(smallest)
+    if let (Some(noise), Some(smallest)) = (f.noise, f.smallest_share) {
+        let (noise, smallest) = (phrase::rough(noise), phrase::rough(smallest));
+        sentences.push(format!(
+            "In the pilot pairs of the control with itself differed by {noise}. At that noise {} pairs find {smallest} and more four times in five.",
+            f.pairs_most
+        ));
+        if let (Some(find), Some(none)) = (f.pairs_for_margin, f.pairs_for_none) {
+            sentences.push(format!(
+                "To find {margin} takes {find} pairs, to show that no difference of {margin} is there {none}."
             ));
-            if let (Some(find), Some(none)) = (f.pairs_for_margin, f.pairs_for_none) {
-                told.push(format!(
-                    "To find {margin} takes {} pairs, to show that no difference of {margin} is there {}.",
-                    find, none
-                ));
-                if find > f.pairs_most {
-                    told.push(format!(
-                        "This plan cannot be expected to settle {margin}: a smaller difference than {} will end as NOT ENOUGH DATA.",
-                        phrase::rough(smallest)
-                    ));
-                } else if none > f.pairs_most {
-                    told.push(format!(
-                        "If the change does nothing, this plan will more likely end as NOT ENOUGH DATA than show that {margin} is not there."
-                    ));
-                }
-            }
+            sentences.extend(match f.pairs_most {
+                most if find > most => Some(format!(
+                    "This plan cannot be expected to settle {margin}: a smaller difference than {smallest} will end as NOT ENOUGH DATA."
+                )),
+                most if none > most => Some(format!(
+                    "If the change does nothing, this plan will more likely end as NOT ENOUGH DATA than show that {margin} is not there."
+                )),
+                _ => None,
+            });
         }
-        _ if plan.pilot_pairs > 0 => {
-            told.push(format!(
-                "What it can show of the {margin} that matters is known after the pilot."
-            ));
-        }
-        _ => told.push(format!(
-            "Without a pilot nobody knows beforehand whether it can show the {margin} that matters."
-        )),
+    } else {
+        sentences.push(match plan.pilot_pairs {
+            0 => format!(
+                "Without a pilot nobody knows beforehand whether it can show the {margin} that matters."
+            ),
+            _ => format!("What it can show of the {margin} that matters is known after the pilot."),
+        });
     }
-    told.iter().map(|t| flow(t, style.width, "", "")).collect()
+    sentences
+        .iter()
+        .map(|text| flow(text, style, "", 0))
+        .collect()
 }
 
-/// Lines of `width`, figures not torn from their unit.
-fn flow(text: &str, width: u16, first: &str, rest: &str) -> String {
+/// Lines of the width, figures not torn from their unit.
+fn flow(text: &str, style: Style, first: &str, rest: usize) -> String {
     let glued = text
         .replace(" %", "\u{a0}%")
         .replace(" min ", "\u{a0}min\u{a0}");
-    words::wrap(&glued, width, first, rest)
+    style.hang(first, rest, &glued)
 }
