@@ -1,11 +1,12 @@
 //! A live trace as lines: one a segment, in columns that the user picks.
 
-use crate::words::{counted, escape, grouped};
+use crate::words::{counted, escape, grouped, or};
 use model::segment::{ca_state, chrono, tcp_flag, tcp_state};
 use model::{
     Bytes, Completeness, Connection, Dropped, End, Gap, Lost, Nanos, Retransmission, Segment,
     SocketState, TraceSample, What,
 };
+use std::net::SocketAddr;
 
 /// What a line is made of.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,7 @@ pub static COLUMNS: &[Column] = columns! {
     "flags" 5 left "flags of TCP, as S F R P A U E C" |r| flags(r.segment.flags);
     "seq" 10 "sequence number" |r| of_packet(r, r.segment.seq);
     "ack" 10 "acknowledgement number" |r| of_packet(r, r.segment.ack);
-    "offset" 12 "place of the first byte in its stream" |r| told(r.segment.offset);
+    "offset" 12 "place of the first byte in its stream" |r| or(r.segment.offset, "-");
     "flight" 9 "bytes sent and not acknowledged" |r| state_of(r, |s| Some(s.unacked_sent()?.0));
     "unrcv" 7 "bytes received and not acknowledged" |r| state_of(r, |s| Some(s.unacked_received()?.0));
     "unsent" 9 "bytes written and not sent" |r| state_of(r, |s| Some(s.unsent()?.0));
@@ -92,7 +93,7 @@ pub static COLUMNS: &[Column] = columns! {
         false => String::new(),
     };
     "why" 9 left "what a retransmission is due to" |r| r.segment.retransmission().map_or("", why).to_owned();
-    "cpu" 3 "processor" |r| told(r.segment.probed().map(|_| r.segment.cpu));
+    "cpu" 3 "processor" |r| or(r.segment.probed().map(|_| r.segment.cpu), "-");
     "state" 11 left "state of the connection" |r| state_of(r, |s| s.state().map(state));
     "ca" 8 left "state of congestion control" |r| state_of(r, |s| s.ca_state().map(congestion));
     "limit" 6 left "what the kernel says limits the sender" |r| state_of(r, |s| s.chrono().map(limit));
@@ -116,24 +117,21 @@ pub fn columns(list: &str) -> Result<Vec<&'static Column>, String> {
         Some(more) => (USUAL, more),
         None => ("", list),
     };
-    let names = first.split(',').chain(list.split(','));
-    let named = names
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .map(|name| {
-            COLUMNS
-                .iter()
-                .find(|column| column.name == name)
-                .ok_or_else(|| {
-                    let all: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
-                    format!("no column '{name}': choose of {}", all.join(" "))
-                })
-        });
-    let columns = named.collect::<Result<Vec<_>, _>>()?;
-    match columns.is_empty() {
-        true => Err("name at least one column".to_owned()),
-        false => Ok(columns),
+    let names = first.split(',').chain(list.split(',')).map(str::trim);
+    let named = names.filter(|name| !name.is_empty()).map(|name| {
+        column(name).ok_or_else(|| {
+            let all: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+            format!("no column '{name}': choose of {}", all.join(" "))
+        })
+    });
+    match named.collect::<Result<Vec<_>, _>>()? {
+        none if none.is_empty() => Err("name at least one column".to_owned()),
+        columns => Ok(columns),
     }
+}
+
+fn column(name: &str) -> Option<&'static Column> {
+    COLUMNS.iter().find(|column| column.name == name)
 }
 
 /// The line above the columns.
@@ -162,109 +160,100 @@ pub fn drop_words(dropped: &Dropped) -> String {
 }
 
 fn join(columns: &[&Column], text: impl Fn(&Column) -> String) -> String {
-    let cells: Vec<_> = columns
-        .iter()
-        .map(|column| match column.left {
-            true => format!("{:<1$}", text(column), column.width),
-            false => format!("{:>1$}", text(column), column.width),
-        })
-        .collect();
-    cells.join(" ").trim_end().to_owned()
+    let cells = columns.iter().map(|column| match column.left {
+        true => format!("{:<1$}", text(column), column.width),
+        false => format!("{:>1$}", text(column), column.width),
+    });
+    cells.collect::<Vec<_>>().join(" ").trim_end().to_owned()
 }
 
 /// Which connection a number stands for.
 pub fn connection(connection: &Connection) -> String {
-    format!(
-        "{}: {} -> {}",
-        connection.id, connection.local, connection.remote
-    )
+    let Connection {
+        id, local, remote, ..
+    } = connection;
+    format!("{id}: {local} -> {remote}")
 }
 
 /// A sample of a socket, in a line of its own.
 pub fn sample(sample: &TraceSample) -> String {
     let socket = &sample.socket;
-    let bytes = |figure: Option<Bytes>| told(figure.map(|bytes| bytes.0));
+    let bytes = |figure: Option<Bytes>| or(figure.map(|bytes| bytes.0), "-");
     format!(
         "{:.6} connection {} {}{}: {} segments out, cwnd {}, rtt {} us, window {}, unsent {}, unread {}, retransmitted {}",
         sample.at.as_secs_f64(),
         sample.connection,
-        told(socket.state().map(state)),
+        or(socket.state().map(state), "-"),
         if sample.gone { ", gone" } else { "" },
-        told(socket.packets_out()),
+        or(socket.packets_out(), "-"),
         bytes(socket.cwnd_bytes()),
-        told(socket.srtt().map(|srtt| srtt.0 / 1_000)),
+        or(socket.srtt().map(|srtt| srtt.0 / 1_000), "-"),
         bytes(socket.snd_wnd()),
         bytes(socket.unsent()),
         bytes(socket.unread()),
-        told(socket.total_retrans()),
+        or(socket.total_retrans(), "-"),
     )
 }
 
 /// Events that were lost, in a sentence.
 pub fn lost(lost: &Lost) -> String {
-    format!(
-        "{} lost between {} and {}: the ring was full; trace less, or give it more room with --buffer",
+    let (events, from, to) = (
         counted(lost.events, "event"),
         seconds(lost.from),
-        seconds(lost.to)
+        seconds(lost.to),
+    );
+    format!(
+        "{events} lost between {from} and {to}: the ring was full; trace less, or give it more room with --buffer"
     )
 }
 
 /// Whether every segment of a connection is in its trace, in a sentence.
 pub fn completeness(of: &Connection, found: &Completeness) -> String {
-    let mut line = format!(
-        "connection {}: {} sent, {} received",
-        connection(of),
-        counted(found.sent, "segment"),
-        grouped(found.received)
-    );
-    if found.retransmitted > 0 || found.retransmitted_counted > 0 {
-        line += &format!(", {} retransmitted", grouped(found.retransmitted));
-        if found.retransmitted != found.retransmitted_counted {
-            line += &format!(
-                " (the kernel counted {})",
-                grouped(found.retransmitted_counted)
-            );
-        }
+    const NAMED: usize = 3;
+    let name = connection(of);
+    let [sent_missing, received_missing] = [found.sent_missing, found.received_missing];
+    let is_checked = !found.unchecked && !found.is_complete();
+    if is_checked && found.sent + found.received == 0 {
+        let (sent, received) = (counted(sent_missing, "segment"), grouped(received_missing));
+        return format!(
+            "connection {name}: only its socket was sampled; the kernel counted {sent} sent, {received} received"
+        );
+    }
+    let (sent, received) = (counted(found.sent, "segment"), grouped(found.received));
+    let mut line = format!("connection {name}: {sent} sent, {received} received");
+    let (again, by_kernel) = (found.retransmitted, found.retransmitted_counted);
+    if again > 0 || by_kernel > 0 {
+        line += &format!(", {} retransmitted", grouped(again));
+    }
+    if again != by_kernel {
+        line += &format!(" (the kernel counted {})", grouped(by_kernel));
     }
     if found.unchecked {
         return line + ": not checked, no sample met its socket";
     }
-    if found.is_complete() {
+    if !is_checked {
         return line + ": complete";
     }
-    if found.sent + found.received == 0 {
-        return format!(
-            "connection {}: only its socket was sampled; the kernel counted {} sent, {} received",
-            connection(of),
-            counted(found.sent_missing, "segment"),
-            grouped(found.received_missing)
-        );
-    }
-    const TOLD: usize = 3;
     let gap = |gap: &Gap| {
-        format!(
-            "{} {} between {} and {}",
-            grouped(gap.segments),
-            if gap.sent { "sent" } else { "received" },
-            seconds(gap.from),
-            seconds(gap.to)
-        )
+        let way = if gap.sent { "sent" } else { "received" };
+        let (from, to) = (seconds(gap.from), seconds(gap.to));
+        format!("{} {way} between {from} and {to}", grouped(gap.segments))
     };
-    let gaps: Vec<_> = found.gaps.iter().take(TOLD).map(gap).collect();
-    let more = match found.gaps.len() > TOLD {
-        true => ", and more",
-        false => "",
+    let gaps: Vec<_> = found.gaps.iter().take(NAMED).map(gap).collect();
+    let more = if found.gaps.len() > NAMED {
+        ", and more"
+    } else {
+        ""
     };
-    let queue = match found.behind_queue && found.sent_missing > 0 {
+    let queue = match found.behind_queue && sent_missing > 0 {
         true => {
             "; those sent may have been dropped in this host's own queue, which the kernel counts as sent"
         }
         false => "",
     };
+    let missing = counted(sent_missing + received_missing, "segment");
     format!(
-        "{line}: {} missing ({}{more}){queue}",
-        counted(found.sent_missing + found.received_missing, "segment"),
+        "{line}: {missing} missing ({}{more}){queue}",
         gaps.join(", ")
     )
 }
@@ -276,10 +265,8 @@ pub fn end(end: &End) -> String {
         line += &format!(", {} lost", grouped(end.lost));
     }
     if end.unordered > 0 {
-        line += &format!(
-            ", {} whose place in the order is not certain",
-            grouped(end.unordered)
-        );
+        let unordered = grouped(end.unordered);
+        line += &format!(", {unordered} whose place in the order is not certain");
     }
     line
 }
@@ -290,51 +277,37 @@ pub(crate) fn state_words(segment: &Segment, sample: Option<&TraceSample>) -> St
     if segment.socket.is_none() && sample.is_none() {
         return String::new();
     }
-    let cells = [
+    let names = [
         "flight", "unsent", "swnd", "rwnd", "cwnd", "ssthresh", "rtt", "minrtt", "rto", "mss",
         "ca", "limit", "unread", "lost", "sacked",
     ];
-    let owner = connection_of_nothing();
+    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let owner = Connection {
+        id: 0,
+        cookie: 0,
+        netns: 0,
+        local: nowhere,
+        remote: nowhere,
+    };
     let row = Row {
         segment,
         connection: &owner,
         sample,
         delta: Nanos(0),
     };
-    let cell = |name: &&str| {
-        let column = COLUMNS
-            .iter()
-            .find(|column| column.name == *name)
-            .expect("named above");
-        format!("{name} {}", (column.cell)(&row))
-    };
-    let cells: Vec<_> = cells.iter().map(cell).collect();
-    let again = segment
-        .retransmission()
-        .map(|kind| format!("retransmission ({}); ", why(kind)));
-    format!(
-        "{}{} pid {} ({})",
-        again.unwrap_or_default(),
-        cells.join("; "),
-        segment.pid,
-        escape(&segment.comm.to_string()),
-    ) + match (segment.probed(), sample) {
+    let cells = names
+        .into_iter()
+        .filter_map(|name| Some(format!("{name} {}", (column(name)?.cell)(&row))));
+    let cells = cells.collect::<Vec<_>>().join("; ");
+    let again = segment.retransmission();
+    let again = again.map(|kind| format!("retransmission ({}); ", why(kind)));
+    let (again, comm) = (again.unwrap_or_default(), escape(&segment.comm.to_string()));
+    let note = match (segment.probed(), sample) {
         (Some(socket), _) if socket.no_space => "; waits for the send buffer".to_owned(),
         (None, Some(sample)) => format!("; ~ is of {} before", segment.at.since(sample.at)),
         _ => String::new(),
-    }
-    .as_str()
-}
-
-fn connection_of_nothing() -> Connection {
-    let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
-    Connection {
-        id: 0,
-        cookie: 0,
-        netns: 0,
-        local: nowhere,
-        remote: nowhere,
-    }
+    };
+    format!("{again}{cells} pid {} ({comm}){note}", segment.pid)
 }
 
 /// A figure of the socket at the segment, or behind a `~` of its last sample.
@@ -347,9 +320,7 @@ fn state_of<T: ToString>(row: &Row<'_>, figure: impl Fn(&SocketState) -> Option<
 
 /// Bytes of the slow-start threshold, once it is set (`TCP_INFINITE_SSTHRESH`).
 fn threshold(socket: &SocketState) -> Option<u64> {
-    let segments = socket
-        .ssthresh()
-        .filter(|segments| *segments < 0x7fff_ffff)?;
+    let segments = socket.ssthresh().filter(|n| *n < 0x7fff_ffff)?;
     Some(u64::from(segments) * u64::from(socket.mss()?))
 }
 
@@ -358,10 +329,6 @@ fn of_packet(row: &Row<'_>, number: u32) -> String {
         0 => String::new(),
         _ => number.to_string(),
     }
-}
-
-fn told<T: ToString>(figure: Option<T>) -> String {
-    figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
 }
 
 fn unless_zero(number: u32) -> String {
@@ -403,10 +370,8 @@ fn flags(flags: u8) -> String {
         (tcp_flag::ECE, 'E'),
         (tcp_flag::CWR, 'C'),
     ];
-    all.iter()
-        .filter(|(bit, _)| flags & bit != 0)
-        .map(|(_, letter)| *letter)
-        .collect()
+    let set = all.iter().filter(|(bit, _)| flags & bit != 0);
+    set.map(|(_, letter)| letter).collect()
 }
 
 fn why(kind: Retransmission) -> &'static str {
@@ -490,7 +455,8 @@ mod tests {
             id: 3,
             local: "10.0.0.1:900".parse().unwrap(),
             remote: "10.0.0.2:2049".parse().unwrap(),
-            ..connection_of_nothing()
+            cookie: 0,
+            netns: 0,
         };
         (segment, connection)
     }
@@ -608,7 +574,7 @@ mod tests {
     #[test]
     fn nothing_known_is_no_panic() {
         let bare = Segment::default();
-        let connection = connection_of_nothing();
+        let (_, connection) = sent();
         let all: Vec<_> = COLUMNS.iter().collect();
         let row = Row {
             segment: &bare,

@@ -3,7 +3,7 @@
 use crate::explain::sentences;
 use crate::json::pretty;
 use crate::prove::in_short;
-use crate::words::{Ink, Style, escape, escape_sentence, glue, utc, wrap};
+use crate::words::{Ink, Style, escape, escape_sentence, glue, utc};
 use model::advice::{Change, Foreign, RateFrom};
 use model::{
     Attempt, Direction, Ended, Experiment, Fate, Look, Round, Scope, Setting, Side, Tuning, Verdict,
@@ -47,13 +47,7 @@ pub fn elsewhere(system: Foreign, texts: &[(Side, String)]) -> String {
 
 /// What a measurement showed, in one line.
 pub fn seen(look: &Look) -> String {
-    let why = sentences(
-        &look.explanations,
-        Style {
-            width: u16::MAX,
-            ..Style::PLAIN
-        },
-    );
+    let why = sentences(&look.explanations, Style::WIDE);
     let why: Vec<&str> = why.lines().map(str::trim).collect();
     let why = match why[..] {
         [] => "nothing is named that limits it.".to_owned(),
@@ -68,21 +62,16 @@ pub fn story(story: &Tuning, judged: &[Judged], style: Style) -> String {
         text: String::new(),
         style,
     };
-    let way = match story.direction {
-        Direction::Up => "up to",
-        Direction::Down => "down from",
-    };
-    let (host, id) = (escape(&story.host), &story.id);
-    let title = format!("The way {way} {host}, {} (tuning {id})", utc(story.started));
+    let (way, host) = (up_to(story.direction), escape(&story.host));
+    let (at, id) = (utc(story.started), &story.id);
+    let title = format!("The way {way} {host}, {at} (tuning {id})");
     out.text += &(style.paint(Ink::Bold, &title) + "\n");
     for (n, round) in story.rounds.iter().enumerate() {
-        out.part(if n == 0 {
-            "Measured"
-        } else {
-            "Measured again, with what was kept"
+        out.part(match n {
+            0 => "Measured",
+            _ => "Measured again, with what was kept",
         });
-        let look = &round.before;
-        out.say(&format!("{} (run {}).", seen(look), escape(&look.run)));
+        out.look(&round.before);
         out.advice(round, story.dry_run);
         out.proof(round, judged);
     }
@@ -90,47 +79,50 @@ pub fn story(story: &Tuning, judged: &[Judged], style: Style) -> String {
     out.text
 }
 
+pub(crate) fn up_to(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up to",
+        Direction::Down => "down from",
+    }
+}
+
 /// The outcome in a sentence or a few: what was kept with its verdict, what the path carries now.
 pub(crate) fn outcome(story: &Tuning, judged: &[Judged]) -> Vec<String> {
-    let (kept, told) = (titles(story, Fate::Kept), titles(story, Fate::Told));
-    let proposed: usize = story.rounds.iter().map(|r| r.advice.proposals.len()).sum();
-    let mut said = Vec::new();
+    let (kept, open) = (titles(story, Fate::Kept), titles(story, Fate::Told));
+    let nothing_proposed = story.rounds.iter().all(|r| r.advice.proposals.is_empty());
     let first = story.rounds.first().map(|round| &round.before);
-    let carried = match (first, &story.after) {
-        (Some(first), Some(after)) => {
-            format!(": {} before, {} with it", first.goodput, after.goodput)
+    let carried = first.zip(story.after.as_ref());
+    let carried = carried.map(|(first, after)| {
+        let (before, after) = (first.goodput, after.goodput);
+        format!(": {before} before, {after} with it")
+    });
+    let first = match (&kept[..], &open[..]) {
+        ("", "") if story.dry_run && nothing_proposed => {
+            "A dry run, nothing was changed: no finding asks for a setting.".to_owned()
         }
-        _ => String::new(),
-    };
-    said.push(match (&kept[..], &told[..]) {
-        ([], []) if story.dry_run => format!(
-            "A dry run, nothing was changed: {}.",
-            match proposed {
-                0 => "no finding asks for a setting".to_owned(),
-                _ => format!("proposed are {}", titles(story, Fate::Untried).join("; ")),
-            }
-        ),
-        ([], []) if proposed == 0 => {
+        ("", "") if story.dry_run => {
+            let proposed = titles(story, Fate::Untried);
+            format!("A dry run, nothing was changed: proposed are {proposed}.")
+        }
+        ("", "") if nothing_proposed => {
             "Nothing to set: no finding asks for a setting, and everything is as it was.".to_owned()
         }
-        ([], []) => "Nothing of what was proposed was proven to help, and everything is as it was."
+        ("", "") => "Nothing of what was proposed was proven to help, and everything is as it was."
             .to_owned(),
-        ([], told) => format!("Proven, and for you to set: {}.", told.join("; ")),
-        (kept, _) => format!("Kept: {}{carried}.", kept.join("; ")),
+        ("", open) => format!("Proven, and for you to set: {open}."),
+        (kept, _) => format!("Kept: {kept}{}.", carried.unwrap_or_default()),
+    };
+    let rounds = story.rounds.iter().flat_map(|round| {
+        let id = round.experiments.first();
+        let found = judged.iter().find(|(e, _)| Some(&e.id) == id);
+        let proposals = round.advice.proposals.iter().zip(&round.attempts);
+        proposals.filter_map(move |(proposal, attempt)| {
+            let ((experiment, verdict), arm) = (found?, attempt.arm?);
+            let title = escape(&proposal.title);
+            Some(format!("{title}: {}", in_short(experiment, verdict, arm)))
+        })
     });
-    for round in &story.rounds {
-        let of_round = |id: &String| judged.iter().find(|(e, _)| e.id == *id);
-        let Some((experiment, verdict)) = round.experiments.first().and_then(of_round) else {
-            continue;
-        };
-        for (proposal, attempt) in round.advice.proposals.iter().zip(&round.attempts) {
-            if let Some(arm) = attempt.arm {
-                let title = escape(&proposal.title);
-                said.push(format!("{title}: {}", in_short(experiment, verdict, arm)));
-            }
-        }
-    }
-    said
+    [first].into_iter().chain(rounds).collect()
 }
 
 /// The path with all that was kept, unless a further round began with it.
@@ -140,13 +132,14 @@ pub(crate) fn last(story: &Tuning) -> Option<&Look> {
 }
 
 /// What the proposals of this fate do.
-fn titles(story: &Tuning, fate: Fate) -> Vec<String> {
-    let of = |round: &Round| {
+fn titles(story: &Tuning, fate: Fate) -> String {
+    let of = |round: &'_ Round| {
         let pairs = round.advice.proposals.iter().zip(&round.attempts);
         let with = pairs.filter(|(_, a)| a.fate == fate);
         with.map(|(p, _)| escape(&p.title)).collect::<Vec<_>>()
     };
-    story.rounds.iter().flat_map(of).collect()
+    let all: Vec<String> = story.rounds.iter().flat_map(of).collect();
+    all.join("; ")
 }
 
 struct Story {
@@ -160,11 +153,15 @@ impl Story {
     }
 
     fn say(&mut self, words: &str) {
-        self.text += &wrap(words, self.style.width, "  ", "  ");
+        self.text += &self.style.hang("  ", 2, words);
     }
 
     fn note(&mut self, words: &str) {
-        self.text += &wrap(words, self.style.width, "     ", "     ");
+        self.text += &self.style.hang("     ", 5, words);
+    }
+
+    fn look(&mut self, look: &Look) {
+        self.say(&format!("{} (run {}).", seen(look), escape(&look.run)));
     }
 
     fn advice(&mut self, round: &Round, dry_run: bool) {
@@ -191,15 +188,14 @@ impl Story {
         }
         for (n, proposal) in advice.proposals.iter().enumerate() {
             let (title, cause) = (escape(&proposal.title), proposal.cause);
-            self.text += &wrap(
-                &format!("{title}, because of {cause}"),
-                self.style.width,
-                &format!("  {}. ", n + 1),
-                "     ",
-            );
-            for (n, change) in proposal.changes.iter().enumerate() {
-                let before = n.checked_sub(1).map(|n| &proposal.changes[n]);
-                self.change(change, before.is_some_and(|b| b.why == change.why));
+            let first = format!("  {}. ", n + 1);
+            self.text += &self
+                .style
+                .hang(&first, 5, &format!("{title}, because of {cause}"));
+            let mut before = None;
+            for change in &proposal.changes {
+                self.change(change, before == Some(&change.why));
+                before = Some(&change.why);
             }
             if let Some(attempt) = round.attempts.get(n) {
                 self.instead(attempt, dry_run);
@@ -225,20 +221,19 @@ impl Story {
             .map(|now| format!("now {}", escape(now)));
         let default = change.default.as_ref();
         let default = default.map(|d| format!("this kernel's default {}", escape(d)));
-        let values: Vec<String> = now.into_iter().chain(default).collect();
-        let values = match values[..] {
+        let values = match &now.into_iter().chain(default).collect::<Vec<_>>()[..] {
             [] => String::new(),
-            _ => format!(" ({})", values.join(", ")),
+            values => format!(" ({})", values.join(", ")),
         };
         let setting = glue(plain(&change.setting));
         self.note(&format!("{setting} {whose}{values}"));
+        let (why, source) = (
+            escape_sentence(&change.why),
+            escape_sentence(&change.source),
+        );
         self.note(&match same_reason {
             true => "why: for the same reason".to_owned(),
-            false => format!(
-                "why: {} [{}]",
-                escape_sentence(&change.why),
-                escape_sentence(&change.source)
-            ),
+            false => format!("why: {why} [{source}]"),
         });
         let scope = match change.scope {
             Scope::Socket => "changes nothing of the machine",
@@ -251,10 +246,9 @@ impl Story {
             true => "; only new connections have it",
             false => "",
         };
-        let risk = escape_sentence(&change.risk);
-        let risk = match risk.is_empty() {
-            true => String::new(),
-            false => format!("; risk: {risk}"),
+        let risk = match escape_sentence(&change.risk) {
+            none if none.is_empty() => none,
+            risk => format!("; risk: {risk}"),
         };
         self.note(&format!("{scope}{when}{risk}"));
     }
@@ -284,15 +278,17 @@ impl Story {
             return;
         };
         self.part("Proved");
+        let style = self.style;
+        let mut answer = |words: &str| self.text += &style.hang("  ", 5, words);
         for arm in 1..first.plan.arms.len() as u32 {
             let name = escape(first.plan.arm_name(arm));
-            let said = in_short(first, verdict, arm);
-            self.text += &wrap(&format!("{name}: {said}"), self.style.width, "  ", "     ");
+            answer(&format!("{name}: {}", in_short(first, verdict, arm)));
         }
         for (experiment, verdict) in more {
-            let said = in_short(experiment, verdict, 1);
-            let words = format!("Together against the best one alone, in fresh runs: {said}");
-            self.text += &wrap(&words, self.style.width, "  ", "     ");
+            let proven = in_short(experiment, verdict, 1);
+            answer(&format!(
+                "Together against the best one alone, in fresh runs: {proven}"
+            ));
         }
         let all: Vec<&str> = round.experiments.iter().map(String::as_str).collect();
         self.say(&format!(
@@ -302,24 +298,19 @@ impl Story {
     }
 
     fn end(&mut self, story: &Tuning) {
-        let titles = |fate| titles(story, fate);
         if !story.kept.is_empty() {
             self.part("Kept");
             for reading in &story.kept {
-                let (setting, found) = (escape(&reading.setting), escape(&reading.found));
+                let (setting, found) = (glue(escape(&reading.setting)), escape(&reading.found));
                 let whose = host(reading.side);
                 self.say(&match reading.in_force {
-                    true => format!("{} {whose}, in force", glue(setting)),
-                    false => format!("{} {whose}, but it is {found}", glue(setting)),
+                    true => format!("{setting} {whose}, in force"),
+                    false => format!("{setting} {whose}, but it is {found}"),
                 });
             }
             let far = story.kept.iter().any(|r| r.side == Side::Far);
-            let host = if far {
-                format!(" {}", escape(&story.host))
-            } else {
-                String::new()
-            };
-            let until = glue(format!("'linerate tune undo{host}'"));
+            let host = far.then(|| format!(" {}", escape(&story.host)));
+            let until = glue(format!("'linerate tune undo{}'", host.unwrap_or_default()));
             self.say(&match story.lasting[..] {
                 [] => format!(
                     "Until {until} or until the host starts anew: --persist writes it down for good."
@@ -327,57 +318,52 @@ impl Story {
                 _ => format!("Until {until}; what brings it back when the host starts is below."),
             });
         }
-        let told = titles(Fate::Told);
-        if !told.is_empty() {
+        let open = titles(story, Fate::Told);
+        if !open.is_empty() {
             self.part("Proven, and for you to set");
             self.say(&format!(
-                "{}: it helps linerate's own connections. For others set what is proposed above, or the same option in the application.",
-                told.join("; ")
+                "{open}: it helps linerate's own connections. For others set what is proposed above, or the same option in the application."
             ));
         }
-        let (undone, surpassed) = (titles(Fate::Undone), titles(Fate::Surpassed));
+        let undone = titles(story, Fate::Undone);
+        let surpassed = titles(story, Fate::Surpassed);
         if !undone.is_empty() || !surpassed.is_empty() {
             self.part("Undone");
         }
         if !undone.is_empty() {
-            self.say(&format!("{}: not proven.", undone.join("; ")));
+            self.say(&format!("{undone}: not proven."));
         }
         if !surpassed.is_empty() {
-            let all = surpassed.join("; ");
             self.say(&format!(
-                "{all}: it helps, and adds nothing to what does more."
+                "{surpassed}: it helps, and adds nothing to what does more."
             ));
         }
         if let Some(look) = last(story) {
             self.part("Now");
-            self.say(&format!("{} (run {}).", seen(look), escape(&look.run)));
+            self.look(look);
         }
         if !story.lasting.is_empty() {
             self.part("For good");
         }
         for reading in &story.lasting {
             let (setting, found) = (escape(&reading.setting), escape_sentence(&reading.found));
-            let whose = host(reading.side);
-            self.say(&match reading.in_force {
-                true => format!("{setting} {whose}: written to {found}."),
-                false => format!("{setting} {whose}: {found}."),
-            });
+            let written = if reading.in_force { "written to " } else { "" };
+            self.say(&format!(
+                "{setting} {}: {written}{found}.",
+                host(reading.side)
+            ));
         }
-        for warning in &story.warnings {
-            let (what, remedy) = (
-                escape_sentence(&warning.what),
-                escape_sentence(&warning.remedy),
-            );
+        for w in &story.warnings {
+            let (what, remedy) = (escape_sentence(&w.what), escape_sentence(&w.remedy));
             self.say(&format!("! {what}: {remedy}."));
         }
-        self.text.push('\n');
         let last = match (&story.ended, story.kept.is_empty()) {
             (Ended::Complete, _) if story.dry_run => "Nothing was changed: a dry run.",
             (Ended::Complete, true) => "Nothing was changed for good: every setting is as it was.",
             (Ended::Complete, false) => "Everything else is as it was.",
             _ => "It broke off; what was not kept is undone.",
         };
-        self.text += &wrap(last, self.style.width, "", "");
+        self.text += &format!("\n{}", self.style.prose(last));
     }
 }
 

@@ -14,30 +14,34 @@ use model::{Experiment, GateState, Verdict};
 pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
     let order = &experiment.plan;
     let answers = phrase::answers(experiment, verdict);
-    let mut told: Vec<String> = text::ended(experiment, verdict).into_iter().collect();
-    told.extend(phrase::search(order, verdict));
-    told.extend(answers.iter().map(ToString::to_string));
-    told.extend(phrase::of_all(experiment, verdict));
+    let first = [
+        text::ended(experiment, verdict),
+        phrase::search(order, verdict),
+    ];
+    let mut sentences: Vec<String> = first.into_iter().flatten().collect();
+    sentences.extend(answers.iter().map(ToString::to_string));
+    sentences.extend(phrase::of_all(experiment, verdict));
     let beside = answers.iter().filter(|answer| !answer.beside.is_empty());
     let beside = beside.map(|answer| match answer.of.as_str() {
         "" => answer.beside.join(" "),
         of => format!("{of}: {}", answer.beside.join(" ")),
     });
-
     let several = verdict.comparisons.len() > 1 || !verdict.effects.is_empty();
+    let (heading, effects) = match several {
+        true => (
+            "Every arm against the control",
+            forest::of_experiment(experiment, verdict),
+        ),
+        false => ("The effect", pairs::picture(experiment, verdict)),
+    };
+    let again = format!(
+        "'linerate prove again {}' makes all of it anew.",
+        escape(&experiment.id)
+    );
     let sections = vec![
-        Section::new(
-            match several {
-                true => "Every arm against the control",
-                false => "The effect",
-            }
-            .to_owned(),
-        )
-        .words(beside.collect())
-        .pictures(match several {
-            true => forest::of_experiment(experiment, verdict),
-            false => pairs::picture(experiment, verdict),
-        }),
+        Section::new(heading)
+            .words(beside.collect())
+            .pictures(effects),
         Section::new("Before it is believed").words(text::doubts(experiment, verdict)),
         Section::new("The classic figures")
             .words(vec![RUNS_ARE_THE_SAMPLE.to_owned()])
@@ -53,10 +57,7 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
             .words(checked(verdict))
             .folded(true),
         Section::new("The plan")
-            .words(vec![format!(
-                "'linerate prove again {}' makes all of it anew.",
-                escape(&experiment.id)
-            )])
+            .words(vec![again])
             .listing(plan::arms(order))
             .folded(true),
     ];
@@ -66,7 +67,7 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
             Some(title) => escape(title),
             None => phrase::question(order),
         },
-        verdict: told,
+        verdict: sentences,
         facts: about(experiment, verdict),
         sections: filled(sections),
     }
@@ -74,31 +75,17 @@ pub fn experiment(experiment: &Experiment, verdict: &Verdict) -> Page {
 
 fn about(experiment: &Experiment, verdict: &Verdict) -> Vec<(String, String)> {
     let order = &experiment.plan;
-    let there = match &experiment.far {
-        Some(far) => summary::host(far),
-        None => format!("{} did not tell what it is", escape(&order.host)),
-    };
+    // It is the headline of a page without a title.
+    let question = order.title.as_ref().map(|_| phrase::question(order));
+    let (made, elapsed) = (phrase::runs_made(experiment), phrase::span(verdict.elapsed));
+    let (runs, gap) = (phrase::runs(order), round_span(order.gap));
     facts([
         ("Measured", utc(experiment.started)),
         ("Experiment", escape(&experiment.id)),
-        (
-            "Asked",
-            // It is the headline of a page without a title.
-            order
-                .title
-                .as_ref()
-                .map(|_| phrase::question(order))
-                .unwrap_or_default(),
-        ),
+        ("Asked", question.unwrap_or_default()),
         (
             "Runs",
-            format!(
-                "{} in {}: {}, with a pause of {} before each",
-                phrase::runs_made(experiment),
-                phrase::span(verdict.elapsed),
-                phrase::runs(order),
-                round_span(order.gap)
-            ),
+            format!("{made} in {elapsed}: {runs}, with a pause of {gap} before each"),
         ),
         ("Design", plan::design(order)),
         ("Order", plan::order(order)),
@@ -107,7 +94,10 @@ fn about(experiment: &Experiment, verdict: &Verdict) -> Vec<(String, String)> {
             format!("{} and more", phrase::share(order.margin)),
         ),
         ("Here", summary::host(&experiment.near)),
-        ("There", there),
+        (
+            "There",
+            summary::remote(&order.host, experiment.far.as_ref()),
+        ),
     ])
 }
 

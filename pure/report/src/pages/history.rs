@@ -3,6 +3,7 @@
 use super::facts;
 use crate::page::{Axis, Band, Chart, Page, Picture, Scale, Section, Series, Stroke};
 use crate::prove::phrase::{base_unit, metric_words, value};
+use crate::tune::up_to;
 use crate::words::{escape, minute, table};
 use model::{Direction, Metric, Nanos, RunId};
 
@@ -51,10 +52,7 @@ const LEAST: usize = 14;
 impl History {
     /// Of what it is.
     pub fn name(&self) -> String {
-        let way = match self.direction {
-            Direction::Up => "up to",
-            Direction::Down => "down from",
-        };
+        let way = up_to(self.direction);
         format!("{} {way} {}", self.workload, escape(&self.host))
     }
 

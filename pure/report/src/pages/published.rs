@@ -13,10 +13,6 @@ const TOP: usize = 6;
 
 /// Each difference with its verdict, the caveats, and the figures as they were printed.
 pub fn published(of: &Published) -> Page {
-    let wide = Style {
-        width: u16::MAX,
-        ..Style::PLAIN
-    };
     let top = of.comparisons.iter().take(TOP);
     let mut verdict: Vec<String> = top
         .map(|one| published::sentence(one, of.margin_share))
@@ -30,29 +26,14 @@ pub fn published(of: &Published) -> Page {
         verdict.push(format!("And {more} more, below."));
     }
     let doubts = of.doubts.iter().map(|d| escape_sentence(&d.words));
-    let section = |heading: &str| Section::new(heading.to_owned());
+    let all = (more > 0).then(|| published::text(of, Style::WIDE));
     let sections = vec![
-        Section {
-            pictures: bars::of_published(of).into_iter().collect(),
-            ..section("As it was printed")
-        },
-        Section {
-            words: doubts.collect(),
-            ..section("Before this is believed")
-        },
-        Section {
-            pictures: forest::of_published(of).into_iter().collect(),
-            ..section("Effects")
-        },
-        Section {
-            listing: if more > 0 {
-                published::text(of, wide)
-            } else {
-                String::new()
-            },
-            folded: true,
-            ..section("Every difference")
-        },
+        Section::new("As it was printed").pictures(bars::of_published(of)),
+        Section::new("Before this is believed").words(doubts.collect()),
+        Section::new("Effects").pictures(forest::of_published(of)),
+        Section::new("Every difference")
+            .listing(all.unwrap_or_default())
+            .folded(true),
     ];
     let file = of.name.rsplit('/').next().unwrap_or_default();
     Page {

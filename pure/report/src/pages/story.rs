@@ -1,10 +1,10 @@
 //! The page of the demonstration: a path that is slow one way, why, what helps, what does not.
 
 use crate::explain;
-use crate::page::{Page, Picture, Section};
+use crate::page::{Page, Section};
 use crate::prove::in_short;
 use crate::tune::Judged;
-use crate::words::{escape, escape_sentence, utc};
+use crate::words::{escape, escape_sentence, or, utc};
 use model::finding::Explanation;
 use model::{Direction, Fate, Fingerprint, Run, Tuning, Warning, summarise};
 
@@ -57,22 +57,15 @@ pub fn story(story: &Story) -> Page {
 /// A page as a part of another: its sections under its name, its pictures under names of their own, and all but the
 /// first `open` folded.
 fn chapter(name: &str, id: &str, open: usize, page: Page) -> Vec<Section> {
-    let sections = page.sections.into_iter().enumerate();
+    let mut sections = page.sections;
+    for (n, section) in sections.iter_mut().enumerate() {
+        section.heading = format!("{name}: {}", section.heading);
+        section.folded |= n >= open;
+        for picture in &mut section.pictures {
+            picture.id = format!("{id}-{}", picture.id);
+        }
+    }
     sections
-        .map(|(n, section)| Section {
-            heading: format!("{name}: {}", section.heading),
-            pictures: section
-                .pictures
-                .into_iter()
-                .map(|picture| Picture {
-                    id: format!("{id}-{}", picture.id),
-                    ..picture
-                })
-                .collect(),
-            folded: section.folded || n >= open,
-            ..section
-        })
-        .collect()
 }
 
 /// The way that was tuned, by the names of its ends.
@@ -94,28 +87,25 @@ fn verdict_of(story: &Story, there: &str) -> Vec<String> {
     let slow = story.tuning.direction;
     let legs = summarise(&story.run).legs;
     let rate = |of_slow: bool| {
-        let mut legs = legs.iter();
-        let leg = legs.find(|leg| (leg.direction == slow) == of_slow);
-        leg.map_or("nothing".to_owned(), |leg| {
-            leg.steady_goodput.unwrap_or(leg.goodput).to_string()
-        })
+        let leg = legs.iter().find(|leg| (leg.direction == slow) == of_slow);
+        or(
+            leg.map(|leg| leg.steady_goodput.unwrap_or(leg.goodput)),
+            "nothing",
+        )
     };
-    let mut all = vec![format!(
-        "{there} the path carries {}, the way back {}.",
-        rate(true),
-        rate(false)
-    )];
+    let (slow_rate, other) = (rate(true), rate(false));
+    let carries = format!("{there} the path carries {slow_rate}, the way back {other}.");
     let why = story.why.iter().find(|e| e.direction == Some(slow));
-    all.extend(why.map(|e| format!("Why: it is {}", explain::sentence(e))));
-    all.push(helped(story));
+    let why = why.map(|e| format!("Why: it is {}", explain::sentence(e)));
     let (experiment, verdict) = &story.popular;
-    all.push(format!(
-        "What many would try first, {}: {}",
-        escape(experiment.plan.arm_name(1)),
-        in_short(experiment, verdict, 1)
-    ));
-    all.push("Everything is as it was: what had been set was put back.".to_owned());
-    all
+    let name = escape(experiment.plan.arm_name(1));
+    let popular = in_short(experiment, verdict, 1);
+    let rest = [
+        helped(story),
+        format!("What many would try first, {name}: {popular}"),
+        "Everything is as it was: what had been set was put back.".to_owned(),
+    ];
+    [carries].into_iter().chain(why).chain(rest).collect()
 }
 
 /// The proposal that was proven to do the most, with what proves it.
@@ -129,14 +119,12 @@ fn helped(story: &Story) -> String {
         return "Nothing that was proposed is proven to help.".to_owned();
     };
     let settings: Vec<String> = attempt.settings.iter().map(ToString::to_string).collect();
-    let said = attempt.arm.zip(story.judged.first());
-    let said = said.map_or(String::new(), |(arm, (experiment, verdict))| {
-        in_short(experiment, verdict, arm)
-    });
+    let proven = attempt.arm.zip(story.judged.first());
+    let proven = proven.map(|(arm, (experiment, verdict))| in_short(experiment, verdict, arm));
+    let (title, settings) = (escape(&proposal.title), settings.join(", "));
     format!(
-        "What helps, {} ({}): {said}",
-        escape(&proposal.title),
-        settings.join(", ")
+        "What helps, {title} ({settings}): {}",
+        proven.unwrap_or_default()
     )
 }
 

@@ -1,5 +1,6 @@
 //! The page of a trace or a capture: its connections, the biggest in full, and the requests that they carried.
 
+use super::filled;
 use crate::page::{Page, Picture, Section};
 use crate::pictures::course::Course;
 use crate::pictures::ladder::{self, Ladder};
@@ -8,10 +9,11 @@ use crate::pictures::time_sequence::{self, time};
 use crate::pictures::{bands, latency};
 use crate::words::{Style, escape, grouped};
 use crate::{explain, requests};
+use model::Latency;
 use model::finding::Explanation;
-use model::request::{Call, Operation, Requests};
+use model::request::{Call, Operation, Requests, Step};
 
-/// Connections that are told by their sentence.
+/// Connections that are named by their sentence.
 const NAMED: usize = 50;
 /// Operations of which the longest request is drawn.
 const LADDERS: usize = 3;
@@ -36,60 +38,43 @@ pub struct Followed {
 
 /// The page.
 pub fn trace(of: &Followed) -> Page {
-    let answered = of.requests.as_ref().filter(|told| told.answered > 0);
-    let mut sections = Vec::new();
-    for (n, (one, course)) in of.explanations.iter().zip(&of.courses).enumerate() {
-        sections.extend(connection(n, one, course));
-    }
-    if let Some(told) = answered {
-        sections.extend(asked(&of.name, told, of.beside.as_ref()));
-    }
+    let answered = of.requests.as_ref().filter(|all| all.answered > 0);
+    let drawn = of.explanations.iter().zip(&of.courses).enumerate();
+    let drawn = drawn.flat_map(|(n, (one, course))| connection(n, one, course));
+    let asked = answered.map(|all| asked(&of.name, all, of.beside.as_ref()));
     let others = &of.explanations[of.courses.len().min(of.explanations.len())..];
-    if !others.is_empty() {
-        sections.push(by_sentence(others));
-    }
-    if !of.doubts.is_empty() {
-        sections.push(
-            Section::new("What was left out")
-                .words(of.doubts.clone())
-                .folded(true),
-        );
-    }
-    let mut verdict: Vec<String> = of
+    let rest = [
+        by_sentence(others),
+        Section::new("What was left out")
+            .words(of.doubts.clone())
+            .folded(true),
+    ];
+    let sections = drawn.chain(asked.into_iter().flatten()).chain(rest);
+    let answers = of
         .explanations
         .iter()
         .take(of.courses.len().max(1))
-        .map(answer)
-        .collect();
-    verdict.extend(answered.map(requests::sentence));
+        .map(answer);
+    let mut verdict: Vec<String> = answers.chain(answered.map(requests::sentence)).collect();
     if verdict.is_empty() {
-        verdict.push(
-            "No connection with data is in this file: there is nothing to explain.".to_owned(),
-        );
+        let nothing = "No connection with data is in this file: there is nothing to explain.";
+        verdict.push(nothing.to_owned());
     }
+    let streams = of.explanations.iter().filter_map(|one| one.stream.clone());
     Page {
-        streams: of
-            .explanations
-            .iter()
-            .filter_map(|one| one.stream.clone())
-            .collect(),
+        streams: streams.collect(),
         title: format!("What limited the connections in {}", escape(&of.name)),
         verdict,
         facts: of.facts.clone(),
-        sections,
+        sections: filled(sections.collect()),
     }
 }
 
 /// A connection and its answer, in one sentence.
 fn answer(one: &Explanation) -> String {
-    let rate = one.bytes.per(one.span);
-    let said = explain::sentence(one);
-    format!(
-        "{}: {} in {}, {rate}; {said}",
-        escape(&one.name),
-        one.bytes,
-        one.span
-    )
+    let (bytes, span, rate) = (one.bytes, one.span, one.bytes.per(one.span));
+    let (name, why) = (escape(&one.name), explain::sentence(one));
+    format!("{name}: {bytes} in {span}, {rate}; {why}")
 }
 
 /// A connection of a run in full, under a heading; `id` makes the names of its pictures differ from others.
@@ -150,90 +135,75 @@ fn by_sentence(others: &[Explanation]) -> Section {
 }
 
 /// The requests: how long, why, and single ones step by step.
-fn asked(name: &str, told: &Requests, beside: Option<&(String, Requests)>) -> [Section; 2] {
-    let named = |of: &Operation| (of.operation.clone(), of.times.clone());
-    let named: Vec<_> = told.operations.iter().map(named).collect();
-    let distributions: Vec<_> = named
+fn asked(name: &str, all: &Requests, beside: Option<&(String, Requests)>) -> [Section; 2] {
+    let named = all
+        .operations
         .iter()
-        .map(|(name, times)| (name.clone(), times))
-        .collect();
-    let mut pictures: Vec<Picture> = Vec::new();
-    pictures.extend(latency::by_cause("request-causes", &told.operations));
-    pictures.push(latency::distribution("request-times", &distributions));
-    pictures.extend(latency::over_time("requests-over-time", &told.moments));
+        .map(|of| (of.operation.clone(), &of.times));
+    let named: Vec<(String, &Latency)> = named.collect();
+    let pictures = [
+        latency::by_cause("request-causes", &all.operations),
+        Some(latency::distribution("request-times", &named)),
+        latency::over_time("requests-over-time", &all.moments),
+    ];
     [
         Section::new("Requests")
-            .words(vec![requests::sentence(told)])
-            .pictures(pictures),
+            .words(vec![requests::sentence(all)])
+            .pictures(pictures.into_iter().flatten()),
         Section::new("Requests one by one")
-            .listing(requests::text(told, Style::PLAIN))
-            .pictures(ladders(name, told, beside))
+            .listing(requests::text(all, Style::PLAIN))
+            .pictures(ladders(name, all, beside))
             .folded(true),
     ]
 }
 
 /// A usual request beside the same of another file, or of the operation that took the most time; then the longest.
-fn ladders(name: &str, told: &Requests, beside: Option<&(String, Requests)>) -> Vec<Picture> {
-    let mut pictures = Vec::new();
-    match beside {
-        Some((other, of_other)) => pictures.extend(both(told, [name, other], of_other)),
-        None => {
-            let usual = told
-                .operations
-                .first()
-                .and_then(|of| Some((of, usual(told, &of.operation)?)));
-            if let Some((of, call)) = usual {
-                let ladder = Ladder {
-                    title: format!("a usual one of {}", grouped(of.count)),
-                    call,
-                };
-                pictures.push(ladder::picture(
-                    "ladder-usual",
-                    &titled("A usual request", call),
-                    &[ladder],
-                ));
-            }
-        }
-    }
-    for (n, of) in told.operations.iter().take(LADDERS).enumerate() {
-        if let Some(call) = of.worst.first().filter(|_| of.count > 1) {
-            let ladder = Ladder {
-                title: format!("the longest of {}", grouped(of.count)),
+fn ladders(name: &str, all: &Requests, beside: Option<&(String, Requests)>) -> Vec<Picture> {
+    let alone = |id: &str, heading: &str, title: &str, of: &Operation, call| {
+        let title = format!("{title} of {}", grouped(of.count));
+        ladder::picture(id, &titled(heading, call), &[Ladder { title, call }])
+    };
+    let first = match (beside, all.operations.first()) {
+        (Some((other, requests)), _) => both(all, [name, other], requests),
+        (None, first) => first.and_then(|of| {
+            let call = usual(all, &of.operation)?;
+            Some(alone(
+                "ladder-usual",
+                "A usual request",
+                "a usual one",
+                of,
                 call,
-            };
-            let id = format!("ladder-longest-{}", n + 1);
-            pictures.push(ladder::picture(
-                &id,
-                &titled("The longest request", call),
-                &[ladder],
-            ));
-        }
-    }
-    pictures
+            ))
+        }),
+    };
+    let longest = all.operations.iter().take(LADDERS).enumerate();
+    let longest = longest.filter_map(|(n, of)| {
+        let call = of.worst.first().filter(|_| of.count > 1)?;
+        let id = format!("ladder-longest-{}", n + 1);
+        Some(alone(&id, "The longest request", "the longest", of, call))
+    });
+    first.into_iter().chain(longest).collect()
 }
 
 /// The first operation that both have, a usual request of each on one scale of time.
-fn both(told: &Requests, names: [&str; 2], other: &Requests) -> Option<Picture> {
-    let pair = told.operations.iter().find_map(|of| {
-        let here = usual(told, &of.operation)?;
-        Some((here, usual(other, &of.operation)?))
-    });
-    let (here, there) = pair?;
-    let ladder = |name, call| Ladder {
-        title: format!("{}: {}", escape(name), largest(call)),
-        call,
+fn both(all: &Requests, names: [&str; 2], other: &Requests) -> Option<Picture> {
+    let mut operations = all.operations.iter();
+    let pair = operations.find_map(|of| {
+        let usual = |all| usual(all, &of.operation);
+        Some([usual(all)?, usual(other)?])
+    })?;
+    let ladder = |name, call| {
+        let title = format!("{}: {}", escape(name), largest(call));
+        Ladder { title, call }
     };
-    let ladders = [ladder(names[0], here), ladder(names[1], there)];
-    Some(ladder::picture(
-        "ladder-both",
-        &titled("The same request twice", here),
-        &ladders,
-    ))
+    let ladders = [ladder(names[0], pair[0]), ladder(names[1], pair[1])];
+    let title = titled("The same request twice", pair[0]);
+    Some(ladder::picture("ladder-both", &title, &ladders))
 }
 
 /// What tells two paths apart: the size of their segments.
 fn largest(call: &Call) -> String {
-    let per = |step: &model::request::Step| step.bytes.0.div_ceil(step.segments.max(1).into());
+    let per = |step: &Step| step.bytes.0.div_ceil(step.segments.max(1).into());
     let most = call.steps.iter().map(per).max().unwrap_or(0);
     format!("up to {most} bytes a segment")
 }
@@ -242,15 +212,11 @@ fn titled(what: &str, call: &Call) -> String {
     format!("{what}: {}", escape(&call.operation))
 }
 
-/// Of the calls that are told, that which took as long as half of them do.
-fn usual<'a>(told: &'a Requests, operation: &str) -> Option<&'a Call> {
-    let p50 = told
-        .operations
-        .iter()
-        .find(|of| of.operation == operation)?
-        .p50;
-    let calls = told.calls.iter().filter(|call| call.operation == operation);
-    calls.min_by_key(|call| call.parts.total().0.abs_diff(p50.0))
+/// Of the calls that are kept, that which took as long as half of them do.
+fn usual<'a>(all: &'a Requests, operation: &str) -> Option<&'a Call> {
+    let of = all.operations.iter().find(|of| of.operation == operation)?;
+    let calls = all.calls.iter().filter(|call| call.operation == operation);
+    calls.min_by_key(|call| call.parts.total().0.abs_diff(of.p50.0))
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use crate::pictures::{bars, forest, pairs};
 use crate::prove::phrase::{answers, of_all};
 use crate::tune::{self, Judged};
 use crate::words::{Style, escape, utc};
-use model::{Direction, Look, Tuning};
+use model::{Look, Tuning};
 
 /// What was kept and what it brought; then before and after, each experiment, and the whole story.
 pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
     let looks = looks(story);
-    let told = looks.iter().enumerate().map(|(n, look)| {
+    let words = looks.iter().enumerate().map(|(n, look)| {
         let what = if n == 0 {
             "As it was"
         } else {
@@ -22,7 +22,7 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
     });
     let mut sections = vec![
         Section::new("Before and after")
-            .words(told.collect())
+            .words(words.collect())
             .pictures(bars::of_tuning(&looks)),
     ];
     sections.extend(judged.iter().enumerate().map(|(n, one)| proof(n, one)));
@@ -31,10 +31,7 @@ pub fn tuning(story: &Tuning, judged: &[Judged]) -> Page {
             .listing(tune::story(story, judged, Style::PLAIN))
             .folded(true),
     );
-    let way = match story.direction {
-        Direction::Up => "up to",
-        Direction::Down => "down from",
-    };
+    let way = tune::up_to(story.direction);
     let host = escape(&story.host);
     Page {
         streams: Vec::new(),
@@ -67,10 +64,8 @@ fn proof(number: usize, (experiment, verdict): &Judged) -> Section {
         id: format!("{}-{}", picture.id, number + 1),
         ..picture
     });
-    let mut words: Vec<String> = answers(experiment, verdict)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let answers = answers(experiment, verdict);
+    let mut words: Vec<String> = answers.iter().map(ToString::to_string).collect();
     words.extend(of_all(experiment, verdict));
     let id = escape(&experiment.id);
     words.push(format!("'linerate report {id}' has the page of it."));
