@@ -69,7 +69,10 @@ pub(crate) fn answers(experiment: &Experiment, verdict: &Verdict) -> Vec<Answer>
             of: of.unwrap_or_default(),
             headline: answer(c.outcome),
             sentences,
-            beside: judged.then(|| beside(plan, verdict, c)).unwrap_or_default(),
+            beside: match judged {
+                true => beside(plan, verdict, c),
+                false => Vec::new(),
+            },
         }
     };
     let of_factor = |e: &FactorEffect| Answer {
