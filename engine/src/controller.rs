@@ -2,7 +2,7 @@
 //! both ends saw.
 
 use crate::exit::{Refusal, sentence};
-use crate::leg::{end_trace, inspect, job, run_end, storage, traced};
+use crate::leg::{end_trace, inspect, job, merge, run_end, storage, traced};
 use crate::progress::{Event as Progress, Watcher};
 use crate::traces;
 use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
@@ -47,8 +47,8 @@ pub struct Link {
     name: String,
     /// Where the data listeners are; the one that answered, once one has. Never empty.
     addresses: Vec<IpAddr>,
-    post: mpsc::Sender<Told>,
-    inbox: mpsc::Receiver<Told>,
+    post: mpsc::Sender<Incoming>,
+    inbox: mpsc::Receiver<Incoming>,
     listener: Option<JoinHandle<()>>,
     /// Number of the next leg: none is used twice in a session.
     next_leg: u32,
@@ -74,9 +74,9 @@ impl Link {
         let listener = std::thread::spawn(move || {
             loop {
                 match channel.recv(LISTEN) {
-                    Some(Event::Message(message)) => drop(far.send(Told::Far(message))),
+                    Some(Event::Message(message)) => drop(far.send(Incoming::Far(message))),
                     // A controller that is over has hung up itself.
-                    Some(Event::Ended(ended)) => return drop(far.send(Told::Ended(ended))),
+                    Some(Event::Ended(ended)) => return drop(far.send(Incoming::Ended(ended))),
                     None => {}
                 }
             }
@@ -140,7 +140,7 @@ impl Link {
     pub fn tune(&mut self, request: TuneRequest, within: Duration) -> Result<Vec<Reading>> {
         self.tunes += 1;
         let ours = self.tunes;
-        self.tell(ToAgent::Tune {
+        self.send(ToAgent::Tune {
             number: ours,
             origin: Origin {
                 address: self.near_address(),
@@ -148,33 +148,20 @@ impl Link {
             },
             request,
         })?;
-        let until = Instant::now() + within;
-        loop {
-            match self.hear(until.saturating_duration_since(Instant::now())) {
-                Some(Told::Far(ToController::Tuned {
-                    number,
-                    mut readings,
-                    shared,
-                })) if number == ours => {
-                    self.shares_machine = shared;
-                    for reading in &mut readings {
-                        reading.side = Side::Far;
-                    }
-                    return Ok(readings);
-                }
-                Some(Told::Far(ToController::TuneRefused { number, why })) if number == ours => {
-                    let why = format!("{} refuses: {why}", self.name);
-                    return Err(Refusal::unreachable(why).into());
-                }
-                Some(Told::Ended(ended)) => return Err(lost(&ended)),
-                // An answer that came too late, the last word of an end that was not waited for.
-                Some(_) => {}
-                None => {
-                    let why = format!("{} did not answer a request to tune in time", self.name);
-                    return Err(Refusal::unreachable(why).into());
-                }
-            }
+        let (mut readings, shared) = self.wait("tune", within, None, |message| match message {
+            ToController::Tuned {
+                number,
+                readings,
+                shared,
+            } if number == ours => Some(Ok((readings, shared))),
+            ToController::TuneRefused { number, why } if number == ours => Some(Err(why)),
+            _ => None,
+        })?;
+        self.shares_machine = shared;
+        for reading in &mut readings {
+            reading.side = Side::Far;
         }
+        Ok(readings)
     }
 
     /// Has the agent find out something of the path; the number under which it will answer.
@@ -184,7 +171,7 @@ impl Link {
     pub fn ask(&mut self, request: ProbeRequest) -> Result<u64> {
         self.probes += 1;
         let number = self.probes;
-        self.tell(ToAgent::Probe { number, request })?;
+        self.send(ToAgent::Probe { number, request })?;
         Ok(number)
     }
 
@@ -198,29 +185,55 @@ impl Link {
         within: Duration,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<ProbeAnswer> {
-        let until = Instant::now() + within;
-        while Instant::now() < until {
-            match self.hear(Duration::from_millis(2)) {
-                Some(Told::Far(ToController::Probed { number, answer })) if number == ours => {
-                    return Ok(answer);
-                }
-                Some(Told::Far(ToController::ProbeRefused { number, why })) if number == ours => {
-                    let why = format!("{} refuses: {why}", self.name);
-                    return Err(Refusal::unreachable(why).into());
-                }
-                Some(Told::Ended(ended)) => return Err(lost(&ended)),
-                // The last word of something that was not waited for.
-                Some(_) => {}
-                None => meanwhile(),
-            }
-        }
-        let why = format!("{} did not answer a request to probe in time", self.name);
-        Err(Refusal::unreachable(why).into())
+        self.wait("probe", within, Some(meanwhile), |message| match message {
+            ToController::Probed { number, answer } if number == ours => Some(Ok(answer)),
+            ToController::ProbeRefused { number, why } if number == ours => Some(Err(why)),
+            _ => None,
+        })
     }
 
-    /// Whether the agent said, when it was to take hold of its settings, that it is on this machine
-    /// and in this network namespace (as `local` is). Then all settings are this end's to apply: the
-    /// agent answers requests without doing anything, and refuses to apply.
+    /// The answer to a request, as `pick` knows it; `meanwhile` is called every few milliseconds.
+    fn wait<T>(
+        &mut self,
+        what: &str,
+        within: Duration,
+        mut meanwhile: Option<&mut dyn FnMut()>,
+        pick: impl Fn(ToController) -> Option<Result<T, String>>,
+    ) -> Result<T> {
+        let until = Instant::now() + within;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let moment = match meanwhile {
+                Some(_) => left.min(Duration::from_millis(2)),
+                None => left,
+            };
+            match self.recv(moment) {
+                Some(Incoming::Far(message)) => match pick(message) {
+                    Some(Ok(answer)) => return Ok(answer),
+                    Some(Err(why)) => {
+                        let why = format!("{} refuses: {why}", self.name);
+                        return Err(Refusal::unreachable(why).into());
+                    }
+                    // An answer that came too late, the last message of a leg that was not waited for.
+                    None => {}
+                },
+                Some(Incoming::Ended(ended)) => return Err(lost(&ended)),
+                Some(_) => {}
+                None if left.is_zero() => {
+                    let why = format!("{} did not answer a request to {what} in time", self.name);
+                    return Err(Refusal::unreachable(why).into());
+                }
+                None => {
+                    if let Some(meanwhile) = &mut meanwhile {
+                        meanwhile();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the agent is on this machine and in this network namespace (as `local` is), as it reported when it was
+    /// to take hold of its settings. Then all settings are this end's to apply.
     pub fn shares_machine(&self) -> bool {
         self.shares_machine
     }
@@ -252,7 +265,7 @@ impl Link {
         self.ended.is_some()
     }
 
-    fn tell(&mut self, message: ToAgent) -> Result<()> {
+    fn send(&mut self, message: ToAgent) -> Result<()> {
         if self.ended.is_none() {
             self.ended = self.agent.send(message).err();
         }
@@ -263,9 +276,9 @@ impl Link {
     }
 
     /// The next thing that is told, within this time.
-    fn hear(&mut self, within: Duration) -> Option<Told> {
+    fn recv(&mut self, within: Duration) -> Option<Incoming> {
         let told = self.inbox.recv_timeout(within).ok();
-        if let Some(Told::Ended(ended)) = &told {
+        if let Some(Incoming::Ended(ended)) = &told {
             self.ended = Some(ended.clone());
         }
         told
@@ -286,22 +299,22 @@ fn lost(ended: &SessionEnd) -> anyhow::Error {
     Refusal::unreachable(ended.to_string()).into()
 }
 
-/// What the controller hears.
-enum Told {
-    /// From the thread of this host's end of a leg, by the leg's number.
-    Near(u32, Near),
-    /// From the agent.
+/// What comes to a link.
+enum Incoming {
+    /// What happens at this host's end of a leg, by the leg's number.
+    Near(u32, Happened),
+    /// The trace of this host's end.
+    Trace(u32, Vec<u8>),
+    /// A message of the agent.
     Far(ToController),
     /// The session is over.
     Ended(SessionEnd),
 }
 
-/// What the thread of this host's end of a leg tells.
-enum Near {
+/// What happens at one end of a leg.
+enum Happened {
     Connected(Vec<SocketOptions>, Vec<Warning>),
-    Sample(Sample),
-    /// The trace of this end.
-    Trace(Vec<u8>),
+    Sample(Box<Sample>),
     /// The record, and why the load broke if it did.
     Over(Box<EndRecord>, Option<String>),
     /// It never began.
@@ -318,7 +331,7 @@ struct Drive<'a> {
 }
 
 /// A leg under way.
-struct Flight {
+struct LegState {
     /// Position in the run.
     index: usize,
     leg: Leg,
@@ -333,9 +346,9 @@ struct Flight {
     /// Tells it to end early.
     stop: Arc<AtomicBool>,
     /// The agent was told so.
-    told_stop: bool,
+    stop_sent: bool,
     /// It never began because another leg of its group could not, whose failure is the one to tell.
-    gave_way: bool,
+    cancelled: bool,
     failure: Option<anyhow::Error>,
 }
 
@@ -351,40 +364,40 @@ impl Drive<'_> {
     /// Plays the legs of `directions` at once.
     fn group(&mut self, spec: &Spec, directions: &[Direction]) -> Result<()> {
         let first = self.run.legs.len();
-        let mut flights: Vec<Flight> = (first..)
+        let mut legs: Vec<LegState> = (first..)
             .zip(directions)
             .map(|(index, direction)| {
                 let number = self.link.next_leg;
                 self.link.next_leg += 1;
-                Flight::new(index, *direction, order(spec, number, *direction))
+                LegState::new(index, *direction, order(spec, number, *direction))
             })
             .collect();
-        let outcome = self.fly(&mut flights);
-        let mut outcome = outcome.and(self.end(&mut flights));
-        for flight in flights.iter_mut().filter(|f| f.leg.far.trace.is_some()) {
-            if let Err(why) = self.fetch(flight) {
-                flight.leg.far.trace = None;
+        let outcome = self.run_legs(&mut legs);
+        let mut outcome = outcome.and(self.end(&mut legs));
+        for leg_state in legs.iter_mut().filter(|f| f.leg.far.trace.is_some()) {
+            if let Err(why) = self.fetch(leg_state) {
+                leg_state.leg.far.trace = None;
                 let warning = traces::untraced("the far host", &why);
-                self.warn(&mut flight.leg.far, vec![warning]);
+                self.warn(&mut leg_state.leg.far, vec![warning]);
             }
         }
-        for flight in flights {
-            let never_began = self.land(flight, outcome.as_ref().err());
+        for leg_state in legs {
+            let never_began = self.finish_leg(leg_state, outcome.as_ref().err());
             outcome = outcome.and(never_began);
         }
         outcome
     }
 
     /// Has the agent send the trace of its end, in pieces, a few of them on their way at once.
-    fn fetch(&mut self, flight: &Flight) -> Result<()> {
-        let (ours, index) = (flight.order.leg, flight.index);
+    fn fetch(&mut self, leg_state: &LegState) -> Result<()> {
+        let (ours, index) = (leg_state.order.leg, leg_state.index);
         let until = Instant::now() + FETCH_WITHIN;
         let (mut bytes, mut asked) = (Vec::new(), 0);
         self.watcher
             .event(&Progress::Waiting("fetching the far host's trace"));
         loop {
             while asked < MAX_OPEN_FETCHES / 2 {
-                self.link.tell(ToAgent::Fetch { leg: ours })?;
+                self.link.send(ToAgent::Fetch { leg: ours })?;
                 asked += 1;
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -393,8 +406,8 @@ impl Drive<'_> {
             if Instant::now() >= until {
                 bail!("it did not come within {FETCH_WITHIN:?}");
             }
-            match self.link.hear(STOP_WITHIN) {
-                Some(Told::Far(ToController::Piece { leg, data })) if leg == ours => {
+            match self.link.recv(STOP_WITHIN) {
+                Some(Incoming::Far(ToController::Piece { leg, data })) if leg == ours => {
                     asked -= 1;
                     let piece = BASE64.decode(data).context("a piece of it is damaged")?;
                     if piece.is_empty() {
@@ -405,7 +418,7 @@ impl Drive<'_> {
                         bail!("it is larger than {}", Bytes(LARGEST_TRACE as u64));
                     }
                 }
-                Some(Told::Ended(ended)) => return Err(lost(&ended)),
+                Some(Incoming::Ended(ended)) => return Err(lost(&ended)),
                 _ => {}
             }
         }
@@ -417,61 +430,63 @@ impl Drive<'_> {
         Ok(())
     }
 
-    fn fly(&mut self, flights: &mut [Flight]) -> Result<()> {
+    fn run_legs(&mut self, legs: &mut [LegState]) -> Result<()> {
         let patience = Instant::now() + BUSY_FOR;
-        for flight in flights.iter() {
-            self.link.tell(ToAgent::Open {
-                order: Box::new(flight.order.clone()),
+        for leg_state in legs.iter() {
+            self.link.send(ToAgent::Open {
+                order: Box::new(leg_state.order.clone()),
             })?;
         }
-        while flights.iter().any(|f| !f.is_over()) {
+        while legs.iter().any(|f| !f.is_over()) {
             if self.stop.load(Ordering::Relaxed) {
-                if flights.iter().all(|f| !f.began) {
+                if legs.iter().all(|f| !f.began) {
                     return Err(Refusal::interrupted("stopped before the load began").into());
                 }
-                for flight in flights.iter_mut() {
-                    flight.stop.store(true, Ordering::Relaxed);
-                    self.stop_far(flight)?;
+                for leg_state in legs.iter_mut() {
+                    leg_state.stop.store(true, Ordering::Relaxed);
+                    self.stop_far(leg_state)?;
                 }
             }
-            self.ask_again(flights)?;
-            match self.link.hear(STOP_WITHIN) {
-                Some(Told::Near(leg, what)) => self.near(flights, leg, what),
-                Some(Told::Far(message)) => self.far(flights, message, patience)?,
-                Some(Told::Ended(ended)) => return Err(lost(&ended)),
+            self.ask_again(legs)?;
+            match self.link.recv(STOP_WITHIN) {
+                Some(Incoming::Near(leg, what)) => self.near(legs, leg, what),
+                Some(Incoming::Trace(leg, bytes)) => self.near_trace(legs, leg, &bytes),
+                Some(Incoming::Far(message)) => self.far(legs, message, patience)?,
+                Some(Incoming::Ended(ended)) => return Err(lost(&ended)),
                 None => {}
             }
-            self.settle(flights)?;
+            self.settle(legs)?;
         }
         Ok(())
     }
 
     /// Ends what is under way still and hears the last words of both ends: they belong to the run,
     /// and the next one finds the link quiet. The protocol has a deadline for the agent's.
-    fn end(&mut self, flights: &mut [Flight]) -> Result<()> {
-        for flight in flights.iter_mut() {
-            flight.stop.store(true, Ordering::Relaxed);
-            flight.go = None;
-            if flight.near != Stage::Running {
-                flight.near = Stage::Over;
+    fn end(&mut self, legs: &mut [LegState]) -> Result<()> {
+        for leg_state in legs.iter_mut() {
+            leg_state.stop.store(true, Ordering::Relaxed);
+            leg_state.go = None;
+            if leg_state.near != Stage::Running {
+                leg_state.near = Stage::Over;
             }
         }
         let mut outcome = Ok(());
         loop {
-            for flight in flights.iter_mut() {
+            for leg_state in legs.iter_mut() {
                 // A link that is lost was heard to be.
-                let _ = self.stop_far(flight);
+                let _ = self.stop_far(leg_state);
             }
-            let near = flights.iter().any(|f| f.near != Stage::Over);
-            let far = flights.iter().any(|f| f.far != Stage::Over) && self.link.ended.is_none();
+            let near = legs.iter().any(|f| f.near != Stage::Over);
+            let far = legs.iter().any(|f| f.far != Stage::Over) && self.link.ended.is_none();
             if !near && !far {
                 return outcome;
             }
-            match self.link.hear(measure::LOST_AFTER) {
-                Some(Told::Near(leg, what)) => self.near(flights, leg, what),
+            match self.link.recv(measure::LOST_AFTER) {
+                Some(Incoming::Near(leg, what)) => self.near(legs, leg, what),
+                Some(Incoming::Trace(leg, bytes)) => self.near_trace(legs, leg, &bytes),
                 // Why an order that is not wanted any more was refused does not matter.
-                Some(Told::Far(message)) => drop(self.far(flights, message, Instant::now())),
-                Some(Told::Ended(ended)) => outcome = Err(lost(&ended)),
+                Some(Incoming::Far(message)) => drop(self.far(legs, message, Instant::now())),
+                Some(Incoming::Ended(ended)) => outcome = Err(lost(&ended)),
                 None if far => {}
                 None => return outcome,
             }
@@ -479,31 +494,31 @@ impl Drive<'_> {
     }
 
     /// Has the agent end its part of a leg; told once.
-    fn stop_far(&mut self, flight: &mut Flight) -> Result<()> {
-        if flight.ask_again.take().is_some() {
+    fn stop_far(&mut self, leg_state: &mut LegState) -> Result<()> {
+        if leg_state.ask_again.take().is_some() {
             // There is nothing of it there.
-            flight.far = Stage::Over;
+            leg_state.far = Stage::Over;
         }
-        if flight.far == Stage::Over || std::mem::replace(&mut flight.told_stop, true) {
+        if leg_state.far == Stage::Over || std::mem::replace(&mut leg_state.stop_sent, true) {
             return Ok(());
         }
-        let leg = flight.order.leg;
-        self.link.tell(ToAgent::Stop { leg })
+        let leg = leg_state.order.leg;
+        self.link.send(ToAgent::Stop { leg })
     }
 
     /// Starts the legs once all connections of all of them stand; passes a failure on.
-    fn settle(&mut self, flights: &mut [Flight]) -> Result<()> {
-        let connected = |f: &Flight| f.near == Stage::Connected && f.far == Stage::Connected;
-        if !flights.is_empty() && flights.iter().all(connected) {
-            if flights[0].index == 0 {
+    fn settle(&mut self, legs: &mut [LegState]) -> Result<()> {
+        let connected = |f: &LegState| f.near == Stage::Connected && f.far == Stage::Connected;
+        if !legs.is_empty() && legs.iter().all(connected) {
+            if legs[0].index == 0 {
                 self.watcher.event(&Progress::Hosts {
                     near: &self.run.near,
                     far: self.run.far.as_ref(),
                 });
             }
-            for flight in flights.iter_mut() {
-                flight.leg.started = Nanos::from(self.started.elapsed());
-                let (index, direction) = (flight.index, flight.leg.direction);
+            for leg_state in legs.iter_mut() {
+                leg_state.leg.started = Nanos::from(self.started.elapsed());
+                let (index, direction) = (leg_state.index, leg_state.leg.direction);
                 if self.run.spec.workload.is_answered()
                     && self.run.spec.workload.order().has_storage()
                 {
@@ -512,103 +527,118 @@ impl Drive<'_> {
                 }
                 self.watcher
                     .event(&Progress::LegStarted { index, direction });
-                self.link.tell(ToAgent::Start {
-                    leg: flight.order.leg,
+                self.link.send(ToAgent::Start {
+                    leg: leg_state.order.leg,
                 })?;
-                if let Some(go) = flight.go.take() {
+                if let Some(go) = leg_state.go.take() {
                     // A thread that is gone has left its reason in the inbox.
                     let _ = go.send(());
                 }
-                (flight.near, flight.far, flight.began) = (Stage::Running, Stage::Running, true);
+                (leg_state.near, leg_state.far, leg_state.began) =
+                    (Stage::Running, Stage::Running, true);
             }
         }
         // One leg that cannot begin keeps the others of its group from ever starting.
-        let failed = flights.iter().any(|f| f.failure.is_some() && !f.began);
-        for flight in flights.iter_mut() {
-            if failed && matches!(flight.near, Stage::Opening | Stage::Connected) {
-                flight.gave_way = true;
-                flight.fail(anyhow!("the other direction could not begin"));
+        let failed = legs.iter().any(|f| f.failure.is_some() && !f.began);
+        for leg_state in legs.iter_mut() {
+            if failed && matches!(leg_state.near, Stage::Opening | Stage::Connected) {
+                leg_state.cancelled = true;
+                leg_state.fail(anyhow!("the other direction could not begin"));
             }
-            if flight.failure.is_some() {
-                self.stop_far(flight)?;
+            if leg_state.failure.is_some() {
+                self.stop_far(leg_state)?;
             }
         }
         Ok(())
     }
 
-    fn ask_again(&mut self, flights: &mut [Flight]) -> Result<()> {
-        for flight in flights {
-            if flight.ask_again.is_some_and(|at| at <= Instant::now()) {
-                flight.ask_again = None;
-                self.link.tell(ToAgent::Open {
-                    order: Box::new(flight.order.clone()),
+    fn ask_again(&mut self, legs: &mut [LegState]) -> Result<()> {
+        for leg_state in legs {
+            if leg_state.ask_again.is_some_and(|at| at <= Instant::now()) {
+                leg_state.ask_again = None;
+                self.link.send(ToAgent::Open {
+                    order: Box::new(leg_state.order.clone()),
                 })?;
             }
         }
         Ok(())
     }
 
-    /// Takes what this host's end tells.
-    fn near(&mut self, flights: &mut [Flight], leg: u32, what: Near) {
-        // An end that came too late to be waited for may still speak in a later run.
-        let Some(flight) = flights.iter_mut().find(|f| f.order.leg == leg) else {
-            return;
-        };
-        let index = flight.index;
+    /// Takes what happens at one end of a leg.
+    fn happened(&mut self, leg: &mut LegState, side: Side, what: Happened) {
+        let index = leg.index;
         match what {
-            Near::Connected(sockets, warnings) => {
+            Happened::Connected(sockets, warnings) => {
                 if let Some(socket) = sockets.first() {
-                    self.link.addresses = vec![socket.remote.ip()];
+                    let remote = socket.remote.ip();
+                    match side {
+                        Side::Near => self.link.addresses = vec![remote],
+                        Side::Far => self.link.seen_as = Some(remote),
+                    }
                 }
-                flight.leg.near.sockets = sockets;
-                self.warn(&mut flight.leg.near, warnings);
-                if flight.near == Stage::Opening {
-                    flight.near = Stage::Connected;
+                let (end, stage) = leg.end(side);
+                end.sockets = sockets;
+                if *stage == Stage::Opening {
+                    *stage = Stage::Connected;
                 }
+                self.warn(end, warnings);
             }
-            Near::Sample(sample) => {
-                let side = Side::Near;
+            Happened::Sample(sample) => {
                 self.watcher.event(&Progress::Sample {
                     index,
                     side,
                     sample: &sample,
                 });
-                flight.leg.near.samples.push(sample);
+                leg.end(side).0.samples.push(*sample);
             }
-            Near::Trace(bytes) => self.watcher.event(&Progress::Traced {
-                index,
-                side: Side::Near,
-                bytes: &bytes,
-            }),
-            Near::Over(record, broke) => {
-                keep(&mut flight.leg.near, *record);
-                flight.near = Stage::Over;
+            Happened::Over(record, broke) => {
+                let (end, stage) = leg.end(side);
+                merge(end, *record);
+                *stage = Stage::Over;
                 if let Some(why) = broke {
-                    flight.fail(anyhow!(why));
+                    leg.fail(anyhow!(why));
                 }
             }
-            Near::Failed(error) => {
-                flight.near = Stage::Over;
-                flight.fail(error);
+            Happened::Failed(error) => {
+                *leg.end(side).1 = Stage::Over;
+                leg.fail(error);
             }
+        }
+    }
+
+    /// Takes what this host's end reports.
+    fn near(&mut self, legs: &mut [LegState], number: u32, what: Happened) {
+        // An end that came too late to be waited for may still report in a later run.
+        if let Some(leg) = legs.iter_mut().find(|leg| leg.order.leg == number) {
+            self.happened(leg, Side::Near, what);
+        }
+    }
+
+    fn near_trace(&mut self, legs: &[LegState], number: u32, bytes: &[u8]) {
+        if let Some(leg) = legs.iter().find(|leg| leg.order.leg == number) {
+            self.watcher.event(&Progress::Traced {
+                index: leg.index,
+                side: Side::Near,
+                bytes,
+            });
         }
     }
 
     /// Takes what the agent tells.
     fn far(
         &mut self,
-        flights: &mut [Flight],
+        legs: &mut [LegState],
         message: ToController,
         patience: Instant,
     ) -> Result<()> {
-        let Some(flight) =
-            leg_of(&message).and_then(|leg| flights.iter_mut().find(|f| f.order.leg == leg))
+        let Some(leg_state) =
+            leg_of(&message).and_then(|leg| legs.iter_mut().find(|f| f.order.leg == leg))
         else {
             return Ok(());
         };
         match message {
             // It crossed our stop; the agent's last word follows.
-            ToController::Granted { .. } if flight.told_stop => {}
+            ToController::Granted { .. } if leg_state.stop_sent => {}
             ToController::Granted {
                 port,
                 token,
@@ -618,24 +648,24 @@ impl Drive<'_> {
             } => {
                 let token = Token::from_hex(&token)
                     .with_context(|| format!("{} sent a token that is none", self.link.name))?;
-                self.warn(&mut flight.leg.far, warnings);
-                if flight.order.trace && !order.trace {
+                self.warn(&mut leg_state.leg.far, warnings);
+                if leg_state.order.trace && !order.trace {
                     let why = anyhow!(
                         "{} runs a linerate that cannot: install this version",
                         self.link.name
                     );
                     let warning = traces::untraced("the far host", &why);
-                    self.warn(&mut flight.leg.far, vec![warning]);
+                    self.warn(&mut leg_state.leg.far, vec![warning]);
                 }
                 let order = Order {
-                    trace: flight.order.trace,
+                    trace: leg_state.order.trace,
                     // Which files are used here, this end alone decides.
                     workload: self.run.spec.workload.clone(),
                     ..*order
                 };
                 let placement = self.run.spec.near.clone();
                 let settings = SocketSettings {
-                    congestion: congestion(&self.run.spec, flight.leg.direction, Side::Near),
+                    congestion: congestion(&self.run.spec, leg_state.leg.direction, Side::Near),
                     ..order.socket.clone()
                 };
                 let dial = Dial {
@@ -645,21 +675,21 @@ impl Drive<'_> {
                     settings,
                     placement,
                 };
-                flight.go = Some(near_end(order, dial, flight, self.link.post.clone()));
+                leg_state.go = Some(near_end(order, dial, leg_state, self.link.post.clone()));
             }
             ToController::Busy { wait, why, .. } => {
                 let why = format!("{} is busy: {why}", self.link.name);
-                if flight.told_stop || Instant::now() >= patience {
-                    flight.far = Stage::Over;
+                if leg_state.stop_sent || Instant::now() >= patience {
+                    leg_state.far = Stage::Over;
                     return Err(Refusal::unreachable(why).into());
                 }
                 let wait =
                     Duration::from(wait).clamp(Duration::from_millis(200), Duration::from_secs(1));
-                flight.ask_again = Some(Instant::now() + wait);
+                leg_state.ask_again = Some(Instant::now() + wait);
                 self.watcher.event(&Progress::Waiting(&why));
             }
             ToController::Refused { why, .. } => {
-                flight.far = Stage::Over;
+                leg_state.far = Stage::Over;
                 let why = format!("{} refuses: {why}", self.link.name);
                 return Err(Refusal::unreachable(why).into());
             }
@@ -669,35 +699,19 @@ impl Drive<'_> {
                 warnings,
                 ..
             } => {
-                if let Some(socket) = sockets.first() {
-                    self.link.seen_as = Some(socket.remote.ip());
-                }
-                flight.leg.far.sockets = sockets;
-                self.warn(&mut flight.leg.far, warnings);
                 self.run.far.get_or_insert(*fingerprint);
-                if flight.far == Stage::Opening {
-                    flight.far = Stage::Connected;
-                }
+                self.happened(leg_state, Side::Far, Happened::Connected(sockets, warnings));
             }
             ToController::Sample { sample, .. } => {
-                let (index, side) = (flight.index, Side::Far);
-                self.watcher.event(&Progress::Sample {
-                    index,
-                    side,
-                    sample: &sample,
-                });
-                flight.leg.far.samples.push(*sample);
+                self.happened(leg_state, Side::Far, Happened::Sample(sample));
             }
             ToController::Finished { record, broke, .. } => {
-                keep(&mut flight.leg.far, *record);
-                flight.far = Stage::Over;
-                if let Some(why) = broke {
-                    flight.fail(anyhow!("{}: {why}", self.link.name));
-                }
+                let broke = broke.map(|why| format!("{}: {why}", self.link.name));
+                self.happened(leg_state, Side::Far, Happened::Over(record, broke));
             }
             ToController::Failed { why, .. } => {
-                flight.far = Stage::Over;
-                flight.fail(anyhow!("{}: {why}", self.link.name));
+                let why = anyhow!("{}: {why}", self.link.name);
+                self.happened(leg_state, Side::Far, Happened::Failed(why));
             }
             _ => {}
         }
@@ -715,25 +729,29 @@ impl Drive<'_> {
     ///
     /// # Errors
     /// The failure of a leg that moved nothing: there is nothing of it to keep.
-    fn land(&mut self, mut flight: Flight, session: Option<&anyhow::Error>) -> Result<()> {
-        if flight.gave_way {
+    fn finish_leg(
+        &mut self,
+        mut leg_state: LegState,
+        session: Option<&anyhow::Error>,
+    ) -> Result<()> {
+        if leg_state.cancelled {
             return Ok(());
         }
         // What storage says is the reason of what the other end saw of the connection.
-        let storage = [&flight.leg.near, &flight.leg.far]
+        let storage = [&leg_state.leg.near, &leg_state.leg.far]
             .into_iter()
             .find_map(|end| {
                 let copy = end.copy.as_ref().and_then(|copy| copy.failed.clone());
                 copy.or_else(|| end.store.as_ref()?.failed.clone())
             });
         if let Some(why) = storage {
-            flight.failure = Some(anyhow!(why));
+            leg_state.failure = Some(anyhow!(why));
         }
-        let moved = flight.leg.near.bytes + flight.leg.far.bytes > Bytes(0);
-        if !flight.began || (flight.failure.is_some() && !moved) {
-            return flight.failure.map_or(Ok(()), Err);
+        let moved = leg_state.leg.near.bytes + leg_state.leg.far.bytes > Bytes(0);
+        if !leg_state.began || (leg_state.failure.is_some() && !moved) {
+            return leg_state.failure.map_or(Ok(()), Err);
         }
-        flight.leg.ended = match session.or(flight.failure.as_ref()) {
+        leg_state.leg.ended = match session.or(leg_state.failure.as_ref()) {
             Some(error) => Ended::Failed {
                 why: sentence(error),
             },
@@ -741,16 +759,16 @@ impl Drive<'_> {
             None => Ended::Complete,
         };
         self.watcher.event(&Progress::LegEnded {
-            index: flight.index,
-            leg: &flight.leg,
+            index: leg_state.index,
+            leg: &leg_state.leg,
         });
-        self.run.legs.push(flight.leg);
+        self.run.legs.push(leg_state.leg);
         Ok(())
     }
 }
 
-impl Flight {
-    fn new(index: usize, direction: Direction, order: Order) -> Flight {
+impl LegState {
+    fn new(index: usize, direction: Direction, order: Order) -> LegState {
         let leg = Leg {
             direction,
             started: Nanos(0),
@@ -758,7 +776,7 @@ impl Flight {
             far: EndRecord::default(),
             ended: Ended::Unfinished,
         };
-        Flight {
+        LegState {
             index,
             leg,
             order,
@@ -768,9 +786,16 @@ impl Flight {
             ask_again: None,
             go: None,
             stop: Arc::default(),
-            told_stop: false,
-            gave_way: false,
+            stop_sent: false,
+            cancelled: false,
             failure: None,
+        }
+    }
+
+    fn end(&mut self, side: Side) -> (&mut EndRecord, &mut Stage) {
+        match side {
+            Side::Near => (&mut self.leg.near, &mut self.near),
+            Side::Far => (&mut self.leg.far, &mut self.far),
         }
     }
 
@@ -788,27 +813,6 @@ impl Flight {
             self.near = Stage::Over;
         }
     }
-}
-
-/// Adds what the end of a load knows to what its beginning knew.
-fn keep(end: &mut EndRecord, record: EndRecord) {
-    let EndRecord {
-        bytes,
-        duration,
-        requests,
-        operations,
-        datagrams,
-        copy,
-        store,
-        line,
-        trace,
-        warnings,
-        ..
-    } = record;
-    (end.bytes, end.duration, end.requests, end.datagrams) = (bytes, duration, requests, datagrams);
-    (end.operations, end.copy, end.store, end.trace) = (operations, copy, store, trace);
-    end.line = line;
-    end.warnings.extend(warnings);
 }
 
 fn order(spec: &Spec, leg: u32, direction: Direction) -> Order {
@@ -845,15 +849,8 @@ fn leg_of(message: &ToController) -> Option<u32> {
         | ToController::Connected { leg, .. }
         | ToController::Sample { leg, .. }
         | ToController::Finished { leg, .. }
-        | ToController::Failed { leg, .. }
-        | ToController::Piece { leg, .. } => Some(*leg),
-        ToController::Tuned { .. }
-        | ToController::TuneRefused { .. }
-        | ToController::Probed { .. }
-        | ToController::ProbeRefused { .. }
-        | ToController::Hello { .. }
-        | ToController::Pong { .. }
-        | ToController::Bye { .. } => None,
+        | ToController::Failed { leg, .. } => Some(*leg),
+        _ => None,
     }
 }
 
@@ -862,18 +859,23 @@ fn leg_of(message: &ToController) -> Option<u32> {
 fn near_end(
     order: Order,
     dial: Dial,
-    flight: &Flight,
-    post: mpsc::Sender<Told>,
+    leg_state: &LegState,
+    post: mpsc::Sender<Incoming>,
 ) -> mpsc::Sender<()> {
     let (go, gone) = mpsc::channel();
-    let (leg, stop) = (flight.order.leg, Arc::clone(&flight.stop));
+    let (leg, stop) = (leg_state.order.leg, Arc::clone(&leg_state.stop));
     std::thread::spawn(move || {
         // A controller that is over hears no more, and needs nothing more.
-        let say = |what| drop(post.send(Told::Near(leg, what)));
-        match play(&order, dial, &gone, &stop, &say) {
-            Ok(Some((record, broke))) => say(Near::Over(Box::new(record), broke)),
+        let report = |what| drop(post.send(Incoming::Near(leg, what)));
+        match play(&order, dial, &gone, &stop, &report) {
+            Ok(Some((record, broke, trace))) => {
+                if let Some(trace) = trace {
+                    drop(post.send(Incoming::Trace(leg, trace)));
+                }
+                report(Happened::Over(Box::new(record), broke));
+            }
             Ok(None) => {}
-            Err(error) => say(Near::Failed(error)),
+            Err(error) => report(Happened::Failed(error)),
         }
     });
     go
@@ -885,8 +887,8 @@ fn play(
     mut dial: Dial,
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
-    say: &dyn Fn(Near),
-) -> Result<Option<(EndRecord, Option<String>)>> {
+    report: &dyn Fn(Happened),
+) -> Result<Option<(EndRecord, Option<String>, Option<Vec<u8>>)>> {
     let storage =
         storage(order, Side::Near, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
     let (tracing, untraced) = traced(order, dial.port, NEAR);
@@ -899,7 +901,7 @@ fn play(
     if let Some(tracing) = &tracing {
         tracing.own(&states);
     }
-    say(Near::Connected(states, warnings));
+    report(Happened::Connected(states, warnings));
     if go.recv().is_err() {
         return Ok(None);
     }
@@ -909,13 +911,11 @@ fn play(
         Reconnect::Connect(Arc::new(open))
     });
     let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut |sample| {
-        say(Near::Sample(sample))
+        report(Happened::Sample(Box::new(sample)))
     })
     .map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
-    if let Some(trace) = end_trace(tracing, &mut record, NEAR) {
-        say(Near::Trace(trace));
-    }
-    Ok(Some((record, broke)))
+    let trace = end_trace(tracing, &mut record, NEAR);
+    Ok(Some((record, broke, trace)))
 }
 
 /// How to open a data connection of one leg.

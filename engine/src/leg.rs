@@ -181,6 +181,23 @@ pub fn run_end(
     ))
 }
 
+/// Adds what the end of a load knows to what its beginning knew: its samples, sockets and warnings.
+pub fn merge(end: &mut EndRecord, record: EndRecord) {
+    let EndRecord {
+        samples,
+        sockets,
+        mut warnings,
+        ..
+    } = std::mem::take(end);
+    warnings.extend(record.warnings);
+    *end = EndRecord {
+        samples,
+        sockets,
+        warnings,
+        ..record
+    };
+}
+
 /// Begins the trace of this end of an order that wants one: before its connections are made to or from the
 /// data port. An end that cannot says why.
 pub fn traced(order: &Order, port: u16, whose: &str) -> (Option<Tracing>, Option<Warning>) {

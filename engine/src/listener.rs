@@ -460,13 +460,7 @@ impl Shared {
                 "remote tuning is off there: run 'linerate serve --allow-tune' there".to_owned(),
             );
         }
-        match entry.rights.contains(&Right::Tune) {
-            true => Ok(()),
-            false => Err(format!(
-                "this host may measure there, not tune: run 'linerate trust add {} --tune' there",
-                entry.id
-            )),
-        }
+        entry.may(Right::Tune, "tune", "--tune")
     }
 
     /// Which files copies of a client may name, or who would have to allow it and how.
@@ -477,13 +471,8 @@ impl Shared {
                     .to_owned(),
             );
         };
-        match entry.rights.contains(&Right::Files) {
-            true => Ok(Reach::Beneath(directory.clone())),
-            false => Err(format!(
-                "this host may measure there, not use files: run 'linerate trust add {} --files' there",
-                entry.id
-            )),
-        }
+        entry.may(Right::Files, "use files", "--files")?;
+        Ok(Reach::Beneath(directory.clone()))
     }
 
     /// Ends the sessions: they tell their clients, and have a while to do so.

@@ -37,13 +37,14 @@ const UNSENT: Bytes = Bytes(16 << 10);
 const FILL: u64 = 256 << 10;
 
 /// An NFS server and a folder that it exports.
-pub struct Server<'a> {
+#[derive(Clone)]
+pub struct Server {
     /// Name or address.
-    pub name: &'a str,
+    pub name: String,
     /// Port of NFS, if the port mapper is not to be asked.
     pub port: Option<u16>,
     /// The folder.
-    pub export: &'a str,
+    pub export: String,
 }
 
 /// Measures what `run` orders, and fills in its hosts, its leg and warnings. What was seen until it broke stays in
@@ -52,7 +53,7 @@ pub struct Server<'a> {
 /// # Errors
 /// If the server could not be asked, or it refused what is needed before: then nothing of ours stays there.
 pub fn play(
-    server: &Server<'_>,
+    server: &Server,
     run: &mut Run,
     watcher: &mut dyn Watcher,
     stop: &AtomicBool,
@@ -134,8 +135,8 @@ impl Requester<'_> {
     }
 
     /// Finds the programs and mounts the folder.
-    fn mount(&self, server: &Server<'_>) -> Result<Mounted> {
-        let addresses = transport::resolve(server.name, PORT_MAPPER, self.spec.socket.ip_version)?;
+    fn mount(&self, server: &Server) -> Result<Mounted> {
+        let addresses = transport::resolve(&server.name, PORT_MAPPER, self.spec.socket.ip_version)?;
         let answers = |address: &SocketAddr| {
             let open = self.open(*address, MAPPER_WITHIN).ok()?;
             Some((*address, open))
@@ -169,7 +170,7 @@ impl Requester<'_> {
                 server.name
             ))
         })?;
-        let folder = requester.ask(&Mount(server.export)).map_err(|error| {
+        let folder = requester.ask(&Mount(&server.export)).map_err(|error| {
             let exports = match requester.silent {
                 true => Vec::new(),
                 false => requester.ask(&Exports).unwrap_or_default(),
@@ -184,7 +185,7 @@ impl Requester<'_> {
             mount,
             nfs,
             folder,
-            export: server.export.to_owned(),
+            export: server.export.clone(),
         })
     }
 

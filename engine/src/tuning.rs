@@ -10,7 +10,7 @@ use crate::trust::Peer;
 use anyhow::Result;
 use model::advice::{Configured, Persistent};
 use model::{DeviceKnob, Knob, Nanos, Reading, Setting, Side};
-use sha2::{Digest, Sha256};
+use ring::digest;
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -182,11 +182,16 @@ pub fn place() -> String {
     let (Ok(boot), Ok(namespace)) = (boot, namespace) else {
         return String::new();
     };
-    let mut digest = Sha256::new_with_prefix(boot);
-    digest.update(namespace.dev().to_be_bytes());
-    digest.update(namespace.ino().to_be_bytes());
-    let all = digest.finalize();
-    all.iter().take(16).map(|b| format!("{b:02x}")).collect()
+    let mut digest = digest::Context::new(&digest::SHA256);
+    digest.update(&boot);
+    digest.update(&namespace.dev().to_be_bytes());
+    digest.update(&namespace.ino().to_be_bytes());
+    let all = digest.finish();
+    all.as_ref()
+        .iter()
+        .take(16)
+        .map(|b| format!("{b:02x}"))
+        .collect()
 }
 
 /// What one session holds of this machine's settings. Dropping it undoes what is applied.
@@ -251,43 +256,26 @@ impl Tuning {
         let address = address
             .ok_or("it cannot tell the address of the controller's host: measure once first");
         match request {
-            TuneRequest::Begin { title, deadline } => {
-                self.begin(&title, deadline.into())?;
-                Ok(Vec::new())
-            }
+            TuneRequest::Begin { title, deadline } => self.begin(&title, deadline.into())?,
             TuneRequest::Apply { settings } => {
                 let address = address?;
                 let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
                 self.note(&format!("applies {}", words.join(", ")));
-                self.held()?.apply(&settings, address).map_err(said)
+                return self.held()?.apply(&settings, address).map_err(said);
             }
-            TuneRequest::Verify => self.held()?.verify().map_err(said),
-            TuneRequest::Undo => {
-                self.held()?.undo().map_err(said)?;
-                Ok(Vec::new())
-            }
+            TuneRequest::Verify => return self.held()?.verify().map_err(said),
+            TuneRequest::Undo => drop(self.held()?.undo().map_err(said)?),
             TuneRequest::UndoOnly { settings } => {
                 self.held()?.undo_only(&settings).map_err(said)?;
-                Ok(Vec::new())
             }
-            TuneRequest::Renew => {
-                self.held()?.renew();
-                Ok(Vec::new())
-            }
-            TuneRequest::FlushMetrics => {
-                tune::flush_metrics(address?).map_err(said)?;
-                Ok(Vec::new())
-            }
-            TuneRequest::End => {
-                self.end()?;
-                Ok(Vec::new())
-            }
+            TuneRequest::Renew => self.held()?.renew(),
+            TuneRequest::FlushMetrics => tune::flush_metrics(address?).map_err(said)?,
+            TuneRequest::End => self.end()?,
             TuneRequest::Commit { title } => {
                 let title = self.full(&title);
                 let state = state().map_err(said)?;
                 tune::commit(&state, &title).map_err(said)?;
                 self.note(&format!("keeps: {title}"));
-                Ok(Vec::new())
             }
             TuneRequest::Persist { title } => {
                 let lasting = persist(&self.full(&title), address?, Side::Far);
@@ -295,7 +283,7 @@ impl Tuning {
                 for reading in lasting.iter().filter(|reading| reading.in_force) {
                     self.note(&format!("writes {} to {}", reading.setting, reading.found));
                 }
-                Ok(lasting)
+                return Ok(lasting);
             }
             TuneRequest::Keep => {
                 self.held()?;
@@ -305,7 +293,7 @@ impl Tuning {
                     .map_err(said)?;
                 let words: Vec<&str> = kept.iter().map(|r| r.setting.as_str()).collect();
                 self.note(&format!("keeps {}", words.join(", ")));
-                Ok(kept)
+                return Ok(kept);
             }
             TuneRequest::Restore => {
                 let undone = restore().map_err(said)?;
@@ -318,9 +306,10 @@ impl Tuning {
                     found: undone.back_to,
                     in_force: true,
                 };
-                Ok(undone.into_iter().map(restored).collect())
+                return Ok(undone.into_iter().map(restored).collect());
             }
         }
+        Ok(Vec::new())
     }
 
     fn begin(&mut self, title: &str, deadline: Duration) -> Result<(), String> {

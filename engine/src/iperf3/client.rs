@@ -3,17 +3,18 @@
 use super::{auth, new_cookie, together, udp};
 use crate::clock::unix_seconds;
 use crate::exit::Refusal;
+use crate::host::authority;
 use crate::leg;
 use crate::progress::{Event, Watcher};
-use crate::transport::driver::Driver;
+use crate::transport::{self, driver::Driver};
 use anyhow::{Context, Result, anyhow, bail};
 use measure::{Job, UdpJob, UdpLoad};
 use model::{
-    Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, IpVersion, Leg,
-    Limit, Nanos, Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning, Workload,
+    Bulk, Bytes, CpuTimes, Datagrams, Direction, Directions, EndRecord, Ended, Leg, Limit, Nanos,
+    Run, Sample, Side, SocketSettings, Spec, StreamSample, Udp, Warning, Workload,
 };
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,14 +59,11 @@ pub struct Options {
     /// How long to ask a busy server again
     #[arg(long, default_value = "60s", value_name = "TIME")]
     pub busy_wait: Nanos,
-    /// It has answered before: where it is gone now it is between two tests, and opens its port anew
-    #[arg(skip)]
-    pub answered: bool,
 }
 
 /// Measures what `run` orders against the server at `host`, and fills in its hosts, legs and
 /// warnings. Up and down one after the other are two tests. What was seen until a test broke stays
-/// in the run, with the reason.
+/// in the run, with the reason. A server that has `answered` before and is gone is between two tests.
 ///
 /// # Errors
 /// If the order cannot be carried out by iperf3, or a test could not begin.
@@ -74,11 +72,12 @@ pub fn play(
     port: u16,
     run: &mut Run,
     options: &Options,
+    answered: bool,
     watcher: &mut dyn Watcher,
     stop: &AtomicBool,
 ) -> Result<()> {
     check(&run.spec)?;
-    let remote = resolve(host, port, run.spec.socket.ip_version)?;
+    let remote = transport::resolve(host, port, run.spec.socket.ip_version)?[0];
     let began = Instant::now();
     run.near = observe::fingerprint(env!("CARGO_PKG_VERSION"), Some(remote.ip()));
     run.warnings.push(stock_server());
@@ -96,9 +95,11 @@ pub fn play(
         }
         let test = Test {
             remote,
-            name: authority(host, port),
+            // The port is shown even where it is the usual one.
+            name: authority(host, port, 0),
             spec: &run.spec,
             options,
+            known: answered || !run.legs.is_empty(),
             directions,
             first_leg: run.legs.len(),
             began,
@@ -121,6 +122,8 @@ struct Test<'a> {
     name: String,
     spec: &'a Spec,
     options: &'a Options,
+    /// It has answered before.
+    known: bool,
     directions: &'a [Direction],
     first_leg: usize,
     began: Instant,
@@ -146,26 +149,22 @@ impl Test<'_> {
     fn run(&self, watcher: &mut dyn Watcher) -> Result<Vec<Leg>> {
         let patience = Instant::now() + Duration::from(self.options.busy_wait);
         let reopened_by = Instant::now() + REOPENS_WITHIN;
-        let known = self.options.answered || self.first_leg > 0;
-        let reopens = || known && Instant::now() < reopened_by;
+        let reopens = || self.known && Instant::now() < reopened_by;
         let (mut control, sockets) = loop {
-            let opened = match self.open() {
-                Err(error) if reopens() && is_refused(&error) => {
-                    self.sleep(TICK);
-                    continue;
-                }
-                opened => opened?,
-            };
-            match opened {
+            let error = match self.open() {
                 Ok(opened) => break opened,
-                Err(Failure::Closed(_)) if reopens() => self.sleep(TICK),
-                Err(Failure::Busy) => {
+                Err(error) => error,
+            };
+            match error.downcast_ref::<Failure>() {
+                None if reopens() && is_refused(&error) => self.sleep(TICK),
+                None => return Err(error),
+                Some(Failure::Closed(_)) if reopens() => self.sleep(TICK),
+                Some(busy @ Failure::Busy) => {
                     let left = patience.saturating_duration_since(Instant::now());
                     if left.is_zero() || self.stop.load(Ordering::Relaxed) {
                         bail!(Refusal::unreachable(format!(
-                            "{}: {}; try again later, or wait longer with --busy-wait",
-                            self.name,
-                            Failure::Busy
+                            "{}: {busy}; try again later, or wait longer with --busy-wait",
+                            self.name
                         )));
                     }
                     watcher.event(&Event::Waiting(&format!(
@@ -175,15 +174,14 @@ impl Test<'_> {
                     )));
                     self.sleep(ASK_AGAIN.min(left));
                 }
-                Err(failure) => return Err(self.explain(&failure)),
+                Some(failure) => return Err(self.explain(failure)),
             }
         };
         self.play(&mut control, sockets, watcher)
     }
 
-    /// From the first connection to the moment when the server says go.
-    #[allow(clippy::type_complexity)] // Ok of Ok: nothing broke here, and the server is willing.
-    fn open(&self) -> Result<Result<(Driver<Client>, Vec<Sockets>), Failure>> {
+    /// From the first connection to the moment when the server says go. A [`Failure`] is the server's.
+    fn open(&self) -> Result<(Driver<Client>, Vec<Sockets>)> {
         // What is wrong here is said before anybody is bothered.
         let params = self.params()?;
         let settings = SocketSettings::default();
@@ -207,28 +205,26 @@ impl Test<'_> {
             match control.event(None, Instant::now() + TICK) {
                 None => {}
                 Some(ClientEvent::OpenStreams) => {
-                    for &direction in self.directions {
-                        match self.open_streams(direction, &cookie) {
-                            Ok(opened) => sockets.push(opened),
-                            // The server's own reason explains more than a refused connection.
-                            Err(error) => {
-                                let until = Instant::now() + Duration::from_millis(500);
-                                if let Some(ClientEvent::Failed(failure)) =
-                                    control.event(None, until)
-                                {
-                                    return Ok(Err(failure));
-                                }
-                                control.machine.terminate();
-                                control.send_all();
-                                return Err(error);
+                    let open = |&direction| self.open_streams(direction, &cookie);
+                    let opened: Result<_> = self.directions.iter().map(open).collect();
+                    match opened {
+                        Ok(opened) => sockets = opened,
+                        // The server's own reason explains more than a refused connection.
+                        Err(error) => {
+                            let until = Instant::now() + Duration::from_millis(500);
+                            if let Some(ClientEvent::Failed(failure)) = control.event(None, until) {
+                                return Err(failure.into());
                             }
+                            control.machine.terminate();
+                            control.send_all();
+                            return Err(error);
                         }
                     }
                 }
-                Some(ClientEvent::Begin) => return Ok(Ok((control, sockets))),
-                Some(ClientEvent::Failed(failure)) => return Ok(Err(failure)),
+                Some(ClientEvent::Begin) => return Ok((control, sockets)),
+                Some(ClientEvent::Failed(failure)) => return Err(failure.into()),
                 Some(ClientEvent::GiveResults | ClientEvent::Finished(_)) => {
-                    unreachable!("the machine tells these only after Begin")
+                    unreachable!("the machine has these only after Begin")
                 }
             }
         }
@@ -335,18 +331,16 @@ impl Test<'_> {
                 Sockets::Tcp(streams) => {
                     (near.sockets, near.warnings) =
                         leg::inspect(streams, &self.spec.socket, "this host")?;
-                    for stream in streams {
-                        kept.push(stream.try_clone()?);
-                        if direction == Direction::Up {
-                            sending.push(stream.try_clone()?);
-                        }
+                    let copies = streams.iter().map(TcpStream::try_clone);
+                    match direction {
+                        Direction::Up => sending.extend(copies.collect::<Result<Vec<_>, _>>()?),
+                        Direction::Down => kept.extend(copies.collect::<Result<Vec<_>, _>>()?),
                     }
                 }
                 Sockets::Udp(streams) => {
-                    for (stream, socket) in (0..).zip(streams) {
-                        near.sockets
-                            .push(observe::socket_options(stream, socket.as_fd())?);
-                    }
+                    let state =
+                        |(n, socket): (u32, &UdpSocket)| observe::socket_options(n, socket.as_fd());
+                    near.sockets = (0..).zip(streams).map(state).collect::<Result<_, _>>()?;
                 }
             }
             legs.push(Leg {
@@ -365,20 +359,20 @@ impl Test<'_> {
         }
 
         let stops: Vec<AtomicBool> = legs.iter().map(|_| AtomicBool::new(false)).collect();
-        let (tell, told) = mpsc::channel();
+        let (reports, inbox) = mpsc::channel();
         let outcome = std::thread::scope(|scope| {
             for (index, opened) in sockets.into_iter().enumerate() {
-                let (tell, stop) = (tell.clone(), &stops[index]);
+                let (reports, stop) = (reports.clone(), &stops[index]);
                 let direction = self.directions[index];
                 scope.spawn(move || {
                     let end = self.near_end(direction, opened, stop, &mut |sample| {
                         // Nobody listens any more: then the sample is of no use either.
-                        let _ = tell.send(Said::Sample(index, Box::new(sample)));
+                        let _ = reports.send(Report::Sample(index, Box::new(sample)));
                     });
-                    let _ = tell.send(Said::Over(index, Box::new(end)));
+                    let _ = reports.send(Report::Over(index, Box::new(end)));
                 });
             }
-            drop(tell);
+            drop(reports);
             let mut conductor = Conductor {
                 test: self,
                 legs: &mut legs,
@@ -386,7 +380,7 @@ impl Test<'_> {
                 sending: &sending,
                 ends: self.directions.iter().map(|_| None).collect(),
                 looked: vec![None; self.directions.len()],
-                told: &told,
+                inbox: &inbox,
                 watcher,
             };
             let outcome = conductor.conduct(control);
@@ -395,21 +389,12 @@ impl Test<'_> {
             conductor.collect_all();
             (outcome, conductor.ends)
         });
-        drop(kept);
+        drop((kept, sending));
         let (results, ends) = outcome;
         let interrupted = self.stop.load(Ordering::Relaxed);
         for (index, (leg, end)) in legs.iter_mut().zip(ends).enumerate() {
             let end = end.expect("every thread tells its end")?;
-            let samples = std::mem::take(&mut leg.near.samples);
-            let sockets = std::mem::take(&mut leg.near.sockets);
-            let mut warnings = std::mem::take(&mut leg.near.warnings);
-            warnings.extend(end.record.warnings.iter().cloned());
-            leg.near = EndRecord {
-                samples,
-                sockets,
-                warnings,
-                ..end.record
-            };
+            leg::merge(&mut leg.near, end.record);
             match &results {
                 Ok(results) => leg.far = self.far_end(index, leg, results),
                 Err(failure) => {
@@ -681,7 +666,7 @@ impl Test<'_> {
 }
 
 /// From the threads of the legs to the conductor.
-enum Said {
+enum Report {
     Sample(usize, Box<Sample>),
     Over(usize, Box<Result<NearEnd>>),
 }
@@ -694,7 +679,7 @@ struct Conductor<'a> {
     sending: &'a [TcpStream],
     ends: Vec<Option<Result<NearEnd>>>,
     looked: Vec<Option<Sample>>,
-    told: &'a Receiver<Said>,
+    inbox: &'a Receiver<Report>,
     watcher: &'a mut dyn Watcher,
 }
 
@@ -769,30 +754,30 @@ impl Conductor<'_> {
     }
 
     fn collect(&mut self) {
-        while let Ok(said) = self.told.try_recv() {
-            self.take(said);
+        while let Ok(report) = self.inbox.try_recv() {
+            self.take(report);
         }
     }
 
     fn collect_all(&mut self) {
         while self.ends.iter().any(Option::is_none) {
-            match self.told.recv() {
-                Ok(said) => self.take(said),
+            match self.inbox.recv() {
+                Ok(report) => self.take(report),
                 Err(_) => break,
             }
         }
     }
 
-    fn take(&mut self, said: Said) {
-        match said {
-            Said::Over(index, end) => {
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Over(index, end) => {
                 // The last look is the final sample of its leg.
                 if let Some(sample) = self.looked[index].take() {
                     self.keep(index, sample);
                 }
                 self.ends[index] = Some(*end);
             }
-            Said::Sample(index, sample) => {
+            Report::Sample(index, sample) => {
                 let leg = &mut self.legs[index];
                 leg.near.bytes = sample.bytes;
                 let beat = |at: Nanos| at.0 / self.test.spec.interval.0.max(1);
@@ -965,33 +950,6 @@ fn check(spec: &Spec) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-fn resolve(host: &str, port: u16, version: Option<IpVersion>) -> Result<SocketAddr> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let found = (bare, port).to_socket_addrs().map_err(|error| {
-        Refusal::unreachable(format!(
-            "the name {bare} cannot be resolved ({error}); check its spelling or give an address"
-        ))
-    })?;
-    let wanted = |address: &SocketAddr| match version {
-        None => true,
-        Some(IpVersion::V4) => address.is_ipv4(),
-        Some(IpVersion::V6) => address.is_ipv6(),
-    };
-    found.into_iter().find(wanted).ok_or_else(|| {
-        anyhow!(Refusal::unreachable(format!(
-            "{bare} has no address of the IP version asked for; leave -4 or -6 away"
-        )))
-    })
-}
-
-fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') && !host.starts_with('[') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    }
 }
 
 fn stock_server() -> Warning {

@@ -4,6 +4,7 @@
 //! cookie names a running session goes to that session, any other begins one. Each session has a
 //! thread of its own, so that a silent client costs nobody else anything.
 
+mod reservations;
 mod server_state;
 mod session;
 mod udp_accept;

@@ -2,7 +2,7 @@
 
 use super::announced_mss;
 use super::exchange::{Exchange, LARGEST};
-use super::truth::{self, Opening, Sends};
+use super::truth::{self, AGENT_SENDS, CONTROLLER_SENDS, Opening};
 use crate::exit::sentence;
 use crate::transport::Sender;
 use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slots, WhenFull};
@@ -66,24 +66,19 @@ impl Probing {
 
     /// Does what is requested, and answers in its time.
     pub fn take(&mut self, number: u64, request: ProbeRequest) {
-        let outcome = match request {
-            ProbeRequest::Begin { controller } => self.begin(controller).map(Some),
-            ProbeRequest::Survey => self.survey().map(Some),
+        let answer = match request {
+            ProbeRequest::Begin { controller } => self.begin(controller),
+            ProbeRequest::Survey => self.survey(),
             request => {
                 let open = self.open.as_ref();
-                let told = open.is_some_and(|open| open.post.send((number, request)).is_ok());
-                match told {
-                    true => Ok(None),
-                    false => Err("no port is open for probes: begin first".to_owned()),
+                if open.is_some_and(|open| open.post.send((number, request)).is_ok()) {
+                    return;
                 }
+                Err("no port is open for probes: begin first".to_owned())
             }
         };
-        // A session that is over hears no more, and needs nothing more.
-        let _ = match outcome {
-            Ok(None) => Ok(()),
-            Ok(Some(answer)) => self.sender.send(ToController::Probed { number, answer }),
-            Err(why) => self.sender.send(ToController::ProbeRefused { number, why }),
-        };
+        // A session that is over takes no more, and needs nothing more.
+        let _ = self.sender.send(answered(number, answer));
     }
 
     fn begin(&mut self, controller: IpAddr) -> Result<ProbeAnswer, String> {
@@ -133,6 +128,13 @@ impl Probing {
 impl Drop for Probing {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+fn answered(number: u64, answer: Result<ProbeAnswer, String>) -> ToController {
+    match answer {
+        Ok(answer) => ToController::Probed { number, answer },
+        Err(why) => ToController::ProbeRefused { number, why },
     }
 }
 
@@ -208,7 +210,7 @@ impl Port {
         sender: &Sender<Agent>,
         rate: Option<BitRate>,
     ) {
-        let say = |message| drop(sender.send(message));
+        let answer = |number, answer| drop(sender.send(answered(number, answer)));
         let started = Instant::now();
         let (tell, told) = mpsc::channel();
         let limits = Limits {
@@ -248,16 +250,9 @@ impl Port {
                 Ok((number, ProbeRequest::Climb { ceiling, rtt })) => {
                     let ceiling = ceiling.min(self.end.device_mtu).min(LARGEST);
                     let rtt = Duration::from(rtt).min(Duration::from_secs(2));
-                    say(match self.exchange.climb(ceiling, rtt, rate, stop) {
-                        Ok(climb) => ToController::Probed {
-                            number,
-                            answer: ProbeAnswer::Climbed { climb },
-                        },
-                        Err(error) => ToController::ProbeRefused {
-                            number,
-                            why: sentence(&error),
-                        },
-                    });
+                    let climb = self.exchange.climb(ceiling, rtt, rate, stop);
+                    let climbed = climb.map(|climb| ProbeAnswer::Climbed { climb });
+                    answer(number, climbed.map_err(|error| sentence(&error)));
                 }
                 Ok((number, ProbeRequest::End)) => {
                     // Until the last connection that may have something to tell has told it.
@@ -265,15 +260,10 @@ impl Port {
                     let back = told.iter().last();
                     let end = observe::path_end_after(&self.end, self.controller);
                     let end = Box::new(end.unwrap_or_else(|_| self.end.clone()));
-                    let answer = ProbeAnswer::Ended { end, back };
-                    say(ToController::Probed { number, answer });
-                    return;
+                    return answer(number, Ok(ProbeAnswer::Ended { end, back }));
                 }
                 Ok((number, ProbeRequest::Begin { .. } | ProbeRequest::Survey)) => {
-                    say(ToController::ProbeRefused {
-                        number,
-                        why: "a port is open already".to_owned(),
-                    });
+                    answer(number, Err("a port is open already".to_owned()));
                 }
                 Err(mpsc::TryRecvError::Empty) => {}
                 Err(mpsc::TryRecvError::Disconnected) => return,
@@ -292,12 +282,12 @@ fn converse(conn: ReadyConn, token: &Token, tell: mpsc::Sender<TcpTruth>) -> Res
     let Some(preamble) = preamble.filter(|preamble| preamble.token.matches(token)) else {
         return Ok(());
     };
-    match Sends::of(preamble.stream) {
-        Some(Sends::Near) => {
+    match preamble.stream {
+        CONTROLLER_SENDS => {
             drop(tell);
             truth::receive(&mut stream);
         }
-        Some(Sends::Far) => {
+        AGENT_SENDS => {
             let syn = sys::probe::saved_syn(stream.as_fd()).unwrap_or_default();
             let opening = Opening {
                 syn_mss: pmtud::mss_of_packet(&syn).map_or(0, u32::from),
@@ -307,7 +297,7 @@ fn converse(conn: ReadyConn, token: &Token, tell: mpsc::Sender<TcpTruth>) -> Res
             // The controller that reads no more has no use for it.
             let _ = tell.send(truth::send(&mut stream)?);
         }
-        None => {}
+        _ => {}
     }
     Ok(())
 }

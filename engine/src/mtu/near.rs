@@ -1,7 +1,7 @@
 //! The side of the host of the command.
 
 use super::exchange::{Exchange, LARGEST};
-use super::truth::{self, Opening, Sends};
+use super::truth::{self, Opening};
 use super::{announced_mss, tcp_header};
 use crate::controller::Link;
 use crate::exit::Refusal;
@@ -58,7 +58,7 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
             at.port()
         ))
     })?;
-    let running = transfers.ok().map(Transfers::run);
+    let mut running = transfers.ok().map(Transfers::run);
 
     let ceiling = before.device_mtu.min(port.end.device_mtu).min(LARGEST);
     let asked = link.ask(ProbeRequest::Climb {
@@ -75,7 +75,9 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
     if stop.load(Ordering::Relaxed) {
         return Err(Refusal::interrupted("stopped before all was looked at").into());
     }
-    let tcp = running.map(Running::carried).unwrap_or_default();
+    let mss = running.as_ref().map(|running| running.mss);
+    let mss = mss.unwrap_or_default();
+    let tcp_there = running.as_mut().and_then(Running::carried);
     let number = link.ask(ProbeRequest::End)?;
     let ProbeAnswer::Ended {
         end: far,
@@ -89,8 +91,8 @@ pub fn look(host: &str, link: &mut Link, stop: &AtomicBool) -> Result<MtuReport>
         schema: MTU_SCHEMA,
         host: host.to_owned(),
         method: Method::Agent,
-        there: way(&near, Some(&far), there, tcp.mss_there, tcp.there),
-        back: way(&far, Some(&near), back, tcp.mss_back, tcp_back),
+        there: way(&near, Some(&far), there, mss.there, tcp_there),
+        back: way(&far, Some(&near), back, mss.back, tcp_back),
         near,
         far: Some(*far),
         notes,
@@ -203,47 +205,31 @@ fn astray() -> anyhow::Error {
     )
 }
 
-/// Two data connections: what one carries there, the other carries back.
+/// Two data connections: one carries data to the agent, the other from it.
 struct Transfers {
     there: TcpStream,
     back: TcpStream,
-    mss_there: Option<MssSeen>,
-    mss_back: Option<MssSeen>,
+    mss: Mss,
 }
 
-/// What became of them, and the one that may still wait for what does not come.
-#[derive(Default)]
-struct Carried {
-    there: Option<TcpTruth>,
-    mss_there: Option<MssSeen>,
-    mss_back: Option<MssSeen>,
-    back: Option<TcpStream>,
-}
-
-impl Drop for Carried {
-    fn drop(&mut self) {
-        if let Some(back) = &self.back {
-            // Ends the thread that reads it; one that is over cannot be ended again.
-            let _ = back.shutdown(Shutdown::Both);
-        }
-    }
+/// The MSS of both handshakes, each as the other end saw it.
+#[derive(Clone, Copy, Default)]
+struct Mss {
+    there: Option<MssSeen>,
+    back: Option<MssSeen>,
 }
 
 impl Transfers {
     fn open(at: SocketAddr, token: Token) -> Result<Transfers> {
-        let connect = |sends: Sends| -> Result<TcpStream> {
-            let mut stream = TcpStream::connect_timeout(&at, CONNECT)?;
-            stream.set_nodelay(true)?;
-            sys::socket::set_lost_after(stream.as_fd(), CONNECT)?;
-            let preamble = Preamble {
-                token,
-                stream: sends.number(),
-            };
-            stream.write_all(&preamble.encode())?;
-            Ok(stream)
+        let connect = |stream: u32| -> Result<TcpStream> {
+            let mut socket = TcpStream::connect_timeout(&at, CONNECT)?;
+            socket.set_nodelay(true)?;
+            sys::socket::set_lost_after(socket.as_fd(), CONNECT)?;
+            socket.write_all(&Preamble { token, stream }.encode())?;
+            Ok(socket)
         };
-        let there = connect(Sends::Near)?;
-        let mut back = connect(Sends::Far)?;
+        let there = connect(truth::CONTROLLER_SENDS)?;
+        let mut back = connect(truth::AGENT_SENDS)?;
         // In the first segment of its own, before the kernel can have learned anything.
         let info = observe::tcp_info(back.as_fd())?;
         let opening = Opening::read(&mut back)?;
@@ -253,44 +239,46 @@ impl Transfers {
             at_least: false,
         });
         let mss_back = truth::mss_seen(opening.announced, &info, tcp_header(at));
-        Ok(Transfers {
-            there,
-            back,
-            mss_there,
-            mss_back: Some(mss_back),
-        })
+        let mss = Mss {
+            there: mss_there,
+            back: Some(mss_back),
+        };
+        Ok(Transfers { there, back, mss })
     }
 
     /// Both at once, beside the probes: where packets vanish, each waits for its own timeouts.
-    fn run(self) -> Running {
-        let Transfers {
-            mut there,
-            mut back,
-            mss_there,
-            mss_back,
-        } = self;
-        let carried = Carried {
-            there: None,
-            mss_there,
-            mss_back,
-            back: back.try_clone().ok(),
-        };
-        std::thread::spawn(move || truth::receive(&mut back));
-        let there = std::thread::spawn(move || truth::send(&mut there).ok());
-        Running { there, carried }
+    fn run(mut self) -> Running {
+        let back = self.back.try_clone().ok();
+        std::thread::spawn(move || truth::receive(&mut self.back));
+        let there = std::thread::spawn(move || truth::send(&mut self.there).ok());
+        Running {
+            there: Some(there),
+            back,
+            mss: self.mss,
+        }
     }
 }
 
+/// Both transfers under way. Dropping this ends the one from the agent, which may wait for what does not come.
 struct Running {
-    there: std::thread::JoinHandle<Option<TcpTruth>>,
-    carried: Carried,
+    there: Option<JoinHandle<Option<TcpTruth>>>,
+    back: Option<TcpStream>,
+    mss: Mss,
 }
 
 impl Running {
-    /// Waits for the transfer there, which is bounded by its own patience; the agent tells of the other.
-    fn carried(mut self) -> Carried {
-        // One that panicked has nothing to tell.
-        self.carried.there = self.there.join().ok().flatten();
-        self.carried
+    /// Waits for the transfer to the agent, which is bounded by its own patience; the agent reports the other one.
+    fn carried(&mut self) -> Option<TcpTruth> {
+        // One that panicked has nothing to report.
+        self.there.take()?.join().ok().flatten()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(back) = &self.back {
+            // Ends the thread that reads it; one that is over cannot be ended again.
+            let _ = back.shutdown(Shutdown::Both);
+        }
     }
 }

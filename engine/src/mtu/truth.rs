@@ -23,31 +23,11 @@ const HANGS_ANYWAY: Duration = Duration::from_secs(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Data connections of a transfer: who sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sends {
-    /// The controller.
-    Near,
-    /// The agent, behind an [`Opening`].
-    Far,
-}
+/// Stream of a preamble on which the controller sends.
+pub const CONTROLLER_SENDS: u32 = 0;
 
-impl Sends {
-    /// The number of a preamble's stream.
-    pub fn number(self) -> u32 {
-        match self {
-            Sends::Near => 0,
-            Sends::Far => 1,
-        }
-    }
-
-    /// By that number.
-    pub fn of(stream: u32) -> Option<Sends> {
-        [Sends::Near, Sends::Far]
-            .into_iter()
-            .find(|sends| sends.number() == stream)
-    }
-}
+/// Stream of a preamble on which the agent sends, behind an [`Opening`].
+pub const AGENT_SENDS: u32 = 1;
 
 /// What the agent knows of a connection's handshake, before its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

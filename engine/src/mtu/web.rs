@@ -15,7 +15,7 @@ use model::IpVersion;
 use model::mtu::{Cause, Climb, MTU_SCHEMA, Method, MtuReport, PathEnd, Way};
 use pmtud::{Ladder, Rule};
 use probe::{Ask, trace};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -145,8 +145,8 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
         ));
     }
     let ((there, _), (back, smaller)) = std::thread::scope(|scope| {
-        let there = scope.spawn(|| climb(own.min(theirs), |size| Job::push(at, size, page)));
-        let back = climb(own.min(longest), |size| Job::fetch(at, size, page));
+        let there = scope.spawn(|| climb(own.min(theirs), |size| Job::new(at, size, page, true)));
+        let back = climb(own.min(longest), |size| Job::new(at, size, page, false));
         there.join().map(|there| (there, back))
     })
     .map_err(|_| anyhow::anyhow!("a thread ended early"))?;
@@ -212,7 +212,7 @@ fn climb<'a>(ceiling: u32, job: impl Fn(u32) -> Result<Job<'a>>) -> (Climb, bool
                 next = Instant::now() + BETWEEN;
             }
             jobs.retain_mut(|(probe, job)| {
-                let outcome = job.step();
+                let outcome = job.step().unwrap_or(Some(Outcome::Stuck));
                 if outcome == Some(Outcome::Passes) {
                     ladder.arrived(*probe);
                 }
@@ -338,22 +338,15 @@ impl Reading {
     }
 
     fn step(&mut self, stream: &mut TcpStream) {
-        loop {
+        while self.got < MOST {
             match stream.read(&mut self.room) {
-                Ok(0) => {
+                Ok(more @ 1..) => (self.got, self.since) = (self.got + more, Instant::now()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => {
                     self.ended = true;
                     return;
                 }
-                Ok(more) => (self.got, self.since) = (self.got + more, Instant::now()),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.ended = true;
-                    return;
-                }
-            }
-            if self.got >= MOST {
-                return;
             }
         }
     }
@@ -396,16 +389,7 @@ enum Stage {
 }
 
 impl<'a> Job<'a> {
-    /// Two full segments there.
-    fn push(at: SocketAddr, size: u32, page: &'a Page) -> Result<Job<'a>> {
-        Job::new(at, size, page, true)
-    }
-
-    /// A page back.
-    fn fetch(at: SocketAddr, size: u32, page: &'a Page) -> Result<Job<'a>> {
-        Job::new(at, size, page, false)
-    }
-
+    /// Two full segments to the server if `push`, else a page from it.
     fn new(at: SocketAddr, size: u32, page: &'a Page, push: bool) -> Result<Job<'a>> {
         Ok(Job {
             connection: Try::begin(at, Some(size))?,
@@ -416,11 +400,7 @@ impl<'a> Job<'a> {
     }
 
     /// Goes on; what became of it, once that is known.
-    fn step(&mut self) -> Option<Outcome> {
-        self.advance().unwrap_or(Some(Outcome::Stuck))
-    }
-
-    fn advance(&mut self) -> Result<Option<Outcome>> {
+    fn step(&mut self) -> Result<Option<Outcome>> {
         let header = tcp_header(self.connection.at);
         match &mut self.stage {
             Stage::Connecting { .. } if !self.connection.is_up()? => {

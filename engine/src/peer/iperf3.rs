@@ -54,6 +54,7 @@ impl Peer for Iperf3Server {
             name: self.name.clone(),
             port: self.port,
             options: opening.iperf3.clone(),
+            answered: false,
         }))
     }
 }
@@ -62,12 +63,15 @@ struct Iperf3Session {
     name: String,
     port: u16,
     options: client::Options,
+    /// It has answered before: where it is gone now it is between two tests, and opens its port again.
+    answered: bool,
 }
 
 impl PeerSession for Iperf3Session {
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()> {
-        let played = client::play(&self.name, self.port, run, &self.options, watcher, stop);
-        self.options.answered |= played.is_ok();
+        let (name, port) = (&self.name, self.port);
+        let played = client::play(name, port, run, &self.options, self.answered, watcher, stop);
+        self.answered |= played.is_ok();
         played
     }
 

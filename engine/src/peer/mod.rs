@@ -11,6 +11,7 @@ use crate::controller::Link;
 use crate::exit::Refusal;
 use crate::host::Host;
 use crate::iperf3::client;
+use crate::nfs::Server;
 use crate::progress::Watcher;
 use crate::transport::{How, Reached, at_standard_input, on_this_machine, over_ssh, over_tls};
 use anyhow::Result;
@@ -182,9 +183,7 @@ pub fn of(host: &Host) -> Box<dyn Peer> {
         }),
         Host::Nfs { name, port, export } => Box::new(nfs::NfsServer {
             host: of,
-            name,
-            port,
-            export,
+            server: Server { name, port, export },
         }),
     }
 }

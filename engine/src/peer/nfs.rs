@@ -5,7 +5,7 @@ use super::{
 };
 use crate::exit::Refusal;
 use crate::host::Host;
-use crate::nfs;
+use crate::nfs::{self, Server};
 use crate::progress::Watcher;
 use crate::transport::{How, Reached};
 use anyhow::Result;
@@ -16,12 +16,8 @@ use std::sync::atomic::AtomicBool;
 pub struct NfsServer {
     /// Its whole name.
     pub host: Host,
-    /// Name or address.
-    pub name: String,
-    /// Port of NFS, if the port mapper is not to be asked.
-    pub port: Option<u16>,
-    /// The exported folder.
-    pub export: String,
+    /// Where it is.
+    pub server: Server,
 }
 
 impl NfsServer {
@@ -58,32 +54,17 @@ impl Peer for NfsServer {
     }
 
     fn open(&self, _: &Opening<'_>) -> Result<Box<dyn PeerSession>> {
-        Ok(Box::new(NfsSession {
-            name: self.name.clone(),
-            port: self.port,
-            export: self.export.clone(),
-        }))
+        Ok(Box::new(self.server.clone()))
     }
 
     fn export(&self) -> Option<&str> {
-        Some(&self.export)
+        Some(&self.server.export)
     }
 }
 
-struct NfsSession {
-    name: String,
-    port: Option<u16>,
-    export: String,
-}
-
-impl PeerSession for NfsSession {
+impl PeerSession for Server {
     fn play(&mut self, run: &mut Run, watcher: &mut dyn Watcher, stop: &AtomicBool) -> Result<()> {
-        let server = nfs::Server {
-            name: &self.name,
-            port: self.port,
-            export: &self.export,
-        };
-        nfs::play(&server, run, watcher, stop)
+        nfs::play(self, run, watcher, stop)
     }
 
     fn kind(&self) -> &'static str {

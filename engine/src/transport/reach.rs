@@ -6,7 +6,7 @@ use super::tls::{CONNECT, ENROL, Handshake, SESSION, Tls, Verdict, not_trusted};
 use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::host::{DEFAULT_PORT, agent_address, authority};
-use crate::trust::{Entry, Identity, Invitation, NodeId, Store, host_name};
+use crate::trust::{Entry, Identity, Invitation, Limits, NodeId, Store, host_name};
 use anyhow::{Context, Result};
 use model::{IpVersion, Placement, SocketSettings};
 use std::collections::BTreeSet;
@@ -133,40 +133,34 @@ pub fn accept_invitation(invitation: &Invitation, how: &How<'_>) -> Result<Entry
             "{at} did not answer the invitation ({e}): it may have been used or withdrawn; ask for another"
         ))
     })?;
-    let name = match Answer::decode(&answer) {
-        Some(Answer::Welcome { name }) => name,
+    let why = match Answer::decode(&answer) {
+        Some(Answer::Welcome { name }) => return trust_server(&store, server, &name, &at),
         Some(Answer::Unknown) => {
-            return Err(Refusal::unreachable(format!(
-                "{at} does not know this invitation: it was used, withdrawn, or has expired; ask for another"
-            ))
-            .into());
+            "does not know this invitation: it was used, withdrawn, or has expired; ask for another"
         }
         Some(Answer::Failed) => {
-            return Err(Refusal::unreachable(format!(
-                "{at} could not keep this host's key: see what 'linerate serve' said there"
-            ))
-            .into());
+            "could not keep this host's key: see what 'linerate serve' said there"
         }
         None => {
-            return Err(Refusal::unreachable(format!(
-                "{at} gave no answer that can be understood: install the same version of linerate on both hosts"
-            ))
-            .into());
+            "gave no answer that can be understood: install the same version of linerate on both hosts"
         }
     };
+    Err(Refusal::unreachable(format!("{at} {why}")).into())
+}
+
+/// Trusts the server that enrolled this host; it lets us measure, which gives it no right here.
+fn trust_server(store: &Store, server: NodeId, name: &str, at: &str) -> Result<Entry> {
     store.update(|trust| {
-        let old = trust.host(&server).cloned();
+        let known = trust.host(&server).cloned();
         let entry = Entry {
-            id: server,
-            name: old
-                .as_ref()
-                .map_or_else(|| trust.free_name(&name, &server), |old| old.name.clone()),
-            address: Some(at.clone()),
-            // It lets us measure; that gives it no right here.
-            rights: old
-                .as_ref()
-                .map_or_else(BTreeSet::new, |old| old.rights.clone()),
-            limits: old.map(|old| old.limits).unwrap_or_default(),
+            address: Some(at.to_owned()),
+            ..known.unwrap_or_else(|| Entry {
+                id: server,
+                name: trust.free_name(name, &server),
+                address: None,
+                rights: BTreeSet::new(),
+                limits: Limits::default(),
+            })
         };
         trust.put(entry.clone())?;
         Ok(entry)
@@ -263,6 +257,10 @@ fn same_address(entry: &str, name: &str, port: u16) -> bool {
 fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
     let at = authority(name, port, DEFAULT_PORT);
     let addresses = resolve(name, port, how.ip_version)?;
+    let settings = SocketSettings {
+        mss: Some(MSS),
+        ..SocketSettings::default()
+    };
     let until = Instant::now() + CONNECT;
     let mut last = None;
     for (tried, address) in addresses.iter().enumerate() {
@@ -275,17 +273,7 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
         if share.is_zero() {
             break;
         }
-        let placed = how.placement.bind_address.is_some() || how.placement.bind_device.is_some();
-        let opened = if placed {
-            let settings = SocketSettings {
-                mss: Some(MSS),
-                ..SocketSettings::default()
-            };
-            measure::connect(*address, &settings, &how.placement, share)
-                .map_err(anyhow::Error::from)
-        } else {
-            plain(address, share).map_err(anyhow::Error::from)
-        };
+        let opened = measure::connect(*address, &settings, &how.placement, share);
         match opened {
             Ok(socket) => return Ok(socket),
             Err(error) => last = Some((*address, error)),
@@ -294,29 +282,24 @@ fn tcp(name: &str, port: u16, how: &How<'_>) -> Result<TcpStream> {
     let Some((address, error)) = last else {
         return Err(Refusal::unreachable(format!("{at} has no address to try")).into());
     };
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     let place = if address.ip().to_string() == name {
         at.clone()
     } else {
         format!("{at} ({})", address.ip())
     };
-    Err(Refusal::unreachable(match kind {
-        Some(io::ErrorKind::ConnectionRefused) => format!(
+    Err(Refusal::unreachable(match error {
+        measure::Error::Refused(_) => format!(
             "{place}: nothing listens on TCP port {port}: run 'linerate serve' there (it listens on loopback only until somebody is trusted or invited), or measure ssh:{name}"
         ),
-        Some(io::ErrorKind::TimedOut) => format!(
+        measure::Error::Timeout { .. } => format!(
             "{place} did not answer on TCP port {port}: it is down, or a firewall drops the packets; measure ssh:{name} if ssh gets through"
         ),
-        _ => format!("{place} cannot be reached: {error}"),
+        measure::Error::Unreachable { source, .. } => {
+            format!("{place} cannot be reached: {source}")
+        }
+        error => format!("{place} cannot be reached: {error}"),
     })
     .into())
-}
-
-fn plain(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-    let socket = sys::socket::tcp(address)?;
-    sys::socket::set_mss(socket.as_fd(), MSS.cast_signed())?;
-    sys::socket::connect(socket.as_fd(), address, timeout)?;
-    Ok(socket.into())
 }
 
 /// The addresses of a name.
@@ -336,12 +319,11 @@ pub fn resolve(name: &str, port: u16, version: Option<IpVersion>) -> Result<Vec<
     };
     let some: Vec<SocketAddr> = all.iter().copied().filter(wanted).collect();
     if some.is_empty() {
-        let version = if version == Some(IpVersion::V4) {
-            "IPv4"
-        } else {
-            "IPv6"
-        };
-        return Err(Refusal::unreachable(format!("'{name}' has no {version} address")).into());
+        let version = version.map_or("", |version| match version {
+            IpVersion::V4 => "IPv4 ",
+            IpVersion::V6 => "IPv6 ",
+        });
+        return Err(Refusal::unreachable(format!("'{name}' has no {version}address")).into());
     }
     Ok(some)
 }

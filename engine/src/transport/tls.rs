@@ -3,7 +3,6 @@
 
 use super::driver::ByteStream;
 use crate::trust::{Identity, NodeId};
-use anyhow::{Context, Result, anyhow};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
@@ -61,33 +60,6 @@ pub enum Handshake {
     Broken(String),
 }
 
-/// Settings of a server that accepts the clients that `accepts` names.
-///
-/// # Errors
-/// A key that cannot be used.
-fn server_config(
-    identity: &Identity,
-    accepts: Arc<Verdict>,
-) -> Result<(Arc<ServerConfig>, Arc<Seen>)> {
-    let provider = provider();
-    let seen = Arc::new(Seen::default());
-    let verifier = Arc::new(Keys {
-        accepts,
-        seen: Arc::clone(&seen),
-        provider: Arc::clone(&provider),
-    });
-    let key = certified(identity, &provider)?;
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .context("TLS 1.3 is not available")?
-        .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key)));
-    config.alpn_protocols = vec![SESSION.to_vec(), ENROL.to_vec()];
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
-    Ok((Arc::new(config), seen))
-}
-
 impl Tls {
     /// Connects as a client: shows our key, and accepts the server that `accepts` names.
     ///
@@ -101,32 +73,23 @@ impl Tls {
         name: &str,
         until: Instant,
     ) -> Result<Tls, Handshake> {
-        let broken = |e: anyhow::Error| Handshake::Broken(format!("{e:#}"));
-        let provider = provider();
-        let seen = Arc::new(Seen::default());
-        let verifier = Arc::new(Keys {
-            accepts,
-            seen: Arc::clone(&seen),
-            provider: Arc::clone(&provider),
-        });
-        let key = certified(identity, &provider).map_err(broken)?;
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let (keys, key) = Keys::new(identity, accepts)?;
+        let mut config = ClientConfig::builder_with_provider(Arc::clone(&keys.provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|e| broken(e.into()))?
+            .map_err(broken)?
             .dangerous()
-            .with_custom_certificate_verifier(verifier)
+            .with_custom_certificate_verifier(Arc::clone(&keys) as _)
             .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)));
         config.alpn_protocols = vec![protocol.to_vec()];
         config.resumption = Resumption::disabled();
         // Keys have no names: none is sent.
         config.enable_sni = false;
         let nameless = ServerName::try_from("linerate.invalid").expect("a valid DNS name");
-        let tls =
-            ClientConnection::new(Arc::new(config), nameless).map_err(|e| broken(e.into()))?;
-        Tls::handshake(socket, tls.into(), identity.id(), &seen, name, until)
+        let tls = ClientConnection::new(Arc::new(config), nameless).map_err(broken)?;
+        Tls::handshake(socket, tls.into(), identity.id(), &keys, name, until)
     }
 
-    /// Answers as a server, with [`server_config`].
+    /// Answers as a server: shows our key, and accepts the clients that `accepts` names.
     ///
     /// # Errors
     /// As [`Handshake`].
@@ -137,21 +100,27 @@ impl Tls {
         name: &str,
         until: Instant,
     ) -> Result<Tls, Handshake> {
-        let broken = |e: anyhow::Error| Handshake::Broken(format!("{e:#}"));
-        let (config, seen) = server_config(identity, accepts).map_err(broken)?;
-        let tls = ServerConnection::new(config).map_err(|e| broken(e.into()))?;
-        Tls::handshake(socket, tls.into(), identity.id(), &seen, name, until)
+        let (keys, key) = Keys::new(identity, accepts)?;
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&keys.provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(broken)?
+            .with_client_cert_verifier(Arc::clone(&keys) as _)
+            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key)));
+        config.alpn_protocols = vec![SESSION.to_vec(), ENROL.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        let tls = ServerConnection::new(Arc::new(config)).map_err(broken)?;
+        Tls::handshake(socket, tls.into(), identity.id(), &keys, name, until)
     }
 
     fn handshake(
         socket: TcpStream,
         tls: Connection,
         us: NodeId,
-        seen: &Seen,
+        keys: &Keys,
         name: &str,
         until: Instant,
     ) -> Result<Tls, Handshake> {
-        let broken = |e: io::Error| Handshake::Broken(e.to_string());
         socket.set_nonblocking(true).map_err(broken)?;
         // Samples are small and wanted at once.
         socket.set_nodelay(true).map_err(broken)?;
@@ -166,7 +135,7 @@ impl Tls {
         while new.tls.is_handshaking() {
             if let Err(error) = new.step(until) {
                 linger(&mut new.socket);
-                return Err(match (tls_error(&error), seen.refused()) {
+                return Err(match (tls_error(&error), keys.refused()) {
                     (Some(Error::InvalidCertificate(_)), Some(key)) => Handshake::Key(key),
                     (Some(error), _) => Handshake::Broken(not_ours(error)),
                     (None, _) => Handshake::Broken(error.to_string()),
@@ -415,34 +384,15 @@ fn tls_error(error: &io::Error) -> Option<&Error> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-fn certified(identity: &Identity, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>> {
-    let pkcs8 = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.pkcs8().to_vec()));
-    let key = provider
-        .key_provider
-        .load_private_key(pkcs8)
-        .map_err(|e| anyhow!("this host's key cannot be used: {e}"))?;
-    let spki = CertificateDer::from(identity.spki().to_vec());
-    Ok(Arc::new(CertifiedKey::new(vec![spki], key)))
-}
-
-/// The key that was refused last, for the sentence about it.
-#[derive(Default)]
-struct Seen(Mutex<Option<NodeId>>);
-
-impl Seen {
-    fn refused(&self) -> Option<NodeId> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn broken(error: impl std::fmt::Display) -> Handshake {
+    Handshake::Broken(error.to_string())
 }
 
 /// Accepts raw public keys of Ed25519 by their id alone.
 struct Keys {
     accepts: Arc<Verdict>,
-    seen: Arc<Seen>,
+    /// The key that was refused last, for the sentence about it.
+    refused: Mutex<Option<NodeId>>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -453,12 +403,34 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
+    /// With the key that this host shows.
+    fn new(
+        identity: &Identity,
+        accepts: Arc<Verdict>,
+    ) -> Result<(Arc<Keys>, Arc<CertifiedKey>), Handshake> {
+        let provider = Arc::new(ring::default_provider());
+        let pkcs8 = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.pkcs8().to_vec()));
+        let key = provider.key_provider.load_private_key(pkcs8);
+        let key = key.map_err(|e| broken(format!("this host's key cannot be used: {e}")))?;
+        let spki = CertificateDer::from(identity.spki().to_vec());
+        let keys = Keys {
+            accepts,
+            refused: Mutex::default(),
+            provider,
+        };
+        Ok((Arc::new(keys), Arc::new(CertifiedKey::new(vec![spki], key))))
+    }
+
+    fn refused(&self) -> Option<NodeId> {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn judge(&self, spki: &CertificateDer<'_>) -> Result<(), Error> {
         let id = NodeId::of_spki(spki).ok_or(CertificateError::BadEncoding)?;
         if (self.accepts)(&id) {
             return Ok(());
         }
-        *self.seen.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 

@@ -1,13 +1,14 @@
 //! The key of this host, and the id that follows from a key.
 
+use super::files;
 use anyhow::{Context, Result, bail};
+use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
-use sha2::{Digest, Sha256};
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -31,8 +32,9 @@ pub struct NodeId([u8; 32]);
 impl NodeId {
     /// Of a raw public key as TLS carries it; `None` if it is not an Ed25519 key in its one form.
     pub fn of_spki(spki: &[u8]) -> Option<NodeId> {
-        (spki.len() == SPKI_LEN && spki.starts_with(&SPKI_PREFIX))
-            .then(|| NodeId(Sha256::digest(spki).into()))
+        let known = spki.len() == SPKI_LEN && spki.starts_with(&SPKI_PREFIX);
+        let id = digest(&SHA256, spki).as_ref().try_into();
+        id.ok().filter(|_| known).map(NodeId)
     }
 
     /// The beginning, for people; 60 bits.
@@ -176,22 +178,13 @@ impl Identity {
 /// Writes a new key so that it appears whole or not at all, and never replaces one that another
 /// process made meanwhile.
 fn make_key(directory: &Path, path: &Path) -> Result<()> {
-    make_directory(directory)?;
-    let _lock = super::store::lock(directory)?;
+    let _lock = files::lock(directory)?;
     if path.exists() {
         return Ok(());
     }
     let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
         .map_err(|_| anyhow::anyhow!("the kernel gave no random numbers"))?;
-    super::store::replace(path, pkcs8.as_ref())
-}
-
-/// Makes the directory for the user alone, where there is none.
-pub(super) fn make_directory(directory: &Path) -> std::io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
+    files::replace(path, pkcs8.as_ref())
 }
 
 #[cfg(test)]

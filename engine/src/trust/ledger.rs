@@ -1,7 +1,8 @@
 //! Who may measure now and how much: the rules of the agent, asked before every leg and all along.
 
+use super::files;
 use super::identity::NodeId;
-use super::store::{self, Limits};
+use super::store::Limits;
 use anyhow::{Context, Result};
 use measure::storage::Reach;
 use model::{BitRate, Bytes, Limit, Nanos, Warning};
@@ -92,11 +93,11 @@ impl Peer {
         let mut warnings = Vec::new();
         fit(&mut order, &self.limits, &mut warnings);
         let now = Instant::now();
-        let mut books = self.ledger.books();
-        books.take_in(&self.ledger, now);
+        let mut accounts = self.ledger.accounts();
+        accounts.take_in(&self.ledger, now);
 
         if let (Some(id), Some(a_day)) = (self.id, self.limits.bytes_per_day) {
-            let left = a_day.since(books.used(&id));
+            let left = a_day.since(accounts.used(&id));
             if left == Bytes(0) {
                 return Err(Denied::Refused(format!(
                     "the {a_day} a day that this host allows are used up: measure again after midnight UTC"
@@ -113,14 +114,19 @@ impl Peer {
             }
         }
         let others = |leg: &&Live| leg.session != self.session;
-        let sessions: std::collections::BTreeSet<u64> = books
+        let sessions: std::collections::BTreeSet<u64> = accounts
             .live
             .values()
             .filter(others)
             .map(|leg| leg.session)
             .collect();
         if sessions.len() >= self.ledger.max_clients {
-            let ends = books.live.values().filter(others).map(|leg| leg.ends).min();
+            let ends = accounts
+                .live
+                .values()
+                .filter(others)
+                .map(|leg| leg.ends)
+                .min();
             let wait = ends.map_or(AROUND_A_LEG, |ends| ends.saturating_duration_since(now));
             let wait = wait.max(Duration::from_secs(1));
             return Err(Denied::Busy {
@@ -150,16 +156,16 @@ impl Peer {
         let lasts = spans
             .map_or(UNTOLD, Duration::from)
             .min(Duration::from_secs(24 * 3600));
-        let number = books.next;
-        books.next += 1;
-        books.live.insert(
+        let number = accounts.next;
+        accounts.next += 1;
+        accounts.live.insert(
             number,
             Live {
                 session: self.session,
                 ends: now + lasts + AROUND_A_LEG,
             },
         );
-        drop(books);
+        drop(accounts);
         if self.id.is_some() {
             crate::listener::log(&format!(
                 "{}: session {}, {what}: {}",
@@ -224,15 +230,15 @@ impl Admitted {
     pub fn account(&self, elapsed: Nanos, total: Bytes) -> Result<(), String> {
         let before = self.counted.fetch_max(total.0, Ordering::Relaxed);
         let more = Bytes(total.0.saturating_sub(before));
-        let mut books = self.ledger.books();
+        let mut accounts = self.ledger.accounts();
         if let Some(id) = self.id {
             let now = Instant::now();
-            books.take_in(&self.ledger, now);
-            let used = books.spend(id, more);
+            accounts.take_in(&self.ledger, now);
+            let used = accounts.spend(id, more);
             if let Some(a_day) = self.limits.bytes_per_day {
                 // Waiting for the disk would delay a sample: only where the count decides.
-                if books.written.is_none_or(|at| now >= at + WRITE_EVERY) {
-                    books.write_down(&self.ledger, now);
+                if accounts.written.is_none_or(|at| now >= at + WRITE_EVERY) {
+                    accounts.write_down(&self.ledger, now);
                 }
                 if used > a_day {
                     return Err(format!(
@@ -241,7 +247,7 @@ impl Admitted {
                 }
             }
         }
-        drop(books);
+        drop(accounts);
         if let Some(longest) = self.limits.longest()
             && elapsed > longest + Nanos::from_secs(2)
         {
@@ -263,10 +269,10 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut books = self.ledger.books();
-        books.live.remove(&self.number);
-        books.write_down(&self.ledger, Instant::now());
-        drop(books);
+        let mut accounts = self.ledger.accounts();
+        accounts.live.remove(&self.number);
+        accounts.write_down(&self.ledger, Instant::now());
+        drop(accounts);
         if self.id.is_some() {
             crate::listener::log(&format!(
                 "{}: session {}, {} over: {}",
@@ -279,11 +285,11 @@ impl Drop for Admitted {
     }
 }
 
-/// The agent's books: who measures now, and who moved how much today.
+/// The agent's accounts: who measures now, and who moved how much today.
 pub struct Ledger {
     max_clients: usize,
     file: Option<PathBuf>,
-    books: Mutex<TraceCompleteness>,
+    accounts: Mutex<Accounts>,
 }
 
 struct Live {
@@ -292,7 +298,7 @@ struct Live {
 }
 
 #[derive(Default)]
-struct TraceCompleteness {
+struct Accounts {
     live: BTreeMap<u64, Live>,
     next: u64,
     day: u64,
@@ -320,17 +326,17 @@ impl Ledger {
         Ledger {
             max_clients,
             file: directory.map(|directory| directory.join("usage.toml")),
-            books: Mutex::default(),
+            accounts: Mutex::default(),
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, TraceCompleteness> {
-        // Every change of the books is complete before the next step that could panic.
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        // Every change of the accounts is complete before the next step that could panic.
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl TraceCompleteness {
+impl Accounts {
     fn used(&self, id: &NodeId) -> Bytes {
         let of = |book: &BTreeMap<NodeId, Bytes>| book.get(id).copied().unwrap_or_default();
         of(&self.used) + of(&self.unwritten)
@@ -379,8 +385,7 @@ fn add_usage(
     more: &BTreeMap<NodeId, Bytes>,
 ) -> Result<BTreeMap<NodeId, Bytes>> {
     let directory = file.parent().context("the file has no directory")?;
-    super::identity::make_directory(directory)?;
-    let _lock = store::lock(directory)?;
+    let _lock = files::lock(directory)?;
     let mut usage: Usage = match std::fs::read_to_string(file) {
         Ok(text) => toml::from_str(&text).with_context(|| file.display().to_string())?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Usage::default(),
@@ -398,7 +403,7 @@ fn add_usage(
         *all = Bytes((*all + *bytes).0.min(i64::MAX as u64));
     }
     if !more.is_empty() {
-        store::replace(file, toml::to_string(&usage)?.as_bytes())?;
+        files::replace(file, toml::to_string(&usage)?.as_bytes())?;
     }
     let known = |(id, bytes): (String, Bytes)| Some((id.parse().ok()?, bytes));
     Ok(usage.bytes.into_iter().filter_map(known).collect())

@@ -3,16 +3,16 @@
 //! Every change is made under a lock and replaces the file as a whole, so that several processes
 //! may write and a reader sees one state or the other.
 
-use super::identity::{NodeId, make_directory};
+use super::files::{lock, replace};
+use super::identity::NodeId;
 use anyhow::{Context, Result, bail};
 use model::{BitRate, Bytes, Nanos};
+use ring::digest;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use wire::control::Token;
@@ -46,6 +46,19 @@ pub struct Entry {
     /// How much of it.
     #[serde(default)]
     pub limits: Limits,
+}
+
+impl Entry {
+    /// Whether the host may do this besides measuring, or how to allow it.
+    pub fn may(&self, right: Right, what: &str, option: &str) -> Result<(), String> {
+        match self.rights.contains(&right) {
+            true => Ok(()),
+            false => Err(format!(
+                "this host may measure there, not {what}: run 'linerate trust add {} {option}' there",
+                self.id
+            )),
+        }
+    }
 }
 
 /// What another host may do here.
@@ -120,7 +133,8 @@ impl PendingInvitation {
     /// The digest under which a token is kept. The token is random, so the digest gives nothing
     /// away, and comparing digests in plain time tells nothing about a token.
     pub fn digest(token: &Token) -> String {
-        Sha256::digest(token.as_bytes())
+        digest::digest(&digest::SHA256, token.as_bytes())
+            .as_ref()
             .iter()
             .map(|b| format!("{b:02x}"))
             .collect()
@@ -275,7 +289,6 @@ impl Store {
     /// Those of `change`, and what keeps the file from being read or written.
     pub fn update<T>(&self, change: impl FnOnce(&mut Trust) -> Result<T>) -> Result<T> {
         let cannot = || format!("cannot write {}", self.path().display());
-        make_directory(&self.directory).with_context(cannot)?;
         let _lock = lock(&self.directory).with_context(cannot)?;
         let old = self.load()?;
         let mut new = old.clone();
@@ -294,40 +307,6 @@ impl Store {
         let file = fs::metadata(self.path()).ok()?;
         Some((file.modified().ok()?, file.ino()))
     }
-}
-
-/// Keeps other processes from writing in `directory` until the file is dropped.
-pub fn lock(directory: &Path) -> Result<File> {
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(directory.join("lock"))?;
-    file.lock()?;
-    Ok(file)
-}
-
-/// Puts `bytes` in the place of a file: whole or not at all, even if the power fails. Under [`lock`].
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let draft = path.with_extension("new");
-    let _ = fs::remove_file(&draft);
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&draft, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&draft);
-    }
-    written?;
-    let directory = path.parent().context("the file has no directory")?;
-    Ok(File::open(directory)?.sync_all()?)
 }
 
 #[cfg(test)]

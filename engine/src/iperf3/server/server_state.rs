@@ -1,16 +1,14 @@
-//! What all sessions share: the sessions that await data connections, the tests that run, the limits.
+//! What all sessions share: the data connections that they await, the tests that run, the limits.
 
 use super::Options;
+use super::reservations::{Reservation, Reservations, lock};
 use super::udp_accept::UdpAcceptor;
 use crate::iperf3::auth::Authenticator;
 use crate::transport::acceptor::Slots;
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use sys::poll::Waker;
 use wire::iperf3::Cookie;
 
 /// Sessions at once, those in the queue included.
@@ -37,26 +35,9 @@ pub struct ServerState<'a> {
     pub log: &'a (dyn Fn(&str) + Sync),
     /// Clients that are served or wait in the queue.
     pub clients: Slots,
-    sessions: Mutex<BTreeMap<Cookie, Awaiting>>,
+    /// The data connections that each session awaits, from the address of its client.
+    sessions: Reservations<Cookie, Arrival, IpAddr>,
     running: Mutex<u32>,
-}
-
-/// A session that awaits data connections.
-struct Awaiting {
-    peer: IpAddr,
-    left: usize,
-    to: Sender<Arrival>,
-    waker: Arc<Waker>,
-}
-
-/// Data connections that a session awaits; no more are attached once it is dropped.
-pub struct Reservation<'a> {
-    server: &'a ServerState<'a>,
-    cookie: Cookie,
-    /// The connections.
-    pub arrivals: Receiver<Arrival>,
-    /// Woken for each.
-    pub waker: Arc<Waker>,
 }
 
 /// A running test; another may start once it is dropped.
@@ -80,7 +61,7 @@ impl<'a> ServerState<'a> {
             stop,
             log,
             clients: Slots::new(MAX_SESSIONS, MAX_FROM_ONE),
-            sessions: Mutex::default(),
+            sessions: Reservations::new(),
             running: Mutex::default(),
         })
     }
@@ -88,32 +69,12 @@ impl<'a> ServerState<'a> {
     /// Awaits `count` data connections of the test with this cookie from `peer`; `None` if a test
     /// with the same cookie runs.
     pub fn reserve(
-        &'a self,
+        &self,
         cookie: Cookie,
         peer: IpAddr,
         count: usize,
-    ) -> io::Result<Option<Reservation<'a>>> {
-        let waker = Arc::new(Waker::new()?);
-        let (to, arrivals) = mpsc::channel();
-        let mut sessions = lock(&self.sessions);
-        if sessions.contains_key(&cookie) {
-            return Ok(None);
-        }
-        sessions.insert(
-            cookie,
-            Awaiting {
-                peer: peer.to_canonical(),
-                left: count,
-                to,
-                waker: Arc::clone(&waker),
-            },
-        );
-        Ok(Some(Reservation {
-            server: self,
-            cookie,
-            arrivals,
-            waker,
-        }))
+    ) -> io::Result<Option<Reservation<'_, Cookie, Arrival, IpAddr>>> {
+        self.sessions.reserve(cookie, count, peer.to_canonical())
     }
 
     /// Attaches a connection to the session that its cookie names. Returns it if there is none;
@@ -125,17 +86,13 @@ impl<'a> ServerState<'a> {
         arrival: u64,
         stream: TcpStream,
     ) -> Option<TcpStream> {
-        let mut sessions = lock(&self.sessions);
-        let Some(session) = sessions.get_mut(cookie) else {
-            return Some(stream);
-        };
-        if session.peer == peer.ip().to_canonical() && session.left > 0 {
-            session.left -= 1;
-            // A session that has just ended does not take it: then it closes, as it should.
-            let _ = session.to.send((arrival, stream));
-            session.waker.wake();
-        }
-        None
+        let mut stream = Some(stream);
+        let known = self.sessions.give(cookie, |awaited| {
+            let from_client = *awaited == peer.ip().to_canonical();
+            let stream = stream.take_if(|_| from_client)?;
+            Some((arrival, stream))
+        });
+        stream.filter(|_| !known)
     }
 
     /// Starts a test, if there is room for one.
@@ -149,19 +106,8 @@ impl<'a> ServerState<'a> {
     }
 }
 
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        lock(&self.server.sessions).remove(&self.cookie);
-    }
-}
-
 impl Drop for TestSlot<'_> {
     fn drop(&mut self) {
         *lock(&self.0.running) -= 1;
     }
-}
-
-/// A thread that panicked leaves nothing half done here.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

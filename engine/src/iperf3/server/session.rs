@@ -1,12 +1,12 @@
 //! One iperf3 session: params, auth, streams, test, results.
 
+use super::reservations::Reservation;
 use super::server_state::{ServerState, TestSlot};
 use crate::clock::unix_seconds;
 use crate::iperf3::udp;
 use crate::transport::driver::Driver;
 use measure::{Job, Load, Role, UdpJob, UdpLoad};
 use model::{BitRate, Bulk, Bytes, Datagrams, Limit, Nanos, SocketSettings, Workload};
-use std::fmt::Write as _;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -169,9 +169,7 @@ impl<'a> Session<'a> {
             }
             self.step(None)?;
             if Instant::now() >= until {
-                self.control.machine.deny();
-                self.control.send_all();
-                return Err("waited too long in the queue; told that the server is busy".into());
+                return Err(self.deny("waited too long in the queue; told that the server is busy"));
             }
         }
     }
@@ -185,12 +183,7 @@ impl<'a> Session<'a> {
         };
         let now = self.control.now();
         self.control.machine.open(now);
-        let mut arrived = Vec::new();
-        while arrived.len() < count {
-            self.step(Some(&reservation.waker))?;
-            reservation.waker.clear();
-            arrived.extend(reservation.arrivals.try_iter());
-        }
+        let mut arrived = self.collect(&reservation, count)?;
         arrived.sort_unstable_by_key(|(order, _)| *order);
         let settings = self.settings(params);
         arrived
@@ -222,21 +215,16 @@ impl<'a> Session<'a> {
                     self.step(None)?;
                 }
                 Ok(None) => {
-                    self.control.machine.deny();
-                    self.control.send_all();
-                    return Err("another test of the same client was set up for too long".into());
+                    return Err(
+                        self.deny("another test of the same client was set up for too long")
+                    );
                 }
                 Err(error) => return Err(self.refuse(code::STREAM_ACCEPT, &error.to_string())),
             }
         };
         let now = self.control.now();
         self.control.machine.open(now);
-        let mut streams = Vec::new();
-        while streams.len() < count {
-            self.step(Some(&pending.waker))?;
-            pending.waker.clear();
-            streams.extend(pending.streams.try_iter());
-        }
+        let streams = self.collect(&pending, count)?;
         for stream in &streams {
             // A buffer or a code point that does not take changes no count: the test goes on.
             if let Some(bytes) = params.window {
@@ -247,6 +235,20 @@ impl<'a> Session<'a> {
             }
         }
         Ok(streams)
+    }
+
+    /// All that was reserved, once it is there; the protocol has a deadline for it.
+    fn collect<K: Ord, Item, Extra>(
+        &mut self,
+        reservation: &Reservation<'_, K, Item, Extra>,
+        count: usize,
+    ) -> Result<Vec<Item>, String> {
+        let mut arrived = Vec::new();
+        while arrived.len() < count {
+            self.step(Some(&reservation.waker))?;
+            arrived.extend(reservation.arrivals.try_iter());
+        }
+        Ok(arrived)
     }
 
     /// The test itself, from its start to the exchange of results.
@@ -335,19 +337,13 @@ impl<'a> Session<'a> {
         streams: Streams,
         at_most: Nanos,
     ) -> Result<Vec<Half>, String> {
-        let receiving = if params.reverse {
-            0
-        } else {
-            params.parallel as usize
+        let receiving = receiving_streams(params);
+        let half = |load, sends| Half {
+            load,
+            sends,
+            omitted: Vec::new(),
         };
         let mut halves = Vec::new();
-        let mut add = |load: AnyLoad, sends: bool| {
-            halves.push(Half {
-                load,
-                sends,
-                omitted: Vec::new(),
-            });
-        };
         // The client ends the test; this is the bound.
         let limit = Limit::Time(at_most);
         match streams {
@@ -366,7 +362,7 @@ impl<'a> Session<'a> {
                     job.half_close = false;
                     job.drain = DRAIN;
                     let load = Load::start(job, sockets).map_err(|error| error.to_string())?;
-                    add(AnyLoad::Tcp(load), role == Role::Send);
+                    halves.push(half(AnyLoad::Tcp(load), role == Role::Send));
                 }
             }
             Streams::Udp(mut sockets) => {
@@ -375,7 +371,7 @@ impl<'a> Session<'a> {
                 if !sockets.is_empty() {
                     let counters = udp::counters(sockets.len(), wide);
                     let load = UdpLoad::receive(sockets, counters, &[]);
-                    add(AnyLoad::Udp(load.map_err(|e| e.to_string())?), false);
+                    halves.push(half(AnyLoad::Udp(load.map_err(|e| e.to_string())?), false));
                 }
                 if !sending.is_empty() {
                     let asked = Some(params.rate_bit_s).filter(|rate| *rate > 0);
@@ -387,7 +383,7 @@ impl<'a> Session<'a> {
                         cpus: Vec::new(),
                     };
                     let load = UdpLoad::send(job, sending, udp::stamp(wide));
-                    add(AnyLoad::Udp(load.map_err(|e| e.to_string())?), true);
+                    halves.push(half(AnyLoad::Udp(load.map_err(|e| e.to_string())?), true));
                 }
             }
         }
@@ -476,7 +472,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Tells the client in iperf3's words, and the log in ours.
+    /// Turns the client away as a busy server; what to log.
+    fn deny(&mut self, why: &str) -> String {
+        self.control.machine.deny();
+        self.control.send_all();
+        why.to_owned()
+    }
+
+    /// Refuses the client in iperf3's words; what to log in ours.
     fn refuse(&mut self, number: i32, why: &str) -> String {
         self.control.machine.refuse(number, 0);
         self.control.send_all();
@@ -550,6 +553,15 @@ impl Half {
     }
 }
 
+/// Streams of a test on which the client sends; they come first.
+fn receiving_streams(params: &Params) -> usize {
+    if params.reverse {
+        0
+    } else {
+        params.parallel as usize
+    }
+}
+
 /// Data connections of a test.
 fn stream_count(params: &Params) -> usize {
     params.parallel as usize * if params.bidirectional { 2 } else { 1 }
@@ -618,8 +630,7 @@ fn results(
         sender_has_retransmits,
         congestion_used,
         streams,
-        server_output_text: None,
-        server_output_json: None,
+        ..Results::default()
     };
     if params.get_server_output {
         results.server_output_text = Some(output(params, &results, span, peer));
@@ -633,37 +644,21 @@ fn output(params: &Params, results: &Results, span: Duration, peer: SocketAddr) 
         "linerate {} served {peer}\n[ ID] Interval           Transfer     Bitrate\n",
         env!("CARGO_PKG_VERSION")
     );
-    let receiving = if params.reverse {
-        0
-    } else {
-        params.parallel as usize
-    };
+    let receiving = receiving_streams(params);
     for (index, stream) in results.streams.iter().enumerate() {
         let bytes = Bytes(stream.bytes);
         let rate = bytes.per(Nanos::from(span));
-        let role = if index < receiving {
-            "receiver"
-        } else {
-            "sender"
-        };
-        write!(
-            text,
-            "[{:3}]   0.00-{:.2} sec  {bytes}  {rate}",
-            stream.id,
-            span.as_secs_f64()
-        )
-        .expect("a String takes all that is written");
-        if params.protocol == Protocol::Udp && role == "receiver" {
-            write!(
-                text,
-                "  {:.3} ms  {}/{}",
-                stream.jitter_s * 1e3,
-                stream.errors,
-                stream.packets
-            )
-            .expect("a String takes all that is written");
+        let (id, seconds) = (stream.id, span.as_secs_f64());
+        text += &format!("[{id:3}]   0.00-{seconds:.2} sec  {bytes}  {rate}");
+        if params.protocol == Protocol::Udp && index < receiving {
+            let jitter_ms = stream.jitter_s * 1e3;
+            text += &format!("  {jitter_ms:.3} ms  {}/{}", stream.errors, stream.packets);
         }
-        writeln!(text, "  {role}").expect("a String takes all that is written");
+        text += if index < receiving {
+            "  receiver\n"
+        } else {
+            "  sender\n"
+        };
     }
     text
 }

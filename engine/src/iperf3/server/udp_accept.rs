@@ -4,15 +4,12 @@
 //! A connect datagram carries no cookie, only an address. So one test at a time is expected from each client address,
 //! and nothing is sent to an address from which no test is expected.
 
-use super::server_state::lock;
+use super::reservations::{Reservation, Reservations};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use sys::poll::Waker;
 use wire::iperf3::connect_reply;
 
 /// Between two looks at whether the server is to stop.
@@ -24,28 +21,15 @@ const MAX_REQUEUED: usize = 64;
 pub struct UdpAcceptor {
     listening: UdpSocket,
     port: u16,
-    expected: Mutex<Vec<Expected>>,
+    expected: Reservations<IpAddr, UdpSocket, Expected>,
 }
 
-/// The streams that one test expects.
-struct Expected {
-    peer: IpAddr,
+/// A test that expects streams from one address.
+pub struct Expected {
+    /// Where its client reached this host.
     local: IpAddr,
-    left: usize,
     /// Client addresses that have a stream: a repeated connect datagram opens no second one.
     connected: Vec<SocketAddr>,
-    to: Sender<UdpSocket>,
-    waker: Arc<Waker>,
-}
-
-/// Streams that a test expects; no more are accepted once it is dropped.
-pub struct Pending<'a> {
-    acceptor: &'a UdpAcceptor,
-    peer: IpAddr,
-    /// The connected sockets, in the order of their connect datagrams.
-    pub streams: Receiver<UdpSocket>,
-    /// Woken for each.
-    pub waker: Arc<Waker>,
 }
 
 impl UdpAcceptor {
@@ -56,39 +40,21 @@ impl UdpAcceptor {
         Ok(UdpAcceptor {
             listening,
             port: local.port(),
-            expected: Mutex::default(),
+            expected: Reservations::new(),
         })
     }
 
-    /// Expects `count` streams from `peer`, who reached this host at `local`; `None`
-    /// while another test of the same peer expects some.
+    /// Expects `count` streams from `peer`, who reached this host at `local`: connected sockets, in the order of
+    /// their connect datagrams. `None` while another test of the same peer expects some.
     pub fn expect(
         &self,
         peer: IpAddr,
         local: IpAddr,
         count: usize,
-    ) -> io::Result<Option<Pending<'_>>> {
-        let peer = peer.to_canonical();
-        let waker = Arc::new(Waker::new()?);
-        let mut expected = lock(&self.expected);
-        if expected.iter().any(|test| test.peer == peer) {
-            return Ok(None);
-        }
-        let (to, streams) = mpsc::channel();
-        expected.push(Expected {
-            peer,
-            local,
-            left: count,
-            connected: Vec::new(),
-            to,
-            waker: Arc::clone(&waker),
-        });
-        Ok(Some(Pending {
-            acceptor: self,
-            peer,
-            streams,
-            waker,
-        }))
+    ) -> io::Result<Option<Reservation<'_, IpAddr, UdpSocket, Expected>>> {
+        let connected = Vec::new();
+        let expected = Expected { local, connected };
+        self.expected.reserve(peer.to_canonical(), count, expected)
     }
 
     /// Accepts streams until `stop` is set.
@@ -115,26 +81,16 @@ impl UdpAcceptor {
         let Some(reply) = connect_reply(datagram) else {
             return;
         };
-        let mut expected = lock(&self.expected);
-        let wanted = |test: &&mut Expected| {
-            test.peer == from.ip().to_canonical()
-                && test.left > 0
-                && !test.connected.contains(&from)
-        };
-        let Some(test) = expected.iter_mut().find(wanted) else {
-            return;
-        };
-        // A failure here leaves the client without an answer; it says so, and its test ends at the
-        // deadline.
-        let Ok(stream) = self.connected(test.local, from, requeue) else {
-            return;
-        };
-        if stream.send(&reply).is_ok() {
-            test.left -= 1;
+        self.expected.give(&from.ip().to_canonical(), |test| {
+            if test.connected.contains(&from) {
+                return None;
+            }
+            // A failure here leaves the client without an answer; it says so, and its test ends at the deadline.
+            let stream = self.connected(test.local, from, requeue).ok()?;
+            stream.send(&reply).ok()?;
             test.connected.push(from);
-            let _ = test.to.send(stream);
-            test.waker.wake();
-        }
+            Some(stream)
+        });
     }
 
     /// A socket on the same port that is connected to `peer`. Between its binding and its connecting
@@ -157,12 +113,5 @@ impl UdpAcceptor {
         }
         socket.set_nonblocking(false)?;
         Ok(socket)
-    }
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        let mut expected = lock(&self.acceptor.expected);
-        expected.retain(|test| test.peer != self.peer);
     }
 }

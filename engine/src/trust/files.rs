@@ -1,0 +1,46 @@
+//! Files that only the user may read, changed under a lock.
+
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Keeps other processes from writing in `directory`, which is made for the user alone where there is none, until
+/// the file is dropped.
+pub fn lock(directory: &Path) -> io::Result<File> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(directory.join("lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Puts `bytes` in the place of a file: whole or not at all, even if the power fails. Under [`lock`].
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let draft = path.with_extension("new");
+    let _ = fs::remove_file(&draft);
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&draft, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written?;
+    let directory = path.parent().context("the file has no directory")?;
+    Ok(File::open(directory)?.sync_all()?)
+}
