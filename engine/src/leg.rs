@@ -124,30 +124,13 @@ pub fn run_end(
     // Before the load starts: the round-trip time of the handshake is that of the idle path.
     on_sample(sampler.sample(Nanos(0), &vec![model::Bytes(0); streams], None));
 
-    let interval = Duration::from(interval);
     let started = Instant::now();
     let load = Load::start(job, sockets)?;
-    let mut due = started + interval;
-    let mut stopped = false;
-    loop {
-        let finished = load.wait(due.min(Instant::now() + STOP_WITHIN));
-        if !stopped && stop.load(Ordering::Relaxed) {
-            load.stop();
-            stopped = true;
-        }
-        if finished || Instant::now() >= due {
-            let at = Nanos::from(started.elapsed());
-            on_sample(sampler.sample(at, &load.bytes(), load.take_requests()));
-            // A sampler that fell behind skips moments instead of crowding them.
-            let now = Instant::now();
-            while due <= now {
-                due += interval;
-            }
-        }
-        if finished {
-            break;
-        }
-    }
+    let wait = |until| load.wait(until);
+    sampled(interval, stop, &wait, &|| load.stop(), &mut || {
+        let at = Nanos::from(started.elapsed());
+        on_sample(sampler.sample(at, &load.bytes(), load.take_requests()));
+    });
 
     let outcome = load.finish();
     let mut warnings = outcome.warnings;
@@ -196,6 +179,32 @@ pub fn merge(end: &mut EndRecord, record: EndRecord) {
         warnings,
         ..record
     };
+}
+
+/// Samples every `interval` and once at the end, until the load is over (`wait` says so) or `stop` has ended it.
+pub fn sampled(
+    interval: Nanos,
+    stop: &AtomicBool,
+    wait: &dyn Fn(Instant) -> bool,
+    end: &dyn Fn(),
+    sample: &mut dyn FnMut(),
+) {
+    let interval = Duration::from(interval);
+    let mut due = Instant::now() + interval;
+    let mut finished = false;
+    while !finished {
+        finished = wait(due.min(Instant::now() + STOP_WITHIN));
+        if stop.load(Ordering::Relaxed) {
+            end();
+        }
+        if finished || Instant::now() >= due {
+            sample();
+            // A sampler that fell behind skips moments instead of crowding them.
+            while due <= Instant::now() {
+                due += interval;
+            }
+        }
+    }
 }
 
 /// Begins the trace of this end of an order that wants one: before its connections are made to or from the

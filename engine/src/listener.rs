@@ -1,6 +1,6 @@
 //! `linerate serve`: takes control connections from the network.
 //!
-//! Nothing that a stranger sends is parsed but TLS itself and, while an invitation is open, one
+//! Of an unauthenticated peer nothing is parsed but TLS itself and, while an invitation is open, one
 //! frame of a fixed size. Every connection has a thread of its own and a deadline in every state,
 //! so that none keeps another waiting; how many there may be is bounded by source and by key.
 
@@ -9,7 +9,7 @@ use crate::log;
 use crate::transport::acceptor::{Acceptor, Arrival, Limits, ReadyConn, Slot, Slots, WhenFull};
 use crate::transport::{AgentChannel, Channel, ENROL, Handshake, SESSION, Tls, VERSION, Verdict};
 use crate::transport::{Sender, discard};
-use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, host_name};
+use crate::trust::{Entry, Identity, Ledger, NodeId, Peer, Right, Store, Trust, host_name};
 use anyhow::{Context, Result, bail};
 use measure::storage::Reach;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use wire::control::{Agent, PROTOCOL, ToController, encode_frame};
 /// From the connection to the end of its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// For the one frame of a newcomer.
+/// For the one frame of a peer that shows an invitation.
 const ENROLMENT: Duration = Duration::from_secs(5);
 
 /// For the greeting of a client.
@@ -94,12 +94,12 @@ struct Shared {
 
 #[derive(Default)]
 struct Tables {
-    sessions: BTreeMap<u64, Seat>,
+    sessions: BTreeMap<u64, OpenSession>,
     lines: (u64, u32),
 }
 
 /// A session that goes on.
-struct Seat {
+struct OpenSession {
     id: NodeId,
     may_tune: bool,
     may_files: bool,
@@ -199,14 +199,16 @@ impl Listener {
             self.stamp = stamp;
             log("the list of trusted hosts changed");
         }
-        for seat in self.shared.tables().sessions.values() {
-            let Some(sender) = &seat.sender else { continue };
-            if trust.allowed(&seat.id, Right::Measure).is_none() {
+        for session in self.shared.tables().sessions.values() {
+            let Some(sender) = &session.sender else {
+                continue;
+            };
+            if trust.allowed(&session.id, Right::Measure).is_none() {
                 sender.close("this host is no longer trusted there");
-            } else if seat.may_tune && trust.allowed(&seat.id, Right::Tune).is_none() {
+            } else if session.may_tune && trust.allowed(&session.id, Right::Tune).is_none() {
                 // With the session goes what it has changed.
                 sender.close("this host may no longer tune there");
-            } else if seat.may_files && trust.allowed(&seat.id, Right::Files).is_none() {
+            } else if session.may_files && trust.allowed(&session.id, Right::Files).is_none() {
                 sender.close("this host may no longer use files there");
             }
         }
@@ -220,12 +222,6 @@ impl Listener {
 
     fn listen(&mut self, open: bool) -> Result<()> {
         let port = self.shared.config.port;
-        let loopback = [
-            IpAddr::from(Ipv4Addr::LOCALHOST),
-            IpAddr::from(Ipv6Addr::LOCALHOST),
-        ];
-        let any = [IpAddr::from(Ipv6Addr::UNSPECIFIED)];
-        let any_v4 = [IpAddr::from(Ipv4Addr::UNSPECIFIED)];
         let bind = self.shared.config.bind;
         if bind.is_some_and(|address| address.is_loopback()) && !self.sockets.is_empty() {
             self.is_open = open;
@@ -234,10 +230,13 @@ impl Listener {
         // The kernel does not let a new socket take the port while an old one listens on it.
         self.sockets.clear();
         self.sockets = match (open, bind) {
-            (true, Some(address)) => bind_all(&[address], port)?,
-            (true, None) => bind_all(&any, port).or_else(|_| bind_all(&any_v4, port))?,
-            (false, Some(address)) if address.is_loopback() => bind_all(&[address], port)?,
-            (false, _) => bind_all(&loopback, port)?,
+            (true, None) => bind_all(&[Ipv6Addr::UNSPECIFIED.into()], port)
+                .or_else(|_| bind_all(&[Ipv4Addr::UNSPECIFIED.into()], port))?,
+            (open, Some(address)) if open || address.is_loopback() => bind_all(&[address], port)?,
+            _ => bind_all(
+                &[Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+                port,
+            )?,
         };
         self.is_open = open;
         let addresses: Vec<String> = self.addresses().iter().map(SocketAddr::to_string).collect();
@@ -355,7 +354,7 @@ impl Shared {
         }
     }
 
-    /// The one thing that a stranger may do.
+    /// All that an unauthenticated peer may do.
     fn enrol(&self, mut tls: Tls, address: SocketAddr, _slot: Slot) {
         let until = Instant::now() + ENROLMENT;
         let id = tls.peer();
@@ -363,38 +362,30 @@ impl Shared {
         if let Err(error) = tls.read_exact(&mut frame, until) {
             return self.note(&format!("{address}: not enrolled: {error}"));
         }
-        let answer = match Request::decode(&frame) {
-            None => {
-                self.note(&format!(
-                    "{address}: not enrolled: {} showed no invitation",
-                    id.short()
+        let enrolled = Request::decode(&frame).map(|Request { token, name }| {
+            let enrol = |trust: &mut Trust| Ok(trust.enrol(unix_seconds(), &token, id, &name));
+            self.store.update(enrol)
+        });
+        let refused = |shown| {
+            self.note(&format!(
+                "{address}: not enrolled: {} showed {shown}",
+                id.short()
+            ));
+            Answer::Unknown
+        };
+        let answer = match enrolled {
+            None => refused("no invitation"),
+            Some(Ok(None)) => refused("an invitation that is not open"),
+            Some(Ok(Some(entry))) => {
+                log(&format!(
+                    "{address}: enrolled {} ({id}), limits: {}",
+                    entry.name, entry.limits
                 ));
-                Answer::Unknown
+                Answer::Welcome { name: host_name() }
             }
-            Some(request) => {
-                let enrolled = self.store.update(|trust| {
-                    Ok(trust.enrol(unix_seconds(), &request.token, id, &request.name))
-                });
-                match enrolled {
-                    Ok(Some(entry)) => {
-                        log(&format!(
-                            "{address}: enrolled {} ({id}), limits: {}",
-                            entry.name, entry.limits
-                        ));
-                        Answer::Welcome { name: host_name() }
-                    }
-                    Ok(None) => {
-                        self.note(&format!(
-                            "{address}: not enrolled: {} showed an invitation that is not open",
-                            id.short()
-                        ));
-                        Answer::Unknown
-                    }
-                    Err(error) => {
-                        log(&format!("{address}: not enrolled: {error:#}"));
-                        Answer::Failed
-                    }
-                }
+            Some(Err(error)) => {
+                log(&format!("{address}: not enrolled: {error:#}"));
+                Answer::Failed
             }
         };
         if tls.write_all(&answer.encode(), until).is_ok() {
@@ -406,13 +397,13 @@ impl Shared {
         let who = format!("{address} {}", entry.name);
         let may_tune = self.may_tune(entry);
         let may_files = self.may_files(entry);
-        let seat = Seat {
+        let session = OpenSession {
             id: entry.id,
             may_tune: may_tune.is_ok(),
             may_files: may_files.is_ok(),
             sender: None,
         };
-        let Some(place) = Place::take(self, seat) else {
+        let Some(place) = SessionSlot::take(self, session) else {
             log(&format!("{who}: sent away: too many sessions"));
             let why = format!(
                 "it serves {MAX_SESSIONS_PER_KEY} sessions of this host (or {MAX_SESSIONS} in all) already: end one, or try again in a minute"
@@ -546,32 +537,36 @@ fn dismiss(tls: &mut Tls, why: &str) {
 }
 
 /// A session's place in the table.
-struct Place {
+struct SessionSlot {
     shared: Arc<Shared>,
     number: u64,
 }
 
-impl Place {
-    fn take(shared: &Arc<Shared>, seat: Seat) -> Option<Place> {
+impl SessionSlot {
+    fn take(shared: &Arc<Shared>, session: OpenSession) -> Option<SessionSlot> {
         let mut tables = shared.tables();
-        let of_key = tables.sessions.values().filter(|s| s.id == seat.id).count();
+        let of_key = tables
+            .sessions
+            .values()
+            .filter(|s| s.id == session.id)
+            .count();
         if tables.sessions.len() >= MAX_SESSIONS || of_key >= MAX_SESSIONS_PER_KEY {
             return None;
         }
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-        tables.sessions.insert(number, seat);
+        tables.sessions.insert(number, session);
         let shared = Arc::clone(shared);
-        Some(Place { shared, number })
+        Some(SessionSlot { shared, number })
     }
 
     fn set(&self, sender: Sender<Agent>) {
-        if let Some(seat) = self.shared.tables().sessions.get_mut(&self.number) {
-            seat.sender = Some(sender);
+        if let Some(session) = self.shared.tables().sessions.get_mut(&self.number) {
+            session.sender = Some(sender);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         self.shared.tables().sessions.remove(&self.number);
         self.shared.changed.notify_all();

@@ -293,7 +293,7 @@ impl BlockClient for NfsClient {
         bytes: &[u8],
         answered: &mut dyn FnMut(Answer),
     ) -> Result<(), String> {
-        let received = self.0.hear(now, bytes, answered);
+        let received = self.0.recv(now, bytes, answered);
         received.map_err(|failure| failure.to_string())
     }
 }

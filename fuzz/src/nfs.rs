@@ -124,7 +124,7 @@ fn hears(bytes: &[u8], piece: usize) -> (Vec<Answer>, Option<Failure>) {
     client.sent(Nanos(1), asked.len());
     let mut answers = Vec::new();
     for piece in bytes.chunks(piece) {
-        let heard = client.hear(Nanos(1000), piece, &mut |answer| answers.push(answer));
+        let heard = client.recv(Nanos(1000), piece, &mut |answer| answers.push(answer));
         if let Err(failure) = heard {
             return (answers, Some(failure));
         }

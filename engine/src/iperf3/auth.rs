@@ -74,7 +74,7 @@ impl Authenticator {
         let encrypted = STANDARD
             .decode(token.trim_end())
             .map_err(|_| AuthError::NotAToken)?;
-        // Blinded, and one answer for every failure: a stranger learns nothing of the padding.
+        // Blinded, and one answer for every failure: an unauthenticated peer learns nothing of the padding.
         let oaep = self
             .key
             .decrypt_blinded(&mut Chance, Oaep::new::<Sha1>(), &encrypted);

@@ -1,6 +1,6 @@
 //! `measure iperf3:HOST`: a test against any stock iperf3 server.
 
-use super::{auth, new_cookie, together, udp};
+use super::{auth, new_cookie, stream_result, together, udp};
 use crate::clock::unix_seconds;
 use crate::exit::Refusal;
 use crate::host::authority;
@@ -827,18 +827,13 @@ impl Conductor<'_> {
                     sender_has_retransmits = 1;
                 }
                 let datagrams = end.datagrams.get(stream).copied().unwrap_or_default();
-                streams.push(StreamResult {
-                    id: stream_id(index * count + stream),
-                    bytes: seen.map_or(0, |s| s.bytes.0),
-                    retransmits: again.filter(|_| up).map_or(-1, i64::from),
-                    jitter_s: datagrams.jitter.as_secs_f64(),
-                    errors: i64::try_from(datagrams.lost).unwrap_or(i64::MAX),
-                    omitted_errors: Some(0),
-                    packets: i64::try_from(datagrams.packets).unwrap_or(i64::MAX),
-                    omitted_packets: Some(0),
-                    start_s: 0.0,
-                    end_s: end.record.duration.as_secs_f64(),
-                });
+                streams.push(stream_result(
+                    index * count + stream,
+                    seen.map_or(Bytes(0), |s| s.bytes),
+                    again.filter(|_| up),
+                    [datagrams, Datagrams::default()],
+                    end.record.duration,
+                ));
             }
         }
         let percent = |time: Nanos| {
@@ -879,24 +874,10 @@ fn udp_end(
         ..sampler.sample(at, &load.bytes(), None)
     };
     on_sample(sample(Nanos(0)));
-    let interval = Duration::from(interval);
-    let mut due = started + interval;
-    loop {
-        let finished = load.wait(due.min(Instant::now() + TICK));
-        if stop.load(Ordering::Relaxed) {
-            load.stop();
-        }
-        if finished || Instant::now() >= due {
-            let at = Nanos::from(started.elapsed());
-            on_sample(sample(at));
-            while due <= Instant::now() {
-                due += interval;
-            }
-        }
-        if finished {
-            break;
-        }
-    }
+    let wait = |until| load.wait(until);
+    leg::sampled(interval, stop, &wait, &|| load.stop(), &mut || {
+        on_sample(sample(Nanos::from(started.elapsed())));
+    });
     let streams = load.sockets().len();
     let outcome = load.finish();
     let broke: Vec<String> = outcome.errors.iter().map(|(_, why)| why.clone()).collect();

@@ -7,12 +7,12 @@ pub mod server;
 mod udp;
 
 use crate::transport::driver::Driver;
-use model::{Datagrams, Nanos};
+use model::{Bytes, Datagrams, Nanos};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::Duration;
 use wire::Machine;
-use wire::iperf3::Cookie;
+use wire::iperf3::{Cookie, StreamResult, stream_id};
 
 /// A peer whose host answers nothing for this long is gone.
 const LOST_AFTER: Duration = Duration::from_secs(15);
@@ -44,5 +44,28 @@ fn together(streams: &[Datagrams]) -> Datagrams {
         lost: streams.iter().map(|d| d.lost).sum(),
         out_of_order: streams.iter().map(|d| d.out_of_order).sum(),
         jitter: Nanos(streams.iter().map(|d| d.jitter.0).sum::<u64>() / count),
+    }
+}
+
+/// What this end reports of the stream at this position; `retransmits` where it sent over TCP.
+fn stream_result(
+    position: usize,
+    bytes: Bytes,
+    retransmits: Option<u32>,
+    [datagrams, omitted]: [Datagrams; 2],
+    span: Nanos,
+) -> StreamResult {
+    let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    StreamResult {
+        id: stream_id(position),
+        bytes: bytes.0,
+        retransmits: retransmits.map_or(-1, i64::from),
+        jitter_s: datagrams.jitter.as_secs_f64(),
+        errors: whole(datagrams.lost),
+        omitted_errors: Some(whole(omitted.lost)),
+        packets: whole(datagrams.packets),
+        omitted_packets: Some(whole(omitted.packets)),
+        start_s: 0.0,
+        end_s: span.as_secs_f64(),
     }
 }

@@ -31,7 +31,7 @@ struct Counting {
 
 impl Count for Counting {
     fn count(&mut self, datagram: &[u8], at: Nanos) -> bool {
-        // What is too short is a late greeting or a stranger's: it does not count, and ends nothing.
+        // What is too short is a late greeting or not of this test: it does not count, and ends nothing.
         Header::decode(datagram, self.wide).is_none_or(|header| self.counter.arrived(&header, at))
     }
 

@@ -1,11 +1,11 @@
 //! One end of an exchange of probes over UDP.
 
-use super::ask_mss;
+use super::look_around;
 use anyhow::{Context, Result};
 use model::mtu::{Climb, TooBig};
 use model::{BitRate, Bytes};
 use pmtud::{Ladder, Probe, Rule};
-use probe::{Ask, Datagrams, Said, header, trace};
+use probe::{Ask, Datagrams, Said, header};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -266,15 +266,7 @@ impl Exchange {
             large: &large,
             wait,
         };
-        let found =
-            trace(&ask, &mut || drop(self.pump())).context("cannot ask who is on the way")?;
-        climb.hops = found.hops;
-        climb.distance = found.distance;
-        if climb.too_big.is_none() {
-            climb.too_big = found.too_big;
-        }
-        ask_mss(&mut climb.hops, peer, wait, &mut || drop(self.pump()));
-        Ok(())
+        look_around(climb, &ask, peer, &mut || drop(self.pump()))
     }
 
     fn listen(

@@ -1,5 +1,4 @@
-//! What size gets through: the door between the ladder, which has no socket, and the sockets, which do
-//! not think.
+//! What size gets through: joins the ladder of sizes, which has no socket, with the sockets.
 //!
 //! Both ends have an [`exchange::Exchange`]: it acknowledges the other end's probes and climbs with its
 //! own. [`near`] is the host of the command, [`far`] the agent; [`web`] does without one.
@@ -13,12 +12,13 @@ pub mod web;
 
 use crate::clock::unix_time;
 use crate::log;
+use anyhow::{Context, Result};
 use archive::{Archive, Filter};
 use model::Direction;
-use model::mtu::{Hop, MtuFound, MtuRecord};
+use model::mtu::{Climb, MtuFound, MtuRecord};
+use probe::Ask;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Keeps what was found in the archive. What cannot be kept is said: the answer is right all the same.
 pub fn keep(archive: Result<PathBuf, archive::Error>, found: MtuFound) -> MtuFound {
@@ -78,12 +78,22 @@ fn options(info: &model::SocketState) -> u32 {
     }
 }
 
-/// Has every hop quote a SYN to this place, and notes the MSS that it saw. What is not answered stays
-/// unknown.
-fn ask_mss(hops: &mut [Hop], to: SocketAddr, wait: Duration, meanwhile: &mut dyn FnMut()) {
-    let count = u8::try_from(hops.len()).unwrap_or(u8::MAX);
-    let quoted = probe::quoted_syns(to, count, wait, meanwhile).unwrap_or_default();
-    for (hop, syn) in hops.iter_mut().zip(quoted) {
+/// Finds who is on the way, and whom larger packets reach; every hop is to quote a SYN to `tcp`, with the MSS that it
+/// saw. What is not answered stays unknown.
+fn look_around(
+    climb: &mut Climb,
+    ask: &Ask<'_>,
+    tcp: SocketAddr,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<()> {
+    let found = probe::trace(ask, meanwhile).context("cannot ask who is on the way")?;
+    climb.hops = found.hops;
+    climb.distance = found.distance;
+    climb.too_big = climb.too_big.or(found.too_big);
+    let count = u8::try_from(climb.hops.len()).unwrap_or(u8::MAX);
+    let quoted = probe::quoted_syns(tcp, count, ask.wait, meanwhile).unwrap_or_default();
+    for (hop, syn) in climb.hops.iter_mut().zip(quoted) {
         hop.mss = pmtud::mss_of_tcp(&syn);
     }
+    Ok(())
 }

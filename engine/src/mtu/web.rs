@@ -6,7 +6,7 @@
 
 use super::exchange::LARGEST;
 use super::near::{end_of, way};
-use super::{ask_mss, handshake_mss, options, tcp_header};
+use super::{handshake_mss, look_around, options, tcp_header};
 use crate::exit::Refusal;
 use crate::host::authority;
 use crate::transport;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use model::IpVersion;
 use model::mtu::{Cause, Climb, MTU_SCHEMA, Method, MtuReport, PathEnd, Way};
 use pmtud::{Ladder, Rule};
-use probe::{Ask, trace};
+use probe::Ask;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -152,7 +152,18 @@ fn look_at(host: &str, page: &Page, at: SocketAddr) -> Result<MtuReport> {
     .map_err(|_| anyhow::anyhow!("a thread ended early"))?;
     let mut there = there;
     if let Some(passes) = there.passes.filter(|passes| *passes < there.ceiling) {
-        look_around(&mut there, passes, at)?;
+        // With datagrams to a port where nothing listens.
+        let (small, large) = (
+            vec![0; 40],
+            vec![0; (passes + 1 - probe::header(ip)) as usize],
+        );
+        let ask = Ask {
+            to: SocketAddr::new(ip, CLOSED_PORT),
+            small: &small,
+            large: &large,
+            wait: ROUTERS,
+        };
+        look_around(&mut there, &ask, at, &mut || {})?;
     }
     let near = observe::path_end_after(&before, ip).unwrap_or(before);
     Ok(MtuReport {
@@ -227,24 +238,6 @@ fn climb<'a>(ceiling: u32, job: impl Fn(u32) -> Result<Job<'a>>) -> (Climb, bool
         }
     }
     (ladder.climb(), smaller)
-}
-
-/// Finds who is on the way there, with datagrams to a port where nothing listens.
-fn look_around(climb: &mut Climb, passes: u32, at: SocketAddr) -> Result<()> {
-    let header = probe::header(at.ip());
-    let (small, large) = (vec![0; 40], vec![0; (passes + 1 - header) as usize]);
-    let ask = Ask {
-        to: SocketAddr::new(at.ip(), CLOSED_PORT),
-        small: &small,
-        large: &large,
-        wait: ROUTERS,
-    };
-    let found = trace(&ask, &mut || {}).context("cannot ask who is on the way")?;
-    climb.hops = found.hops;
-    climb.distance = found.distance;
-    climb.too_big = found.too_big;
-    ask_mss(&mut climb.hops, at, ROUTERS, &mut || {});
-    Ok(())
 }
 
 /// A connection that is tried.

@@ -1,10 +1,9 @@
-//! The far ends of a path: what each kind can do, and a session with it.
+//! The other hosts of a path: what each kind can do, and a session with it.
 //!
-//! A new kind of far end is a variant of [`Host`], a file here and a line in [`of`].
+//! A new kind is a variant of [`Host`], a file here and a line in [`of`].
 
 mod agent;
 mod iperf3;
-mod lab;
 mod nfs;
 
 use crate::controller::Link;
@@ -13,7 +12,7 @@ use crate::host::Host;
 use crate::iperf3::client;
 use crate::nfs::Server;
 use crate::progress::Watcher;
-use crate::transport::{How, Reached, at_standard_input, on_this_machine, over_ssh, over_tls};
+use crate::transport::{How, Reached, at_standard_input};
 use anyhow::Result;
 use model::{Run, Spec};
 use std::fmt;
@@ -164,18 +163,9 @@ pub trait PeerSession {
 pub fn of(host: &Host) -> Box<dyn Peer> {
     let of = host.clone();
     match host.clone() {
-        Host::Agent { name, port } => Box::new(agent::Agent::elsewhere(of, move |how| {
-            over_tls(&name, port, how)
-        })),
-        Host::Ssh { destination, port } => Box::new(agent::Agent::elsewhere(of, move |how| {
-            over_ssh(&destination, port, how)
-        })),
-        Host::Local => Box::new(agent::Agent::local(of, on_this_machine)),
-        Host::Lab { name, hosts } => Box::new(lab::LabHost {
-            host: of,
-            name,
-            hosts,
-        }),
+        Host::Agent { .. } | Host::Ssh { .. } | Host::Local | Host::Lab { .. } => {
+            Box::new(agent::Agent(of))
+        }
         Host::Iperf3 { name, port } => Box::new(iperf3::Iperf3Server {
             host: of,
             name,

@@ -28,7 +28,7 @@ use sys::poll::{PollFd, poll};
 /// Application protocol (RFC 7301) of a session.
 pub const SESSION: &[u8] = b"linerate-control/1";
 
-/// Application protocol of the enrolment of a stranger with an invitation.
+/// Application protocol of the enrolment of an unauthenticated peer with an invitation.
 pub const ENROL: &[u8] = b"linerate-enrol/1";
 
 /// For a TCP connection, and for its handshake.

@@ -16,7 +16,7 @@ pub struct Invitation {
     pub port: u16,
     /// Its key's id: whoever else answers there is refused.
     pub server: NodeId,
-    /// Lets one stranger enrol.
+    /// Lets one host enrol.
     pub token: Token,
     /// In seconds since 1970-01-01 UTC.
     pub expires_unix_s: u64,

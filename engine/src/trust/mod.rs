@@ -1,4 +1,4 @@
-//! Who this host is, whom it trusts with what, and how newcomers are enrolled.
+//! Who this host is, whom it trusts with what, and how other hosts are enrolled.
 //!
 //! A host is its Ed25519 key; there are no certificates. Nobody is trusted until the user says so,
 //! by hand (`linerate trust add`) or by an invitation.

@@ -119,7 +119,7 @@ pub struct PendingInvitation {
     pub token_sha256: String,
     /// Until when, in seconds since 1970-01-01 UTC.
     pub expires_unix_s: u64,
-    /// What the newcomer will be called; its own name if not given.
+    /// What the enrolled host will be called; its own name if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What it may do here.
@@ -233,7 +233,7 @@ impl Trust {
         }
     }
 
-    /// Whether a stranger may come in to be enrolled.
+    /// Whether an unauthenticated peer may connect to be enrolled.
     pub fn is_inviting(&self, now_unix_s: u64) -> bool {
         self.invitations
             .iter()

@@ -33,7 +33,7 @@ impl Request {
         (!value.is_empty()).then_some(value)
     }
 
-    /// The client called this machine by an address or as localhost. Any other name may be one that a stranger's
+    /// The client called this machine by an address or as localhost. Any other name may be one that a foreign
     /// page made to lead here (DNS rebinding), and then that page would read the answer.
     pub fn names_no_name(&self) -> bool {
         let host = match self.host.rsplit_once(':') {

@@ -3,7 +3,7 @@
 use super::reservations::Reservation;
 use super::server_state::{ServerState, TestSlot};
 use crate::clock::unix_seconds;
-use crate::iperf3::udp;
+use crate::iperf3::{stream_result, udp};
 use crate::transport::driver::Driver;
 use measure::{Job, Load, Role, UdpJob, UdpLoad};
 use model::{BitRate, Bulk, Bytes, Datagrams, Limit, Nanos, SocketSettings, Workload};
@@ -14,10 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use sys::poll::Waker;
 use wire::Machine;
-use wire::iperf3::{
-    Cookie, Failure, Params, Protocol, Results, Server, ServerEvent, State, StreamResult, code,
-    stream_id,
-};
+use wire::iperf3::{Cookie, Failure, Params, Protocol, Results, Server, ServerEvent, State, code};
 
 /// How soon a session notices what happens elsewhere.
 const TICK: Duration = Duration::from_millis(50);
@@ -604,23 +601,15 @@ fn results(
         }
         for (index, counts) in half.counts().into_iter().enumerate() {
             let omitted = half.omitted.get(index).copied().unwrap_or_default();
-            let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-            let again = counts
-                .retransmits
-                .filter(|_| half.sends)
-                .map(|now| i64::from(now.saturating_sub(omitted.retransmits.unwrap_or(0))));
-            streams.push(StreamResult {
-                id: stream_id(streams.len()),
-                bytes: counts.bytes.since(omitted.bytes).0,
-                retransmits: again.unwrap_or(-1),
-                jitter_s: counts.datagrams.jitter.as_secs_f64(),
-                errors: whole(counts.datagrams.lost),
-                omitted_errors: Some(whole(omitted.datagrams.lost)),
-                packets: whole(counts.datagrams.packets),
-                omitted_packets: Some(whole(omitted.datagrams.packets)),
-                start_s: 0.0,
-                end_s: span.as_secs_f64(),
-            });
+            let before = omitted.retransmits.unwrap_or(0);
+            let again = counts.retransmits.filter(|_| half.sends);
+            streams.push(stream_result(
+                streams.len(),
+                counts.bytes.since(omitted.bytes),
+                again.map(|now| now.saturating_sub(before)),
+                [counts.datagrams, omitted.datagrams],
+                span.into(),
+            ));
         }
     }
     let mut results = Results {

@@ -1,4 +1,4 @@
-//! Enrolment: all that a stranger with an invitation may say, in frames of one fixed size, so that
+//! Enrolment: all that an unauthenticated peer with an invitation may send, in frames of one fixed size, so that
 //! nothing of it needs parsing before the token is checked.
 
 use super::messages::TOKEN_LEN;
@@ -20,7 +20,7 @@ const MAGIC: [u8; 8] = *b"LRENROL1";
 pub struct Request {
     /// Of the invitation.
     pub token: Token,
-    /// Name of the newcomer: see [`is_name`].
+    /// Name of the host to enrol: see [`is_name`].
     pub name: String,
 }
 

@@ -1,5 +1,5 @@
-//! Datagrams of path probing. All begin with a token that the control connection gave out, so that a
-//! stranger gets no answer; the agent sends probes only to whom has sent a challenge back to it, so that
+//! Datagrams of path probing. All begin with a token that the control connection gave out, so that
+//! nobody else gets an answer; the agent sends probes only to whom has sent a challenge back to it, so that
 //! nobody's address can be made their target. Until then it answers with 8 bytes more than it was sent.
 
 use super::messages::TOKEN_LEN;

@@ -2,7 +2,8 @@
 
 use super::Malformed;
 use super::frame::{flag, object, text, whole};
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 /// What carries the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,59 +16,84 @@ pub enum Protocol {
 }
 
 /// The parameters of a test. Zero and `None` leave the choice to the peer, as in iperf3.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Params {
     /// What carries the data.
+    #[serde(skip)]
     pub protocol: Protocol,
     /// Seconds at the start that the results leave out.
+    #[serde(rename = "omit")]
     pub omit_s: u32,
     /// Seconds to run after that; 0: until `bytes` or `blocks` are through.
+    #[serde(rename = "time")]
     pub time_s: u32,
     /// Bytes to send in all; 0: no such limit.
+    #[serde(rename = "num")]
     pub bytes: u64,
     /// Writes (or datagrams) to send in all; 0: no such limit.
+    #[serde(rename = "blockcount")]
     pub blocks: u64,
     /// `TCP_MAXSEG` in bytes.
+    #[serde(rename = "MSS", skip_serializing_if = "is_default")]
     pub mss: Option<u32>,
     /// `TCP_NODELAY`.
+    #[serde(skip_serializing_if = "is_default")]
     pub nodelay: bool,
     /// Streams each way.
     pub parallel: u32,
     /// The server sends.
+    #[serde(skip_serializing_if = "is_default")]
     pub reverse: bool,
     /// Both send.
+    #[serde(skip_serializing_if = "is_default")]
     pub bidirectional: bool,
     /// Socket buffers in bytes, both of them.
+    #[serde(skip_serializing_if = "is_default")]
     pub window: Option<u32>,
     /// Bytes of a write or a datagram.
+    #[serde(rename = "len", skip_serializing_if = "is_default")]
     pub block_size: Option<u32>,
     /// Rate of each stream in bit/s; 0: as fast as it goes.
+    #[serde(rename = "bandwidth", skip_serializing_if = "is_default")]
     pub rate_bit_s: u64,
     /// Rate of each socket in bit/s that the kernel is to keep; 0: none.
+    #[serde(rename = "fqrate", skip_serializing_if = "is_default")]
     pub fq_rate_bit_s: u64,
     /// Datagrams or writes in one go.
+    #[serde(skip_serializing_if = "is_default")]
     pub burst: u32,
     /// Byte of the type of service; the code point is its upper six bits.
+    #[serde(rename = "TOS", skip_serializing_if = "is_default")]
     pub tos: u8,
     /// A title for the reports.
+    #[serde(skip_serializing_if = "is_default")]
     pub title: Option<String>,
     /// A text for the reports.
+    #[serde(skip_serializing_if = "is_default")]
     pub extra_data: Option<String>,
     /// Congestion control to use.
+    #[serde(skip_serializing_if = "is_default")]
     pub congestion: Option<String>,
     /// The client wants the report of the server.
+    #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
     pub get_server_output: bool,
     /// Datagrams carry 64-bit sequence numbers.
+    #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
     pub udp_counters_64bit: bool,
     /// The sender avoids a copy.
+    #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
     pub zerocopy: bool,
     /// The receiver discards in the kernel.
+    #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
     pub skip_rx_copy: bool,
     /// Datagrams must not be fragmented.
+    #[serde(skip_serializing_if = "is_default", serialize_with = "as_number")]
     pub dont_fragment: bool,
     /// Credentials, encrypted and in base64.
+    #[serde(skip_serializing_if = "is_default")]
     pub authtoken: Option<String>,
     /// Version of the client.
+    #[serde(skip_serializing_if = "is_default")]
     pub client_version: Option<String>,
 }
 
@@ -160,67 +186,24 @@ impl Params {
 
     /// The JSON that a client sends.
     pub fn to_json(&self) -> Value {
-        let mut map = Map::new();
-        let mut put = |key: &str, value: Value| {
-            map.insert(key.to_owned(), value);
+        let mut json = serde_json::to_value(self).expect("numbers, flags and texts");
+        let protocol = match self.protocol {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
         };
-        put(
-            match self.protocol {
-                Protocol::Tcp => "tcp",
-                Protocol::Udp => "udp",
-            },
-            true.into(),
-        );
-        for (key, value) in [
-            ("omit", u64::from(self.omit_s)),
-            ("time", u64::from(self.time_s)),
-            ("num", self.bytes),
-            ("blockcount", self.blocks),
-            ("parallel", u64::from(self.parallel)),
-        ] {
-            put(key, json!(value));
-        }
-        for (key, value) in [
-            ("MSS", self.mss.map_or(0, u64::from)),
-            ("window", self.window.map_or(0, u64::from)),
-            ("len", self.block_size.map_or(0, u64::from)),
-            ("bandwidth", self.rate_bit_s),
-            ("fqrate", self.fq_rate_bit_s),
-            ("burst", u64::from(self.burst)),
-            ("TOS", u64::from(self.tos)),
-            ("get_server_output", u64::from(self.get_server_output)),
-            ("udp_counters_64bit", u64::from(self.udp_counters_64bit)),
-            ("zerocopy", u64::from(self.zerocopy)),
-            ("skip_rx_copy", u64::from(self.skip_rx_copy)),
-            ("dont_fragment", u64::from(self.dont_fragment)),
-        ] {
-            if value > 0 {
-                put(key, json!(value));
-            }
-        }
-        // Stock servers take these three only as `true`.
-        for (key, value) in [
-            ("nodelay", self.nodelay),
-            ("reverse", self.reverse),
-            ("bidirectional", self.bidirectional),
-        ] {
-            if value {
-                put(key, true.into());
-            }
-        }
-        for (key, value) in [
-            ("title", &self.title),
-            ("extra_data", &self.extra_data),
-            ("congestion", &self.congestion),
-            ("authtoken", &self.authtoken),
-            ("client_version", &self.client_version),
-        ] {
-            if let Some(value) = value {
-                put(key, json!(value));
-            }
-        }
-        Value::Object(map)
+        json[protocol] = true.into();
+        json
     }
+}
+
+/// What is left to the peer is not sent.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Stock servers take `nodelay`, `reverse` and `bidirectional` only as `true`, other flags only as a number.
+fn as_number<S: Serializer>(flag: &bool, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u8(u8::from(*flag))
 }
 
 /// Letters of the name of a congestion control.

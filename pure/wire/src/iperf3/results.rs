@@ -2,31 +2,38 @@
 
 use super::Malformed;
 use super::frame::{number, object, text, whole};
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 /// The results of one end.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Results {
     /// Processor use in percent of one processor.
+    #[serde(rename = "cpu_util_total")]
     pub cpu_total: f64,
     /// The same, user mode.
+    #[serde(rename = "cpu_util_user")]
     pub cpu_user: f64,
     /// The same, kernel mode.
+    #[serde(rename = "cpu_util_system")]
     pub cpu_system: f64,
     /// 1: retransmissions are counted; 0: the system cannot; -1: this end did not send.
     pub sender_has_retransmits: i64,
     /// Congestion control in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_used: Option<String>,
     /// One entry a stream.
     pub streams: Vec<StreamResult>,
     /// Report of the server, as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub server_output_text: Option<String>,
     /// Report of the server, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub server_output_json: Option<Value>,
 }
 
 /// One stream of [`Results`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StreamResult {
     /// See [`super::stream_id`].
     pub id: u32,
@@ -35,18 +42,23 @@ pub struct StreamResult {
     /// Segments retransmitted; -1 where this end received.
     pub retransmits: i64,
     /// Jitter in seconds (UDP).
+    #[serde(rename = "jitter")]
     pub jitter_s: f64,
     /// Datagrams lost, the omitted start included.
     pub errors: i64,
     /// Datagrams lost in the omitted start; `None` from versions that do not tell.
+    #[serde(serialize_with = "or_zero")]
     pub omitted_errors: Option<i64>,
     /// Datagrams sent, or expected by the highest number seen, the omitted start included.
     pub packets: i64,
     /// Datagrams of the omitted start; `None` from versions that do not tell.
+    #[serde(serialize_with = "or_zero")]
     pub omitted_packets: Option<i64>,
     /// Start in seconds; always 0 in practice.
+    #[serde(rename = "start_time")]
     pub start_s: f64,
     /// End in seconds.
+    #[serde(rename = "end_time")]
     pub end_s: f64,
 }
 
@@ -98,24 +110,13 @@ impl Results {
 
     /// The JSON to send.
     pub fn to_json(&self) -> Value {
-        let mut all = json!({
-            "cpu_util_total": self.cpu_total,
-            "cpu_util_user": self.cpu_user,
-            "cpu_util_system": self.cpu_system,
-            "sender_has_retransmits": self.sender_has_retransmits,
-            "streams": self.streams.iter().map(StreamResult::to_value).collect::<Vec<_>>(),
-        });
-        if let Some(used) = &self.congestion_used {
-            all["congestion_used"] = json!(used);
-        }
-        if let Some(output) = &self.server_output_text {
-            all["server_output_text"] = json!(output);
-        }
-        if let Some(output) = &self.server_output_json {
-            all["server_output_json"] = output.clone();
-        }
-        all
+        serde_json::to_value(self).expect("numbers and texts")
     }
+}
+
+/// Versions that do not report it count it as zero.
+fn or_zero<S: Serializer>(count: &Option<i64>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_i64(count.unwrap_or(0))
 }
 
 impl StreamResult {
@@ -140,21 +141,6 @@ impl StreamResult {
             omitted_packets: signed(map, "omitted_packets")?,
             start_s: real("start_time")?,
             end_s: real("end_time")?,
-        })
-    }
-
-    fn to_value(&self) -> Value {
-        json!({
-            "id": self.id,
-            "bytes": self.bytes,
-            "retransmits": self.retransmits,
-            "jitter": self.jitter_s,
-            "errors": self.errors,
-            "omitted_errors": self.omitted_errors.unwrap_or(0),
-            "packets": self.packets,
-            "omitted_packets": self.omitted_packets.unwrap_or(0),
-            "start_time": self.start_s,
-            "end_time": self.end_s,
         })
     }
 }

@@ -79,8 +79,6 @@ states! {
 pub mod code {
     /// Duration too long.
     pub const DURATION: i32 = 5;
-    /// Too many streams.
-    pub const STREAMS: i32 = 6;
     /// Total rate above the server's limit.
     pub const TOTAL_RATE: i32 = 27;
     /// Unable to receive the cookie.
@@ -89,8 +87,6 @@ pub mod code {
     pub const RECEIVE_PARAMS: i32 = 114;
     /// Unable to receive results.
     pub const RECEIVE_RESULTS: i32 = 117;
-    /// The server gives up.
-    pub const SERVER_TERMINATED: i32 = 120;
     /// Not authorised.
     pub const AUTH: i32 = 142;
     /// Nothing was received for too long.

@@ -102,11 +102,11 @@ impl Client {
         self.outstanding.sent(now, bytes);
     }
 
-    /// Takes what arrived, and tells each answer that is whole.
+    /// Takes what arrived; each whole answer goes to `answered`.
     ///
     /// # Errors
     /// If the server refused a call, or what came is no reply to one: nothing more can be asked.
-    pub fn hear(
+    pub fn recv(
         &mut self,
         now: Nanos,
         mut bytes: &[u8],
@@ -298,14 +298,14 @@ mod tests {
             let written = reply(1, &[0, 0, 0, 4096, 2, 0, 0], 0, piece);
             let read = reply(0, &[0, 0, 4096, 0, 4096], 4096, piece);
             client
-                .hear(Nanos(30), &written, &mut |answer| answers.push(answer))
+                .recv(Nanos(30), &written, &mut |answer| answers.push(answer))
                 .unwrap();
             let (first, rest) = read.split_at(2);
             client
-                .hear(Nanos(40), first, &mut |answer| answers.push(answer))
+                .recv(Nanos(40), first, &mut |answer| answers.push(answer))
                 .unwrap();
             client
-                .hear(Nanos(60), rest, &mut |answer| answers.push(answer))
+                .recv(Nanos(60), rest, &mut |answer| answers.push(answer))
                 .unwrap();
             let answer = |operation, [call_send, waited, reply_send]: [u64; 3]| Answer {
                 operation,
@@ -352,7 +352,7 @@ mod tests {
             let mut client = client(&[BlockOperation::Write], false);
             client.ask(Nanos(0), &mut Vec::new());
             client
-                .hear(Nanos(1), bytes, &mut |_| ())
+                .recv(Nanos(1), bytes, &mut |_| ())
                 .map_err(|failure| failure.to_string())
         };
         assert_eq!(
@@ -385,7 +385,7 @@ mod tests {
                 let mut answers = 0;
                 let result = bytes
                     .chunks(piece)
-                    .try_for_each(|piece| client.hear(Nanos(1), piece, &mut |_| answers += 1));
+                    .try_for_each(|piece| client.recv(Nanos(1), piece, &mut |_| answers += 1));
                 (answers, result)
             };
             prop_assert_eq!(hear(1), hear(1000));
