@@ -2,7 +2,7 @@
 //! both ends saw.
 
 use crate::exit::{Refusal, sentence};
-use crate::leg::{end_trace, inspect, job, merge, run_end, storage, traced};
+use crate::leg::{Played, end_trace, inspect, job, merge, run_end, storage, traced};
 use crate::progress::{Event as Progress, Watcher};
 use crate::traces;
 use crate::transport::{Ended as SessionEnd, Event, Reached, Sender};
@@ -868,7 +868,11 @@ fn near_end(
         // A controller that is over hears no more, and needs nothing more.
         let report = |what| drop(post.send(Incoming::Near(leg, what)));
         match play(&order, dial, &gone, &stop, &report) {
-            Ok(Some((record, broke, trace))) => {
+            Ok(Some(Played {
+                record,
+                broke,
+                trace,
+            })) => {
                 if let Some(trace) = trace {
                     drop(post.send(Incoming::Trace(leg, trace)));
                 }
@@ -888,7 +892,7 @@ fn play(
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     report: &dyn Fn(Happened),
-) -> Result<Option<(EndRecord, Option<String>, Option<Vec<u8>>)>> {
+) -> Result<Option<Played>> {
     let storage =
         storage(order, Side::Near, &Reach::Anywhere).map_err(|e| Refusal::usage(e.to_string()))?;
     let (tracing, untraced) = traced(order, dial.port, NEAR);
@@ -915,7 +919,11 @@ fn play(
     })
     .map_err(|error| error.downcast().map_or_else(|other| other, refusal))?;
     let trace = end_trace(tracing, &mut record, NEAR);
-    Ok(Some((record, broke, trace)))
+    Ok(Some(Played {
+        record,
+        broke,
+        trace,
+    }))
 }
 
 /// How to open a data connection of one leg.

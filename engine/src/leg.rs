@@ -17,6 +17,16 @@ use wire::control::Order;
 /// How soon an end notices that it is to stop.
 const STOP_WITHIN: Duration = Duration::from_millis(50);
 
+/// What one end of a leg made.
+pub struct Played {
+    /// Everything but its samples and sockets.
+    pub record: EndRecord,
+    /// Why it ended before its limit, if it did.
+    pub broke: Option<String>,
+    /// Its trace, if it was traced.
+    pub trace: Option<Vec<u8>>,
+}
+
 /// What `side` does in a leg of `direction`.
 pub fn role(workload: &model::Workload, direction: Direction, side: Side) -> Role {
     Role::of(workload, direction.sender() == side)

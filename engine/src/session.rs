@@ -2,7 +2,7 @@
 
 use crate::exit::sentence;
 use crate::grant::Grant;
-use crate::leg::{end_trace, inspect, job, run_end, storage, traced};
+use crate::leg::{Played, end_trace, inspect, job, run_end, storage, traced};
 use crate::mtu::far::Probing;
 use crate::transport::{AgentChannel, Ended, Event, Sender};
 use crate::trust::{Admitted, Denied, Peer};
@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use measure::Reconnect;
 use measure::storage::{Reach, Storage};
-use model::{Bytes, EndRecord, Sample, Side};
+use model::{Bytes, Sample, Side};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -184,16 +184,16 @@ impl Session {
             let say = |message| say(&sender, message);
             say(
                 match play(&admitted, Arc::new(grant), storage, &gone, &stop_leg, &say) {
-                    Ok((record, broke, trace)) => {
-                        if let Some(trace) = trace {
+                    Ok(played) => {
+                        if let Some(trace) = played.trace {
                             let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
                             traces.truncate(MOST_TRACES - 1);
                             traces.push_front((leg, std::io::Cursor::new(trace)));
                         }
                         ToController::Finished {
                             leg,
-                            record: Box::new(record),
-                            broke,
+                            record: Box::new(played.record),
+                            broke: played.broke,
                         }
                     }
                     Err(error) => ToController::Failed {
@@ -236,7 +236,7 @@ fn play(
     go: &mpsc::Receiver<()>,
     stop: &AtomicBool,
     say: &dyn Fn(ToController),
-) -> Result<(EndRecord, Option<String>, Option<Vec<u8>>)> {
+) -> Result<Played> {
     let order = &admitted.order;
     let leg = order.leg;
     let (tracing, untraced) = traced(order, grant.port()?, FAR);
@@ -273,7 +273,11 @@ fn play(
     };
     let (mut record, broke) = run_end(job, sockets, order.interval, stop, &mut on_sample)?;
     let trace = end_trace(tracing, &mut record, FAR);
-    Ok((record, overdrawn.or(broke), trace))
+    Ok(Played {
+        record,
+        broke: overdrawn.or(broke),
+        trace,
+    })
 }
 
 /// What a leg has moved in both directions, from the bytes that its load counts in the leg's own.
