@@ -18,25 +18,23 @@ pub(crate) fn root(netlink: &mut Rtnetlink, device_index: u32) -> io::Result<Opt
     let index = i32::try_from(device_index).unwrap_or(0);
     let question = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
     // Older kernels dump every device whatever the question.
-    let all: Vec<TcMessage> = netlink
-        .dump(question)?
-        .into_iter()
-        .filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewQueueDiscipline(qdisc) if qdisc.header.index == index => {
-                Some(qdisc)
-            }
-            _ => None,
-        })
-        .collect();
+    let of_device = |answer| match answer {
+        RouteNetlinkMessage::NewQueueDiscipline(qdisc) if qdisc.header.index == index => {
+            Some(qdisc)
+        }
+        _ => None,
+    };
+    let answers = netlink.dump(question)?.into_iter();
+    let all: Vec<TcMessage> = answers.filter_map(of_device).collect();
     let Some(root) = all.iter().find(|q| q.header.parent == TcHandle::ROOT) else {
         return Ok(None);
     };
     let mut words = describe(root);
     if kind(root).starts_with("mq") {
         let mut leaves = BTreeMap::new();
-        for leaf in all.iter().filter(|q| {
-            q.header.parent != TcHandle::ROOT && q.header.parent.major == root.header.handle.major
-        }) {
+        let major = root.header.handle.major;
+        let is_leaf = |parent: TcHandle| parent != TcHandle::ROOT && parent.major == major;
+        for leaf in all.iter().filter(|q| is_leaf(q.header.parent)) {
             *leaves.entry(describe(leaf)).or_insert(0u32) += 1;
         }
         for (leaf, count) in leaves {
@@ -70,43 +68,35 @@ fn describe(qdisc: &TcMessage) -> String {
         Some(options) if kind == "fq_codel" => fq_codel(options),
         _ => Vec::new(),
     };
-    std::iter::once(kind.to_owned())
-        .chain(parameters)
-        .collect::<Vec<_>>()
-        .join(" ")
+    [vec![kind.to_owned()], parameters].concat().join(" ")
 }
 
 fn fq_codel(options: &[TcOption]) -> Vec<String> {
-    options
-        .iter()
-        .filter_map(|option| match option {
-            TcOption::FqCodel(option) => Some(option),
-            _ => None,
+    let word = |option: &TcOption| {
+        let TcOption::FqCodel(option) = option else {
+            return None;
+        };
+        Some(match option {
+            FqCodel::Limit(packets) => format!("limit {packets}p"),
+            FqCodel::Flows(flows) => format!("flows {flows}"),
+            FqCodel::Quantum(bytes) => format!("quantum {bytes}"),
+            FqCodel::Target(us) => format!("target {us}us"),
+            FqCodel::Interval(us) => format!("interval {us}us"),
+            FqCodel::CeThreshold(us) => format!("ce_threshold {us}us"),
+            FqCodel::Ecn(1..) => "ecn".to_owned(),
+            _ => return None,
         })
-        .filter_map(|option| {
-            Some(match option {
-                FqCodel::Limit(packets) => format!("limit {packets}p"),
-                FqCodel::Flows(flows) => format!("flows {flows}"),
-                FqCodel::Quantum(bytes) => format!("quantum {bytes}"),
-                FqCodel::Target(us) => format!("target {us}us"),
-                FqCodel::Interval(us) => format!("interval {us}us"),
-                FqCodel::CeThreshold(us) => format!("ce_threshold {us}us"),
-                FqCodel::Ecn(1..) => "ecn".to_owned(),
-                _ => return None,
-            })
-        })
-        .collect()
+    };
+    options.iter().filter_map(word).collect()
 }
 
 /// Parameters by the structures of `include/uapi/linux/pkt_sched.h`, for the kinds whose parameters decide
-/// how fast a transfer can be. Nothing is told of what is not as it should be.
+/// how fast a transfer can be. Malformed ones are left out.
 fn parameters(kind: &str, raw: &[u8]) -> Vec<String> {
     match kind {
         // struct tc_fifo_qopt
-        "pfifo" | "pfifo_head_drop" => {
-            Vec::from_iter(u32_at(raw, 0).map(|n| format!("limit {n}p")))
-        }
-        "bfifo" => Vec::from_iter(u32_at(raw, 0).map(|n| format!("limit {n}b"))),
+        "pfifo" | "pfifo_head_drop" => known([u32_at(raw, 0).map(|n| format!("limit {n}p"))]),
+        "bfifo" => known([u32_at(raw, 0).map(|n| format!("limit {n}b"))]),
         "tbf" => tbf(raw),
         "netem" => netem(raw),
         "fq" => fq(raw),
@@ -123,13 +113,10 @@ fn tbf(raw: &[u8]) -> Vec<String> {
     };
     let rate = attributes.get(&4).and_then(|a| u64_at(a, 0));
     let rate = rate.or_else(|| u32_at(parms, 8).map(u64::from));
-    [
+    known([
         rate.map(|bytes| format!("rate {}", per_second(bytes))),
         u32_at(parms, 24).map(|bytes| format!("limit {}", Bytes(bytes.into()))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ])
 }
 
 /// struct tc_netem_qopt (latency and jitter in ticks of the packet scheduler, limit at 4, loss as a fraction
@@ -141,7 +128,7 @@ fn netem(raw: &[u8]) -> Vec<String> {
     let time = |kind| long(kind).filter(|t| *t > 0).map(Nanos);
     let rate = long(8);
     let rate = rate.or_else(|| u32_at(attributes.get(&6)?, 0).map(u64::from));
-    [
+    known([
         u32_at(raw, 4).map(|packets| format!("limit {packets}p")),
         time(10).map(|delay| format!("delay {delay}")),
         time(11).map(|jitter| format!("jitter {jitter}")),
@@ -150,17 +137,14 @@ fn netem(raw: &[u8]) -> Vec<String> {
             .map(|loss| format!("loss {:.3}%", f64::from(loss) / f64::from(u32::MAX) * 100.0)),
         rate.filter(|r| *r > 0)
             .map(|bytes| format!("rate {}", per_second(bytes))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ])
 }
 
 /// Attributes `TCA_FQ_PLIMIT` = 1, `FLOW_PLIMIT` = 2, `QUANTUM` = 3, `FLOW_MAX_RATE` = 7.
 fn fq(raw: &[u8]) -> Vec<String> {
     let attributes = attributes(raw, 0);
     let number = |kind| attributes.get(&kind).and_then(|a| u32_at(a, 0));
-    [
+    known([
         number(1).map(|packets| format!("limit {packets}p")),
         number(2).map(|packets| format!("flow_limit {packets}p")),
         number(3).map(|bytes| format!("quantum {bytes}")),
@@ -168,10 +152,11 @@ fn fq(raw: &[u8]) -> Vec<String> {
         number(7)
             .filter(|rate| *rate != u32::MAX)
             .map(|bytes| format!("maxrate {}", per_second(bytes.into()))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ])
+}
+
+fn known<const N: usize>(parameters: [Option<String>; N]) -> Vec<String> {
+    parameters.into_iter().flatten().collect()
 }
 
 fn per_second(bytes: u64) -> BitRate {

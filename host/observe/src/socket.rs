@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 use sys::read_option::{read_int_option, read_option};
 
-/// Reads back the options of a connected socket, TCP or UDP. IPv4 in an IPv6 socket is told as IPv4.
+/// Reads back the options of a connected socket, TCP or UDP. IPv4 in an IPv6 socket is reported as IPv4.
 ///
 /// # Errors
 /// [`Error`] if the socket is not connected, or not one of the internet protocols.

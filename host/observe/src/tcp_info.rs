@@ -87,7 +87,7 @@ pub fn decode_tcp_info(raw: &[u8]) -> SocketState {
         rcv_space: raw.u32(96).map(bytes),
         total_retrans: raw.u32(100),
         pacing_rate: raw.u64(104).filter(|r| *r != u64::MAX).map(rate),
-        // 112: max_pacing_rate, which the socket option tells.
+        // 112: max_pacing_rate, which the socket option has.
         bytes_acked: raw.u64(120).map(Bytes),
         bytes_received: raw.u64(128).map(Bytes),
         segs_out: raw.u32(136),

@@ -3,7 +3,7 @@
 use crate::proc;
 use std::path::Path;
 
-/// Names the hypervisor and the container around this process, as far as each can be told: `kvm`,
+/// Names the hypervisor and the container around this process, as far as each is known: `kvm`,
 /// `docker`, `docker on kvm`; `None` for neither.
 pub(crate) fn detect() -> Option<String> {
     let signature = sys::process::hypervisor_signature();
@@ -73,7 +73,7 @@ fn hypervisor(
         }
         (Some(technology), _) => Some(technology),
         (None, Some(product)) => Some(product),
-        // Without the register: Xen paravirtual guests, and machines whose device tree tells.
+        // Without the register: Xen paravirtual guests, and machines whose device tree names it.
         (None, None) => first_line("/sys/hypervisor/type")
             .or_else(|| first_line("/proc/device-tree/hypervisor/compatible")),
     }

@@ -27,7 +27,7 @@ pub fn unspecified(ip: IpAddr) -> IpAddr {
 }
 
 /// A UDP socket that never blocks, ignores what the kernel believes of the path, sets DF, and keeps what
-/// routers say of its packets.
+/// routers report of its packets.
 pub struct Datagrams {
     udp: UdpSocket,
 }
@@ -47,7 +47,7 @@ impl Datagrams {
         Ok(Datagrams { udp })
     }
 
-    /// Lets its packets live for so many hops.
+    /// Sets the TTL (hop limit) of its packets.
     ///
     /// # Errors
     /// What setsockopt(2) returns.
@@ -70,13 +70,13 @@ impl Datagrams {
     /// # Errors
     /// What else sendto(2) returns: no route, forbidden.
     pub fn send(&self, payload: &[u8], to: SocketAddr) -> io::Result<()> {
-        // The first error may be a router's word on an earlier packet (ip(7)).
+        // The first error may be a router's message about an earlier packet (ip(7)).
         let sent = self.udp.send_to(payload, to);
         match sent.or_else(|_| self.udp.send_to(payload, to)) {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN | libc::ENOBUFS | libc::EMSGSIZE) => Ok(()),
-                // Of another packet, or of this one by a router's word that is kept.
+                // Of another packet, or of this one by a router's message that is kept.
                 Some(libc::EHOSTUNREACH | libc::ECONNREFUSED | libc::EPROTO) => Ok(()),
                 _ => Err(error),
             },
@@ -85,7 +85,7 @@ impl Datagrams {
 
     /// A datagram that is there, cut to `room`.
     pub fn receive(&self, room: &mut [u8]) -> Option<(usize, SocketAddr)> {
-        // An error in between is a router's word, which is kept; each is told once.
+        // An error in between is a router's message, which is kept; each is reported once.
         (0..64).find_map(|_| match self.udp.recv_from(room) {
             Ok(got) => Some(Some(got)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(None),
@@ -93,7 +93,7 @@ impl Datagrams {
         })?
     }
 
-    /// What somebody on the way said of a packet.
+    /// A router's message about a packet.
     pub fn message(&self) -> Option<Message> {
         sys::probe::take_message(self.udp.as_fd()).ok().flatten()
     }

@@ -1,4 +1,4 @@
-//! Who is on the way, and whom packets of a size still reach.
+//! The routers of a path, and those that packets of a size still reach.
 
 use crate::datagrams::{Datagrams, unspecified};
 use model::mtu::{Hop, TooBig};
@@ -11,14 +11,14 @@ use sys::probe::Said;
 /// Hops that are asked for; paths of the Internet are shorter.
 const MOST: u8 = 30;
 
-/// Between two looks at what else is to be done meanwhile.
+/// Between two calls of `meanwhile`.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// What to ask.
 pub struct Ask<'a> {
     /// Where the packets are going.
     pub to: SocketAddr,
-    /// Payload of those that pass the whole way; whoever gets one there answers it.
+    /// Payload of those that pass the whole way; the host there answers them.
     pub small: &'a [u8],
     /// Payload of those that do not.
     pub large: &'a [u8],
@@ -33,12 +33,12 @@ pub struct Found {
     pub hops: Vec<Hop>,
     /// Hops to the other end, itself included, if it answered.
     pub distance: Option<u8>,
-    /// Who said that the large ones are too big.
+    /// The router that reported the large ones as too big.
     pub too_big: Option<TooBig>,
 }
 
 /// Sends packets that run out of hops, first small ones, then large ones to where somebody is. A socket
-/// for each number of hops: many routers quote too little to tell packets apart. `meanwhile` is called
+/// for each number of hops: many routers quote too little to distinguish packets. `meanwhile` is called
 /// every few milliseconds.
 ///
 /// # Errors
@@ -57,17 +57,10 @@ pub fn trace(ask: &Ask<'_>, meanwhile: &mut dyn FnMut()) -> io::Result<Found> {
         round(sockets, ask, payload, &mut too_big, meanwhile)
     };
     let small = round(&sockets, ask.small)?;
-    let distance = (1..)
-        .zip(&small)
-        .find(|(_, answer)| **answer == Answer::End);
-    let distance = distance.map(|(ttl, _)| ttl);
-    let last = match distance {
-        Some(distance) => usize::from(distance - 1),
-        None => {
-            let last = small.iter().rposition(|a| matches!(a, Answer::Router(_)));
-            last.map_or(0, |at| at + 1)
-        }
-    };
+    let end = small.iter().position(|answer| *answer == Answer::End);
+    let farthest = || small.iter().rposition(|a| matches!(a, Answer::Router(_)));
+    let last = end.or_else(|| farthest().map(|at| at + 1)).unwrap_or(0);
+    let distance = end.map(|at| at as u8 + 1);
     let large = round(&sockets[..last], ask.large)?;
     let hops = (1..)
         .zip(small.iter().zip(&large))

@@ -2,7 +2,7 @@
 //! of its own sockets. (The kernel learns from routers' messages meanwhile, as from any transfer.)
 //!
 //! - [`Datagrams`] sends packets of any size the device takes, whatever the kernel believes of the path.
-//! - [`trace`] asks who is on the way, with packets that run out of hops.
+//! - [`trace`] finds the routers of a path, with packets that run out of hops.
 //! - [`quoted_syns`] asks the same with SYNs, and returns them as they arrived there.
 
 mod datagrams;

@@ -1,4 +1,4 @@
-//! SYNs that run out of hops: who gets one quotes it as it arrived there (Linux tells unprivileged users
+//! SYNs that run out of hops: who gets one quotes it as it arrived there (Linux reports it to unprivileged users
 //! since 5.11).
 
 use std::io;

@@ -18,6 +18,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tcp::seq::{ahead, before};
 use tcp::thresholds::held_back;
+use tcp::waits::{is_short_out, left_unsent};
 
 /// A reading is no shorter than this.
 const SHORTEST_READING: Nanos = Nanos::from_millis(1);
@@ -648,8 +649,6 @@ impl Sender {
         let burst = (pace + near.unwrap_or(0)).min(LARGEST_BURST) / mss;
         let burst = burst.max(SMALLEST_BURST);
         let short = left_unsent > 0 && left_unsent < mss;
-        // Minshall: held only while an earlier short segment is out.
-        let short_out = before(tcb.snd_una, tcb.snd_sml) && !before(tcb.snd_nxt, tcb.snd_sml);
         let sending = tcb.unsent().0 > 0 || left_unsent > 0;
         let grows = to.since(self.cwnd.1).0 < tcb.srtt.0.saturating_mul(GROWS_WITHIN);
         Moment {
@@ -675,7 +674,7 @@ impl Sender {
             burst: burst as u32,
             probing: tcb.timer == timer::ZERO_WINDOW_PROBE,
             no_space: tcb.no_space || tcb.chrono == chrono::SNDBUF_LIMITED,
-            held_until: (short && tcb.nonagle == 0 && short_out).then_some(release),
+            held_until: (short && tcb.nonagle == 0 && is_short_out(tcb)).then_some(release),
             paced: tcb.pacing_status > 0,
             app_limited: tcb.app_limited != 0 && before(tcb.delivered, tcb.app_limited),
             // tcp_small_queue_check: two super-segments with their overhead, or a millisecond's worth. A send
@@ -919,22 +918,6 @@ impl Pace {
             true => self.at_top += time,
             false => self.free += time,
         }
-    }
-}
-
-/// Bytes written and not yet sent once an event was over.
-fn left_unsent(was: &Segment, tcb: &SocketValues) -> u64 {
-    match was.what {
-        What::Sent => {
-            let end = was.seq.wrapping_add(was.sequence_length());
-            let next = if before(tcb.snd_nxt, end) {
-                end
-            } else {
-                tcb.snd_nxt
-            };
-            ahead(next, tcb.write_seq)
-        }
-        _ => tcb.unsent().0,
     }
 }
 

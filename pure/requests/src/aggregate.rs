@@ -145,7 +145,7 @@ impl Tally {
 /// How many requests took how long, in nanoseconds.
 type Times = BTreeMap<u64, u64>;
 
-/// Counts a time by so many of its first binary digits: as many keys for each doubling.
+/// Counts a time by its first binary digits: as many keys for each doubling.
 fn count(times: &mut Times, time: Nanos, digits: u32) {
     let shift = (u64::BITS - time.0.leading_zeros()).saturating_sub(digits);
     *times.entry(time.0 >> shift << shift).or_default() += 1;

@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 32 << 20;
 /// A segment behind a hole.
 struct Part {
     at: Nanos,
-    /// What is there of its payload, of so many bytes.
+    /// The captured part of its payload of `length` bytes.
     bytes: Vec<u8>,
     length: u64,
     wait: Wait,

@@ -3,8 +3,8 @@
 //! The bytes of each direction are put in order, cut into the messages of their protocol (ONC RPC with NFS, SMB,
 //! iSCSI; of anything else a request lasts until the other end speaks), and each reply is joined to its call. The
 //! time from the first byte of a call to the last of its reply is divided into parts, and by cause; both sum to it
-//! exactly. What strangers sent is decoded here; nothing fails, and memory is bounded: `MOST_CONNECTIONS`, and a
-//! bound for whatever a connection keeps.
+//! exactly. It decodes what peers sent: nothing fails, and memory is bounded by `MOST_CONNECTIONS` and a bound for
+//! all that a connection keeps.
 
 mod aggregate;
 mod direction;

@@ -387,13 +387,7 @@ impl Pairing {
                     let before = self.pending[of].remove(known.unwrap_or(0));
                     to.out.unanswered.extend(before.map(|p| p.name()));
                 }
-                self.pending[of].push_back(Pending {
-                    key: message.key,
-                    what: message.what,
-                    call: timing,
-                    reply: None,
-                    turn: false,
-                });
+                self.pending[of].push_back(Pending::new(message.key, message.what, timing));
             }
             (Role::Turn, Some(n)) => self.pending[of][n].turn = true,
             (Role::MoreOfCall, Some(n)) => {
@@ -464,13 +458,10 @@ impl Pairing {
                 Some(pending) => pending
                     .call
                     .take(piece.at, piece.length, piece.wait, true, true),
-                None => self.pending[of].push_back(Pending {
-                    key: None,
-                    what: What::plain(),
-                    call: to.out.spare.of(piece, piece.since(), true),
-                    reply: None,
-                    turn: false,
-                }),
+                None => {
+                    let call = to.out.spare.of(piece, piece.since(), true);
+                    self.pending[of].push_back(Pending::new(None, What::plain(), call));
+                }
             }
         } else if let Some(pending) = self.pending[of].front_mut() {
             match &mut pending.reply {
@@ -541,6 +532,16 @@ impl Pairing {
 }
 
 impl Pending {
+    fn new(key: Option<u64>, what: What, call: Box<MessageTiming>) -> Pending {
+        Pending {
+            key,
+            what,
+            call,
+            reply: None,
+            turn: false,
+        }
+    }
+
     fn name(&self) -> (Option<u64>, u32) {
         (self.key, self.call.seq)
     }

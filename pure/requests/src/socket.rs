@@ -10,8 +10,8 @@ use model::request::{Cause, Causes};
 use model::segment::{ca_state, tcp_state};
 use model::{Nanos, Segment, SocketValues, What};
 use std::net::SocketAddr;
-use tcp::seq::{ahead, before};
 use tcp::thresholds::held_back;
+use tcp::waits::{is_short_out, left_unsent};
 
 /// `TCP_NAGLE_CORK`: the application holds back what is no full segment.
 const CORK: u8 = 2;
@@ -133,22 +133,10 @@ fn is_open(tcb: &SocketValues) -> bool {
     )
 }
 
-/// Bytes that are still to be sent after an event.
-fn left_unsent(segment: &Segment, tcb: &SocketValues) -> u64 {
-    let end = segment.seq.wrapping_add(segment.sequence_length());
-    let next = match segment.what {
-        What::Sent if before(tcb.snd_nxt, end) => end,
-        _ => tcb.snd_nxt,
-    };
-    ahead(next, tcb.write_seq)
-}
-
-/// What so many bytes wait for that were written and not sent: what `tcp_write_xmit` asks, in its order.
+/// What holds back `unsent` bytes, by the checks of `tcp_write_xmit` in their order.
 fn waits_for(tcb: &SocketValues, unsent: u64) -> Cause {
     let mss = u64::from(tcb.mss.max(1));
     let next = unsent.min(mss);
-    // Minshall's change of Nagle's rule: only while an earlier short segment is out.
-    let short_out = before(tcb.snd_una, tcb.snd_sml) && !before(tcb.snd_nxt, tcb.snd_sml);
     if matches!(tcb.ca_state, ca_state::RECOVERY | ca_state::LOSS) {
         Cause::Retransmission
     } else if tcb.in_flight() >= tcb.cwnd {
@@ -157,7 +145,7 @@ fn waits_for(tcb: &SocketValues, unsent: u64) -> Cause {
         Cause::ReceiveWindow
     } else if unsent < mss && tcb.nonagle & CORK != 0 {
         Cause::Application
-    } else if unsent < mss && tcb.nonagle == 0 && short_out {
+    } else if unsent < mss && tcb.nonagle == 0 && is_short_out(tcb) {
         Cause::Nagle
     } else if tcb.in_flight() + 1 >= tcb.cwnd && unsent > mss {
         // Room for one, where the kernel waits to send more at once (`tcp_tso_should_defer`).

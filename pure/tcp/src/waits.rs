@@ -5,7 +5,7 @@
 
 use crate::seq::{ahead, before};
 use crate::thresholds::{AT_ONCE, IDLE, INITIAL_WINDOW, NO_PAUSE, USUAL_SEGMENT, held_back};
-use model::Nanos;
+use model::{Nanos, SocketValues, What};
 
 /// What a segment waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,22 @@ pub struct Release {
     pub until_ack: Nanos,
     /// A single segment had been in flight.
     pub was_alone: bool,
+}
+
+/// Bytes that a socket had written and not yet sent once an event was over.
+pub fn left_unsent(event: &model::Segment, tcb: &SocketValues) -> u64 {
+    let end = event.seq.wrapping_add(event.sequence_length());
+    let next = match event.what {
+        What::Sent if before(tcb.snd_nxt, end) => end,
+        _ => tcb.snd_nxt,
+    };
+    ahead(next, tcb.write_seq)
+}
+
+/// A segment smaller than a full one is not acknowledged: while it is out, Nagle's rule as Minshall changed it holds the
+/// next one back (`tcp_minshall_check`).
+pub fn is_short_out(tcb: &SocketValues) -> bool {
+    before(tcb.snd_una, tcb.snd_sml) && !before(tcb.snd_nxt, tcb.snd_sml)
 }
 
 /// What an acknowledgement says, and when it was seen.

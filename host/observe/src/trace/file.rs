@@ -76,8 +76,6 @@ pub struct Recording<W: Write> {
 /// Makes blocks of events: what differs from the one before in the slot.
 pub(super) struct Packer {
     slots: Vec<Words>,
-    /// Slots of which the last event is known.
-    known: [bool; SLOTS],
 }
 
 /// Bytes of a block before its words.
@@ -96,7 +94,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// With room for so many bytes and one event more.
+    /// With room for this many bytes and one event more.
     pub(super) fn with_room(bytes: usize) -> Packed {
         Packed {
             room: vec![0; bytes + BLOCK + HEADERS],
@@ -126,13 +124,12 @@ impl Default for Packer {
     fn default() -> Packer {
         Packer {
             slots: vec![[[0; WORD]; WORDS]; SLOTS],
-            known: [true; SLOTS],
         }
     }
 }
 
 impl Packer {
-    /// Adds an event, whose words `now` tells, and what stands behind it: nothing, the device of a drop, or headers.
+    /// Adds an event, whose words `now` returns, and what is behind it: nothing, the device of a drop, or headers.
     /// Returns it where it is remembered.
     #[inline(always)]
     pub(super) fn pack<'a>(
@@ -146,14 +143,9 @@ impl Packer {
         // Any slot will do; both directions of a connection have their own.
         let slot = (u64::from_ne_bytes(now(COOKIE / WORD)) << 1 | u64::from(received)) as u8;
         let last = &mut self.slots[usize::from(slot)];
-        let known = std::mem::replace(&mut self.known[usize::from(slot)], true);
         // Without a branch, since which words differ is hard to guess, and from the last on, which shifts by one.
         let words = last.iter().enumerate().rev();
-        let differ = words.fold(0, |mask, (n, last)| mask << 1 | u64::from(now(n) != *last));
-        let mask: u64 = match known {
-            true => differ,
-            false => (1 << WORDS) - 1,
-        };
+        let mask: u64 = words.fold(0, |mask, (n, last)| mask << 1 | u64::from(now(n) != *last));
         let block = to.next();
         block[..2].copy_from_slice(&[kind(behind.len()), slot]);
         block[2..BEFORE_WORDS].copy_from_slice(&mask.to_le_bytes());
@@ -292,9 +284,8 @@ impl<W: Write> Recording<W> {
         self.to.flush()
     }
 
-    /// Adds events that are packed already.
+    /// Adds events that are packed already: all of them are, or none.
     pub(super) fn pass(&mut self, packed: &[u8]) -> io::Result<()> {
-        self.packer.known = [false; SLOTS];
         self.to.write_all(packed)
     }
 

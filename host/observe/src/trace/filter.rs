@@ -1,5 +1,5 @@
 //! Which packets the kernel keeps for a trace, in the language of socket filters (bpf(4)). What they keep is
-//! judged again by whoever decodes it.
+//! judged again where it is decoded.
 
 use super::Filter;
 use std::net::IpAddr;

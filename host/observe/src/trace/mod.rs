@@ -26,7 +26,7 @@ use connections::Place;
 pub use file::{FileError, Recording, any_head, is_trace, open};
 use model::{Begin, End, Nanos, Segment, TRACE_SCHEMA, TraceRecord, TraceSource};
 use process_sampler::ProcessSampler;
-use reader::{Batch, Content, Feed};
+use reader::{Batch, Content};
 use record::{Clock, Event, RECORD, Terms};
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,6 +35,7 @@ use std::net::IpAddr;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use worker::Worker;
 
 /// Why there can be no trace.
 #[derive(Debug, thiserror::Error)]
@@ -201,7 +202,9 @@ pub fn netns_at(path: &Path) -> Option<u32> {
 
 /// A running trace.
 pub struct Tracer {
-    feed: Feed,
+    worker: Worker,
+    /// Events come packed.
+    is_packed: bool,
     begin: Begin,
     terms: Terms,
     processes: Option<ProcessSampler>,
@@ -245,16 +248,16 @@ impl Tracer {
             drop_reasons: probes.drop_reasons.clone(),
         };
         let missing = probes.missing.clone();
-        let feed = reader::start(probes, output, options, terms.clock)?;
+        let worker = reader::start(probes, output, options, terms.clock)?;
         let begin = begin(TraceSource::Probes, start.0);
         Ok(Tracer {
             missing,
-            ..Tracer::new(feed, begin, terms, options)
+            ..Tracer::new(worker, begin, terms, options)
         })
     }
 
     fn packets(filter: &Filter, options: &Options) -> Result<Tracer, Error> {
-        let (feed, started) = packets::start(filter, options)?;
+        let (worker, started) = packets::start(filter, options)?;
         let passed = monotonic().since(started.at);
         let begin = begin(started.source, wall().since(passed));
         let terms = Terms {
@@ -264,13 +267,14 @@ impl Tracer {
         let limits = packets::limits(started.source, options.every);
         Ok(Tracer {
             instead: started.missing.into_iter().chain([limits]).collect(),
-            ..Tracer::new(feed, begin, terms, options)
+            ..Tracer::new(worker, begin, terms, options)
         })
     }
 
-    fn new(feed: Feed, begin: Begin, terms: Terms, options: &Options) -> Tracer {
+    fn new(worker: Worker, begin: Begin, terms: Terms, options: &Options) -> Tracer {
         Tracer {
-            feed,
+            worker,
+            is_packed: options.packed && begin.source == TraceSource::Probes,
             begin,
             terms,
             processes: options.owners.then(ProcessSampler::default),
@@ -309,7 +313,7 @@ impl Tracer {
 
     /// Detaches the probes, hands on what they had still written, and how it ended. Returns which segments are missing.
     pub fn stop(mut self, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> TraceCompleteness {
-        self.feed.worker.stop();
+        self.worker.stop();
         while self.next(Duration::MAX, each) {}
         let completeness = self.ended();
         each(TraceRecord::End(completeness.end.clone()), Written(&[]));
@@ -324,7 +328,7 @@ impl Tracer {
         mut self,
         to: &mut Recording<W>,
     ) -> io::Result<TraceCompleteness> {
-        self.feed.worker.stop();
+        self.worker.stop();
         while self.pass(Duration::MAX, to)? {}
         let completeness = self.ended();
         to.add(&TraceRecord::End(completeness.end.clone()), Written(&[]))?;
@@ -339,12 +343,12 @@ impl Tracer {
 
     /// Whether events come packed ([`Options::packed`]): by [`Tracer::record`] alone.
     pub fn is_packed(&self) -> bool {
-        self.feed.is_packed
+        self.is_packed
     }
 
     /// Whether events are read before ordinary work: else they can be lost when the machine is busy.
     pub fn runs_first(&self) -> bool {
-        self.feed.worker.runs_first()
+        self.worker.runs_first()
     }
 
     /// So long at most, and no longer than until the processes are to be sampled.
@@ -365,7 +369,7 @@ impl Tracer {
 
     /// Hands on the next batch; false if none came in time, or after the last.
     fn next(&mut self, wait: Duration, each: &mut dyn FnMut(TraceRecord, Written<'_>)) -> bool {
-        let Some(mut batch) = self.feed.worker.next(wait) else {
+        let Some(mut batch) = self.worker.next(wait) else {
             return false;
         };
         match &mut batch.content {
@@ -391,7 +395,7 @@ impl Tracer {
 
     /// Writes the next batch; false if none came in time, or after the last.
     fn pass<W: Write>(&mut self, wait: Duration, to: &mut Recording<W>) -> io::Result<bool> {
-        let Some(batch) = self.feed.worker.next(wait) else {
+        let Some(batch) = self.worker.next(wait) else {
             return Ok(false);
         };
         match &batch.content {
@@ -409,7 +413,7 @@ impl Tracer {
 
     /// Takes what a batch has beside its events; returns what was lost.
     fn count(&mut self, batch: Batch) -> Option<TraceRecord> {
-        self.feed.reuse(batch.content);
+        self.worker.reuse(batch.content);
         self.end.events += batch.events;
         self.end.unordered += batch.unordered;
         if let Some(processes) = &mut self.processes {

@@ -9,10 +9,10 @@
 /// What clocks of two processors may differ by, and more.
 const SLACK_NS: u64 = 20_000;
 
-/// Events ahead that one is told of.
+/// How far ahead the event is that can be fetched.
 const SOON: usize = 4;
 
-/// What the producers tell, in the order in which it was read.
+/// The state of the producers, in the order in which it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// The consumer's clock, before all else.
@@ -51,7 +51,7 @@ struct Log {
 }
 
 impl Sequencer {
-    /// For `processors` processors that have told nothing yet.
+    /// For `processors` processors without events yet.
     pub(super) fn new(processors: usize) -> Sequencer {
         Sequencer {
             logs: vec![Log::default(); processors],
@@ -60,8 +60,8 @@ impl Sequencer {
         }
     }
 
-    /// Takes what there is since the last snapshot. `find` tells of the event in a place of a processor's log its clock
-    /// and where it lies, once it is written. Returns how many new places the fullest log had.
+    /// Takes what there is since the last snapshot. `find` returns the clock of the event in a place of a processor's
+    /// log and where it lies, once it is written. Returns how many new places the fullest log had.
     pub(super) fn take(
         &mut self,
         snapshot: &Snapshot,

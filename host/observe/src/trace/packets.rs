@@ -4,9 +4,9 @@
 use super::completeness::TraceCompleteness;
 use super::diag::{Pair, Report, Sockets};
 use super::flows::{Caught, Flows, Holder};
-use super::reader::{Batch, Content, Feed};
+use super::reader::{Batch, Content};
 use super::socket_owners::SocketOwners;
-use super::worker::Orders;
+use super::worker::{Orders, Worker};
 use super::{Error, Filter, Options, filter, monotonic, netns_at, own_netns, wall};
 use crate::netlink::Rtnetlink;
 use model::{Bytes, Lost, Nanos, Segment, TraceRecord, TraceSample, TraceSource, What};
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Packets come in the order of their places in the ring; their clocks were read shortly before.
 const HOLD: Nanos = Nanos::from_millis(1);
 
-/// Asking takes at most one part in so many of the time.
+/// Samples of the sockets take at most one part in this many of the time.
 const SHARE: u64 = 10;
 
 /// The wall clock, by which packets are stamped, was set where it departs from the other by more.
@@ -48,11 +48,11 @@ pub(super) struct Started {
 }
 
 /// Begins to watch the network namespace of the filter; time 0 is now.
-pub(super) fn start(filter: &Filter, options: &Options) -> Result<(Feed, Started), Error> {
+pub(super) fn start(filter: &Filter, options: &Options) -> Result<(Worker, Started), Error> {
     let (report, reported) = sync_channel(1);
     let (filter, options) = (*filter, *options);
     // A namespace is entered by a thread alone.
-    let feed = Feed::start("packets", false, move |sender, _, orders| {
+    let worker = Worker::start("packets", move |sender, _, orders| {
         match Watch::open(filter, options) {
             Ok((watch, missing)) => {
                 let source = match watch.ring {
@@ -72,7 +72,7 @@ pub(super) fn start(filter: &Filter, options: &Options) -> Result<(Feed, Started
         }
     })?;
     let ended = |error: RecvError| Error::refused("begin in the thread that watches", error);
-    Ok((feed, reported.recv().map_err(ended)??))
+    Ok((worker, reported.recv().map_err(ended)??))
 }
 
 /// What waits to be handed on in its order.
@@ -286,7 +286,7 @@ impl Watch {
             .push((at, Waiting::Packet(Box::new(caught), kept)));
     }
 
-    /// Whether the filter asks for this connection, as far as addresses tell.
+    /// Whether the filter asks for this connection, as far as addresses show.
     fn wants(&self, (local, remote): Pair) -> bool {
         let port = |port| local.port() == port || remote.port() == port;
         let host = |host: IpAddr| {
@@ -469,7 +469,7 @@ fn enter(filter: &Filter) -> Result<(), Error> {
         })
 }
 
-/// What such a trace lacks beside one of probes, in a sentence.
+/// What such a trace lacks in comparison with one of probes, in a sentence.
 pub(super) fn limits(source: TraceSource, every: Nanos) -> String {
     match source {
         TraceSource::Samples => format!(

@@ -340,7 +340,7 @@ mod tests {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // Once it is gone it is told no more.
+        // Once it is gone it is not reported any more.
         owners.sample(Nanos::from_secs(100), |owner| panic!("{owner:?}"));
         last.unwrap()
     }

@@ -11,7 +11,7 @@ use super::worker::{Orders, Worker};
 use super::{Error, Options, monotonic};
 use model::{Comm, Lost, Nanos, TraceRecord, What};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
 /// The shortest pause after a round, and the longest when no events come (or longer, if it was asked for).
@@ -20,12 +20,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// Bytes after which a batch is handed on: a file takes long pieces at half the cost.
 const FULL: usize = 256 * 1024;
-
-/// Batches that can wait: 32 MB.
-const BATCHES: usize = 128;
-
-/// Batches whose room is kept for others.
-const SPARE: usize = 4;
 
 /// Rounds without progress at the end, until a producer that never finishes is given up.
 const LAST_ROUNDS: u32 = 1_000;
@@ -111,7 +105,7 @@ impl Content {
         }
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         match self {
             Content::Plain(plain) => {
                 plain.bytes.clear();
@@ -155,48 +149,16 @@ impl Plain {
     }
 }
 
-/// Where batches come from.
-pub(super) struct Feed {
-    pub(super) worker: Worker,
-    /// Its batches are [`Content::Packed`].
-    pub(super) is_packed: bool,
-    /// Memory of batches that were read: else every one would touch new memory.
-    spare: SyncSender<Content>,
-}
-
-impl Feed {
-    /// `run` gets the memory of batches that were read.
-    pub(super) fn start(
-        name: &str,
-        is_packed: bool,
-        run: impl FnOnce(&SyncSender<Batch>, Receiver<Content>, &Orders) + Send + 'static,
-    ) -> Result<Feed, Error> {
-        let (spare, spares) = sync_channel(SPARE);
-        let run = move |sender: &SyncSender<Batch>, orders: &Orders| run(sender, spares, orders);
-        Ok(Feed {
-            is_packed,
-            worker: Worker::start(name, BATCHES, run)?,
-            spare,
-        })
-    }
-
-    pub(super) fn reuse(&self, mut content: Content) {
-        content.clear();
-        // Enough of them are there, or nobody needs any more.
-        let _ = self.spare.try_send(content);
-    }
-}
-
 /// Starts the thread that reads the probes.
 pub(super) fn start(
     probes: Probes,
     output: Output,
     options: &Options,
     clock: Clock,
-) -> Result<Feed, Error> {
+) -> Result<Worker, Error> {
     let is_packed = options.packed;
     let late = options.late.into();
-    Feed::start("trace", is_packed, move |sender, spares, orders| {
+    Worker::start("trace", move |sender, spares, orders| {
         let round = Round {
             order: Sequencer::new(output.processors),
             batcher: Batcher {

@@ -385,17 +385,20 @@ impl<'a> Event<'a> {
 }
 
 /// By the number of `enum what`.
+#[inline]
 pub(super) fn kind(what: u8) -> What {
-    match what {
-        1 => What::Received,
-        2 => What::Wrote,
-        3 => What::Read,
-        4 => What::State,
-        5 => What::Congestion,
-        6 => What::Dropped,
-        7 => What::Retransmitted,
-        _ => What::Sent,
-    }
+    use What::{Congestion, Dropped, Read, Received, Retransmitted, Sent, State, Wrote};
+    const KINDS: [What; 8] = [
+        Sent,
+        Received,
+        Wrote,
+        Read,
+        State,
+        Congestion,
+        Dropped,
+        Retransmitted,
+    ];
+    KINDS[usize::from(what) % KINDS.len()]
 }
 
 fn address(ip: [u8; 16], port: u16) -> SocketAddr {

@@ -7,7 +7,7 @@ use std::fs;
 /// Between two looks at all processes.
 const RARELY: Nanos = Nanos::from_millis(200);
 
-/// The looks take at most one part in so many of the time.
+/// Samples take at most one part in this many of the time.
 const SHARE: u64 = 20;
 
 /// The holders of sockets, by the sockets' inodes.

@@ -1,16 +1,24 @@
 //! The thread behind a trace: it reads before ordinary work is done, and hands on batches.
 
 use super::Error;
-use super::reader::Batch;
+use super::reader::{Batch, Content};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Batches that can wait to be taken: 32 MB.
+const BATCHES: usize = 128;
+
+/// Batches whose memory is kept for others.
+const SPARE: usize = 4;
+
 /// A thread that makes batches until it is stopped.
 pub(super) struct Worker {
     batches: Receiver<Batch>,
+    /// Memory of batches that were read: else every one would touch new memory.
+    spare: SyncSender<Content>,
     orders: Arc<Orders>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,25 +49,33 @@ impl Orders {
 }
 
 impl Worker {
-    /// `batches` can wait to be taken. When there are as many the room for events fills, and then the kernel counts
-    /// what it loses: memory stays bounded, and nothing is lost in silence.
+    /// `run` sends batches, and gets the memory of those that were read. When [`BATCHES`] wait to be taken the room for
+    /// events fills, and then the kernel counts what it loses: memory stays bounded, and nothing is lost in silence.
     pub(super) fn start(
         name: &str,
-        batches: usize,
-        run: impl FnOnce(&SyncSender<Batch>, &Orders) + Send + 'static,
+        run: impl FnOnce(&SyncSender<Batch>, Receiver<Content>, &Orders) + Send + 'static,
     ) -> Result<Worker, Error> {
-        let (sender, batches) = sync_channel(batches);
+        let (sender, batches) = sync_channel(BATCHES);
+        let (spare, spares) = sync_channel(SPARE);
         let orders = Arc::new(Orders::default());
         let own = orders.clone();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || run(&sender, &own))
+            .spawn(move || run(&sender, spares, &own))
             .map_err(|error| Error::refused("start a thread", error))?;
         Ok(Worker {
             batches,
+            spare,
             orders,
             thread: Some(thread),
         })
+    }
+
+    /// Takes back the memory of a batch.
+    pub(super) fn reuse(&self, mut content: Content) {
+        content.clear();
+        // Enough of them are there, or nobody needs any more.
+        let _ = self.spare.try_send(content);
     }
 
     /// The next batch; `None` if none came in time, or after the last.

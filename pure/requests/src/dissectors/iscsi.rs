@@ -1,6 +1,6 @@
 //! iSCSI (RFC 7143): a header of 48 bytes, then data; a task tag joins all that belongs to one command.
 
-use super::{Message, Piece, Role, What};
+use super::{Detail, Message, Piece, Role};
 
 pub(super) const HEAD: usize = 48;
 
@@ -86,15 +86,13 @@ pub(super) fn message(body: &[u8], digests: &mut Digests) -> Option<Message> {
         return Some(Message::default());
     }
     let call = |operation: &str, purpose| {
-        Some(Message {
-            role: Role::Call,
-            key: Some(tag),
-            what: What {
-                operation: format!("iSCSI {operation}").into(),
-                purpose,
-                ..What::default()
-            },
-        })
+        let operation = format!("iSCSI {operation}");
+        Some(Message::call(
+            Some(tag),
+            operation,
+            purpose,
+            Detail::default(),
+        ))
     };
     let role = match opcode(head[0]) {
         0x00 => return call("NOP", "is the target there?"),
@@ -135,10 +133,8 @@ fn command(head: &[u8; HEAD], tag: u64) -> Option<Message> {
         |(_, name, purpose)| (format!("iSCSI {name}"), *purpose),
     );
     let number = |at: usize, bytes: usize| {
-        let bytes = &block[at..at + bytes];
-        bytes
-            .iter()
-            .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        let bytes = block[at..at + bytes].iter();
+        bytes.fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     };
     let detail = match block[0] {
         // The group of the code says how long the block is (SPC-4, 4.2.5.1).
@@ -151,14 +147,5 @@ fn command(head: &[u8; HEAD], tag: u64) -> Option<Message> {
         }
         _ => String::new(),
     };
-    Some(Message {
-        role: Role::Call,
-        key: Some(tag),
-        what: What {
-            operation: operation.into(),
-            purpose,
-            detail: detail.into(),
-            compound: None,
-        },
-    })
+    Some(Message::call(Some(tag), operation, purpose, detail))
 }

@@ -63,6 +63,25 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    fn call(
+        key: Option<u64>,
+        operation: impl Into<Cow<'static, str>>,
+        purpose: &'static str,
+        detail: impl Into<Detail>,
+    ) -> Message {
+        let (operation, detail) = (operation.into(), detail.into());
+        Message {
+            role: Role::Call,
+            key,
+            what: What {
+                operation,
+                purpose,
+                detail,
+                compound: None,
+            },
+        }
+    }
+
     fn of(role: Role, key: u64) -> Message {
         Message {
             role,
@@ -188,7 +207,7 @@ impl Dissector {
 
     /// The message with this body, or what is there of it; `None`: it is none of this protocol.
     pub fn message(&mut self, body: &[u8], from_client: bool) -> Option<Message> {
-        // Nothing, or nothing of it was captured that would tell one from another.
+        // Empty, or cut before what names it.
         if body.len() < 4 {
             return Some(Message::default());
         }

@@ -1,6 +1,6 @@
 //! SMB 2 and 3 over TCP ([MS-SMB2]; framing in [MS-SMB2] 2.1).
 
-use super::{Detail, Message, Piece, Role, What, range};
+use super::{Detail, Message, Piece, Role, range};
 
 /// Commands by their number (2.2.1), with what they are for.
 const COMMANDS: [(&str, &str); 19] = [
@@ -45,16 +45,11 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn message(body: &[u8], from_client: bool) -> Option<Message> {
-    let by_order = |operation: &'static str, purpose: &'static str| Message {
-        role: match from_client {
-            true => Role::Call,
-            false => Role::Reply,
-        },
-        key: None,
-        what: What {
-            operation: operation.into(),
-            purpose,
-            ..What::default()
+    let by_order = |operation: &'static str, purpose| match from_client {
+        true => Message::call(None, operation, purpose, Detail::default()),
+        false => Message {
+            role: Role::Reply,
+            ..Message::default()
         },
     };
     match body {
@@ -97,7 +92,7 @@ fn commands(body: &[u8]) -> Option<Message> {
             purpose = what;
         }
         names.push(name);
-        let told = match name {
+        let asked = match name {
             "READ" | "WRITE" => le32(one, HEADER + 4)
                 .zip(le64(one, HEADER + 8))
                 .map(|(bytes, offset)| range(offset, bytes)),
@@ -105,22 +100,14 @@ fn commands(body: &[u8]) -> Option<Message> {
             "TREE_CONNECT" => text(one, HEADER + 4).map(Detail::Text),
             _ => None,
         };
-        detail = told.unwrap_or(detail);
+        detail = asked.unwrap_or(detail);
         match le32(one, 20)? as usize {
             0 => break,
             next => at += next,
         }
     }
-    Some(Message {
-        role: Role::Call,
-        key: Some(key),
-        what: What {
-            operation: format!("SMB2 {}", names.join("+")).into(),
-            purpose,
-            detail,
-            compound: None,
-        },
-    })
+    let operation = format!("SMB2 {}", names.join("+"));
+    Some(Message::call(Some(key), operation, purpose, detail))
 }
 
 /// The text of which the place and the length stand here.
@@ -128,10 +115,8 @@ fn text(one: &[u8], at: usize) -> Option<String> {
     let [a, b, c, d] = *one.get(at..)?.first_chunk()?;
     let (place, length) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
     let bytes = one.get(usize::from(place)..)?.get(..usize::from(length))?;
-    let units: Vec<u16> = bytes
-        .chunks_exact(2)
-        .map(|two| u16::from_le_bytes([two[0], two[1]]))
-        .collect();
+    let pairs = bytes.as_chunks().0.iter();
+    let units: Vec<u16> = pairs.map(|pair| u16::from_le_bytes(*pair)).collect();
     Some(String::from_utf16_lossy(&units))
 }
 
