@@ -40,7 +40,6 @@ pub fn fingerprint(version: &str, peer: Option<IpAddr>) -> Fingerprint {
 
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
-const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 fn read_path(host: &mut Fingerprint, peer: IpAddr, unread: &mut Unreadable) {
     let what = format!("route to {peer} and its device");
@@ -85,11 +84,9 @@ fn cpu(unread: &mut Unreadable) -> Cpu {
                 .ok()
                 .map(|m| m.trim_matches('\0').to_owned())
         });
-    let online = read(ONLINE).ok().and_then(|list| count_list(&list));
-    let online = online.unwrap_or_else(|| {
-        let processors = cpuinfo.lines().filter(|line| line.starts_with("processor"));
-        u32::try_from(processors.count()).unwrap_or(u32::MAX)
-    });
+    let online = aya::util::online_cpus().map(|processors| processors.len());
+    let listed = || cpuinfo.lines().filter(|line| line.starts_with("processor"));
+    let online = online.unwrap_or_else(|_| listed().count()) as u32;
     let governor = read(GOVERNOR).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             invalid("this kernel does not control the frequency, as usual in a virtual machine")
@@ -116,15 +113,6 @@ fn model_name(cpuinfo: &str) -> Option<String> {
         })
 }
 
-/// How many numbers a list like `0-3,6` has (`Documentation/admin-guide/cputopology.rst`).
-fn count_list(list: &str) -> Option<u32> {
-    list.split(',').try_fold(0u32, |sum, range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
-    })
-}
-
 fn memory(unread: &mut Unreadable) -> Option<Bytes> {
     let total = read("/proc/meminfo").and_then(|text| {
         field(&text, "MemTotal:")
@@ -149,15 +137,6 @@ fn congestion(unread: &mut Unreadable) -> Option<Congestion> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_processors() {
-        assert_eq!(count_list("0"), Some(1));
-        assert_eq!(count_list("0-3,6,8-9"), Some(7));
-        for bad in ["", "a", "3-1", "0-4294967295"] {
-            assert_eq!(count_list(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn names_of_processors() {
