@@ -24,7 +24,7 @@ use sys::packet_ring::{PacketRing, RingPacket};
 /// `LINKTYPE_RAW`: a packet begins with its header of IP.
 const RAW: i32 = 101;
 
-/// Pause between two looks into the ring.
+/// Pause between two reads of the ring.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Packets come in the order of their places in the ring; their clocks were read shortly before.
@@ -36,7 +36,7 @@ const SHARE: u64 = 10;
 /// The wall clock, by which packets are stamped, was set where it departs from the other by more.
 const JUMP: u64 = 1_000_000;
 
-/// Between two looks at the addresses of this host, where a packet has one that is not known.
+/// Between two reads of the addresses of this host, where a packet has one that is not known.
 const RARELY: Nanos = Nanos::from_millis(1_000);
 
 /// What was found at the start of the thread.
@@ -89,12 +89,10 @@ struct Watch {
     sockets: Option<Sockets>,
     routes: Option<Rtnetlink>,
     own: HashSet<IpAddr>,
-    looked: Option<Nanos>,
+    addresses_read: Option<Nanos>,
     processes: SocketOwners,
     /// As last asked.
     holders: HashMap<Pair, (u64, u32)>,
-    /// Of sockets that a process held, by their cookies: at its end a socket has none.
-    inodes: HashMap<u64, u32>,
     flows: Flows,
     start: Nanos,
     /// What the wall clock is ahead of the other.
@@ -132,10 +130,9 @@ impl Watch {
             sockets: sockets.ok(),
             routes: Rtnetlink::open().ok(),
             own: HashSet::new(),
-            looked: None,
+            addresses_read: None,
             processes: SocketOwners::default(),
             holders: HashMap::new(),
-            inodes: HashMap::new(),
             flows: Flows::new(own_netns().unwrap_or(0)),
             start,
             wall: wall().since(start),
@@ -180,7 +177,7 @@ impl Watch {
         self.ended();
         let now = self.now();
         if now >= self.next || last {
-            self.ask();
+            self.sample_sockets();
             self.asked = now;
             let took = self.now().since(now);
             self.next = now + self.options.every.max(Nanos(took.0 * SHARE));
@@ -302,14 +299,17 @@ impl Watch {
             return true;
         }
         let now = self.now();
-        if self.looked.is_none_or(|looked| now.since(looked) >= RARELY) {
-            self.looked = Some(now);
-            self.look_at_addresses();
+        if self
+            .addresses_read
+            .is_none_or(|read| now.since(read) >= RARELY)
+        {
+            self.addresses_read = Some(now);
+            self.read_addresses();
         }
         self.own.contains(&ip)
     }
 
-    fn look_at_addresses(&mut self) {
+    fn read_addresses(&mut self) {
         let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let answers = self
             .routes
@@ -332,8 +332,8 @@ impl Watch {
         }
     }
 
-    /// Asks the kernel for every socket, and `/proc` for whose they are.
-    fn ask(&mut self) {
+    /// Samples every socket, and finds in `/proc` whose they are.
+    fn sample_sockets(&mut self) {
         let Some(mut sockets) = self.sockets.take() else {
             return;
         };
@@ -345,14 +345,12 @@ impl Watch {
         met.retain(|(_, pair, _)| self.wants(*pair));
         let new = |inode: u32| inode != 0 && self.processes.of(inode).is_none();
         if self.filter.pid.is_some() || met.iter().any(|(.., report)| new(report.inode)) {
-            self.processes
-                .look(self.filter.pid, || monotonic().since(self.start));
+            let clock = || monotonic().since(self.start);
+            self.processes.sample(self.filter.pid, clock);
         }
         self.holders.clear();
-        self.inodes.clear();
         for (at, pair, report) in met {
             self.holders.insert(pair, (report.cookie, report.inode));
-            self.inodes.insert(report.cookie, report.inode);
             self.sampled(at, pair, report, false);
         }
     }
@@ -363,10 +361,10 @@ impl Watch {
         };
         sockets.ended(&mut |pair, mut report| {
             if self.wants(pair) {
-                report.inode = self.inodes.get(&report.cookie).copied().unwrap_or(0);
-                let holder = (report.cookie, report.inode);
-                self.holders.entry(pair).or_insert(holder);
-                // Not earlier: its last packets come before it, once the ring was looked into again.
+                // At its end a socket has no inode any more.
+                let (cookie, inode) = *self.holders.entry(pair).or_insert((report.cookie, 0));
+                report.inode = if cookie == report.cookie { inode } else { 0 };
+                // Not earlier: its last packets come before it, once the ring was read again.
                 self.sampled(self.now(), pair, report, true);
             }
         });

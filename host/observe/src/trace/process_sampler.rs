@@ -43,7 +43,7 @@ struct Thread {
     wchan: Option<File>,
     times: Option<Times>,
     state: u8,
-    /// Where it waits, if that was looked at since it ran.
+    /// Where it waits, if that was read since it ran.
     waits_in: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl ProcessSampler {
         }
     }
 
-    /// Tells what each of them does, if it is time to look.
+    /// Reports what each of them does, if it is time for a sample.
     pub(super) fn sample(&mut self, now: Nanos, mut each: impl FnMut(Owner)) {
         if now < self.due {
             return;
@@ -197,7 +197,7 @@ impl Watched {
     }
 }
 
-/// Room for all of a file that is looked at.
+/// Room for all of a file that is read.
 const ROOM: usize = 512;
 
 /// The file from its beginning.

@@ -4,7 +4,7 @@ use model::{Comm, Nanos};
 use std::collections::HashMap;
 use std::fs;
 
-/// Between two looks at all processes.
+/// Between two samples of all processes.
 const RARELY: Nanos = Nanos::from_millis(200);
 
 /// Samples take at most one part in this many of the time.
@@ -18,24 +18,24 @@ pub(super) struct SocketOwners {
 }
 
 impl SocketOwners {
-    /// Looks at one process, or at all of them if it is time.
-    pub(super) fn look(&mut self, only: Option<u32>, clock: impl Fn() -> Nanos) {
+    /// Samples one process, or all of them if it is time.
+    pub(super) fn sample(&mut self, only: Option<u32>, clock: impl Fn() -> Nanos) {
         let begun = clock();
         if let Some(pid) = only {
-            self.look_at(pid);
+            self.read(pid);
         } else if begun >= self.next {
             self.known.clear();
             let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
             for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-                self.look_at(pid);
+                self.read(pid);
             }
             let took = clock().since(begun);
             self.next = begun + RARELY.max(Nanos(took.0 * SHARE));
         }
     }
 
-    /// One that may not be looked at holds nothing, for all that can be said.
-    fn look_at(&mut self, pid: u32) {
+    /// One that may not be read has no known sockets.
+    fn read(&mut self, pid: u32) {
         let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             return;
         };
@@ -53,7 +53,7 @@ impl SocketOwners {
                     .ok()
             });
             if let Some(inode) = inode {
-                // Of several the one that opened it, most often: the first to be seen, by the order of /proc.
+                // Of several the one that opened it, most often: the first in the order of /proc.
                 self.known.entry(inode).or_insert((pid, comm));
             }
         }
@@ -80,7 +80,7 @@ mod tests {
         let inode = inode.parse().unwrap();
         for only in [None, Some(std::process::id())] {
             let mut owners = SocketOwners::default();
-            owners.look(only, || Nanos(0));
+            owners.sample(only, || Nanos(0));
             assert_eq!(owners.of(inode).unwrap().0, std::process::id());
         }
     }
