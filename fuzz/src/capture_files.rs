@@ -7,11 +7,11 @@ use model::request::{Links, Requests};
 
 /// Any bytes are a capture or not; what was a packet is followed, explained and printed.
 pub fn capture(bytes: &[u8]) {
-    let mut observer = explain::Observer::new();
+    let mut observer = explain::Observer::default();
     let mut packets = 0;
     let account = capture::read(bytes, |packet| {
         packets += 1;
-        observer.see(packet);
+        observer.push(packet);
     });
     if let Ok(account) = account {
         assert_eq!(account.packets, packets);
@@ -93,7 +93,7 @@ pub fn trace(bytes: &[u8]) {
         let mut read = 0;
         for record in records.map_while(Result::ok) {
             read += 1;
-            watcher.see(record);
+            watcher.push(record);
         }
         assert!(known || read == 0 || bytes.starts_with(b"{"));
         check(&watcher.explain());

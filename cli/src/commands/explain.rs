@@ -14,9 +14,8 @@ use anyhow::Result;
 use clap::Args;
 use engine::exit::{Exit, Refusal};
 use engine::traces;
-use explain::{Arrival, CaptureSide, Joined};
+use explain::{Joined, Observer};
 use model::finding::Explanation;
-use model::packet::Packet;
 use model::request::Links;
 use model::{BitRate, Nanos, Run};
 use std::io::Read;
@@ -125,7 +124,7 @@ pub(super) fn explanations(
     let path = Path::new(subject);
     let run = if path.is_file() {
         match kind(path)? {
-            Kind::Capture => return Ok((captured(path, most, |_, _| ())?, None)),
+            Kind::Capture => return Ok((captured(path, most)?, None)),
             Kind::Trace => {
                 let watcher = traced(open(path)?).map_err(|why| bad(path, why))?;
                 return Ok((watcher.explain(), None));
@@ -168,10 +167,11 @@ fn both(a: &Path, b: &Path) -> Result<Joined> {
             explain::explain_traces((&names.0, &a), (&names.1, &b))
         }
         (Kind::Capture, Kind::Capture) => {
-            let (mut side_a, mut side_b) = (CaptureSide::default(), CaptureSide::default());
-            let told_a = captured(a, usize::MAX, |packet, data| side_a.push(packet, data))?;
-            let told_b = captured(b, usize::MAX, |packet, data| side_b.push(packet, data))?;
-            explain::joined((&names.0, told_a, side_a), (&names.1, told_b, side_b))
+            let (a, doubts_a) = observed(a, Observer::of_two())?;
+            let (b, doubts_b) = observed(b, Observer::of_two())?;
+            let mut joined = explain::joined((&names.0, a), (&names.1, b));
+            add(&mut joined.explanations, [doubts_a, doubts_b].concat());
+            joined
         }
         _ => {
             return Err(Refusal::usage(format!(
@@ -183,34 +183,35 @@ fn both(a: &Path, b: &Path) -> Result<Joined> {
     })
 }
 
-/// The connections of a capture, at most so many. What was skipped is said with the first; a damaged file
-/// is explained as far as it goes. Shows each packet as well.
-fn captured(
-    path: &Path,
-    most: usize,
-    mut each: impl FnMut(&Packet, Option<Arrival>),
-) -> Result<Vec<Explanation>> {
-    let mut observer = explain::Observer::of_most(most);
-    let account = capture::read(open(path)?, |packet| {
-        let data = observer.see(packet);
-        each(packet, data);
-    });
-    let mut doubts = account.map_err(|e| bad(path, e))?.left_out();
-    let told = observer.explain();
-    doubts.extend(told.doubts);
-    let mut explanations = told.explanations;
+/// The connections of a capture, at most so many; a damaged file is explained as far as it goes.
+fn captured(path: &Path, most: usize) -> Result<Vec<Explanation>> {
+    let (observer, mut doubts) = observed(path, Observer::of_most(most))?;
+    let mut explained = observer.explain();
+    doubts.extend(explained.doubts);
+    add(&mut explained.explanations, doubts);
+    Ok(explained.explanations)
+}
+
+/// Shows a capture to an observer; returns what was skipped.
+fn observed(path: &Path, mut observer: Observer) -> Result<(Observer, Vec<String>)> {
+    let account = capture::read(open(path)?, |packet| observer.push(packet));
+    let skipped = account.map_err(|e| bad(path, e))?.left_out();
+    Ok((observer, skipped))
+}
+
+/// Says doubts of a capture as a whole with its first connection.
+fn add(explanations: &mut [Explanation], doubts: Vec<String>) {
     match explanations.first_mut() {
         Some(first) => first.doubts.extend(doubts),
         None => doubts.iter().for_each(|doubt| out::note(doubt)),
     }
-    Ok(explanations)
 }
 
 /// A trace, record by record.
 fn traced(from: impl Read) -> Result<explain::Watcher, String> {
     let mut watcher = explain::Watcher::default();
     traces::each_record(from, |record| {
-        watcher.see(record);
+        watcher.push(record);
         Ok(())
     })?;
     Ok(watcher)

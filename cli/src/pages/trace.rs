@@ -46,7 +46,7 @@ fn captured(path: &Path) -> Result<Followed> {
     let mut observer = explain::Observer::of_most(report::explain::NAMED);
     let mut asked = Observer::default();
     let account = capture::read_with_payload(open(path)?, |packet, payload| {
-        observer.see(packet);
+        observer.push(packet);
         asked.push(packet, payload);
     });
     let account = account.map_err(|why| bad(path, why))?;
@@ -93,7 +93,7 @@ fn traced(path: &Path) -> Result<Followed> {
             _ => {}
         }
         asked.record(&record);
-        watcher.see(record);
+        watcher.push(record);
     })?;
     let explanations = largest_first(watcher.explain());
     let mut courses = courses(&explanations);

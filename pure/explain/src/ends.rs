@@ -1,41 +1,20 @@
 //! Explanations from both ends of a connection, or from two places on its path: what each knows, and what only both
 //! together show ([`tcp::two_vantage`]).
 
+use crate::account::packet;
+use crate::capture::Observer;
 use crate::facts::Facts;
 use crate::limits::Key;
+use crate::receiver::Reader;
 use crate::samples::{self, Ends};
 use model::finding::{Evidence, Explanation, Quantity, Source};
-use model::packet::Packet;
 use model::{
-    Bytes, Clocks, Comm, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketOptions,
-    SocketValues, Trace, What,
+    Bytes, Clocks, Connection, EndRecord, Leg, Nanos, Run, Segment, SocketOptions, Trace, What,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use tcp::clock::{First, HostTime, Marks, join, swapped};
-use tcp::two_vantage::{
-    BothPlaces, CaptureSide, Compared, Passes, SideIndex, TwoVantage, either_way,
-};
-
-/// A segment of a trace as a packet.
-pub(crate) fn packet(connection: &Connection, segment: &Segment) -> Option<Packet> {
-    let (from, to) = match segment.what {
-        What::Sent => (connection.local, connection.remote),
-        What::Received => (connection.remote, connection.local),
-        _ => return None,
-    };
-    Some(Packet {
-        at: segment.at,
-        seq: segment.seq,
-        ack: segment.ack,
-        flags: segment.flags,
-        window: u16::try_from(segment.window).unwrap_or(u16::MAX),
-        payload: u32::try_from(segment.payload.0).unwrap_or(u32::MAX),
-        options_cut: true,
-        marked: segment.tos & 3 == 3,
-        ..Packet::new(from, to)
-    })
-}
+use tcp::clock::{Marks, join, swapped};
+use tcp::two_vantage::{BothPlaces, Compared, Passes, SideIndex, TwoVantage, either_way};
 
 /// What both places show; whether the second is the receiver itself.
 fn evidence(found: &TwoVantage, source: Source, at_receiver: bool) -> Vec<Evidence> {
@@ -61,135 +40,6 @@ fn evidence(found: &TwoVantage, source: Source, at_receiver: bool) -> Vec<Eviden
         all.push(of(Key::DelayedAcks)(found.delayed.into()).of(found.acks));
     }
     all
-}
-
-/// What a receiver's socket was, of all the time: see [`Reader`].
-#[derive(Default)]
-pub(crate) struct Kept {
-    pub buffer: (Bytes, Bytes),
-    pub closed: Nanos,
-    pub who: Option<(Comm, u32)>,
-}
-
-fn process((comm, pid): (Comm, u32)) -> String {
-    format!("{comm} (process {pid})")
-}
-
-/// What is unread by the receive buffer, and whether less than a segment is offered.
-pub(crate) fn reading(tcb: &SocketValues) -> (f64, bool) {
-    let share = tcb.unread().0 as f64 / tcb.rcvbuf.0.max(1) as f64;
-    let offered = tcb.rcv_wnd.since(tcb.unacked_received());
-    (share, offered.0 < u64::from(tcb.rcv_mss))
-}
-
-/// What the receiver's socket was, while data came.
-pub(crate) struct Reader {
-    /// When, how long it held, what the application had not read by the receive buffer.
-    unread: Vec<(Nanos, Nanos, f64)>,
-    /// `SO_RCVBUF` as the kernel held it: at first, and at its largest.
-    buffer: (Bytes, Bytes),
-    /// Time with an offered window of less than a segment.
-    closed: Nanos,
-    span: Nanos,
-    /// Process that reads.
-    who: Option<String>,
-}
-
-/// What a receiver's socket shows comes from a trace.
-const SOURCE: Source = Source::TraceAtReceiver;
-
-impl Reader {
-    /// From one end of a connection; `None` if no data came to it.
-    pub(crate) fn of(segments: &[&Segment]) -> Option<Reader> {
-        let known = segments.iter().filter_map(|s| Some((*s, s.probed()?)));
-        let known: Vec<_> = known.collect();
-        let data = |s: &Segment| s.what == What::Received && s.payload.0 > 0;
-        let first = known.iter().position(|(s, _)| data(s))?;
-        let last = known.iter().rposition(|(s, _)| data(s))?;
-        let known = &known[first..=last];
-        let mut reader = Reader {
-            unread: Vec::new(),
-            buffer: (known[0].1.rcvbuf, Bytes(0)),
-            closed: Nanos(0),
-            span: known[known.len() - 1].0.at.since(known[0].0.at),
-            who: None,
-        };
-        let named = known.iter().rev().find(|(s, _)| s.pid > 0);
-        reader.who = named.map(|(s, _)| process((s.comm, s.pid)));
-        for pair in known.windows(2) {
-            let ((was, before), (now, tcb)) = (pair[0], pair[1]);
-            // A read tells what was left after it; all else what was there before.
-            let state = if now.what == What::Read { before } else { tcb };
-            let time = now.at.since(was.at);
-            let (share, closed) = reading(state);
-            reader.unread.push((was.at, time, share));
-            reader.buffer.1 = reader.buffer.1.max(tcb.rcvbuf);
-            if closed {
-                reader.closed += time;
-            }
-        }
-        Some(reader)
-    }
-
-    /// The same where only the sums were kept: what was unread from `first` on for `span`, on the average.
-    pub(crate) fn summed(first: Nanos, span: Nanos, unread: f64, socket: Kept) -> Reader {
-        Reader {
-            unread: vec![(first, span, unread)],
-            buffer: socket.buffer,
-            closed: socket.closed,
-            span,
-            who: socket.who.map(process),
-        }
-    }
-
-    /// What was unread between two moments, on the average of time.
-    fn unread(&self, from: Nanos, to: Nanos) -> Option<f64> {
-        let first = self
-            .unread
-            .partition_point(|(at, time, _)| *at + *time <= from);
-        let (mut sum, mut whole) = (0.0, 0.0);
-        for (at, time, share) in self.unread[first..].iter().take_while(|(at, ..)| *at < to) {
-            let part = (*at + *time).min(to).since((*at).max(from)).0 as f64;
-            sum += share * part;
-            whole += part;
-        }
-        (whole > 0.0).then(|| sum / whole)
-    }
-
-    /// What a sender cannot know, for the findings.
-    pub(crate) fn inform(&self, facts: &mut Facts, begun: Nanos, clocks: &Clocks) {
-        facts.receive_buffer = Some(self.buffer.1);
-        let here = |at: Nanos| HostTime::<First>::new(begun + at).by_second(clocks).nanos();
-        for reading in &mut facts.readings {
-            reading.unread = self.unread(here(reading.from), here(reading.to));
-        }
-    }
-
-    /// The same where the moments of the readings are not those of this clock: its mean for all.
-    pub(crate) fn inform_as_a_whole(&self, facts: &mut Facts) {
-        facts.receive_buffer = Some(self.buffer.1);
-        let mean = self.unread(Nanos(0), Nanos(u64::MAX));
-        facts.readings.iter_mut().for_each(|r| r.unread = mean);
-    }
-
-    pub(crate) fn evidence(&self) -> Vec<Evidence> {
-        let of = |key| move |quantity: Quantity| Evidence::new(key, quantity, SOURCE);
-        let mut all = Vec::new();
-        if let Some(mean) = self.unread(Nanos(0), Nanos(u64::MAX)) {
-            let mut unread = of(Key::UnreadData)(mean.into());
-            unread.subject.clone_from(&self.who);
-            all.push(unread);
-        }
-        let (first, most) = self.buffer;
-        if first != most {
-            all.push(of(Key::ReceiveBufferFirst)(first.into()));
-        }
-        all.push(of(Key::ReceiveBuffer)(most.into()));
-        if self.closed.0 > 0 {
-            all.push(of(Key::ZeroWindowTime)(self.closed.into()).of(self.span.0));
-        }
-        all
-    }
 }
 
 /// Brings what the receiver's end of a connection saw to what the sender's told. Returns what only both
@@ -400,14 +250,12 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
     ];
     let mut explanations = Vec::new();
     for (name, own, passes, other_name, others, there, clocks) in directions {
-        let alone =
-            format!("only {name} has it, not {other_name}: it is explained from there alone");
         // The first half of either is what its own end sent.
         let other_end = |n: usize| {
             let (n, _) = there.find(passes.get(n)?, |half| half == 1)?;
             others.connection(n)
         };
-        let watcher = crate::watched(own.trace, &|_| Nanos(0));
+        let mut watcher = crate::watched(own.trace, &|_| Nanos(0));
         let both = watcher.explain_with(&mut |connection, begun, _, facts| {
             let n = connection.id as usize;
             let both = own.connection(n).zip(other_end(n));
@@ -429,7 +277,7 @@ pub(crate) fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
         let rest = received.into_iter().filter(is_alone);
         explanations.extend(both.into_iter().chain(rest).map(|mut one| {
             if is_alone(&one) {
-                one.doubts.push(alone.clone());
+                one.doubts.push(alone(name, other_name));
             }
             one
         }));
@@ -453,26 +301,22 @@ impl Joined {
 
 /// Two captures of the same traffic: connections that are in both are told once, with what the two places
 /// show together; the others as each capture has them.
-pub fn joined(
-    a: (&str, Vec<Explanation>, CaptureSide),
-    b: (&str, Vec<Explanation>, CaptureSide),
-) -> Joined {
-    let ((name_a, told_a, mut side_a), (name_b, told_b, mut side_b)) = (a, b);
-    let (mut told_a, mut told_b) = (Pool::of(told_a), Pool::of(told_b));
-    let clocks = join(side_a.take_marks(), side_b.take_marks());
-    let at_b = SideIndex::of(side_b.connections());
+pub fn joined(a: (&str, Observer), b: (&str, Observer)) -> Joined {
+    let ((name_a, a), (name_b, b)) = (a, b);
+    let (mut a, mut b) = (a.into_place(), b.into_place());
+    let clocks = join(a.marks, b.marks);
+    let at_b = SideIndex::of(&b.passes);
     let mut joined = Vec::new();
-    for here in side_a.connections() {
+    for (here, explained) in a.passes.iter().zip(&mut a.halves) {
         let Some((n, first)) = at_b.find(here, |_| true) else {
             continue;
         };
-        let there = &side_b.connections()[n];
         for half in [0, 1] {
-            let other = if first == 0 { half } else { 1 - half };
-            let mine = told_a.take(here.flow(half));
-            let theirs = told_b.take(there.flow(other));
+            let other = half ^ first;
+            let mine = explained[half].take();
+            let theirs = b.halves[n][other].take();
             let both = BothPlaces {
-                places: (here, there),
+                places: (here, &b.passes[n]),
                 halves: (half, other),
                 segment: None,
             };
@@ -482,10 +326,9 @@ pub fn joined(
                 Some(Compared::Forward(found)) => (mine, theirs, Some(found)),
                 None => (mine, theirs, None),
             };
-            let is = |told: &Option<Explanation>, place| {
-                told.as_ref().is_some_and(|t| t.source == place)
-            };
-            let at_receiver = is(&far, Source::CaptureAtReceiver);
+            let at_receiver = far
+                .as_ref()
+                .is_some_and(|far| far.source == Source::CaptureAtReceiver);
             let Some(mut own) = near.or(far) else {
                 continue;
             };
@@ -505,42 +348,22 @@ pub fn joined(
             joined.push(own);
         }
     }
-    for (name, other, rest) in [(name_a, name_b, told_a), (name_b, name_a, told_b)] {
-        joined.extend(rest.all.into_iter().flatten().map(|mut one| {
-            one.doubts.push(format!(
-                "only {name} has it, not {other}: it is explained from there alone"
-            ));
+    for (name, other, rest) in [(name_a, name_b, a.halves), (name_b, name_a, b.halves)] {
+        joined.extend(rest.into_iter().flatten().flatten().map(|mut one| {
+            one.doubts.push(alone(name, other));
             one
         }));
     }
-    Joined::of(joined, clocks)
+    let mut joined = Joined::of(joined, clocks);
+    if let Some(first) = joined.explanations.first_mut() {
+        first.doubts.extend(a.doubts.into_iter().chain(b.doubts));
+    }
+    joined
 }
 
-/// Explanations that are taken out one by one, by sender and receiver.
-struct Pool {
-    all: Vec<Option<Explanation>>,
-    by_flow: BTreeMap<(SocketAddr, SocketAddr), VecDeque<usize>>,
-}
-
-impl Pool {
-    fn of(told: Vec<Explanation>) -> Pool {
-        let mut by_flow: BTreeMap<_, VecDeque<usize>> = BTreeMap::new();
-        for (n, one) in told.iter().enumerate() {
-            if let Some(flow) = one.sender.zip(one.receiver) {
-                by_flow.entry(flow).or_default().push_back(n);
-            }
-        }
-        Pool {
-            all: told.into_iter().map(Some).collect(),
-            by_flow,
-        }
-    }
-
-    /// The first that is left.
-    fn take(&mut self, flow: (SocketAddr, SocketAddr)) -> Option<Explanation> {
-        let n = self.by_flow.get_mut(&flow)?.pop_front()?;
-        self.all[n].take()
-    }
+/// Only one of two places has a connection.
+fn alone(name: &str, other: &str) -> String {
+    format!("only {name} has it, not {other}: it is explained from there alone")
 }
 
 #[cfg(test)]

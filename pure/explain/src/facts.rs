@@ -49,11 +49,9 @@ pub(crate) struct Facts {
     /// In the order of time, without gaps.
     pub readings: Vec<Reading>,
     pub losses: Vec<Loss>,
-    /// What left, in the order of time, up to [`MOST_SENT`].
-    pub sent: Vec<Sent>,
     /// The peer sent data as well: requests and answers.
     pub is_exchange: bool,
-    /// What parts those that were lost from those that passed, where [`Facts::sent`] shows it.
+    /// What parts those that were lost from those that passed, where each that left is known.
     pub bucket: Option<Bucket>,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
@@ -195,6 +193,8 @@ pub(crate) struct Loss {
     pub flight: u64,
     /// Where in its burst it stood, 0 first to 1 last.
     pub place: Option<f64>,
+    /// Payload.
+    pub bytes: u32,
 }
 
 /// One segment that left, or several as one.
@@ -268,7 +268,6 @@ impl Facts {
             min_rtt: None,
             readings: Vec::new(),
             losses: Vec::new(),
-            sent: Vec::new(),
             is_exchange: false,
             bucket: None,
             segments: 0,

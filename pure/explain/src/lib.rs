@@ -4,6 +4,7 @@
 //! why. Each limit has a file of its own in `limits/`. Nothing here fails: doubts are values, and
 //! "nothing explains it" is an answer.
 
+mod account;
 mod assemble;
 mod capture;
 mod ends;
@@ -20,12 +21,10 @@ mod trace;
 
 use model::finding::Explanation;
 
-pub use capture::{Observer, Told};
+pub use capture::{Explained, Observer};
 pub use ends::{Joined, joined};
 pub use listing::explain_listing;
 use model::{Nanos, Run, Side, Trace, TraceRecord};
-pub use tcp::stream::Arrival;
-pub use tcp::two_vantage::CaptureSide;
 pub use trace::Watcher;
 
 /// Explains each connection of a run from the samples of both ends.
@@ -67,23 +66,23 @@ pub fn explain_traces(a: (&str, &Trace), b: (&str, &Trace)) -> Joined {
 pub(crate) fn watched(trace: &Trace, from: &dyn Fn(u32) -> Nanos) -> Watcher {
     let mut watcher = Watcher::default();
     let connections = trace.connections.iter().cloned();
-    connections.for_each(|c| watcher.see(TraceRecord::Connection(c)));
+    connections.for_each(|c| watcher.push(TraceRecord::Connection(c)));
     let mut owners = trace.owners.iter().cloned().peekable();
     let mut samples = trace.samples.iter().cloned().peekable();
     for segment in trace.segments.iter().cloned() {
         while let Some(sample) = samples.next_if(|sample| sample.at <= segment.at) {
-            watcher.see(TraceRecord::Sample(sample));
+            watcher.push(TraceRecord::Sample(sample));
         }
         while let Some(owner) = owners.next_if(|owner| owner.at <= segment.at) {
-            watcher.see(TraceRecord::Owner(owner));
+            watcher.push(TraceRecord::Owner(owner));
         }
         if segment.at >= from(segment.connection) {
-            watcher.see(TraceRecord::Segment(segment));
+            watcher.push(TraceRecord::Segment(segment));
         }
     }
-    owners.for_each(|o| watcher.see(TraceRecord::Owner(o)));
-    samples.for_each(|s| watcher.see(TraceRecord::Sample(s)));
+    owners.for_each(|o| watcher.push(TraceRecord::Owner(o)));
+    samples.for_each(|s| watcher.push(TraceRecord::Sample(s)));
     let lost = trace.lost.iter().copied();
-    lost.for_each(|l| watcher.see(TraceRecord::Lost(l)));
+    lost.for_each(|l| watcher.push(TraceRecord::Lost(l)));
     watcher
 }

@@ -2,20 +2,16 @@
 //! since the kernel counts it and tells the send buffer from the application; the packets say when the connection
 //! opened, which segments were sent again, when they had left, and how much was in flight then.
 
-use crate::facts::{Facts, Loss, MOST_LOSSES, Vanished};
+use crate::account::Account;
+use crate::facts::Facts;
 use crate::lately::{Lately, Sums};
 use crate::moment::{Piece, own};
 use crate::samples::{Idle, Row, count, count_all, interval};
 use model::finding::{Limit, Source};
-use model::segment::tcp_flag::{ACK, SYN};
-use model::segment::{before, tcp_state};
+use model::segment::tcp_flag::SYN;
+use model::segment::tcp_state;
 use model::{Bytes, Nanos, Segment, SocketState, TraceSample, What, socket_state};
-use std::collections::VecDeque;
-
-/// Sent segments that are remembered until they are acknowledged: more than any window holds.
-const MOST_OUT: usize = 65_536;
-/// Segments that a connection may send before the first acknowledgement (RFC 6928).
-const FIRST_WINDOW: u32 = 10;
+use tcp::thresholds::INITIAL_WINDOW;
 
 /// A connection while its packets and samples come.
 #[derive(Clone)]
@@ -24,18 +20,12 @@ pub(crate) struct Mixed {
     pieces: Vec<Piece>,
     /// The first event of any kind.
     begun: Nanos,
-    /// The SYN of this end, and how long it waited for its answer.
-    asked: Option<Nanos>,
-    opened: Option<Nanos>,
+    /// The SYN of this end, and its answer.
+    opened: Option<(Nanos, Nanos)>,
     born: bool,
     first: Option<Known>,
     last: Option<Known>,
     idle: Option<Idle>,
-    losses: Vec<Loss>,
-    out: VecDeque<Out>,
-    largest_acked: u32,
-    /// The oldest segment, sent again: its number, and how often.
-    again: (u32, u32),
     packets: bool,
     sent: bool,
     lately: Lately,
@@ -46,14 +36,6 @@ pub(crate) struct Mixed {
 struct Known {
     at: Nanos,
     tcp: SocketState,
-}
-
-/// A segment that left and is not acknowledged.
-#[derive(Clone, Copy)]
-struct Out {
-    end: u32,
-    at: Nanos,
-    size: u32,
 }
 
 impl Known {
@@ -73,16 +55,11 @@ impl Mixed {
             facts: Facts::new(Source::Samples),
             pieces: Vec::new(),
             begun,
-            asked: None,
             opened: None,
             born: false,
             first: None,
             last: None,
             idle: None,
-            losses: Vec::new(),
-            out: VecDeque::new(),
-            largest_acked: 0,
-            again: (0, 0),
             packets: false,
             sent: false,
             lately: Lately::default(),
@@ -90,88 +67,18 @@ impl Mixed {
     }
 
     /// Takes the next packet.
-    pub fn packet(&mut self, segment: &Segment) {
+    pub fn packet(&mut self, segment: &Segment, account: &mut Account) {
         self.packets = true;
-        let at = segment.at.since(self.begun);
-        let opens = segment.flags & SYN != 0;
-        match (segment.what, opens, segment.flags & ACK != 0) {
-            (What::Sent, true, false) => self.asked = self.asked.or(Some(at)),
-            (What::Received, true, true) => {
-                let asked = self.asked.filter(|_| self.opened.is_none());
-                self.opened = asked.map(|_| at).or(self.opened);
-            }
-            _ => {}
+        self.born |= segment.flags & SYN != 0;
+        self.sent |= segment.what == What::Sent && segment.payload.0 > 0;
+        let loss = account.push(segment, segment.is_retransmission(), None);
+        if let (Some(loss), Some(last)) = (loss, &self.last) {
+            loss.srtt = last.tcp.srtt().unwrap_or_default();
         }
-        self.born |= opens;
-        if segment.what == What::Received {
-            self.acknowledged(segment);
-        } else if segment.what == What::Sent && segment.payload.0 > 0 {
-            self.left(segment, at);
-        }
-    }
-
-    fn acknowledged(&mut self, segment: &Segment) {
-        if segment.flags & ACK == 0 {
-            return;
-        }
-        while let Some(out) = self.out.front().filter(|out| !before(segment.ack, out.end)) {
-            self.largest_acked = self.largest_acked.max(out.size);
-            self.out.pop_front();
-        }
-        // A black hole lets none of full size pass.
-        let largest = self.largest_acked;
-        self.facts.vanished = self.facts.vanished.filter(|v| v.size > largest);
-    }
-
-    fn left(&mut self, segment: &Segment, at: Nanos) {
-        self.sent = true;
-        let size = match segment.segment_size {
-            0 => segment.payload.0 as u32,
-            size => size,
-        };
-        if !segment.is_retransmission() {
-            if self.out.len() >= MOST_OUT {
-                self.out.pop_front();
-            }
-            let end = segment.seq.wrapping_add(segment.payload.0 as u32);
-            self.out.push_back(Out { end, at, size });
-            return;
-        }
-        let out = self.out.iter_mut().find(|out| before(segment.seq, out.end));
-        let left = out.map_or(at, |out| {
-            // Cut anew, it passes in smaller ones.
-            out.size = out.size.min(size);
-            out.at
+        self.opened = account.opened().map(|(asked, took)| {
+            let asked = asked.since(self.begun);
+            (asked, asked + took)
         });
-        let socket = segment.socket.as_ref();
-        let srtt = self.last.as_ref().and_then(|last| last.tcp.srtt());
-        if self.losses.len() < MOST_LOSSES {
-            self.losses.push(Loss {
-                at: left,
-                srtt: srtt.unwrap_or_default(),
-                flight: socket
-                    .and_then(SocketState::unacked_sent)
-                    .unwrap_or_default()
-                    .0,
-                place: None,
-            });
-        }
-        if socket.and_then(SocketState::snd_una) == Some(segment.seq) {
-            self.again = match self.again {
-                (seq, times) if seq == segment.seq => (seq, times + 1),
-                _ => (segment.seq, 1),
-            };
-            let backoffs = self.again.1;
-            if backoffs > self.facts.vanished.map_or(1, |v| v.backoffs) && size > self.largest_acked
-            {
-                self.facts.vanished = Some(Vanished {
-                    size,
-                    passed: self.largest_acked,
-                    backoffs,
-                    at: left,
-                });
-            }
-        }
     }
 
     /// Takes the next sample.
@@ -253,11 +160,11 @@ impl Mixed {
         let none = |count: Option<u32>| count.map(|_| 0);
         let tcp = &now.tcp;
         Known {
-            at: self.opened.unwrap_or_default(),
+            at: self.opened.unwrap_or_default().1,
             tcp: socket_state! {
                 from tcp.clone();
                 ca_state: Some(0),
-                cwnd: Some(FIRST_WINDOW),
+                cwnd: Some(INITIAL_WINDOW),
                 ssthresh: Some(i32::MAX as u32),
                 total_retrans: Some(0),
                 bytes_acked: tcp.bytes_acked().map(|_| Bytes(0)),
@@ -276,7 +183,7 @@ impl Mixed {
 
     /// Who owned each piece of its time, and what is known of it; none if its own end sent nothing, or too few
     /// samples met it.
-    pub fn finish(&self) -> Option<(Vec<Piece>, Facts)> {
+    pub fn conclude(&self, account: &Account) -> Option<(Vec<Piece>, Facts)> {
         let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         let mut facts = self.facts.clone();
         count_all(&mut facts, &first.row(), &last.row());
@@ -286,9 +193,9 @@ impl Mixed {
         let mut pieces = self.pieces.clone();
         if self.packets {
             facts.source = Source::PacketsAndSamples;
-            facts.losses = self.losses.clone();
+            account.inform(&mut facts, self.begun);
         }
-        if let (Some(from), Some(to)) = (self.asked, self.opened) {
+        if let Some((from, to)) = self.opened {
             let limit = Limit::Handshake;
             let bytes = Bytes(0);
             pieces.insert(
@@ -310,9 +217,20 @@ mod tests {
     use super::*;
     use crate::assemble::{Subject, assemble};
     use model::finding::Explanation;
+    use model::segment::tcp_flag::ACK;
 
     const MSS: u32 = 1448;
     const TRIP: u64 = 20;
+
+    fn account() -> Account {
+        Account::new(model::Connection {
+            id: 0,
+            cookie: 1,
+            netns: 0,
+            local: ([192, 0, 2, 1], 40000).into(),
+            remote: ([192, 0, 2, 2], 5201).into(),
+        })
+    }
 
     /// Two seconds of samples 10 ms apart over a path of 20 ms, 40 segments a round trip.
     fn explained(
@@ -329,14 +247,15 @@ mod tests {
         packets: impl Fn(&mut Mixed),
     ) -> Explanation {
         let mut mixed = Mixed::new(Nanos(0));
+        let mut account = account();
         let segment = |at: u64, what, flags| Segment {
             at: Nanos::from_millis(at),
             what,
             flags,
             ..Segment::default()
         };
-        mixed.packet(&segment(0, What::Sent, SYN));
-        mixed.packet(&segment(TRIP, What::Received, SYN | ACK));
+        mixed.packet(&segment(0, What::Sent, SYN), &mut account);
+        mixed.packet(&segment(TRIP, What::Received, SYN | ACK), &mut account);
         for n in 3..=200u64 {
             let at = 10 * n;
             let segments = 20 * n as u32;
@@ -374,7 +293,7 @@ mod tests {
         }
         packets(&mut mixed);
         mixed.sent = true;
-        let (pieces, facts) = mixed.finish().unwrap();
+        let (pieces, facts) = mixed.conclude(&account).unwrap();
         let subject = Subject {
             name: String::new(),
             sender: None,
@@ -446,15 +365,18 @@ mod tests {
             socket: Some(socket_state! { snd_una: Some(1), snd_nxt: Some(snd_nxt) }),
             ..Segment::default()
         };
-        mixed.packet(&sent(1, 1, 1));
-        mixed.packet(&sent(2, 1 + MSS, 1 + MSS));
+        let mut account = account();
+        mixed.packet(&sent(1, 1, 1), &mut account);
+        mixed.packet(&sent(2, 1 + MSS, 1 + MSS), &mut account);
+        let mut facts = Facts::new(Source::Samples);
         for (n, at) in [(1, 201), (2, 601), (3, 1401)] {
-            mixed.packet(&sent(at, 1, 1 + 2 * MSS));
-            assert_eq!(mixed.losses.len(), n);
+            mixed.packet(&sent(at, 1, 1 + 2 * MSS), &mut account);
+            account.inform(&mut facts, Nanos(0));
+            assert_eq!(facts.losses.len(), n);
         }
-        assert_eq!(mixed.losses[0].at, Nanos::from_millis(1));
-        assert_eq!(mixed.losses[0].flight, u64::from(2 * MSS));
-        let vanished = mixed.facts.vanished.unwrap();
+        assert_eq!(facts.losses[0].at, Nanos::from_millis(1));
+        assert_eq!(facts.losses[0].flight, u64::from(2 * MSS));
+        let vanished = facts.vanished.unwrap();
         assert_eq!(
             (vanished.size, vanished.passed, vanished.backoffs),
             (MSS, 0, 3)

@@ -1,259 +1,212 @@
-//! From the receiver's own trace while its records come: what a capture at the receiver would tell, with what its
-//! socket knew beside.
+//! What a receiver's own socket shows while data come: what its application left unread, and the window that it offered.
 
-use crate::capture::Observer;
-use crate::ends::{Kept, Reader, packet, reading};
-use model::finding::{Explanation, Source};
-use model::packet::Packet;
-use model::segment::tcp_flag::{ACK, SYN};
-use model::{Bytes, Comm, Connection, Nanos, Segment, SocketValues, TraceSample, What};
+use crate::facts::Facts;
+use crate::limits::Key;
+use model::finding::{Evidence, Quantity, Source};
+use model::{Bytes, Clocks, Comm, Nanos, Segment, SocketValues, TraceSample, What};
+use tcp::clock::{First, HostTime};
 
-/// Packets that wait at most until the socket tells the round trip.
-const MOST_EARLY: usize = 256;
+/// Stretches that are remembered; of more, neighbours are joined.
+const MOST_STRETCHES: usize = 4096;
 
-/// A connection to which data come, from the first of them on.
-pub(crate) struct Receiver {
-    connection: Connection,
-    begun: Nanos,
-    observer: Observer,
-    /// Packets from before the round trip was known; `None` since it is.
-    early: Option<Vec<Packet>>,
-    /// So much later than it passed a packet is told: the handshake comes first.
-    after: Nanos,
-    shake: Handshake,
+/// The socket of a connection to which data come, from the first of them to the last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reader {
+    stretches: Vec<Stretch>,
+    /// Those since the last data.
+    since: Vec<Stretch>,
+    /// The first data, and the last.
+    data: Option<(Nanos, Nanos)>,
+    was: Option<(Nanos, State)>,
+    /// `SO_RCVBUF` as the kernel holds it: at first, and at its largest.
+    buffer: (Bytes, Bytes),
+    /// Process that reads.
+    who: Option<(Comm, u32)>,
     /// The socket was read at its segments.
-    is_read: bool,
-    /// The state before: when, what was unread by the buffer, whether less than a segment was offered.
-    was: Option<(Nanos, f64, bool)>,
-    /// Sums up to the last data, and since then.
-    until: Sums,
-    since: Sums,
-    last: Nanos,
-    kept: Kept,
+    pub is_traced: bool,
 }
 
-/// What the socket knows of its handshake, which the trace need not have.
-#[derive(Default)]
-struct Handshake {
-    own_scale: u8,
-    peer_scale: u8,
-    mss: Option<u16>,
-    trip: Option<Nanos>,
-}
-
-/// What was unread, by the time that it was; all of the time, and that with less than a segment offered.
-#[derive(Clone, Copy, Default)]
-struct Sums {
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// What the application had not read, by the receive buffer.
     unread: f64,
+    /// Less than a segment is offered.
+    closed: bool,
+}
+
+/// A time, and the mean of what was unread in it.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    from: Nanos,
     time: Nanos,
+    unread: f64,
     closed: Nanos,
 }
 
-impl Receiver {
-    pub fn new(connection: Connection, begun: Nanos) -> Receiver {
-        Receiver {
-            connection,
-            begun,
-            observer: Observer::of_most(1),
-            early: Some(Vec::new()),
-            after: Nanos(0),
-            shake: Handshake::default(),
-            is_read: false,
-            was: None,
-            until: Sums::default(),
-            since: Sums::default(),
-            last: begun,
-            kept: Kept::default(),
+impl State {
+    fn of(socket: &SocketValues) -> State {
+        let offered = socket.rcv_wnd.since(socket.unacked_received());
+        State {
+            unread: socket.unread().0 as f64 / socket.rcvbuf.0.max(1) as f64,
+            closed: offered.0 < u64::from(socket.rcv_mss),
         }
+    }
+}
+
+fn keep(stretches: &mut Vec<Stretch>, stretch: Stretch) {
+    stretches.push(stretch);
+    if stretches.len() >= MOST_STRETCHES {
+        *stretches = stretches.chunks(2).map(joined).collect();
+    }
+}
+
+fn joined(pair: &[Stretch]) -> Stretch {
+    let [a, b] = pair else { return pair[0] };
+    let time = a.time + b.time;
+    let sum = a.unread * a.time.0 as f64 + b.unread * b.time.0 as f64;
+    Stretch {
+        from: a.from,
+        time,
+        unread: sum / time.0.max(1) as f64,
+        closed: a.closed + b.closed,
+    }
+}
+
+impl Reader {
+    /// From one end of a connection; `None` if no data came to it.
+    pub fn of(segments: &[&Segment]) -> Option<Reader> {
+        let mut reader = Reader::default();
+        segments.iter().for_each(|segment| reader.event(segment));
+        reader.data.is_some().then_some(reader)
     }
 
     /// Takes the next event.
-    pub fn see(&mut self, segment: &Segment) {
-        if let Some(tcb) = segment.probed() {
-            self.state(segment, tcb);
-        }
-        if segment.what == What::Received && segment.payload.0 > 0 {
-            self.last = segment.at;
-            let since = std::mem::take(&mut self.since);
-            self.until.unread += since.unread;
-            self.until.time += since.time;
-            self.until.closed += since.closed;
-        }
-        let Some(packet) = packet(&self.connection, segment).filter(|p| !p.has(SYN)) else {
+    pub fn event(&mut self, segment: &Segment) {
+        let data = segment.what == What::Received && segment.payload.0 > 0;
+        if !data && self.data.is_none() {
             return;
-        };
-        let Some(early) = &mut self.early else {
-            self.pass(packet);
-            return;
-        };
-        early.push(packet);
-        if self.shake.trip.is_some() || early.len() >= MOST_EARLY {
-            self.open();
+        }
+        if let Some(socket) = segment.probed() {
+            self.is_traced = true;
+            let now = State::of(socket);
+            // A read tells what was left after it; all else what was there before.
+            let before = (segment.what != What::Read).then_some(now);
+            self.state(segment.at, before, now);
+            self.socket(socket.rcvbuf, segment.comm, segment.pid);
+        }
+        if data {
+            self.data = Some((self.data.map_or(segment.at, |(first, _)| first), segment.at));
+            for stretch in self.since.drain(..) {
+                keep(&mut self.stretches, stretch);
+            }
         }
     }
 
     /// Takes what the kernel was asked between the packets.
     pub fn sample(&mut self, sample: &TraceSample) {
-        if sample.gone {
+        if sample.gone || self.data.is_none() {
             return;
         }
-        let tcp = &sample.socket;
-        let scale = |scale: Option<u8>| scale.unwrap_or(0);
-        let trip = tcp.min_rtt().filter(|rtt| rtt.0 > 0).or(tcp.rcv_rtt());
-        self.shake(
-            scale(tcp.rcv_wscale()),
-            scale(tcp.snd_wscale()),
-            tcp.advmss().unwrap_or(0),
-            trip,
-        );
-        self.stretch(sample.at, None);
-        let buffer = tcp.rcvbuf().unwrap_or_default();
-        let share = tcp.unread().unwrap_or_default().0 as f64 / buffer.0.max(1) as f64;
-        self.was = Some((sample.at, share, false));
+        let buffer = sample.socket.rcvbuf().unwrap_or_default();
+        let unread = sample.socket.unread().unwrap_or_default();
+        let now = State {
+            unread: unread.0 as f64 / buffer.0.max(1) as f64,
+            closed: false,
+        };
+        self.state(sample.at, None, now);
         self.socket(buffer, sample.comm, sample.pid);
     }
 
-    fn state(&mut self, segment: &Segment, tcb: &SocketValues) {
-        self.is_read = true;
-        let trip = Some(tcb.min_rtt)
-            .filter(|rtt| rtt.0 > 0)
-            .or(Some(tcb.rcv_rtt));
-        self.shake(tcb.rcv_wscale, tcb.snd_wscale, tcb.advmss, trip);
-        let (share, closed) = reading(tcb);
-        // A read tells what was left after it; all else what was there before.
-        let before = (segment.what != What::Read).then_some((share, closed));
-        self.stretch(segment.at, before);
-        self.was = Some((segment.at, share, closed));
-        self.socket(tcb.rcvbuf, segment.comm, segment.pid);
-    }
-
-    /// The time since the last state was spent in it, or in the one that `now` knows.
-    fn stretch(&mut self, at: Nanos, now: Option<(f64, bool)>) {
-        let Some((was, share, closed)) = self.was else {
-            return;
-        };
-        let (share, closed) = now.unwrap_or((share, closed));
-        let time = at.since(was);
-        self.since.unread += share * time.0 as f64;
-        self.since.time += time;
-        if closed {
-            self.since.closed += time;
+    /// The time since the last state was spent in that, or in `before`.
+    fn state(&mut self, at: Nanos, before: Option<State>, now: State) {
+        if let Some((from, was)) = self.was.replace((at, now)) {
+            let State { unread, closed } = before.unwrap_or(was);
+            let time = at.since(from);
+            let closed = if closed { time } else { Nanos(0) };
+            let stretch = Stretch {
+                from,
+                time,
+                unread,
+                closed,
+            };
+            keep(&mut self.since, stretch);
         }
-    }
-
-    fn shake(&mut self, own_scale: u8, peer_scale: u8, mss: u32, trip: Option<Nanos>) {
-        let shake = &mut self.shake;
-        if shake.own_scale == 0 {
-            (shake.own_scale, shake.peer_scale) = (own_scale, peer_scale);
-            shake.mss = u16::try_from(mss).ok().filter(|mss| *mss > 0);
-        }
-        shake.trip = shake.trip.or(trip.filter(|rtt| rtt.0 > 0));
     }
 
     fn socket(&mut self, buffer: Bytes, comm: Comm, pid: u32) {
-        let (first, most) = &mut self.kept.buffer;
+        let (first, most) = &mut self.buffer;
         if first.0 == 0 {
             *first = buffer;
         }
         *most = buffer.max(*most);
         if pid > 0 {
-            self.kept.who = Some((comm, pid));
+            self.who = Some((comm, pid));
         }
     }
 
-    fn pass(&mut self, packet: Packet) {
-        self.observer.see(&Packet {
-            at: packet.at + self.after,
-            ..packet
-        });
+    /// Nothing is known of the socket.
+    pub fn is_blind(&self) -> bool {
+        self.buffer.1.0 == 0
     }
 
-    /// Lets those go that waited for the round trip.
-    fn open(&mut self) {
-        let early = self.early.take().unwrap_or_default();
-        let opening = early.first().and_then(|first| self.opening(first));
-        for packet in opening.into_iter().flatten() {
-            self.after = packet.at;
-            self.observer.see(&Packet {
-                at: packet.at + self.begun,
-                ..packet
-            });
+    /// What was unread between two moments, on the average of time.
+    fn unread(&self, from: Nanos, to: Nanos) -> Option<f64> {
+        let first = self.stretches.partition_point(|s| s.from + s.time <= from);
+        let (mut sum, mut whole) = (0.0, 0.0);
+        for s in self.stretches[first..].iter().take_while(|s| s.from < to) {
+            let part = (s.from + s.time).min(to).since(s.from.max(from)).0 as f64;
+            sum += s.unread * part;
+            whole += part;
         }
-        early.into_iter().for_each(|packet| self.pass(packet));
+        (whole > 0.0).then(|| sum / whole)
     }
 
-    /// The handshake as it must have been, by what the socket knows: the trace may have begun later. Its times
-    /// tell that the place is the receiver's.
-    fn opening(&self, first: &Packet) -> Option<[Packet; 3]> {
-        let (shake, trip) = (&self.shake, self.shake.trip?);
-        let scaled = shake.own_scale > 0 || shake.peer_scale > 0;
-        let (own, peer) = (self.connection.local, self.connection.remote);
-        let of = |from, to, flags: u8, wscale: u8| Packet {
-            flags,
-            window: u16::MAX,
-            wscale: scaled.then_some(wscale),
-            mss: shake.mss,
-            ..Packet::new(from, to)
-        };
-        let (here, there) = match first.from == peer {
-            true => (first.ack, first.seq),
-            false => (first.seq, first.ack),
-        };
-        let (here, there) = (here.wrapping_sub(1), there.wrapping_sub(1));
-        let syn = Packet {
-            seq: there,
-            ..of(peer, own, SYN, shake.peer_scale)
-        };
-        let syn_ack = Packet {
-            seq: here,
-            ack: there.wrapping_add(1),
-            ..of(own, peer, SYN | ACK, shake.own_scale)
-        };
-        let ack = Packet {
-            at: trip,
-            seq: there.wrapping_add(1),
-            ack: here.wrapping_add(1),
-            ..of(peer, own, ACK, 0)
-        };
-        Some([syn, syn_ack, ack])
-    }
-
-    /// What the peer's data were limited by. Nothing where the socket told nothing.
-    pub fn explain(mut self) -> Vec<Explanation> {
-        if self.kept.buffer.1.0 == 0 {
-            return Vec::new();
+    /// What a sender cannot know, for the findings.
+    pub fn inform(&self, facts: &mut Facts, begun: Nanos, clocks: &Clocks) {
+        facts.receive_buffer = Some(self.buffer.1);
+        let here = |at: Nanos| HostTime::<First>::new(begun + at).by_second(clocks).nanos();
+        for reading in &mut facts.readings {
+            reading.unread = self.unread(here(reading.from), here(reading.to));
         }
-        self.open();
-        let Sums {
-            unread,
-            time,
-            closed,
-        } = self.until;
-        self.kept.closed = closed;
-        let mean = unread / time.0.max(1) as f64;
-        let reader = Reader::summed(self.begun, self.last.since(self.begun), mean, self.kept);
-        let told = self.observer.explain_with(&mut |facts| {
-            if self.is_read {
-                facts.source = Source::TraceAtReceiver;
-            }
-            reader.inform_as_a_whole(facts);
-        });
-        let peer = self.connection.remote;
-        let own = told.explanations.into_iter();
-        let own = own.filter(|e| e.sender == Some(peer));
-        own.map(|one| Explanation {
-            ends: reader.evidence(),
-            ..one
-        })
-        .collect()
+    }
+
+    /// The same where the moments of the readings are not those of this clock: its mean for all.
+    pub fn inform_as_a_whole(&self, facts: &mut Facts) {
+        facts.receive_buffer = Some(self.buffer.1);
+        let mean = self.unread(Nanos(0), Nanos(u64::MAX));
+        facts.readings.iter_mut().for_each(|r| r.unread = mean);
+    }
+
+    pub fn evidence(&self) -> Vec<Evidence> {
+        let of = |key, quantity: Quantity| Evidence::new(key, quantity, Source::TraceAtReceiver);
+        let mut all = Vec::new();
+        if let Some(mean) = self.unread(Nanos(0), Nanos(u64::MAX)) {
+            let mut unread = of(Key::UnreadData, mean.into());
+            unread.subject = self
+                .who
+                .map(|(comm, pid)| format!("{comm} (process {pid})"));
+            all.push(unread);
+        }
+        let (first, most) = self.buffer;
+        if first != most {
+            all.push(of(Key::ReceiveBufferFirst, first.into()));
+        }
+        all.push(of(Key::ReceiveBuffer, most.into()));
+        let closed: Nanos = self.stretches.iter().map(|s| s.closed).sum();
+        if let (Some((first, last)), 1..) = (self.data, closed.0) {
+            let row = of(Key::ZeroWindowTime, closed.into());
+            all.push(row.of(last.since(first).0));
+        }
+        all
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::finding::{EvidenceKey, Quantity};
-    use model::{SocketState, TraceRecord};
+    use model::finding::{EvidenceKey, Explanation, Quantity};
+    use model::segment::tcp_flag::ACK;
+    use model::{Connection, SocketState, TraceRecord};
 
     /// Data that come to a connection, ten segments a round trip of 20 ms, half of the buffer unread; at the end its
     /// own end sends, or not.
@@ -266,7 +219,7 @@ mod tests {
             local: ([192, 0, 2, 2], 5201).into(),
             remote: ([192, 0, 2, 1], 40000).into(),
         };
-        watcher.see(TraceRecord::Connection(connection));
+        watcher.push(TraceRecord::Connection(connection));
         let tcb = SocketValues {
             state: model::segment::tcp_state::ESTABLISHED,
             min_rtt: Nanos::from_millis(20),
@@ -292,12 +245,12 @@ mod tests {
                 ..Segment::default()
             };
             seq += 1448;
-            watcher.see(TraceRecord::Segment(segment.clone()));
+            watcher.push(TraceRecord::Segment(segment.clone()));
             if n % 10 == 9 {
                 segment.what = What::Sent;
                 (segment.seq, segment.ack, segment.window) = (1, seq, 114);
                 segment.payload = Bytes(u64::from(answers && n == 999));
-                watcher.see(TraceRecord::Segment(segment));
+                watcher.push(TraceRecord::Segment(segment));
             }
         }
         watcher.explain()

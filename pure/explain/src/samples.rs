@@ -445,6 +445,7 @@ pub(crate) fn interval(
             srtt: srtt.max(a.srtt().unwrap_or_default()),
             flight: flight(a) * mss,
             place: None,
+            bytes: 0,
         });
     }
 }

@@ -1,14 +1,14 @@
 //! From a sender's trace: every interval between two events has the state that its end found, and the
 //! first rule that claims it owns it. Exact, as far as the kernel's own fields are.
 
+use crate::account::Account;
 use crate::assemble::{Subject, assemble};
-use crate::facts::{Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Sent, Vanished};
+use crate::facts::{Facts, Held, Reading};
 use crate::lately::{Lately, Sums};
-use crate::limits::bucket;
 use crate::mixed::Mixed;
 use crate::moment::{self, Moment, Piece, Release, Stage};
 use crate::owner::{Behind, Stretch};
-use crate::receiver::Receiver;
+use crate::receiver::Reader;
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
 use model::segment::{chrono, tcp_flag, tcp_state, timer};
 use model::{
@@ -22,8 +22,8 @@ use tcp::waits::{is_short_out, left_unsent};
 
 /// A reading is no shorter than this.
 const SHORTEST_READING: Nanos = Nanos::from_millis(1);
-/// Sent segments that are remembered until they are acknowledged: more than any window holds.
-const MOST_OUT: usize = 65_536;
+/// Bursts that are remembered until they are acknowledged.
+const MOST_BURSTS: usize = 65_536;
 /// Sends nearer to each other than this part of a round trip are one burst.
 const BURST: u64 = 50;
 /// Most bytes that the kernel sends as one (GSO_MAX_SIZE), and fewest segments (`tcp_min_tso_segs`).
@@ -33,9 +33,6 @@ const SMALLEST_BURST: u64 = 2;
 pub(crate) const GROWS_WITHIN: u64 = 4;
 /// A pace within this part of what follows from the window was not set by anything else.
 const SAME_PACE: u64 = 10;
-/// Retransmissions that are remembered, so that those lost again are told from the first of their bytes.
-const MOST_AGAIN: usize = 1024;
-
 /// Events that wait at most until it is known what let a short segment go.
 const MOST_WAITING: usize = 256;
 
@@ -68,7 +65,7 @@ pub(crate) type More<'a> =
 
 /// One connection, seen from its own end.
 struct Watched {
-    connection: Connection,
+    account: Account,
     audit: Audit,
     /// Its own end has sent data.
     has_sent: bool,
@@ -80,7 +77,7 @@ struct Watched {
     /// Where the socket is not read at its segments.
     mixed: Option<Box<Mixed>>,
     /// While data came and its own end sent none.
-    receiver: Option<Box<Receiver>>,
+    reader: Option<Box<Reader>>,
 }
 
 /// What is known of a connection's socket last.
@@ -94,13 +91,13 @@ struct Now {
 
 impl Watcher {
     /// Takes the next record of the trace.
-    pub fn see(&mut self, record: TraceRecord) {
+    pub fn push(&mut self, record: TraceRecord) {
         match record {
             TraceRecord::Connection(connection) => match self.connections.entry(connection.id) {
-                Entry::Occupied(mut known) => known.get_mut().connection = connection,
+                Entry::Occupied(mut known) => known.get_mut().account.about = connection,
                 Entry::Vacant(new) => {
                     new.insert(Watched {
-                        connection,
+                        account: Account::new(connection),
                         audit: Audit::default(),
                         has_sent: false,
                         sender: None,
@@ -108,7 +105,7 @@ impl Watcher {
                         comm: Comm::default(),
                         closed: false,
                         mixed: None,
-                        receiver: None,
+                        reader: None,
                     });
                     self.forget();
                 }
@@ -122,8 +119,9 @@ impl Watcher {
                     if sample.pid != 0 {
                         (watched.pid, watched.comm) = (sample.pid, sample.comm);
                     }
-                    if let Some(receiver) = &mut watched.receiver {
-                        receiver.sample(&sample);
+                    watched.account.reports(&sample.socket, watched.has_sent);
+                    if let Some(reader) = &mut watched.reader {
+                        reader.sample(&sample);
                     }
                     watched.mixed(sample.at).sample(&sample);
                 }
@@ -139,7 +137,7 @@ impl Watcher {
             return;
         };
         let before = watched.pid;
-        watched.see(segment);
+        watched.push(segment);
         if watched.closed || (pid != 0 && pid != before) {
             if let Some(used) = self.used_by.get_mut(&before) {
                 used.remove(&id);
@@ -188,37 +186,53 @@ impl Watcher {
     /// Explains each connection, as far as it was seen: as its sender where its own end sent data, else as
     /// its receiver. Where both sockets were seen, on one machine, the sender's knows best, and what the
     /// receiver's was stands beside it.
-    pub fn explain(self) -> Vec<Explanation> {
-        let mut told = self.explain_with(&mut |_, _, _, _| Vec::new());
+    pub fn explain(mut self) -> Vec<Explanation> {
+        let mut explained = self.explain_with(&mut |_, _, _, _| Vec::new());
         let ends = |e: &Explanation| (e.sender, e.receiver);
-        let exact: BTreeMap<_, _> = told.iter().map(ends).zip(0_usize..).collect();
+        let exact: BTreeMap<_, _> = explained.iter().map(ends).zip(0_usize..).collect();
         for one in self.received() {
             match exact.get(&ends(&one)) {
-                Some(place) => told[*place].ends.extend(one.ends),
-                None => told.push(one),
+                Some(place) => explained[*place].ends.extend(one.ends),
+                None => explained.push(one),
             }
         }
-        told
+        explained
     }
 
-    /// Explains the connections to which data came, and whose own end sent none.
+    /// Explains the connections to which data came, and whose own end sent none, unless the socket reported nothing.
     pub(crate) fn received(self) -> Vec<Explanation> {
         let all = self.connections.into_values();
-        let receivers = all.filter_map(|c| c.receiver);
-        receivers.flat_map(|receiver| receiver.explain()).collect()
+        let received = all.filter_map(|c| {
+            let reader = c.reader.filter(|reader| !reader.is_blind())?;
+            let received = c.account.received(&mut |facts| {
+                if reader.is_traced {
+                    facts.source = Source::TraceAtReceiver;
+                }
+                reader.inform_as_a_whole(facts);
+            })?;
+            Some(Explanation {
+                ends: reader.evidence(),
+                ..received
+            })
+        });
+        received.collect()
     }
 
-    /// The same with what more is known of a connection.
-    pub(crate) fn explain_with(&self, more: &mut More<'_>) -> Vec<Explanation> {
+    /// Explains those whose own end sent data, with what more is known of them.
+    pub(crate) fn explain_with(&mut self, more: &mut More<'_>) -> Vec<Explanation> {
+        for watched in self.connections.values_mut() {
+            if let Some(sender) = &mut watched.sender {
+                sender.finish(&mut watched.account);
+            }
+        }
         // Where both ends are traced, as on one host, each tells what the other cannot know.
-        let ends = |c: &Watched| (c.connection.local, c.connection.remote);
+        let ends = |c: &Watched| (c.account.about.local, c.account.about.remote);
         let by_ends: BTreeMap<_, &Watched> =
             self.connections.values().map(|c| (ends(c), c)).collect();
         let explained = self.connections.values().filter_map(|c| {
             let (local, remote) = ends(c);
-            let reader = by_ends
-                .get(&(remote, local))
-                .and_then(|c| c.sender.as_ref());
+            let reader = by_ends.get(&(remote, local));
+            let reader = reader.and_then(|c| c.sender.as_ref());
             c.explain(reader.map(|sender| &sender.reader), self.lost, more)
         });
         let mut explained: Vec<Explanation> = explained.collect();
@@ -252,7 +266,7 @@ impl Watcher {
 }
 
 impl Watched {
-    fn see(&mut self, segment: Segment) {
+    fn push(&mut self, segment: Segment) {
         self.audit.see(&segment);
         self.receive(&segment);
         if segment.pid != 0 {
@@ -261,15 +275,19 @@ impl Watched {
         let state = segment.probed().map(|tcb| tcb.state);
         // A listener's socket can be closed, and opened again.
         self.closed = segment.what == What::State && state == Some(tcp_state::CLOSE);
-        if segment.probed().is_none() {
-            self.mixed(segment.at).packet(&segment);
+        let Some(first) = segment.probed() else {
+            self.mixed(segment.at);
+            if let Some(mixed) = &mut self.mixed {
+                mixed.packet(&segment, &mut self.account);
+            }
             return;
-        }
+        };
         match &mut self.sender {
-            Some(sender) => sender.see(segment),
+            Some(sender) => sender.push(segment, &mut self.account),
             None => {
-                let first = segment.probed().cloned();
-                self.sender = first.map(|first| Sender::new(segment, first));
+                self.account
+                    .push(&segment, segment.is_retransmission(), None);
+                self.sender = Some(Sender::new(first.clone(), segment));
             }
         }
     }
@@ -279,15 +297,9 @@ impl Watched {
         let data = segment.payload.0 > 0;
         self.has_sent |= data && segment.what == What::Sent;
         if self.has_sent {
-            self.receiver = None;
-            return;
-        }
-        if self.receiver.is_none() && data && segment.what == What::Received {
-            let receiver = Receiver::new(self.connection.clone(), segment.at);
-            self.receiver = Some(Box::new(receiver));
-        }
-        if let Some(receiver) = &mut self.receiver {
-            receiver.see(segment);
+            self.reader = None;
+        } else if self.reader.is_some() || data && segment.what == What::Received {
+            self.reader.get_or_insert_default().event(segment);
         }
     }
 
@@ -301,7 +313,7 @@ impl Watched {
         lost: u64,
         more: &mut More<'_>,
     ) -> Option<Explanation> {
-        let Connection { local, remote, .. } = self.connection;
+        let Connection { local, remote, .. } = self.account.about;
         let mut subject = Subject {
             name: format!("{local} to {remote}"),
             sender: Some(local),
@@ -309,15 +321,17 @@ impl Watched {
             direction: None,
         };
         let (pieces, mut facts) = match &self.sender {
-            Some(sender) => sender.has_sent.then(|| sender.clone().finish())?,
-            None => self.mixed.as_ref()?.finish()?,
+            Some(sender) => sender
+                .has_sent
+                .then(|| sender.clone().conclude(&self.account))?,
+            None => self.mixed.as_ref()?.conclude(&self.account)?,
         };
         facts.reader = reader.cloned().unwrap_or_default();
         if pieces.is_empty() {
             return None;
         }
         let begun = self.sender.as_ref().map_or(Nanos(0), |s| s.begun);
-        let ends = more(&self.connection, begun, &mut subject, &mut facts);
+        let ends = more(&self.account.about, begun, &mut subject, &mut facts);
         let told = assemble(subject, &pieces, &facts, self.doubts(lost));
         Some(Explanation { ends, ..told })
     }
@@ -356,9 +370,9 @@ impl Watched {
         let all: u64 = lately.owned.values().sum();
         let (limit, most) = lately.owned.iter().max_by_key(|(_, time)| **time)?;
         Some(Glance {
-            connection: self.connection.id,
-            local: self.connection.local,
-            remote: self.connection.remote,
+            connection: self.account.about.id,
+            local: self.account.about.local,
+            remote: self.account.about.remote,
             pid: self.pid,
             comm: self.comm,
             sent: lately.sent.per(lately.span),
@@ -395,7 +409,7 @@ impl Watched {
     }
 }
 
-/// One burst that left, until it is acknowledged.
+/// A burst that left, until it is acknowledged.
 #[derive(Clone)]
 struct Burst {
     from: u32,
@@ -403,18 +417,6 @@ struct Burst {
     last: Nanos,
     /// Largest segment in it.
     size: u32,
-    /// What it was sent in.
-    parts: VecDeque<Part>,
-}
-
-/// One send of a burst.
-#[derive(Clone, Copy)]
-struct Part {
-    /// The sequence number behind it.
-    end: u32,
-    at: Nanos,
-    /// Its place in [`Facts::sent`].
-    number: usize,
 }
 
 /// What sets the pace of a sender.
@@ -445,9 +447,7 @@ struct Sender {
     reading: Reading,
     /// Time of each owner within the reading.
     owners: BTreeMap<Limit, u64>,
-    out: VecDeque<Burst>,
-    /// Bytes of each reading that turned out lost are taken from it.
-    largest_acked: u32,
+    bursts: VecDeque<Burst>,
     retransmits: u8,
     mss: u32,
     hold: Option<Nanos>,
@@ -457,14 +457,12 @@ struct Sender {
     last_una: u32,
     /// The congestion window, and since when it has not grown.
     cwnd: (u32, Nanos),
-    /// Retransmissions not yet acknowledged: where each begins.
-    again: VecDeque<(u32, Part)>,
     /// The path MTU fell: what was sent up to here is sent again in smaller segments, and was not lost.
     cut_anew: Option<u32>,
 }
 
 impl Sender {
-    fn new(was: Segment, first: SocketValues) -> Sender {
+    fn new(first: SocketValues, was: Segment) -> Sender {
         Sender {
             facts: Facts::new(Source::Trace),
             pieces: Vec::new(),
@@ -476,8 +474,7 @@ impl Sender {
             reader: Behind::default(),
             reading: Reading::default(),
             owners: BTreeMap::new(),
-            out: VecDeque::new(),
-            largest_acked: 0,
+            bursts: VecDeque::new(),
             retransmits: first.retransmits,
             mss: first.mss,
             hold: None,
@@ -485,7 +482,6 @@ impl Sender {
             pace: Pace::default(),
             last_una: first.snd_una,
             cwnd: (first.cwnd, Nanos(0)),
-            again: VecDeque::new(),
             cut_anew: None,
             first,
         }
@@ -493,7 +489,7 @@ impl Sender {
 
     /// Takes the next event. Who owns the time before it can depend on what lets the next new data go:
     /// an acknowledgement, or a write. Then it waits until that is seen.
-    fn see(&mut self, now: Segment) {
+    fn push(&mut self, now: Segment, account: &mut Account) {
         let data = now.what == What::Sent && now.payload.0 > 0;
         self.has_sent |= data;
         match now.what {
@@ -513,40 +509,47 @@ impl Sender {
                 true => Release::Ack,
                 false => Release::Write,
             };
-            self.release(release);
-            self.take(now, release);
+            self.release(release, account);
+            self.take(now, release, account);
         } else if !self.waiting.is_empty() || is_short(&self.was) {
             self.waiting.push_back(now);
             if self.waiting.len() >= MOST_WAITING {
-                self.release(Release::Write);
+                self.release(Release::Write, account);
             }
         } else {
-            self.take(now, Release::Write);
+            self.take(now, Release::Write, account);
         }
     }
 
     /// Takes the events that waited.
-    fn release(&mut self, release: Release) {
+    fn release(&mut self, release: Release, account: &mut Account) {
         while let Some(next) = self.waiting.pop_front() {
-            self.take(next, release);
+            self.take(next, release, account);
         }
     }
 
-    fn take(&mut self, now: Segment, release: Release) {
+    fn take(&mut self, now: Segment, release: Release, account: &mut Account) {
         let was = std::mem::take(&mut self.was);
         if let (Some(was_tcb), Some(tcb)) = (was.probed(), now.probed()) {
-            self.interval((&was, was_tcb), (&now, tcb), release);
+            now.socket
+                .iter()
+                .for_each(|socket| account.reports(socket, self.has_sent));
+            let is_loss = self.interval((&was, was_tcb), (&now, tcb), release);
+            let place = is_loss.then(|| self.place(now.seq)).flatten();
+            if let Some(loss) = account.push(&now, is_loss, Some(tcb.retransmits.into())) {
+                (loss.place, loss.srtt, loss.flight) = (place, tcb.srtt, tcb.unacked_sent().0);
+            }
         }
         self.was = now;
     }
 
-    /// Takes the time from one event to the next.
+    /// Takes the time from one event to the next. Whether what is sent repeats what may have been lost.
     fn interval(
         &mut self,
         (was, was_tcb): (&Segment, &SocketValues),
         (now, tcb): (&Segment, &SocketValues),
         release: Release,
-    ) {
+    ) -> bool {
         let (from, to) = (was.at.since(self.begun), now.at.since(self.begun));
         if tcb.min_rtt.0 > 0 {
             let least = self
@@ -595,11 +598,10 @@ impl Sender {
             self.last_una = tcb.snd_una;
             let whole = |until: &u32| before(*until, tcb.snd_una);
             self.cut_anew = self.cut_anew.filter(|until| !whole(until));
-            self.acknowledged(tcb.snd_una, tcb.mss);
+            let arrived = |burst: &mut Burst| !before(tcb.snd_una, burst.to);
+            while self.bursts.pop_front_if(arrived).is_some() {}
         }
-        if now.what == What::Sent && now.payload.0 > 0 {
-            self.sent(now, tcb, to);
-        }
+        let is_loss = now.what == What::Sent && now.payload.0 > 0 && self.sent(now, tcb);
         if now.what == What::Sent && now.flags & tcp_flag::SYN != 0 && now.is_retransmission() {
             self.facts.syns_again += 1;
         }
@@ -617,6 +619,7 @@ impl Sender {
         if span >= SHORTEST_READING.max(Nanos(self.facts.rtt().0 / 4)) {
             self.close();
         }
+        is_loss
     }
 
     /// Who owns the time since the last event, if nothing changes.
@@ -699,155 +702,55 @@ impl Sender {
         wait(alone, &mut self.alone, &mut self.facts.alone);
     }
 
-    /// Everything before `una` has arrived, in segments of `mss` at the most: what was lost is cut anew when that falls.
-    fn acknowledged(&mut self, una: u32, mss: u32) {
-        while let Some(burst) = self.out.front() {
-            if before(una, burst.to) {
-                break;
-            }
-            self.largest_acked = self.largest_acked.max(burst.size.min(mss));
-            self.out.pop_front();
-        }
-        // What left before the trace began is known by its retransmissions alone.
-        while let Some((_, part)) = self.again.front().filter(|(_, p)| !before(una, p.end)) {
-            let sent = self.facts.sent.get(part.number);
-            let size = sent.map_or(0, |sent| sent.size.min(sent.bytes));
-            self.largest_acked = self.largest_acked.max(size.min(mss));
-            self.again.pop_front();
-        }
-        // One that never ends, as a sender without pauses makes it, must not grow for ever.
-        if let Some(burst) = self.out.front_mut() {
-            while let Some(part) = burst.parts.front() {
-                if let Some(sent) = self.facts.sent.get(part.number) {
-                    let size = sent.size.min(sent.bytes);
-                    let first = part.end.wrapping_sub(sent.bytes).wrapping_add(size);
-                    if !before(una, first) {
-                        self.largest_acked = self.largest_acked.max(size.min(mss));
-                    }
-                }
-                if before(una, part.end) {
-                    break;
-                }
-                burst.parts.pop_front();
-            }
-        }
-        // A black hole lets none of full size pass.
-        let largest = self.largest_acked;
-        self.facts.vanished = self.facts.vanished.filter(|v| v.size > largest);
-    }
-
-    fn sent(&mut self, segment: &Segment, tcb: &SocketValues, at: Nanos) {
+    /// Its own end sent data. Whether they may have been lost.
+    fn sent(&mut self, segment: &Segment, tcb: &SocketValues) -> bool {
         let count = segment.segments.max(1);
         self.facts.segments += u64::from(count);
         self.reading.passed = self.reading.passed.saturating_add(segment.payload.0);
-        let size = match segment.segment_size {
-            0 => segment.payload.0 as u32,
-            size => size,
-        };
-        let end = segment.seq.wrapping_add(segment.payload.0 as u32);
-        let number = self.facts.sent.len();
-        if number < MOST_SENT {
-            self.facts.sent.push(Sent {
-                at,
-                bytes: segment.payload.0 as u32,
-                lost: 0,
-                lost_from: u32::MAX,
-                size,
-            });
-        }
         if segment.is_retransmission() {
             if tcb.mss < self.mss {
                 self.cut_anew = Some(tcb.snd_nxt);
             }
-            if self
-                .cut_anew
-                .is_none_or(|until| !before(segment.seq, until))
-            {
-                self.lost(segment, tcb, count, size, at);
+            let is_anew = |until| before(segment.seq, until);
+            if self.cut_anew.is_some_and(is_anew) {
+                return false;
             }
-            if self.again.len() >= MOST_AGAIN {
-                self.again.pop_front();
-            }
-            let part = Part { end, at, number };
-            self.again.push_back((segment.seq, part));
-            return;
+            self.facts.retransmitted += u64::from(count);
+            self.reading.retransmitted = self.reading.retransmitted.saturating_add(count);
+            return true;
         }
-        let near = Nanos(tcb.srtt.0 / BURST);
-        match self.out.back_mut() {
+        let size = match segment.segment_size {
+            0 => segment.payload.0 as u32,
+            size => size,
+        };
+        let to = segment.seq.wrapping_add(segment.payload.0 as u32);
+        let (near, at) = (Nanos(tcb.srtt.0 / BURST), segment.at);
+        match self.bursts.back_mut() {
             Some(burst) if burst.to == segment.seq && at.since(burst.last) <= near => {
-                burst.to = end;
-                burst.last = at;
+                (burst.to, burst.last) = (to, at);
                 burst.size = burst.size.max(size);
-                burst.parts.push_back(Part { end, at, number });
             }
             _ => {
-                if self.out.len() >= MOST_OUT {
-                    self.out.pop_front();
+                if self.bursts.len() >= MOST_BURSTS {
+                    self.bursts.pop_front();
                 }
-                self.out.push_back(Burst {
+                self.bursts.push_back(Burst {
                     from: segment.seq,
-                    to: end,
+                    to,
                     last: at,
                     size,
-                    parts: VecDeque::from([Part { end, at, number }]),
                 });
             }
         }
+        false
     }
 
-    fn lost(&mut self, segment: &Segment, tcb: &SocketValues, count: u32, size: u32, at: Nanos) {
-        self.facts.retransmitted += u64::from(count);
-        self.reading.retransmitted = self.reading.retransmitted.saturating_add(count);
-        let burst = self
-            .out
-            .iter()
-            .find(|b| !before(segment.seq, b.from) && before(segment.seq, b.to));
-        let part = burst.and_then(|b| b.parts.iter().find(|p| before(segment.seq, p.end)));
-        let left = part.map_or(at, |part| part.at);
-        // Of what was sent again before, it is the last that was lost.
-        let within =
-            |(seq, p): &&(u32, Part)| !before(segment.seq, *seq) && before(segment.seq, p.end);
-        let again = self.again.iter().rev().find(within).map(|(_, p)| p);
-        if let Some(part) = again.or(part)
-            && let Some(sent) = self.facts.sent.get_mut(part.number)
-        {
-            let from = sent
-                .bytes
-                .saturating_sub(part.end.wrapping_sub(segment.seq));
-            sent.lost_from = sent.lost_from.min(from);
-            sent.lost = sent
-                .lost
-                .saturating_add(segment.payload.0 as u32)
-                .min(sent.bytes);
-        }
-        let place = burst.and_then(|b| {
-            let length = b.to.wrapping_sub(b.from).saturating_sub(size);
-            (length > 0).then(|| f64::from(segment.seq.wrapping_sub(b.from)) / f64::from(length))
-        });
-        if self.facts.losses.len() < MOST_LOSSES {
-            self.facts.losses.push(Loss {
-                at: left,
-                srtt: tcb.srtt,
-                flight: tcb.unacked_sent().0,
-                place,
-            });
-        }
-        // What was lost did not pass, though it was counted when it left.
-        let n = self.facts.readings.partition_point(|r| r.to < left);
-        let counted = self.facts.readings.get_mut(n).unwrap_or(&mut self.reading);
-        counted.passed = counted.passed.saturating_sub(segment.payload.0);
-        let backoffs = u32::from(tcb.retransmits);
-        if segment.seq == tcb.snd_una
-            && backoffs > self.facts.vanished.map_or(1, |v| v.backoffs)
-            && size > self.largest_acked
-        {
-            self.facts.vanished = Some(Vanished {
-                size,
-                passed: self.largest_acked,
-                backoffs,
-                at: left,
-            });
-        }
+    /// Where in its burst a segment stood.
+    fn place(&self, seq: u32) -> Option<f64> {
+        let is_in = |b: &&Burst| !before(seq, b.from) && before(seq, b.to);
+        let burst = self.bursts.iter().find(is_in)?;
+        let length = burst.to.wrapping_sub(burst.from).saturating_sub(burst.size);
+        (length > 0).then(|| f64::from(seq.wrapping_sub(burst.from)) / f64::from(length))
     }
 
     fn close(&mut self) {
@@ -865,11 +768,16 @@ impl Sender {
         self.facts.read(done);
     }
 
-    fn finish(mut self) -> (Vec<Piece>, Facts) {
-        self.release(Release::Write);
+    /// Nothing more comes.
+    fn finish(&mut self, account: &mut Account) {
+        self.release(Release::Write, account);
         if self.reading.to > self.reading.from {
             self.close();
         }
+    }
+
+    /// Who owned each piece of its time, and what is known of it.
+    fn conclude(mut self, account: &Account) -> (Vec<Piece>, Facts) {
         let (first, facts) = (&self.first, &mut self.facts);
         let tcb = self.was.probed().unwrap_or(first);
         facts.span = self.was.at.since(self.begun);
@@ -879,7 +787,14 @@ impl Sender {
         facts.needless = u64::from(tcb.dsack_dups.saturating_sub(first.dsack_dups));
         facts.reordered = u64::from(tcb.reord_seen.saturating_sub(first.reord_seen));
         facts.marked = u64::from(tcb.delivered_ce.saturating_sub(first.delivered_ce));
-        facts.bucket = bucket::fit(&facts.sent);
+        account.inform(facts, self.begun);
+        // What was lost did not pass, though it was counted when it left.
+        for loss in &facts.losses {
+            let n = facts.readings.partition_point(|r| r.to < loss.at);
+            if let Some(reading) = facts.readings.get_mut(n) {
+                reading.passed = reading.passed.saturating_sub(loss.bytes.into());
+            }
+        }
         // The name of the congestion control is not in a socket's block. A pace that stays at its highest
         // was set by somebody; one that moves, and not with the window, is bbr's.
         let Pace { top, at_top, free } = self.pace;

@@ -8,7 +8,7 @@
 mod common;
 
 use common::Expect;
-use model::segment::tcp_state;
+use model::segment::{tcp_flag, tcp_state};
 use model::*;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -155,6 +155,7 @@ impl Step {
             socket.segs_in += 1;
             segment.segments = 1;
             socket.snd_una += acked;
+            (segment.ack, segment.flags) = (socket.snd_una, tcp_flag::ACK);
             let segs = acked.div_ceil(MSS);
             socket.delivered += segs;
             socket.packets_out = socket.packets_out.saturating_sub(segs);

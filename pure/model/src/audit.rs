@@ -1,6 +1,6 @@
 //! Whether a trace holds every segment of a connection: the kernel counts them too.
 
-use crate::segment::{before, tcp_flag, tcp_state};
+use crate::segment::{distance, tcp_flag, tcp_state};
 use crate::{Nanos, Segment, TraceSample, What};
 use serde::{Deserialize, Serialize};
 
@@ -183,7 +183,7 @@ impl Audit {
                 self.sent.add(segments);
                 // Sent under the socket's lock: a counter behind the events can only mean that the
                 // first event was read while this one was on its way.
-                if before(tally.segs_out, self.sent.expected) {
+                if distance(tally.segs_out, self.sent.expected).0 > 0 {
                     self.sent.expected = tally.segs_out;
                 }
                 self.compare(true, tally.segs_out, tally.at);
@@ -261,7 +261,7 @@ impl Audit {
         let beside = (out.wrapping_sub(seen_sent), inn.wrapping_sub(seen_received));
         let base = &mut sampled.base;
         if at < sampled.settles {
-            let later = |a: u32, b: u32| if before(a, b) { b } else { a };
+            let later = |a: u32, b: u32| if distance(a, b).0 > 0 { b } else { a };
             (base.0, base.1) = (later(base.0, beside.0), later(base.1, beside.1));
         }
         let span = (sampled.judged, at);
@@ -328,7 +328,7 @@ impl Audit {
         };
         let ahead = counter.wrapping_sub(count.expected);
         let from = std::mem::replace(&mut count.compared, at);
-        if !before(count.expected, counter) {
+        if distance(count.expected, counter).0 == 0 {
             return;
         }
         count.expected = counter;

@@ -243,7 +243,7 @@ impl Segment {
             && self.sequence_length() > 0
             && self.socket.as_ref().is_some_and(|socket| {
                 socket.state() != Some(tcp_state::LISTEN)
-                    && socket.snd_nxt().is_some_and(|next| before(self.seq, next))
+                    && (socket.snd_nxt()).is_some_and(|next| distance(self.seq, next).0 > 0)
             })
     }
 
@@ -266,12 +266,7 @@ impl Segment {
     }
 }
 
-/// Whether sequence number `a` comes before `b` (RFC 9293, section 3.4: modulo 2^32).
-pub fn before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
-}
-
-/// From one sequence number on to another; zero if it does not lie ahead.
+/// From one sequence number or counter on to another (modulo 2^32); zero if it does not lie ahead.
 pub(crate) fn distance(from: u32, to: u32) -> Bytes {
     Bytes(u64::try_from(to.wrapping_sub(from) as i32).unwrap_or(0))
 }

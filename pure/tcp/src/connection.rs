@@ -264,6 +264,26 @@ impl<C: Default, S: View> Connection<C, S> {
         }
     }
 
+    /// The socket of one end (0 the client's) reports the bytes of a full segment, and the round trip.
+    pub fn reports_path(&mut self, side: usize, mss: Option<u16>, rtt: Option<Nanos>) {
+        if mss.is_some() && mss != self.announced() {
+            self.halves.iter_mut().for_each(|d| d.announced = mss);
+            self.agree();
+        }
+        if rtt.is_some() && !self.is_whole() {
+            self.away[side] = Some(Nanos(0));
+            self.away[1 - side] = rtt;
+            self.locate();
+        }
+    }
+
+    /// The sequence number of an end's SYN, if that was seen.
+    pub fn isn(&self, side: usize) -> Option<u32> {
+        let syn = [self.syn, self.syn_ack][side];
+        syn.and(self.halves[side].start())
+            .map(|s| s.wrapping_sub(1))
+    }
+
     /// Both SYNs are known, with their options.
     pub fn knows_options(&self) -> bool {
         self.halves.iter().all(|d| d.offered.is_some())

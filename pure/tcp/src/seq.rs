@@ -1,6 +1,9 @@
 //! Sequence numbers: 32 bits that wrap (RFC 9293, 3.4), and positions in a stream that do not.
 
-pub use model::segment::before;
+/// Whether sequence number `a` comes before `b`.
+pub fn before(a: u32, b: u32) -> bool {
+    offset(b, a) < 0
+}
 
 /// From one sequence number to another: negative if that lies before it.
 pub fn offset(from: u32, to: u32) -> i64 {

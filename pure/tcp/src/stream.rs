@@ -141,9 +141,18 @@ impl<S: View> Half<S> {
         self.window = Some(window.into());
     }
 
+    /// The sequence number of the first byte, where it was seen.
+    pub fn start(&self) -> Option<u32> {
+        match self.start {
+            Start::Seen(start) => Some(start),
+            Start::Heard(_) | Start::Unknown => None,
+        }
+    }
+
     /// A connection that begins there is another one.
     pub fn has_other_start(&self, syn: u32) -> bool {
-        matches!(self.start, Start::Seen(start) if start != syn.wrapping_add(1))
+        self.start()
+            .is_some_and(|start| start != syn.wrapping_add(1))
     }
 
     /// Another packet of its sender. Whether it is the first with timestamps.
@@ -273,8 +282,8 @@ pub enum Arrival {
 /// A retransmission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Retransmission {
-    /// When the bytes had left first, as far as that was seen, else now.
-    pub first_sent: Nanos,
+    /// When the copy left that it repeats, as far as that was seen, else now.
+    pub before: Nanos,
     /// It had been waited for so long that it was a timeout's.
     pub timeout: Option<Nanos>,
     /// Timeouts in a row for the same segment; 0 if it is none's.
@@ -837,12 +846,13 @@ impl Stream {
             trouble.backed_off = (seq, backoffs);
             trouble.backoffs = trouble.backoffs.max(backoffs);
         }
-        let mut first_sent = packet.at;
+        let mut last_sent = packet.at;
         let mut needless = !before(self.acked, end);
         trouble.repeated.clear();
         for out in self.out.range_mut(first..) {
-            if out.repetition == Repetition::Once {
-                first_sent = first_sent.min(out.at);
+            last_sent = last_sent.min(out.at);
+            if (out.begin, out.end) == (seq, end) {
+                out.at = packet.at;
             }
             needless |= out.sacked && out.begin == seq && out.end == end;
             out.repetition = Repetition::Again;
@@ -856,7 +866,7 @@ impl Stream {
         }
         trouble.seen_needless += u64::from(needless);
         trouble.last = Retransmission {
-            first_sent,
+            before: last_sent,
             timeout,
             backoffs,
             needless,

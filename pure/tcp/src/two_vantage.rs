@@ -2,9 +2,8 @@
 //! the other, which retransmissions were needed, how long each direction took beyond its shortest, and how long
 //! acknowledgements were held back.
 
-use crate::clock::{First, HostTime, Marks, Second, swapped};
+use crate::clock::{First, HostTime, Second, swapped};
 use crate::seq::Unwrap;
-use crate::stream::Arrival;
 use crate::thresholds::{TIMESTAMP_PRECISION, held_back};
 use model::packet::Packet;
 use model::segment::tcp_flag::{ACK, SYN};
@@ -13,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Packets of one place that are remembered for the comparison: the first ones.
-const MOST_PASSES: usize = 1 << 22;
+pub const MOST_PASSES: usize = 1 << 22;
 
 /// Both ends of a connection: sender and receiver, or the lesser first.
 type Flow = (SocketAddr, SocketAddr);
@@ -21,52 +20,6 @@ type Flow = (SocketAddr, SocketAddr);
 /// The same for both directions.
 pub fn either_way(a: SocketAddr, b: SocketAddr) -> (SocketAddr, SocketAddr) {
     (a.min(b), a.max(b))
-}
-
-/// What passed one of two places, connection by connection.
-#[derive(Default)]
-pub struct CaptureSide {
-    index: BTreeMap<Flow, usize>,
-    connections: Vec<Passes>,
-    count: usize,
-    marks: Marks,
-}
-
-impl CaptureSide {
-    /// Takes the next packet, and what its data were by the account of its stream.
-    pub fn push(&mut self, packet: &Packet, data: Option<Arrival>) {
-        self.marks.push(packet);
-        let again = match data {
-            Some(Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray) => return,
-            Some(Arrival::Retransmission) => true,
-            Some(Arrival::New | Arrival::Reordered) | None => false,
-        };
-        if self.count >= MOST_PASSES {
-            return;
-        }
-        self.count += 1;
-        let key = either_way(packet.from, packet.to);
-        let known = self.index.get(&key).copied();
-        let begins = packet.flags & (SYN | ACK) == SYN;
-        // The same addresses again, with another beginning: another connection.
-        let known = known.filter(|n| !begins || self.connections[*n].may_begin(packet));
-        let n = known.unwrap_or(self.connections.len());
-        if n == self.connections.len() {
-            self.index.insert(key, n);
-            self.connections.push(Passes::new(packet.from, packet.to));
-        }
-        self.connections[n].push(packet, again);
-    }
-
-    /// The connections.
-    pub fn connections(&self) -> &[Passes] {
-        &self.connections
-    }
-
-    /// The packets by which clocks are compared: once.
-    pub fn take_marks(&mut self) -> Marks {
-        std::mem::take(&mut self.marks)
-    }
 }
 
 /// What passed one place of one connection. The first half is what the first of its ends sent.
@@ -101,6 +54,12 @@ impl Passes {
         }
     }
 
+    /// The initial sequence numbers of both halves, as far as they are known without its packets.
+    pub fn begins(&mut self, isns: [Option<u32>; 2]) {
+        let halves = self.halves.iter_mut().zip(isns);
+        halves.for_each(|(half, isn)| half.isn = half.isn.or(isn));
+    }
+
     /// Takes the next packet; whether it is a retransmission.
     pub fn push(&mut self, packet: &Packet, again: bool) {
         let half = &mut self.halves[usize::from(packet.from != self.ends.0)];
@@ -124,11 +83,6 @@ impl Passes {
             0 => self.ends,
             _ => (self.ends.1, self.ends.0),
         }
-    }
-
-    fn may_begin(&self, packet: &Packet) -> bool {
-        let half = &self.halves[usize::from(packet.from != self.ends.0)];
-        half.isn == Some(packet.seq) || half.passes.is_empty()
     }
 
     /// Whether two places saw the same connection: by its addresses, or, where they were translated between them, by

@@ -47,7 +47,7 @@ pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> 
         && ends.is_none_or(|ends| Instant::now() < ends)
         && !is_over(which, watcher.is_over())
     {
-        tracer.read(LOOK, &mut |record, _| watcher.see(record));
+        tracer.read(LOOK, &mut |record, _| watcher.push(record));
         if Instant::now() < due {
             continue;
         }
@@ -65,7 +65,7 @@ pub fn run(which: &FilterArgs, time: Option<Nanos>, json: bool) -> Result<Exit> 
     let mut end = None;
     tracer.stop(&mut |record, _| match record {
         TraceRecord::End(told) => end = Some(told),
-        record => watcher.see(record),
+        record => watcher.push(record),
     });
     drop(view);
     let explanations = watcher.explain();

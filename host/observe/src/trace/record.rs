@@ -1,14 +1,14 @@
 //! One event as the probes write it (bpf/record.h), and as the model has it.
 
 use super::connections::Place;
-
-use model::segment::{before, tcp_flag, tcp_state};
+use model::segment::{tcp_flag, tcp_state};
 use model::{
     BitRate, Bytes, Comm, Dropped, Nanos, Segment, SocketState, SocketValues, Tally, What,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use tcp::seq::before;
 
 /// Bytes of an event; headers of a segment, or the device of a drop, follow where there are any.
 pub(super) const RECORD: usize = size_of::<Raw>();

@@ -3,7 +3,7 @@
 //! `tcp::table` follows the connections, as many as [`MOST_CONNECTIONS`] at a time; of those that are over, the ones with the
 //! most bytes are kept to be explained.
 
-mod sender;
+pub(crate) mod sender;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +14,12 @@ use model::{Bytes, Nanos, StreamFigures, Vantage};
 use sender::{Frame, Sender};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use tcp::clock::Marks;
+use tcp::connection::Passed;
 use tcp::stream::Arrival;
 use tcp::table::{Bounds, Ends, Gone, Table};
+use tcp::two_vantage::{MOST_PASSES, Passes};
 use tcp::vantage::Votes;
 
 /// Connections that are followed at a time, packets of others are only counted; and those that are explained.
@@ -26,12 +30,15 @@ const MOST_OVER: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
 /// acknowledged writes.
 const SMALL_WAY: u64 = 10;
 
-type Connection = tcp::connection::Connection<(), Sender>;
+pub(crate) type Connection = tcp::connection::Connection<Option<Box<Passes>>, Sender>;
 
 /// Follows the connections of a capture.
 pub struct Observer {
-    table: Table<(), Sender>,
+    table: Table<Option<Box<Passes>>, Sender>,
     kept: Kept,
+    /// Of one of two captures: by what its clock is compared, and how many packets are remembered.
+    marks: Option<Marks>,
+    passes: usize,
 }
 
 /// Connections that are over and to be explained.
@@ -46,13 +53,21 @@ struct Kept {
 
 /// What a capture shows.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Explained {
     /// In the order of their first packets.
     pub explanations: Vec<Explanation>,
     /// The figures of every direction that carried data, in the order of their first packets.
     pub streams: Vec<StreamFigures>,
     /// What is to be said of the capture as a whole.
     pub doubts: Vec<String>,
+}
+
+/// One of two captures: each connection as it passed, and the explanations of its client's and its server's data.
+pub(crate) struct Place {
+    pub passes: Vec<Passes>,
+    pub halves: Vec<[Option<Explanation>; 2]>,
+    pub doubts: Vec<String>,
+    pub marks: Marks,
 }
 
 impl Default for Observer {
@@ -62,12 +77,7 @@ impl Default for Observer {
 }
 
 impl Observer {
-    /// One that explains all connections.
-    pub fn new() -> Observer {
-        Observer::default()
-    }
-
-    /// One that explains at most so many, those with the most bytes.
+    /// One that explains at most so many connections, those with the most bytes.
     pub fn of_most(most: usize) -> Observer {
         Observer {
             table: Table::new(Bounds {
@@ -80,53 +90,122 @@ impl Observer {
                 left_out: (0, Bytes(0)),
                 votes: Votes::default(),
             },
+            marks: None,
+            passes: 0,
         }
     }
 
-    /// Takes the next packet; says what its data are to their stream.
-    pub fn see(&mut self, packet: &Packet) -> Option<Arrival> {
+    /// For one of two captures, to be [`crate::joined`].
+    pub fn of_two() -> Observer {
+        Observer {
+            marks: Some(Marks::default()),
+            ..Observer::default()
+        }
+    }
+
+    /// Takes the next packet.
+    pub fn push(&mut self, packet: &Packet) {
+        if let Some(marks) = &mut self.marks {
+            marks.push(packet);
+        }
         let kept = &mut self.kept;
-        let (connection, passed) = self.table.push(packet, &mut |gone| kept.keep(gone))?;
-        let segment = connection.segment();
-        if let Some(arrival) = passed.data
-            && let Some(own) = connection.stream_mut(passed.side)
-        {
-            own.view.data(&own.stream, packet, arrival, segment);
+        let keep = &mut |gone| kept.keep(gone);
+        let Some((connection, passed)) = self.table.push(packet, keep) else {
+            return;
+        };
+        read(connection, packet, &passed);
+        if self.marks.is_some() && self.passes < MOST_PASSES {
+            self.passes += usize::from(remember(connection, packet, &passed));
         }
-        if let Some(heard) = passed.heard {
-            let total = connection.trips(passed.side).total;
-            if let Some(peer) = connection.stream_mut(1 - passed.side) {
-                peer.view
-                    .heard(&peer.stream, packet.at, &heard, (segment, total));
-            }
-        }
-        passed.data
     }
 
     /// Explains each direction that carried data; of a connection with much more one way, that way alone.
-    pub fn explain(self) -> Told {
-        self.explain_with(&mut |_| ())
+    pub fn explain(self) -> Explained {
+        let mut explained = Explained::default();
+        let streams = &mut explained.streams;
+        let explanations = &mut explained.explanations;
+        explained.doubts = self.close(streams, |_, halves| {
+            explanations.extend(halves.into_iter().flatten());
+        });
+        explained
     }
 
-    /// The same with what more is known of each direction.
-    pub(crate) fn explain_with(mut self, more: &mut dyn FnMut(&mut Facts)) -> Told {
+    pub(crate) fn into_place(mut self) -> Place {
+        let marks = self.marks.take().unwrap_or_default();
+        let (mut passes, mut halves) = (Vec::new(), Vec::new());
+        let doubts = self.close(&mut Vec::new(), |passed, explained| {
+            passes.push(passed);
+            halves.push(explained);
+        });
+        Place {
+            passes,
+            halves,
+            doubts,
+            marks,
+        }
+    }
+
+    fn close(
+        mut self,
+        streams: &mut Vec<StreamFigures>,
+        mut take: impl FnMut(Passes, [Option<Explanation>; 2]),
+    ) -> Vec<String> {
         let mut kept = self.kept;
         self.table.close(&mut |gone| kept.keep(gone));
         let doubts = doubts(&self.table, &kept);
         let mut connections: Vec<_> = kept.connections.into_iter().collect();
         connections.sort_unstable_by_key(|((_, number), _)| number.0);
-        let mut told = Told {
-            doubts,
-            ..Told::default()
-        };
-        for (_, (ends, connection)) in connections {
-            explain(*connection, &ends, &kept.votes, &mut told, more);
+        for (_, (ends, mut connection)) in connections {
+            let second = connection.client_is_second();
+            let ends = [second, !second].map(|second| ends.end(second));
+            let passes = connection.view.take();
+            let mut passes = passes.map_or_else(|| Passes::new(ends[0], ends[1]), |p| *p);
+            passes.begins([0, 1].map(|side| connection.isn(side)));
+            let vantage = |from, to| kept.votes.vantage(from, to);
+            take(
+                passes,
+                explain(*connection, ends, &vantage, streams, &mut |_| ()),
+            );
         }
-        told
+        doubts
     }
 }
 
-fn doubts(table: &Table<(), Sender>, kept: &Kept) -> Vec<String> {
+/// Hands a packet to the views of its streams.
+#[inline]
+pub(crate) fn read(connection: &mut Connection, packet: &Packet, passed: &Passed) {
+    let segment = connection.segment();
+    if let Some(arrival) = passed.data
+        && let Some(own) = connection.stream_mut(passed.side)
+    {
+        own.view.data(&own.stream, packet, arrival, segment);
+    }
+    if let Some(heard) = passed.heard {
+        let total = connection.trips(passed.side).total;
+        if let Some(peer) = connection.stream_mut(1 - passed.side) {
+            peer.view
+                .heard(&peer.stream, packet.at, &heard, (segment, total));
+        }
+    }
+}
+
+/// Remembers a packet for the comparison with another place; whether it did.
+fn remember(connection: &mut Connection, packet: &Packet, passed: &Passed) -> bool {
+    let again = match passed.data {
+        Some(Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray) => return false,
+        Some(Arrival::Retransmission) => true,
+        Some(Arrival::New | Arrival::Reordered) | None => false,
+    };
+    let (client, server) = match passed.side {
+        0 => (packet.from, packet.to),
+        _ => (packet.to, packet.from),
+    };
+    let passes = (connection.view).get_or_insert_with(|| Box::new(Passes::new(client, server)));
+    passes.push(packet, again);
+    true
+}
+
+fn doubts(table: &Table<Option<Box<Passes>>, Sender>, kept: &Kept) -> Vec<String> {
     let mut doubts = Vec::new();
     if table.attempts() > 0 {
         doubts.push(format!(
@@ -155,7 +234,7 @@ fn doubts(table: &Table<(), Sender>, kept: &Kept) -> Vec<String> {
 
 impl Kept {
     /// A connection is to be explained, if no more than [`Kept::most`] have more bytes.
-    fn keep(&mut self, gone: Gone<(), Sender>) -> Option<Box<Connection>> {
+    fn keep(&mut self, gone: Gone<Option<Box<Passes>>, Sender>) -> Option<Box<Connection>> {
         let Gone {
             ends,
             number,
@@ -185,44 +264,35 @@ impl Kept {
     }
 }
 
-fn explain(
+/// Explains the data of the client and of the server; `more` adds what else is known of them. What is small beside the
+/// other direction has figures alone.
+pub(crate) fn explain(
     mut connection: Connection,
-    ends: &Ends,
-    votes: &Votes,
-    told: &mut Told,
+    ends: [SocketAddr; 2],
+    vantage: &dyn Fn(IpAddr, IpAddr) -> Vantage,
+    streams: &mut Vec<StreamFigures>,
     more: &mut dyn FnMut(&mut Facts),
-) {
-    let most = [0, 1]
-        .map(|side| connection.bytes_of(side))
-        .into_iter()
-        .max();
-    let mut doubts = Vec::new();
-    match (connection.is_whole(), connection.knows_options()) {
-        (true, true) => {}
-        (_, true) => doubts.push("the handshake is not whole in the capture".to_owned()),
-        (_, false) => doubts.push(
-            "the handshake is not whole in the capture: the scale of the windows is not known"
-                .to_owned(),
-        ),
-    }
-    let second = connection.client_is_second();
+) -> [Option<Explanation>; 2] {
+    let bytes = [0, 1].map(|side| connection.bytes_of(side));
+    let scale = match connection.knows_options() {
+        true => "",
+        false => ": the scale of the windows is not known",
+    };
+    let is_whole = connection.is_whole() && scale.is_empty();
+    let doubt = (!is_whole).then(|| format!("the handshake is not whole in the capture{scale}"));
     let is_exchange = [0, 1].iter().all(|side| connection.stream(*side).is_some());
-    for (side, second) in [second, !second].into_iter().enumerate() {
-        let Some(followed) = connection.take_stream(side) else {
-            continue;
-        };
-        let (from, to) = (ends.end(second), ends.end(!second));
-        let vantage = votes.vantage(from.ip(), to.ip());
+    [0, 1].map(|side| {
+        let followed = connection.take_stream(side)?;
+        let (from, to) = (ends[side], ends[1 - side]);
+        let vantage = vantage(from.ip(), to.ip());
         let trips = connection.trips(side);
         let near = match vantage {
             Vantage::AtSender | Vantage::Unknown => Nanos(0),
             Vantage::AtReceiver | Vantage::Between => trips.to_sender,
         };
-        let small = connection.bytes_of(side) < most.unwrap_or(0) / SMALL_WAY;
-        if small {
-            told.streams
-                .push(followed.stream.figures(from, to, vantage, near));
-            continue;
+        if bytes[side] < bytes[1 - side] / SMALL_WAY {
+            streams.push(followed.stream.figures(from, to, vantage, near));
+            return None;
         }
         let frame = Frame {
             from,
@@ -236,10 +306,10 @@ fn explain(
             syns_again: connection.syns_again(),
             segment: connection.segment(),
             is_exchange,
-            doubts: doubts.clone(),
+            doubts: doubt.iter().cloned().collect(),
         };
         let explanation = Sender::explain(*followed, frame, more);
-        told.streams.extend(explanation.stream.clone());
-        told.explanations.push(explanation);
-    }
+        streams.extend(explanation.stream.clone());
+        Some(explanation)
+    })
 }

@@ -2,7 +2,7 @@
 
 use crate::assemble::{FEWEST_SEGMENTS, Subject, assemble};
 use crate::facts::{
-    self, Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Rhythm, Sent, Vanished,
+    self, Bucket, Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Rhythm, Sent, Vanished,
 };
 use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
 use crate::moment::{self, Piece};
@@ -48,12 +48,12 @@ pub(super) struct Frame {
 }
 
 /// A sender: the reading that runs, and what came before it.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     /// What left, from the first [`FEWEST_SENT`] packets on.
     departed: Option<Box<Departed>>,
     course: Option<Box<Course>>,
-    losses: Vec<Loss>,
-    vanished: Option<Vanished>,
+    pub losses: Vec<Loss>,
+    pub vanished: Option<Vanished>,
     /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
     stamped: Option<u32>,
     last_data: Nanos,
@@ -196,7 +196,9 @@ impl Sender {
                 self.pause = self.pause.max(packet.at.since(self.last_data));
                 self.departs(stream, packet, segment);
             }
-            Arrival::Retransmission => self.repeats(stream, packet, segment),
+            Arrival::Retransmission => {
+                self.repeats(stream, packet, segment, None);
+            }
         }
         if let Some((value, _)) = packet.stamps {
             self.stamped(packet.at, value);
@@ -244,23 +246,37 @@ impl Sender {
         }
     }
 
-    /// Keeps what leaves.
-    fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
-        if self.departed.is_none() && stream.packets() > FEWEST_SENT {
-            self.departed = Some(Box::new(Departed {
-                first: stream.departures(),
+    /// What leaves from now on is kept packet by packet.
+    pub fn keeps(&mut self, stream: &Stream) {
+        let first = stream.departures();
+        let departed = || {
+            Box::new(Departed {
+                first,
                 ..Departed::default()
-            }));
+            })
+        };
+        self.departed.get_or_insert_with(departed);
+    }
+
+    /// Keeps what leaves.
+    pub fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
+        if stream.packets() > FEWEST_SENT {
+            self.keeps(stream);
         }
         if let Some(departed) = &mut self.departed {
             departed.keep(packet, segment);
         }
     }
 
-    fn repeats(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
-        let Some(again) = stream.retransmission() else {
-            return;
-        };
+    /// A retransmission; `backoffs` says how often the timer had fired for it, where that is known. Returns the loss.
+    pub fn repeats(
+        &mut self,
+        stream: &Stream,
+        packet: &Packet,
+        segment: u32,
+        backoffs: Option<u32>,
+    ) -> Option<&mut Loss> {
+        let again = stream.retransmission()?;
         self.again += 1;
         if let Some(departed) = &mut self.departed {
             for out in stream.repeated() {
@@ -268,26 +284,37 @@ impl Sender {
             }
         }
         self.departs(stream, packet, segment);
-        if let Some(waited) = again.timeout {
-            self.stalled += waited;
-            let size = packet.payload.min(usual(segment));
-            let is_oldest = again.range.0 == stream.acked();
-            if is_oldest && again.backoffs > 1 && size > stream.largest_acked() {
-                self.vanished = Some(Vanished {
-                    size,
-                    passed: stream.largest_acked(),
-                    backoffs: again.backoffs,
-                    at: packet.at.since(waited),
-                });
-            }
-        }
-        if self.losses.len() < MOST_LOSSES {
-            self.losses.push(Loss {
-                at: again.first_sent,
-                srtt: stream.srtt(),
-                flight: stream.unacked(),
-                place: None,
+        self.stalled += again.timeout.unwrap_or_default();
+        let (size, passed) = (packet.payload.min(usual(segment)), stream.largest_acked());
+        let backoffs = backoffs.unwrap_or(again.backoffs);
+        let more = backoffs > self.vanished.map_or(1, |v| v.backoffs);
+        if more && again.range.0 == stream.acked() && size > passed {
+            self.vanished = Some(Vanished {
+                size,
+                passed,
+                backoffs,
+                at: again.before,
             });
+        }
+        if self.losses.len() >= MOST_LOSSES {
+            return None;
+        }
+        self.losses.push(Loss {
+            at: again.before,
+            srtt: stream.srtt(),
+            flight: stream.unacked(),
+            place: None,
+            bytes: packet.payload,
+        });
+        self.losses.last_mut()
+    }
+
+    /// A black hole lets none of full size pass.
+    #[inline]
+    pub fn acknowledged(&mut self, stream: &Stream) {
+        if self.vanished.is_some() {
+            let largest = stream.largest_acked();
+            self.vanished = self.vanished.filter(|v| v.size > largest);
         }
     }
 
@@ -304,10 +331,7 @@ impl Sender {
             self.least_window = self.least_window.min(window);
         }
         self.delivered += u64::from(heard.gained);
-        if heard.gained > 0 && self.vanished.is_some() {
-            let largest = stream.largest_acked();
-            self.vanished = self.vanished.filter(|v| v.size > largest);
-        }
+        self.acknowledged(stream);
         self.turn(stream, at, segment, total);
     }
 
@@ -407,8 +431,13 @@ impl Sender {
         self.least_window = u64::MAX;
     }
 
+    /// The queue or bucket that what was lost shows.
+    pub fn bucket(&self) -> Option<Bucket> {
+        bucket::fit(&self.departed.as_ref()?.sent)
+    }
+
     /// Explains the direction.
-    pub fn explain(
+    pub(super) fn explain(
         followed: Followed<Sender>,
         frame: Frame,
         more: &mut dyn FnMut(&mut Facts),
@@ -501,10 +530,10 @@ impl Sender {
         facts.reordered = figures.reordered;
         facts.marked = stream.marked();
         facts.readings = course.readings;
-        facts.losses = this.losses;
         // Elsewhere than at the sender, what was lost before was never seen to leave.
-        let departed = this.departed.filter(|_| frame.vantage == Vantage::AtSender);
-        facts.bucket = departed.and_then(|departed| bucket::fit(&departed.sent));
+        let at_sender = frame.vantage == Vantage::AtSender;
+        facts.bucket = at_sender.then(|| this.bucket()).flatten();
+        facts.losses = this.losses;
         for reading in &mut facts.readings {
             reading.from = reading.from.since(begun);
             reading.to = reading.to.since(begun);

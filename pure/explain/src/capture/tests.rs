@@ -88,9 +88,9 @@ impl Path {
     }
 
     fn observe(&self) -> Observer {
-        let mut observer = Observer::new();
+        let mut observer = Observer::default();
         for packet in self.packets() {
-            observer.see(&packet);
+            observer.push(&packet);
         }
         observer
     }
@@ -195,17 +195,17 @@ fn what_exceeds_a_bucket_is_told_from_what_chance_takes() {
 #[test]
 fn a_connection_after_another_on_the_same_addresses_is_its_own() {
     let path = windowed(Nanos(0));
-    let mut observer = Observer::new();
+    let mut observer = Observer::default();
     let first = path.packets();
     let end = first.last().unwrap().at;
     for packet in &first {
-        observer.see(packet);
+        observer.push(packet);
     }
     let mut reset = first[first.len() - 1];
     reset.flags |= RST;
-    observer.see(&reset);
+    observer.push(&reset);
     for packet in &first {
-        observer.see(&Packet {
+        observer.push(&Packet {
             at: packet.at + end,
             ..*packet
         });
@@ -214,15 +214,15 @@ fn a_connection_after_another_on_the_same_addresses_is_its_own() {
 }
 
 /// Follows these packets, and explains the first direction.
-fn told(packets: &[Packet]) -> Told {
-    let mut observer = Observer::new();
+fn told(packets: &[Packet]) -> Explained {
+    let mut observer = Observer::default();
     for packet in packets.iter() {
-        observer.see(packet);
+        observer.push(packet);
     }
     observer.explain()
 }
 
-fn doubted(told: &Told, what: &str) -> bool {
+fn doubted(told: &Explained, what: &str) -> bool {
     let all = told.explanations.iter().flat_map(|e| &e.doubts);
     all.chain(&told.doubts).any(|doubt| doubt.contains(what))
 }
@@ -337,10 +337,10 @@ fn joined_segments_are_not_taken_for_the_segment_size() {
 #[test]
 fn a_packet_that_is_captured_twice_counts_once() {
     let all = windowed(Nanos::from_millis(10)).packets();
-    let mut observer = Observer::new();
+    let mut observer = Observer::default();
     for packet in &all {
-        observer.see(packet);
-        observer.see(&Packet {
+        observer.push(packet);
+        observer.push(&Packet {
             at: packet.at + Nanos(10),
             ..*packet
         });
@@ -363,9 +363,9 @@ fn a_flood_of_attempts_makes_room_for_what_carries_data() {
     let mut packets: Vec<Packet> = (0..MOST_CONNECTIONS + 300).map(attempt).collect();
     packets.extend(&real);
     packets.extend((0..2 * MOST_CONNECTIONS).map(attempt));
-    let mut observer = Observer::new();
+    let mut observer = Observer::default();
     for packet in packets.iter() {
-        observer.see(packet);
+        observer.push(packet);
     }
     let told = observer.explain();
     assert_eq!(told.explanations.len(), 1);
@@ -413,11 +413,11 @@ fn connections_that_are_over_make_room() {
         for port in 1..=many {
             let packets = short(port, 1000 + u32::from(port % 7));
             for packet in packets.iter() {
-                observer.see(packet);
+                observer.push(packet);
             }
             // Late ones belong to it as well.
-            observer.see(&packets[3]);
-            observer.see(&packets[5]);
+            observer.push(&packets[3]);
+            observer.push(&packets[5]);
         }
         let told = most.min(MOST_CONNECTIONS) as u16;
         let all = observer.explain();
@@ -450,7 +450,7 @@ fn of_many_connections_those_with_the_most_bytes_are_told() {
         };
         for packet in &all[..10 + usize::from(n)] {
             let (from, to) = (port(packet.from), port(packet.to));
-            observer.see(&Packet {
+            observer.push(&Packet {
                 from,
                 to,
                 ..*packet

@@ -174,6 +174,7 @@ mod tests {
                 srtt: Nanos::from_millis(41),
                 flight: 100_000,
                 place: None,
+                bytes: 1448,
             })
             .collect();
         let mut confidence = |parts| {

@@ -100,6 +100,7 @@ mod tests {
                     srtt: Nanos::from_millis(20),
                     flight: 10_000,
                     place: None,
+                    bytes: 1448,
                 });
             }
             clumps(&facts)

@@ -129,6 +129,7 @@ mod tests {
                 srtt: Nanos::from_millis(21),
                 flight: 100_000 + n * 100_000,
                 place: Some(n as f64 / 19.0),
+                bytes: 1448,
             })
             .collect();
         facts.reordered = 3;

@@ -1,0 +1,162 @@
+//! The packets of one connection of a trace, followed as those of a capture are, with what its socket reports beside.
+
+use crate::capture::sender::Sender;
+use crate::capture::{self, Connection};
+use crate::facts::{Facts, Loss, Vanished};
+use model::finding::Explanation;
+use model::packet::Packet;
+use model::{Nanos, Segment, SocketState, Vantage, What};
+use tcp::stream::Arrival;
+
+/// A segment of a trace as a packet.
+pub(crate) fn packet(connection: &model::Connection, segment: &Segment) -> Option<Packet> {
+    let (from, to) = match segment.what {
+        What::Sent => (connection.local, connection.remote),
+        What::Received => (connection.remote, connection.local),
+        _ => return None,
+    };
+    Some(Packet {
+        at: segment.at,
+        seq: segment.seq,
+        ack: segment.ack,
+        flags: segment.flags,
+        window: u16::try_from(segment.window).unwrap_or(u16::MAX),
+        payload: u32::try_from(segment.payload.0).unwrap_or(u32::MAX),
+        options_cut: true,
+        marked: segment.tos & 3 == 3,
+        ..Packet::new(from, to)
+    })
+}
+
+/// A connection of a trace.
+pub(crate) struct Account {
+    /// Which one.
+    pub about: model::Connection,
+    followed: Option<Box<Connection>>,
+    number: u16,
+}
+
+impl Account {
+    pub fn new(about: model::Connection) -> Account {
+        Account {
+            about,
+            followed: None,
+            number: 0,
+        }
+    }
+
+    /// What the socket knows and packets need not show: the trace may have begun later than the connection.
+    pub fn reports(&mut self, socket: &SocketState, has_sent: bool) {
+        let Some(followed) = &mut self.followed else {
+            return;
+        };
+        let side = usize::from(followed.client_is_second());
+        if let (Some(own), Some(peer)) = (socket.rcv_wscale(), socket.snd_wscale()) {
+            followed.reports_scales(if side == 0 { [own, peer] } else { [peer, own] });
+        }
+        let mss = if has_sent {
+            socket.mss()
+        } else {
+            socket.advmss()
+        };
+        let mss = mss.and_then(|mss| u16::try_from(mss).ok());
+        let rtts = [socket.min_rtt(), socket.rcv_rtt()].into_iter().flatten();
+        let rtt = rtts.into_iter().find(|rtt| rtt.0 > 0);
+        followed.reports_path(side, mss.filter(|mss| *mss > 0), rtt);
+    }
+
+    /// Takes the next event. What its own end retransmits need not have been lost (the path MTU fell); `backoffs` says how
+    /// often its timer had fired for it, where the socket knows that. Returns the loss that it shows.
+    pub fn push(
+        &mut self,
+        segment: &Segment,
+        is_loss: bool,
+        backoffs: Option<u32>,
+    ) -> Option<&mut Loss> {
+        let packet = packet(&self.about, segment)?;
+        // Each is recorded once.
+        self.number = self.number % u16::MAX + 1;
+        let packet = Packet {
+            ip_id: self.number,
+            ..packet
+        };
+        let is_sent = segment.what == What::Sent;
+        let begin = || Box::new(Connection::new(&packet, !is_sent));
+        let followed = self.followed.get_or_insert_with(begin);
+        let mut passed = followed.push(&packet, !is_sent);
+        if !is_sent {
+            let own = followed.stream_mut(1 - passed.side);
+            if let (Some(own), Some(_)) = (own, passed.heard.take()) {
+                own.view.acknowledged(&own.stream);
+            }
+            capture::read(followed, &packet, &passed);
+            return None;
+        }
+        let data = passed.data.take();
+        capture::read(followed, &packet, &passed);
+        let size = followed.segment();
+        let own = followed.stream_mut(passed.side)?;
+        own.view.keeps(&own.stream);
+        match data? {
+            Arrival::Retransmission if is_loss => {
+                own.view.repeats(&own.stream, &packet, size, backoffs)
+            }
+            Arrival::New | Arrival::Retransmission | Arrival::Reordered => {
+                own.view.departs(&own.stream, &packet, size);
+                None
+            }
+            Arrival::Duplicate | Arrival::KeepAlive | Arrival::Stray => None,
+        }
+    }
+
+    /// What is known of the data that its own end sent.
+    pub fn sent(&self) -> Option<&Sender> {
+        let followed = self.followed.as_ref()?;
+        let own = followed.stream(usize::from(followed.client_is_second()))?;
+        Some(&own.view)
+    }
+
+    /// The losses of these data, what vanished, and the queue or bucket that lost them; times since `begun`.
+    pub fn inform(&self, facts: &mut Facts, begun: Nanos) {
+        let Some(own) = self.sent() else {
+            return;
+        };
+        facts.losses = own.losses.clone();
+        for loss in &mut facts.losses {
+            loss.at = loss.at.since(begun);
+        }
+        facts.vanished = own.vanished.map(|v| Vanished {
+            at: v.at.since(begun),
+            ..v
+        });
+        facts.bucket = own.bucket();
+    }
+
+    /// Its own end opened it: when the first packet passed, and from its SYN to the answer.
+    pub fn opened(&self) -> Option<(Nanos, Nanos)> {
+        let own = self
+            .followed
+            .as_ref()
+            .filter(|own| !own.client_is_second())?;
+        Some((own.begun(), own.opened()?))
+    }
+
+    /// Explains what the other end sent, as a capture here would.
+    pub fn received(self, more: &mut dyn FnMut(&mut Facts)) -> Option<Explanation> {
+        let followed = self.followed?;
+        let (local, remote) = (self.about.local, self.about.remote);
+        let is_server = followed.client_is_second();
+        let ends = if is_server {
+            [remote, local]
+        } else {
+            [local, remote]
+        };
+        let local = local.ip();
+        let vantage = |_, to| match to == local {
+            true => Vantage::AtReceiver,
+            false => Vantage::AtSender,
+        };
+        let [client, server] = capture::explain(*followed, ends, &vantage, &mut Vec::new(), more);
+        if is_server { client } else { server }
+    }
+}
