@@ -5,7 +5,6 @@ use anyhow::Result;
 use engine::exit::Refusal;
 use engine::traces;
 use model::Trace;
-use model::listing::Listing;
 use requests::Observer;
 use std::io::BufRead;
 use std::path::Path;
@@ -53,18 +52,9 @@ pub fn kind(path: &Path) -> Result<Kind> {
     Ok(match head.first_chunk() {
         Some(first) if capture::is_capture(*first) => Kind::Capture,
         _ if observe::trace::is_trace(head) => Kind::Trace,
-        _ if capture::listing::is_listing(head) => Kind::Listing,
+        _ if explain::is_listing(head) => Kind::Listing,
         _ => Kind::Other,
     })
-}
-
-/// What `tcp.d` printed into a file.
-///
-/// # Errors
-/// If it cannot be read.
-pub fn listing(path: &Path) -> Result<Listing> {
-    let text = read_whole(path).map_err(|why| bad(path, why))?;
-    Ok(capture::listing::read(&text))
 }
 
 /// The requests of a capture or a trace, and what was left out of it.

@@ -42,10 +42,11 @@ pub fn requests(bytes: &[u8]) {
 
 /// Any text is a listing or not; its lines are put in order, explained, and their requests told.
 pub fn listing(bytes: &[u8]) {
-    let listing = capture::listing::read(&String::from_utf8_lossy(bytes));
-    assert!(listing.rows.is_sorted_by_key(|row| row.at));
+    let text = String::from_utf8_lossy(bytes);
+    let listing = explain::read_listing(&text);
+    assert!(listing.rows.is_sorted_by_key(|row| row.packet.at));
     check(&[explain::explain_listing("listing", &listing)]);
-    check_requests(&::requests::listed(&listing, Links::default()));
+    check_requests(&::requests::listed(&text, Links::default()));
 }
 
 fn check_requests(told: &Requests) {

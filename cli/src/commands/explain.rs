@@ -6,7 +6,7 @@ mod watch;
 use crate::files::read_whole;
 use crate::filter_args::FilterArgs;
 use crate::global::Global;
-use crate::inputs::{Kind, bad, kind, listing, open, whole};
+use crate::inputs::{Kind, bad, kind, open, whole};
 use crate::json_input::run_from;
 use crate::live::stdout_style;
 use crate::{lookup, out};
@@ -130,8 +130,10 @@ pub(super) fn explanations(
                 return Ok((watcher.explain(), None));
             }
             Kind::Listing => {
-                let told = explain::explain_listing(subject, &listing(path)?);
-                return Ok((vec![told], None));
+                let text = read_whole(path).map_err(|why| bad(path, why))?;
+                let listing = explain::read_listing(&text);
+                let explained = explain::explain_listing(subject, &listing);
+                return Ok((vec![explained], None));
             }
             Kind::Other => {}
         }

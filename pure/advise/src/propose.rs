@@ -127,10 +127,27 @@ impl Advisor<'_> {
             Limit::Cpu => self.offloads(cause),
             // The path is full and its queue long: who waits for answers gains, who moves bytes does not.
             Limit::Bufferbloat if self.way.latency => self.congestion(cause),
-            Limit::Nagle | Limit::DelayedAck | Limit::SlowStart | Limit::Reordering => {
-                self.as_found(cause);
-            }
-            _ => {}
+            Limit::Nagle | Limit::DelayedAck => self.as_found(cause, "send small segments at once"),
+            Limit::SlowStart => self.as_found(cause, "a larger first window"),
+            Limit::Reordering => self.as_found(cause, "more patience with reordering"),
+            // No setting of these hosts changes it.
+            Limit::Handshake
+            | Limit::Closing
+            | Limit::Application
+            | Limit::ZeroWindow
+            | Limit::CongestionWindow
+            | Limit::LossRecovery
+            | Limit::RtoStall
+            | Limit::Pacing
+            | Limit::DeviceQueue
+            | Limit::BottleneckRate
+            | Limit::Bufferbloat
+            | Limit::Shaper
+            | Limit::EcnMarks
+            | Limit::DuplexLoss
+            | Limit::ReadingApplication
+            | Limit::SourceStorage
+            | Limit::SinkStorage => {}
         }
         let words = cause.remedies.iter().filter(|r| r.change.is_none());
         self.otherwise.extend(words.map(|r| r.words.clone()));
@@ -452,7 +469,7 @@ impl Advisor<'_> {
     }
 
     /// What the finding itself names.
-    fn as_found(&mut self, cause: &Finding) {
+    fn as_found(&mut self, cause: &Finding, title: &'static str) {
         for remedy in &cause.remedies {
             let Some(setting) = remedy
                 .change
@@ -474,7 +491,7 @@ impl Advisor<'_> {
                     FINDING,
                 )
             };
-            self.propose(in_short(cause.limit), cause, vec![change], Vec::new());
+            self.propose(title, cause, vec![change], Vec::new());
         }
     }
 
@@ -596,13 +613,4 @@ fn change_of(cause: &Finding, knob: Knob) -> Option<Setting> {
         .chain(decider)
         .filter_map(|c| c.parse::<Setting>().ok())
         .find(|s| s.knob == knob)
-}
-
-/// What the finding's own remedy does.
-fn in_short(limit: Limit) -> &'static str {
-    match limit {
-        Limit::SlowStart => "a larger first window",
-        Limit::Reordering => "more patience with reordering",
-        _ => "send small segments at once",
-    }
 }

@@ -5,7 +5,6 @@
 
 mod file;
 mod frame;
-pub mod listing;
 
 pub use file::{Error, is_capture, read, read_with_payload};
 pub use frame::{Skip, packet};

@@ -313,7 +313,7 @@ fn share(time: Nanos, bytes: Bytes, total: Nanos) -> Share {
 }
 
 /// The sum of each limit that owns anything.
-fn shares(pieces: &[Piece]) -> Vec<(Limit, Share)> {
+pub(crate) fn shares(pieces: &[Piece]) -> Vec<(Limit, Share)> {
     let mut sums = std::collections::BTreeMap::new();
     let mut total = Nanos(0);
     for piece in pieces {
@@ -329,7 +329,7 @@ fn shares(pieces: &[Piece]) -> Vec<(Limit, Share)> {
 }
 
 /// The time line: equal stretches, each by its largest owner, neighbours of one owner joined.
-fn phases(pieces: &[Piece]) -> Vec<Phase> {
+pub(crate) fn phases(pieces: &[Piece]) -> Vec<Phase> {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
         return Vec::new();
     };

@@ -23,7 +23,7 @@ use model::finding::Explanation;
 
 pub use capture::{Explained, Observer};
 pub use ends::{Joined, joined};
-pub use listing::explain_listing;
+pub use listing::{explain_listing, is_listing, read_listing};
 use model::{Nanos, Run, Side, Trace, TraceRecord};
 pub use trace::Watcher;
 

@@ -3,14 +3,15 @@
 //! A window that was cut to the new threshold and three segments is a fast retransmit (RFC 5681, section 3.2). How often the
 //! receiver acknowledges is told with it, and what that follows from: it is a consequence.
 
-use crate::limits::Key;
+use crate::assemble::{phases, shares};
+use crate::limits::{Key, Kind, first};
+use crate::moment::{Piece, own};
 use model::finding::{
-    Conclusion, Confidence, Evidence, Explanation, Finding, Limit, Phase, Quantity, Remedy, Share,
-    Source,
+    Conclusion, Confidence, Evidence, Explanation, Finding, Limit, Quantity, Remedy, Share, Source,
 };
-use model::listing::{Listing, Order, Row, Windows};
 use model::{Bytes, Nanos};
-use std::collections::BTreeMap;
+use tcp::listing::{Listing, Order, Row, Windows};
+pub use tcp::listing::{is_listing, read as read_listing};
 use tcp::thresholds::DELAYED_ACK_MIN;
 
 /// A wait is longer than so many usual gaps between two segments.
@@ -20,44 +21,27 @@ const LONG: u64 = 2;
 pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
     let rows = &listing.rows;
     let scene = Scene::of(rows);
-    let begin = rows.first().map_or(Nanos(0), |row| row.at);
-    let span = rows.last().map_or(Nanos(0), |row| row.at.since(begin));
-    let mut phases: Vec<Phase> = Vec::new();
-    let mut shares: BTreeMap<Limit, Share> = BTreeMap::new();
+    let mut pieces = Vec::new();
     // Without an order nothing is known of what came before a line.
-    let known = if listing.order == Order::Unknown {
-        0
-    } else {
-        rows.len()
+    let known = match listing.order {
+        Order::Unknown => 0,
+        Order::Printed | Order::Sorted { .. } => rows.len(),
     };
     for n in 1..known {
-        let limit = scene.owner(rows, n);
-        let row = rows[n];
-        let bytes = if row.sent { row.bytes } else { Bytes(0) };
-        let share = shares.entry(limit).or_default();
-        share.time += row.at.since(rows[n - 1].at);
-        share.bytes += bytes;
-        match phases.last_mut().filter(|last| last.limit == limit) {
-            Some(last) => {
-                last.to = row.at;
-                last.bytes += bytes;
-            }
-            None => phases.push(Phase {
-                from: rows[n - 1].at,
-                to: row.at,
-                limit,
-                bytes,
-            }),
-        }
+        let piece = Piece {
+            from: rows[n - 1].packet.at,
+            to: rows[n].packet.at,
+            limit: scene.owner(rows, n),
+            bytes: sent(&rows[n]),
+        };
+        own(&mut pieces, piece);
     }
+    let shares = shares(&pieces).into_iter();
     let mut findings: Vec<Finding> = shares
-        .into_iter()
-        .map(|(limit, mut share)| {
-            share.time_share = share.time.0 as f64 / span.0.max(1) as f64;
-            scene.finding(rows, limit, share)
-        })
+        .map(|(limit, share)| scene.finding(rows, limit, share))
         .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.share.time));
+    let ends = rows.first().zip(rows.last());
     Explanation {
         name: name.to_owned(),
         sender: None,
@@ -65,18 +49,26 @@ pub fn explain_listing(name: &str, listing: &Listing) -> Explanation {
         direction: None,
         source: Source::Listing,
         stream: None,
-        span,
-        bytes: rows
-            .iter()
-            .filter(|row| row.sent)
-            .map(|row| row.bytes)
-            .sum(),
+        span: ends.map_or(Nanos(0), |(a, b)| b.packet.at.since(a.packet.at)),
+        bytes: rows.iter().map(sent).sum(),
         conclusion: scene.conclusion(&findings),
         findings,
         ends: Vec::new(),
-        phases,
+        phases: phases(&pieces),
         doubts: doubts(listing),
     }
+}
+
+fn sent(row: &Row) -> Bytes {
+    match row.is_sent() {
+        true => Bytes(row.packet.payload.into()),
+        false => Bytes(0),
+    }
+}
+
+/// The time before a line.
+fn gap(rows: &[Row], n: usize) -> Nanos {
+    rows[n].packet.at.since(rows[n - 1].packet.at)
 }
 
 /// What must be known to take it right.
@@ -115,12 +107,12 @@ struct Scene {
 
 impl Scene {
     fn of(rows: &[Row]) -> Scene {
-        let sent = rows.iter().filter(|row| row.sent);
-        let mss = sent.map(|row| row.bytes.0).max().unwrap_or(0);
-        let pairs = rows
-            .windows(2)
-            .filter(|pair| is_data(&pair[0]) && is_data(&pair[1]));
-        let mut gaps: Vec<Nanos> = pairs.map(|pair| pair[1].at.since(pair[0].at)).collect();
+        let mss = rows.iter().map(|row| sent(row).0).max().unwrap_or(0);
+        let is_pair = |n: &usize| rows[n - 1].is_data() && rows[*n].is_data();
+        let mut gaps: Vec<Nanos> = (1..rows.len())
+            .filter(is_pair)
+            .map(|n| gap(rows, n))
+            .collect();
         gaps.sort();
         let windows: Vec<Windows> = rows.iter().filter_map(|row| row.windows).collect();
         let grew = windows
@@ -132,6 +124,11 @@ impl Scene {
             cut: (1..rows.len()).find_map(|n| Some((n, cut(&rows[n - 1], &rows[n], mss)?))),
             starting: grew && windows.iter().all(|windows| windows.threshold.is_none()),
         }
+    }
+
+    /// The time before a line is long beside the gaps between segments.
+    fn is_long(&self, rows: &[Row], n: usize) -> bool {
+        gap(rows, n).0 > LONG * self.gap.0
     }
 
     /// What owns the time before a line.
@@ -148,18 +145,16 @@ impl Scene {
                 false => self.congestion(),
             };
         }
-        let next = rows[n..].iter().find(|row| row.bytes.0 > 0);
-        match (row.sent, next.is_some_and(|next| next.sent)) {
+        let next = rows[n..].iter().find(|row| row.packet.payload > 0);
+        match (row.is_sent(), next.is_some_and(Row::is_sent)) {
             // It answers what came.
-            (true, _) if before.bytes.0 > 0 && !before.sent => Limit::Application,
+            (true, _) if before.packet.payload > 0 && !before.is_sent() => Limit::Application,
             (true, _) => Limit::Cpu,
             // There was nothing more to send.
             (false, false) => Limit::Application,
             // An acknowledgement that let go what follows.
-            (false, true) => match row.windows.is_some() && is_long(self, before, row) {
-                true => self.congestion(),
-                false => Limit::Cpu,
-            },
+            (false, true) if row.windows.is_some() && self.is_long(rows, n) => self.congestion(),
+            (false, true) => Limit::Cpu,
         }
     }
 
@@ -184,28 +179,29 @@ impl Scene {
     fn finding(&self, rows: &[Row], limit: Limit, share: Share) -> Finding {
         use Confidence::{Certain, Likely, Possible};
         let is_seen = rows.iter().any(|row| row.unacked.is_some());
-        let (confidence, evidence, remedy) = match limit {
-            Limit::LossRecovery | Limit::RtoStall => (
+        let is_cut = self.cut.is_some_and(|(_, cut)| cut == limit);
+        let (confidence, evidence, remedy) = match first(limit).and_then(|first| first.kind) {
+            Some(Kind::Network) if is_cut => (
                 Certain,
                 self.loss(rows),
                 "capture at both ends: it shows whether a segment was lost or overtaken, and where",
             ),
-            Limit::SlowStart | Limit::CongestionWindow => (
+            Some(Kind::Network | Kind::SlowStart) => (
                 if is_seen { Certain } else { Likely },
                 self.window(rows),
                 "trace the connection from its beginning: it shows what keeps the window small",
             ),
-            Limit::ReceiveWindow => (
+            Some(Kind::Receiver) => (
                 Certain,
                 self.window(rows),
                 "a larger receive buffer at the other end",
             ),
-            Limit::Application => (
+            Some(Kind::Application) => (
                 Likely,
                 self.idle(rows),
                 "nothing in TCP: 'linerate explain --requests' divides this time among the calls",
             ),
-            _ => (
+            Some(Kind::Cpu | Kind::SendBuffer | Kind::Nagle | Kind::Device) | None => (
                 Possible,
                 self.pace(rows),
                 "nothing in TCP held these segments: they left at the pace of the sender and its line",
@@ -249,10 +245,10 @@ impl Scene {
             |pair: &&[Row]| pair[0].unacked.is_some() && pair[0].unacked == pair[1].unacked;
         let stood: Vec<&[Row]> = rows[cut - 1..].windows(2).filter(stands).collect();
         // A new one adds to what is out: these are retransmissions.
-        let again = stood.iter().filter(|pair| is_data(&pair[1])).count();
+        let again = stood.iter().filter(|pair| pair[1].is_data()).count();
         if again > 0 {
             evidence.push(of(Key::SegmentsWithoutGrowth, again));
-            let nothing = stood.iter().filter(|pair| !pair[1].sent).count();
+            let nothing = stood.iter().filter(|pair| !pair[1].is_sent()).count();
             evidence.push(of(Key::DuplicateAcks, nothing));
         }
         evidence.extend(
@@ -270,8 +266,7 @@ impl Scene {
         let (Some(first), Some(last)) = (windows.first(), windows.last()) else {
             return Vec::new();
         };
-        let waits =
-            (1..rows.len()).filter(|n| !rows[*n].sent && is_long(self, &rows[n - 1], &rows[*n]));
+        let waits = (1..rows.len()).filter(|n| !rows[*n].is_sent() && self.is_long(rows, *n));
         let windows = [
             of(Key::CwndFirst, first.congestion),
             of(Key::CwndLast, last.congestion),
@@ -286,7 +281,7 @@ impl Scene {
 
     /// The pace where nothing held.
     fn pace(&self, rows: &[Row]) -> Vec<Evidence> {
-        let sent = rows.iter().filter(|row| is_data(row)).count();
+        let sent = rows.iter().filter(|row| row.is_data()).count();
         // Told with the window where that is the matter.
         let alone = self.cut.is_none() && !self.starting;
         let acknowledged = self.acknowledgements(rows).filter(|_| alone);
@@ -298,10 +293,10 @@ impl Scene {
 
     /// How often the receiver acknowledged: full segments between two acknowledgements, at the most.
     fn acknowledgements(&self, rows: &[Row]) -> Option<Evidence> {
-        let full = |row: &Row| row.bytes.0 == self.mss;
+        let full = |row: &Row| u64::from(row.packet.payload) == self.mss;
         let (mut run, mut longest) = (0_u64, 0);
         for row in rows.iter().filter(|row| row.windows.is_some()) {
-            run = match row.sent {
+            run = match row.is_sent() {
                 true => run + u64::from(full(row)),
                 false => 0,
             };
@@ -312,19 +307,22 @@ impl Scene {
 
     /// What the time without anything to send was.
     fn idle(&self, rows: &[Row]) -> Vec<Evidence> {
-        let gap = |n: usize| rows[n].at.since(rows[n - 1].at);
-        let answers = (1..rows.len())
-            .filter(|n| is_data(&rows[*n]) && !rows[n - 1].sent && rows[n - 1].bytes.0 > 0);
-        let mut answers: Vec<Nanos> = answers.map(gap).collect();
+        let asks = |row: &Row| !row.is_sent() && row.packet.payload > 0;
+        let answers = (1..rows.len()).filter(|n| rows[*n].is_data() && asks(&rows[n - 1]));
+        let mut answers: Vec<Nanos> = answers.map(|n| gap(rows, n)).collect();
         answers.sort();
         let mut evidence = Vec::new();
         if let Some(middle) = answers.get(answers.len() / 2) {
             evidence.push(of(Key::Replies, answers.len()));
             evidence.push(of(Key::ReplyTime, *middle));
         }
-        let last = rows.len().saturating_sub(1);
-        if last > 0 && !rows[last].sent && rows[last].bytes.0 == 0 && gap(last) >= DELAYED_ACK_MIN {
-            evidence.push(of(Key::LastAckDelay, gap(last)).at_least(DELAYED_ACK_MIN.0 as f64));
+        let acks = |row: &&Row| !row.is_sent() && row.packet.payload == 0;
+        if rows.len() > 1 && rows.last().filter(acks).is_some() {
+            let held = gap(rows, rows.len() - 1);
+            if held >= DELAYED_ACK_MIN {
+                let held = of(Key::LastAckDelay, held);
+                evidence.push(held.at_least(DELAYED_ACK_MIN.0 as f64));
+            }
         }
         evidence
     }
@@ -332,15 +330,6 @@ impl Scene {
 
 fn of(key: Key, quantity: impl Into<Quantity>) -> Evidence {
     Evidence::new(key, quantity, Source::Listing)
-}
-
-fn is_data(row: &Row) -> bool {
-    row.sent && row.bytes.0 > 0
-}
-
-/// A wait is long beside the gaps between segments.
-fn is_long(scene: &Scene, before: &Row, row: &Row) -> bool {
-    row.at.since(before.at).0 > LONG * scene.gap.0
 }
 
 /// Whether the window was cut between two lines, and by what.
@@ -381,29 +370,20 @@ mod tests {
         (147_000, 22, true, 76_744, Some(72_400)),
     ];
 
+    /// As `tcp.d` prints it, with what is not acknowledged or with the scales.
     fn listing(of: &[(u64, u64, bool, u64, Option<u64>)], seen: bool) -> Listing {
-        let mut at = Nanos(0);
-        let row =
-            |(unacked, us, sent, congestion, threshold): &(u64, u64, bool, u64, Option<u64>)| {
-                at += Nanos::from_micros(*us);
-                Row {
-                    at,
-                    sent: *sent,
-                    bytes: Bytes(if *sent { 1448 } else { 0 }),
-                    cpu: None,
-                    unacked: seen.then_some(Bytes(*unacked)),
-                    windows: Some(Windows {
-                        send: Bytes(195_200),
-                        receive: Bytes(131_768),
-                        congestion: Bytes(*congestion),
-                        threshold: threshold.map(Bytes),
-                    }),
+        let mut text = format!("{} ssthresh\n", if seen { "unack" } else { "" });
+        for (unacked, us, sent, congestion, threshold) in of {
+            let bytes = if *sent { "1448" } else { "/ 0" };
+            let threshold = threshold.unwrap_or(1_073_725_440);
+            text += &match seen {
+                true => {
+                    format!("{unacked} 0 {us} {bytes} 195200 131768 {congestion} {threshold}\n")
                 }
+                false => format!("{us} {bytes} 195200 7 131768 2 {congestion} {threshold}\n"),
             };
-        Listing {
-            rows: of.iter().map(row).collect(),
-            ..Listing::default()
         }
+        tcp::listing::read(&text)
     }
 
     #[test]
@@ -456,30 +436,9 @@ mod tests {
 
     #[test]
     fn the_acknowledgement_that_came_late_at_the_end_is_idle_time() {
-        let mut at = Nanos(0);
-        let rows = [
-            (0, false, 140),
-            (116, true, 132),
-            (33, true, 1448),
-            (100, false, 0),
-            (39_933, false, 0),
-        ];
-        let rows = rows.map(|(us, sent, bytes)| {
-            at += Nanos::from_micros(us);
-            Row {
-                at,
-                sent,
-                bytes: Bytes(bytes),
-                ..Row::default()
-            }
-        });
-        let told = explain_listing(
-            "read",
-            &Listing {
-                rows: rows.to_vec(),
-                ..Listing::default()
-            },
-        );
+        let lines =
+            "0 1 2 <-- 140\n116 1 2 132 -->\n33 1 2 1448 -->\n100 1 2 <-- 0\n39933 1 2 <-- 0\n";
+        let told = explain_listing("read", &tcp::listing::read(lines));
         assert_eq!(told.conclusion, Conclusion::Innocent);
         let evidence = &told.findings[0].evidence;
         assert!(

@@ -13,7 +13,6 @@ mod experiment;
 pub mod finding;
 mod fingerprint;
 mod latency;
-pub mod listing;
 pub mod mtu;
 mod names;
 pub mod packet;

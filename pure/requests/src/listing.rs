@@ -4,11 +4,8 @@ use crate::Observer;
 use crate::dissectors::What;
 use crate::pairing::Seen;
 use crate::socket::Socket;
-use model::listing::{Listing, Order};
-use model::packet::Packet;
 use model::request::{Links, Requests};
-use model::segment::tcp_flag::{ACK, PSH};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use tcp::listing::{ENDS, Listing, Order};
 
 /// Replies of NFSv3 by their size with that of the record mark, attributes included (RFC 1813): name, what for.
 /// A WRITE or COMMIT has no attributes from before it, as Solaris and nfs-ganesha answer them.
@@ -24,8 +21,6 @@ const BY_REPLY: [(u64, &str, &str); 8] = [
 ];
 /// What stands before the data in the reply to a READ.
 const READ_HEAD: u64 = 132;
-/// No segment carries more.
-const MOST_CARRIED: u64 = 1 << 20;
 /// Data come in blocks of so many bytes.
 const BLOCK: u64 = 512;
 
@@ -34,37 +29,21 @@ const NAMED: &str = "the calls are named by the sizes of their replies, which ar
 const DISORDER: &str = "the lines are of several processors and have no timestamps: what was asked and what answered cannot be paired; print them with timestamps";
 
 /// The requests of a listing.
-pub fn listed(listing: &Listing, links: Links) -> Requests {
-    // The two ends have no names there.
-    let end = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
-    let (local, remote) = (end(0), end(1));
+pub fn listed(text: &str, links: Links) -> Requests {
+    told(&tcp::listing::read(text), links)
+}
+
+fn told(listing: &Listing, links: Links) -> Requests {
     let mut observer = Observer::of_two().on(links);
     if listing.order == Order::Unknown {
         let mut told = observer.finish();
         told.doubts.push(DISORDER.to_owned());
         return told;
     }
-    let mut socket = Socket::new([local, remote]);
-    let mut sent = [0_u32; 2];
+    let mut socket = Socket::new(ENDS);
     for row in &listing.rows {
-        let (from, to, side) = match row.sent {
-            true => (local, remote, 0),
-            false => (remote, local, 1),
-        };
-        let payload = row.bytes.0.min(MOST_CARRIED) as u32;
-        let packet = Packet {
-            at: row.at,
-            seq: sent[side],
-            // Nothing tells what it acknowledges: all that was sent is the least that fits.
-            ack: sent[1 - side],
-            flags: ACK | PSH,
-            payload,
-            options_cut: true,
-            ..Packet::new(from, to)
-        };
-        sent[side] = sent[side].wrapping_add(payload);
-        observer.mark(&packet);
-        socket.packet(&packet, None, None, &mut observer.out);
+        observer.mark(&row.packet);
+        socket.packet(&row.packet, None, None, &mut observer.out);
         observer.settle();
     }
     socket.close(&mut observer.out);
@@ -106,8 +85,7 @@ fn by_size(reply: u64) -> Option<What> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::listing::Row;
-    use model::{Bytes, Nanos};
+    use tcp::listing::read;
 
     /// The read of 8 KiB that was printed: microseconds to the line before, and bytes, those received below zero.
     const READ: [(u64, i64); 21] = [
@@ -135,26 +113,20 @@ mod tests {
     ];
 
     fn listing(order: Order) -> Listing {
-        let mut at = Nanos(0);
-        let row = |(us, bytes): (u64, i64)| {
-            at += Nanos::from_micros(us);
-            Row {
-                at,
-                sent: bytes > 0,
-                bytes: Bytes(bytes.unsigned_abs()),
-                ..Row::default()
-            }
+        let line = |(us, bytes): &(u64, i64)| match bytes {
+            1.. => format!("{us} 3904 845 {bytes} -->\n"),
+            _ => format!("{us} 3904 845 <-- {}\n", -bytes),
         };
+        let lines: String = READ.iter().map(line).collect();
         Listing {
-            rows: READ.into_iter().map(row).collect(),
             order,
-            skipped: 0,
+            ..read(&lines)
         }
     }
 
     #[test]
     fn each_call_of_a_read_is_named_and_timed_and_what_is_idle_is_in_none() {
-        let told = listed(&listing(Order::Printed), Links::default());
+        let told = told(&listing(Order::Printed), Links::default());
         let calls: Vec<_> = told
             .calls
             .iter()
@@ -181,7 +153,7 @@ mod tests {
 
     #[test]
     fn lines_in_no_order_tell_no_requests() {
-        let told = listed(&listing(Order::Unknown), Links::default());
+        let told = told(&listing(Order::Unknown), Links::default());
         assert_eq!(
             (told.answered, &told.doubts[..]),
             (0, &[DISORDER.to_owned()][..])

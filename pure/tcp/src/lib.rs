@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod connection;
+pub mod listing;
 pub mod seq;
 pub mod stream;
 pub mod table;

@@ -3,11 +3,12 @@
 use super::watch::{LOOK, is_over};
 use crate::filter_args::{FilterArgs, report_missing};
 use crate::global::Global;
-use crate::inputs::{Kind, kind, listing, observed};
+use crate::inputs::{Kind, bad, kind, observed};
 use crate::live::stdout_style;
 use crate::{lookup, out};
 use anyhow::{Context, Result, anyhow};
 use engine::exit::{Exit, Refusal};
+use engine::files::read_whole;
 use model::request::{Links, Requests};
 use model::{Nanos, Side, TraceSource};
 use observe::trace::{Options, Source, Tracer};
@@ -49,7 +50,8 @@ pub fn told(subject: &str, links: Links, global: &Global) -> Result<Requests> {
         return of_run(subject, links, global);
     }
     if matches!(kind(path)?, Kind::Listing) {
-        return Ok(requests::listed(&listing(path)?, links));
+        let text = read_whole(path).map_err(|why| bad(path, why))?;
+        return Ok(requests::listed(&text, links));
     }
     let (observer, left_out) = observed(path, Observer::default().on(links))?;
     let mut told = observer.finish();

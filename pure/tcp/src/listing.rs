@@ -1,9 +1,18 @@
-//! What the script `tcp.d` of DTrace printed, as people paste it: with or without timestamps, processors and windows, with
-//! headings between the lines and in the order in which each processor's buffer was emptied.
+//! What the script `tcp.d` of DTrace printed of one connection, as people paste it: with or without timestamps,
+//! processors and windows, with headings between the lines and in the order in which each processor's buffer was emptied.
 
-use model::listing::{Listing, Order, Row, Windows};
+use model::packet::Packet;
+use model::segment::tcp_flag::{ACK, PSH};
 use model::{Bytes, Nanos};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+/// The two ends, which have no names there: the host that was traced, and its peer.
+pub const ENDS: [SocketAddr; 2] = {
+    let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    [SocketAddr::new(nobody, 0), SocketAddr::new(nobody, 1)]
+};
+/// No segment carries more.
+const MOST_CARRIED: u64 = 1 << 20;
 /// Lines that are read at most.
 const MOST_ROWS: usize = 1 << 20;
 /// No delta in microseconds, size or window is larger, and no timestamp in nanoseconds: so their sums stay in range.
@@ -20,6 +29,67 @@ pub fn is_listing(head: &[u8]) -> bool {
     !head.trim_start().starts_with('{') && !read(&head).rows.is_empty()
 }
 
+/// The lines of a listing, in true order as far as that can be known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Its segments.
+    pub rows: Vec<Row>,
+    /// How they came into this order.
+    pub order: Order,
+    /// Lines that are no segments: headings, and what somebody wrote beside them.
+    pub skipped: u64,
+}
+
+/// How the lines of a listing were put in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As they were printed; nothing speaks against it.
+    #[default]
+    Printed,
+    /// By the timestamps that were printed too.
+    Sorted {
+        /// Lines that had stood behind later ones.
+        moved: u64,
+    },
+    /// Of several processors, each in its own order, without timestamps: what followed what between them
+    /// cannot be known.
+    Unknown,
+}
+
+/// One segment as it was printed; `None` where there was no such column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Between [`ENDS`], since the first line. Its numbers count what was printed before it.
+    pub packet: Packet,
+    /// Bytes that were sent and not acknowledged.
+    pub unacked: Option<Bytes>,
+    /// The windows and the threshold.
+    pub windows: Option<Windows>,
+}
+
+impl Row {
+    /// By the host that was traced; else it received it.
+    pub fn is_sent(&self) -> bool {
+        self.packet.from == ENDS[0]
+    }
+
+    /// Sent, with data.
+    pub fn is_data(&self) -> bool {
+        self.is_sent() && self.packet.payload > 0
+    }
+}
+
+/// What a socket's windows were at a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// The peer's receive window.
+    pub send: Bytes,
+    /// The congestion window.
+    pub congestion: Bytes,
+    /// The threshold of slow start; `None` while it is not set.
+    pub threshold: Option<Bytes>,
+}
+
 /// Reads a listing, and puts its lines in order.
 pub fn read(text: &str) -> Listing {
     let mut columns = Columns::default();
@@ -34,6 +104,7 @@ pub fn read(text: &str) -> Listing {
     let order = put_in_order(&mut lines);
     let mut at = Nanos(0);
     let mut last = None;
+    let mut seqs = [0_u32; 2];
     let rows = lines.into_iter().map(|line| {
         at += match (last, line.time) {
             (None, _) => Nanos(0),
@@ -41,7 +112,24 @@ pub fn read(text: &str) -> Listing {
             (Some(_), None) => line.delta,
         };
         last = line.time.or(Some(at));
-        Row { at, ..line.row }
+        let side = usize::from(!line.sent);
+        let payload = line.bytes.min(MOST_CARRIED) as u32;
+        let packet = Packet {
+            at,
+            seq: seqs[side],
+            // Nothing tells what it acknowledges: all that was sent is the least that fits.
+            ack: seqs[1 - side],
+            flags: ACK | PSH,
+            payload,
+            options_cut: true,
+            ..Packet::new(ENDS[side], ENDS[1 - side])
+        };
+        seqs[side] = seqs[side].wrapping_add(payload);
+        Row {
+            packet,
+            unacked: line.unacked,
+            windows: line.windows,
+        }
     });
     Listing {
         rows: rows.collect(),
@@ -56,7 +144,12 @@ struct Line {
     time: Option<Nanos>,
     /// Since the line before it, of whatever processor.
     delta: Nanos,
-    row: Row,
+    sent: bool,
+    bytes: u64,
+    /// Processor on which it was printed.
+    cpu: Option<u32>,
+    unacked: Option<Bytes>,
+    windows: Option<Windows>,
 }
 
 fn put_in_order(lines: &mut [Line]) -> Order {
@@ -74,7 +167,7 @@ fn put_in_order(lines: &mut [Line]) -> Order {
         };
     }
     lines.iter_mut().for_each(|line| line.time = None);
-    let apart = |pair: &[Line]| pair[0].row.cpu != pair[1].row.cpu;
+    let apart = |pair: &[Line]| pair[0].cpu != pair[1].cpu;
     match lines.windows(2).any(apart) || answers_unasked(lines) {
         true => Order::Unknown,
         false => Order::Printed,
@@ -84,12 +177,10 @@ fn put_in_order(lines: &mut [Line]) -> Order {
 /// Short messages of one end that follow each other, as answers do only when what was asked between them is printed
 /// elsewhere: processors empty their buffers one by one.
 fn answers_unasked(lines: &[Line]) -> bool {
-    let largest = lines.iter().map(|line| line.row.bytes.0).max().unwrap_or(0);
-    let short = |row: &Row| row.bytes.0 > 0 && row.bytes.0 < largest / 2;
-    lines.windows(2).any(|pair| {
-        let [a, b] = [pair[0].row, pair[1].row];
-        short(&a) && short(&b) && a.sent == b.sent
-    })
+    let largest = lines.iter().map(|line| line.bytes).max().unwrap_or(0);
+    let short = |line: &Line| line.bytes > 0 && line.bytes < largest / 2;
+    let same = |pair: &[Line]| pair.iter().all(short) && pair[0].sent == pair[1].sent;
+    lines.windows(2).any(same)
 }
 
 /// What the headings so far say of the columns.
@@ -160,12 +251,10 @@ impl Columns {
         Some(Line {
             time,
             delta: micros(delta),
-            row: Row {
-                sent,
-                bytes: Bytes(*bytes),
-                cpu,
-                ..Row::default()
-            },
+            sent,
+            bytes: *bytes,
+            cpu,
+            ..Line::default()
         })
     }
 
@@ -176,30 +265,26 @@ impl Columns {
         if numbers.iter().any(|number| *number > MOST) {
             return None;
         }
-        let (unacked, delta, bytes, [send, receive, congestion, threshold]) = match numbers {
-            [out, _, delta, bytes, rest @ ..] if self.unacked => {
-                (Some(Bytes(out)), delta, bytes, rest)
+        let [.., congestion, threshold] = numbers;
+        let (unacked, delta, bytes, send) = match numbers {
+            [out, _, delta, bytes, send, ..] if self.unacked => {
+                (Some(Bytes(out)), delta, bytes, send)
             }
-            [delta, bytes, send, _, receive, _, congestion, threshold] => {
-                (None, delta, bytes, [send, receive, congestion, threshold])
-            }
+            [delta, bytes, send, ..] => (None, delta, bytes, send),
         };
         let threshold = Some(threshold).filter(|threshold| *threshold < UNSET);
         Some(Line {
             time: None,
             delta: micros(delta),
-            row: Row {
-                sent,
-                bytes: Bytes(bytes),
-                unacked,
-                windows: Some(Windows {
-                    send: Bytes(send),
-                    receive: Bytes(receive),
-                    congestion: Bytes(congestion),
-                    threshold: threshold.map(Bytes),
-                }),
-                ..Row::default()
-            },
+            sent,
+            bytes,
+            unacked,
+            windows: Some(Windows {
+                send: Bytes(send),
+                congestion: Bytes(congestion),
+                threshold: threshold.map(Bytes),
+            }),
+            ..Line::default()
         })
     }
 }
@@ -228,7 +313,7 @@ what we see is the data ordered by CPU.
         let rows: Vec<_> = listing
             .rows
             .iter()
-            .map(|row| (row.at.0, row.sent, row.bytes.0))
+            .map(|row| (row.packet.at.0, row.is_sent(), row.packet.payload))
             .collect();
         assert_eq!(
             rows,
@@ -241,7 +326,7 @@ what we see is the data ordered by CPU.
         let listing =
             read("66 3904 845 124 --> 0\n6091 3904 845 124 --> 2\n375 3904 845 <-- 0 3\n");
         assert_eq!(listing.order, Order::Unknown);
-        assert_eq!(listing.rows[2].at, Nanos::from_micros(6466));
+        assert_eq!(listing.rows[2].packet.at, Nanos::from_micros(6466));
         assert_eq!(
             read("66 3904 845 124 -->\n375 3904 845 <-- 0\n").order,
             Order::Printed
@@ -256,7 +341,7 @@ what we see is the data ordered by CPU.
    52 1448       195200     7 131768      2 128872   72400\n",
         );
         assert_eq!(scales.rows.len(), 2);
-        assert!(!scales.rows[0].sent && scales.rows[1].sent);
+        assert!(!scales.rows[0].is_sent() && scales.rows[1].is_sent());
         let windows = scales.rows[1].windows.unwrap();
         assert_eq!(
             (windows.congestion, windows.threshold),
@@ -268,7 +353,7 @@ what we see is the data ordered by CPU.
             "unack    unack    delta  bytes  ssthresh\n139760 0 31 1448 195200 131768 144800 1073725440\n",
         );
         assert_eq!(unacked.rows[0].unacked, Some(Bytes(139_760)));
-        assert_eq!(unacked.rows[0].bytes, Bytes(1448));
+        assert_eq!(unacked.rows[0].packet.payload, 1448);
     }
 
     #[test]
