@@ -157,7 +157,7 @@ fn followed(file: &Path) -> Vec<Counted> {
 /// The same in the direction of the data.
 fn counted(file: &Path) -> Counted {
     let all = followed(file).into_iter();
-    all.max_by_key(|c| c.stream.bytes()).unwrap()
+    all.max_by_key(|c| c.stream.bytes).unwrap()
 }
 
 /// Frames in the direction of the data that tshark finds to be this.
@@ -200,18 +200,18 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
         (&at_receiver, "capture_at_receiver"),
     ] {
         let ours = counted(file);
-        assert_eq!(ours.stream.unseen(), 0, "{source}");
+        assert_eq!(ours.stream.counts().unseen, 0, "{source}");
         // A stream begins with its token.
-        let token = ours.stream.range().checked_sub(arrived);
+        let token = ours.stream.range.checked_sub(arrived);
         assert!(
             token.is_some_and(|t| t < 256),
             "{source}: {} of {arrived}",
-            ours.stream.range()
+            ours.stream.range
         );
         let again = "(tcp.analysis.retransmission || tcp.analysis.out_of_order)";
         let theirs = tshark(file, [ours.from, ours.to], again).len() as u64;
         assert_eq!(
-            ours.stream.retransmitted().0 + ours.stream.reordered(),
+            ours.stream.counts().retransmitted + ours.stream.counts().reordered,
             theirs,
             "{source} and tshark"
         );
@@ -222,7 +222,7 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
     }
 
     let ours = counted(&at_sender);
-    let (retransmitted, _) = ours.stream.retransmitted();
+    let retransmitted = ours.stream.counts().retransmitted;
     // The last sample is taken before the last bytes are through.
     let counted = lost..=lost + 5;
     assert!(
@@ -261,7 +261,7 @@ fn captures_agree_with_tshark_tcptrace_and_the_kernel() {
         figure("rexmt data pkts").contains(&(retransmitted as f64)),
         "{retransmitted} retransmissions; tcptrace says\n{text}",
     );
-    let least = ours.stream.min_rtt().unwrap().as_secs_f64() * 1e3;
+    let least = ours.stream.min_rtt.unwrap().as_secs_f64() * 1e3;
     assert!(
         figure("RTT min").iter().any(|ms| (ms - least).abs() <= 0.1),
         "{least} ms; tcptrace says\n{text}"
@@ -422,10 +422,10 @@ fn flows_by_tshark(file: &Path) -> Flows {
 
 fn flows_by_us(file: &Path) -> Flows {
     let flows = followed(file).into_iter().map(|c| {
-        assert_eq!(c.stream.unseen(), 0, "{}", c.from);
-        let again = c.stream.retransmitted().0 + c.stream.reordered();
+        assert_eq!(c.stream.counts().unseen, 0, "{}", c.from);
+        let again = c.stream.counts().retransmitted + c.stream.counts().reordered;
         let ends = (c.from.to_string(), c.to.to_string());
-        (ends, (c.stream.packets(), c.stream.range(), again))
+        (ends, (c.stream.packets, c.stream.range, again))
     });
     flows.collect()
 }

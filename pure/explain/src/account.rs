@@ -138,7 +138,7 @@ impl Account {
             .followed
             .as_ref()
             .filter(|own| !own.client_is_second())?;
-        Some((own.begun(), own.opened()?))
+        Some((own.begun, own.opened?))
     }
 
     /// Explains what the other end sent, as a capture here would.

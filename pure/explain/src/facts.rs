@@ -1,6 +1,6 @@
 //! What is known of a connection as a whole: what the second level is judged by.
 
-use crate::owner::Behind;
+use crate::process_activity::Behind;
 use model::finding::{Evidence, EvidenceKey, Limit, Quantity, Source};
 use model::stats::{median, percentile};
 use model::{BitRate, Bytes, CopySummary, LineErrors, Nanos, Stage, StageUse};
@@ -35,7 +35,7 @@ const NOISE: Nanos = Nanos::from_micros(1500);
 /// And not by this factor.
 const NOISE_AT_MOST: f64 = 2.0;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub source: Source,
     /// Congestion control, where told.
@@ -261,41 +261,7 @@ impl Facts {
     pub fn new(source: Source) -> Facts {
         Facts {
             source,
-            congestion: None,
-            mss: 0,
-            span: Nanos(0),
-            bytes: Bytes(0),
-            min_rtt: None,
-            readings: Vec::new(),
-            losses: Vec::new(),
-            is_exchange: false,
-            bucket: None,
-            segments: 0,
-            retransmitted: 0,
-            timeouts: 0,
-            syns_again: 0,
-            backoffs: 0,
-            stalled: Nanos(0),
-            needless: 0,
-            reordered: 0,
-            marked: 0,
-            send_buffer: None,
-            receive_buffer: None,
-            pacing: None,
-            sender_load: None,
-            receiver_load: None,
-            link: None,
-            half_duplex: None,
-            line: [None, None],
-            always_writes: false,
-            most_written: None,
-            rhythm: None,
-            held: Held::default(),
-            alone: Held::default(),
-            vanished: None,
-            copy: None,
-            behind: Behind::default(),
-            reader: Behind::default(),
+            ..Facts::default()
         }
     }
 

@@ -5,18 +5,18 @@
 //! "nothing explains it" is an answer.
 
 mod account;
-mod assemble;
 mod capture;
+mod conclude;
 mod ends;
 mod facts;
-mod lately;
 mod limits;
 mod listing;
 mod mixed;
-mod moment;
-mod owner;
+mod process_activity;
 mod receiver;
 mod samples;
+mod sender_state;
+mod sliding_window;
 mod trace;
 
 use model::finding::Explanation;

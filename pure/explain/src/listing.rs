@@ -3,9 +3,9 @@
 //! A window that was cut to the new threshold and three segments is a fast retransmit (RFC 5681, section 3.2). How often the
 //! receiver acknowledges is told with it, and what that follows from: it is a consequence.
 
-use crate::assemble::{phases, shares};
+use crate::conclude::{phases, shares};
 use crate::limits::{Key, Kind, first};
-use crate::moment::{Piece, own};
+use crate::sender_state::{Piece, own};
 use model::finding::{
     Conclusion, Confidence, Evidence, Explanation, Finding, Limit, Quantity, Remedy, Share, Source,
 };

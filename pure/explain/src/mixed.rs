@@ -4,9 +4,9 @@
 
 use crate::account::Account;
 use crate::facts::Facts;
-use crate::lately::{Lately, Sums};
-use crate::moment::{Piece, own};
 use crate::samples::{Idle, Row, count, count_all, interval};
+use crate::sender_state::{Piece, own};
+use crate::sliding_window::{SlidingWindow, Sums};
 use model::finding::{Limit, Source};
 use model::segment::tcp_flag::SYN;
 use model::segment::tcp_state;
@@ -14,7 +14,7 @@ use model::{Bytes, Nanos, Segment, SocketState, TraceSample, What, socket_state}
 use tcp::thresholds::INITIAL_WINDOW;
 
 /// A connection while its packets and samples come.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Mixed {
     facts: Facts,
     pieces: Vec<Piece>,
@@ -28,7 +28,7 @@ pub(crate) struct Mixed {
     idle: Option<Idle>,
     packets: bool,
     sent: bool,
-    lately: Lately,
+    window: SlidingWindow,
 }
 
 /// A socket at one moment since the connection began.
@@ -52,17 +52,8 @@ impl Known {
 impl Mixed {
     pub fn new(begun: Nanos) -> Mixed {
         Mixed {
-            facts: Facts::new(Source::Samples),
-            pieces: Vec::new(),
             begun,
-            opened: None,
-            born: false,
-            first: None,
-            last: None,
-            idle: None,
-            packets: false,
-            sent: false,
-            lately: Lately::default(),
+            ..Mixed::default()
         }
     }
 
@@ -119,7 +110,7 @@ impl Mixed {
             self.facts.losses.truncate(known);
         }
         for piece in pieces {
-            self.lately.own(piece.from, piece.to, piece.limit);
+            self.window.own(piece.from, piece.to, piece.limit);
             own(&mut self.pieces, piece);
         }
         let moved = |bytes: fn(&SocketState) -> Option<Bytes>| {
@@ -127,18 +118,18 @@ impl Mixed {
             now.unwrap_or_default().since(was.unwrap_or_default())
         };
         let again = count(was.tcp.total_retrans(), now.tcp.total_retrans());
-        self.lately
+        self.window
             .sent(now.at, moved(|tcp| tcp.bytes_acked()), again);
-        self.lately
+        self.window
             .received(now.at, moved(|tcp| tcp.bytes_received()));
         self.last = Some(now);
     }
 
     /// The last seconds before `now`, the socket as it was last, and for how long nothing was told of it.
-    pub fn lately(&self, now: Nanos) -> Option<(Sums, &SocketState, Nanos)> {
+    pub fn window(&self, now: Nanos) -> Option<(Sums, &SocketState, Nanos)> {
         let last = self.last.as_ref()?;
         let now = now.since(self.begun).max(last.at);
-        let sums = self.lately.sums(Nanos(0), now);
+        let sums = self.window.sums(Nanos(0), now);
         Some((sums, &last.tcp, now.since(last.at)))
     }
 
@@ -215,7 +206,7 @@ impl Mixed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assemble::{Subject, assemble};
+    use crate::conclude::{Subject, assemble};
     use model::finding::Explanation;
     use model::segment::tcp_flag::ACK;
 
@@ -326,7 +317,7 @@ mod tests {
         explained(
             |at, tcp| *tcp = socket_state! { from tcp.clone(); rwnd_limited: part(at) },
             |mixed| {
-                let (sums, tcp, silent) = mixed.lately(Nanos::from_millis(2_050)).unwrap();
+                let (sums, tcp, silent) = mixed.window(Nanos::from_millis(2_050)).unwrap();
                 let most = sums.owned.iter().max_by_key(|(_, time)| **time);
                 assert_eq!(most.map(|(limit, _)| *limit), Some(Limit::ReceiveWindow));
                 // From the first sample to the last, 20 segments each 10 ms.

@@ -1,10 +1,10 @@
 //! From TCP_INFO samples of both ends: the rules of a trace, as far as the fields go, and the kernel's
 //! own counters where it keeps them. Shares are off by 0.3 % at 1 ms, 1.2 % at 10 ms, 8 % at 100 ms.
 
-use crate::assemble::{Subject, assemble};
+use crate::conclude::{Subject, assemble};
 use crate::facts::{Facts, Load, Loss, MOST_LOSSES, Reading, Vanished};
 use crate::limits::RECEIVE_WINDOW_FULL;
-use crate::moment::{Moment, Piece};
+use crate::sender_state::{Piece, SenderState};
 use crate::trace::GROWS_WITHIN;
 use model::finding::{Explanation, Limit, Source};
 use model::segment::{ca_state, tcp_state};
@@ -225,7 +225,7 @@ impl Idle {
     }
 }
 
-/// A stream at one moment.
+/// A stream at one state.
 pub(crate) struct Row<'a> {
     pub at: Nanos,
     pub tcp: &'a SocketState,
@@ -498,7 +498,7 @@ fn owner(
         _ if !grows => 0,
         _ => now.ssthresh().min(before.ssthresh()).unwrap_or_default(),
     };
-    let moment = Moment {
+    let state = SenderState {
         unsent: unsent.max(segment),
         flight: if cwnd_full { cwnd } else { 0 },
         window,
@@ -508,7 +508,7 @@ fn owner(
         mss,
         burst: 1,
         paced,
-        ..Moment::default()
+        ..SenderState::default()
     };
-    moment.owner()
+    state.owner()
 }

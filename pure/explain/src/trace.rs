@@ -2,13 +2,13 @@
 //! first rule that claims it owns it. Exact, as far as the kernel's own fields are.
 
 use crate::account::Account;
-use crate::assemble::{Subject, assemble};
+use crate::conclude::{Subject, assemble};
 use crate::facts::{Facts, Held, Reading};
-use crate::lately::{Lately, Sums};
 use crate::mixed::Mixed;
-use crate::moment::{self, Moment, Piece, Release, Stage};
-use crate::owner::{Behind, Stretch};
+use crate::process_activity::{Behind, Stretch};
 use crate::receiver::Reader;
+use crate::sender_state::{self, Piece, Release, SenderState, Stage};
+use crate::sliding_window::{SlidingWindow, Sums};
 use model::finding::{Evidence, Explanation, Glance, Limit, Source};
 use model::segment::{chrono, tcp_flag, tcp_state, timer};
 use model::{
@@ -96,17 +96,7 @@ impl Watcher {
             TraceRecord::Connection(connection) => match self.connections.entry(connection.id) {
                 Entry::Occupied(mut known) => known.get_mut().account.about = connection,
                 Entry::Vacant(new) => {
-                    new.insert(Watched {
-                        account: Account::new(connection),
-                        audit: Audit::default(),
-                        has_sent: false,
-                        sender: None,
-                        pid: 0,
-                        comm: Comm::default(),
-                        closed: false,
-                        mixed: None,
-                        reader: None,
-                    });
+                    new.insert(Watched::new(connection));
                     self.forget();
                 }
             },
@@ -266,6 +256,20 @@ impl Watcher {
 }
 
 impl Watched {
+    fn new(connection: Connection) -> Watched {
+        Watched {
+            account: Account::new(connection),
+            audit: Audit::default(),
+            has_sent: false,
+            sender: None,
+            pid: 0,
+            comm: Comm::default(),
+            closed: false,
+            mixed: None,
+            reader: None,
+        }
+    }
+
     fn push(&mut self, segment: Segment) {
         self.audit.see(&segment);
         self.receive(&segment);
@@ -339,7 +343,7 @@ impl Watched {
     fn glance(&self, now: Nanos) -> Option<Glance> {
         let Some(sender) = &self.sender else {
             let mixed = self.mixed.as_ref()?;
-            let (lately, tcp, silent) = mixed.lately(now)?;
+            let (window, tcp, silent) = mixed.window(now)?;
             let now = Now {
                 cwnd: tcp.cwnd_bytes().unwrap_or_default(),
                 srtt: tcp.srtt().unwrap_or_default(),
@@ -347,15 +351,15 @@ impl Watched {
                 has_sent: mixed.has_sent(),
                 silent,
             };
-            return self.told(&lately, now);
+            return self.glance_of(&window, now);
         };
         let last = sender.waiting.back().unwrap_or(&sender.was);
         let tcb = last.probed()?;
         let now = now.max(last.at);
-        let mut lately = sender.lately.sums(sender.begun, now);
+        let mut window = sender.window.sums(sender.begun, now);
         // What the last event left lasts.
         let owner = sender.now();
-        *lately.owned.entry(owner).or_default() += now.since(sender.was.at).0.min(lately.span.0);
+        *window.owned.entry(owner).or_default() += now.since(sender.was.at).0.min(window.span.0);
         let now = Now {
             cwnd: Bytes(u64::from(tcb.cwnd) * u64::from(tcb.mss)),
             srtt: tcb.srtt,
@@ -363,26 +367,26 @@ impl Watched {
             has_sent: sender.has_sent,
             silent: now.since(last.at),
         };
-        self.told(&lately, now)
+        self.glance_of(&window, now)
     }
 
-    fn told(&self, lately: &Sums, now: Now) -> Option<Glance> {
-        let all: u64 = lately.owned.values().sum();
-        let (limit, most) = lately.owned.iter().max_by_key(|(_, time)| **time)?;
+    fn glance_of(&self, window: &Sums, now: Now) -> Option<Glance> {
+        let all: u64 = window.owned.values().sum();
+        let (limit, most) = window.owned.iter().max_by_key(|(_, time)| **time)?;
         Some(Glance {
             connection: self.account.about.id,
             local: self.account.about.local,
             remote: self.account.about.remote,
             pid: self.pid,
             comm: self.comm,
-            sent: lately.sent.per(lately.span),
-            received: lately.received.per(lately.span),
+            sent: window.sent.per(window.span),
+            received: window.received.per(window.span),
             limit: now.has_sent.then_some(*limit),
             share: *most as f64 / all.max(1) as f64,
             cwnd: now.cwnd,
             srtt: now.srtt,
             min_rtt: now.min_rtt,
-            retransmitted: lately.retransmitted,
+            retransmitted: window.retransmitted,
             silent: now.silent,
         })
     }
@@ -429,7 +433,7 @@ struct Pace {
     free: Nanos,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Sender {
     facts: Facts,
     pieces: Vec<Piece>,
@@ -441,7 +445,7 @@ struct Sender {
     waiting: VecDeque<Segment>,
     /// Its own end has sent data.
     has_sent: bool,
-    lately: Lately,
+    window: SlidingWindow,
     /// What this end's process did while it was behind with reading.
     reader: Behind,
     reading: Reading,
@@ -465,25 +469,15 @@ impl Sender {
     fn new(first: SocketValues, was: Segment) -> Sender {
         Sender {
             facts: Facts::new(Source::Trace),
-            pieces: Vec::new(),
             begun: was.at,
             has_sent: was.what == What::Sent && was.payload.0 > 0,
             was,
-            waiting: VecDeque::new(),
-            lately: Lately::default(),
-            reader: Behind::default(),
-            reading: Reading::default(),
-            owners: BTreeMap::new(),
-            bursts: VecDeque::new(),
             retransmits: first.retransmits,
             mss: first.mss,
-            hold: None,
-            alone: None,
-            pace: Pace::default(),
             last_una: first.snd_una,
             cwnd: (first.cwnd, Nanos(0)),
-            cut_anew: None,
             first,
+            ..Sender::default()
         }
     }
 
@@ -495,9 +489,9 @@ impl Sender {
         match now.what {
             What::Sent => {
                 let again = u64::from(now.is_retransmission()) * u64::from(now.segments);
-                self.lately.sent(now.at, now.payload, again);
+                self.window.sent(now.at, now.payload, again);
             }
-            What::Received => self.lately.received(now.at, now.payload),
+            What::Received => self.window.received(now.at, now.payload),
             _ => {}
         }
         if data && !now.is_retransmission() {
@@ -562,16 +556,16 @@ impl Sender {
             self.cwnd.1 = to;
         }
         self.cwnd.0 = tcb.cwnd;
-        let moment = self.moment(was, was_tcb, tcb, release, to);
-        let limit = moment.owner();
-        self.lately.own(was.at, now.at, limit);
+        let state = self.state(was, was_tcb, tcb, release, to);
+        let limit = state.owner();
+        self.window.own(was.at, now.at, limit);
         let stalled = limit == Limit::Application;
         self.facts.behind.decide(was.at, now.at, stalled);
         let behind = tcb.unread().0 > 0 && tcb.unread().0 * UNREAD >= tcb.rcvbuf.0;
         self.reader.decide(was.at, now.at, behind);
         let fresh = now.what == What::Sent && !now.is_retransmission();
         let bytes = if fresh { now.payload } else { Bytes(0) };
-        moment::own(
+        sender_state::own(
             &mut self.pieces,
             Piece {
                 from,
@@ -580,7 +574,7 @@ impl Sender {
                 bytes,
             },
         );
-        self.hold(limit, &moment, from, tcb);
+        self.hold(limit, &state, from, tcb);
 
         self.reading.to = to;
         self.reading.srtt = tcb.srtt;
@@ -632,18 +626,18 @@ impl Sender {
             after.packets_out += self.was.segments;
         }
         let from = self.was.at.since(self.begun);
-        let moment = self.moment(&self.was, tcb, &after, Release::Write, from);
-        moment.owner()
+        let state = self.state(&self.was, tcb, &after, Release::Write, from);
+        state.owner()
     }
 
-    fn moment(
+    fn state(
         &self,
         was: &Segment,
         was_tcb: &SocketValues,
         tcb: &SocketValues,
         release: Release,
         to: Nanos,
-    ) -> Moment {
+    ) -> SenderState {
         let left_unsent = left_unsent(was, was_tcb);
         let pace = (tcb.pacing_rate.0 / 8) >> 10;
         let mss = u64::from(tcb.mss.max(1));
@@ -654,7 +648,7 @@ impl Sender {
         let short = left_unsent > 0 && left_unsent < mss;
         let sending = tcb.unsent().0 > 0 || left_unsent > 0;
         let grows = to.since(self.cwnd.1).0 < tcb.srtt.0.saturating_mul(GROWS_WITHIN);
-        Moment {
+        SenderState {
             stage: match tcb.state {
                 tcp_state::SYN_SENT | tcp_state::SYN_RECV | tcp_state::NEW_SYN_RECV => {
                     Stage::Opening
@@ -687,7 +681,7 @@ impl Sender {
     }
 
     /// Counts the waits of short segments, and of a window that lets out one segment at a time.
-    fn hold(&mut self, limit: Limit, moment: &Moment, from: Nanos, tcb: &SocketValues) {
+    fn hold(&mut self, limit: Limit, state: &SenderState, from: Nanos, tcb: &SocketValues) {
         let trip = self.facts.min_rtt.unwrap_or(tcb.srtt);
         let wait = |waits: bool, since: &mut Option<Nanos>, held: &mut Held| {
             if waits {
@@ -697,7 +691,7 @@ impl Sender {
             }
         };
         let alone =
-            moment.flight == 1 && matches!(limit, Limit::CongestionWindow | Limit::SlowStart);
+            state.flight == 1 && matches!(limit, Limit::CongestionWindow | Limit::SlowStart);
         wait(limit == Limit::Nagle, &mut self.hold, &mut self.facts.held);
         wait(alone, &mut self.alone, &mut self.facts.alone);
     }

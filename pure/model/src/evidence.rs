@@ -522,6 +522,18 @@ impl Evidence {
         self
     }
 
+    /// Judged by this or more, where it is.
+    #[must_use]
+    pub fn if_at_least(self, bound: f64) -> Evidence {
+        self.either(f64::NEG_INFINITY, bound)
+    }
+
+    /// Judged by this or less, where it is.
+    #[must_use]
+    pub fn if_at_most(self, bound: f64) -> Evidence {
+        self.either(bound, f64::INFINITY)
+    }
+
     /// Judged by whichever of both it meets, by neither if it lies between.
     #[must_use]
     pub fn either(self, at_most: f64, at_least: f64) -> Evidence {

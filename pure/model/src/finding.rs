@@ -207,10 +207,11 @@ pub struct Phase {
 }
 
 /// What an explanation was drawn from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// TCP_INFO, read now and then at the sender.
+    #[default]
     Samples,
     /// Every segment with the sender's socket state.
     Trace,

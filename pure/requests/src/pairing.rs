@@ -163,7 +163,7 @@ impl Pairing {
         }
         if let Some(arrival) = passed.data {
             let stream = to.connection.stream(passed.side);
-            let released = stream.map(|own| *own.stream.released());
+            let released = stream.map(|own| own.stream.released);
             let wait = beside.and_then(|beside| beside.wait);
             let wait = wait.unwrap_or_else(|| released.unwrap_or_default().into());
             pairing.data(packet, payload, side, (arrival, wait), to);
@@ -230,7 +230,7 @@ impl Pairing {
         }
         let shown = connection.away()[self.side(end)];
         let sender = connection.stream(self.side(1 - end));
-        let data = sender.and_then(|sender| sender.stream.min_rtt());
+        let data = sender.and_then(|sender| sender.stream.min_rtt);
         let all = [shown, data, own.and_then(|own| own.min_rtt)];
         all.into_iter().flatten().min()
     }
@@ -496,7 +496,7 @@ impl Pairing {
                 let [from, to] = [ends[side], ends[1 - side]];
                 let figures = own.stream.figures(from, to, Vantage::Unknown, Nanos(0));
                 out.streams
-                    .push((figures, connection.trips(side).to_sender));
+                    .push((figures, connection.trips[side].to_sender));
             }
         }
         if connection.view.is_none() {

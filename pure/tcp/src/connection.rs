@@ -86,18 +86,21 @@ pub struct Connection<C, S> {
     echoes: Option<Box<[Echo; 2]>>,
     /// The second of the ends is the client: who asked, or else who sent the first packet seen.
     client_is_second: bool,
-    begun: Nanos,
+    /// The first packet.
+    pub begun: Nanos,
     last: Nanos,
     syn: Option<Nanos>,
     syn_ack: Option<Nanos>,
     /// A SYN was retransmitted: which one was answered?
     unsure: bool,
-    syns_again: u8,
-    opened: Option<Nanos>,
+    /// How often a SYN was retransmitted.
+    pub syns_again: u8,
+    /// From the first SYN to its answer.
+    pub opened: Option<Nanos>,
     /// From the observer to the client and back, and to the server and back: as the handshake showed it.
     away: [Option<Nanos>; 2],
     /// The same as far as is known, for the client's and for the server's data.
-    trips: [Trips; 2],
+    pub trips: [Trips; 2],
     reset: bool,
     over: bool,
     /// What the view keeps of it.
@@ -219,24 +222,9 @@ impl<C: Default, S: View> Connection<C, S> {
         self.halves[side].first()
     }
 
-    /// The first packet.
-    pub fn begun(&self) -> Nanos {
-        self.begun
-    }
-
     /// From the first to the last packet.
     pub fn span(&self) -> Nanos {
         self.last.since(self.begun)
-    }
-
-    /// From the first SYN to its answer.
-    pub fn opened(&self) -> Option<Nanos> {
-        self.opened
-    }
-
-    /// How often a SYN was retransmitted.
-    pub fn syns_again(&self) -> u8 {
-        self.syns_again
     }
 
     /// Bytes of a full segment, as both ends announced it; 0 if neither did.
@@ -301,11 +289,6 @@ impl<C: Default, S: View> Connection<C, S> {
             // What the server echoes was on its way to the server.
             (_, Some(echoes)) => [echoes[1].shortest, echoes[0].shortest],
         }
-    }
-
-    /// The round trips for the data of one side.
-    pub fn trips(&self, side: usize) -> Trips {
-        self.trips[side]
     }
 
     /// Takes a packet.

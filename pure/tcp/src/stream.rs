@@ -309,6 +309,7 @@ pub struct Heard {
 
 /// The account of one direction with its data. What is looked at when it is forgotten comes first and together: by
 /// then none of it is in the processor's cache.
+#[derive(Default)]
 #[repr(C)]
 pub struct Stream {
     /// Acknowledgements on their way to the sender.
@@ -318,32 +319,41 @@ pub struct Stream {
     /// Behind the last byte seen.
     next: u32,
     /// Behind the last byte that the peer acknowledged.
-    acked: u32,
+    pub acked: u32,
     /// What the sender knew when the packets that pass now left; and what it knew before that.
     known: Known,
     known_before: Known,
     sender: Sender,
-    /// Data packets that left: new ones and retransmissions.
-    departures: u32,
+    /// Data packets that left: new ones and retransmissions. The last one has this number.
+    pub departures: u32,
     /// The last packet goes on in fragments that have no TCP header.
     open_end: bool,
-    packets: u64,
-    segments: u64,
-    bytes: u64,
-    range: u64,
+    /// Data packets; what the capture recorded twice counts once.
+    pub packets: u64,
+    /// The same with those that offload joined counted one by one.
+    pub segments: u64,
+    /// Payload, retransmissions included.
+    pub bytes: u64,
+    /// Sequence space between the first and the last byte, seen or acknowledged unseen.
+    pub range: u64,
     marked: u64,
     echoed: u32,
-    acknowledgements: u64,
-    min_rtt: Option<Nanos>,
-    srtt: Nanos,
+    /// Acknowledgements of any kind.
+    pub acknowledgements: u64,
+    /// The shortest round trip between the observer and the receiver.
+    pub min_rtt: Option<Nanos>,
+    /// The same, smoothed as the sender does (RFC 6298); 0 before the first.
+    pub srtt: Nanos,
     last_data: Nanos,
     last_new: Nanos,
     last_gain: Nanos,
-    largest_acked: u32,
+    /// The largest segment that was acknowledged.
+    pub largest_acked: u32,
     delayed_ack: Nanos,
-    /// Of the last new data.
-    released: Release,
-    flight_before: u64,
+    /// What let the last new data go.
+    pub released: Release,
+    /// Bytes in flight before them, as the sender knew it.
+    pub flight_before: u64,
     /// The latest data packets: their sequence numbers and IP identifications; and the latest acknowledgement's.
     recent: [(u32, u16); RECENT],
     last_heard_id: u16,
@@ -366,25 +376,38 @@ pub fn usual(segment: u32) -> u32 {
     }
 }
 
-/// What most streams have nothing of.
-#[derive(Default)]
-struct Trouble {
-    gaps: VecDeque<(u32, u32, Nanos)>,
-    retransmitted: u64,
+/// What a stream counts, and most have nothing of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Retransmitted packets.
+    pub retransmitted: u64,
     /// The same with those that were joined counted one by one.
-    resent: u64,
-    timeouts: u64,
-    out_of_order: u64,
-    twice: u64,
-    strays: u64,
-    unseen: u64,
+    pub retransmitted_segments: u64,
+    /// Packets that were overtaken.
+    pub reordered: u64,
+    /// Packets that the capture recorded twice.
+    pub duplicates: u64,
+    /// Packets with sequence numbers far from all others.
+    pub strays: u64,
+    /// Bytes that were acknowledged and never seen.
+    pub unseen: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// The most of them in a row for one segment.
+    pub backoffs: u32,
+    /// The time that they took.
+    pub stalled: Nanos,
     /// Retransmissions of what had been acknowledged when they passed, and those that the receiver reported.
     seen_needless: u64,
     dsacks: u64,
+}
+
+#[derive(Default)]
+struct Trouble {
+    counts: Counts,
+    gaps: VecDeque<(u32, u32, Nanos)>,
     /// The oldest segment, retransmitted after timeouts: its number, and how often.
     backed_off: (u32, u32),
-    backoffs: u32,
-    stalled: Nanos,
     /// The departures that the last retransmission repeats, and what was behind each of them.
     repeated: Vec<(u32, u32)>,
     last: Retransmission,
@@ -422,41 +445,11 @@ impl Stream {
             acked: known.ack,
             known,
             known_before: known,
-            sender: Sender::default(),
-            coming: VecDeque::new(),
-            out: VecDeque::new(),
-            trouble: None,
-            departures: 0,
-            open_end: false,
-            packets: 0,
-            segments: 0,
-            bytes: 0,
-            range: 0,
-            marked: 0,
-            echoed: 0,
-            acknowledgements: 0,
-            min_rtt: None,
-            srtt: Nanos(0),
             last_data: last_sent,
             last_new: last_sent,
             last_gain: known.at,
-            largest_acked: 0,
-            delayed_ack: Nanos(0),
-            released: Release::default(),
-            flight_before: 0,
-            recent: [(0, 0); RECENT],
-            last_heard_id: 0,
+            ..Stream::default()
         }
-    }
-
-    /// Behind the last byte that was seen.
-    pub fn next(&self) -> u32 {
-        self.next
-    }
-
-    /// Behind the last byte that was acknowledged.
-    pub fn acked(&self) -> u32 {
-        self.acked
     }
 
     /// Bytes in flight, as the sender knew it when the last data packet left.
@@ -474,14 +467,12 @@ impl Stream {
         u64::from(self.next.wrapping_sub(self.acked))
     }
 
-    /// What let the last new data go.
-    pub fn released(&self) -> &Release {
-        &self.released
-    }
-
-    /// Bytes in flight before them, as the sender knew it.
-    pub fn flight_before(&self) -> u64 {
-        self.flight_before
+    /// What it counts.
+    pub fn counts(&self) -> Counts {
+        self.trouble
+            .as_deref()
+            .map(|t| t.counts)
+            .unwrap_or_default()
     }
 
     /// The last retransmission.
@@ -489,34 +480,9 @@ impl Stream {
         self.trouble.as_deref().map(|t| &t.last)
     }
 
-    /// Data packets that left: new ones and retransmissions. The last one has this number.
-    pub fn departures(&self) -> u32 {
-        self.departures
-    }
-
     /// The departures that the last retransmission repeats, and the sequence number behind each of them.
     pub fn repeated(&self) -> &[(u32, u32)] {
         self.trouble.as_deref().map_or(&[], |t| &t.repeated)
-    }
-
-    /// Data packets; what the capture recorded twice counts once.
-    pub fn packets(&self) -> u64 {
-        self.packets
-    }
-
-    /// The same with those that offload joined counted one by one.
-    pub fn segments(&self) -> u64 {
-        self.segments
-    }
-
-    /// Sequence space between the first and the last byte, seen or acknowledged unseen.
-    pub fn range(&self) -> u64 {
-        self.range
-    }
-
-    /// Payload, retransmissions included.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Packets with a mark of congestion, or acknowledgements that echo one (RFC 3168).
@@ -524,73 +490,11 @@ impl Stream {
         self.marked.max(self.echoed.into())
     }
 
-    /// Acknowledgements of any kind.
-    pub fn acknowledgements(&self) -> u64 {
-        self.acknowledgements
-    }
-
-    /// The shortest round trip between the observer and the receiver.
-    pub fn min_rtt(&self) -> Option<Nanos> {
-        self.min_rtt
-    }
-
-    /// The same, smoothed as the sender does (RFC 6298); 0 before the first.
-    pub fn srtt(&self) -> Nanos {
-        self.srtt
-    }
-
-    /// The last data packet.
-    pub fn last_data(&self) -> Nanos {
-        self.last_data
-    }
-
-    /// The largest segment that was acknowledged.
-    pub fn largest_acked(&self) -> u32 {
-        self.largest_acked
-    }
-
-    /// Time in which the sender waited for acknowledgements that the receiver held back.
-    pub fn delayed_ack(&self) -> Nanos {
-        self.delayed_ack
-    }
-
-    /// Retransmitted packets; with those that were joined counted one by one.
-    pub fn retransmitted(&self) -> (u64, u64) {
-        self.of_trouble(|t| (t.retransmitted, t.resent))
-    }
-
     /// Retransmissions that the receiver had not needed.
-    pub fn needless(&self) -> u64 {
-        self.of_trouble(|t| t.dsacks.max(t.seen_needless).min(t.resent))
-    }
-
-    /// Packets that were overtaken.
-    pub fn reordered(&self) -> u64 {
-        self.of_trouble(|t| t.out_of_order)
-    }
-
-    /// Packets that the capture recorded twice.
-    pub fn duplicates(&self) -> u64 {
-        self.of_trouble(|t| t.twice)
-    }
-
-    /// Packets with sequence numbers far from all others.
-    pub fn strays(&self) -> u64 {
-        self.of_trouble(|t| t.strays)
-    }
-
-    /// Bytes that were acknowledged and never seen.
-    pub fn unseen(&self) -> u64 {
-        self.of_trouble(|t| t.unseen)
-    }
-
-    /// Retransmission timeouts; the most in a row for one segment; the time that they took.
-    pub fn timeouts(&self) -> (u64, u32, Nanos) {
-        self.of_trouble(|t| (t.timeouts, t.backoffs, t.stalled))
-    }
-
-    fn of_trouble<T: Default>(&self, of: impl Fn(&Trouble) -> T) -> T {
-        self.trouble.as_deref().map(of).unwrap_or_default()
+    fn needless(&self) -> u64 {
+        let counts = self.counts();
+        let most = counts.dsacks.max(counts.seen_needless);
+        most.min(counts.retransmitted_segments)
     }
 
     /// Bytes of a full segment: as announced, unless all were smaller.
@@ -608,7 +512,7 @@ impl Stream {
         let (acked, last) = (self.acked, self.last_data);
         match &mut self.trouble {
             Some(trouble) if trouble.backed_off.1 > 0 && trouble.backed_off.0 == acked => {
-                trouble.stalled += end.since(last);
+                trouble.counts.stalled += end.since(last);
                 end.since(last)
             }
             _ => Nanos(0),
@@ -623,16 +527,17 @@ impl Stream {
         vantage: Vantage,
         near: Nanos,
     ) -> StreamFigures {
+        let counts = self.counts();
         StreamFigures {
             sender,
             receiver,
             vantage,
             segments: self.segments,
-            retransmissions: self.retransmitted().1,
+            retransmissions: counts.retransmitted_segments,
             needless_retransmissions: self.needless(),
-            reordered: self.reordered(),
-            capture_duplicates: self.duplicates(),
-            unseen: Bytes(self.unseen()),
+            reordered: counts.reordered,
+            capture_duplicates: counts.duplicates,
+            unseen: Bytes(counts.unseen),
             min_rtt: self.min_rtt.map(|rtt| rtt + near),
             delayed_ack: self.delayed_ack,
             path: None,
@@ -668,12 +573,12 @@ impl Stream {
         }
         let step = offset(self.next, seq);
         if step.unsigned_abs() > LARGEST_WINDOW.into() {
-            self.trouble().strays += 1;
+            self.trouble().counts.strays += 1;
             return Arrival::Stray;
         }
         let end = seq.wrapping_add(packet.payload);
         if step < 0 && self.is_duplicate(packet, seq, end, trips.total) {
-            self.trouble().twice += 1;
+            self.trouble().counts.duplicates += 1;
             return Arrival::Duplicate;
         }
         self.recent[self.packets as usize % RECENT] = (seq, packet.ip_id);
@@ -827,24 +732,25 @@ impl Stream {
                 total => self.min_rtt.unwrap_or_default().0.max(total) / TOO_SOON,
             };
             if packet.at.since(since).0 < soon {
-                trouble.out_of_order += 1;
+                trouble.counts.reordered += 1;
                 return Arrival::Reordered;
             }
         }
         self.sender.resends(packet.payload);
-        trouble.retransmitted += 1;
-        trouble.resent += segments;
+        let counts = &mut trouble.counts;
+        counts.retransmitted += 1;
+        counts.retransmitted_segments += segments;
         self.departures = self.departures.wrapping_add(1);
         let waited = packet.at.since(self.last_data.max(self.last_gain));
         let timeout = (waited >= RTO_MIN + self.srtt).then_some(waited);
         let mut backoffs = 0;
         if let Some(waited) = timeout {
-            trouble.timeouts += 1;
-            trouble.stalled += waited;
+            counts.timeouts += 1;
+            counts.stalled += waited;
             let (oldest, times) = trouble.backed_off;
             backoffs = if oldest == seq { times + 1 } else { 1 };
             trouble.backed_off = (seq, backoffs);
-            trouble.backoffs = trouble.backoffs.max(backoffs);
+            counts.backoffs = counts.backoffs.max(backoffs);
         }
         let mut last_sent = packet.at;
         let mut needless = !before(self.acked, end);
@@ -864,7 +770,7 @@ impl Stream {
                 break;
             }
         }
-        trouble.seen_needless += u64::from(needless);
+        trouble.counts.seen_needless += u64::from(needless);
         trouble.last = Retransmission {
             before: last_sent,
             timeout,
@@ -902,7 +808,7 @@ impl Stream {
             (heard.trip, heard.is_dsack) = self.overtook(packet.at, from, to, repeats);
         }
         if heard.is_dsack {
-            self.trouble().dsacks += 1;
+            self.trouble().counts.dsacks += 1;
         }
         let gained = packet.ack.wrapping_sub(self.acked);
         // Below a wild number nothing can be said.
@@ -934,7 +840,7 @@ impl Stream {
             if unseen > 1 {
                 self.range += unseen;
                 if !self.open_end {
-                    self.trouble().unseen += unseen;
+                    self.trouble().counts.unseen += unseen;
                 }
             }
             self.next = ack;
@@ -942,7 +848,7 @@ impl Stream {
         if let Some(trouble) = &mut self.trouble {
             let filled = |to: &u32| !before(ack, *to);
             let lost = trouble.gaps.iter().filter(|(_, to, _)| filled(to));
-            trouble.unseen += lost
+            trouble.counts.unseen += lost
                 .map(|(from, to, _)| u64::from(to.wrapping_sub(*from)))
                 .sum::<u64>();
             trouble.gaps.retain(|(_, to, _)| !filled(to));

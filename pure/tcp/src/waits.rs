@@ -61,7 +61,7 @@ pub fn is_short_out(tcb: &SocketValues) -> bool {
 }
 
 /// What an acknowledgement says, and when it was seen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known {
     pub at: Nanos,
     pub ack: u32,

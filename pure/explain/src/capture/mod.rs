@@ -181,7 +181,7 @@ pub(crate) fn read(connection: &mut Connection, packet: &Packet, passed: &Passed
         own.view.data(&own.stream, packet, arrival, segment);
     }
     if let Some(heard) = passed.heard {
-        let total = connection.trips(passed.side).total;
+        let total = connection.trips[passed.side].total;
         if let Some(peer) = connection.stream_mut(1 - passed.side) {
             peer.view
                 .heard(&peer.stream, packet.at, &heard, (segment, total));
@@ -285,7 +285,7 @@ pub(crate) fn explain(
         let followed = connection.take_stream(side)?;
         let (from, to) = (ends[side], ends[1 - side]);
         let vantage = vantage(from.ip(), to.ip());
-        let trips = connection.trips(side);
+        let trips = connection.trips[side];
         let near = match vantage {
             Vantage::AtSender | Vantage::Unknown => Nanos(0),
             Vantage::AtReceiver | Vantage::Between => trips.to_sender,
@@ -300,10 +300,10 @@ pub(crate) fn explain(
             vantage,
             near,
             total: trips.total,
-            begun: connection.begun(),
+            begun: connection.begun,
             span: connection.span(),
-            opened: connection.opened(),
-            syns_again: connection.syns_again(),
+            opened: connection.opened,
+            syns_again: connection.syns_again,
             segment: connection.segment(),
             is_exchange,
             doubts: doubt.iter().cloned().collect(),

@@ -1,11 +1,11 @@
 //! What a sender does over time, as the packets of its stream show it: readings, and who limits each of them.
 
-use crate::assemble::{FEWEST_SEGMENTS, Subject, assemble};
+use crate::conclude::{FEWEST_SEGMENTS, Subject, assemble};
 use crate::facts::{
     self, Bucket, Facts, Held, Loss, MOST_LOSSES, MOST_SENT, Reading, Rhythm, Sent, Vanished,
 };
 use crate::limits::{RECEIVE_WINDOW_FULL, bucket};
-use crate::moment::{self, Piece};
+use crate::sender_state::{self, Piece};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
 use model::{Bytes, Nanos, Vantage};
@@ -48,6 +48,7 @@ pub(super) struct Frame {
 }
 
 /// A sender: the reading that runs, and what came before it.
+#[derive(Default)]
 pub(crate) struct Sender {
     /// What left, from the first [`FEWEST_SENT`] packets on.
     departed: Option<Box<Departed>>,
@@ -162,24 +163,11 @@ impl Pace {
 impl View for Sender {
     fn begin(at: Nanos) -> Sender {
         Sender {
-            departed: None,
-            course: None,
-            losses: Vec::new(),
-            vanished: None,
-            stamped: None,
             last_data: at,
             reading_from: at,
-            flight: 0,
             least: u64::MAX,
-            pause: Nanos(0),
-            window: 0,
-            delivered: 0,
-            passed: 0,
-            again: 0,
-            idle: Nanos(0),
-            held: Nanos(0),
-            stalled: Nanos(0),
             least_window: u64::MAX,
+            ..Sender::default()
         }
     }
 }
@@ -191,8 +179,8 @@ impl Sender {
             Arrival::KeepAlive | Arrival::Stray | Arrival::Duplicate => return,
             Arrival::Reordered => {}
             Arrival::New => {
-                self.released(stream.released());
-                self.least = self.least.min(stream.flight_before());
+                self.released(&stream.released);
+                self.least = self.least.min(stream.flight_before);
                 self.pause = self.pause.max(packet.at.since(self.last_data));
                 self.departs(stream, packet, segment);
             }
@@ -248,7 +236,7 @@ impl Sender {
 
     /// What leaves from now on is kept packet by packet.
     pub fn keeps(&mut self, stream: &Stream) {
-        let first = stream.departures();
+        let first = stream.departures;
         let departed = || {
             Box::new(Departed {
                 first,
@@ -260,7 +248,7 @@ impl Sender {
 
     /// Keeps what leaves.
     pub fn departs(&mut self, stream: &Stream, packet: &Packet, segment: u32) {
-        if stream.packets() > FEWEST_SENT {
+        if stream.packets > FEWEST_SENT {
             self.keeps(stream);
         }
         if let Some(departed) = &mut self.departed {
@@ -285,10 +273,10 @@ impl Sender {
         }
         self.departs(stream, packet, segment);
         self.stalled += again.timeout.unwrap_or_default();
-        let (size, passed) = (packet.payload.min(usual(segment)), stream.largest_acked());
+        let (size, passed) = (packet.payload.min(usual(segment)), stream.largest_acked);
         let backoffs = backoffs.unwrap_or(again.backoffs);
         let more = backoffs > self.vanished.map_or(1, |v| v.backoffs);
-        if more && again.range.0 == stream.acked() && size > passed {
+        if more && again.range.0 == stream.acked && size > passed {
             self.vanished = Some(Vanished {
                 size,
                 passed,
@@ -301,7 +289,7 @@ impl Sender {
         }
         self.losses.push(Loss {
             at: again.before,
-            srtt: stream.srtt(),
+            srtt: stream.srtt,
             flight: stream.unacked(),
             place: None,
             bytes: packet.payload,
@@ -313,7 +301,7 @@ impl Sender {
     #[inline]
     pub fn acknowledged(&mut self, stream: &Stream) {
         if self.vanished.is_some() {
-            let largest = stream.largest_acked();
+            let largest = stream.largest_acked;
             self.vanished = self.vanished.filter(|v| v.size > largest);
         }
     }
@@ -338,7 +326,7 @@ impl Sender {
     /// Ends the reading when it is long enough.
     #[inline]
     fn turn(&mut self, stream: &Stream, at: Nanos, segment: u32, total: Nanos) {
-        let least = stream.min_rtt().unwrap_or_default().max(total);
+        let least = stream.min_rtt.unwrap_or_default().max(total);
         if at.since(self.reading_from) >= SHORTEST_READING.max(least) {
             self.read(stream, at, segment, total);
         }
@@ -348,8 +336,7 @@ impl Sender {
     #[inline(never)]
     fn read(&mut self, stream: &Stream, at: Nanos, segment: u32, total: Nanos) {
         let span = at.since(self.reading_from);
-        let closed =
-            self.least_window < u64::from(stream.mss(segment).max(1)) && stream.bytes() > 0;
+        let closed = self.least_window < u64::from(stream.mss(segment).max(1)) && stream.bytes > 0;
         let course = self.course.get_or_insert_default();
         let occupancy = self.flight as f64 / self.window.max(1) as f64;
         let full = self.window > 0 && occupancy >= RECEIVE_WINDOW_FULL;
@@ -358,7 +345,7 @@ impl Sender {
             course.within += u32::from(occupancy <= BEYOND);
         }
         if self.least < u64::MAX && self.again == 0 {
-            let trip = stream.min_rtt().unwrap_or_default().max(total);
+            let trip = stream.min_rtt.unwrap_or_default().max(total);
             let holds = u128::from(self.delivered) * u128::from(trip.0) / u128::from(span.0.max(1));
             course.pace.readings += 1;
             course.pace.drained += u32::from(u128::from(self.least) < holds / 2);
@@ -402,7 +389,7 @@ impl Sender {
                 limit,
                 bytes,
             };
-            moment::own(&mut course.pieces, piece);
+            sender_state::own(&mut course.pieces, piece);
             from = to;
         }
         facts::keep(
@@ -410,7 +397,7 @@ impl Sender {
             Reading {
                 from: self.reading_from,
                 to: at,
-                srtt: stream.srtt(),
+                srtt: stream.srtt,
                 // The congestion window is not in a packet: what was in flight stands for it.
                 cwnd: self.flight,
                 flight: self.flight,
@@ -452,7 +439,7 @@ impl Sender {
             this.turn(&stream, end, frame.segment, frame.total);
         }
         let figures = stream.figures(frame.from, frame.to, frame.vantage, frame.near);
-        let (timeouts, backoffs, stalled) = stream.timeouts();
+        let counts = stream.counts();
         let mut course = this.course.take().unwrap_or_default();
         let mut doubts = frame.doubts;
         // More was in flight than the window allows, again and again: its scale is not the one that was
@@ -472,51 +459,46 @@ impl Sender {
                 }
             }
         }
-        let counts = [
+        for (count, what) in [
             (
-                stream.duplicates(),
+                counts.duplicates,
                 "packets are in the capture twice, and are counted once",
             ),
             (
-                stream.strays(),
+                counts.strays,
                 "packets with sequence numbers far from the others were left out",
             ),
-        ];
-        for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-            doubts.push(format!("{count} {what}"));
+        ] {
+            if count > 0 {
+                doubts.push(format!("{count} {what}"));
+            }
         }
         // Where most was not seen, it was never there to see.
-        let one_way = if stream.acknowledgements() == 0 {
-            Some("no acknowledgement of these data is in the capture: it was taken in one direction only, so round trips and windows are not known".to_owned())
-        } else if stream.unseen() > stream.range() / 2 {
-            Some(format!(
+        let blind = stream.acknowledgements == 0 || counts.unseen > stream.range / 2;
+        doubts.extend(match (stream.acknowledgements, counts.unseen) {
+            (0, _) => Some("no acknowledgement of these data is in the capture: it was taken in one direction only, so round trips and windows are not known".to_owned()),
+            (_, 0) => None,
+            _ if blind => Some(format!(
                 "{} were acknowledged, and most of them never seen: the capture was taken in one direction only, or lost the other",
-                Bytes(stream.range())
-            ))
-        } else {
-            None
-        };
-        let blind = one_way.is_some();
-        match one_way {
-            Some(doubt) => doubts.push(doubt),
-            None if stream.unseen() > 0 => doubts.push(format!(
-                "{} were acknowledged and never seen: the capture itself lost packets",
-                Bytes(stream.unseen())
+                Bytes(stream.range)
             )),
-            None => {}
-        }
+            (_, unseen) => Some(format!(
+                "{} were acknowledged and never seen: the capture itself lost packets",
+                Bytes(unseen)
+            )),
+        });
         let near = frame.near;
         let begun = frame.begun;
         let mut facts = Facts::new(source_of(frame.vantage));
         facts.span = frame.span;
         facts.mss = stream.mss(frame.segment);
-        facts.bytes = Bytes(stream.range());
-        facts.min_rtt = stream.min_rtt().map(|rtt| rtt + near);
+        facts.bytes = Bytes(stream.range);
+        facts.min_rtt = stream.min_rtt.map(|rtt| rtt + near);
         facts.segments = figures.segments;
         facts.retransmitted = figures.retransmissions;
-        facts.timeouts = timeouts;
-        facts.stalled = stalled;
-        facts.backoffs = backoffs;
+        facts.timeouts = counts.timeouts;
+        facts.stalled = counts.stalled;
+        facts.backoffs = counts.backoffs;
         facts.vanished = this.vanished.map(|v| Vanished {
             at: v.at.since(begun),
             ..v
@@ -554,7 +536,7 @@ impl Sender {
         }
         // What any initial window takes whole was not held by the congestion window, unless a loss made that smaller.
         let least_window = u64::from(LEAST_INITIAL_WINDOW * usual(frame.segment));
-        if facts.retransmitted == 0 && stream.range() <= least_window {
+        if facts.retransmitted == 0 && stream.range <= least_window {
             for piece in &mut pieces {
                 if piece.limit == Limit::CongestionWindow {
                     piece.limit = Limit::Application;

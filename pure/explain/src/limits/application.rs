@@ -4,22 +4,22 @@
 
 use super::{Key, Telling};
 use crate::facts::Facts;
-use crate::moment::{Moment, Release};
+use crate::sender_state::{Release, SenderState};
 use model::finding::Confidence;
 
 /// Nothing to send and nothing in flight.
-pub(crate) fn owns_idleness(moment: &Moment) -> bool {
-    moment.unsent == 0 && moment.flight == 0
+pub(crate) fn owns_idleness(state: &SenderState) -> bool {
+    state.unsent == 0 && state.flight == 0
 }
 
 /// Nothing to send; or so little that Nagle's algorithm held it, until the application wrote more.
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.unsent == 0 || moment.held_until == Some(Release::Write)
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.unsent == 0 || state.held_until == Some(Release::Write)
 }
 
 /// Pacing holds the next segment, but at a rate that the application itself made low.
-pub(crate) fn owns_pacing(moment: &Moment) -> bool {
-    moment.paced && moment.app_limited
+pub(crate) fn owns_pacing(state: &SenderState) -> bool {
+    state.paced && state.app_limited
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

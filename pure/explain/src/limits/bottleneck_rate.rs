@@ -30,11 +30,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     let Some(spread) = facts.unsteadiness() else {
         return few_readings(facts);
     };
-    let spread = facts.evidence(Key::GoodputSpread, spread);
-    let spread = match facts.is_flat() {
-        true => spread.at_most(FLAT),
-        false => spread,
-    };
+    let spread = facts.evidence(Key::GoodputSpread, spread).if_at_most(FLAT);
     let mut evidence = vec![facts.evidence(Key::Goodput, rate), spread];
     if let Some(link) = facts.link
         && rate.0 as f64 >= link.0 as f64 * LINE_RATE
@@ -127,19 +123,14 @@ fn few_readings(facts: &Facts) -> Option<Telling> {
 /// Judged where a queue stands.
 fn standing_queue(facts: &Facts, inflation: f64) -> Evidence {
     let evidence = facts.evidence(Key::RttOverMinRtt, inflation);
-    match facts.is_queue(inflation, QUEUE) {
-        true => evidence.at_least(facts.queue_from(QUEUE)),
-        false => evidence,
-    }
+    evidence.if_at_least(facts.queue_from(QUEUE))
 }
 
 /// Judged where the window has room.
 fn window_to_spare(facts: &Facts, spare: f64) -> Evidence {
-    let evidence = facts.evidence(Key::CwndOverBdp, spare);
-    match spare >= TO_SPARE {
-        true => evidence.at_least(TO_SPARE),
-        false => evidence,
-    }
+    facts
+        .evidence(Key::CwndOverBdp, spare)
+        .if_at_least(TO_SPARE)
 }
 
 const RATE_MOVES: &str =

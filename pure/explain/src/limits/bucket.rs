@@ -85,10 +85,7 @@ pub(crate) fn evidence(facts: &Facts, delay_at_most: Option<f64>) -> Vec<Evidenc
     };
     let parts = facts.evidence(Key::LossSeparation, bucket.parts / AT_THE_BRIM);
     if !bucket.is_seen() {
-        return vec![match bucket.is_excluded() {
-            true => parts.at_most(EXCLUDED / AT_THE_BRIM),
-            false => parts,
-        }];
+        return vec![parts.if_at_most(EXCLUDED / AT_THE_BRIM)];
     }
     let delay = facts.evidence(
         Key::RttAboveMinRttAtLosses,

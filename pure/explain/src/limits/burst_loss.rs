@@ -4,7 +4,7 @@
 //! Near miss: random loss, which strikes anywhere in a burst and at any window. The experiment that
 //! decides is pacing. Losses that a queue separates from the others only with exceptions make it at most possible.
 
-use super::clumps::{self, Clumps};
+use super::loss_runs::{self, Runs};
 use super::{Key, Telling, bucket, policer, random_loss};
 use crate::facts::{Bucket, Facts, Loss};
 use model::finding::{Confidence, Evidence, Limit};
@@ -112,11 +112,8 @@ pub(crate) fn spread_of_windows(facts: &Facts) -> Vec<Evidence> {
         );
     }
     if let Some(place) = place(facts) {
-        let place_evidence = facts.evidence(Key::LossPositionInBurst, place);
-        evidence.push(match place >= AT_THE_END {
-            true => place_evidence.at_least(AT_THE_END),
-            false => place_evidence,
-        });
+        let place = facts.evidence(Key::LossPositionInBurst, place);
+        evidence.push(place.if_at_least(AT_THE_END));
     }
     evidence
 }
@@ -144,9 +141,9 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         "pace the sender, so that it sends no burst at the speed of its link",
     )
     .advise("a deeper buffer where the fast link meets the slow one");
-    let rank = match (clumps::clumps(facts), pattern) {
-        (Clumps::Together, _) => 1,
-        (Clumps::OneByOne, _) | (_, Pattern::Anywhere) => 2,
+    let rank = match (loss_runs::pattern(facts), pattern) {
+        (Runs::Together, _) => 1,
+        (Runs::OneByOne, _) | (_, Pattern::Anywhere) => 2,
         (_, Pattern::Unknown) => 1,
         _ => 0,
     };

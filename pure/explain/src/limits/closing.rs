@@ -2,11 +2,11 @@
 
 use super::Telling;
 use crate::facts::Facts;
-use crate::moment::{Moment, Stage};
+use crate::sender_state::{SenderState, Stage};
 use model::finding::Confidence;
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.stage == Stage::Closing
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.stage == Stage::Closing
 }
 
 pub(crate) fn tell(_: &Facts) -> Telling {

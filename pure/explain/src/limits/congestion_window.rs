@@ -2,13 +2,13 @@
 
 use super::{Key, Telling};
 use crate::facts::Facts;
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::Bytes;
 use model::finding::Confidence;
 use model::stats::{median, percentile};
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    super::slow_start::window_holds(moment)
+pub(crate) fn owns(state: &SenderState) -> bool {
+    super::slow_start::window_holds(state)
 }
 
 /// Of the window in flight at the most, median: it is full.

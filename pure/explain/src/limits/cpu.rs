@@ -65,10 +65,7 @@ fn evidence(facts: &Facts) -> Vec<Evidence> {
     .into_iter()
     .filter_map(|(process, host, load)| Some((process, host, load?)))
     .flat_map(|(process, host, load)| {
-        let judged = |key, used: f64, full: f64| match used >= full {
-            true => facts.evidence(key, used).at_least(full),
-            false => facts.evidence(key, used),
-        };
+        let judged = |key, used: f64, full| facts.evidence(key, used).if_at_least(full);
         let of_host = load.host.map(|used| judged(host, used, HOST_FULL));
         [judged(process, load.process, process_full(load))]
             .into_iter()

@@ -2,12 +2,12 @@
 
 use super::{Key, Telling};
 use crate::facts::{FLAT, Facts};
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::Nanos;
 use model::finding::{Confidence, Evidence, Source};
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.queued_below
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.queued_below
 }
 
 /// Data wait to be sent, no window is full, the processors are not, and the rate is flat: what is left is

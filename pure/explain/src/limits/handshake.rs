@@ -4,11 +4,11 @@
 
 use super::{Key, Telling};
 use crate::facts::Facts;
-use crate::moment::{Moment, Stage};
+use crate::sender_state::{SenderState, Stage};
 use model::finding::Confidence;
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.stage == Stage::Opening
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.stage == Stage::Opening
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

@@ -4,12 +4,12 @@
 
 use super::Telling;
 use crate::facts::Facts;
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::finding::Confidence;
 use model::segment::ca_state;
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    matches!(moment.ca_state, ca_state::CWR | ca_state::RECOVERY)
+pub(crate) fn owns(state: &SenderState) -> bool {
+    matches!(state.ca_state, ca_state::CWR | ca_state::RECOVERY)
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

@@ -8,7 +8,6 @@ pub(crate) mod bucket;
 mod bufferbloat;
 mod burst_loss;
 mod closing;
-mod clumps;
 mod congestion_window;
 mod cpu;
 mod delayed_ack;
@@ -17,6 +16,7 @@ mod duplex_loss;
 mod ecn_marks;
 mod handshake;
 mod loss_recovery;
+mod loss_runs;
 mod nagle;
 mod pacing;
 mod policer;
@@ -33,13 +33,13 @@ mod source_storage;
 mod zero_window;
 
 use crate::facts::Facts;
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::finding::{Confidence, Decider, Evidence, Limit, Remedy};
 
 pub(crate) use model::finding::EvidenceKey as Key;
 
-/// Whether a limit of the first level owns a moment.
-pub(crate) type Owns = fn(&Moment) -> bool;
+/// Whether a limit of the first level owns a state.
+pub(crate) type Owns = fn(&SenderState) -> bool;
 
 /// The first level: the first rule that claims a moment has it. What none claims is the processor's.
 pub(crate) const ORDER: &[(Limit, Owns)] = &[

@@ -5,11 +5,11 @@
 
 use super::{Key, Telling};
 use crate::facts::Facts;
-use crate::moment::{Moment, Release};
+use crate::sender_state::{Release, SenderState};
 use model::finding::Confidence;
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.held_until == Some(Release::Ack)
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.held_until == Some(Release::Ack)
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

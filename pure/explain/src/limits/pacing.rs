@@ -3,12 +3,12 @@
 
 use super::{Key, Telling, send_buffer};
 use crate::facts::{Facts, Rhythm, bit_rate};
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::BitRate;
 use model::finding::{Confidence, Limit};
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.paced
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.paced
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

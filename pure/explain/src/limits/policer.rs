@@ -7,7 +7,7 @@
 //! Near miss: random loss, which strikes at any filling.
 
 use super::burst_loss::{self, Pattern};
-use super::clumps::{self, Clumps};
+use super::loss_runs::{self, Runs};
 use super::{Key, Telling, bucket, random_loss};
 use crate::facts::{Bucket, Facts, bit_rate};
 use model::Nanos;
@@ -84,20 +84,20 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     // A sender that stays below the rate most of the time meets the bucket now and then; what is too
     // coarse to simulate a bucket cannot exclude one. A sender that ignores loss sends at the rate.
-    let clumps = clumps::clumps(facts);
+    let runs = loss_runs::pattern(facts);
     let near = bucket.as_ref().map(|b| match facts.is_traced() {
         true => 0.0,
         false => b.near,
     });
-    let open = clumps != Clumps::OneByOne
+    let open = runs != Runs::OneByOne
         && (pattern != Pattern::Anywhere || near.is_none_or(|near| near >= OFTEN_NEAR));
     let ignored = facts.is_bbr() && facts.loss_share() >= MUCH_LOSS && facts.is_flat();
     (open && (facts.loss_hurts() || ignored) && facts.losses.len() >= FEWEST_LOSSES).then(|| {
         let mut evidence = vec![facts.retransmissions(), queue.at_most(queue_from)];
-        evidence.extend(clumps::evidence(facts));
+        evidence.extend(loss_runs::evidence(facts));
         // Whoever yields to a bucket stays near its rate; a buffer without depth lets the rate swing.
         let steady = facts.unsteadiness().is_some_and(|u| u < STEADY);
-        let rank = if clumps == Clumps::Together && steady {
+        let rank = if runs == Runs::Together && steady {
             0
         } else {
             2

@@ -4,7 +4,7 @@
 //! was empty), of bursts in a shallow buffer (always at the same window, at the end of bursts), of segments that came late
 //! (the sender saw more of these).
 
-use super::clumps::{self, Clumps};
+use super::loss_runs::{self, Runs};
 use super::{Key, Telling, burst_loss};
 use crate::facts::{Facts, bit_rate};
 use model::BitRate;
@@ -27,7 +27,7 @@ pub(super) fn no_queue(facts: &Facts, at_loss: f64) -> Vec<Evidence> {
             .at_most(facts.queue_from(QUEUE)),
     ];
     evidence.extend(burst_loss::spread_of_windows(facts));
-    evidence.extend(clumps::evidence(facts));
+    evidence.extend(loss_runs::evidence(facts));
     evidence
 }
 
@@ -65,10 +65,10 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
         telling
     } else {
         telling
-            .ranked(match (clumps::clumps(facts), pattern) {
+            .ranked(match (loss_runs::pattern(facts), pattern) {
                 _ if facts.reorders() => 2,
-                (Clumps::OneByOne, _) => 0,
-                (Clumps::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
+                (Runs::OneByOne, _) => 0,
+                (Runs::Together, _) | (_, burst_loss::Pattern::SameWindow) => 3,
                 _ => 1,
             })
             .decide(

@@ -39,10 +39,7 @@ pub(crate) fn fits(facts: &Facts) -> Option<Telling> {
     }
     let quartile = facts.evidence(Key::ReceiveWindowLowerQuartile, Bytes(low as u64));
     let mut evidence = vec![
-        match low <= high * CLOSES {
-            true => quartile.at_most(high * CLOSES),
-            false => quartile,
-        },
+        quartile.if_at_most(high * CLOSES),
         facts.evidence(Key::ReceiveWindowMax, Bytes(high as u64)),
     ];
     if long {

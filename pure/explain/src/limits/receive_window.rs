@@ -4,7 +4,7 @@
 
 use super::{Key, Telling};
 use crate::facts::{Facts, HELD_FLIGHT, bit_rate};
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::Bytes;
 use model::finding::{Confidence, Limit};
 use model::stats::median;
@@ -13,17 +13,17 @@ use model::stats::median;
 /// half.
 pub(crate) const FULL: f64 = 0.85;
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.room < u64::from(moment.mss).min(moment.unsent)
-        || moment.deferred_by() == Some(Limit::ReceiveWindow)
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.room < u64::from(state.mss).min(state.unsent)
+        || state.deferred_by() == Some(Limit::ReceiveWindow)
 }
 
 /// The peer's window is smaller than the congestion window and mostly in flight: a sender that paces by
 /// the rate that it reached (bbr) spreads out what the peer lets it send, and so never fills the window.
-pub(crate) fn owns_pacing(moment: &Moment) -> bool {
-    let window = u64::from(moment.cwnd) * u64::from(moment.mss);
-    let out = moment.window.saturating_sub(moment.room);
-    moment.paced && moment.window < window && out >= moment.window / 2
+pub(crate) fn owns_pacing(state: &SenderState) -> bool {
+    let window = u64::from(state.cwnd) * u64::from(state.mss);
+    let out = state.window.saturating_sub(state.room);
+    state.paced && state.window < window && out >= state.window / 2
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {
@@ -34,10 +34,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     evidence.push(facts.evidence(Key::ReceiveWindow, window));
     if let Some(occupancy) = facts.occupancy() {
         let full = facts.evidence(Key::InFlightOverReceiveWindow, occupancy);
-        evidence.push(match occupancy >= FULL {
-            true => full.at_least(FULL),
-            false => full,
-        });
+        evidence.push(full.if_at_least(FULL));
     }
     if let Some(buffer) = facts.receive_buffer {
         evidence.push(facts.evidence(Key::ReceiveBuffer, buffer));

@@ -4,12 +4,12 @@
 
 use super::{Key, Telling};
 use crate::facts::Facts;
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::finding::Confidence;
 use model::segment::ca_state;
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.ca_state == ca_state::LOSS || moment.backed_off
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.ca_state == ca_state::LOSS || state.backed_off
 }
 
 /// The same segment lost so often in a row is no chance: nothing passed at all.
@@ -33,10 +33,7 @@ pub(crate) fn tell(facts: &Facts) -> Telling {
     ];
     if facts.backoffs > 0 {
         let row = facts.evidence(Key::ConsecutiveTimeouts, facts.backoffs);
-        evidence.push(match facts.backoffs >= DEAD {
-            true => row.at_least(DEAD.into()),
-            false => row,
-        });
+        evidence.push(row.if_at_least(DEAD.into()));
     }
     Telling::new(Confidence::Certain, evidence).advise(
         "look for what loses whole windows or the last segments of a transfer: a timeout means that \

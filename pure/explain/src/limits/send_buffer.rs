@@ -5,20 +5,20 @@
 
 use super::{Key, Telling};
 use crate::facts::{Facts, HELD_FLIGHT, Rhythm, bit_rate};
-use crate::moment::{Moment, Release};
+use crate::sender_state::{Release, SenderState};
 use model::Bytes;
 use model::finding::{Confidence, Evidence, Limit};
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    let nothing_to_send = moment.unsent == 0 || moment.held_until == Some(Release::Write);
-    moment.no_space && nothing_to_send
+pub(crate) fn owns(state: &SenderState) -> bool {
+    let nothing_to_send = state.unsent == 0 || state.held_until == Some(Release::Write);
+    state.no_space && nothing_to_send
 }
 
 /// Pacing spreads out what the buffer holds, and the window would take all of it at once: a sender that
 /// paces by the rate that it reached (bbr) is held by what it was given.
-pub(crate) fn owns_pacing(moment: &Moment) -> bool {
-    let window = u64::from(moment.cwnd) * u64::from(moment.mss);
-    moment.paced && moment.no_space && moment.written < window
+pub(crate) fn owns_pacing(state: &SenderState) -> bool {
+    let window = u64::from(state.cwnd) * u64::from(state.mss);
+    state.paced && state.no_space && state.written < window
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

@@ -3,16 +3,16 @@
 
 use super::{Key, Telling};
 use crate::facts::Facts;
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::finding::{Confidence, Limit};
 
-pub(crate) fn owns(moment: &Moment) -> bool {
-    moment.cwnd < moment.ssthresh && window_holds(moment)
+pub(crate) fn owns(state: &SenderState) -> bool {
+    state.cwnd < state.ssthresh && window_holds(state)
 }
 
 /// The congestion window lets nothing go, or too little to be worth a segment.
-pub(crate) fn window_holds(moment: &Moment) -> bool {
-    moment.quota() <= 0 || moment.deferred_by() == Some(Limit::CongestionWindow)
+pub(crate) fn window_holds(state: &SenderState) -> bool {
+    state.quota() <= 0 || state.deferred_by() == Some(Limit::CongestionWindow)
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

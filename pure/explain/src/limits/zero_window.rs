@@ -4,21 +4,21 @@
 
 use super::{Key, Telling};
 use crate::facts::Facts;
-use crate::moment::Moment;
+use crate::sender_state::SenderState;
 use model::finding::Confidence;
 
 /// Nothing is in flight, so only a probe or an update of the window can end it.
-pub(crate) fn owns_silence(moment: &Moment) -> bool {
-    moment.unsent > 0 && moment.flight == 0 && (moment.probing || is_closed(moment))
+pub(crate) fn owns_silence(state: &SenderState) -> bool {
+    state.unsent > 0 && state.flight == 0 && (state.probing || is_closed(state))
 }
 
 /// The window is the limit, and it is closed.
-pub(crate) fn owns(moment: &Moment) -> bool {
-    is_closed(moment) && super::receive_window::owns(moment)
+pub(crate) fn owns(state: &SenderState) -> bool {
+    is_closed(state) && super::receive_window::owns(state)
 }
 
-fn is_closed(moment: &Moment) -> bool {
-    moment.window < u64::from(moment.mss)
+fn is_closed(state: &SenderState) -> bool {
+    state.window < u64::from(state.mss)
 }
 
 pub(crate) fn tell(facts: &Facts) -> Telling {

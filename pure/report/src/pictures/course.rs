@@ -612,8 +612,12 @@ mod tests {
         assert_eq!(values(&course, Track::RoundTrip), trips);
         assert_eq!(course.most().columns.greatest(Track::Flight), 1500);
         let stream = course.most().stream().unwrap();
-        assert_eq!((stream.segments(), stream.bytes()), (3, 2000));
-        assert_eq!(stream.retransmitted(), (1, 1));
+        assert_eq!((stream.segments, stream.bytes), (3, 2000));
+        let counts = stream.counts();
+        assert_eq!(
+            (counts.retransmitted, counts.retransmitted_segments),
+            (1, 1)
+        );
     }
 
     #[test]
@@ -636,7 +640,10 @@ mod tests {
         assert!(flight.len() <= 1600);
         assert_eq!(flight.iter().map(|(_, f)| *f).max(), Some(4 * 1448));
         let stream = pass.stream().unwrap();
-        assert_eq!((stream.retransmitted().1, stream.segments()), (0, 300_000));
+        assert_eq!(
+            (stream.counts().retransmitted_segments, stream.segments),
+            (0, 300_000)
+        );
         assert!(pass.first_again().is_none());
         course.packet(&packet(10_000_000, 0, 0, 1, ACK, step));
         for n in 1..1000 {

@@ -74,8 +74,8 @@ fn chart(
 /// What it shows, in words.
 fn alternative(pass: &Pass) -> String {
     let (bytes, segments, again) = pass.stream().map_or((0, 0, 0), |stream| {
-        let (_, again) = stream.retransmitted();
-        (stream.bytes(), stream.segments(), again)
+        let again = stream.counts().retransmitted_segments;
+        (stream.bytes, stream.segments, again)
     });
     let again = match again {
         0 => "none of them a retransmission".to_owned(),

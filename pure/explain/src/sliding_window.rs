@@ -9,7 +9,7 @@ const SECOND: u64 = 1_000_000_000;
 const SECONDS: u64 = 3;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lately {
+pub(crate) struct SlidingWindow {
     /// Rising, at most [`SECONDS`] of them.
     seconds: VecDeque<Second>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Sums {
     pub retransmitted: u64,
 }
 
-impl Lately {
+impl SlidingWindow {
     /// A limit owned the time between two moments.
     pub fn own(&mut self, from: Nanos, to: Nanos, limit: Limit) {
         let mut from = from
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn only_the_last_seconds_count() {
-        let mut lately = Lately::default();
+        let mut lately = SlidingWindow::default();
         let ms = |n: u64| Nanos(n * 1_000_000);
         lately.own(ms(0), ms(9_500), Limit::Application);
         lately.own(ms(9_500), ms(10_500), Limit::Pacing);

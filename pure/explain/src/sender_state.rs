@@ -7,7 +7,7 @@ use model::{Bytes, Nanos};
 /// What a sender's socket was between two events. Unsent data are those after the first of them, the
 /// rest is as the second found it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Moment {
+pub(crate) struct SenderState {
     pub stage: Stage,
     /// `TCP_CA_*`.
     pub ca_state: u8,
@@ -63,7 +63,7 @@ pub(crate) enum Release {
     Write,
 }
 
-impl Moment {
+impl SenderState {
     /// Segments that the congestion window still lets go.
     pub fn quota(&self) -> i64 {
         i64::from(self.cwnd) - i64::from(self.flight)

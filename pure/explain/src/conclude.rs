@@ -2,9 +2,10 @@
 
 use crate::facts::Facts;
 use crate::limits::{self, Fits, Kind, Telling};
-use crate::moment::Piece;
+use crate::sender_state::Piece;
 use model::finding::{Conclusion, Confidence, Explanation, Finding, Level, Limit, Phase, Share};
 use model::{Bytes, Direction, Nanos, Stage};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Pieces of the time line.
@@ -55,13 +56,7 @@ pub(crate) fn assemble(
     doubts: Vec<String>,
 ) -> Explanation {
     let shares = shares(pieces);
-    let of_kind = |wanted: Kind| -> Nanos {
-        shares
-            .iter()
-            .filter(|(limit, _)| kind(*limit, facts) == Some(wanted))
-            .map(|(_, share)| share.time)
-            .sum()
-    };
+    let of_kind = |wanted| time_of(&shares, |limit| kind(limit, facts) == Some(wanted));
     let transfer: Nanos = KINDS.into_iter().map(of_kind).sum();
     let most = KINDS
         .into_iter()
@@ -147,6 +142,12 @@ pub(crate) fn assemble(
     }
 }
 
+/// The time of some limits.
+fn time_of(shares: &[(Limit, Share)], is: impl Fn(Limit) -> bool) -> Nanos {
+    let own = shares.iter().filter(|(limit, _)| is(*limit));
+    own.map(|(_, share)| share.time).sum()
+}
+
 /// Storage has a share of its own: the time in which it was at work.
 fn is_storage(limit: Limit) -> bool {
     matches!(limit, Limit::SourceStorage | Limit::SinkStorage)
@@ -207,8 +208,7 @@ fn conclude(
     }
     // What a black hole does is seen at once, however short the transfer was.
     let hole = facts.vanished.is_some() && limits::is_black_hole(facts);
-    let opening = shares.iter().filter(|(l, _)| *l == Limit::Handshake);
-    let opening: Nanos = opening.map(|(_, s)| s.time).sum();
+    let opening = time_of(shares, |limit| limit == Limit::Handshake);
     if facts.syns_again > 0 && opening > transfer {
         return Conclusion::Limited {
             by: vec![Limit::Handshake],
@@ -218,17 +218,13 @@ fn conclude(
         return Conclusion::TooShort;
     }
     // An exchange waits for itself: what is held is what its application waits for.
-    let nagle = shares.iter().filter(|(l, _)| *l == Limit::Nagle);
-    let nagle: Nanos = nagle.map(|(_, s)| s.time).sum();
+    let nagle = time_of(shares, |limit| limit == Limit::Nagle);
     let held = facts.is_exchange && nagle.0 as f64 >= transfer.0 as f64 * HELD;
     let (most, part) = match most {
         Kind::Application | Kind::Nagle if held => (Kind::Nagle, part.max(MOST_OF_IT)),
         _ => (most, part),
     };
-    let receiver = shares
-        .iter()
-        .filter(|(l, _)| kind(*l, facts) == Some(Kind::Receiver));
-    let receiver: Nanos = receiver.map(|(_, s)| s.time).sum();
+    let receiver = time_of(shares, |limit| kind(limit, facts) == Some(Kind::Receiver));
     if part < MOST_OF_IT {
         let by: Vec<Limit> = two_largest(shares, facts);
         return match by.is_empty() {
@@ -314,15 +310,13 @@ fn share(time: Nanos, bytes: Bytes, total: Nanos) -> Share {
 
 /// The sum of each limit that owns anything.
 pub(crate) fn shares(pieces: &[Piece]) -> Vec<(Limit, Share)> {
-    let mut sums = std::collections::BTreeMap::new();
-    let mut total = Nanos(0);
+    let mut sums: BTreeMap<Limit, (Nanos, Bytes)> = BTreeMap::new();
     for piece in pieces {
-        let time = piece.to.since(piece.from);
-        let sum: &mut (Nanos, Bytes) = sums.entry(piece.limit).or_default();
-        sum.0 += time;
+        let sum = sums.entry(piece.limit).or_default();
+        sum.0 += piece.length();
         sum.1 += piece.bytes;
-        total += time;
     }
+    let total = pieces.iter().map(Piece::length).sum();
     sums.into_iter()
         .map(|(limit, (time, bytes))| (limit, share(time, bytes, total)))
         .collect()
@@ -335,7 +329,7 @@ pub(crate) fn phases(pieces: &[Piece]) -> Vec<Phase> {
     };
     let span = last.to.since(first.from).0;
     let step = span.div_ceil(PHASES as u64).max(1);
-    let mut cells = vec![(std::collections::BTreeMap::<Limit, u64>::new(), 0u64); PHASES];
+    let mut cells = vec![(BTreeMap::<Limit, u64>::new(), 0u64); PHASES];
     for piece in pieces {
         let (mut from, to) = (piece.from.since(first.from).0, piece.to.since(first.from).0);
         let length = (to - from.min(to)).max(1);

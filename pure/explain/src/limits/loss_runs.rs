@@ -15,19 +15,19 @@ const TOGETHER: f64 = 1.45;
 const MANY: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clumps {
+pub(super) enum Runs {
     OneByOne,
     Together,
     Unknown,
 }
 
-pub(super) fn clumps(facts: &Facts) -> Clumps {
+pub(super) fn pattern(facts: &Facts) -> Runs {
     match measure(facts) {
-        Some((ratio, events)) if events >= FEWEST && ratio <= ONE_BY_ONE => Clumps::OneByOne,
+        Some((ratio, events)) if events >= FEWEST && ratio <= ONE_BY_ONE => Runs::OneByOne,
         Some((ratio, events)) if events >= FEWEST && ratio >= TOGETHER || ratio >= MANY => {
-            Clumps::Together
+            Runs::Together
         }
-        _ => Clumps::Unknown,
+        _ => Runs::Unknown,
     }
 }
 
@@ -68,9 +68,9 @@ pub(super) fn evidence(facts: &Facts) -> Vec<Evidence> {
         return Vec::new();
     };
     let run = facts.evidence(Key::LossRunOverRandom, ratio);
-    let run = match clumps(facts) {
-        Clumps::Unknown => run,
-        Clumps::OneByOne | Clumps::Together => run.either(ONE_BY_ONE, TOGETHER),
+    let run = match pattern(facts) {
+        Runs::Unknown => run,
+        Runs::OneByOne | Runs::Together => run.either(ONE_BY_ONE, TOGETHER),
     };
     vec![run, facts.evidence(Key::LossEvents, events)]
 }
@@ -103,10 +103,10 @@ mod tests {
                     bytes: 1448,
                 });
             }
-            clumps(&facts)
+            pattern(&facts)
         };
-        assert_eq!(of(Source::Samples), Clumps::OneByOne);
-        assert_eq!(of(Source::Trace), Clumps::Unknown);
-        assert_eq!(of(Source::TraceOfBothEnds), Clumps::Unknown);
+        assert_eq!(of(Source::Samples), Runs::OneByOne);
+        assert_eq!(of(Source::Trace), Runs::Unknown);
+        assert_eq!(of(Source::TraceOfBothEnds), Runs::Unknown);
     }
 }
