@@ -30,6 +30,14 @@ const RECENT: usize = 8;
 pub trait View {
     /// The first of its data, or an acknowledgement of them, was seen; the sender's packet before it was at this moment.
     fn begin(at: Nanos) -> Self;
+
+    /// The same in the memory of one that is forgotten.
+    fn begin_again(&mut self, at: Nanos)
+    where
+        Self: Sized,
+    {
+        *self = Self::begin(at);
+    }
 }
 
 impl View for () {
@@ -173,9 +181,11 @@ impl<S: View> Half<S> {
     pub fn data(&mut self, packet: &Packet, trips: Trips) -> Arrival {
         let seq = packet.seq.wrapping_add(u32::from(packet.has(SYN)));
         let segment = self.segment;
-        let stream = &mut self.follow(seq).stream;
-        let arrival = stream.data(packet, seq, segment, trips);
-        self.bytes = stream.range;
+        let arrival = match &mut self.followed {
+            Some(known) => known.stream.data(packet, seq, segment, trips),
+            None => self.follow(seq).stream.data(packet, seq, segment, trips),
+        };
+        self.bytes = self.followed.as_ref().map_or(0, |f| f.stream.range);
         arrival
     }
 
@@ -210,6 +220,7 @@ impl<S: View> Half<S> {
         }
     }
 
+    #[inline(never)]
     fn follow(&mut self, start: u32) -> &mut Followed<S> {
         let sent = self.last_sent;
         let start = match self.start {
@@ -224,17 +235,17 @@ impl<S: View> Half<S> {
         };
         let spare = &mut self.spare;
         self.followed.get_or_insert_with(|| {
-            let begun = Followed {
-                stream: Stream::new(sent, known),
-                view: S::begin(sent),
-            };
             let Some(mut spare) = spare.take() else {
-                return Box::new(begun);
+                return Box::new(Followed {
+                    stream: Stream::new(sent, known),
+                    view: S::begin(sent),
+                });
             };
             let coming = take(&mut spare.stream.coming);
             let out = take(&mut spare.stream.out);
-            *spare = begun;
+            spare.stream = Stream::new(sent, known);
             (spare.stream.coming, spare.stream.out) = (coming, out);
+            spare.view.begin_again(sent);
             spare
         })
     }

@@ -226,6 +226,7 @@ impl Sender {
     }
 
     /// What the acknowledgement that had just arrived let go.
+    #[inline]
     fn released(
         &self,
         segment: &Segment,
@@ -264,6 +265,7 @@ impl Sender {
 
     /// No acknowledgement was waited for. Where more was written than sent, or what was sent is even, the sender took
     /// its time: pacing, the line.
+    #[inline]
     fn paused(&self, gap: Nanos, before: &Before) -> Wait {
         let trip = before.trip(true);
         let even = trip.is_some_and(|trip| gap.0 < (before.near + trip).0 / 2);

@@ -9,6 +9,7 @@ use crate::sender_state::{self, Piece};
 use model::finding::{Conclusion, Explanation, Limit, Source};
 use model::packet::Packet;
 use model::{Bytes, Nanos, Vantage};
+use std::mem::take;
 use std::net::SocketAddr;
 use tcp::seq::before;
 use tcp::stream::{Arrival, Followed, Heard, Stream, View, usual};
@@ -25,6 +26,8 @@ const FEWEST_READINGS: u32 = 10;
 const FEWEST_SENT: u64 = 32;
 /// What left before the first loss, as far as it may matter: some round trips.
 const BEFORE_LOSS: usize = 1024;
+/// Of a short stream no more at a time.
+const USUAL_READINGS: usize = 8;
 /// More than this part of an advertised window cannot be in flight: then the window is not what it seems.
 const BEYOND: f64 = 1.25;
 
@@ -53,6 +56,8 @@ pub(crate) struct Sender {
     /// What left, from the first [`FEWEST_SENT`] packets on.
     departed: Option<Box<Departed>>,
     course: Option<Box<Course>>,
+    /// Memory for it.
+    spare: Option<Box<Course>>,
     pub losses: Vec<Loss>,
     pub vanished: Option<Vanished>,
     /// The least time from a timestamp to its packet, in microseconds from an arbitrary moment.
@@ -131,6 +136,25 @@ struct Course {
     pace: Pace,
 }
 
+/// The one that there is, or a new one.
+fn course<'a>(
+    known: &'a mut Option<Box<Course>>,
+    spare: &mut Option<Box<Course>>,
+) -> &'a mut Course {
+    known.get_or_insert_with(|| {
+        let mut course = spare.take().unwrap_or_default();
+        let (mut readings, mut pieces) = (take(&mut course.readings), take(&mut course.pieces));
+        readings.clear();
+        pieces.clear();
+        *course = Course {
+            readings,
+            pieces,
+            ..Course::default()
+        };
+        course
+    })
+}
+
 /// How a sender spreads out what it sends: readings without a loss, by what was seen in them.
 #[derive(Default)]
 struct Pace {
@@ -169,6 +193,13 @@ impl View for Sender {
             least_window: u64::MAX,
             ..Sender::default()
         }
+    }
+
+    fn begin_again(&mut self, at: Nanos) {
+        let is_small = |course: &Course| course.readings.capacity() <= USUAL_READINGS;
+        let spare = self.course.take().or(self.spare.take());
+        *self = Sender::begin(at);
+        self.spare = spare.filter(|course| is_small(course));
     }
 }
 
@@ -209,7 +240,7 @@ impl Sender {
             self.idle += release.gap;
         } else if release.wait == Wait::Nagle || release.was_alone {
             let wait = release.until_ack;
-            let course = self.course.get_or_insert_default();
+            let course = course(&mut self.course, &mut self.spare);
             if release.wait == Wait::Nagle {
                 self.held += wait;
                 course.held.waited(release.held);
@@ -337,7 +368,7 @@ impl Sender {
     fn read(&mut self, stream: &Stream, at: Nanos, segment: u32, total: Nanos) {
         let span = at.since(self.reading_from);
         let closed = self.least_window < u64::from(stream.mss(segment).max(1)) && stream.bytes > 0;
-        let course = self.course.get_or_insert_default();
+        let course = course(&mut self.course, &mut self.spare);
         let occupancy = self.flight as f64 / self.window.max(1) as f64;
         let full = self.window > 0 && occupancy >= RECEIVE_WINDOW_FULL;
         if self.window > 0 && self.flight > 0 {

@@ -260,7 +260,7 @@ impl Pass {
     }
 
     fn bytes(&self) -> u64 {
-        self.stream().map_or(0, Stream::bytes)
+        self.stream().map_or(0, |stream| stream.bytes)
     }
 
     /// A packet of either direction; `window` is what the other end's socket knows of its window.
