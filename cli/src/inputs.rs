@@ -1,6 +1,5 @@
 //! Files that commands read: what a file is, by how it begins, and its content.
 
-use crate::files::read_whole;
 use anyhow::Result;
 use engine::exit::Refusal;
 use engine::traces;

@@ -281,7 +281,7 @@ impl Pairing {
 
     /// Up to here the data of an end are acknowledged.
     fn acked(&self, connection: &Connection, side: usize) -> Option<u64> {
-        let acked = connection.stream(self.side(side))?.stream.acked();
+        let acked = connection.stream(self.side(side))?.stream.acked;
         self.directions[side].position(acked)
     }
 

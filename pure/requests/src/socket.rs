@@ -100,7 +100,7 @@ impl Socket {
         let passed = connection.push(packet, second);
         let stream = connection.stream(passed.side);
         let wait = write.zip(stream).map(|(write, own)| {
-            let release = own.stream.released();
+            let release = &own.stream.released;
             let last_ack = packet.at.since(release.gap) + release.until_ack;
             let held = match (write.behind_ack, tcb) {
                 (true, Some(tcb)) => held_back(release.until_ack, tcb.min_rtt),

@@ -1,6 +1,7 @@
 //! `linerate explain --requests`: where the time of each request went, from captures or traces.
 
 use super::watch::{LOOK, is_over};
+use crate::files::read_whole;
 use crate::filter_args::{FilterArgs, report_missing};
 use crate::global::Global;
 use crate::inputs::{Kind, bad, kind, observed};
@@ -8,7 +9,6 @@ use crate::live::stdout_style;
 use crate::{lookup, out};
 use anyhow::{Context, Result, anyhow};
 use engine::exit::{Exit, Refusal};
-use engine::files::read_whole;
 use model::request::{Links, Requests};
 use model::{Nanos, Side, TraceSource};
 use observe::trace::{Options, Source, Tracer};
