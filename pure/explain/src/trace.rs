@@ -592,8 +592,10 @@ impl Sender {
             self.last_una = tcb.snd_una;
             let whole = |until: &u32| before(*until, tcb.snd_una);
             self.cut_anew = self.cut_anew.filter(|until| !whole(until));
-            let arrived = |burst: &mut Burst| !before(tcb.snd_una, burst.to);
-            while self.bursts.pop_front_if(arrived).is_some() {}
+            let arrived = |burst: &Burst| !before(tcb.snd_una, burst.to);
+            while self.bursts.front().is_some_and(arrived) {
+                self.bursts.pop_front();
+            }
         }
         let is_loss = now.what == What::Sent && now.payload.0 > 0 && self.sent(now, tcb);
         if now.what == What::Sent && now.flags & tcp_flag::SYN != 0 && now.is_retransmission() {
