@@ -1,4 +1,4 @@
-//! A plain, blocking netlink socket. What goes through it is encoded and decoded elsewhere.
+//! Netlink: a plain, blocking socket, and questions to the kernel over it, in raw bytes.
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
@@ -106,9 +106,254 @@ impl Socket {
     }
 }
 
+/// An object fills at most this (`NLMSG_GOODSIZE` and `max_recvmsg_len` in `net/netlink/af_netlink.c`).
+const ROOM: usize = 64 * 1024;
+
+/// Messages of one answer: a full table of the Internet's routes and some more.
+const MOST_MESSAGES: usize = 4_000_000;
+
+/// How often a dump is repeated that was disturbed by a change meanwhile.
+const PATIENCE: u32 = 5;
+
+const REQUEST: u16 = 1;
+const ACK: u16 = 4;
+const DUMP: u16 = 0x300;
+/// Of a request that makes something: replace it if it is there.
+pub const REPLACE: u16 = 0x100;
+/// Of a request that makes something: make it if it is not there.
+pub const CREATE: u16 = 0x400;
+
+/// What the kernel says instead of doing what it was asked.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Number of the error (errno(3)).
+    pub errno: i32,
+    /// The kernel's own words, if it has any.
+    said: Option<String>,
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Refusal {
+        let errno = error.raw_os_error();
+        Refusal {
+            errno: errno.unwrap_or(0),
+            said: errno.is_none().then(|| error.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.said {
+            Some(words) => f.write_str(words),
+            None => io::Error::from_raw_os_error(self.errno).fmt(f),
+        }
+    }
+}
+
+/// A message of the kernel: its type and what follows the header.
+#[derive(Debug)]
+pub struct Message {
+    /// `RTM_*`, or the number of a family.
+    pub kind: u16,
+    /// What follows the header.
+    pub body: Vec<u8>,
+}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> io::Error {
+        match refusal.errno {
+            0 => io::Error::other(refusal.to_string()),
+            errno => io::Error::from_raw_os_error(errno),
+        }
+    }
+}
+
+/// Questions to the kernel, one after the other, and its answers.
+#[derive(Debug)]
+pub struct Conversation {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Conversation {
+    /// Opens the socket in the network namespace of the calling thread.
+    pub fn open(protocol: Protocol) -> io::Result<Conversation> {
+        let socket = Socket::open(protocol)?;
+        // Kernels before Linux 4.12 refuse by number alone.
+        let _ = socket.explain_refusals();
+        Ok(Conversation {
+            socket,
+            sequence: 0,
+        })
+    }
+
+    /// Asks for one object.
+    pub fn get(&mut self, kind: u16, body: &[u8]) -> Result<Message, Refusal> {
+        let mut all = self.converse(kind, REQUEST, body)?;
+        if all.is_empty() {
+            return Err(io::Error::other("the kernel's answer is empty").into());
+        }
+        Ok(all.swap_remove(0))
+    }
+
+    /// Asks for all objects of a kind.
+    pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Vec<Message>, Refusal> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.converse(kind, REQUEST | DUMP, body) {
+                Err(refusal) if refusal.errno == libc::EINTR && tries < PATIENCE => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Has something done, and waits until it is.
+    pub fn order(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Refusal> {
+        self.converse(kind, REQUEST | ACK | flags, body).map(drop)
+    }
+
+    fn converse(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<Vec<Message>, Refusal> {
+        self.sequence += 1;
+        let mut request = Vec::with_capacity(16 + body.len());
+        request.extend((16 + body.len() as u32).to_ne_bytes());
+        request.extend(kind.to_ne_bytes());
+        request.extend(flags.to_ne_bytes());
+        request.extend(self.sequence.to_ne_bytes());
+        request.extend(0u32.to_ne_bytes());
+        request.extend(body);
+        self.socket.send(&request)?;
+
+        const NLMSG_ERROR: u16 = 2;
+        const NLMSG_DONE: u16 = 3;
+        const DISTURBED: u16 = 0x10;
+        let dumps = flags & DUMP == DUMP;
+        let mut answers = Vec::new();
+        let mut disturbed = false;
+        let mut room = vec![0; ROOM];
+        while answers.len() < MOST_MESSAGES {
+            let length = self.socket.receive(&mut room)?;
+            for message in messages(&room[..length]) {
+                if u32_at(message, 8) != Some(self.sequence) {
+                    continue;
+                }
+                disturbed |= u16_at(message, 6).is_some_and(|flags| flags & DISTURBED != 0);
+                match u16_at(message, 4) {
+                    Some(NLMSG_ERROR) => {
+                        return match u32_at(message, 16).map(u32::cast_signed) {
+                            Some(0) => Ok(answers),
+                            errno => Err(Refusal {
+                                errno: -errno.unwrap_or(-libc::EIO),
+                                said: said(message),
+                            }),
+                        };
+                    }
+                    Some(NLMSG_DONE) if disturbed => {
+                        return Err(io::Error::from_raw_os_error(libc::EINTR).into());
+                    }
+                    Some(NLMSG_DONE) => return Ok(answers),
+                    Some(kind) => {
+                        answers.push(Message {
+                            kind,
+                            body: message[16..].to_vec(),
+                        });
+                        if !dumps && flags & ACK == 0 {
+                            return Ok(answers);
+                        }
+                    }
+                    None => {}
+                }
+            }
+        }
+        Err(io::Error::other("the kernel's answer has no end").into())
+    }
+}
+
+/// Splits a datagram into its messages by their lengths, each a multiple of four bytes apart.
+pub fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
+        // A header is 16 bytes: anything shorter would not move on.
+        if length < 16 || length > rest.len() {
+            return None;
+        }
+        let message = &rest[..length];
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+        Some(message)
+    })
+}
+
+/// The words of a refusal: `NLMSGERR_ATTR_MSG` behind the number and the header of the request.
+fn said(message: &[u8]) -> Option<String> {
+    const NLMSGERR_ATTR_MSG: u16 = 1;
+    // Flags: the request was cut to its header, attributes follow.
+    let flags = u16_at(message, 6)?;
+    if flags & 0x300 != 0x300 {
+        return None;
+    }
+    let words = text(attribute(message.get(36..)?, NLMSGERR_ATTR_MSG)?);
+    Some(words.trim_end_matches('.').to_owned())
+}
+
+/// Appends a netlink attribute.
+pub fn push(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    to.extend((4 + value.len() as u16).to_ne_bytes());
+    to.extend(kind.to_ne_bytes());
+    to.extend(value);
+    to.resize(to.len().next_multiple_of(4), 0);
+}
+
+/// Appends a nested one.
+pub fn nest(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    const NLA_F_NESTED: u16 = 1 << 15;
+    push(to, kind | NLA_F_NESTED, value);
+}
+
+/// The netlink attributes of a block, up to the first that is broken; flags are taken off the types.
+pub fn attributes(block: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = block;
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(rest, 0)?);
+        let kind = u16_at(rest, 2)? & 0x3fff;
+        let value = rest.get(4..length)?;
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+        Some((kind, value))
+    })
+}
+
+/// The value of one attribute of a block.
+pub fn attribute(block: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(block)
+        .find(|(kind, _)| *kind == wanted)
+        .map(|(_, value)| value)
+}
+
+/// The number of 16 bits at this place.
+pub fn u16_at(block: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*block.get(at..)?.first_chunk()?))
+}
+
+/// The number of 32 bits at this place.
+pub fn u32_at(block: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*block.get(at..)?.first_chunk()?))
+}
+
+/// The number of 64 bits at this place.
+pub fn u64_at(block: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*block.get(at..)?.first_chunk()?))
+}
+
+/// Text of a value that ends with NUL.
+pub fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_kernel_answers_an_unknown_request_with_an_error() {
@@ -137,5 +382,38 @@ mod tests {
             .unwrap();
         let error = socket.receive(&mut [0; 8]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_datagram_is_split_where_its_lengths_say() {
+        let mut datagram = Vec::new();
+        datagram.extend(18u32.to_ne_bytes());
+        datagram.extend([1; 14]);
+        datagram.extend([0; 2]);
+        datagram.extend(16u32.to_ne_bytes());
+        datagram.extend([2; 12]);
+        datagram.extend([9; 3]);
+        let lengths: Vec<_> = messages(&datagram).map(<[u8]>::len).collect();
+        assert_eq!(lengths, [18, 16]);
+    }
+
+    proptest! {
+        #[test]
+        fn attributes_come_back_and_any_block_ends(
+            value in proptest::collection::vec(any::<u8>(), 0..40),
+            block in proptest::collection::vec(0u8..20, 0..100),
+        ) {
+            let mut raw = Vec::new();
+            push(&mut raw, 7, &value);
+            nest(&mut raw, 8, &value);
+            let back: Vec<_> = attributes(&raw).collect();
+            prop_assert_eq!(back, [(7, &value[..]), (8, &value[..])]);
+            prop_assert!(attributes(&block).count() <= block.len() / 4);
+        }
+
+        #[test]
+        fn any_datagram_ends(raw in proptest::collection::vec(0u8..40, 0..200)) {
+            prop_assert!(messages(&raw).count() <= raw.len() / 16);
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+use sys::netlink::Protocol;
 
 /// How often undoing is tried, this far apart: a device may be busy, the kernel short of memory.
 const TRIES: u32 = 10;
@@ -90,7 +91,7 @@ fn undo(place: &Place, id: &str) -> Result<(), Error> {
     let Some(mut journal) = Journal::load(place)?.filter(|journal| journal.header.id == id) else {
         return Ok(());
     };
-    let mut kernel = Kernel::open().map_err(|source| Error::System {
+    let mut kernel = Kernel::open(Protocol::Route).map_err(|source| Error::System {
         what: "its settings",
         source,
     })?;

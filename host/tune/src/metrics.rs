@@ -30,7 +30,7 @@ fn forget(peer: IpAddr) -> Result<(), Refusal> {
     const TCP_METRICS_ATTR_ADDR_IPV4: u16 = 1;
     const TCP_METRICS_ATTR_ADDR_IPV6: u16 = 2;
 
-    let mut kernel = Kernel::speaking(Protocol::Generic)?;
+    let mut kernel = Kernel::open(Protocol::Generic)?;
     // struct genlmsghdr: command, version, reserved.
     let mut question = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
     push(&mut question, CTRL_ATTR_FAMILY_NAME, b"tcp_metrics\0");
@@ -49,7 +49,7 @@ fn forget(peer: IpAddr) -> Result<(), Refusal> {
     };
     let mut order = vec![TCP_METRICS_CMD_DEL, 1, 0, 0];
     push(&mut order, kind, &octets);
-    match kernel.tell(family, 0, &order) {
+    match kernel.order(family, 0, &order) {
         // There is nothing to forget.
         Err(refusal) if refusal.errno == libc::ESRCH => Ok(()),
         other => other,

@@ -17,6 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use sys::netlink::Protocol;
 
 /// How long the guard may take to be ready: it is this program, already in memory.
 const GUARD_START: Duration = Duration::from_secs(20);
@@ -99,7 +100,7 @@ pub(crate) fn undo_the_dead(place: &Place) -> Result<Vec<Undone>, Error> {
 }
 
 fn kernel() -> Result<Kernel, Error> {
-    Kernel::open().map_err(|source| Error::System {
+    Kernel::open(Protocol::Route).map_err(|source| Error::System {
         what: "its settings",
         source,
     })

@@ -2,12 +2,11 @@
 
 use super::Filter;
 use crate::decode_tcp_info;
-use crate::netlink::messages;
 use model::{Bytes, SocketState, socket_state};
 use netlink_packet_core::NlasIterator;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use sys::netlink::{Protocol, Socket};
+use sys::netlink::{Protocol, Socket, messages};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;

@@ -10,7 +10,7 @@ mod route;
 mod sysctl;
 mod txqueuelen;
 
-use crate::kernel::{Kernel, Refusal, attribute, push, text, u32_at};
+use crate::kernel::{Kernel, Refusal, attribute, device_towards, push, text, u32_at};
 use model::{DeviceKnob, Knob, Setting, Value};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -111,7 +111,7 @@ impl Target {
             Knob::Device(knob) => knob,
             Knob::Socket(_) => return Ok(None),
         };
-        let index = kernel.device_towards(peer).map_err(|e| no_route(peer, e))?;
+        let index = device_towards(kernel, peer).map_err(|e| no_route(peer, e))?;
         let device = Device::by_index(kernel, index)?;
         Ok(Some(match knob {
             DeviceKnob::Mtu => Target::Mtu(mtu::Mtu { device }),
@@ -193,7 +193,7 @@ impl Device {
     pub fn set(&self, kernel: &mut Kernel, attribute: u16, value: u32) -> Result<(), Failure> {
         let mut body = ifinfomsg(self.index);
         push(&mut body, attribute, &value.to_ne_bytes());
-        Ok(kernel.tell(RTM_SETLINK, 0, &body)?)
+        Ok(kernel.order(RTM_SETLINK, 0, &body)?)
     }
 }
 

@@ -131,7 +131,7 @@ impl Part for Root {
         let mut body = self.tcmsg(TC_H_ROOT, 0);
         push(&mut body, TCA_KIND, &name(qdisc.kind));
         options(&qdisc, &mut body);
-        match kernel.tell(RTM_NEWQDISC, CREATE | REPLACE, &body) {
+        match kernel.order(RTM_NEWQDISC, CREATE | REPLACE, &body) {
             Err(refusal) if refusal.errno == libc::ENOENT => refuse(format!(
                 "this kernel does not have the queueing discipline {} (module sch_{0})",
                 qdisc.kind.name()
@@ -158,7 +158,7 @@ impl Part for Root {
         let done = match before.iter().find(|one| one.handle != 0) {
             None => {
                 // The kernel puts its own choice there again.
-                match kernel.tell(RTM_DELQDISC, 0, &self.tcmsg(TC_H_ROOT, 0)) {
+                match kernel.order(RTM_DELQDISC, 0, &self.tcmsg(TC_H_ROOT, 0)) {
                     Err(refusal) if refusal.errno == libc::ENOENT => Ok(()),
                     other => other,
                 }
@@ -169,7 +169,7 @@ impl Part for Root {
                 if let Some(options) = one.options.as_deref().and_then(from_hex) {
                     push(&mut body, TCA_OPTIONS, &options);
                 }
-                kernel.tell(RTM_NEWQDISC, CREATE | REPLACE, &body)
+                kernel.order(RTM_NEWQDISC, CREATE | REPLACE, &body)
             }
         };
         step("queueing discipline put back");

@@ -4,8 +4,8 @@
 use super::{Failure, Image, Part, no_route, refuse};
 use crate::crash_points::step;
 use crate::kernel::{
-    self, CREATE, Kernel, REPLACE, Refusal, address, attributes, from_hex, nest, push, text,
-    to_hex, u16_at, u32_at,
+    self, CREATE, Kernel, REPLACE, Refusal, address, attributes, from_hex, nest, push, route_to,
+    text, to_hex, u16_at, u32_at,
 };
 use model::{RouteKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
@@ -216,8 +216,7 @@ fn hops(list: &[u8]) -> impl Iterator<Item = usize> {
 
 /// The route that the kernel uses for this host, as it was written.
 fn lookup(kernel: &mut Kernel, peer: IpAddr) -> Result<Message, Failure> {
-    let answer = kernel
-        .route_to(peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH)
+    let answer = route_to(kernel, peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH)
         .map_err(|e| no_route(peer, e))?;
     Message::read(&answer.body)
         .ok_or_else(|| Failure::Words("the kernel's answer is not a route".into()))
@@ -308,7 +307,7 @@ impl HostRoute {
 
     /// The route that stands where the planned one stands or will stand.
     fn standing(&self, kernel: &mut Kernel) -> Result<Option<Message>, Failure> {
-        match kernel.route_to(self.peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH) {
+        match route_to(kernel, self.peer, RTM_F_LOOKUP_TABLE | RTM_F_FIB_MATCH) {
             Ok(answer) => {
                 let planned = self.planned()?;
                 Ok(Message::read(&answer.body).filter(|route| route.is_in_place_of(&planned)))
@@ -365,12 +364,12 @@ impl Part for HostRoute {
 
     fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), Failure> {
         let body = self.planned()?.write();
-        Ok(kernel.tell(RTM_NEWROUTE, CREATE | REPLACE, &body)?)
+        Ok(kernel.order(RTM_NEWROUTE, CREATE | REPLACE, &body)?)
     }
 
     fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
         // As a connection would get it, not as it is written.
-        let answer = kernel.route_to(self.peer, 0)?;
+        let answer = route_to(kernel, self.peer, 0)?;
         let route = Message::read(&answer.body);
         let value = route.and_then(|r| r.metrics.get(&metric(self.knob)).cloned());
         let number = value.as_deref().and_then(|v| u32_at(v, 0));
@@ -393,7 +392,7 @@ impl Part for HostRoute {
                 let Some(body) = from_hex(body) else {
                     return refuse("the former route is unreadable");
                 };
-                kernel.tell(RTM_NEWROUTE, CREATE | REPLACE, &body)
+                kernel.order(RTM_NEWROUTE, CREATE | REPLACE, &body)
             }
             None => {
                 // Whatever stands there by now, with whatever metrics.
@@ -402,7 +401,7 @@ impl Part for HostRoute {
                     None => self.planned()?,
                 };
                 route.metrics.clear();
-                match kernel.tell(RTM_DELROUTE, 0, &route.write()) {
+                match kernel.order(RTM_DELROUTE, 0, &route.write()) {
                     Err(refusal) if refusal.errno == libc::ESRCH => Ok(()),
                     other => other,
                 }
