@@ -1,6 +1,7 @@
 //! The kernel's routing tables over netlink, in raw bytes: what is to be put back verbatim must not be taken apart
 //! further than needed.
 
+use libc::{RTA_DST, RTA_OIF, RTM_GETROUTE, RTM_NEWROUTE};
 use std::io;
 use std::net::IpAddr;
 
@@ -11,7 +12,6 @@ pub(crate) use sys::netlink::{
 
 /// Index of the device by which the kernel would reach the peer.
 pub(crate) fn device_towards(kernel: &mut Kernel, peer: IpAddr) -> Result<u32, Refusal> {
-    const RTA_OIF: u16 = 4;
     let route = route_to(kernel, peer, 0)?;
     attribute(&route.body[12..], RTA_OIF)
         .and_then(|value| u32_at(value, 0))
@@ -20,9 +20,6 @@ pub(crate) fn device_towards(kernel: &mut Kernel, peer: IpAddr) -> Result<u32, R
 
 /// `RTM_GETROUTE` for one destination, with `rtm_flags`; the body is a whole `rtmsg` and more.
 pub(crate) fn route_to(kernel: &mut Kernel, peer: IpAddr, flags: u32) -> Result<Message, Refusal> {
-    const RTM_NEWROUTE: u16 = 24;
-    const RTM_GETROUTE: u16 = 26;
-    const RTA_DST: u16 = 1;
     let (family, octets) = address(peer);
     let mut body = vec![family, (octets.len() * 8) as u8, 0, 0, 0, 0, 0, 0];
     body.extend(flags.to_ne_bytes());

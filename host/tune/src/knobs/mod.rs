@@ -11,6 +11,10 @@ mod sysctl;
 mod txqueuelen;
 
 use crate::kernel::{Kernel, Refusal, attribute, device_towards, push, text, u32_at};
+use libc::{
+    IFLA_IFNAME, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_MASTER, IFLA_MTU, IFLA_TXQLEN, RTM_GETLINK,
+    RTM_NEWLINK, RTM_SETLINK,
+};
 use model::{DeviceKnob, Knob, Setting, Value};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -165,12 +169,6 @@ pub(crate) struct Link {
     pub master: Option<u32>,
 }
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_GETLINK: u16 = 18;
-const RTM_SETLINK: u16 = 19;
-const IFLA_MTU: u16 = 4;
-const IFLA_TXQLEN: u16 = 13;
-
 /// `struct ifinfomsg` for one device; 0 for all.
 fn ifinfomsg(index: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
@@ -212,10 +210,6 @@ impl Link {
     }
 
     fn read(body: &[u8]) -> Option<Link> {
-        const IFLA_IFNAME: u16 = 3;
-        const IFLA_LINK: u16 = 5;
-        const IFLA_MASTER: u16 = 10;
-        const IFLA_LINK_NETNSID: u16 = 37;
         let all = body.get(16..)?;
         let number = |kind| u32_at(attribute(all, kind)?, 0);
         let elsewhere = attribute(all, IFLA_LINK_NETNSID).is_some();

@@ -2,7 +2,7 @@
 //! it, IPv6's own MTU, and the MTU of IPv6 routes. So those are kept and put back too, or it is refused.
 
 use super::route::{self, Message};
-use super::{Device, Failure, IFLA_MTU, Image, Link, Part, from_image, number, refuse, to_image};
+use super::{Device, Failure, Image, Link, Part, from_image, number, refuse, to_image};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{Setting, Value};
@@ -128,7 +128,7 @@ impl Part for Mtu {
     }
 
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
-        self.device.set(kernel, IFLA_MTU, number(setting)?)
+        self.device.set(kernel, libc::IFLA_MTU, number(setting)?)
     }
 
     fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
@@ -145,7 +145,7 @@ impl Part for Mtu {
                     continue;
                 };
                 if link.mtu != kept.mtu {
-                    let done = link.device.set(kernel, IFLA_MTU, kept.mtu);
+                    let done = link.device.set(kernel, libc::IFLA_MTU, kept.mtu);
                     if index == self.device.index {
                         done?;
                     }

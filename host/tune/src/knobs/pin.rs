@@ -90,7 +90,7 @@ impl Part for Pin {
     fn apply(&self, kernel: &mut Kernel, _: &Setting) -> Result<(), Failure> {
         for planned in &self.planned {
             kernel.order(
-                route::RTM_NEWROUTE,
+                libc::RTM_NEWROUTE,
                 CREATE | REPLACE,
                 &message(planned)?.write(),
             )?;
@@ -116,7 +116,7 @@ impl Part for Pin {
                 continue;
             };
             if standing.is_none_or(|standing| standing != before) {
-                kernel.order(route::RTM_NEWROUTE, CREATE | REPLACE, &before.write())?;
+                kernel.order(libc::RTM_NEWROUTE, CREATE | REPLACE, &before.write())?;
                 step("route unpinned");
             }
         }

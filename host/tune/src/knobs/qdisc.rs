@@ -6,6 +6,10 @@ use crate::crash_points::step;
 use crate::kernel::{
     CREATE, Kernel, REPLACE, attribute, from_hex, nest, push, text, to_hex, u32_at, u64_at,
 };
+use libc::{
+    RTM_DELQDISC, RTM_GETQDISC, RTM_GETTFILTER, RTM_NEWQDISC, RTM_NEWTFILTER, TCA_KIND,
+    TCA_OPTIONS, TCA_STAB,
+};
 use model::{Qdisc, QdiscKind, Setting, Value};
 use serde::{Deserialize, Serialize};
 
@@ -15,14 +19,6 @@ pub(crate) struct Root {
 }
 
 // include/uapi/linux/rtnetlink.h, pkt_sched.h
-const RTM_NEWQDISC: u16 = 36;
-const RTM_DELQDISC: u16 = 37;
-const RTM_GETQDISC: u16 = 38;
-const RTM_NEWTFILTER: u16 = 44;
-const RTM_GETTFILTER: u16 = 46;
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
-const TCA_STAB: u16 = 8;
 const TC_H_ROOT: u32 = 0xFFFF_FFFF;
 /// Of arriving packets: not at the root, and untouched by what is done there.
 const TC_H_INGRESS: u32 = 0xFFFF_FFF1;

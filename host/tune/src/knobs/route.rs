@@ -7,6 +7,11 @@ use crate::kernel::{
     self, CREATE, Kernel, REPLACE, Refusal, address, attributes, from_hex, nest, push, route_to,
     text, to_hex, u16_at, u32_at,
 };
+use libc::{
+    RTA_CACHEINFO, RTA_DST, RTA_ENCAP, RTA_ENCAP_TYPE, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH,
+    RTA_OIF, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTM_DELROUTE, RTM_F_CLONED, RTM_F_FIB_MATCH,
+    RTM_F_LOOKUP_TABLE, RTM_GETROUTE, RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC,
+};
 use model::{RouteKnob, Setting, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,26 +27,7 @@ pub(crate) struct HostRoute {
 }
 
 // include/uapi/linux/rtnetlink.h
-pub(super) const RTM_NEWROUTE: u16 = 24;
-const RTM_DELROUTE: u16 = 25;
-const RTM_GETROUTE: u16 = 26;
-const RTM_F_CLONED: u32 = 0x200;
-const RTM_F_LOOKUP_TABLE: u32 = 0x1000;
-const RTM_F_FIB_MATCH: u32 = 0x2000;
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-const RTA_PRIORITY: u16 = 6;
-const RTA_METRICS: u16 = 8;
-const RTA_MULTIPATH: u16 = 9;
-const RTA_CACHEINFO: u16 = 12;
-const RTA_TABLE: u16 = 15;
-const RTA_VIA: u16 = 18;
-const RTA_ENCAP_TYPE: u16 = 21;
-const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
-const RTN_UNICAST: u8 = 1;
-const RTPROT_STATIC: u8 = 4;
 const RTNH_F_ONLINK: u32 = 4;
 const RTAX_LOCK: u16 = 1;
 const RTAX_MTU: u16 = 2;

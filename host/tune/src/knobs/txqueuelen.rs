@@ -1,6 +1,6 @@
 //! Transmit queue length of a device: what its plain queues hold.
 
-use super::{Device, Failure, IFLA_TXQLEN, Image, Link, Part, from_image, number};
+use super::{Device, Failure, Image, Link, Part, from_image, number};
 use crate::crash_points::step;
 use crate::kernel::Kernel;
 use model::{Setting, Value};
@@ -21,7 +21,7 @@ impl Part for Txqueuelen {
     }
 
     fn apply(&self, kernel: &mut Kernel, setting: &Setting) -> Result<(), Failure> {
-        self.device.set(kernel, IFLA_TXQLEN, number(setting)?)
+        self.device.set(kernel, libc::IFLA_TXQLEN, number(setting)?)
     }
 
     fn found(&self, kernel: &mut Kernel) -> Result<Option<Value>, Failure> {
@@ -31,7 +31,7 @@ impl Part for Txqueuelen {
 
     fn restore(&self, kernel: &mut Kernel, before: &Image) -> Result<(), Failure> {
         let before = from_image(before, "its former length")?;
-        self.device.set(kernel, IFLA_TXQLEN, before)?;
+        self.device.set(kernel, libc::IFLA_TXQLEN, before)?;
         step("transmit queue length put back");
         Ok(())
     }
