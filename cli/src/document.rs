@@ -74,11 +74,11 @@ pub fn json(document: Document) -> String {
     match document {
         Document::Run(run) => report::json::run(&run, &summarise(&run)),
         Document::Experiment(one) => report::prove::json(&one, &prove::judge(&one)),
-        Document::Published(found) => report::published::json(&found),
+        Document::Published(found) => report::json::pretty(&found),
         Document::Tuning(story, experiments) => report::tune::json(&story, &judged(experiments)),
         Document::Mtu(found) => match *found {
-            MtuFound::Look(report) => report::mtu::json(&report),
-            MtuFound::Change(change) => report::mtu_change::json(&change),
+            MtuFound::Look(report) => report::json::pretty(&report),
+            MtuFound::Change(change) => report::json::pretty(&change),
         },
     }
 }

@@ -56,7 +56,7 @@ fn check_requests(told: &Requests) {
     let counted: u64 = told.operations.iter().map(|o| o.count).sum();
     assert_eq!(counted, told.answered);
     check_text(&report::requests::text(told, report::Style::PLAIN));
-    serde_json::from_str::<serde_json::Value>(&report::requests::json(told))
+    serde_json::from_str::<serde_json::Value>(&report::json::pretty(told))
         .expect("what is written is JSON");
 }
 

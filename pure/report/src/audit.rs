@@ -4,11 +4,6 @@ use crate::words::{Ink, Style, escape, escape_sentence};
 use model::advice::{AuditReport, Guidance, HostAudit, Item, Needs, RateFrom, Setter, Worth};
 use model::{Direction, Side};
 
-/// As one JSON document; `docs/json.md` has its keys.
-pub fn json(report: &AuditReport) -> String {
-    crate::json::pretty(report)
-}
-
 /// For people.
 pub fn text(report: &AuditReport, style: Style) -> String {
     let mut out = style.bold(&answer(report)) + "\n";

@@ -486,7 +486,7 @@ mod tests {
     use model::socket::{FIELDS, SocketFieldInfo, StateSource};
 
     /// The rows of `socket_state`, from the table of its fields.
-    fn socket_rows() -> String {
+    fn socket_rows() -> impl Iterator<Item = String> {
         let row = |field: &SocketFieldInfo| {
             let kind = if field.is_flag { "boolean" } else { "integer" };
             let unit = match field.unit {
@@ -501,16 +501,9 @@ mod tests {
             };
             let sources: Vec<_> = field.sources.iter().map(by).collect();
             let (name, doc, sources) = (field.name, field.doc, sources.join(", "));
-            format!("| `{name}` | {kind}{unit} | {sources} | {doc} |\n")
+            format!("| `{name}` | {kind}{unit} | {sources} | {doc} |")
         };
-        FIELDS.iter().map(row).collect()
-    }
-
-    #[test]
-    fn the_documentation_of_a_socket_is_its_table() {
-        let rows = socket_rows();
-        let document = include_str!("../../../docs/json.md");
-        assert!(document.contains(&rows), "in docs/json.md stands:\n{rows}");
+        FIELDS.iter().map(row)
     }
 
     #[test]
@@ -603,16 +596,13 @@ mod tests {
             crate::watch::json(&[testing::glance()], Nanos(1)),
             "explain_now",
         );
-        see(crate::requests::json(&testing::requests()), "requests");
-        see(crate::published::json(&testing::published()), "published");
-        see(
-            crate::audit::json(&crate::audit::tests::report()),
-            "audit_report",
-        );
+        see(pretty(&testing::requests()), "requests");
+        see(pretty(&testing::published()), "published");
+        see(pretty(&crate::audit::tests::report()), "audit_report");
         let ideals = crate::physics::tests::of_8_kib(2);
         see(crate::physics::json(&ideals), "physics");
         for report in crate::mtu::tests::of_every_cause() {
-            see(crate::mtu::json(&report), "mtu_report");
+            see(pretty(&report), "mtu_report");
         }
         let page = crate::page::Page {
             streams: testing::requests().streams,
@@ -620,7 +610,7 @@ mod tests {
         };
         see(crate::page::json(&page), "page");
         let stopped = crate::mtu_change::tests::rolled_back();
-        see(crate::mtu_change::json(&stopped), "mtu_change");
+        see(pretty(&stopped), "mtu_change");
         see(crate::copy::tests::corners_json_of_all(), "corners");
         let depths = crate::blocks::tests::some_depths();
         see(crate::blocks::depths_json(&depths), "depths");
@@ -659,7 +649,7 @@ mod tests {
     /// To write it anew, run this test with `UPDATE_DOCS=1`.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a test writes the documentation")]
-    fn limits_and_evidence_keys_are_documented_from_their_types() {
+    fn sockets_limits_and_evidence_keys_are_documented_from_their_types() {
         let name = |value: Value| format!("`{}`", value.as_str().expect("a name"));
         let limits = table(
             "| limit | level | in text | meaning |",
@@ -684,6 +674,12 @@ mod tests {
         let text = std::fs::read_to_string(path).expect("docs/json.md");
         let new = generated(&text, "<!-- limits: generated -->", &limits);
         let new = generated(&new, "<!-- evidence keys: generated -->", &keys);
+        let head = "| key | type | read by | meaning |";
+        let probed = "| `probed` | boolean | probe | All that a probe reads is known: of that, what is left out is zero or \
+            false, but for `min_rtt_ns` and `pacing_rate_bit_s`, which are not known then. |";
+        let socket = [probed.to_owned()].into_iter().chain(socket_rows());
+        let socket = table(head, socket);
+        let new = generated(&new, "<!-- socket state: generated -->", &socket);
         if std::env::var("UPDATE_DOCS").is_ok() {
             std::fs::write(path, &new).expect("docs/json.md");
         }

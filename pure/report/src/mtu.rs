@@ -4,11 +4,6 @@ use crate::words::{Style, counted, escape, escape_sentence, grouped, or, table};
 use model::mtu::{Beside, Cause, Doubt, Going, Method, MtuReport, PathEnd, TcpTruth, Verdict};
 use std::net::IpAddr;
 
-/// As one JSON document.
-pub fn json(report: &MtuReport) -> String {
-    crate::json::pretty(report)
-}
-
 /// The answer in a sentence.
 pub fn sentence(report: &MtuReport) -> String {
     Words::of(report).sentence()

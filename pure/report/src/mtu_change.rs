@@ -5,11 +5,6 @@ use crate::words::{Style, escape, escape_sentence};
 use model::Nanos;
 use model::mtu::{ChangeOutcome, Going, MtuChange, Obstacle, PathEnd, Reach, Stage, Stopped};
 
-/// As one JSON document.
-pub fn json(change: &MtuChange) -> String {
-    crate::json::pretty(change)
-}
-
 /// What came of it, for people.
 pub fn text(change: &MtuChange, style: Style) -> String {
     let mut lines: Vec<String> = Vec::new();

@@ -1,6 +1,5 @@
 //! What was found in published numbers.
 
-use crate::json::pretty;
 use crate::prove::phrase::{answer, level, share, signed, size};
 use crate::words::{Ink, Style, escape, escape_sentence, glue};
 use model::{Outcome, Published, PublishedComparison};
@@ -30,11 +29,6 @@ pub fn text(of: &Published, style: Style) -> String {
     let doubts = of.doubts.iter().take(SHOWN);
     out.extend(doubts.map(|doubt| style.item(&escape_sentence(&doubt.words))));
     out + &more(of.doubts.len(), "")
-}
-
-/// The document; `docs/json.md` has its keys.
-pub fn json(of: &Published) -> String {
-    pretty(of)
 }
 
 /// A difference and its verdict in one line.

@@ -13,11 +13,6 @@ const LISTED: usize = 40;
 /// A cause of less than this share is not named.
 const SMALL: f64 = 0.02;
 
-/// As one JSON document.
-pub fn json(told: &Requests) -> String {
-    crate::json::pretty(told)
-}
-
 /// For people.
 pub fn text(of: &Requests, style: Style) -> String {
     let mut out = style.bold(&sentence(of));

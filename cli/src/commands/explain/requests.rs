@@ -61,7 +61,7 @@ pub fn told(subject: &str, links: Links, global: &Global) -> Result<Requests> {
 
 fn tell(told: &Requests, json: bool) -> Result<Exit> {
     out::print(&match json {
-        true => report::requests::json(told),
+        true => report::json::pretty(told),
         false => report::requests::text(told, stdout_style()),
     })?;
     Ok(Exit::Done)

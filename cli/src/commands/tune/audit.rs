@@ -106,7 +106,7 @@ impl Audit {
         };
         let report = self.judge(found, global.archive_path().ok().as_deref())?;
         out::print(&match self.json {
-            true => report::audit::json(&report),
+            true => report::json::pretty(&report),
             false => report::audit::text(&report, stdout_style()),
         })?;
         Ok(Exit::Done.into())

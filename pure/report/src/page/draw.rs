@@ -3,7 +3,7 @@
 use super::svg::{At, Svg};
 use super::thin::thinned;
 use super::ticks::{Ruler, quantity};
-use super::{Chart, Lane, Series, Stroke, lanes};
+use super::{Axis, Chart, Lane, Series, Stroke, lanes};
 use std::fmt::Write as _;
 
 /// Width of the picture, and of the margin on either side that has an axis.
@@ -27,14 +27,13 @@ pub(super) fn chart(chart: &Chart, title: &str, description: &str) -> String {
         } else {
             BARE_MARGIN
         };
-    let mut y = legend(&mut svg, chart, left, right);
-    y += LINE;
-    for (n, axis) in chart.y.iter().take(2).enumerate() {
-        let (x, class) = if n == 0 {
-            (4.0, "faint small")
-        } else {
-            (WIDTH - 4.0, "faint small end")
-        };
+    let y = legend(&mut svg, chart, left, right) + LINE;
+    // Of the axes: where the name stands, and where the marks do.
+    let sides = [
+        (4.0, "faint small", left - 6.0, "faint small end"),
+        (WIDTH - 4.0, "faint small end", right + 6.0, "faint small"),
+    ];
+    for (axis, (x, class, ..)) in chart.y.iter().zip(sides) {
         svg.text((x, y - 6.0), class, &axis.label);
     }
     let lanes = lanes(&chart.bands);
@@ -43,48 +42,35 @@ pub(super) fn chart(chart: &Chart, title: &str, description: &str) -> String {
 
     let points = || chart.series.iter().flat_map(|s| &s.points);
     let edges = chart.bands.iter().flat_map(|band| [band.from, band.to]);
-    let x = Ruler::over(
-        points().map(|(x, _)| *x).chain(edges),
-        chart.x.scale,
-        left,
-        right,
-    );
-    let rulers: Vec<Ruler> = (0..chart.y.len())
-        .map(|axis| {
-            let own = chart.series.iter().filter(|s| s.axis == axis);
-            let values = own.flat_map(|s| s.points.iter().filter_map(|(_, y)| *y));
-            Ruler::over(values, chart.y[axis].scale, bottom, top).with_air()
-        })
-        .collect();
+    let across = points().map(|(x, _)| *x).chain(edges);
+    let x = Ruler::over(across, chart.x.scale, left, right);
+    let ruler = |(n, axis): (usize, &Axis)| {
+        let own = chart.series.iter().filter(|s| s.axis == n);
+        let values = own.flat_map(|s| s.points.iter().filter_map(|(_, y)| *y));
+        Ruler::over(values, axis.scale, bottom, top).with_air()
+    };
+    let rulers: Vec<Ruler> = chart.y.iter().enumerate().map(ruler).collect();
 
     for (n, lane) in lanes.iter().enumerate() {
         draw_lane(&mut svg, lane, &x, y + LANE * n as f64, left);
     }
-    for (n, (axis, ruler)) in chart.y.iter().zip(&rulers).take(2).enumerate() {
-        for tick in ruler.ticks(axis.unit, 5.0) {
-            let Some(at) = ruler.at(tick) else { continue };
-            let (x, class) = if n == 0 {
-                (left - 6.0, "faint small end")
-            } else {
-                (right + 6.0, "faint small")
-            };
+    for (n, (axis, (_, _, x, class))) in chart.y.iter().zip(sides).enumerate() {
+        for tick in rulers[n].ticks(axis.unit, 5.0) {
+            let at = rulers[n].place(tick);
             if n == 0 {
                 svg.line((left, at), (right, at), "grid");
             }
             svg.text((x, at + 4.0), class, quantity(tick, axis.unit));
         }
     }
+    let middle = (left + right) / 2.0;
     for tick in x.ticks(chart.x.unit, 7.0) {
-        let Some(at) = x.at(tick) else { continue };
+        let (at, text) = (x.place(tick), quantity(tick, chart.x.unit));
         svg.line((at, top), (at, bottom), "grid");
-        svg.text(
-            (at, bottom + 16.0),
-            "faint small middle",
-            quantity(tick, chart.x.unit),
-        );
+        svg.text((at, bottom + 16.0), "faint small middle", text);
     }
     svg.text(
-        ((left + right) / 2.0, bottom + 34.0),
+        (middle, bottom + 34.0),
         "faint small middle",
         &chart.x.label,
     );
@@ -96,7 +82,7 @@ pub(super) fn chart(chart: &Chart, title: &str, description: &str) -> String {
     }
     if points().next().is_none() {
         svg.text(
-            ((left + right) / 2.0, top + PLOT / 2.0),
+            (middle, top + PLOT / 2.0),
             "faint middle",
             "nothing was seen",
         );
@@ -134,32 +120,21 @@ fn legend(svg: &mut Svg, chart: &Chart, left: f64, right: f64) -> f64 {
 /// A row of stretches with one name, which stands in it.
 fn draw_lane(svg: &mut Svg, lane: &Lane, x: &Ruler, y: f64, left: f64) {
     let mut commands = String::new();
-    let mut open: Option<(f64, f64)> = None;
-    let places = lane
-        .spans
-        .iter()
-        .filter_map(|(from, to)| Some((x.at(*from)?, x.at(*to)?)));
-    let mut stretch = |(from, to): (f64, f64)| {
+    let spans = lane.spans.iter();
+    let places = spans.filter_map(|(from, to)| Some((x.at(*from)?, x.at(*to)?)));
+    let mut joined: Vec<(f64, f64)> = Vec::new();
+    for (from, to) in places {
+        match joined.last_mut() {
+            Some((_, ended)) if from - *ended < 0.5 => *ended = ended.max(to),
+            _ => joined.push((from, to)),
+        }
+    }
+    let (top, height) = (At(y + 1.0), At(LANE - 2.0));
+    for (from, to) in joined {
         // What is short is drawn all the same.
         let (at, width) = (At(from), At((to - from).max(1.0)));
-        let _ = write!(
-            commands,
-            "M{at} {}h{width}v{}h-{width}z",
-            At(y + 1.0),
-            At(LANE - 2.0)
-        );
-    };
-    for (from, to) in places {
-        open = match open {
-            Some((begun, ended)) if from - ended < 0.5 => Some((begun, ended.max(to))),
-            Some(whole) => {
-                stretch(whole);
-                Some((from, to))
-            }
-            None => Some((from, to)),
-        };
+        let _ = write!(commands, "M{at} {top}h{width}v{height}h-{width}z");
     }
-    open.into_iter().for_each(&mut stretch);
     svg.path(&commands, &format!("area soft s{}", lane.colour));
     svg.text((left + 4.0, y + 12.0), "ink small", &lane.name);
 }
@@ -190,34 +165,24 @@ fn draw_series(svg: &mut Svg, series: &Series, n: usize, x: &Ruler, y: &Ruler) {
             }
         }
         Stroke::Line | Stroke::Steps | Stroke::Reference => {
-            let mut pen = false;
-            let mut alone = None;
-            for place in places {
-                let Some((px, py)) = place else {
-                    dot(&mut commands, alone.take());
-                    pen = false;
-                    continue;
-                };
-                let (px, py) = (At(px), At(py));
-                let _ = match (pen, series.stroke) {
-                    (false, _) => write!(commands, "M{px} {py}"),
-                    (true, Stroke::Steps | Stroke::Reference) => write!(commands, "H{px}V{py}"),
-                    (true, _) => write!(commands, "L{px} {py}"),
-                };
-                alone = (!pen).then_some(());
-                pen = true;
+            let places: Vec<Option<(f64, f64)>> = places.collect();
+            for piece in places.split(Option::is_none) {
+                for (n, (px, py)) in piece.iter().flatten().enumerate() {
+                    let (px, py) = (At(*px), At(*py));
+                    let _ = match (n, series.stroke) {
+                        (0, _) => write!(commands, "M{px} {py}"),
+                        (_, Stroke::Line) => write!(commands, "L{px} {py}"),
+                        _ => write!(commands, "H{px}V{py}"),
+                    };
+                }
+                // A value between two gaps has no line to be part of.
+                if piece.len() == 1 {
+                    commands.push_str("h2");
+                }
             }
-            dot(&mut commands, alone);
         }
     }
     svg.path(&commands, &stroke);
-}
-
-/// A value between two gaps has no line to be part of.
-fn dot(commands: &mut String, alone: Option<()>) {
-    if alone.is_some() {
-        commands.push_str("h2");
-    }
 }
 
 /// The classes of a series' line and of its marks.

@@ -1,6 +1,6 @@
 //! The words of a verdict, once for every form of output. What comes from a file is escaped here.
 
-use crate::words::{counted, escape, escape_sentence, grouped};
+use crate::words::{counted, escape, escape_sentence, grouped, percent};
 use model::{
     BitRate, Comparison, Design, Estimand, Estimate, Experiment, FactorEffect, GateState, Limit,
     Metric, Nanos, Outcome, Plan, Verdict,
@@ -338,7 +338,7 @@ fn what_would_settle(plan: &Plan, c: &Comparison) -> Option<String> {
     let time = c.more_time.map(|t| format!(" ({})", minutes(t)));
     Some(format!(
         "At this noise (pairs differ by {}) about {} more pair{}{} would settle {}.",
-        rough(noise),
+        percent(noise),
         grouped(more.into()),
         if more == 1 { "" } else { "s" },
         time.unwrap_or_default(),
@@ -481,13 +481,6 @@ pub(crate) fn size(share: f64) -> String {
 pub(crate) fn share(share: f64) -> String {
     let text = format!("{:.2}", share * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
-/// Two digits: `18 %`, `2.4 %`.
-pub(crate) fn rough(share: f64) -> String {
-    let p = share * 100.0;
-    let decimals = usize::from(p < 9.95);
-    format!("{p:.decimals$} %")
 }
 
 /// `with bbr`, or `as it is`.

@@ -1,7 +1,7 @@
 //! The verdict, the forecast and the live line as text.
 
 use super::phrase::{self, Answer};
-use crate::words::{Ink, Style, counted, escape, escape_sentence, table};
+use crate::words::{Ink, Style, counted, escape, escape_sentence, percent, table};
 use model::{
     ArmTable, Comparison, Design, Ended, Experiment, Forecast, GateState, Metric, Outcome, Phase,
     Plan, Verdict,
@@ -97,7 +97,7 @@ pub(crate) fn doubts(experiment: &Experiment, verdict: &Verdict) -> Vec<String> 
     let mut doubts: Vec<String> = gates.map(|g| escape_sentence(&g.evidence)).collect();
     if !verdict.outliers.is_empty() {
         let named = verdict.outliers.iter().take(NAMED).map(|o| {
-            let ratio = phrase::rough(o.ratio);
+            let ratio = percent(o.ratio);
             format!("run {} ({ratio} of its arm's median)", o.trial)
         });
         let more = match verdict.outliers.len().saturating_sub(NAMED) {
@@ -207,7 +207,7 @@ pub fn forecast(plan: &Plan, f: &Forecast, style: Style) -> String {
     let mut sentences = vec![format!("{}.", phrase::question(plan)), cost];
     let margin = phrase::share(plan.margin);
     if let (Some(noise), Some(smallest)) = (f.noise, f.smallest_share) {
-        let (noise, smallest) = (phrase::rough(noise), phrase::rough(smallest));
+        let (noise, smallest) = (percent(noise), percent(smallest));
         sentences.push(format!(
             "In the pilot pairs of the control with itself differed by {noise}. At that noise {} pairs find {smallest} and more four times in five.",
             f.pairs_most
